@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from testbed.design.model import RingOrder, Topology
-from testbed.design.topology.rings import rings_of
+from testbed.design.topology.strides import rings_of
 from testbed.errors import TopologyError
 
 Kind = Literal["reduce-scatter", "allreduce", "all-gather"]

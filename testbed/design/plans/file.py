@@ -2,28 +2,37 @@
 
 JSON, `"format": "lightbed-plan/1"`; the keys are described in docs/reference/plan-file.md. Everything is checked on
 reading, since people edit such files.
+
+What must hold beyond each single value: nodes reach each other, strides are rings of the links, grids are grids. Routes
+are `{source, target, set, weight, path}` for each way of each pair. A path is the nodes that it visits; of parallel
+links it takes the first, unless `copies` says for each hop which.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
+
+import numpy as np
 
 from lightbed.output_file import check_output, write_output
-from testbed.design.model import Topology
-from testbed.design.plans.parts import read_strategy, read_topology
+from testbed.design.model import LEAST_GBPS, MOST_GBPS, Topology
 from testbed.design.plans.reading import PlanReader
-from testbed.design.plans.routes import read_routes, routes_json
-from testbed.design.rates import LEAST_GBPS, MOST_GBPS
-from testbed.design.routing.route_sets import RouteSets
+from testbed.design.routing.route_sets import MOST_SETS, PairRoute, RouteSets
+from testbed.design.topology.circulants import circulant_edges
+from testbed.design.topology.strides import directed_strides
 from testbed.design.workloads.choice import DEFAULT_DEVICE, WorkloadChoice
 from testbed.design.workloads.mig import device_named
-from testbed.design.workloads.sharding.sharding import Strategy
+from testbed.design.workloads.model import Way
+from testbed.design.workloads.sharding import Sharding, Strategy
+from testbed.design.workloads.strategies import sharding_fault
 from testbed.errors import PlanFileError, WorkloadError
 
 FORMAT = "lightbed-plan/1"
@@ -169,3 +178,191 @@ def _hosts(file: PlanReader, nodes: int) -> tuple[str, ...]:
     if twice:
         raise file.error("hosts", f"{twice[0]!r} is there twice")
     return hosts
+
+
+Edge = tuple[int, int]
+
+MOST_NICS = 1024
+"""Of one server, by far: a slip is told before it is paid for."""
+
+
+def read_topology(part: PlanReader) -> Topology:
+    """Return the topology, connected, no NIC used twice, every stride a ring. Raises `PlanFileError`."""
+    nodes, degree = part.count("nodes"), part.count("degree", MOST_NICS)
+    simplex = part.flag("simplex")
+    links = [_link(part, place, link, nodes) for place, link in enumerate(part.items("links"))]
+    edges = links if simplex else [edge for one, other in links for edge in ((one, other), (other, one))]
+    strides = tuple(part.whole(stride, "strides") for stride in part.items("strides"))
+    topology = Topology(nodes, degree, simplex, strides, tuple(sorted(edges)))
+    _check_nics(part, topology)
+    _check_connected(part, topology)
+    _check_strides(part, topology)
+    return topology
+
+
+def read_strategy(part: PlanReader, nodes: int) -> tuple[tuple[str, ...], Strategy]:
+    """Return the operators' names, and how they are laid out on so many nodes. Raises `PlanFileError`."""
+    names, shardings = [], []
+    for place, entry in enumerate(part.items("operators")):
+        operator = PlanReader(part.source, f"{part.where}.operators[{place}]", entry)
+        names.append(operator.text("name"))
+        shardings.append(_sharding(operator, nodes))
+    if not names:
+        raise part.error("operators", "there are none: a workload has at least 1")
+    return tuple(names), Strategy(tuple(shardings), part.count("microbatches"))
+
+
+def _link(part: PlanReader, place: int, link: Any, nodes: int) -> Edge:
+    where = f"links[{place}]"
+    if not isinstance(link, list) or len(link) != 2:
+        raise part.error(where, f"{link!r} is no pair of nodes")
+    one, other = (part.node(end, where, nodes) for end in link)
+    if one == other:
+        raise part.error(where, f"joins node {one} to itself")
+    return one, other
+
+
+def _check_nics(part: PlanReader, topology: Topology) -> None:
+    for end, name in ((0, "sends"), (1, "receives")):
+        used = Counter(edge[end] for edge in topology.edges)
+        full = [node for node, count in used.items() if count > topology.degree]
+        if full:
+            what = f"node {full[0]} {name} on {used[full[0]]} links and has {topology.degree} NICs"
+            raise part.error("links", what)
+
+
+def _check_connected(part: PlanReader, topology: Topology) -> None:
+    nodes, edges = topology.nodes, topology.edges
+    if nodes > 1 and len(edges) < nodes:  # told without a look at every node, whose number may be a slip
+        raise part.error("links", f"{len(topology.links)} links cannot join {nodes} nodes: add links")
+    away = _unreached(nodes, edges)
+    if away is not None:
+        raise part.error("links", f"node 0 has no path to node {away}: add links between their parts")
+    away = _unreached(nodes, ((target, source) for source, target in edges))
+    if away is not None:
+        raise part.error("links", f"node {away} has no path to node 0: add links between their parts")
+
+
+def _unreached(nodes: int, edges: Iterable[Edge]) -> int | None:
+    """Return the first node that no path from node 0 leads to."""
+    targets: dict[int, list[int]] = {}
+    for source, target in edges:
+        targets.setdefault(source, []).append(target)
+    seen, waiting = {0}, [0]
+    while waiting:
+        fresh = set(targets.get(waiting.pop(), ())) - seen
+        seen |= fresh
+        waiting.extend(fresh)
+    return next((node for node in range(nodes) if node not in seen), None)
+
+
+def _check_strides(part: PlanReader, topology: Topology) -> None:
+    nodes = topology.nodes
+    wrong = [stride for stride in topology.strides if not 0 < stride < nodes]
+    if wrong:
+        raise part.error(
+            "strides", f"{wrong[0]} leads nowhere on {nodes} nodes: strides are 1 to {nodes - 1}"
+        )
+    steps = directed_strides(nodes, topology.strides, simplex=topology.simplex)
+    if len(steps) > topology.degree:
+        raise part.error("strides", f"their rings need {len(steps)} NICs, nodes have {topology.degree}")
+    missing = Counter(circulant_edges(nodes, steps)) - Counter(topology.edges)
+    if missing:
+        one, other = min(missing)
+        what = f"{(other - one) % nodes} is no ring: there is no link from node {one} to node {other} for it"
+        raise part.error("strides", what)
+
+
+def _sharding(operator: PlanReader, nodes: int) -> Sharding:
+    way = operator.text("way")
+    if way not in get_args(Way):
+        raise operator.error("way", f"{way!r} is none of {', '.join(get_args(Way))}")
+    rows = operator.items("grid")
+    if not rows or not all(isinstance(row, list) and row and len(row) == len(rows[0]) for row in rows):
+        raise operator.error("grid", "must be rows of equally many servers: replicas by shards")
+    grid = tuple(tuple(operator.node(server, "grid", nodes) for server in row) for row in rows)
+    sharding = Sharding(cast("Way", way), grid)
+    fault = sharding_fault(sharding, nodes)
+    if fault:
+        raise operator.error("grid", fault)
+    return sharding
+
+
+_SLACK = 1e-6
+"""Weights of a pair may differ from 1 by so much in sum."""
+
+
+def routes_json(routes: RouteSets) -> list[dict[str, Any]]:
+    """Return the entries of all ways that carry something, and of the first set."""
+    return [_entry(routes, one) for one in routes.routes()]
+
+
+def _entry(routes: RouteSets, one: PairRoute) -> dict[str, Any]:
+    edges = routes.topology.edges
+    copies = [edge - bisect_left(edges, edges[edge]) for edge in one.path]
+    entry = {"source": one.source, "target": one.target, "set": one.set, "weight": one.weight}
+    return entry | {"path": list(routes.nodes_of(one.path))} | ({"copies": copies} if any(copies) else {})
+
+
+def read_routes(file: PlanReader, topology: Topology) -> RouteSets:
+    """Return the routes in `routes` of a document, which must be whole. Raises `PlanFileError`."""
+    nodes, entries = topology.nodes, file.items("routes")
+    onward = np.full((MOST_SETS, nodes, nodes), -1, dtype=np.int64)
+    weight = np.zeros((MOST_SETS, nodes, nodes))
+    first = {edge: number for number, edge in reversed(list(enumerate(topology.edges)))}
+    for place, value in enumerate(entries):
+        entry = PlanReader(file.source, f"routes[{place}]", value)
+        source, target = (entry.node(entry.value.get(end), end, nodes) for end in ("source", "target"))
+        number = entry.whole(entry.value.get("set"), "set")
+        if not 0 <= number < MOST_SETS:
+            raise entry.error("set", f"there is no set {number}: they are 0 to {MOST_SETS - 1}")
+        if weight[number, source, target]:
+            raise entry.error("set", f"{source} -> {target} has a route in set {number} already")
+        weight[number, source, target] = entry.between("weight", 0.0, 1.0)
+        for edge in _edges(entry, topology, first, source, target):
+            held = onward[number, target, topology.edges[edge][0]]
+            if held not in (-1, edge):
+                what = f"node {topology.edges[edge][0]} sends to {target} in set {number} over another link elsewhere"
+                raise entry.error("path", f"{what}: a set forwards by destination")
+            onward[number, target, topology.edges[edge][0]] = edge
+    np.einsum("ii->i", weight[0])[:] = 1.0
+    _check_whole(file, onward, weight)
+    sets = 1 + max((number for number in range(MOST_SETS) if (onward[number] >= 0).any()), default=0)
+    return RouteSets(topology, onward[:sets], weight[:sets])
+
+
+def _edges(
+    entry: PlanReader, topology: Topology, first: Mapping[tuple[int, int], int], source: int, target: int
+) -> list[int]:
+    """Return the edges of a path, each there, from source to target, no node twice."""
+    path = [entry.node(node, "path", topology.nodes) for node in entry.items("path")]
+    if len(path) < 2 or (path[0], path[-1]) != (source, target) or len(set(path)) != len(path):
+        raise entry.error("path", f"{path} does not lead from {source} to {target}, each node once")
+    hops = list(pairwise(path))
+    copies = entry.items("copies") if "copies" in entry.value else [0] * len(hops)
+    if len(copies) != len(hops):
+        raise entry.error("copies", f"{len(copies)} for {len(hops)} hops: give one each")
+    edges = []
+    for hop, copy in zip(hops, copies, strict=True):
+        edge = first.get(hop, -1) + entry.whole(copy, "copies")
+        if hop not in first or not first[hop] <= edge < len(topology.edges) or topology.edges[edge] != hop:
+            raise entry.error("path", f"there is no link from node {hop[0]} to node {hop[1]} (copy {copy})")
+        edges.append(edge)
+    return edges
+
+
+def _check_whole(file: PlanReader, onward: np.ndarray[Any, Any], weight: np.ndarray[Any, Any]) -> None:
+    """Check that every pair has a way in the first set, and that the weights of each sum to 1."""
+    nodes = weight.shape[1]
+    away = ~np.eye(nodes, dtype=bool)
+    missing = np.argwhere((onward[0].T < 0) & away)
+    if missing.size:
+        source, target = missing[0]
+        raise file.error(
+            "routes", f"set 0 has no route from node {source} to node {target}: it must have all"
+        )
+    wrong = np.argwhere(abs(weight.sum(axis=0) - 1) > _SLACK)
+    if wrong.size:
+        source, target = wrong[0]
+        total = weight[:, source, target].sum()
+        raise file.error("routes", f"the weights of {source} -> {target} sum to {total:g}, not to 1")

@@ -10,19 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from testbed.design.fabrics.job_routes import demand_on, route_job
-from testbed.design.model import Topology
+from testbed.design.fabrics.builders import demand_on, route_job
+from testbed.design.model import Topology, check_rate
 from testbed.design.plans.file import Plan
-from testbed.design.rates import check_rate
 from testbed.design.routing.route_sets import RouteSets
 from testbed.design.search import Found, Progress, optimise
 from testbed.design.search.strategies import FEW_NODES
-from testbed.design.topology.distance import diameter
-from testbed.design.topology.hops import hop_table
+from testbed.design.topology.hops import diameter, hop_table
 from testbed.design.workloads.choice import WorkloadChoice
 from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.model import Workload
-from testbed.design.workloads.sharding.sharding import Strategy
+from testbed.design.workloads.sharding import Strategy
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from lightbed.output_file import save_figure
 from lightbed.wording import install_extra
-from testbed.design.reproductions.plot import Panel, Plot
+from testbed.design.reproductions.figure import Panel, Plot
 
 _COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860", "#8c8c8c")
 _MARKS = "osD^vXP"

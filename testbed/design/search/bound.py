@@ -22,10 +22,8 @@ from testbed.design.search.problem import Problem
 from testbed.design.workloads.iteration.totals import edge_pairs, sums_of
 from testbed.design.workloads.model import Edge, Operator
 from testbed.design.workloads.roofline import operator_seconds
-from testbed.design.workloads.sharding.resharding import row_samples
-from testbed.design.workloads.sharding.sharding import Sharding
-from testbed.design.workloads.sharding.steps import trainable
-from testbed.design.workloads.strategies.strategies import legal_shardings
+from testbed.design.workloads.sharding import Sharding, row_samples, trainable
+from testbed.design.workloads.strategies import legal_shardings
 
 Floats = NDArray[np.float64]
 

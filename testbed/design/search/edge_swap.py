@@ -17,13 +17,13 @@ from itertools import combinations
 from math import gcd
 
 from testbed.design.model import Topology
-from testbed.design.search.chains.stop import Stop
+from testbed.design.search.chains import Stop
 from testbed.design.search.strategies import FEW_NODES, Proposal, StrategyObjective
 from testbed.design.topology.circulants import circulant_edges
 from testbed.design.topology.demand import Demand
 from testbed.design.topology.finder import Finding, find
 from testbed.design.topology.strides import directed_strides
-from testbed.design.workloads.sharding.sharding import Strategy
+from testbed.design.workloads.sharding import Strategy
 
 Edge = tuple[int, int]
 Round = tuple[Edge, ...]

@@ -13,12 +13,10 @@ from time import process_time
 import numpy as np
 
 from sim.models.network.latency import Latency
-from testbed.design.search.annealing import Annealer, Candidate
+from testbed.design.search import checkpoint as checkpoints
+from testbed.design.search.annealing import Annealer, Candidate, polish
 from testbed.design.search.bound import Bound, least_iteration
-from testbed.design.search.chains import checkpoint as checkpoints
-from testbed.design.search.chains.chain import AlphaUnit, ChainState, Rules, Visit, merge
-from testbed.design.search.chains.stop import Stop
-from testbed.design.search.chains.worker_pool import ChainTask, Here, first_states, run_chains, worker_pool
+from testbed.design.search.chains import AlphaUnit, ChainState, Rules, Stop, Visit, merge
 from testbed.design.search.edge_swap import with_edge_swaps
 from testbed.design.search.finalists import (
     Ranked,
@@ -28,16 +26,15 @@ from testbed.design.search.finalists import (
     simulated_proposal,
     wirings,
 )
-from testbed.design.search.polishing import polish
 from testbed.design.search.problem import Problem
-from testbed.design.search.reasons import reasons
+from testbed.design.search.reasons import beside_fat_tree, reasons
 from testbed.design.search.strategies import Proposal, StrategyObjective, StrategyRecipe
-from testbed.design.search.switches import beside_fat_tree
-from testbed.design.topology.distance import mean_hops
+from testbed.design.search.worker_pool import ChainTask, Here, first_states, run_chains, worker_pool
 from testbed.design.topology.finder import Finding
+from testbed.design.topology.hops import mean_hops
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.roofline import Cluster
-from testbed.design.workloads.sharding.sharding import Strategy
+from testbed.design.workloads.sharding import Strategy
 from testbed.errors import SearchError
 
 POLISH_WORK = 850
@@ -126,7 +123,7 @@ def optimise(
     `finalists` are simulated, at most three where the best is polished, also with edges swapped, and the best of all on
     topologies with every possible number of links for pairs. `alpha` is how unwilling chains are to take a longer
     iteration, per ms or, with `alpha_per="permille"`, per thousandth of what the start takes.
-    What was found is then polished by simulation, see `polishing`, for `polish_work` tasks and messages a step; the
+    What was found is then polished by simulation, see `polish`, for `polish_work` tasks and messages a step; the
     number of `microbatches` is searched, too, unless it is not 1.
     Times are those on the routes that a plan holds; without `plan_routes`, on routes found quickly.
     With 0 steps the starting strategy is taken: data parallel, tables placed so that memory suffices.

@@ -16,19 +16,22 @@ from numpy.typing import NDArray
 
 from testbed.design.search.problem import Problem
 from testbed.design.workloads.iteration.task_graph import BUCKET_BYTES
-from testbed.design.workloads.iteration.traffic_model import Group
 from testbed.design.workloads.roofline import operator_seconds
-from testbed.design.workloads.sharding.resharding import (
+from testbed.design.workloads.sharding import (
+    Group,
     Resharding,
+    Sharding,
     backward_resharding,
     cut,
     dispatch_resharding,
     forward_resharding,
+    microbatch_samples,
+    replica_groups,
     reversed_resharding,
     row_samples,
+    shard_bytes,
+    trainable,
 )
-from testbed.design.workloads.sharding.sharding import Sharding
-from testbed.design.workloads.sharding.steps import microbatch_samples, replica_groups, shard_bytes, trainable
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -224,7 +227,7 @@ class Programs:
         return Computing(np.array(sharding.servers), np.array(seconds)[where])
 
     def _buckets(self, shardings: Sequence[Sharding]) -> Iterator[_Bucket]:
-        """Yield what `workloads.steps.gradient_buckets` does, with what each operator adds remembered."""
+        """Yield what `workloads.sharding.gradient_buckets` does, with what each operator adds remembered."""
         opened: dict[tuple[Group, ...], _Bucket] = {}
         for place in reversed(range(len(shardings))):
             sizes, groups = self._gradients(place, shardings[place])

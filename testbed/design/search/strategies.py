@@ -10,19 +10,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.design.search.chains.chain import Visit
-from testbed.design.search.chains.objective import Point
-from testbed.design.search.cost import Costs
+from testbed.design.search.chains import Point, Visit
+from testbed.design.search.cost import Costs, paths_over
 from testbed.design.search.moves import Moves
-from testbed.design.search.paths import paths_over
 from testbed.design.search.problem import Problem
 from testbed.design.search.program import Program, Programs
 from testbed.design.topology.demand import Demand
 from testbed.design.topology.finder import Finding, find
 from testbed.design.workloads.iteration.totals import traffic
 from testbed.design.workloads.roofline import check_memory, operator_memory, peak_bytes
-from testbed.design.workloads.sharding.sharding import Sharding, Strategy
-from testbed.design.workloads.strategies.strategies import fitting_strategy, legal_shardings
+from testbed.design.workloads.sharding import Sharding, Strategy
+from testbed.design.workloads.strategies import fitting_strategy, legal_shardings
 
 _TOPOLOGIES = 16
 _PROGRAMS = 64

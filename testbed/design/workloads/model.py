@@ -51,7 +51,7 @@ class Operator:
     are how it may be spread, the usual one first; `most_shards` into how many pieces at most: heads, experts, columns.
     None is no bound. Groups of an `evenly_spaced` one are never side by side, as where its data lies fixes them.
     `divided_bytes` of parameters and state are cut over replicas. Outputs of an operator with a `segment` are computed
-    again for the backward pass, those of one segment at a time; 0 keeps them. See `savings`.
+    again for the backward pass, those of one segment at a time; 0 keeps them. See `choice`.
     """
 
     name: str

@@ -6,9 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from testbed.design.reproductions.comparison import NOTHING, Comparison, Published
-from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.plot import Panel, Plot, Series
+from testbed.design.reproductions.figure import (
+    NOTHING,
+    Cell,
+    Comparison,
+    Figure,
+    Panel,
+    Plot,
+    Progress,
+    Published,
+    Series,
+    Table,
+)
 from testbed.design.reproductions.sharing.setup import (
     INTERCEPT,
     PERIOD_MS,
@@ -22,7 +31,6 @@ from testbed.design.reproductions.sharing.setup import (
     Policy,
     Scale,
 )
-from testbed.design.reproductions.table import Cell, Table
 from testbed.design.sharing.cassini.schedule import Scheduler
 from testbed.design.sharing.jobs import LabLinks, placed_jobs
 from testbed.design.sharing.packet_level import PacketLink, SendingJob, run_packets

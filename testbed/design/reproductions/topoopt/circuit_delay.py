@@ -6,10 +6,17 @@ import numpy as np
 
 from testbed.design.fabrics.builders import FabricOptions, FabricRequest
 from testbed.design.fabrics.fabric_list import build_fabric
-from testbed.design.reproductions.comparison import NOTHING, Comparison
-from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.plot import Panel, Plot, series_of
-from testbed.design.reproductions.table import Cell, Table
+from testbed.design.reproductions.figure import (
+    NOTHING,
+    Cell,
+    Comparison,
+    Figure,
+    Panel,
+    Plot,
+    Progress,
+    Table,
+    series_of,
+)
 from testbed.design.reproductions.topoopt.jobs import Job, default_job, run, run_on
 from testbed.design.reproductions.topoopt.setup import Scale
 from testbed.design.sharing.joined_jobs import PlacedJob, back_to_back

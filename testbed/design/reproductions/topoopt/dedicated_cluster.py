@@ -7,10 +7,18 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 
 from testbed.design.model import Topology
-from testbed.design.reproductions.comparison import NOTHING, Comparison, Published
-from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.plot import Panel, Plot, series_of
-from testbed.design.reproductions.table import Cell, Table
+from testbed.design.reproductions.figure import (
+    NOTHING,
+    Cell,
+    Comparison,
+    Figure,
+    Panel,
+    Plot,
+    Progress,
+    Published,
+    Table,
+    series_of,
+)
 from testbed.design.reproductions.topoopt.jobs import (
     NIC_ONCE,
     READINGS,
@@ -26,7 +34,7 @@ from testbed.design.reproductions.topoopt.setup import Scale
 from testbed.design.search.planner import optimise
 from testbed.design.topology.finder import find
 from testbed.design.workloads.catalogue import workload
-from testbed.design.workloads.strategies.strategies import default_strategy
+from testbed.design.workloads.strategies import default_strategy
 
 MODELS = {
     "dlrm": "DLRM",

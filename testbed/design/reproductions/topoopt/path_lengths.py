@@ -8,10 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.models.network.fabrics import Fabric
-from testbed.design.reproductions.comparison import NOTHING, Comparison
-from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.plot import Panel, Plot, series_of
-from testbed.design.reproductions.table import Cell, Table
+from testbed.design.reproductions.figure import (
+    NOTHING,
+    Cell,
+    Comparison,
+    Figure,
+    Panel,
+    Plot,
+    Progress,
+    Table,
+    series_of,
+)
 from testbed.design.reproductions.topoopt.all_to_all import RATE_GBPS
 from testbed.design.reproductions.topoopt.jobs import all_to_all_job, run
 from testbed.design.reproductions.topoopt.setup import Scale

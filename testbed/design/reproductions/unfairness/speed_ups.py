@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from sim.models.contention.sweep import sweep
-from testbed.design.reproductions.comparison import Comparison, Published
-from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.plot import Panel, Plot, Series
-from testbed.design.reproductions.table import Cell, Table
+from testbed.design.reproductions.figure import (
+    Cell,
+    Comparison,
+    Figure,
+    Panel,
+    Plot,
+    Progress,
+    Published,
+    Series,
+    Table,
+)
 from testbed.design.reproductions.unfairness.setup import ROWS, Row, Scale
 
 _COLUMNS = ("jobs", "job", "model", "length", "fair_ms", "unfair_ms", "speed_up")

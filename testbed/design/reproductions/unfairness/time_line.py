@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from sim.models.contention.job import Sharing, compute_then_send
 from sim.models.contention.simulation import Contention, Setting, simulate
-from testbed.design.reproductions.comparison import NOTHING, Comparison, Published
-from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.plot import Panel, Plot, series_of
-from testbed.design.reproductions.table import Cell, Table
+from testbed.design.reproductions.figure import (
+    NOTHING,
+    Cell,
+    Comparison,
+    Figure,
+    Panel,
+    Plot,
+    Progress,
+    Published,
+    Table,
+    series_of,
+)
 from testbed.design.reproductions.unfairness.setup import ROWS, Scale
 
 SHARES = {"50/50": (1.0, 1.0), "60/40": (1.5, 1.0)}

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from testbed.design.workloads.catalogue.assembly import Assembly
-from testbed.design.workloads.catalogue.blocks import MIXED, SINGLE, Precision, operator
+from testbed.design.workloads.catalogue.blocks import MIXED, SINGLE, Assembly, Precision, operator
 from testbed.design.workloads.catalogue.parameters import Parameters
 from testbed.design.workloads.model import Operator, Workload
 from testbed.errors import WorkloadError

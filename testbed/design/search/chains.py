@@ -1,4 +1,4 @@
-"""Metropolis chains over strategies with topology search in the loop: TopoOpt's alternating optimisation, fused.
+"""Metropolis chains over strategies with topology search in the loop (TopoOpt's alternating optimisation, fused).
 
 As the released code does it: a random operator gets a random sharding; a faster iteration is accepted, a slower one
 with probability exp(-alpha * difference in ms). When a strategy was accepted, or nothing changed for 50 steps, the
@@ -14,13 +14,41 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from concurrent.futures import BrokenExecutor, CancelledError
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, get_args
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 
-from testbed.design.search.chains.objective import Objective, Point
 from testbed.errors import SearchError
+
+Point = tuple[int, ...]
+"""A strategy as numbers: for each operator the place of its sharding among the legal ones."""
+
+
+class Objective(Protocol):
+    """Points with a cost on topologies. Everything follows from the arguments, so that a chain can be repeated.
+
+    A topology is named by its *origin*: the point for whose traffic it was made.
+    """
+
+    def start(self) -> Point:
+        """Return where every chain begins; its cost on its own topology must be finite."""
+
+    def neighbour(self, point: Point, chance: np.random.Generator) -> Point:
+        """Return a point like this one in all but one number."""
+
+    def cost_s(self, point: Point, origin: Point) -> float:
+        """Return seconds of an iteration; infinite for a point that cannot be, as when memory does not suffice."""
+
+
+class Recipe(Protocol):
+    """Everything that an objective is made from, small enough to be sent to another process."""
+
+    def objective(self) -> Objective:
+        """Return the objective, with everything that is remembered still to be found out."""
+
 
 AlphaUnit = Literal["ms", "permille"]
 
@@ -158,3 +186,42 @@ def _accepts(cost_s: float, candidate_s: float, alpha: float, chance: np.random.
     """Return Metropolis' rule, `alpha` per second. A number is drawn whatever the costs, so that courses compare."""
     drawn = chance.random()
     return bool(candidate_s < cost_s or drawn < math.exp(-alpha * (candidate_s - cost_s)))
+
+
+class Stop:
+    """Leaves off what goes on inside `with stop:` when something ends it, and remembers why.
+
+    >>> stop = Stop()
+    >>> with stop:
+    ...     raise KeyboardInterrupt
+    >>> stop.why
+    'Ctrl-C'
+    """
+
+    def __init__(self) -> None:
+        self.why = ""
+        self.lost = False
+
+    def __bool__(self) -> bool:
+        """Return whether anything was left off."""
+        return bool(self.why)
+
+    def __enter__(self) -> None:
+        """Set nothing up."""
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> bool:
+        if isinstance(error, KeyboardInterrupt):
+            self.why = "Ctrl-C"
+        elif error is not None and is_loss(error):
+            self.lost = True
+            self.why = f"a loss of workers ({type(error).__name__})"
+        else:
+            return False
+        return True
+
+
+def is_loss(error: BaseException) -> bool:
+    """Return whether an error says that workers are gone: of processes, of a Dask client, or Dask's own."""
+    return isinstance(error, BrokenExecutor | CancelledError) or type(error).__name__ == "KilledWorker"

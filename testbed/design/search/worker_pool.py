@@ -17,9 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from lightbed.wording import install_extra
-from testbed.design.search.chains.chain import ChainState, Rules, advance, begin
-from testbed.design.search.chains.objective import Objective, Recipe
-from testbed.design.search.chains.stop import Stop, is_loss
+from testbed.design.search.chains import ChainState, Objective, Recipe, Rules, Stop, advance, begin, is_loss
 from testbed.errors import SearchError
 
 CHUNK = 100
