@@ -12,6 +12,10 @@ from typing import NamedTuple
 
 from testbed.errors import TopologyError
 
+LEAST_GBPS = 1e-6
+MOST_GBPS = 1e6
+"""A kilobit and a petabit a second: no link that is planned for is slower or faster."""
+
 
 class Nic(NamedTuple):
     """Interface `index` of node `node`, both from 0."""
@@ -107,11 +111,6 @@ class RingOrder:
     def position(self, node: int) -> int:
         """Return position (rank) of a node in this ring."""
         return self.order.index(node)
-
-
-LEAST_GBPS = 1e-6
-MOST_GBPS = 1e6
-"""A kilobit and a petabit a second: no link that is planned for is slower or faster."""
 
 
 def check_rate(rate_gbps: float) -> None:

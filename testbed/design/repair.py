@@ -29,6 +29,9 @@ from testbed.errors import TopologyError
 #: Links tried in all before the rest of what is lost is left out: few fibres are lost at a time.
 _TRIALS = 2000
 
+Pair = tuple[Nic, Nic]
+Edge = tuple[int, int]
+
 
 @dataclass(frozen=True, slots=True)
 class Losses:
@@ -199,9 +202,6 @@ class _Board:
         return any(nic in lit and nic not in self.into for nic in self.out)
 
 
-Pair = tuple[Nic, Nic]
-
-
 def pair_up(nics: Collection[Nic], planes: int = 1) -> list[Pair]:
     """Return duplex links among these NICs, each at most once.
 
@@ -250,9 +250,6 @@ def match(
     for receiver in sorted(receivers, key=lambda nic: (nic not in first, nic)):
         find_sender(receiver, set())
     return sorted(receiver_of.items())
-
-
-Edge = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +306,11 @@ def plan_repair(
     """
     gone = frozenset(_links_of(wiring, dead) if lost is None else lost)
     current = current or CurrentLinks(frozenset(wiring.links), frozenset(wiring.links) - gone)
-    rank = {edge: place for place, pair in enumerate(spare_pairs) for edge in _ways(wiring, pair)}
+    rank = {
+        edge: place
+        for place, pair in enumerate(spare_pairs)
+        for edge in ((pair,) if wiring.simplex else (pair, pair[::-1]))
+    }
     losses = Losses(frozenset(dead), gone, rank, planes)
     running = _with_links(wiring, current.carrying)
     links = swap_edges(wiring, losses)
@@ -360,10 +361,6 @@ def _links_of(wiring: Wiring, nics: Collection[Nic]) -> Iterator[Link]:
         if not links:
             raise TopologyError(f"NIC {nic.index} of node {nic.node} is on no link: nothing is lost with it")
         yield from links
-
-
-def _ways(wiring: Wiring, pair: Edge) -> tuple[Edge, ...]:
-    return (pair,) if wiring.simplex else (pair, pair[::-1])
 
 
 def _trades(wiring: Wiring, losses: Losses, current: CurrentLinks, links: Iterable[Link]) -> bool:

@@ -178,7 +178,23 @@ class _Unrolled:
     def graph(self) -> TaskGraph:
         """Return the graph of all tasks."""
         for task in _in_order(self._whole.tasks, self._before):
-            self._unroll(task)
+            whole, took_s = self._whole, float(self._whole.time_s[task])
+            match whole.kind[task]:
+                case Kind.COMPUTE:
+                    host = int(whole.device[task])
+                    self._done[task, host] = self._add(
+                        Kind.COMPUTE, host, took_s, after=self._waits(task, host)
+                    )
+                case Kind.TRANSFER:
+                    sender, receiver = int(whole.source[task]), int(whole.target[task])
+                    size, after = int(whole.size_bytes[task]), self._waits(task, sender)
+                    moved = self._add(Kind.TRANSFER, sender, took_s, size, receiver, after=after)
+                    self._done[task, sender] = self._done[task, receiver] = moved
+                case Kind.ALLREDUCE:
+                    self._sum(task, took_s)
+                case _:
+                    for host in self._places[task]:
+                        self._done[task, host] = self._add(Kind.BARRIER, host, after=self._waits(task, host))
         kind, device, time_s, size_bytes, source, target = zip(*self._rows, strict=True)
         edges = np.array(self._edges, dtype=np.int64).reshape(-1, 2)
         return TaskGraph(
@@ -194,23 +210,6 @@ class _Unrolled:
             before=edges[:, 0].copy(),
             after=edges[:, 1].copy(),
         )
-
-    def _unroll(self, task: int) -> None:
-        whole, time_s = self._whole, float(self._whole.time_s[task])
-        match whole.kind[task]:
-            case Kind.COMPUTE:
-                host = int(whole.device[task])
-                self._done[task, host] = self._add(Kind.COMPUTE, host, time_s, after=self._waits(task, host))
-            case Kind.TRANSFER:
-                source, target = int(whole.source[task]), int(whole.target[task])
-                size, after = int(whole.size_bytes[task]), self._waits(task, source)
-                moved = self._add(Kind.TRANSFER, source, time_s, size, target, after=after)
-                self._done[task, source] = self._done[task, target] = moved
-            case Kind.ALLREDUCE:
-                self._sum(task, time_s)
-            case _:
-                for host in self._places[task]:
-                    self._done[task, host] = self._add(Kind.BARRIER, host, after=self._waits(task, host))
 
     def _sum(self, task: int, time_s: float) -> None:
         """Add the messages of an AllReduce, and on each member a wait for its last ones."""

@@ -51,6 +51,8 @@ SPREAD_PARTS = 4
 RANKED_ROUNDING = 0.01
 """Ends are rounded so while a search ranks its finalists: a hundredth of the computing."""
 
+IDEAL, SPREAD, HASH = ROUTINGS = ("ideal", "spread", "hash")
+
 
 @dataclass(frozen=True, slots=True)
 class ChosenFabric:
@@ -297,9 +299,6 @@ def spread_rings(count: int) -> Algorithm:
         return ring(sorted(members), size_bytes, strides=strides or (1,))
 
     return run
-
-
-IDEAL, SPREAD, HASH = ROUTINGS = ("ideal", "spread", "hash")
 
 
 def demand_on(topology: Topology, graph: TaskGraph, latency: Latency | None = None) -> Demand:

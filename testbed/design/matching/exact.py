@@ -9,7 +9,6 @@ a partner too, twice as many each round, and it is matched again. Once nothing b
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +21,9 @@ Floats = NDArray[np.float64]
 
 #: Weights that are no small integers are rounded to this part of the largest: more than a double holds.
 _SCALE = 2**52
+
+#: Pairs of every node that are looked at first; each round takes in twice as many.
+_PAIRS_PER_NODE = 8
 
 
 class Matching(NamedTuple):
@@ -42,23 +44,19 @@ def match_edges(nodes: int, one: Integers, other: Integers, weight: Floats) -> M
 
     Exact: integer weights below 2^52 are taken as they are, others are rounded to 2^-52 of the largest.
     """
+    from testbed.design.matching.search import match_all
+
     one, other, weight = _merged(nodes, one, other, weight)
     scale = _scale(weight)
     whole = np.rint(weight * scale).astype(np.int64)
     state = _prepare(nodes, one, other, whole)
-    _search()(state)
+    match_all(state)
     mate = np.asarray(state.mate, dtype=np.int64)
     chosen = mate[one] == other
     bound = _dual_sum(state, nodes) / 2 / scale
     return Matching(
         mate, float(weight[chosen].sum()), bound, np.asarray(state.dual, dtype=np.float64) / 2 / scale
     )
-
-
-def _search() -> Callable[[Any], None]:
-    from testbed.design.matching.search import match_all
-
-    return match_all
 
 
 def _merged(nodes: int, one: Integers, other: Integers, weight: Floats) -> tuple[Integers, Integers, Floats]:
@@ -124,16 +122,12 @@ def _dual_sum(state: Any, nodes: int) -> float:
     unused = {int(blossom) for blossom in state.spare[: int(state.spare[-1])]}
     for blossom in range(nodes, 2 * nodes):
         if blossom not in unused and state.z[blossom]:
-            total += int(state.z[blossom]) * ((_size(state, blossom) - 1) // 2)
+            node, size = state.leaf_head[blossom], 1
+            while node != state.leaf_tail[blossom]:
+                node = state.leaf_next[node]
+                size += 1
+            total += int(state.z[blossom]) * ((size - 1) // 2)
     return float(total)
-
-
-def _size(state: Any, blossom: int) -> int:
-    node, size = state.leaf_head[blossom], 1
-    while node != state.leaf_tail[blossom]:
-        node = state.leaf_next[node]
-        size += 1
-    return size
 
 
 def assign_edges(nodes: int, source: Integers, target: Integers, weight: Floats) -> Integers:
@@ -150,10 +144,6 @@ def assign_edges(nodes: int, source: Integers, target: Integers, weight: Floats)
     return np.where(sent >= 0, sent - nodes, -1)
 
 
-#: Pairs of every node that are looked at first; each round takes in twice as many.
-_PAIRS_PER_NODE = 8
-
-
 def match_priced(weights: Floats, *, wanted: float = 0.9) -> Matching:
     """Return a matching of the symmetric `weights`, shape (n, n), that weighs at least `wanted` of the heaviest.
 
@@ -168,19 +158,14 @@ def match_priced(weights: Floats, *, wanted: float = 0.9) -> Matching:
         excess = weights - found.dual[:, np.newaxis] - found.dual[np.newaxis, :]
         excess[taken] = 0.0  # these are proven already, and blossoms may hold them down
         np.fill_diagonal(excess, 0.0)
-        proven = found._replace(bound=_bound(found, excess))
+        raised: Floats = np.maximum(excess.max(axis=1, initial=0.0), 0.0)
+        proven = found._replace(bound=found.bound + float(raised.sum()) / 2)
         if found.weight >= wanted * proven.bound or excess.max(initial=0.0) <= 0:
             return proven
         alone = found.mate < 0
         among_alone = np.where(alone[:, np.newaxis] & alone, weights, 0.0)
         taken |= _heaviest_of_each(excess, count) | _heaviest_of_each(among_alone, count)
         count *= 2
-
-
-def _bound(found: Matching, excess: Floats) -> float:
-    """Return the sum of duals when each node's price is raised by half of the most that it is beaten by."""
-    raised: Floats = np.maximum(excess.max(axis=1, initial=0.0), 0.0)
-    return found.bound + float(raised.sum()) / 2
 
 
 def _heaviest_of_each(weights: Floats, count: int) -> NDArray[np.bool_]:

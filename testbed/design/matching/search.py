@@ -28,6 +28,12 @@ NONE = 0
 EVEN = 1
 ODD = 2
 
+#: (time, what): an arc, or the number of arcs plus the id of an odd blossom.
+Events = list[tuple[int, int]]
+NOW = 0
+LAST_TIME = 1
+LAST_NODE = 2
+
 
 class State(NamedTuple):
     """Arcs by their tail (`first[v]` to `first[v + 1]`), each edge twice; weights are even numbers."""
@@ -190,14 +196,6 @@ def rebase(state: State, blossom: int, node: int) -> None:
             at = state.ring_next[following]
         state.child[inside] = child
         state.base[inside] = base
-
-
-#: (time, what): an arc, or the number of arcs plus the id of an odd blossom.
-Events = list[tuple[int, int]]
-
-NOW = 0
-LAST_TIME = 1
-LAST_NODE = 2
 
 
 @compiled

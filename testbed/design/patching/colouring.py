@@ -18,6 +18,9 @@ Option = tuple[int, int]
 #: Edges painted before the search gives up (some seconds). Chains settle connected circulants long before.
 STEP_LIMIT = 200_000
 
+#: Resharding per edge before the attempt ends; circulants of up to 40 nodes need fewer than 4.
+MOVES_PER_EDGE = 100
+
 
 def colour_edges(nodes: int, colours: int, pairs: Sequence[Edge]) -> list[list[Edge]] | None:
     """Split a regular graph into `colours` perfect matchings, or None when there is no such split.
@@ -69,7 +72,7 @@ class _Search:
             options = self._scarcest()
         if options is None:
             return True
-        if not self._some_plane_is_stuck():
+        if not any(self._odd_part(colour) for colour in range(self.colours)):
             for edge, colour in options:
                 self.paint(edge, colour)
                 if self.solve():
@@ -120,10 +123,6 @@ class _Search:
         one, other = self.pairs[edge]
         return other if node == one else one
 
-    def _some_plane_is_stuck(self) -> bool:
-        """Return whether, for some colour, nodes that lack it form a part of odd size: they cannot be paired."""
-        return any(self._odd_part(colour) for colour in range(self.colours))
-
     def _odd_part(self, colour: int) -> bool:
         lacking = {node for node, free in enumerate(self.free) if free >> colour & 1}
         while lacking:
@@ -146,10 +145,6 @@ def _bits(mask: int) -> Iterator[int]:
         lowest = mask & -mask
         yield lowest.bit_length() - 1
         mask ^= lowest
-
-
-#: Resharding per edge before the attempt ends; circulants of up to 40 nodes need fewer than 4.
-MOVES_PER_EDGE = 100
 
 
 def kempe_colours(nodes: int, colours: int, pairs: Sequence[Edge]) -> list[int] | None:

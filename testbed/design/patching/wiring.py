@@ -168,7 +168,17 @@ def split_into_matchings(nodes: int, degree: int, pairs: Sequence[Edge]) -> list
     there is one. Raises `TopologyError` naming the condition that fails: an odd number of nodes, a
     node with another degree, a part with an odd number of nodes, or no split at all.
     """
-    _check_even_parts(nodes, pairs)
+    if nodes % 2:
+        raise TopologyError(
+            f"duplex planes with {nodes} nodes: each switch would have to pair all nodes, and an odd number cannot "
+            f"be paired (no perfect matching); use an even number of nodes, planes=1, or simplex links"
+        )
+    part = _odd_part(nodes, pairs)
+    if part:
+        raise TopologyError(
+            f"duplex planes: nodes {', '.join(map(str, sorted(part)))} are joined only to each other and "
+            f"are an odd number, so they have no perfect matching; use planes=1 or join the parts"
+        )
     _check_regular(nodes, degree, (end for pair in pairs for end in pair), "be")
     laid, rest = _even_rings(nodes, pairs)
     while True:
@@ -198,20 +208,6 @@ def _check_regular(nodes: int, degree: int, ends: Iterable[int], verb: str) -> N
                 f"{degree} planes need every node to {verb} on {degree} links, and node {node} is on "
                 f"{counts[node]}: use planes=1 or a regular topology"
             )
-
-
-def _check_even_parts(nodes: int, pairs: Sequence[Edge]) -> None:
-    if nodes % 2:
-        raise TopologyError(
-            f"duplex planes with {nodes} nodes: each switch would have to pair all nodes, and an odd number cannot "
-            f"be paired (no perfect matching); use an even number of nodes, planes=1, or simplex links"
-        )
-    part = _odd_part(nodes, pairs)
-    if part:
-        raise TopologyError(
-            f"duplex planes: nodes {', '.join(map(str, sorted(part)))} are joined only to each other and "
-            f"are an odd number, so they have no perfect matching; use planes=1 or join the parts"
-        )
 
 
 def _odd_part(nodes: int, pairs: Sequence[Edge]) -> set[int]:

@@ -37,6 +37,14 @@ from testbed.errors import PlanFileError, WorkloadError
 
 FORMAT = "lightbed-plan/1"
 
+_NUMBERS = re.compile(r"\[\n[\s\d,\[\]]*\]")  # a line may not end inside a text, so no text is meant
+_ROUTE = re.compile(r'\{\n\s*"source": \d[^{}"]*("[a-z]+":[^{}"]*)*\}')
+Edge = tuple[int, int]
+MOST_NICS = 1024
+"""Of one server, by far: a slip is told before it is paid for."""
+_SLACK = 1e-6
+"""Weights of a pair may differ from 1 by so much in sum."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -66,10 +74,6 @@ def write_plan(plan: Plan, path: str | Path) -> None:
     text = _NUMBERS.sub(_on_one_line, json.dumps(plan_json(plan), indent=1, ensure_ascii=False)) + "\n"
     text = _ROUTE.sub(lambda route: " ".join(route[0].split()), text)
     write_output(path, text)
-
-
-_NUMBERS = re.compile(r"\[\n[\s\d,\[\]]*\]")  # a line may not end inside a text, so no text is meant
-_ROUTE = re.compile(r'\{\n\s*"source": \d[^{}"]*("[a-z]+":[^{}"]*)*\}')
 
 
 def _on_one_line(numbers: re.Match[str]) -> str:
@@ -180,12 +184,6 @@ def _hosts(file: PlanReader, nodes: int) -> tuple[str, ...]:
     return hosts
 
 
-Edge = tuple[int, int]
-
-MOST_NICS = 1024
-"""Of one server, by far: a slip is told before it is paid for."""
-
-
 def read_topology(part: PlanReader) -> Topology:
     """Return the topology, connected, no NIC used twice, every stride a ring. Raises `PlanFileError`."""
     nodes, degree = part.count("nodes"), part.count("degree", MOST_NICS)
@@ -206,7 +204,18 @@ def read_strategy(part: PlanReader, nodes: int) -> tuple[tuple[str, ...], Strate
     for place, entry in enumerate(part.items("operators")):
         operator = PlanReader(part.source, f"{part.where}.operators[{place}]", entry)
         names.append(operator.text("name"))
-        shardings.append(_sharding(operator, nodes))
+        way = operator.text("way")
+        if way not in get_args(Way):
+            raise operator.error("way", f"{way!r} is none of {', '.join(get_args(Way))}")
+        rows = operator.items("grid")
+        if not rows or not all(isinstance(row, list) and row and len(row) == len(rows[0]) for row in rows):
+            raise operator.error("grid", "must be rows of equally many servers: replicas by shards")
+        grid = tuple(tuple(operator.node(server, "grid", nodes) for server in row) for row in rows)
+        sharding = Sharding(cast("Way", way), grid)
+        fault = sharding_fault(sharding, nodes)
+        if fault:
+            raise operator.error("grid", fault)
+        shardings.append(sharding)
     if not names:
         raise part.error("operators", "there are none: a workload has at least 1")
     return tuple(names), Strategy(tuple(shardings), part.count("microbatches"))
@@ -273,25 +282,6 @@ def _check_strides(part: PlanReader, topology: Topology) -> None:
         raise part.error("strides", what)
 
 
-def _sharding(operator: PlanReader, nodes: int) -> Sharding:
-    way = operator.text("way")
-    if way not in get_args(Way):
-        raise operator.error("way", f"{way!r} is none of {', '.join(get_args(Way))}")
-    rows = operator.items("grid")
-    if not rows or not all(isinstance(row, list) and row and len(row) == len(rows[0]) for row in rows):
-        raise operator.error("grid", "must be rows of equally many servers: replicas by shards")
-    grid = tuple(tuple(operator.node(server, "grid", nodes) for server in row) for row in rows)
-    sharding = Sharding(cast("Way", way), grid)
-    fault = sharding_fault(sharding, nodes)
-    if fault:
-        raise operator.error("grid", fault)
-    return sharding
-
-
-_SLACK = 1e-6
-"""Weights of a pair may differ from 1 by so much in sum."""
-
-
 def routes_json(routes: RouteSets) -> list[dict[str, Any]]:
     """Return the entries of all ways that carry something, and of the first set."""
     return [_entry(routes, one) for one in routes.routes()]
@@ -319,7 +309,26 @@ def read_routes(file: PlanReader, topology: Topology) -> RouteSets:
         if weight[number, source, target]:
             raise entry.error("set", f"{source} -> {target} has a route in set {number} already")
         weight[number, source, target] = entry.between("weight", 0.0, 1.0)
-        for edge in _edges(entry, topology, first, source, target):
+        path = [entry.node(node, "path", topology.nodes) for node in entry.items("path")]
+        if len(path) < 2 or (path[0], path[-1]) != (source, target) or len(set(path)) != len(path):
+            raise entry.error("path", f"{path} does not lead from {source} to {target}, each node once")
+        hops = list(pairwise(path))
+        copies = entry.items("copies") if "copies" in entry.value else [0] * len(hops)
+        if len(copies) != len(hops):
+            raise entry.error("copies", f"{len(copies)} for {len(hops)} hops: give one each")
+        edges = []
+        for hop, copy in zip(hops, copies, strict=True):
+            edge = first.get(hop, -1) + entry.whole(copy, "copies")
+            if (
+                hop not in first
+                or not first[hop] <= edge < len(topology.edges)
+                or topology.edges[edge] != hop
+            ):
+                raise entry.error(
+                    "path", f"there is no link from node {hop[0]} to node {hop[1]} (copy {copy})"
+                )
+            edges.append(edge)
+        for edge in edges:
             held = onward[number, target, topology.edges[edge][0]]
             if held not in (-1, edge):
                 what = f"node {topology.edges[edge][0]} sends to {target} in set {number} over another link elsewhere"
@@ -329,26 +338,6 @@ def read_routes(file: PlanReader, topology: Topology) -> RouteSets:
     _check_whole(file, onward, weight)
     sets = 1 + max((number for number in range(MOST_SETS) if (onward[number] >= 0).any()), default=0)
     return RouteSets(topology, onward[:sets], weight[:sets])
-
-
-def _edges(
-    entry: PlanReader, topology: Topology, first: Mapping[tuple[int, int], int], source: int, target: int
-) -> list[int]:
-    """Return the edges of a path, each there, from source to target, no node twice."""
-    path = [entry.node(node, "path", topology.nodes) for node in entry.items("path")]
-    if len(path) < 2 or (path[0], path[-1]) != (source, target) or len(set(path)) != len(path):
-        raise entry.error("path", f"{path} does not lead from {source} to {target}, each node once")
-    hops = list(pairwise(path))
-    copies = entry.items("copies") if "copies" in entry.value else [0] * len(hops)
-    if len(copies) != len(hops):
-        raise entry.error("copies", f"{len(copies)} for {len(hops)} hops: give one each")
-    edges = []
-    for hop, copy in zip(hops, copies, strict=True):
-        edge = first.get(hop, -1) + entry.whole(copy, "copies")
-        if hop not in first or not first[hop] <= edge < len(topology.edges) or topology.edges[edge] != hop:
-            raise entry.error("path", f"there is no link from node {hop[0]} to node {hop[1]} (copy {copy})")
-        edges.append(edge)
-    return edges
 
 
 def _check_whole(file: PlanReader, onward: np.ndarray[Any, Any], weight: np.ndarray[Any, Any]) -> None:

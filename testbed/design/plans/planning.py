@@ -98,7 +98,13 @@ def make_plan(
         strategy=found.strategy,
         predicted={**_predicted(found, workload, choice), "batch": workload.batch},
         why=found.why,
-        search={"seed": effort.seed, "steps": steps, "chains": chains, **_spent(found, begin_s)},
+        search={
+            "seed": effort.seed,
+            "steps": steps,
+            "chains": chains,
+            "done": found.steps,
+            "cpu_s": round(process_time() - begin_s, 2),
+        },
         lab=servers.lab,
         hosts=servers.hosts,
         routes=routes,
@@ -113,11 +119,6 @@ def _walk(effort: Effort, nodes: int) -> tuple[int, int]:
         steps if effort.steps is None else effort.steps,
         chains if effort.chains is None else effort.chains,
     )
-
-
-def _spent(found: Found, begin_s: float) -> dict[str, Any]:
-    """Return steps and processor time of a search with the routes for what it found."""
-    return {"done": found.steps, "cpu_s": round(process_time() - begin_s, 2)}
 
 
 def path_lengths(topology: Topology) -> dict[str, int]:

@@ -10,6 +10,18 @@ from typing import Generic, Literal, TypeVar
 
 Kind = Literal["lines", "bars", "steps"]
 
+Cell = str | float
+Record = Mapping[str, Cell]
+#: Digits that are kept: more would differ from machine to machine.
+_DIGITS = 6
+Source = Literal["S", "C", "A", "mem"]
+"""Where a published number is from: the authors' slides, their released code or data, the paper's abstract, or memory
+of the paper."""
+HEADER = ("quantity", "published", "ours", "difference", "note")
+Scale = TypeVar("Scale")
+Progress = Callable[[int, int, str], None]
+"""Steps done, steps in all, what was done."""
+
 
 @dataclass(frozen=True, slots=True)
 class Series:
@@ -50,13 +62,6 @@ def series_of(table: Table, name: str, across: str, up: str) -> tuple[Series, ..
     )
 
 
-Cell = str | float
-Record = Mapping[str, Cell]
-
-#: Digits that are kept: more would differ from machine to machine.
-_DIGITS = 6
-
-
 @dataclass(frozen=True, slots=True)
 class Table:
     r"""Rows of `columns`; numbers are rounded to six digits when the table is made, so CSV loses nothing.
@@ -72,7 +77,10 @@ class Table:
     def of(cls, columns: Iterable[str], rows: Iterable[Iterable[Cell]]) -> Table:
         """Return the table, numbers rounded. Raises `ValueError` for a row of another length."""
         names = tuple(columns)
-        rounded = tuple(tuple(_rounded(cell) for cell in row) for row in rows)
+        rounded = tuple(
+            tuple((cell if isinstance(cell, str) else float(f"{cell:.{_DIGITS}g}")) for cell in row)
+            for row in rows
+        )
         wrong = next((row for row in rounded if len(row) != len(names)), None)
         if wrong is not None:
             raise ValueError(f"the row {wrong} does not have the {len(names)} columns {names}")
@@ -90,7 +98,12 @@ class Table:
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(self.columns)
-        writer.writerows([[_written(cell) for cell in row] for row in self.rows])
+        writer.writerows(
+            [
+                [(cell if isinstance(cell, str) else f"{cell:.{_DIGITS}g}") for cell in row]
+                for row in self.rows
+            ]
+        )
         return file.getvalue()
 
     @property
@@ -100,7 +113,11 @@ class Table:
 
     def where(self, **wanted: Cell) -> Table:
         """Return the rows in which these columns have these values."""
-        rows = [row for row, record in zip(self.rows, self.records, strict=True) if _fits(record, wanted)]
+        rows = [
+            row
+            for row, record in zip(self.rows, self.records, strict=True)
+            if all(record[name] == value for name, value in wanted.items())
+        ]
         return Table(self.columns, tuple(rows))
 
     def numbers(self, column: str) -> tuple[float, ...]:
@@ -119,28 +136,11 @@ class Table:
         return found[0]
 
 
-def _fits(record: Record, wanted: Record) -> bool:
-    return all(record[name] == value for name, value in wanted.items())
-
-
-def _rounded(cell: Cell) -> Cell:
-    return cell if isinstance(cell, str) else float(f"{cell:.{_DIGITS}g}")
-
-
-def _written(cell: Cell) -> str:
-    return cell if isinstance(cell, str) else f"{cell:.{_DIGITS}g}"
-
-
 def _number_or_word(text: str) -> Cell:
     try:
         return float(text)
     except ValueError:
         return text
-
-
-Source = Literal["S", "C", "A", "mem"]
-"""Where a published number is from: the authors' slides, their released code or data, the paper's abstract, or memory
-of the paper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,25 +189,16 @@ class Comparison:
 
 def of_small_sizes(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
     """Return the lines with a mark: sizes are not the paper's, so that numbers are not to be compared with its."""
-    return tuple(replace(line, comparable=False, note=_marked(line.note)) for line in comparisons)
-
-
-def _marked(note: str) -> str:
-    return "small sizes" + (f"; {note}" if note else "")
-
-
-HEADER = ("quantity", "published", "ours", "difference", "note")
+    return tuple(
+        replace(line, comparable=False, note=("small sizes" + (f"; {line.note}" if line.note else "")))
+        for line in comparisons
+    )
 
 
 def markdown(comparisons: Sequence[Comparison]) -> str:
     """Return the lines as a table in Markdown."""
     rows = [HEADER, ("---",) * len(HEADER), *(line.cells for line in comparisons)]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
-
-
-Scale = TypeVar("Scale")
-Progress = Callable[[int, int, str], None]
-"""Steps done, steps in all, what was done."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,10 @@ _STEPS = 0.01
 """Weights are multiples of a thousandth, and not below this: a connection for less is not worth its packets."""
 _BOUND_ROUNDS = 60
 
+_HALVINGS = 8
+_HOP = 0.01
+"""Price of a link besides its load, in mean prices: of ways that are equally full the shorter one is taken."""
+
 
 def route(
     topology: Topology, demand: Demand, *, most_paths: int = MOST_SETS, seed: int = 0, tries: int = 3
@@ -218,11 +222,6 @@ def _check_connected(topology: Topology) -> None:
         raise TopologyError(
             f"node {source} has no path to node {target}: the topology is not connected; add links between its parts"
         )
-
-
-_HALVINGS = 8
-_HOP = 0.01
-"""Price of a link besides its load, in mean prices: of ways that are equally full the shorter one is taken."""
 
 
 @compiled

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from testbed.design.model import Link, RingOrder, Routes, Wiring
 from testbed.design.topology.hops import hop_table
@@ -50,7 +49,9 @@ def ring_links(
     a stride take different copies). Otherwise data takes the routes (`find_routes` when not given).
     Raises `TopologyError` when two neighbours of the ring have no path.
     """
-    direct = _links_by_pair(wiring)
+    direct: dict[tuple[int, int], list[Link]] = defaultdict(list)
+    for link in sorted(wiring.links):
+        direct[link.source.node, link.target.node].append(link)
     paths: list[Path] = []
     for source, target in zip(order.order, order.order[1:] + order.order[:1], strict=True):
         parallel = direct.get((source, target))
@@ -62,18 +63,16 @@ def ring_links(
     return tuple(paths)
 
 
-def _links_by_pair(wiring: Wiring) -> Mapping[tuple[int, int], Sequence[Link]]:
-    pairs: dict[tuple[int, int], list[Link]] = defaultdict(list)
-    for link in sorted(wiring.links):
-        pairs[link.source.node, link.target.node].append(link)
-    return pairs
-
-
 def _onward(nodes: int, links: Sequence[Link]) -> tuple[list[list[int]], Sequence[int]]:
     """Return for each target the nodes, nearest first, then upwards from it; and the links taken, see `lay_trees`."""
     edges = [(link.source.node, link.target.node) for link in links]
     hops = hop_table(nodes, edges).T.astype(np.int64)
-    _check_connected(hops)
+    if hops.size and hops.min() < 0:
+        target, node = np.argwhere(hops < 0)[0]
+        raise TopologyError(
+            f"node {node} has no path to node {target}: the wiring is not connected; "
+            f"add links between its parts"
+        )
     around = (np.arange(nodes) - np.arange(nodes)[:, np.newaxis]) % nodes
     order = np.argsort(hops * nodes + around, axis=1)
     table = np.array(edges, dtype=np.int64).reshape(-1, 2)
@@ -93,16 +92,6 @@ def _compiled_trees() -> Callable[..., None]:
     from lightbed.compiled import compiled
 
     return compiled(lay_trees)
-
-
-def _check_connected(hops: NDArray[np.int64]) -> None:
-    """Compute `hops[t, s]` from s to t, -1 for none."""
-    if hops.size and hops.min() < 0:
-        target, node = np.argwhere(hops < 0)[0]
-        raise TopologyError(
-            f"node {node} has no path to node {target}: the wiring is not connected; "
-            f"add links between its parts"
-        )
 
 
 def lay_trees(

@@ -26,6 +26,8 @@ from testbed.errors import SearchError
 Point = tuple[int, ...]
 """A strategy as numbers: for each operator the place of its sharding among the legal ones."""
 
+AlphaUnit = Literal["ms", "permille"]
+
 
 class Objective(Protocol):
     """Points with a cost on topologies. Everything follows from the arguments, so that a chain can be repeated.
@@ -48,9 +50,6 @@ class Recipe(Protocol):
 
     def objective(self) -> Objective:
         """Return the objective, with everything that is remembered still to be found out."""
-
-
-AlphaUnit = Literal["ms", "permille"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +136,23 @@ def advance(objective: Objective, rules: Rules, state: ChainState, steps: int) -
     steps = min(steps, rules.steps - state.step)
     unit = unit_s(objective, rules) if steps > 0 else 0.0
     for _ in range(steps):
-        state = _step(objective, rules, state, chance, unit)
+        at, best = state.at, state.best
+        if state.step and state.step % rules.reset_every == 0:
+            at = best[0]
+        point = objective.neighbour(at.point, chance)
+        moved = Visit(objective.cost_s(point, at.origin), point, at.origin)
+        accepted = _accepts(at.cost_s, moved.cost_s, rules.alpha / unit, chance)
+        unchanged = 0 if accepted else state.unchanged + 1
+        if accepted:
+            at = moved
+            best = merge(best, at, rules.keep)
+        if accepted or unchanged == rules.patience:
+            rewired = Visit(objective.cost_s(at.point, at.point), at.point, at.point)
+            unchanged = 0
+            if _accepts(at.cost_s, rewired.cost_s, rules.topology_alpha / unit, chance):
+                at = rewired
+                best = merge(best, at, rules.keep)
+        state = ChainState(state.chance, state.step + 1, at, unchanged, state.accepted + accepted, best)
     return replace(state, chance=chance.bit_generator.state)
 
 
@@ -158,28 +173,6 @@ def merge(best: tuple[Visit, ...], visit: Visit, keep: int) -> tuple[Visit, ...]
 
 def _rounded(visit: Visit) -> str:
     return f"{visit.cost_s:.12g}"
-
-
-def _step(
-    objective: Objective, rules: Rules, state: ChainState, chance: np.random.Generator, unit: float
-) -> ChainState:
-    at, best = state.at, state.best
-    if state.step and state.step % rules.reset_every == 0:
-        at = best[0]
-    point = objective.neighbour(at.point, chance)
-    moved = Visit(objective.cost_s(point, at.origin), point, at.origin)
-    accepted = _accepts(at.cost_s, moved.cost_s, rules.alpha / unit, chance)
-    unchanged = 0 if accepted else state.unchanged + 1
-    if accepted:
-        at = moved
-        best = merge(best, at, rules.keep)
-    if accepted or unchanged == rules.patience:
-        rewired = Visit(objective.cost_s(at.point, at.point), at.point, at.point)
-        unchanged = 0
-        if _accepts(at.cost_s, rewired.cost_s, rules.topology_alpha / unit, chance):
-            at = rewired
-            best = merge(best, at, rules.keep)
-    return ChainState(state.chance, state.step + 1, at, unchanged, state.accepted + accepted, best)
 
 
 def _accepts(cost_s: float, candidate_s: float, alpha: float, chance: np.random.Generator) -> bool:

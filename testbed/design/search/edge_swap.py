@@ -58,7 +58,7 @@ def with_edge_swaps(
     with Stop() if stop is None else stop:
         for proposal in proposals:
             best = _best(objective, proposal, tries)
-            if _shorter(best, proposal):
+            if best.closed_form_s < proposal.closed_form_s * (1 - SHORTER):
                 found.append(best)
     return tuple(found)
 
@@ -109,10 +109,6 @@ def swapped(
 def _best(objective: StrategyObjective, proposal: Proposal, tries: Tries) -> Proposal:
     ends = [improved(objective, start, tries) for start in (proposal, *starts(objective, proposal.strategy))]
     return min(ends, key=lambda end: end.closed_form_s)
-
-
-def _shorter(other: Proposal, than: Proposal) -> bool:
-    return other.closed_form_s < than.closed_form_s * (1 - SHORTER)
 
 
 def _as_link(pair: Edge, *, simplex: bool) -> Edge:

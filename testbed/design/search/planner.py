@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -148,7 +147,13 @@ def optimise(
         if checkpoint:
             checkpoints.write(checkpoint, name, now)
         if progress:
-            progress(_progress(now, rules))
+            progress(
+                Progress(
+                    steps=sum(state.step for state in now),
+                    of=rules.steps * len(now),
+                    best_s=min(state.best[0].cost_s for state in now),
+                )
+            )
 
     stop = Stop()
     with worker_pool(workers, scheduler) as executor:
@@ -160,31 +165,24 @@ def optimise(
         report(states)
         states = run_chains(job, states, executor, until=until, report=report, stop=stop)
         budget = min(sum(state.step for state in states) * polish_work, MOST_POLISH_WORK)
-        visits = _best(states, rules)[: _RANKED if budget else None]
-        ranking = _ranking(objective, visits, Here() if stop.lost else executor, stop)
+        best: tuple[Visit, ...] = ()
+        for state in states:
+            for visit in state.best:
+                best = merge(best, visit, rules.keep)
+        visits = best[: _RANKED if budget else None]
+        proposals: list[Proposal] = []
+        with stop:
+            proposals.extend(map(objective.proposal, visits))
+        proposals = proposals or [objective.proposal(visits[0])]
+        ranking = rank(
+            objective.problem,
+            [*proposals, *with_edge_swaps(objective, proposals, stop)],
+            Here() if stop.lost else executor,
+            stop,
+        )
     ranking = _polished(objective, ranking, seed, budget, stop)
     found = _conclude(objective, ranking, states, rules, stop, plan_routes=plan_routes)
     return replace(found, cpu_s=process_time() - begin_s)
-
-
-def _best(states: Sequence[ChainState], rules: Rules) -> tuple[Visit, ...]:
-    """Return the best of all chains."""
-    best: tuple[Visit, ...] = ()
-    for state in states:
-        for visit in state.best:
-            best = merge(best, visit, rules.keep)
-    return best
-
-
-def _ranking(
-    objective: StrategyObjective, visits: Sequence[Visit], executor: Executor, stop: Stop
-) -> tuple[Ranked, ...]:
-    """Return what the chains found best, also with edges swapped, by simulated time."""
-    proposals: list[Proposal] = []
-    with stop:
-        proposals.extend(map(objective.proposal, visits))
-    proposals = proposals or [objective.proposal(visits[0])]
-    return rank(objective.problem, [*proposals, *with_edge_swaps(objective, proposals, stop)], executor, stop)
 
 
 def _polished(
@@ -238,7 +236,11 @@ def _conclude(
     problem = replace(objective.problem, microbatches=ranking[0].strategy.microbatches)
     if problem != objective.problem:
         objective = StrategyObjective(problem)
-    wired = _wired(objective, ranking[0], stop, plan_routes=plan_routes)
+    chosen, *others = wirings(objective, ranking[0], stop)
+    if plan_routes:
+        with stop:
+            chosen = on_plan_routes(objective.problem, chosen)
+    wired = chosen, *others
     chosen = wired[0]
     ideal_s = _ideal_s(problem, chosen, stop)
     steps, budget = sum(state.step for state in states), rules.steps * len(states)
@@ -265,17 +267,6 @@ def _conclude(
     )
 
 
-def _wired(
-    objective: StrategyObjective, best: Ranked, stop: Stop, *, plan_routes: bool
-) -> tuple[Ranked, ...]:
-    """Return a strategy on links that serve it, the best first, that one timed on the routes of its plan if asked."""
-    chosen, *others = wirings(objective, best, stop)
-    if plan_routes:
-        with stop:
-            chosen = on_plan_routes(objective.problem, chosen)
-    return chosen, *others
-
-
 def _ideal_s(problem: Problem, chosen: Ranked, stop: Stop) -> float:
     """Return the time on an ideal switch; the first Ctrl-C starts it again, since a plan without it cannot be read."""
     with stop:
@@ -286,11 +277,3 @@ def _ideal_s(problem: Problem, chosen: Ranked, stop: Stop) -> float:
 def _cut_short(stop: Stop, steps: int, budget: int) -> Iterator[str]:
     if stop:
         yield f"The search was cut short by {stop.why} after {steps:,} of {budget:,} steps: more may be found."
-
-
-def _progress(states: Sequence[ChainState], rules: Rules) -> Progress:
-    return Progress(
-        steps=sum(state.step for state in states),
-        of=rules.steps * len(states),
-        best_s=min(state.best[0].cost_s for state in states),
-    )

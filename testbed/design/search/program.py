@@ -124,7 +124,10 @@ class Programs:
         for producer, consumer in workload.edges:
             self._fed_by[consumer].append(producer)
             self._feeds[producer].append(consumer)
-        self._order = _by_depth(self._fed_by)
+        depth: list[int] = []
+        for producers in self._fed_by:
+            depth.append(1 + max((depth[producer] for producer in producers), default=0))
+        self._order = sorted(range(len(depth)), key=depth.__getitem__)
         self._rank = {place: rank for rank, place in enumerate(self._order)}
         self._computing = lru_cache(_REMEMBERED)(self._find_computing)
         self._gradients = lru_cache(_REMEMBERED)(self._find_gradients)
@@ -173,7 +176,8 @@ class Programs:
                 later = 0 if fed else last - microbatch  # the forward pass of all, where nothing follows
                 yield microbatch, self._backward(place, shardings[place], fed, samples, later)
                 if place in buckets and microbatch == last:
-                    sums = _sums(buckets[place].groups, buckets[place].size_bytes)
+                    groups = zip(buckets[place].size_bytes, buckets[place].groups, strict=True)
+                    sums = [_summing((members,), (size,)) for size, members in groups if size]
                     stage = self._stage(BACKWARD, 0, place)
                     yield microbatch, _part([Item(work, stage, _NOWHERE) for work in sums])
 
@@ -248,17 +252,6 @@ class Programs:
         return shard_bytes(self._operators[place], sharding), groups
 
 
-def _by_depth(fed_by: Sequence[Sequence[int]]) -> list[int]:
-    """Return operators in the order in which servers come to them.
-
-    Side branches side by side, not one after the other.
-    """
-    depth: list[int] = []
-    for producers in fed_by:
-        depth.append(1 + max((depth[producer] for producer in producers), default=0))
-    return sorted(range(len(depth)), key=depth.__getitem__)
-
-
 @lru_cache(_REMEMBERED)
 def _sending(
     direction: int, producer: Sharding, consumer: Sharding, samples: int, output_bytes: int, sliced: bool
@@ -286,10 +279,6 @@ def _as_sending(resharding: Resharding) -> Sending:
 def _part(items: Sequence[Item]) -> Part:
     stages = np.array([(item.stage, item.onward) for item in items], dtype=np.int64).reshape(-1, 2)
     return Part(tuple(item.work for item in items), stages)
-
-
-def _sums(groups: tuple[Group, ...], size_bytes: tuple[int, ...]) -> list[Summing]:
-    return [_summing((members,), (size,)) for size, members in zip(size_bytes, groups, strict=True) if size]
 
 
 @lru_cache(_REMEMBERED)

@@ -18,6 +18,9 @@ from testbed.design.workloads.sharding import Sharding, Strategy
 _TOLD = 5e-4
 """Less than so much longer is as long: it would be told as 0.0 %."""
 
+ALIKE = 0.01
+"""Less than so much apart is as long: ends of flows are rounded so."""
+
 
 def reasons(problem: Problem, wirings: Sequence[Ranked], ideal_s: float) -> tuple[str, ...]:
     """Return sentences on strategy, links and time, from the wirings that were simulated, the best first."""
@@ -92,10 +95,6 @@ def _listed(parts: Sequence[str]) -> str:
 def in_ms(seconds: float) -> str:
     """Return seconds as the sentences tell them."""
     return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.4g} s"
-
-
-ALIKE = 0.01
-"""Less than so much apart is as long: ends of flows are rounded so."""
 
 
 def beside_fat_tree(problem: Problem, strategy: Strategy, planned_s: float) -> tuple[str, ...]:

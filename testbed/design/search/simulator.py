@@ -32,6 +32,9 @@ _GRAPHS = 64
 ROUTING_WORK = 250
 """Work that routes on other links count as."""
 
+_FEW_NODES = 32
+"""Up to here all numbers of sets are tried."""
+
 
 class Simulator:
     """Simulated iterations of one problem, rings fluid: on links that carry nothing else as exact as in rounds.
@@ -130,10 +133,6 @@ class Simulator:
 
 def _of_one_batch(strategy: Strategy) -> Strategy:
     return replace(strategy, microbatches=1)
-
-
-_FEW_NODES = 32
-"""Up to here all numbers of sets are tried."""
 
 
 class Installed(NamedTuple):

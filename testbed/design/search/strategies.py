@@ -14,7 +14,7 @@ from testbed.design.search.chains import Point, Visit
 from testbed.design.search.cost import Costs, paths_over
 from testbed.design.search.moves import Moves
 from testbed.design.search.problem import Problem
-from testbed.design.search.program import Program, Programs
+from testbed.design.search.program import Programs
 from testbed.design.topology.demand import Demand
 from testbed.design.topology.finder import Finding, find
 from testbed.design.workloads.iteration.totals import traffic
@@ -70,7 +70,7 @@ class StrategyObjective:
         check_memory(workload, self.strategy(self._start), problem.cluster)
         self._memory = lru_cache(_SHARDINGS)(self._find_memory)
         self._programs = Programs(problem)
-        self.program = lru_cache(_PROGRAMS)(self._find_program)
+        self.program = lru_cache(_PROGRAMS)(lambda point: self._programs.program(self._shardings(point)))
         self.finding = lru_cache(_TOPOLOGIES)(self._find_finding)
         self._costs = lru_cache(_TOPOLOGIES)(self._find_costs)
 
@@ -131,9 +131,6 @@ class StrategyObjective:
 
     def _shardings(self, point: Point) -> tuple[Sharding, ...]:
         return tuple(known[at] for known, at in zip(self.shardings, point, strict=True))
-
-    def _find_program(self, point: Point) -> Program:
-        return self._programs.program(self._shardings(point))
 
     def _find_finding(self, origin: Point) -> Finding:
         """Return links for pairs by the published split, or another number of them, whichever costs least."""

@@ -32,6 +32,15 @@ from testbed.errors import TopologyError
 
 Shares = Literal["averages", "published"]
 
+MOST_LINKS = 1024
+"""NICs of a node, by far: a slip is told before it is paid for."""
+MOST_NICS = 8_000_000
+"""Of all nodes together: a gigabyte of links."""
+__all__ = ["AllReduceDemand", "as_json", "check_possible", "circulant_edges", "find_topology"]
+Edge = tuple[int, int]
+MUCH_NEARER = 0.8
+"""Shortcuts are taken where mean hops fall below this part: small graphs stay regular."""
+
 
 def split_degree(demand: Demand, degree: int, *, simplex: bool, wanted: int | None = None) -> tuple[int, int]:
     """Return NICs of a node for rings and for matchings: d_A = max(1, ceil(d * A / (A + M))) and d - d_A.
@@ -42,7 +51,14 @@ def split_degree(demand: Demand, degree: int, *, simplex: bool, wanted: int | No
     leaves no ring, which must keep the graph connected.
     """
     if wanted is not None:
-        return _as_wanted(degree, wanted, simplex=simplex)
+        rings = degree - wanted
+        least = 1 if simplex or degree == 1 else 2
+        if wanted < 0 or rings < least or (not simplex and wanted and rings % 2):
+            raise TopologyError(
+                f"{wanted} of {degree} NICs for matchings: {rings} are left for rings, which need at least {least} to "
+                f"keep the graph connected{'' if simplex else ' and, duplex, two each'}; ask for another number"
+            )
+        return rings, wanted
     total = demand.allreduce_bytes + demand.pair_bytes
     share = demand.allreduce_bytes / total if total > 0 else 1.0
     # A product a hair above a whole number is rounding, not another NIC.
@@ -50,17 +66,6 @@ def split_degree(demand: Demand, degree: int, *, simplex: bool, wanted: int | No
     if not simplex:
         rings = min(degree, rings + rings % 2)
     return rings, degree - rings
-
-
-def _as_wanted(degree: int, wanted: int, *, simplex: bool) -> tuple[int, int]:
-    rings = degree - wanted
-    least = 1 if simplex or degree == 1 else 2
-    if wanted < 0 or rings < least or (not simplex and wanted and rings % 2):
-        raise TopologyError(
-            f"{wanted} of {degree} NICs for matchings: {rings} are left for rings, which need at least {least} to "
-            f"keep the graph connected{'' if simplex else ' and, duplex, two each'}; ask for another number"
-        )
-    return rings, wanted
 
 
 def share_rings(
@@ -106,14 +111,6 @@ def _published(rings: int, weights: Mapping[int, float], room: Mapping[int, int]
         shares[group] = min(left, room[group], math.ceil(rings * part - 1e-9))
         left -= shares[group]
     return shares
-
-
-MOST_LINKS = 1024
-"""NICs of a node, by far: a slip is told before it is paid for."""
-MOST_NICS = 8_000_000
-"""Of all nodes together: a gigabyte of links."""
-
-__all__ = ["AllReduceDemand", "as_json", "check_possible", "circulant_edges", "find_topology"]
 
 
 def find_topology(
@@ -318,12 +315,6 @@ def parse_demands(texts: Iterable[str]) -> tuple[AllReduceDemand, ...]:
     return tuple(demands)
 
 
-Edge = tuple[int, int]
-
-MUCH_NEARER = 0.8
-"""Shortcuts are taken where mean hops fall below this part: small graphs stay regular."""
-
-
 def shortcuts(nodes: int, edges: Sequence[Edge], alone: Sequence[int]) -> tuple[Edge, ...]:
     """Return duplex links among the nodes `alone`, an even number of them, each in one: the best of some matchings.
 
@@ -331,7 +322,7 @@ def shortcuts(nodes: int, edges: Sequence[Edge], alone: Sequence[int]) -> tuple[
     arguments give the same links.
     """
     chance, tried = np.random.default_rng(nodes), []
-    for _ in range(_tries(nodes)):
+    for _ in range(max(2, min(200, 4_000_000 // nodes**2))):
         ends = chance.permutation(np.asarray(alone, dtype=np.int64)).reshape(2, -1)
         links = tuple(sorted((int(min(pair)), int(max(pair))) for pair in ends.T))
         tried.append((mean_distance(nodes, edges, links), links))
@@ -343,8 +334,3 @@ def mean_distance(nodes: int, edges: Sequence[Edge], links: Sequence[Edge]) -> f
     both = [*edges, *links, *((other, one) for one, other in links)]
     _, hops = count_hops(nodes, both)
     return float(hops.mean(dtype=np.float64))
-
-
-def _tries(nodes: int) -> int:
-    """Return how many matchings there is time for: about a second."""
-    return max(2, min(200, 4_000_000 // nodes**2))

@@ -1,4 +1,4 @@
-"""Hops between all nodes of any graph of links, their mean and the diameter, by sets of bits: 4096 nodes in a second."""
+"""Hops between all nodes of any graph of links, their mean and the diameter, by sets of bits: 4096 nodes a second."""
 
 from __future__ import annotations
 

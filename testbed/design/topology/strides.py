@@ -296,12 +296,7 @@ def rings_of(topology: Topology, group: int | None = None) -> tuple[RingOrder, .
         step for step in directed_strides(nodes, topology.strides, simplex=topology.simplex) if step in usable
     ]
     if not steps:
-        steps = list(_virtual_strides(nodes, usable, simplex=topology.simplex))
+        nearest = usable[:1] if topology.simplex else half_range(nodes, usable)[:1]
+        steps = list(directed_strides(nodes, nearest, simplex=topology.simplex))
     starts = range(nodes // (group or nodes))
     return tuple(ring_order(nodes, step, start) for step in sorted(steps) for start in starts)
-
-
-def _virtual_strides(nodes: int, usable: tuple[int, ...], *, simplex: bool) -> tuple[int, ...]:
-    """Return the shortest stride of a group that owns none, in the directions the links have."""
-    nearest = usable[:1] if simplex else half_range(nodes, usable)[:1]
-    return directed_strides(nodes, nearest, simplex=simplex)

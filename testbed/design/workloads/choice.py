@@ -29,6 +29,8 @@ TORCH = "torch:"
 """What the name of a torch module begins with; `MODULE:FACTORY` follows."""
 DEFAULT_DEVICE = "a100"
 
+STAGES = (0, 1, 2, 3)
+
 
 @dataclass(frozen=True, slots=True)
 class WorkloadChoice:
@@ -126,9 +128,6 @@ def parse_settings(texts: Sequence[str] | None) -> dict[str, str]:
             raise WorkloadError(f"--set {text!r} is not KEY=VALUE; write for example --set batch=64")
         settings[name] = value
     return settings
-
-
-STAGES = (0, 1, 2, 3)
 
 
 def with_savings(workload: Workload, *, zero: int = 0, recompute: bool = False) -> Workload:

@@ -119,10 +119,6 @@ class Workload:
                     f"{self.name}: edge {producer} -> {consumer}: operators are listed in the order of computing, "
                     f"0 to {len(self.operators) - 1}"
                 )
-        self._check_volume()
-
-    def _check_volume(self) -> None:
-        """Check that whole numbers of bytes stay below what 64 bits, and floating point, hold exactly."""
         sent = sum(self.edge_bytes(edge) for edge in self.edges)
         for operator in self.operators:
             sent += operator.output_bytes * operator.routed

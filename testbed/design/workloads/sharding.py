@@ -38,6 +38,9 @@ Group = tuple[int, ...]
 
 Grid = tuple[Group, ...]
 
+Integers = NDArray[np.int64]
+_REMEMBERED = 2048
+
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
@@ -117,11 +120,6 @@ def block_sharding(way: Way, nodes: int, shards: int) -> Sharding:
     """
     columns = spaced_sharding(way, nodes, nodes // shards if shards and nodes % shards == 0 else 0).grid
     return Sharding(way, tuple(zip(*columns, strict=True)))
-
-
-Integers = NDArray[np.int64]
-
-_REMEMBERED = 2048
 
 
 class Resharding(NamedTuple):

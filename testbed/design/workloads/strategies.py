@@ -20,6 +20,13 @@ from testbed.design.workloads.sharding import (
 )
 from testbed.errors import StrategyError
 
+FORMS = {
+    "default": "default",
+    "data": "data",
+    "pipeline": "pipeline:STAGES:MICROBATCHES",
+    "disaggregated": "disaggregated or disaggregated:PREFILL_SERVERS",
+}
+
 
 def data_parallel(workload: Workload, nodes: int) -> Strategy:
     """Return every operator whole on every server. Raises `StrategyError` naming an operator that cannot be."""
@@ -97,14 +104,12 @@ def disaggregated_strategy(
         part = replace(workload, operators=tuple(workload.operators[place] for place in places), edges=())
         spread = _fitting_together(part, replace(cluster, nodes=len(servers)))
         shardings |= {
-            place: _moved(sharding, servers) for place, sharding in zip(places, spread.shardings, strict=True)
+            place: Sharding(
+                sharding.way, tuple(tuple(servers[server] for server in row) for row in sharding.grid)
+            )
+            for place, sharding in zip(places, spread.shardings, strict=True)
         }
     return Strategy(tuple(shardings[place] for place in range(len(workload.operators))))
-
-
-def _moved(sharding: Sharding, servers: range) -> Sharding:
-    """Return the same grid on other servers: these instead of 0, 1, 2 ..."""
-    return Sharding(sharding.way, tuple(tuple(servers[server] for server in row) for row in sharding.grid))
 
 
 def _fits(workload: Workload, strategy: Strategy, cluster: Cluster) -> bool:
@@ -257,14 +262,6 @@ def _even_cuts(weights: Sequence[float], pieces: int) -> list[int]:
     for choice in reversed(choices):
         ends.append(int(choice[ends[-1]]))
     return [0, *reversed(ends)]
-
-
-FORMS = {
-    "default": "default",
-    "data": "data",
-    "pipeline": "pipeline:STAGES:MICROBATCHES",
-    "disaggregated": "disaggregated or disaggregated:PREFILL_SERVERS",
-}
 
 
 def is_named(text: str) -> bool:

@@ -113,7 +113,9 @@ def _compare_set(table: Table, jobs: JobSet, policy: Policy) -> list[Comparison]
     """Return mean and 99th percentile of the jobs together, of each source; hosts beside the model."""
     lines = []
     model = _mean(table, jobs, policy, "model")
-    for source in _sources(table, jobs, policy):
+    for source in [
+        source for source in ("model", "packets", "hosts") if _rows(table, jobs, policy, source).rows
+    ]:
         mean, rows = _mean(table, jobs, policy, source), _rows(table, jobs, policy, source)
         note = "compatible" if jobs.compatible else "not compatible"
         if source != "model":
@@ -147,10 +149,6 @@ def _rows(table: Table, jobs: JobSet, policy: str, source: str) -> Table:
 
 def _mean(table: Table, jobs: JobSet, policy: str, source: str) -> float:
     return float(np.mean(_rows(table, jobs, policy, source).numbers("mean_ms")))
-
-
-def _sources(table: Table, jobs: JobSet, policy: str) -> list[str]:
-    return [source for source in ("model", "packets", "hosts") if _rows(table, jobs, policy, source).rows]
 
 
 def _draw(table: Table) -> Plot:

@@ -27,6 +27,9 @@ from testbed.design.sharing.cassini.circle import Circle, Floats
 TIME_LIMIT_S = 2.0
 _ROUNDING = 1e-7
 
+LARGEST_MATRIX = 40_000
+"""Entries up to which every shift is written out; above, correlation by FFT is faster."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
@@ -45,7 +48,12 @@ def best_rotation(
     After the time limit the best that was found is improved job by job, and not proven.
     """
     order = _order(circle)
-    shifts = _needed_shifts(circle, order)
+    shifts = [1]
+    together = circle.shifts[order[0]]
+    for job in order[1:]:
+        own = circle.shifts[job]
+        shifts.append(math.gcd(own, together) if circle.periodic else own)
+        together = math.lcm(own, together)
     demands = [circle.demands[place] for place in order]
     if len(order) == 1:
         return Rotation((0,), circle.excess([0]), proven=True)
@@ -68,16 +76,6 @@ def _order(circle: Circle) -> list[int]:
     first = min(range(len(totals)), key=lambda job: (circle.repeats[job], -totals[job], job))
     rest = sorted((job for job in range(len(totals)) if job != first), key=lambda job: (-totals[job], job))
     return [first, *rest]
-
-
-def _needed_shifts(circle: Circle, order: Sequence[int]) -> list[int]:
-    shifts = [1]
-    together = circle.shifts[order[0]]
-    for job in order[1:]:
-        own = circle.shifts[job]
-        shifts.append(math.gcd(own, together) if circle.periodic else own)
-        together = math.lcm(own, together)
-    return shifts
 
 
 @dataclass(slots=True)
@@ -167,10 +165,6 @@ class _Search:
                     self.best_turns = [*self.best_turns[:job], turn, *self.best_turns[job + 1 :]]
                     turned[job] = np.roll(self.demands[job], turn)
                     total = others + turned[job]
-
-
-LARGEST_MATRIX = 40_000
-"""Entries up to which every shift is written out; above, correlation by FFT is faster."""
 
 
 def excess_of_shifts(others: Floats, demand: Floats, shifts: int, capacity: float) -> Floats:

@@ -26,6 +26,9 @@ SHARE_OF_ONE = 8
 """One link gets at most this part of the time that is left."""
 CYCLIC = "loop in the affinity graph"
 
+Shifts = Mapping[str, Mapping[str, int]]
+"""Shift of each job on each link, by the names of link and job."""
+
 
 @dataclass(frozen=True, slots=True)
 class LinkSchedule:
@@ -104,12 +107,14 @@ class Scheduler:
         if not kept:
             results = {link: self._at_starts(one, quanta) for link, one in results.items()}
         starts_ms = {name: count * self.rounding.quantum_ms for name, count in quanta.items()}
+        users = self.links.of(best.placement)
+        jobs = placed_jobs(self.jobs, users)
         return Schedule(
             best.placement,
             starts_ms,
             tuple(self._of_link(link, jobs, results) for link, jobs in self._shared(best.placement).items()),
             tuple(scored),
-            tuple(self._predict(best.placement, starts_ms)),
+            tuple(predict(jobs, [self.links.rate_gbps] * len(users), starts_ms)),
             tuple(notes),
         )
 
@@ -157,11 +162,6 @@ class Scheduler:
         shifts = {name: quanta[name] for name in one.jobs}
         return LinkSchedule("", one.jobs, score, one.proven and not worse, one.approximate or worse, shifts)
 
-    def _predict(self, placement: Placement, starts_ms: Mapping[str, float]) -> list[Prediction]:
-        users = self.links.of(placement)
-        jobs = placed_jobs(self.jobs, users)
-        return predict(jobs, [self.links.rate_gbps] * len(users), starts_ms)
-
 
 def _sorted(jobs: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(jobs))
@@ -172,10 +172,6 @@ def _alone(job: SharedJob) -> PeriodicJob:
         return job.on((0,))
     except ValueError as error:
         raise WorkloadError(str(error)) from error
-
-
-Shifts = Mapping[str, Mapping[str, int]]
-"""Shift of each job on each link, by the names of link and job."""
 
 
 @dataclass(slots=True)

@@ -154,7 +154,11 @@ def bert(name: str, parameters: Bert, nodes: int, origin: str) -> Workload:
     shape = Shape(p.sequence, p.hidden, p.heads, p.heads, p.inner, SINGLE)
     inputs: tuple[int, ...] = ()
     if p.vocabulary:
-        _check_positions(name, p)
+        if p.sequence > p.positions:
+            raise WorkloadError(
+                f"{name}: sequences of {p.sequence} tokens, but vectors for {p.positions} positions: "
+                f"let positions be at least {p.sequence}"
+            )
         inputs = (model.add(embedding(shape, p.vocabulary, p.positions, extras=(2 + 2) * p.hidden)),)
     decoded = inputs
     for i in range(p.layers):
@@ -165,14 +169,6 @@ def bert(name: str, parameters: Bert, nodes: int, origin: str) -> Workload:
     if p.vocabulary:
         model.add(_pooler(shape), *(decoded if p.decoder else inputs))
     return model.workload(name, p.samples(nodes), origin=origin)
-
-
-def _check_positions(name: str, p: Bert) -> None:
-    if p.sequence > p.positions:
-        raise WorkloadError(
-            f"{name}: sequences of {p.sequence} tokens, but vectors for {p.positions} positions: "
-            f"let positions be at least {p.sequence}"
-        )
 
 
 def _decoder(

@@ -63,6 +63,15 @@ DEVICE, SECONDS = "lightbed_device", "lightbed_seconds"
 Place = tuple[int, int]
 """Rank, number of the node."""
 
+Tasks = tuple[int, Callable[[TaskGraphBuilder, list[int]], None]]
+"""How many tasks there are, and what adds them to a job after others."""
+_MESSAGES = (wire.REDUCE, wire.GATHER, wire.SCATTER, wire.BROADCAST, wire.ALL_TO_ALL)
+_KNOWN = (
+    "all-reduce 0, reduce 1, all-gather 2, gather 3, scatter 4, broadcast 5, all-to-all 6, reduce-scatter 7 and 8, "
+    "barrier 9"
+)
+GROUPS_FILE = "comm_group.json"
+
 
 @dataclass(frozen=True, slots=True)
 class Traces:
@@ -154,8 +163,11 @@ class _Reader:
                 raise ValueError(
                     f"{_named(place)} is of type {node.kind}: known are 0 to 7, memory, computing, communication"
                 )
-            if _computes(node) and node.attributes.get(DEVICE) != -1:
-                device, time_s = _device(place, node), self._computing_s(place, node)
+            own = node.attributes.get(DEVICE)
+            if (node.kind == wire.COMPUTE or _is_call(node)) and own != -1:
+                on_cpu = bool(node.attributes.get("is_cpu_op", False))
+                device = int(own) if own is not None else 2 * place[0] + on_cpu
+                time_s = self._computing_s(place, node)
                 yield _Part((place,), 1, partial(add_compute, device=device, time_s=time_s))
             elif node.kind == wire.SEND:
                 ends, size = (place[0], self._rank(place, "comm_dst")), _number(place, node, "comm_size")
@@ -250,10 +262,6 @@ def _is_call(node: Node) -> bool:
     return node.kind == wire.COLLECTIVE and on_cpu and "comm_type" not in node.attributes
 
 
-def _computes(node: Node) -> bool:
-    return node.kind == wire.COMPUTE or _is_call(node)
-
-
 def _is_estimated(node: Node) -> bool:
     """Return True for computing on an accelerator of which operations are known, and no time."""
     is_timed = node.duration_us or SECONDS in node.attributes or node.attributes.get("is_cpu_op", False)
@@ -275,27 +283,19 @@ def _tag(node: Node) -> int:
     return int(node.attributes.get("comm_tag", 0))
 
 
-def _device(place: Place, node: Node) -> int:
-    own = node.attributes.get(DEVICE)
-    return int(own) if own is not None else 2 * place[0] + bool(node.attributes.get("is_cpu_op", False))
-
-
-Tasks = tuple[int, Callable[[TaskGraphBuilder, list[int]], None]]
-"""How many tasks there are, and what adds them to a job after others."""
-
-_MESSAGES = (wire.REDUCE, wire.GATHER, wire.SCATTER, wire.BROADCAST, wire.ALL_TO_ALL)
-_KNOWN = (
-    "all-reduce 0, reduce 1, all-gather 2, gather 3, scatter 4, broadcast 5, all-to-all 6, reduce-scatter 7 and 8, "
-    "barrier 9"
-)
-
-
 def collective_tasks(
     kind: int, members: tuple[int, ...], sizes: tuple[int, ...], root: int, time_s: float
 ) -> Tasks:
     """Return the tasks of a collective. Raises `ValueError`: "of type 12: known are ..."."""
     if kind == wire.ALL_TO_ALL:
-        return _sent(_everybody(members, sizes))
+        return _sent(
+            tuple(
+                (one, other, -(-size // len(members)))
+                for one, size in zip(members, sizes, strict=True)
+                for other in members
+                if one != other
+            )
+        )
     if len(set(sizes)) > 1:
         raise ValueError(f"of {sorted(set(sizes))} bytes: ranks do not agree")
     size = sizes[0]
@@ -317,15 +317,6 @@ def _sent(messages: tuple[tuple[int, int, int], ...]) -> Tasks:
     return len(messages) + 2, partial(add_messages, messages=messages)
 
 
-def _everybody(members: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
-    return tuple(
-        (one, other, -(-size // len(members)))
-        for one, size in zip(members, sizes, strict=True)
-        for other in members
-        if one != other
-    )
-
-
 def _rooted(
     kind: int, members: tuple[int, ...], root: int, size: int, share: int
 ) -> tuple[tuple[int, int, int], ...]:
@@ -335,9 +326,6 @@ def _rooted(
         hops = itertools.pairwise(line)
         return tuple((a, b, size) if kind == wire.BROADCAST else (b, a, size) for a, b in hops)
     return tuple((root, other, share) if kind == wire.SCATTER else (other, root, share) for other in line[1:])
-
-
-GROUPS_FILE = "comm_group.json"
 
 
 def read_groups(folder: Path, ranks: Sequence[Sequence[Node]]) -> dict[str, tuple[int, ...]]:

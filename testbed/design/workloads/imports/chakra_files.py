@@ -28,6 +28,18 @@ _COMPRESSED: dict[bytes, Callable[[bytes], bytes]] = {
 }
 _ZSTANDARD = b"\x28\xb5\x2f\xfd"
 
+_TYPES = {
+    "INVALID_NODE": 0,
+    "METADATA_NODE": 1,
+    "MEM_LOAD_NODE": 2,
+    "MEM_STORE_NODE": 3,
+    "COMP_NODE": 4,
+    "COMM_SEND_NODE": 5,
+    "COMM_RECV_NODE": 6,
+    "COMM_COLL_NODE": COLLECTIVE,
+}
+_OF_NODE = {"Id", "Name", "NodeType", "ctrlDeps", "ctrl_deps", "data_deps", "dataDeps", "runtime"}
+
 
 def is_trace_folder(path: str | Path) -> bool:
     """Return True for a folder, which is how traces are given."""
@@ -71,19 +83,6 @@ def _decompressed(data: bytes) -> bytes:
         if data.startswith(magic):
             return decompress(data)
     return data
-
-
-_TYPES = {
-    "INVALID_NODE": 0,
-    "METADATA_NODE": 1,
-    "MEM_LOAD_NODE": 2,
-    "MEM_STORE_NODE": 3,
-    "COMP_NODE": 4,
-    "COMM_SEND_NODE": 5,
-    "COMM_RECV_NODE": 6,
-    "COMM_COLL_NODE": COLLECTIVE,
-}
-_OF_NODE = {"Id", "Name", "NodeType", "ctrlDeps", "ctrl_deps", "data_deps", "dataDeps", "runtime"}
 
 
 def read_json(text: str) -> list[Node]:

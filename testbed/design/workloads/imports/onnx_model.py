@@ -44,6 +44,13 @@ RECURRENT = frozenset(("LSTM", "GRU", "RNN"))
 ATTENTION = frozenset(("Attention", "MultiHeadAttention", "GroupQueryAttention"))
 _BODIES = frozenset(("If", "Loop", "Scan", "SequenceMap"))
 
+#: Nothing is computed: the result is the first input under another shape or type.
+_PASSING = frozenset(
+    ("Cast", "CastLike", "Dropout", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
+)
+#: Results that depend on shapes alone.
+_SHAPES = frozenset(("Constant", "ConstantOfShape", "Shape", "Size", "EyeLike"))
+
 
 class Tensor(NamedTuple):
     """Dimensions, and bytes of a number."""
@@ -144,12 +151,6 @@ def _einsum(call: Call) -> Counted:
     )
 
 
-#: Nothing is computed: the result is the first input under another shape or type.
-_PASSING = frozenset(
-    ("Cast", "CastLike", "Dropout", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
-)
-#: Results that depend on shapes alone.
-_SHAPES = frozenset(("Constant", "ConstantOfShape", "Shape", "Size", "EyeLike"))
 _UNKNOWN_SIZE = Tensor((), 0)
 
 
@@ -219,7 +220,12 @@ def _fix_inputs(model: Any, path: str, sizes: Mapping[str, int]) -> int:
         raise WorkloadError(f"{path}: the model has no inputs, so nothing depends on samples")
     unsized = list(_open(inputs))
     names = list(dict.fromkeys(name for name, _ in unsized))
-    _check_sizes(path, sizes, names)
+    for name, size in sizes.items():
+        if name not in names:
+            there = f"open are {', '.join(names)}" if names else "none is open"
+            raise WorkloadError(f"{path}: its inputs have no open dimension {name!r}: {there}")
+        if not is_whole(size) or size < 1:
+            raise WorkloadError(f"{path}: dimension {name} is {size}: give a whole number, at least 1")
     first = list(inputs[0].type.tensor_type.shape.dim)
     counts_samples = bool(first) and not first[0].dim_value
     known = {names[0]: 1, **sizes} if counts_samples else sizes
@@ -232,15 +238,6 @@ def _fix_inputs(model: Any, path: str, sizes: Mapping[str, int]) -> int:
     for name, dim in unsized:
         dim.dim_value = known[name]
     return int(first[0].dim_value) if first else 1
-
-
-def _check_sizes(path: str, sizes: Mapping[str, int], names: Sequence[str]) -> None:
-    for name, size in sizes.items():
-        if name not in names:
-            there = f"open are {', '.join(names)}" if names else "none is open"
-            raise WorkloadError(f"{path}: its inputs have no open dimension {name!r}: {there}")
-        if not is_whole(size) or size < 1:
-            raise WorkloadError(f"{path}: dimension {name} is {size}: give a whole number, at least 1")
 
 
 def _open(inputs: Sequence[Any]) -> Iterator[tuple[str, Any]]:
@@ -291,17 +288,15 @@ class _Reader:
         for value in model.graph.input:
             self._sources[value.name] = Source(data=True)
         for made in model.graph.initializer:
-            self._sources[made.name] = Source(weights=self._weight(onnx, made))
+            # Trained numbers are floating-point ones, and matrices of quantised ones.
+            kinds = onnx.TensorProto
+            whole = {kinds.INT64, kinds.INT32, kinds.BOOL, kinds.STRING}
+            tensor = self.tensors[made.name]
+            weights = {} if made.data_type in whole else {made.name: tensor.bytes}
+            self._sources[made.name] = Source(weights=weights)
         for place, node in enumerate(model.graph.node):
             source = self._node(onnx, node, place)
             self._sources.update(dict.fromkeys(node.output, source))
-
-    def _weight(self, onnx: Any, made: Any) -> Mapping[str, int]:
-        """Return the trained numbers: floating-point ones, and matrices of quantised ones."""
-        kinds = onnx.TensorProto
-        whole = {kinds.INT64, kinds.INT32, kinds.BOOL, kinds.STRING}
-        tensor = self.tensors[made.name]
-        return {} if made.data_type in whole else {made.name: tensor.bytes}
 
     def _node(self, onnx: Any, node: Any, place: int) -> Source:
         """Return where the results of a node are from; what it computes is written down."""

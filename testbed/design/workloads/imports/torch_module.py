@@ -58,7 +58,10 @@ def import_torch(
     if not inputs[0].shape[0]:
         raise WorkloadError(f"{label}: the first example input has no samples: give at least 1")
     trace = _Trace(label)
-    shapes = {key: _empty(torch, value) for key, value in _tensors_of(module)}
+    shapes = {
+        key: torch.empty_like(value, device="meta").requires_grad_(value.requires_grad)
+        for key, value in _tensors_of(module)
+    }
     examples = tuple(value.to("meta") for value in inputs)
     trace.begin(dict(module.named_parameters()), shapes, examples)
     try:
@@ -92,10 +95,6 @@ def _torch() -> Any:
 def _tensors_of(module: Any) -> Iterator[tuple[str, Any]]:
     yield from module.named_parameters()
     yield from module.named_buffers()
-
-
-def _empty(torch: Any, value: Any) -> Any:
-    return torch.empty_like(value, device="meta").requires_grad_(value.requires_grad)
 
 
 def _recorder(trace: _Trace) -> Any:

@@ -23,6 +23,8 @@ TracedKind = Literal["dense", "convolution", "embedding", "recurrent", "other"]
 
 WAYS: Mapping[str, tuple[Way, ...]] = {"dense": ("data", "tensor", "place"), "embedding": ("place", "data")}
 
+Dims = Sequence[int]
+
 
 @dataclass(frozen=True, slots=True)
 class Traced:
@@ -117,7 +119,15 @@ def assemble(
         for group, places in members.items()
     ]
     workload = Workload(name, tuple(operators), tuple(sorted(carried)), batch, training, origin)
-    return Imported(workload, _estimates(traced, samples), tuple(notes))
+    counts = Counter((one.type, one.how) for one in traced)
+    flops: Counter[tuple[str, str]] = Counter()
+    for one in traced:
+        flops[one.type, one.how] += one.flops / samples  # type: ignore[assignment]
+    return Imported(
+        workload,
+        tuple(Estimate(type_, count, flops[type_, how], how) for (type_, how), count in counts.items()),
+        tuple(notes),
+    )
 
 
 def _groups(traced: Sequence[Traced]) -> list[int]:
@@ -190,14 +200,6 @@ def _operator(
     )
 
 
-def _estimates(traced: Sequence[Traced], samples: int) -> tuple[Estimate, ...]:
-    counts = Counter((one.type, one.how) for one in traced)
-    flops: Counter[tuple[str, str]] = Counter()
-    for one in traced:
-        flops[one.type, one.how] += one.flops / samples  # type: ignore[assignment]
-    return tuple(Estimate(type_, count, flops[type_, how], how) for (type_, how), count in counts.items())
-
-
 def _unique(names: Sequence[str]) -> list[str]:
     """Return the same names; those that come again are numbered: `dense`, `dense#2`."""
     seen: Counter[str] = Counter()
@@ -206,9 +208,6 @@ def _unique(names: Sequence[str]) -> list[str]:
         seen[name] += 1
         unique.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
     return unique
-
-
-Dims = Sequence[int]
 
 
 def product_flops(left: Dims, right: Dims) -> float:

@@ -23,7 +23,6 @@ from testbed.design.workloads.model import Edge, Workload
 from testbed.design.workloads.profile import check_profile
 from testbed.design.workloads.roofline import Cluster, operator_seconds
 from testbed.design.workloads.sharding import (
-    Bucket,
     Resharding,
     Sharding,
     Strategy,
@@ -43,6 +42,15 @@ from testbed.design.workloads.strategies import check_strategy
 from testbed.errors import StrategyError
 
 Steps = tuple[int, ...]
+
+Tasks = dict[int, list[int]]
+"""Task numbers by server."""
+Bundle = tuple[Edge, ...]
+Between = Callable[[Sharding, Sharding, int, int, bool], Resharding]
+__all__ = ["BUCKET_BYTES", "iteration", "traffic"]
+BUCKET_BYTES = 64 * 2**20
+"""Gradients summed together at most: Horovod's fusion buffer (64 MB). PyTorch's 25 MiB would make more rounds of
+messages than a search has time to simulate; with larger ones the sum overlaps less with the backward pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +105,6 @@ def _visits(servers: Sequence[frozenset[int]], edges: Sequence[Edge]) -> list[tu
     return list(zip(servers, visits, strict=True))
 
 
-Tasks = dict[int, list[int]]
-"""Task numbers by server."""
-
-
 def send(builder: TaskGraphBuilder, resharding: Resharding, done: Tasks, ready: Tasks) -> None:
     """Add to `ready` what has to happen before each target can go on."""
     for source, target, size_bytes in zip(*(column.tolist() for column in resharding), strict=True):
@@ -131,10 +135,6 @@ def join(ready: Tasks, passes: Iterable[Tasks]) -> None:
             ready[server] = sorted({*ready.get(server, []), *tasks})
 
 
-Bundle = tuple[Edge, ...]
-Between = Callable[[Sharding, Sharding, int, int, bool], Resharding]
-
-
 def edge_bundles(workload: Workload, strategy: Strategy) -> tuple[tuple[Bundle, ...], ...]:
     """Return for each operator the edges into it; those from operators of one sharding together."""
     bundles: list[dict[tuple[Sharding, bool], Bundle]] = [{} for _ in workload.operators]
@@ -159,13 +159,6 @@ def bundle_resharding(
     )
     total = np.bincount(row, np.concatenate([part.size_bytes for part in parts])).astype(np.int64)
     return Resharding(key // nodes, key % nodes, total)
-
-
-__all__ = ["BUCKET_BYTES", "iteration", "traffic"]
-
-BUCKET_BYTES = 64 * 2**20
-"""Gradients summed together at most: Horovod's fusion buffer (64 MB). PyTorch's 25 MiB would make more rounds of
-messages than a search has time to simulate; with larger ones the sum overlaps less with the backward pass."""
 
 
 def iteration(
@@ -232,7 +225,16 @@ class _Iteration:
                     self._backward[step, microbatch] = self._pass_backward(step, microbatch)
         if self._workload.training:
             for bucket in self._buckets:
-                self._sum_gradients(bucket)
+                for size_bytes, members in zip(bucket.size_bytes, bucket.groups, strict=True):
+                    after = [
+                        task
+                        for step in sorted({self._step_of[place] for place in bucket.operators})
+                        for microbatch in range(len(self._samples))
+                        for server in members
+                        for task in self._backward[step, microbatch][server]
+                    ]
+                    if size_bytes:
+                        self._allreduce(members, size_bytes, after)
         return self._builder.build()
 
     def _stages(self, taking_part: Sequence[bool]) -> Sequence[Stage]:
@@ -344,18 +346,6 @@ class _Iteration:
                 task = self._allreduce(row, count * sample_bytes, [done[server][0] for server in row])
                 summed.update({server: [task] for server in row})
         return summed
-
-    def _sum_gradients(self, bucket: Bucket) -> None:
-        for size_bytes, members in zip(bucket.size_bytes, bucket.groups, strict=True):
-            after = [
-                task
-                for step in sorted({self._step_of[place] for place in bucket.operators})
-                for microbatch in range(len(self._samples))
-                for server in members
-                for task in self._backward[step, microbatch][server]
-            ]
-            if size_bytes:
-                self._allreduce(members, size_bytes, after)
 
     def _allreduce(self, members: tuple[int, ...], size_bytes: int, after: list[int]) -> int:
         local_s = self._cluster.local_reduce_seconds(size_bytes)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,12 @@ from testbed.design.workloads.sharding import (
     trainable,
 )
 from testbed.design.workloads.strategies import check_strategy
+
+Samples = tuple[tuple[int, int], ...]
+"""Samples of a microbatch, and how many such microbatches there are."""
+_REMEMBERED = 1 << 14
+_DECADES = 4
+"""Below the largest value; what is smaller has the darkest colour, and nothing at all is white."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,12 +112,6 @@ def _add_ring(matrix: NDArray[np.float64], members: Group, size_bytes: int) -> N
         return
     order = np.array(members)
     matrix[order, np.roll(order, -1)] += 2 * (len(members) - 1) / len(members) * size_bytes
-
-
-Samples = tuple[tuple[int, int], ...]
-"""Samples of a microbatch, and how many such microbatches there are."""
-
-_REMEMBERED = 1 << 14
 
 
 class Pairs(NamedTuple):
@@ -307,10 +307,6 @@ def _allreduce(
     return tuple((members, size_bytes) for members, size_bytes in sums.items() if size_bytes)
 
 
-_DECADES = 4
-"""Below the largest value; what is smaller has the darkest colour, and nothing at all is white."""
-
-
 def draw_heat_map(matrix: NDArray[np.float64], path: str | Path, *, title: str = "") -> Path:
     """Write the picture of bytes from row to column, as of `Traffic.matrix`; the ending of the name says the format.
 
@@ -319,31 +315,26 @@ def draw_heat_map(matrix: NDArray[np.float64], path: str | Path, *, title: str =
     """
     try:
         import matplotlib as mpl
+        from matplotlib.colors import LogNorm
         from matplotlib.figure import Figure
         from matplotlib.ticker import MaxNLocator
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             f"the heat map needs matplotlib: {install_extra('testbed')}", name=error.name
         ) from error
-    path = Path(path)
+    path, matrix = Path(path), np.asarray(matrix, dtype=np.float64)
     with mpl.rc_context({"svg.hashsalt": "lightbed", "font.size": 10}):
         figure = Figure(figsize=(5.6, 4.8), layout="constrained")
         axis = figure.subplots()
-        _paint(figure, axis, np.asarray(matrix, dtype=np.float64))
+        sent = matrix[matrix > 0]
+        largest = matrix.max(initial=0.0) or 1.0
+        smallest = max(sent.min(initial=largest), largest / 10**_DECADES)
+        norm = LogNorm(min(smallest, largest / 10), largest)
+        shown = np.ma.masked_less_equal(matrix, 0.0)
+        image = axis.imshow(shown, norm=norm, cmap="viridis", interpolation="nearest")
+        figure.colorbar(image, ax=axis, label="bytes an iteration")
         axis.set(title=title, xlabel="target server", ylabel="source server")
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.yaxis.set_major_locator(MaxNLocator(integer=True))
         save_figure(figure, path, dpi=150)
     return path
-
-
-def _paint(figure: Any, axis: Any, matrix: NDArray[np.float64]) -> None:
-    from matplotlib.colors import LogNorm
-
-    largest = matrix.max(initial=0.0) or 1.0
-    sent = matrix[matrix > 0]
-    smallest = max(sent.min(initial=largest), largest / 10**_DECADES)
-    norm = LogNorm(min(smallest, largest / 10), largest)
-    shown = np.ma.masked_less_equal(matrix, 0.0)
-    image = axis.imshow(shown, norm=norm, cmap="viridis", interpolation="nearest")
-    figure.colorbar(image, ax=axis, label="bytes an iteration")
