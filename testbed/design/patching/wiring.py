@@ -244,24 +244,19 @@ def _even_rings(nodes: int, pairs: Sequence[Edge]) -> tuple[list[list[list[Edge]
     """
     laid: list[list[list[Edge]]] = []
     rest: list[Edge] = []
-    for stride, edges in _strides_in_order(nodes, pairs).items():
-        planes = _alternate(nodes, stride[0], edges)
-        if planes:
-            laid.append(planes)
-        else:
-            rest += edges
-    return laid, rest
-
-
-def _strides_in_order(nodes: int, pairs: Sequence[Edge]) -> dict[tuple[int, int], list[Edge]]:
-    """Return edges by (stride in the half range, copy), in the order the strides first appear."""
     groups: dict[tuple[int, int], list[Edge]] = defaultdict(list)
     copies = Counter[Edge]()
     for one, other in pairs:
         stride = (other - one) % nodes
         groups[min(stride, nodes - stride), copies[one, other]].append((one, other))
         copies[one, other] += 1
-    return groups
+    for (stride, _), edges in groups.items():
+        planes = _alternate(nodes, stride, edges)
+        if planes:
+            laid.append(planes)
+        else:
+            rest += edges
+    return laid, rest
 
 
 def _alternate(nodes: int, stride: int, edges: Sequence[Edge]) -> list[list[Edge]]:

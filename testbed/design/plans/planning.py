@@ -73,7 +73,9 @@ def make_plan(
 ) -> tuple[Plan, Found]:
     """Search, and put the result into a plan. Raises as `search.optimise`, and `WorkloadError`."""
     begin_s, workload = process_time(), choice.workload(servers.nodes)
-    steps, chains = _walk(effort, servers.nodes)
+    steps, chains = default_walk(servers.nodes)
+    steps = steps if effort.steps is None else effort.steps
+    chains = chains if effort.chains is None else effort.chains
     found = optimise(
         workload,
         choice.cluster(servers.nodes),
@@ -110,15 +112,6 @@ def make_plan(
         routes=routes,
     )
     return plan, found
-
-
-def _walk(effort: Effort, nodes: int) -> tuple[int, int]:
-    """Return steps and chains as asked for, else the default."""
-    steps, chains = default_walk(nodes)
-    return (
-        steps if effort.steps is None else effort.steps,
-        chains if effort.chains is None else effort.chains,
-    )
 
 
 def path_lengths(topology: Topology) -> dict[str, int]:

@@ -241,7 +241,6 @@ def _conclude(
         with stop:
             chosen = on_plan_routes(objective.problem, chosen)
     wired = chosen, *others
-    chosen = wired[0]
     ideal_s = _ideal_s(problem, chosen, stop)
     steps, budget = sum(state.step for state in states), rules.steps * len(states)
     return Found(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +15,6 @@ import numpy as np
 from sim.models.network.execution import Execution
 from sim.models.network.execution.lowering import lower
 from sim.models.network.execution.simulation import Run
-from sim.models.network.taskgraph import TaskGraph
 from testbed.design.fabrics.builders import ChosenFabric, FabricRequest, demand_on, route_job
 from testbed.design.fabrics.fabric_list import build_fabric
 from testbed.design.model import Topology
@@ -47,7 +46,7 @@ class Simulator:
         self.problem = problem
         self.work = 0
         self.fabric = lru_cache(_FABRICS)(self._build_fabric)
-        self.graph = lru_cache(_GRAPHS)(self._build_graph)
+        self.graph = lru_cache(_GRAPHS)(partial(iteration, problem.workload, cluster=problem.cluster))
         self._hops = lru_cache(_FABRICS)(distances)
         self._known: dict[tuple[Strategy, Topology], float] = {}
         self._demands: dict[tuple[Strategy, tuple[int, ...]], Demand] = {}
@@ -122,9 +121,6 @@ class Simulator:
         self.work += graph.tasks + program.message_bytes.size
         run = Run(lowered, fabric.capacity_bps / 8, fabric.never_full)
         return float(run.state.end_s.max(initial=0.0)) if run.until(most_s) else math.inf
-
-    def _build_graph(self, strategy: Strategy) -> TaskGraph:
-        return iteration(self.problem.workload, strategy, self.problem.cluster)
 
     def _build_fabric(self, strategy: Strategy, topology: Topology) -> ChosenFabric:
         routes = quick_routes(self.problem, strategy, topology)

@@ -72,7 +72,9 @@ class StrategyObjective:
         self._programs = Programs(problem)
         self.program = lru_cache(_PROGRAMS)(lambda point: self._programs.program(self._shardings(point)))
         self.finding = lru_cache(_TOPOLOGIES)(self._find_finding)
-        self._costs = lru_cache(_TOPOLOGIES)(self._find_costs)
+        self._costs = lru_cache(_TOPOLOGIES)(
+            lambda finding: Costs(problem, paths_over(finding.topology, problem.rate_gbps))
+        )
 
     def start(self) -> Point:
         """Return the usual strategy, or where memory does not hold it, everything cut."""
@@ -142,6 +144,3 @@ class StrategyObjective:
             if degree != split.matching_degree
         ]
         return min((split, *others), key=lambda finding: self.cost_on(origin, finding))
-
-    def _find_costs(self, finding: Finding) -> Costs:
-        return Costs(self.problem, paths_over(finding.topology, self.problem.rate_gbps))

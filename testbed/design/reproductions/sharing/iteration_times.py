@@ -31,10 +31,10 @@ from testbed.design.reproductions.sharing.setup import (
     Policy,
     Scale,
 )
+from testbed.design.sharing.cassini.prediction import predicted_under
 from testbed.design.sharing.cassini.schedule import Scheduler
 from testbed.design.sharing.jobs import LabLinks, placed_jobs
 from testbed.design.sharing.packet_level import PacketLink, SendingJob, run_packets
-from testbed.design.sharing.policies import predicted_under
 from testbed.node.transport import DATA, PAYLOAD, sender
 
 HOSTS = ("a", "b")

@@ -165,33 +165,24 @@ def bert(name: str, parameters: Bert, nodes: int, origin: str) -> Workload:
         encoder = (attention(f"attention{i}", shape), mlp(f"mlp{i}", shape))
         inputs = model.chain(encoder, *inputs)
         if p.decoder:
-            decoded = _decoder(model, i, shape, inputs, decoded)
+            own = model.chain([attention(f"self{i}", shape)], *decoded)
+            across = model.chain([attention(f"cross{i}", shape)], *own, *inputs)
+            decoded = model.chain([mlp(f"decoder_mlp{i}", shape)], *across)
     if p.vocabulary:
-        model.add(_pooler(shape), *(decoded if p.decoder else inputs))
+        h = shape.hidden
+        model.add(
+            operator(
+                "pooler",
+                "dense",
+                flops=2.0 * h * h,
+                parameters=h * h + h,
+                output=h,
+                moved=2 * h,
+                precision=shape.precision,
+            ),
+            *(decoded if p.decoder else inputs),
+        )
     return model.workload(name, p.samples(nodes), origin=origin)
-
-
-def _decoder(
-    model: Assembly, layer: int, shape: Shape, encoded: tuple[int, ...], inputs: tuple[int, ...]
-) -> tuple[int, ...]:
-    """Return attention to itself, attention to the encoder, MLP."""
-    own = model.chain([attention(f"self{layer}", shape)], *inputs)
-    across = model.chain([attention(f"cross{layer}", shape)], *own, *encoded)
-    return model.chain([mlp(f"decoder_mlp{layer}", shape)], *across)
-
-
-def _pooler(shape: Shape) -> Operator:
-    """Return a dense layer over the first token."""
-    h = shape.hidden
-    return operator(
-        "pooler",
-        "dense",
-        flops=2.0 * h * h,
-        parameters=h * h + h,
-        output=h,
-        moved=2 * h,
-        precision=shape.precision,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ not looked into.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
@@ -43,6 +43,7 @@ CONVOLUTIONS: Mapping[str, int] = {
 RECURRENT = frozenset(("LSTM", "GRU", "RNN"))
 ATTENTION = frozenset(("Attention", "MultiHeadAttention", "GroupQueryAttention"))
 _BODIES = frozenset(("If", "Loop", "Scan", "SequenceMap"))
+_COUNTED = frozenset((*PRODUCTS, *CONVOLUTIONS, *RECURRENT, *ATTENTION, "Einsum"))
 
 #: Nothing is computed: the result is the first input under another shape or type.
 _PASSING = frozenset(
@@ -81,77 +82,55 @@ class Call(NamedTuple):
     outputs: Sequence[Tensor]
 
 
+_UNKNOWN_SIZE = Tensor((), 0)
+
+
 def counted_flops(call: Call, weights: Mapping[str, int], *, is_standard: bool) -> Counted:
     """Return operations of one node. What has no formula, or no shapes to put into it, is estimated and says so."""
-    formula = _formula(call.op_type)
-    if formula is None:
-        return Counted(0.0, _light(call, is_standard=is_standard))
+    if call.op_type in _BODIES:
+        return Counted(0.0, "bytes only: its body is not looked into")
+    if call.op_type not in _COUNTED:
+        return Counted(
+            0.0, "bytes moved" if is_standard else "unknown: counted as element-wise, by bytes moved"
+        )
     if not all(tensor.item_bytes for tensor in (*call.inputs[:2], *call.outputs[:1])):
         item_bytes = max((tensor.item_bytes for tensor in call.inputs), default=0) or 4
         return Counted(2.0 * sum(weights.values()) / item_bytes, "shapes unknown: two operations a weight")
-    return formula(call)
+    return _by_formula(call)
 
 
-def _formula(op_type: str) -> Callable[[Call], Counted] | None:
-    if op_type in PRODUCTS:
-        return _product
-    if op_type in CONVOLUTIONS:
-        return _convolution
-    if op_type in RECURRENT:
-        return _recurrent
-    if op_type in ATTENTION:
-        return _attention
-    return _einsum if op_type == "Einsum" else None
+def _by_formula(call: Call) -> Counted:
+    """Return operations by the formula of the node's type, from shapes that are known.
 
-
-def _light(call: Call, *, is_standard: bool) -> str:
-    if call.op_type in _BODIES:
-        return "bytes only: its body is not looked into"
-    return "bytes moved" if is_standard else "unknown: counted as element-wise, by bytes moved"
-
-
-def _product(call: Call) -> Counted:
-    left, right = (call.inputs[place].dims for place in PRODUCTS[call.op_type])
-    if call.attributes.get("transA"):
-        left = left[::-1]
-    if call.attributes.get("transB"):
-        right = (*right[:-2], right[-1], right[-2])
-    return Counted(product_flops(left, right), "2 m n k")
-
-
-def _convolution(call: Call) -> Counted:
-    weight = call.inputs[CONVOLUTIONS[call.op_type]].dims
-    if call.op_type == "ConvTranspose":
-        return Counted(transposed_flops(call.inputs[0].dims, weight), "2 a kernel and input number")
-    return Counted(convolution_flops(call.outputs[0].dims, weight), "2 a kernel and output number")
-
-
-def _recurrent(call: Call) -> Counted:
-    steps, samples = call.inputs[0].dims[:2]
-    weights = prod(call.inputs[1].dims) + prod(call.inputs[2].dims)
-    return Counted(recurrent_flops(steps, samples, weights), "2 a weight and step")
-
-
-def _attention(call: Call) -> Counted:
-    """Return each query number meets every key, each output number sums over every value.
-
-    Projections, where it has any.
+    In attention each query number meets every key, each output number sums over every value; and there are projections,
+    where it has any.
     """
-    first, second = call.inputs[0].dims, call.inputs[1].dims
-    output = prod(call.outputs[0].dims)
-    if call.domain == "com.microsoft" and call.op_type == "Attention":
-        return Counted(product_flops(first, second) + 4.0 * first[-2] * output, "2 m n k, 4 s t h")
-    return Counted(2.0 * second[-2] * (prod(first) + output), "4 s t h")
-
-
-def _einsum(call: Call) -> Counted:
+    kind, inputs = call.op_type, [tensor.dims for tensor in call.inputs]
+    if kind in PRODUCTS:
+        left, right = (inputs[place] for place in PRODUCTS[kind])
+        if call.attributes.get("transA"):
+            left = left[::-1]
+        if call.attributes.get("transB"):
+            right = (*right[:-2], right[-1], right[-2])
+        return Counted(product_flops(left, right), "2 m n k")
+    if kind in CONVOLUTIONS:
+        weight = inputs[CONVOLUTIONS[kind]]
+        if kind == "ConvTranspose":
+            return Counted(transposed_flops(inputs[0], weight), "2 a kernel and input number")
+        return Counted(convolution_flops(call.outputs[0].dims, weight), "2 a kernel and output number")
+    if kind in RECURRENT:
+        steps, samples = inputs[0][:2]
+        weights = prod(inputs[1]) + prod(inputs[2])
+        return Counted(recurrent_flops(steps, samples, weights), "2 a weight and step")
+    if kind in ATTENTION:
+        first, second = inputs[:2]
+        output = prod(call.outputs[0].dims)
+        flops, how = 2.0 * second[-2] * (prod(first) + output), "4 s t h"
+        if kind == "Attention" and call.domain == "com.microsoft":
+            flops, how = product_flops(first, second) + 4.0 * first[-2] * output, "2 m n k, 4 s t h"
+        return Counted(flops, how)
     equation = call.attributes["equation"].decode()
-    return Counted(
-        einsum_flops(equation, [tensor.dims for tensor in call.inputs]), "2 a combination of indices"
-    )
-
-
-_UNKNOWN_SIZE = Tensor((), 0)
+    return Counted(einsum_flops(equation, inputs), "2 a combination of indices")
 
 
 def import_onnx(

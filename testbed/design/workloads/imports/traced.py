@@ -105,7 +105,11 @@ def assemble(
     for place, group in enumerate(group_of):
         members.setdefault(group, []).append(place)
     carried = _carried(traced, group_of)
-    weights = _first_uses(traced)
+    seen: set[str] = set()
+    weights = []
+    for one in traced:
+        weights.append(sum(size for key, size in one.weights.items() if key not in seen))
+        seen.update(one.weights)
     names = _unique([traced[places[0]].name for places in members.values()])
     operators = [
         _operator(
@@ -164,16 +168,6 @@ def _passed_on(
     """Return the most that any reader takes; of an operator that nobody reads its last result."""
     sizes = [size for (producer, _), size in carried.items() if producer == group]
     return max(sizes, default=traced[places[-1]].output_bytes)
-
-
-def _first_uses(traced: Sequence[Traced]) -> list[int]:
-    """Return bytes of weights that each computation is the first to use."""
-    seen: set[str] = set()
-    sizes = []
-    for one in traced:
-        sizes.append(sum(size for key, size in one.weights.items() if key not in seen))
-        seen.update(one.weights)
-    return sizes
 
 
 def _operator(

@@ -41,124 +41,16 @@ from testbed.design.workloads.sharding import (
 from testbed.design.workloads.strategies import check_strategy
 from testbed.errors import StrategyError
 
-Steps = tuple[int, ...]
+__all__ = ["BUCKET_BYTES", "iteration", "traffic"]
 
+Steps = tuple[int, ...]
 Tasks = dict[int, list[int]]
 """Task numbers by server."""
 Bundle = tuple[Edge, ...]
 Between = Callable[[Sharding, Sharding, int, int, bool], Resharding]
-__all__ = ["BUCKET_BYTES", "iteration", "traffic"]
 BUCKET_BYTES = 64 * 2**20
 """Gradients summed together at most: Horovod's fusion buffer (64 MB). PyTorch's 25 MiB would make more rounds of
 messages than a search has time to simulate; with larger ones the sum overlaps less with the backward pass."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """Steps of one stage by number; the `first` have none before them in it, the `last` none after them."""
-
-    first: Steps
-    last: Steps
-
-
-def pipeline_stages(
-    workload: Workload, strategy: Strategy, steps: Sequence[Steps], taking_part: Sequence[bool]
-) -> tuple[Stage, ...]:
-    """Return the stages among those `steps` that take part: all of them forward, those that learn backward.
-
-    Steps on the same servers form a stage, unless what one makes comes back to the other by way of other servers:
-    then a microbatch visits these servers more than once, and each visit is a stage.
-    """
-    step_of = {place: step for step, places in enumerate(steps) for place in places}
-    edges = sorted({(step_of[producer], step_of[consumer]) for producer, consumer in workload.edges})
-    stage_of = _visits([frozenset(strategy.shardings[places[0]].servers) for places in steps], edges)
-    inside = {
-        (a, b)
-        for a, b in edges
-        if stage_of[a] == stage_of[b] and taking_part[a] and taking_part[b] and a != b
-    }
-    fed, feeding = {b for _, b in inside}, {a for a, _ in inside}
-    members: dict[object, list[int]] = {}
-    for step, stage in enumerate(stage_of):
-        if taking_part[step]:
-            members.setdefault(stage, []).append(step)
-    return tuple(
-        Stage(
-            tuple(step for step in among if step not in fed),
-            tuple(step for step in among if step not in feeding),
-        )
-        for among in members.values()
-    )
-
-
-def _visits(servers: Sequence[frozenset[int]], edges: Sequence[Edge]) -> list[tuple[frozenset[int], int]]:
-    """Return for each step its servers, and how often at most these were left on a way to it. Edges ascend."""
-    visits = [0] * len(servers)
-    for here in set(servers):
-        left = [0] * len(servers)
-        for producer, consumer in edges:
-            leaves = servers[producer] == here != servers[consumer]
-            left[consumer] = max(left[consumer], left[producer] + leaves)
-        for step in range(len(servers)):
-            if servers[step] == here:
-                visits[step] = left[step]
-    return list(zip(servers, visits, strict=True))
-
-
-def send(builder: TaskGraphBuilder, resharding: Resharding, done: Tasks, ready: Tasks) -> None:
-    """Add to `ready` what has to happen before each target can go on."""
-    for source, target, size_bytes in zip(*(column.tolist() for column in resharding), strict=True):
-        after = done[source]
-        arrived = after if source == target else [builder.transfer(source, target, size_bytes, after=after)]
-        ready.setdefault(target, []).extend(arrived)
-
-
-def exchange(builder: TaskGraphBuilder, resharding: Resharding, done: Tasks) -> Tasks:
-    """Return all-to-all; each server goes on when all of its parts are there."""
-    done = settled(builder, {server: done.get(server, []) for server in set(resharding.source.tolist())})
-    ready: Tasks = {}
-    send(builder, resharding, done, ready)
-    return settled(builder, ready)
-
-
-def settled(builder: TaskGraphBuilder, tasks: Tasks) -> Tasks:
-    """Return one task to wait for instead of many: each of them would be an edge to each message that follows."""
-    return {
-        server: [builder.barrier(after=waits)] if len(waits) > 1 else waits for server, waits in tasks.items()
-    }
-
-
-def join(ready: Tasks, passes: Iterable[Tasks]) -> None:
-    """Wait for those passes, too, each server for its own."""
-    for done in passes:
-        for server, tasks in done.items():
-            ready[server] = sorted({*ready.get(server, []), *tasks})
-
-
-def edge_bundles(workload: Workload, strategy: Strategy) -> tuple[tuple[Bundle, ...], ...]:
-    """Return for each operator the edges into it; those from operators of one sharding together."""
-    bundles: list[dict[tuple[Sharding, bool], Bundle]] = [{} for _ in workload.operators]
-    for edge in workload.edges:
-        key = strategy.shardings[edge[0]], workload.sliced(edge)
-        into = bundles[edge[1]]
-        into[key] = (*into.get(key, ()), edge)
-    return tuple(tuple(into.values()) for into in bundles)
-
-
-def bundle_resharding(
-    between: Between, workload: Workload, strategy: Strategy, bundle: Bundle, samples: int, nodes: int
-) -> Resharding:
-    """Return what passes over the edges of a bundle, pairs of servers once each. `between` is of `resharding`."""
-    producer, consumer = (strategy.shardings[place] for place in bundle[0])
-    sliced = workload.sliced(bundle[0])
-    parts = [between(producer, consumer, samples, workload.edge_bytes(edge), sliced) for edge in bundle]
-    if len(parts) == 1:
-        return parts[0]
-    key, row = np.unique(
-        np.concatenate([part.source * nodes + part.target for part in parts]), return_inverse=True
-    )
-    total = np.bincount(row, np.concatenate([part.size_bytes for part in parts])).astype(np.int64)
-    return Resharding(key // nodes, key % nodes, total)
 
 
 def iteration(
@@ -350,3 +242,111 @@ class _Iteration:
     def _allreduce(self, members: tuple[int, ...], size_bytes: int, after: list[int]) -> int:
         local_s = self._cluster.local_reduce_seconds(size_bytes)
         return self._builder.allreduce(members, size_bytes, time_s=local_s, after=after)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Steps of one stage by number; the `first` have none before them in it, the `last` none after them."""
+
+    first: Steps
+    last: Steps
+
+
+def pipeline_stages(
+    workload: Workload, strategy: Strategy, steps: Sequence[Steps], taking_part: Sequence[bool]
+) -> tuple[Stage, ...]:
+    """Return the stages among those `steps` that take part: all of them forward, those that learn backward.
+
+    Steps on the same servers form a stage, unless what one makes comes back to the other by way of other servers:
+    then a microbatch visits these servers more than once, and each visit is a stage.
+    """
+    step_of = {place: step for step, places in enumerate(steps) for place in places}
+    edges = sorted({(step_of[producer], step_of[consumer]) for producer, consumer in workload.edges})
+    stage_of = _visits([frozenset(strategy.shardings[places[0]].servers) for places in steps], edges)
+    inside = {
+        (a, b)
+        for a, b in edges
+        if stage_of[a] == stage_of[b] and taking_part[a] and taking_part[b] and a != b
+    }
+    fed, feeding = {b for _, b in inside}, {a for a, _ in inside}
+    members: dict[object, list[int]] = {}
+    for step, stage in enumerate(stage_of):
+        if taking_part[step]:
+            members.setdefault(stage, []).append(step)
+    return tuple(
+        Stage(
+            tuple(step for step in among if step not in fed),
+            tuple(step for step in among if step not in feeding),
+        )
+        for among in members.values()
+    )
+
+
+def _visits(servers: Sequence[frozenset[int]], edges: Sequence[Edge]) -> list[tuple[frozenset[int], int]]:
+    """Return for each step its servers, and how often at most these were left on a way to it. Edges ascend."""
+    visits = [0] * len(servers)
+    for here in set(servers):
+        left = [0] * len(servers)
+        for producer, consumer in edges:
+            leaves = servers[producer] == here != servers[consumer]
+            left[consumer] = max(left[consumer], left[producer] + leaves)
+        for step in range(len(servers)):
+            if servers[step] == here:
+                visits[step] = left[step]
+    return list(zip(servers, visits, strict=True))
+
+
+def send(builder: TaskGraphBuilder, resharding: Resharding, done: Tasks, ready: Tasks) -> None:
+    """Add to `ready` what has to happen before each target can go on."""
+    for source, target, size_bytes in zip(*(column.tolist() for column in resharding), strict=True):
+        after = done[source]
+        arrived = after if source == target else [builder.transfer(source, target, size_bytes, after=after)]
+        ready.setdefault(target, []).extend(arrived)
+
+
+def exchange(builder: TaskGraphBuilder, resharding: Resharding, done: Tasks) -> Tasks:
+    """Return all-to-all; each server goes on when all of its parts are there."""
+    done = settled(builder, {server: done.get(server, []) for server in set(resharding.source.tolist())})
+    ready: Tasks = {}
+    send(builder, resharding, done, ready)
+    return settled(builder, ready)
+
+
+def settled(builder: TaskGraphBuilder, tasks: Tasks) -> Tasks:
+    """Return one task to wait for instead of many: each of them would be an edge to each message that follows."""
+    return {
+        server: [builder.barrier(after=waits)] if len(waits) > 1 else waits for server, waits in tasks.items()
+    }
+
+
+def join(ready: Tasks, passes: Iterable[Tasks]) -> None:
+    """Wait for those passes, too, each server for its own."""
+    for done in passes:
+        for server, tasks in done.items():
+            ready[server] = sorted({*ready.get(server, []), *tasks})
+
+
+def edge_bundles(workload: Workload, strategy: Strategy) -> tuple[tuple[Bundle, ...], ...]:
+    """Return for each operator the edges into it; those from operators of one sharding together."""
+    bundles: list[dict[tuple[Sharding, bool], Bundle]] = [{} for _ in workload.operators]
+    for edge in workload.edges:
+        key = strategy.shardings[edge[0]], workload.sliced(edge)
+        into = bundles[edge[1]]
+        into[key] = (*into.get(key, ()), edge)
+    return tuple(tuple(into.values()) for into in bundles)
+
+
+def bundle_resharding(
+    between: Between, workload: Workload, strategy: Strategy, bundle: Bundle, samples: int, nodes: int
+) -> Resharding:
+    """Return what passes over the edges of a bundle, pairs of servers once each. `between` is that of two shardings."""
+    producer, consumer = (strategy.shardings[place] for place in bundle[0])
+    sliced = workload.sliced(bundle[0])
+    parts = [between(producer, consumer, samples, workload.edge_bytes(edge), sliced) for edge in bundle]
+    if len(parts) == 1:
+        return parts[0]
+    key, row = np.unique(
+        np.concatenate([part.source * nodes + part.target for part in parts]), return_inverse=True
+    )
+    total = np.bincount(row, np.concatenate([part.size_bytes for part in parts])).astype(np.int64)
+    return Resharding(key // nodes, key % nodes, total)
