@@ -212,16 +212,10 @@ def _check_regular(nodes: int, degree: int, ends: Iterable[int], verb: str) -> N
 
 def _odd_part(nodes: int, pairs: Sequence[Edge]) -> set[int]:
     """Return a connected part with an odd number of nodes, or an empty set."""
-    return next((part for part in _parts(nodes, pairs) if len(part) % 2), set())
-
-
-def _parts(nodes: int, pairs: Sequence[Edge]) -> list[set[int]]:
-    """Return the connected parts of a graph."""
     neighbours: dict[int, set[int]] = defaultdict(set)
     for one, other in pairs:
         neighbours[one].add(other)
         neighbours[other].add(one)
-    parts: list[set[int]] = []
     seen: set[int] = set()
     for start in range(nodes):
         if start in seen:
@@ -231,9 +225,10 @@ def _parts(nodes: int, pairs: Sequence[Edge]) -> list[set[int]]:
             fresh = neighbours[waiting.pop()] - part
             part |= fresh
             waiting += fresh
+        if len(part) % 2:
+            return part
         seen |= part
-        parts.append(part)
-    return parts
+    return set()
 
 
 def _even_rings(nodes: int, pairs: Sequence[Edge]) -> tuple[list[list[list[Edge]]], list[Edge]]:

@@ -52,15 +52,12 @@ def totient_perms(nodes: int, group: int | None = None) -> tuple[int, ...]:
     """
     size = nodes if group is None else group
     if size < 2 or nodes % size:
+        divisors = ", ".join(str(number) for number in range(2, nodes + 1) if nodes % number == 0)
         raise TopologyError(
             f"a group of {size} nodes in a job of {nodes}: groups are evenly spaced, so their size must "
-            f"divide {nodes} and be at least 2; use one of {', '.join(map(str, _divisors(nodes)))}"
+            f"divide {nodes} and be at least 2; use one of {divisors}"
         )
     return tuple(j * (nodes // size) for j in range(1, size) if math.gcd(j, size) == 1)
-
-
-def _divisors(nodes: int) -> list[int]:
-    return [size for size in range(2, nodes + 1) if nodes % size == 0]
 
 
 def half_range(nodes: int, strides: Iterable[int]) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""The operators that models are built of, with the formulas for their sizes.
+"""The operators that models are built of, with the formulas for their sizes, and how they are put together.
 
 All formulas are for one sample. A matrix product of (a, b) with (b, c) takes 2abc floating-point operations. The
 backward pass takes twice the forward: the gradient of the weights and that of the input are products of the same
