@@ -26,6 +26,8 @@ from testbed.design.topology.circulants import circulant_edges
 from testbed.design.topology.strides import directed_strides
 from testbed.errors import TopologyError
 
+__all__ = ["Detour", "Repair", "plan_repair"]
+
 #: Links tried in all before the rest of what is lost is left out: few fibres are lost at a time.
 _TRIALS = 2000
 

@@ -20,6 +20,8 @@ from testbed.design.workloads.sharding import (
 )
 from testbed.errors import StrategyError
 
+__all__ = ["data_parallel", "default_strategy", "disaggregated_strategy", "fitting_strategy"]
+
 FORMS = {
     "default": "default",
     "data": "data",
