@@ -19,7 +19,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from testbed.design.topology.rings import rings_of
+from testbed.design.topology.strides import rings_of
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import at_rate, start_lab
 from testbed.lab.simulated.link_rate import fitted_rate, look_at_machine

@@ -33,7 +33,7 @@ from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import AllReduceDemand, demand_of
 from testbed.design.topology.finder import find
-from testbed.design.topology.rings import ring_order, rings_of
+from testbed.design.topology.strides import ring_order, rings_of
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.measure.collectives.ranks import run_collectives

@@ -33,21 +33,18 @@ from witnesses.instances import INSTANCES as NAMED
 from testbed.design.model import Topology
 from testbed.design.plans.planning import default_walk
 from testbed.design.search import optimise
-from testbed.design.search.annealing import Annealer, Candidate, Cooling
-from testbed.design.search.chains.chain import Rules, advance, begin
-from testbed.design.search.chains.objective import Point
-from testbed.design.search.chains.stop import Stop
-from testbed.design.search.chains.worker_pool import worker_pool
+from testbed.design.search.annealing import Annealer, Candidate, Cooling, polish
+from testbed.design.search.chains import Point, Rules, Stop, advance, begin
 from testbed.design.search.finalists import rank, wirings
-from testbed.design.search.installed import fabric_on, installed, on_quick_routes
-from testbed.design.search.polishing import polish
 from testbed.design.search.problem import Problem
+from testbed.design.search.simulator import fabric_on, installed, on_quick_routes
 from testbed.design.search.strategies import StrategyObjective
+from testbed.design.search.worker_pool import worker_pool
 from testbed.design.topology.finder import Finding
 from testbed.design.workloads.catalogue import workload
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import A100_80GB, Cluster
-from testbed.design.workloads.sharding.sharding import Strategy
+from testbed.design.workloads.sharding import Strategy
 
 NAMES = ("dlrm", "candle", "moe", "gpt")
 STRATEGIES = 200

@@ -25,9 +25,8 @@ from testbed.design.routing.next_hops import next_hops
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import AllReduceDemand, Demand, demand_of_arrays
-from testbed.design.topology.distance import diameter, mean_hops
 from testbed.design.topology.finder import find
-from testbed.design.topology.hops import hop_table
+from testbed.design.topology.hops import diameter, hop_table, mean_hops
 from testbed.design.topology.strides import directed_strides, reach
 
 SIZES = ((12, 4, 7), (128, 4, 3), (432, 8, 1))

@@ -18,7 +18,7 @@ from testbed.design.workloads.catalogue import workload
 from testbed.design.workloads.iteration.task_graph import iteration, traffic
 from testbed.design.workloads.iteration.totals import TrafficTotals
 from testbed.design.workloads.roofline import Cluster, memory_use
-from testbed.design.workloads.strategies.strategies import default_strategy, legal_shardings
+from testbed.design.workloads.strategies import default_strategy, legal_shardings
 
 NODES = 128
 CHANGES = 1000

@@ -266,14 +266,14 @@ WIRES = {
     "sim/twins/rfsoc/soc/streaming.py": {"qick"},
     "sim/twins/frontends/http_server.py": {"h11"},
     "sim/twins/wire/ssh_server.py": {"asyncssh"},
-    "testbed/design/evaluation/comparison_plot.py": {"matplotlib"},
+    "testbed/design/evaluation/comparison.py": {"matplotlib"},
     "testbed/design/circuits/wavelengths.py": {"scipy"},
     "testbed/design/search/bound.py": {"scipy"},
-    "testbed/design/search/chains/worker_pool.py": {"distributed"},
+    "testbed/design/search/worker_pool.py": {"distributed"},
     "testbed/design/workloads/imports/onnx_model.py": {"onnx"},
     "testbed/design/workloads/imports/torch_module.py": {"torch"},
     "testbed/design/sharing/pictures.py": {"matplotlib"},
-    "testbed/design/workloads/heat_map.py": {"matplotlib"},
+    "testbed/design/workloads/iteration/totals.py": {"matplotlib"},
     "testbed/design/reproductions/drawing.py": {"matplotlib"},
 }
 """The modules that talk to the world through a library that is an extra; everything else does without."""

@@ -2,7 +2,7 @@
 
 | room | what lives there | imports of these |
 |---|---|---|
-| `model`, `rates` | nodes, NICs, links, topologies, routes; rates that are believed | |
+| `model` | nodes, NICs, links, topologies, routes; rates that are believed | |
 | `matching` | heaviest matchings | |
 | `topology` | strides, rings, demands, and topologies found for them | `matching` |
 | `routing` | next hops, paths, balance over several | `topology` |

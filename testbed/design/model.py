@@ -1,4 +1,4 @@
-"""The planned network: nodes, NICs, one-way links, topologies and routes. Pure and frozen.
+"""The planned network: nodes, NICs, one-way links, topologies and routes, frozen; and rates of links that are believed.
 
 Nodes and NICs are numbered from 0. A link is one light path in one direction, from the transmitter
 of a NIC to the receiver of another; a duplex link is two of them.
@@ -9,6 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from testbed.errors import TopologyError
+
+LEAST_GBPS = 1e-6
+MOST_GBPS = 1e6
+"""A kilobit and a petabit a second: no link that is planned for is slower or faster."""
 
 
 class Nic(NamedTuple):
@@ -105,3 +111,9 @@ class RingOrder:
     def position(self, node: int) -> int:
         """Return position (rank) of a node in this ring."""
         return self.order.index(node)
+
+
+def check_rate(rate_gbps: float) -> None:
+    """Raise `TopologyError` unless it is a number between `LEAST_GBPS` and `MOST_GBPS`."""
+    if not LEAST_GBPS <= rate_gbps <= MOST_GBPS:
+        raise TopologyError(f"a link of {rate_gbps:g} Gbit/s: give {LEAST_GBPS:g} to {MOST_GBPS:g} Gbit/s")

@@ -8,7 +8,7 @@ from typing import Literal
 
 from lightbed.wording import counted
 from testbed.design.model import RingOrder
-from testbed.design.topology.rings import rings_of
+from testbed.design.topology.strides import rings_of
 from testbed.errors import CollectiveError, VerifyFailed
 from testbed.lab.model import Lab
 from testbed.measure.collectives.modelled import model_collectives

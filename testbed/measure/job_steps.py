@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from lightbed.wording import counted
 from testbed.design.topology.circulants import as_json
-from testbed.design.topology.rings import rings_of
+from testbed.design.topology.strides import rings_of
 from testbed.errors import VerifyFailed
 from testbed.lab.hosts.reachability import ping_all
 from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, Ranks

@@ -17,7 +17,7 @@ from testbed.design.model import Routes, Topology
 from testbed.design.search import Found, optimise
 from testbed.design.topology.demand import AllReduceDemand
 from testbed.design.workloads.iteration.task_graph import iteration
-from testbed.design.workloads.iteration.traffic_model import traffic_of
+from testbed.design.workloads.iteration.totals import traffic_of
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lightbed.wording import counted
 from testbed.design.model import Link, Topology, Wiring
-from testbed.design.repair.plan import CurrentLinks, Repair, bought_pairs, plan_repair, routes_over
+from testbed.design.repair import CurrentLinks, Repair, bought_pairs, plan_repair, routes_over
 from testbed.design.routing.routes import find_routes
 from testbed.errors import DriftError, TopologyError
 from testbed.lab.model import Lab

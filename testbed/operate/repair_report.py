@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from testbed.design.model import Link
-from testbed.design.repair.plan import Detour
+from testbed.design.repair import Detour
 from testbed.lab.model import Lab
 from testbed.operate.loss import Loss, Sight
 from testbed.operate.model import Circuit

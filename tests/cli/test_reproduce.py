@@ -8,7 +8,7 @@ from libraries import skip_without
 skip_without("typer")
 skip_without("matplotlib")
 
-from testbed.design.reproductions.table import Table
+from testbed.design.reproductions.figure import Table
 
 
 def test_a_figure_leaves_its_files_and_prints_what_was_compared(testbed, tmp_path):

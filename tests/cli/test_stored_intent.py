@@ -14,7 +14,7 @@ skip_without("sqlalchemy")
 from testbed.design.plans.file import Plan, write_plan
 from testbed.design.topology.circulants import find_topology
 from testbed.design.workloads.choice import WorkloadChoice
-from testbed.design.workloads.sharding.sharding import Strategy, data_sharding
+from testbed.design.workloads.sharding import Strategy, data_sharding
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from testbed.cli.app import run_app
 from testbed.design.model import Link, Nic
 from testbed.design.patching.wiring import wire
 from testbed.design.plans.file import Plan, WorkloadChoice, write_plan
-from testbed.design.repair.plan import bought_pairs
+from testbed.design.repair import bought_pairs
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
-from testbed.design.workloads.sharding.sharding import Strategy, data_sharding
+from testbed.design.workloads.sharding import Strategy, data_sharding
 from testbed.lab.hosts.launch import Completed
 from testbed.lab.inventory import render_lab
 from testbed.measure.results.store import RunStore

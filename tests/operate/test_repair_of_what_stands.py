@@ -19,7 +19,7 @@ from testbed.design.plans.file import Plan, WorkloadChoice, plan_json, write_pla
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import demand_of_matrix
-from testbed.design.workloads.sharding.sharding import Strategy, data_sharding
+from testbed.design.workloads.sharding import Strategy, data_sharding
 from testbed.errors import DriftError, TopologyError
 from testbed.lab.inventory import render_lab
 from testbed.operate.design import stored_design

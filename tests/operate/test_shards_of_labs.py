@@ -18,7 +18,7 @@ from testbed.design.patching.wiring import wire
 from testbed.design.plans.file import Plan
 from testbed.design.topology.circulants import find_topology
 from testbed.design.workloads.choice import WorkloadChoice
-from testbed.design.workloads.sharding.sharding import Strategy
+from testbed.design.workloads.sharding import Strategy
 from testbed.errors import PlanFileError, TopologyError
 from testbed.lab.shards import shard_of
 from testbed.operate.apply import apply_plan

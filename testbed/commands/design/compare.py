@@ -58,8 +58,7 @@ class Compare(SimulatesWorkload, Command[ComparisonDocument]):
     def run(self, at: Place) -> ComparisonDocument:
         """Simulate an iteration on each fabric. Raises what opening a job raises, `TopologyError`."""
         from lightbed.wording import counted
-        from testbed.design.evaluation.comparison import compare_fabrics, rows_of
-        from testbed.design.evaluation.comparison_plot import draw_comparison
+        from testbed.design.evaluation.comparison import compare_fabrics, draw_comparison, rows_of
 
         setting = self.setting()
         job, degree, rate_gbps = setting.job, setting.degree, setting.rate_gbps

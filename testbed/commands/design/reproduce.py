@@ -18,8 +18,7 @@ from testbed.errors import WorkloadError
 
 if TYPE_CHECKING:
     from testbed.design.evaluation.compilation import Part
-    from testbed.design.reproductions.figure import Figure
-    from testbed.design.reproductions.table import Table
+    from testbed.design.reproductions.figure import Figure, Table
 
 _PARTS: Mapping[str, tuple[Part, ...]] = {"topoopt": ("flows", "search", "routes")}
 Narrator = PlainNarrator | RichNarrator
@@ -92,7 +91,7 @@ class Reproduce(Moves, Command[ReproductionDocument]):
 
     def run(self, at: Place) -> ReproductionDocument:
         """Make the figures and write their files. Raises `WorkloadError`, and with `--lab` what measuring raises."""
-        from testbed.design.reproductions.comparison import HEADER
+        from testbed.design.reproductions.figure import HEADER
 
         package = import_module(f"testbed.design.reproductions.{self.paper}")
         figures = [_figure_of(package, number) for number in self.numbers or package.MODULES]
@@ -125,9 +124,8 @@ class Reproduce(Moves, Command[ReproductionDocument]):
     def _write(self, figure: Figure[Any], table: Table, narrator: Narrator) -> ReproducedFigure:
         """Write the files of a figure, and return its record."""
         from lightbed.output_file import write_output
-        from testbed.design.reproductions.comparison import HEADER, of_small_sizes
         from testbed.design.reproductions.drawing import draw
-        from testbed.design.reproductions.page import page
+        from testbed.design.reproductions.figure import HEADER, of_small_sizes, page
 
         folder, name = self.out / self.paper, f"figure{figure.number}"
         write_output(folder / f"{name}.csv", table.csv)

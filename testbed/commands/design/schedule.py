@@ -203,7 +203,7 @@ class Schedule(Moves, Command[ScheduleDocument]):
     def _draw(self, scheduler: cassini.Scheduler, schedule: cassini.Schedule) -> tuple[Path, ...]:
         if self.out is None:
             return ()
-        from testbed.design.sharing.schedule_pictures import draw_schedule  # Matplotlib
+        from testbed.design.sharing.pictures import draw_schedule  # Matplotlib
 
         return tuple(draw_schedule(scheduler, schedule, self.out, self.picture))
 

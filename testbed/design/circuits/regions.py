@@ -21,7 +21,8 @@ def greedy_circuits(traffic: Floats, ports: int, *, published_divisor: bool = Fa
     >>> greedy_circuits(np.array([[0, 9, 1], [0, 0, 2], [0, 0, 0.0]]), 2).tolist()
     [[0, 2, 0], [2, 0, 0], [0, 0, 0]]
     """
-    demand = _symmetric(traffic)
+    demand = np.asarray(traffic + traffic.T, dtype=np.float64)
+    np.fill_diagonal(demand, 0)
     remaining = demand.copy()
     circuits = np.zeros(demand.shape, dtype=np.int64)
     free = np.full(len(demand), ports)
@@ -77,9 +78,3 @@ def exchange_seconds(traffic: Floats, circuits: Integers, rate_bps: float, packe
     on_circuits = np.divide(traffic, circuits * rate_bps, out=np.zeros(traffic.shape), where=circuits > 0)
     busiest = max(by_packets.sum(axis=0).max(initial=0), by_packets.sum(axis=1).max(initial=0))
     return 8 * max(float(on_circuits.max(initial=0)), float(busiest) / packet_bps)
-
-
-def _symmetric(traffic: Floats) -> Floats:
-    demand = np.asarray(traffic + traffic.T, dtype=np.float64)
-    np.fill_diagonal(demand, 0)
-    return demand

@@ -71,19 +71,14 @@ def _programme(demands: Floats, waves: int, max_distance: int | None) -> _Progra
         raise ValueError(f"{waves} wavelengths: an even number is needed, half for each direction")
     longest = nodes - 1 if max_distance is None else max_distance
     symmetric = bool((demands == demands.T).all())
-    arcs = _arcs(demands, longest, symmetric)
-    return _assemble(demands, waves // 2, arcs, symmetric=symmetric)
-
-
-def _arcs(demands: Floats, longest: int, symmetric: bool) -> list[tuple[int, int, int]]:
-    """Return direction, source and target of every arc, only clockwise ones if the others mirror them."""
     nodes = len(demands)
-    return [
+    arcs = [
         (turn, int(source), int(target))
         for source, target in np.argwhere(demands > 0)
         for turn, length in enumerate(((target - source) % nodes, (source - target) % nodes))
         if length <= longest and not (symmetric and turn)
     ]
+    return _assemble(demands, waves // 2, arcs, symmetric=symmetric)
 
 
 def _assemble(demands: Floats, half: int, arcs: list[tuple[int, int, int]], *, symmetric: bool) -> _Programme:

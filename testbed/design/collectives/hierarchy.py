@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from testbed.design.model import RingOrder, Topology
-from testbed.design.topology.rings import rings_of
+from testbed.design.topology.strides import rings_of
 from testbed.errors import TopologyError
 
 Kind = Literal["reduce-scatter", "allreduce", "all-gather"]
@@ -48,14 +48,15 @@ def hierarchical(topology: Topology, group: int) -> tuple[Stage, Stage, Stage]:
         raise TopologyError(
             f"a hierarchy with one group of {group} nodes: there is nothing across; use rings"
         )
-    outer = rings_of(topology, across) if math.gcd(group, across) == 1 else _blocks(topology.nodes, across)
+    outer = (
+        rings_of(topology, across)
+        if math.gcd(group, across) == 1
+        else tuple(
+            RingOrder(1, tuple(range(start, start + across))) for start in range(0, topology.nodes, across)
+        )
+    )
     return (
         Stage("reduce-scatter", inner, 1.0),
         Stage("allreduce", outer, 1 / group),
         Stage("all-gather", inner, 1.0),
     )
-
-
-def _blocks(nodes: int, size: int) -> tuple[RingOrder, ...]:
-    """Return neighbours 0..m-1, m..2m-1, ...: one of each group of every m-th node."""
-    return tuple(RingOrder(1, tuple(range(start, start + size))) for start in range(0, nodes, size))

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from sim.models.network.allreduce import tree_parents
 from testbed.design.model import RingOrder, Topology
-from testbed.design.topology.rings import ring_order
-from testbed.design.topology.strides import totient_perms
+from testbed.design.topology.strides import ring_order, totient_perms
 
 
 @dataclass(frozen=True, slots=True)

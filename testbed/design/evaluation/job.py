@@ -11,25 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.design.evaluation.simulation import TaskGraph, read_graph
-from testbed.design.fabrics.builders import ChosenFabric, FabricOptions, FabricRequest
+from testbed.design.fabrics.builders import ChosenFabric, FabricOptions, FabricRequest, route_job
 from testbed.design.fabrics.fabric_list import build_fabric
-from testbed.design.fabrics.job_routes import route_job
 from testbed.design.model import Topology
 from testbed.design.plans.file import Plan, read_plan
 from testbed.design.routing.route_sets import RouteSets
 from testbed.design.workloads.catalogue import MODELS
 from testbed.design.workloads.choice import DEFAULT_DEVICE, WorkloadChoice
-from testbed.design.workloads.heat_map import draw_heat_map
 from testbed.design.workloads.imports.chakra import is_trace_folder, read_job
 from testbed.design.workloads.iteration.task_graph import iteration
-from testbed.design.workloads.iteration.totals import traffic
-from testbed.design.workloads.iteration.traffic_model import Traffic, traffic_of
+from testbed.design.workloads.iteration.totals import Traffic, draw_heat_map, traffic, traffic_of
 from testbed.design.workloads.mig import device_named, instances_of
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.roofline import check_memory, memory_use
-from testbed.design.workloads.sharding.sharding import Strategy
-from testbed.design.workloads.strategies.choice import is_named, strategy_by_name
-from testbed.design.workloads.strategies.strategies import check_strategy
+from testbed.design.workloads.sharding import Strategy
+from testbed.design.workloads.strategies import check_strategy, is_named, strategy_by_name
 from testbed.errors import PlanFileError, StrategyError, WorkloadError
 
 GRAPH_SUFFIX = ".npz"

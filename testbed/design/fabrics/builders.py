@@ -1,4 +1,15 @@
-"""Fabrics of the list, built ready to run jobs on: links and routes, and how AllReduces use them."""
+"""Fabrics of the list, built ready to run jobs on: links and routes, and how AllReduces use them.
+
+Routings say which of its paths a message takes:
+
+| routing | Fat-trees | direct connect and expander |
+|---|---|---|
+| `ideal` | links above the edge are never full | the paths of the design, which load links evenly |
+| `spread` | over all up-links alike, packet by packet | in four parts over shortest paths |
+| `hash` | a path for each message by a hash, packets in queues | the same, of the shortest paths |
+
+Without the option Fat-trees spread, and direct connect takes the paths of the design.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +22,7 @@ from sim.models.network.allreduce import Algorithm, Chain, ring
 from sim.models.network.allreduce.fluid import fluid, position_strides
 from sim.models.network.execution import Execution, simulate
 from sim.models.network.execution.circuits import CircuitSwitch, simulate_circuits
+from sim.models.network.execution.lowering import bytes_by_pair
 from sim.models.network.execution.packets import simulate_packets
 from sim.models.network.fabrics import (
     Fabric,
@@ -26,11 +38,10 @@ from sim.models.network.fabrics import (
 from sim.models.network.fabrics.cost import DEFAULT_READING, Reading, fat_tree_cost, patch_panel_cost
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import TaskGraph
-from testbed.design.fabrics.routings import HASH, IDEAL, ROUTINGS, SPREAD
 from testbed.design.model import Topology
-from testbed.design.routing.route_sets import RouteSets
+from testbed.design.routing.route_sets import MOST_SETS, RouteSets
 from testbed.design.topology.circulants import circulant_edges
-from testbed.design.topology.demand import Demand, demand_of
+from testbed.design.topology.demand import Demand, demand_of, demand_of_matrix
 from testbed.design.topology.finder import find
 from testbed.design.topology.strides import directed_strides
 
@@ -39,6 +50,8 @@ SPREAD_PARTS = 4
 
 RANKED_ROUNDING = 0.01
 """Ends are rounded so while a search ranks its finalists: a hundredth of the computing."""
+
+IDEAL, SPREAD, HASH = ROUTINGS = ("ideal", "spread", "hash")
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,3 +299,22 @@ def spread_rings(count: int) -> Algorithm:
         return ring(sorted(members), size_bytes, strides=strides or (1,))
 
     return run
+
+
+def demand_on(topology: Topology, graph: TaskGraph, latency: Latency | None = None) -> Demand:
+    """Return what an iteration sends between pairs on a topology, whose rings its AllReduces take."""
+    return demand_of_matrix(bytes_by_pair(graph, latency or Latency(), rings_over(topology)))
+
+
+def route_job(
+    topology: Topology,
+    graph: TaskGraph,
+    *,
+    most_paths: int = MOST_SETS,
+    latency: Latency | None = None,
+    tries: int = 3,
+) -> RouteSets:
+    """Return routes on which the fullest link carries little of an iteration. Raises `TopologyError` as `route`."""
+    from testbed.design.routing.balancing import route
+
+    return route(topology, demand_on(topology, graph, latency), most_paths=most_paths, tries=tries)

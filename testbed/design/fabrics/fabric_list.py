@@ -61,7 +61,7 @@ def build_fabric(asked: FabricRequest) -> ChosenFabric:
     Raises `TopologyError` for an unknown name and a fabric that cannot be.
     """
     from testbed.design.fabrics import builders
-    from testbed.design.rates import check_rate
+    from testbed.design.model import check_rate
 
     name = asked.name
     check_rate(asked.rate_gbps)

@@ -5,8 +5,6 @@ good it is. `assign_edges` is the one-way form: every node sends on one link and
 Importing this needs numpy alone; the search is compiled where numba is installed, and slower without it.
 """
 
-from testbed.design.matching.exact import Matching, match_edges
-from testbed.design.matching.one_way import assign_edges
-from testbed.design.matching.priced import match_priced
+from testbed.design.matching.exact import Matching, assign_edges, match_edges, match_priced
 
 __all__ = ["Matching", "assign_edges", "match_edges", "match_priced"]

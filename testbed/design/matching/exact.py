@@ -1,8 +1,14 @@
-"""Exact matchings of weighted edges: from arrays of edges to mates, and the proof that nothing is heavier."""
+"""Matchings of weighted edges, exact or priced, and the proof of how much heavier another could be.
+
+`match_priced` in short: match exactly among the heaviest pairs of every node only. The duals of that answer are prices
+of the nodes. A pair left out can matter only when it is worth more than the prices of its two nodes; raising
+the prices until no pair is gives an upper bound on every matching (LP duality). While the matching weighs
+less than the wanted part of the bound, the pairs that beat their prices most are taken in, those among nodes without
+a partner too, twice as many each round, and it is matched again. Once nothing beats its price, the answer is exact.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +21,9 @@ Floats = NDArray[np.float64]
 
 #: Weights that are no small integers are rounded to this part of the largest: more than a double holds.
 _SCALE = 2**52
+
+#: Pairs of every node that are looked at first; each round takes in twice as many.
+_PAIRS_PER_NODE = 8
 
 
 class Matching(NamedTuple):
@@ -35,23 +44,19 @@ def match_edges(nodes: int, one: Integers, other: Integers, weight: Floats) -> M
 
     Exact: integer weights below 2^52 are taken as they are, others are rounded to 2^-52 of the largest.
     """
+    from testbed.design.matching.search import match_all
+
     one, other, weight = _merged(nodes, one, other, weight)
     scale = _scale(weight)
     whole = np.rint(weight * scale).astype(np.int64)
     state = _prepare(nodes, one, other, whole)
-    _search()(state)
+    match_all(state)
     mate = np.asarray(state.mate, dtype=np.int64)
     chosen = mate[one] == other
     bound = _dual_sum(state, nodes) / 2 / scale
     return Matching(
         mate, float(weight[chosen].sum()), bound, np.asarray(state.dual, dtype=np.float64) / 2 / scale
     )
-
-
-def _search() -> Callable[[Any], None]:
-    from testbed.design.matching.search import match_all
-
-    return match_all
 
 
 def _merged(nodes: int, one: Integers, other: Integers, weight: Floats) -> tuple[Integers, Integers, Floats]:
@@ -78,7 +83,7 @@ def _scale(weight: Floats) -> float:
 def _prepare(nodes: int, one: Integers, other: Integers, whole: Integers) -> Any:
     """Return the state before the first stage: nobody matched, duals at half of the heaviest edge."""
     from lightbed.compiled import AVAILABLE
-    from testbed.design.matching.state import State
+    from testbed.design.matching.search import State
 
     tail, head = np.concatenate([one, other]), np.concatenate([other, one])
     doubled = 2 * np.concatenate([whole, whole])
@@ -117,13 +122,60 @@ def _dual_sum(state: Any, nodes: int) -> float:
     unused = {int(blossom) for blossom in state.spare[: int(state.spare[-1])]}
     for blossom in range(nodes, 2 * nodes):
         if blossom not in unused and state.z[blossom]:
-            total += int(state.z[blossom]) * ((_size(state, blossom) - 1) // 2)
+            node, size = state.leaf_head[blossom], 1
+            while node != state.leaf_tail[blossom]:
+                node = state.leaf_next[node]
+                size += 1
+            total += int(state.z[blossom]) * ((size - 1) // 2)
     return float(total)
 
 
-def _size(state: Any, blossom: int) -> int:
-    node, size = state.leaf_head[blossom], 1
-    while node != state.leaf_tail[blossom]:
-        node = state.leaf_next[node]
-        size += 1
-    return size
+def assign_edges(nodes: int, source: Integers, target: Integers, weight: Floats) -> Integers:
+    """Return to whom each node sends, -1 for nobody: the heaviest assignment of the given arcs, exact.
+
+    Every node is split into a sender and a receiver (the bipartite double cover), where a matching
+    is such an assignment.
+
+    >>> assign_edges(3, np.array([0, 1, 0]), np.array([1, 2, 2]), np.array([4.0, 3.0, 6.0])).tolist()
+    [1, 2, -1]
+    """
+    apart = source != target
+    sent = match_edges(2 * nodes, source[apart], target[apart] + nodes, weight[apart]).mate[:nodes]
+    return np.where(sent >= 0, sent - nodes, -1)
+
+
+def match_priced(weights: Floats, *, wanted: float = 0.9) -> Matching:
+    """Return a matching of the symmetric `weights`, shape (n, n), that weighs at least `wanted` of the heaviest.
+
+    `bound` is what no matching outweighs: `weight / bound` is the part that was proven, at least `wanted`.
+    """
+    nodes = len(weights)
+    count = _PAIRS_PER_NODE
+    taken = _heaviest_of_each(weights, count)
+    while True:
+        one, other = np.nonzero(np.triu(taken, 1))
+        found = match_edges(nodes, one, other, weights[one, other])
+        excess = weights - found.dual[:, np.newaxis] - found.dual[np.newaxis, :]
+        excess[taken] = 0.0  # these are proven already, and blossoms may hold them down
+        np.fill_diagonal(excess, 0.0)
+        raised: Floats = np.maximum(excess.max(axis=1, initial=0.0), 0.0)
+        proven = found._replace(bound=found.bound + float(raised.sum()) / 2)
+        if found.weight >= wanted * proven.bound or excess.max(initial=0.0) <= 0:
+            return proven
+        alone = found.mate < 0
+        among_alone = np.where(alone[:, np.newaxis] & alone, weights, 0.0)
+        taken |= _heaviest_of_each(excess, count) | _heaviest_of_each(among_alone, count)
+        count *= 2
+
+
+def _heaviest_of_each(weights: Floats, count: int) -> NDArray[np.bool_]:
+    """Return which pairs are among the heaviest `count` of either node; of equals those nearest ahead on Z_n."""
+    nodes = len(weights)
+    ahead = (np.arange(nodes)[:, np.newaxis] + np.arange(1, nodes)) % nodes
+    turned = np.take_along_axis(weights, ahead, axis=1)
+    best = np.argsort(-turned, axis=1, kind="stable")[:, : min(count, nodes - 1)]
+    chosen = np.take_along_axis(ahead, best, axis=1)
+    marks = np.zeros((nodes, nodes), dtype=bool)
+    np.put_along_axis(marks, chosen, values=True, axis=1)
+    marks &= weights > 0
+    return marks | marks.T

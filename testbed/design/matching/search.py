@@ -8,40 +8,299 @@ free node, or when the dual of an even node reaches zero: then that node may sta
 Weights are even integers. The nodes of a tree are joined by tight edges, so their duals are all even or all
 odd, the slack between two even ones is even, and every number stays an integer: the answer is exact.
 Worst case O(n m log n); on sparse demands most trees hold few nodes.
+
+The state are plain arrays in a named tuple, so that the same text runs compiled or interpreted. Ids below n are nodes,
+ids from n on are blossoms; an id that lies in no blossom is a *top*. Duals are kept as they were when their top got
+its present label (`since`), and brought up to date when the label changes.
 """
 
 from __future__ import annotations
 
-from heapq import heappop
+from collections.abc import MutableSequence
+from heapq import heappop, heappush
+from typing import NamedTuple
 
 from lightbed.compiled import compiled
-from testbed.design.matching.state import (
-    EVEN,
-    NONE,
-    ODD,
-    Ints,
-    State,
-    child_with,
-    dissolve,
-    join,
-    new_blossom,
-    place_on_ring,
-    rebase,
-    settle,
-    value,
-)
-from testbed.design.matching.tree import (
-    LAST_NODE,
-    LAST_TIME,
-    NOW,
-    Events,
-    climb,
-    look_around_inside,
-    look_back,
-    make_even,
-    make_odd,
-    meet,
-)
+
+Ints = MutableSequence[int]
+
+NONE = 0
+EVEN = 1
+ODD = 2
+
+#: (time, what): an arc, or the number of arcs plus the id of an odd blossom.
+Events = list[tuple[int, int]]
+NOW = 0
+LAST_TIME = 1
+LAST_NODE = 2
+
+
+class State(NamedTuple):
+    """Arcs by their tail (`first[v]` to `first[v + 1]`), each edge twice; weights are even numbers."""
+
+    first: Ints
+    tail: Ints
+    head: Ints
+    weight: Ints
+    dual: Ints  # of each node
+    mate: Ints  # of each node, -1 where free
+    top: Ints  # of each node
+    leaf_next: Ints  # the nodes of a blossom are a chain from its leaf_head to its leaf_tail
+    leaf_head: Ints
+    leaf_tail: Ints
+    z: Ints  # dual of each blossom
+    base: Ints  # the node of a blossom that is matched outside, or free
+    outer: Ints  # the blossom around an id, -1 for tops
+    child: Ints  # the child that holds the base; from there the children form a ring
+    ring_next: Ints
+    ring_previous: Ints
+    ring_here: Ints  # the edge to the next child: its end in this one,
+    ring_there: Ints  # and its end in the next
+    label: Ints  # of tops
+    since: Ints
+    tree_from: Ints  # an odd top hangs on the tree by the edge tree_from -> tree_to
+    tree_to: Ints
+    stamp: Ints
+    spare: Ints  # blossom ids not in use; the count is in spare[-1]
+
+
+@compiled
+def value(state: State, node: int, now: int) -> int:
+    """Return the dual of a node at time `now` of a stage: even nodes fall, odd ones rise."""
+    top = state.top[node]
+    if state.label[top] == EVEN:
+        return state.dual[node] - (now - state.since[top])
+    if state.label[top] == ODD:
+        return state.dual[node] + (now - state.since[top])
+    return state.dual[node]
+
+
+@compiled
+def settle(state: State, top: int, now: int) -> None:
+    """Write down the duals of a top and all in it as they are now."""
+    passed = now - state.since[top]
+    state.since[top] = now
+    if passed == 0 or state.label[top] == NONE:
+        return
+    fall = passed if state.label[top] == EVEN else -passed
+    if top >= len(state.mate):
+        state.z[top] += 2 * fall
+    node = state.leaf_head[top]
+    while True:
+        state.dual[node] -= fall
+        if node == state.leaf_tail[top]:
+            return
+        node = state.leaf_next[node]
+
+
+@compiled
+def set_top(state: State, blossom: int, top: int) -> None:
+    """Make `top` the outermost id of every node of a blossom (or node)."""
+    node = state.leaf_head[blossom]
+    while True:
+        state.top[node] = top
+        if node == state.leaf_tail[blossom]:
+            return
+        node = state.leaf_next[node]
+
+
+@compiled
+def join(state: State, one: int, other: int, here: int, there: int) -> None:
+    """Put `other` behind `one` on a ring of children, joined by the edge here -> there."""
+    state.ring_next[one] = other
+    state.ring_previous[other] = one
+    state.ring_here[one] = here
+    state.ring_there[one] = there
+
+
+@compiled
+def new_blossom(state: State, first: int) -> int:
+    """Close the ring of children that begins with `first` into a top of its own, without a label."""
+    state.spare[-1] -= 1
+    blossom = state.spare[state.spare[-1]]
+    state.child[blossom] = first
+    state.base[blossom] = state.base[first]
+    state.z[blossom] = 0
+    state.outer[blossom] = -1
+    state.label[blossom] = NONE
+    state.leaf_head[blossom] = state.leaf_head[first]
+    child = first
+    while True:
+        state.outer[child] = blossom
+        state.label[child] = NONE
+        set_top(state, child, blossom)
+        state.leaf_tail[blossom] = state.leaf_tail[child]
+        if state.ring_next[child] == first:
+            return blossom
+        state.leaf_next[state.leaf_tail[child]] = state.leaf_head[state.ring_next[child]]
+        child = state.ring_next[child]
+
+
+@compiled
+def dissolve(state: State, blossom: int) -> None:
+    """Make tops of the children of a blossom, without labels, and free its id."""
+    child = state.child[blossom]
+    while True:
+        state.outer[child] = -1
+        state.label[child] = NONE
+        set_top(state, child, child)
+        child = state.ring_next[child]
+        if child == state.child[blossom]:
+            break
+    state.label[blossom] = NONE
+    state.spare[state.spare[-1]] = blossom
+    state.spare[-1] += 1
+
+
+@compiled
+def place_on_ring(state: State, blossom: int, child: int) -> int:
+    """Return how many children stand before `child`, counted from the one that holds the base."""
+    place = 0
+    at = state.child[blossom]
+    while at != child:
+        at = state.ring_next[at]
+        place += 1
+    return place
+
+
+@compiled
+def child_with(state: State, blossom: int, node: int) -> int:
+    """Return the child of a blossom that holds a node."""
+    child = node
+    while state.outer[child] != blossom:
+        child = state.outer[child]
+    return child
+
+
+@compiled
+def rebase(state: State, blossom: int, node: int) -> None:
+    """Match the nodes of a blossom inside it so that `node` alone is left over: the new base."""
+    nodes = len(state.mate)
+    waiting = [(blossom, node)]
+    while len(waiting) > 0:
+        inside, base = waiting.pop()
+        if inside < nodes:
+            continue
+        child = child_with(state, inside, base)
+        waiting.append((child, base))
+        odd = place_on_ring(state, inside, child) % 2 == 1
+        at = state.ring_next[child] if odd else state.child[inside]
+        stop = state.ring_next[state.child[inside]] if odd else child
+        while at != stop:
+            here, there = state.ring_here[at], state.ring_there[at]
+            following = state.ring_next[at]
+            state.mate[here] = there
+            state.mate[there] = here
+            waiting.append((at, here))
+            waiting.append((following, there))
+            at = state.ring_next[following]
+        state.child[inside] = child
+        state.base[inside] = base
+
+
+@compiled
+def make_odd(state: State, top: int, here: int, there: int, clock: Ints, tops: Ints, events: Events) -> None:
+    """Hang a top on the tree by the edge here -> there."""
+    state.label[top] = ODD
+    state.since[top] = clock[NOW]
+    state.tree_from[top] = here
+    state.tree_to[top] = there
+    tops.append(top)
+    if top >= len(state.mate):
+        heappush(events, (clock[NOW] + state.z[top] // 2, len(state.tail) + top))
+
+
+@compiled
+def make_even(state: State, top: int, clock: Ints, tops: Ints, events: Events) -> None:
+    """Lower the duals of a top, and note when its edges will be tight."""
+    state.label[top] = EVEN
+    state.since[top] = clock[NOW]
+    tops.append(top)
+    look_around(state, top, clock, events)
+
+
+@compiled
+def look_around(state: State, top: int, clock: Ints, events: Events) -> None:
+    """Note when the edges of a new even top will be tight, if that is before the stage must end."""
+    node = state.leaf_head[top]
+    while True:
+        if clock[NOW] + state.dual[node] < clock[LAST_TIME]:
+            clock[LAST_TIME] = clock[NOW] + state.dual[node]
+            clock[LAST_NODE] = node
+        for arc in range(state.first[node], state.first[node + 1]):
+            other = state.top[state.head[arc]]
+            if other == top or state.label[other] == ODD:
+                continue
+            slack = state.dual[node] + value(state, state.head[arc], clock[NOW]) - state.weight[arc]
+            time = clock[NOW] + (slack // 2 if state.label[other] == EVEN else slack)
+            if time < clock[LAST_TIME]:
+                heappush(events, (time, arc))
+        if node == state.leaf_tail[top]:
+            return
+        node = state.leaf_next[node]
+
+
+@compiled
+def look_back(state: State, top: int, clock: Ints, events: Events) -> None:
+    """Note when edges from even tops to a top that lost its label will be tight."""
+    node = state.leaf_head[top]
+    while True:
+        for arc in range(state.first[node], state.first[node + 1]):
+            if state.label[state.top[state.head[arc]]] == EVEN:
+                other = value(state, state.head[arc], clock[NOW])
+                time = clock[NOW] + state.dual[node] + other - state.weight[arc]
+                if time < clock[LAST_TIME]:
+                    heappush(events, (time, arc))
+        if node == state.leaf_tail[top]:
+            return
+        node = state.leaf_next[node]
+
+
+@compiled
+def meet(state: State, here: int, there: int) -> int:
+    """Return the nearest even top that the ways from two even tops to the root have in common."""
+    state.stamp[-1] += 1
+    mark = state.stamp[-1]
+    one, other = state.top[here], state.top[there]
+    while True:
+        if one >= 0:
+            if state.stamp[one] == mark:
+                return one
+            state.stamp[one] = mark
+            mate = state.mate[state.base[one]]
+            one = -1 if mate < 0 else state.top[state.tree_from[state.top[mate]]]
+        one, other = (one, other) if other < 0 else (other, one)
+
+
+@compiled
+def climb(state: State, node: int, meeting: int, down: bool, clock: Ints) -> Ints:
+    """Join the tops between a node's and `meeting` to a ring, and settle them; the odd ones, after a -1."""
+    odd_ones = [-1]
+    even = state.top[node]
+    while even != meeting:
+        base = state.base[even]
+        odd = state.top[state.mate[base]]
+        above = state.top[state.tree_from[odd]]
+        if down:
+            join(state, odd, even, state.mate[base], base)
+            join(state, above, odd, state.tree_from[odd], state.tree_to[odd])
+        else:
+            join(state, even, odd, base, state.mate[base])
+            join(state, odd, above, state.tree_to[odd], state.tree_from[odd])
+        settle(state, even, clock[NOW])
+        settle(state, odd, clock[NOW])
+        odd_ones.append(odd)
+        even = above
+    return odd_ones
+
+
+@compiled
+def look_around_inside(state: State, child: int, blossom: int, clock: Ints, events: Events) -> None:
+    """Do `look_around` for the nodes of one child alone: the others were even before."""
+    head, tail = state.leaf_head[blossom], state.leaf_tail[blossom]
+    state.leaf_head[blossom], state.leaf_tail[blossom] = state.leaf_head[child], state.leaf_tail[child]
+    look_around(state, blossom, clock, events)
+    state.leaf_head[blossom], state.leaf_tail[blossom] = head, tail
 
 
 @compiled

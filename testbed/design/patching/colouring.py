@@ -1,15 +1,15 @@
 """Exact edge colouring: give each edge of a d-regular graph one of d planes, no two alike at a node.
 
 Deciding whether that is possible is hard in general (Holyer 1981), but the graphs here are small:
-an attempt by Kempe chains settles most; otherwise an exact search takes the scarcest choice first,
-follows forced moves, and gives up a branch as soon as some plane can no longer pair its nodes.
+an attempt by Kempe chains settles most, but proves nothing where it fails; then an exact search takes the scarcest
+choice first, follows forced moves, and gives up a branch as soon as some plane can no longer pair its nodes.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
 
-from testbed.design.patching.kempe import kempe_colours
 from testbed.errors import TopologyError
 
 Edge = tuple[int, int]
@@ -17,6 +17,9 @@ Option = tuple[int, int]
 
 #: Edges painted before the search gives up (some seconds). Chains settle connected circulants long before.
 STEP_LIMIT = 200_000
+
+#: Resharding per edge before the attempt ends; circulants of up to 40 nodes need fewer than 4.
+MOVES_PER_EDGE = 100
 
 
 def colour_edges(nodes: int, colours: int, pairs: Sequence[Edge]) -> list[list[Edge]] | None:
@@ -69,7 +72,7 @@ class _Search:
             options = self._scarcest()
         if options is None:
             return True
-        if not self._some_plane_is_stuck():
+        if not any(self._odd_part(colour) for colour in range(self.colours)):
             for edge, colour in options:
                 self.paint(edge, colour)
                 if self.solve():
@@ -120,10 +123,6 @@ class _Search:
         one, other = self.pairs[edge]
         return other if node == one else one
 
-    def _some_plane_is_stuck(self) -> bool:
-        """Return whether, for some colour, nodes that lack it form a part of odd size: they cannot be paired."""
-        return any(self._odd_part(colour) for colour in range(self.colours))
-
     def _odd_part(self, colour: int) -> bool:
         lacking = {node for node, free in enumerate(self.free) if free >> colour & 1}
         while lacking:
@@ -146,3 +145,77 @@ def _bits(mask: int) -> Iterator[int]:
         lowest = mask & -mask
         yield lowest.bit_length() - 1
         mask ^= lowest
+
+
+def kempe_colours(nodes: int, colours: int, pairs: Sequence[Edge]) -> list[int] | None:
+    """Return a colour for each edge, no two alike at a node, or None when the attempt did not succeed.
+
+    The random moves come from a fixed seed: the same graph is coloured the same way each time.
+    """
+    painting = _Painting(nodes, colours, pairs)
+    chance = random.Random(len(pairs))
+    bare = list(range(len(pairs)))
+    for _ in range(MOVES_PER_EDGE * len(pairs)):
+        if not bare:
+            return painting.colour
+        bare += painting.place(bare.pop(), chance)
+    return None if bare else painting.colour
+
+
+class _Painting:
+    """A partial colouring: `edge_at[v][c]` is the edge of colour c at node v, or -1."""
+
+    def __init__(self, nodes: int, colours: int, pairs: Sequence[Edge]) -> None:
+        self.pairs = pairs
+        self.colour = [-1] * len(pairs)
+        self.edge_at = [[-1] * colours for _ in range(nodes)]
+
+    def place(self, edge: int, chance: random.Random) -> list[int]:
+        """Paint a bare edge; the edges that lost their colour for it are returned."""
+        one, other = self.pairs[edge]
+        here, there = self._free(one), self._free(other)
+        common = [colour for colour in here if colour in there]
+        if common:
+            self._paint(edge, common[0])
+            return []
+        wanted, offered = chance.choice(here), chance.choice(there)
+        self._flip(other, wanted, offered)
+        evicted = self.edge_at[other][wanted]
+        if evicted < 0 and self.edge_at[one][wanted] < 0:
+            self._paint(edge, wanted)
+            return []
+        return self._take(edge, chance.choice(range(len(self.edge_at[one]))))
+
+    def _take(self, edge: int, colour: int) -> list[int]:
+        """Paint an edge whatever stands in its way, and say what did."""
+        evicted = sorted({self.edge_at[end][colour] for end in self.pairs[edge]} - {-1})
+        for other in evicted:
+            self._erase(other)
+        self._paint(edge, colour)
+        return evicted
+
+    def _free(self, node: int) -> list[int]:
+        return [colour for colour, edge in enumerate(self.edge_at[node]) if edge < 0]
+
+    def _paint(self, edge: int, colour: int) -> None:
+        self.colour[edge] = colour
+        for end in self.pairs[edge]:
+            self.edge_at[end][colour] = edge
+
+    def _erase(self, edge: int) -> None:
+        for end in self.pairs[edge]:
+            self.edge_at[end][self.colour[edge]] = -1
+        self.colour[edge] = -1
+
+    def _flip(self, start: int, first: int, second: int) -> None:
+        """Exchange two colours along the chain that leaves `start` by colour `first`."""
+        chain, node, colour = [], start, first
+        while (edge := self.edge_at[node][colour]) >= 0:
+            chain.append(edge)
+            node = sum(self.pairs[edge]) - node
+            colour = first + second - colour
+        swapped = [first + second - self.colour[edge] for edge in chain]
+        for edge in chain:
+            self._erase(edge)
+        for edge, colour in zip(chain, swapped, strict=True):
+            self._paint(edge, colour)

@@ -2,31 +2,52 @@
 
 JSON, `"format": "lightbed-plan/1"`; the keys are described in docs/reference/plan-file.md. Everything is checked on
 reading, since people edit such files.
+
+What must hold beyond each single value: nodes reach each other, strides are rings of the links, grids are grids. Routes
+are `{source, target, set, weight, path}` for each way of each pair. A path is the nodes that it visits; of parallel
+links it takes the first, unless `copies` says for each hop which.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
+
+import numpy as np
 
 from lightbed.output_file import check_output, write_output
-from testbed.design.model import Topology
-from testbed.design.plans.parts import read_strategy, read_topology
-from testbed.design.plans.reading import PlanReader
-from testbed.design.plans.routes import read_routes, routes_json
-from testbed.design.rates import LEAST_GBPS, MOST_GBPS
-from testbed.design.routing.route_sets import RouteSets
+from testbed.design.model import LEAST_GBPS, MOST_GBPS, Topology
+from testbed.design.routing.route_sets import MOST_SETS, PairRoute, RouteSets
+from testbed.design.topology.circulants import circulant_edges
+from testbed.design.topology.strides import directed_strides
 from testbed.design.workloads.choice import DEFAULT_DEVICE, WorkloadChoice
 from testbed.design.workloads.mig import device_named
-from testbed.design.workloads.sharding.sharding import Strategy
+from testbed.design.workloads.model import Way
+from testbed.design.workloads.sharding import Sharding, Strategy
+from testbed.design.workloads.strategies import sharding_fault
 from testbed.errors import PlanFileError, WorkloadError
 
+TEXTS = ("bound_by",)
+"""Figures that are words."""
+
+
 FORMAT = "lightbed-plan/1"
+
+_NUMBERS = re.compile(r"\[\n[\s\d,\[\]]*\]")  # a line may not end inside a text, so no text is meant
+_ROUTE = re.compile(r'\{\n\s*"source": \d[^{}"]*("[a-z]+":[^{}"]*)*\}')
+Edge = tuple[int, int]
+MOST_NICS = 1024
+"""Of one server, by far: a slip is told before it is paid for."""
+_SLACK = 1e-6
+"""Weights of a pair may differ from 1 by so much in sum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +78,6 @@ def write_plan(plan: Plan, path: str | Path) -> None:
     text = _NUMBERS.sub(_on_one_line, json.dumps(plan_json(plan), indent=1, ensure_ascii=False)) + "\n"
     text = _ROUTE.sub(lambda route: " ".join(route[0].split()), text)
     write_output(path, text)
-
-
-_NUMBERS = re.compile(r"\[\n[\s\d,\[\]]*\]")  # a line may not end inside a text, so no text is meant
-_ROUTE = re.compile(r'\{\n\s*"source": \d[^{}"]*("[a-z]+":[^{}"]*)*\}')
 
 
 def _on_one_line(numbers: re.Match[str]) -> str:
@@ -169,3 +186,275 @@ def _hosts(file: PlanReader, nodes: int) -> tuple[str, ...]:
     if twice:
         raise file.error("hosts", f"{twice[0]!r} is there twice")
     return hosts
+
+
+def read_topology(part: PlanReader) -> Topology:
+    """Return the topology, connected, no NIC used twice, every stride a ring. Raises `PlanFileError`."""
+    nodes, degree = part.count("nodes"), part.count("degree", MOST_NICS)
+    simplex = part.flag("simplex")
+    links = [_link(part, place, link, nodes) for place, link in enumerate(part.items("links"))]
+    edges = links if simplex else [edge for one, other in links for edge in ((one, other), (other, one))]
+    strides = tuple(part.whole(stride, "strides") for stride in part.items("strides"))
+    topology = Topology(nodes, degree, simplex, strides, tuple(sorted(edges)))
+    _check_nics(part, topology)
+    _check_connected(part, topology)
+    _check_strides(part, topology)
+    return topology
+
+
+def read_strategy(part: PlanReader, nodes: int) -> tuple[tuple[str, ...], Strategy]:
+    """Return the operators' names, and how they are laid out on so many nodes. Raises `PlanFileError`."""
+    names, shardings = [], []
+    for place, entry in enumerate(part.items("operators")):
+        operator = PlanReader(part.source, f"{part.where}.operators[{place}]", entry)
+        names.append(operator.text("name"))
+        way = operator.text("way")
+        if way not in get_args(Way):
+            raise operator.error("way", f"{way!r} is none of {', '.join(get_args(Way))}")
+        rows = operator.items("grid")
+        if not rows or not all(isinstance(row, list) and row and len(row) == len(rows[0]) for row in rows):
+            raise operator.error("grid", "must be rows of equally many servers: replicas by shards")
+        grid = tuple(tuple(operator.node(server, "grid", nodes) for server in row) for row in rows)
+        sharding = Sharding(cast("Way", way), grid)
+        fault = sharding_fault(sharding, nodes)
+        if fault:
+            raise operator.error("grid", fault)
+        shardings.append(sharding)
+    if not names:
+        raise part.error("operators", "there are none: a workload has at least 1")
+    return tuple(names), Strategy(tuple(shardings), part.count("microbatches"))
+
+
+def _link(part: PlanReader, place: int, link: Any, nodes: int) -> Edge:
+    where = f"links[{place}]"
+    if not isinstance(link, list) or len(link) != 2:
+        raise part.error(where, f"{link!r} is no pair of nodes")
+    one, other = (part.node(end, where, nodes) for end in link)
+    if one == other:
+        raise part.error(where, f"joins node {one} to itself")
+    return one, other
+
+
+def _check_nics(part: PlanReader, topology: Topology) -> None:
+    for end, name in ((0, "sends"), (1, "receives")):
+        used = Counter(edge[end] for edge in topology.edges)
+        full = [node for node, count in used.items() if count > topology.degree]
+        if full:
+            what = f"node {full[0]} {name} on {used[full[0]]} links and has {topology.degree} NICs"
+            raise part.error("links", what)
+
+
+def _check_connected(part: PlanReader, topology: Topology) -> None:
+    nodes, edges = topology.nodes, topology.edges
+    if nodes > 1 and len(edges) < nodes:  # told without a look at every node, whose number may be a slip
+        raise part.error("links", f"{len(topology.links)} links cannot join {nodes} nodes: add links")
+    away = _unreached(nodes, edges)
+    if away is not None:
+        raise part.error("links", f"node 0 has no path to node {away}: add links between their parts")
+    away = _unreached(nodes, ((target, source) for source, target in edges))
+    if away is not None:
+        raise part.error("links", f"node {away} has no path to node 0: add links between their parts")
+
+
+def _unreached(nodes: int, edges: Iterable[Edge]) -> int | None:
+    """Return the first node that no path from node 0 leads to."""
+    targets: dict[int, list[int]] = {}
+    for source, target in edges:
+        targets.setdefault(source, []).append(target)
+    seen, waiting = {0}, [0]
+    while waiting:
+        fresh = set(targets.get(waiting.pop(), ())) - seen
+        seen |= fresh
+        waiting.extend(fresh)
+    return next((node for node in range(nodes) if node not in seen), None)
+
+
+def _check_strides(part: PlanReader, topology: Topology) -> None:
+    nodes = topology.nodes
+    wrong = [stride for stride in topology.strides if not 0 < stride < nodes]
+    if wrong:
+        raise part.error(
+            "strides", f"{wrong[0]} leads nowhere on {nodes} nodes: strides are 1 to {nodes - 1}"
+        )
+    steps = directed_strides(nodes, topology.strides, simplex=topology.simplex)
+    if len(steps) > topology.degree:
+        raise part.error("strides", f"their rings need {len(steps)} NICs, nodes have {topology.degree}")
+    missing = Counter(circulant_edges(nodes, steps)) - Counter(topology.edges)
+    if missing:
+        one, other = min(missing)
+        what = f"{(other - one) % nodes} is no ring: there is no link from node {one} to node {other} for it"
+        raise part.error("strides", what)
+
+
+def routes_json(routes: RouteSets) -> list[dict[str, Any]]:
+    """Return the entries of all ways that carry something, and of the first set."""
+    return [_entry(routes, one) for one in routes.routes()]
+
+
+def _entry(routes: RouteSets, one: PairRoute) -> dict[str, Any]:
+    edges = routes.topology.edges
+    copies = [edge - bisect_left(edges, edges[edge]) for edge in one.path]
+    entry = {"source": one.source, "target": one.target, "set": one.set, "weight": one.weight}
+    return entry | {"path": list(routes.nodes_of(one.path))} | ({"copies": copies} if any(copies) else {})
+
+
+def read_routes(file: PlanReader, topology: Topology) -> RouteSets:
+    """Return the routes in `routes` of a document, which must be whole. Raises `PlanFileError`."""
+    nodes, entries = topology.nodes, file.items("routes")
+    onward = np.full((MOST_SETS, nodes, nodes), -1, dtype=np.int64)
+    weight = np.zeros((MOST_SETS, nodes, nodes))
+    first = {edge: number for number, edge in reversed(list(enumerate(topology.edges)))}
+    for place, value in enumerate(entries):
+        entry = PlanReader(file.source, f"routes[{place}]", value)
+        source, target = (entry.node(entry.value.get(end), end, nodes) for end in ("source", "target"))
+        number = entry.whole(entry.value.get("set"), "set")
+        if not 0 <= number < MOST_SETS:
+            raise entry.error("set", f"there is no set {number}: they are 0 to {MOST_SETS - 1}")
+        if weight[number, source, target]:
+            raise entry.error("set", f"{source} -> {target} has a route in set {number} already")
+        weight[number, source, target] = entry.between("weight", 0.0, 1.0)
+        path = [entry.node(node, "path", topology.nodes) for node in entry.items("path")]
+        if len(path) < 2 or (path[0], path[-1]) != (source, target) or len(set(path)) != len(path):
+            raise entry.error("path", f"{path} does not lead from {source} to {target}, each node once")
+        hops = list(pairwise(path))
+        copies = entry.items("copies") if "copies" in entry.value else [0] * len(hops)
+        if len(copies) != len(hops):
+            raise entry.error("copies", f"{len(copies)} for {len(hops)} hops: give one each")
+        edges = []
+        for hop, copy in zip(hops, copies, strict=True):
+            edge = first.get(hop, -1) + entry.whole(copy, "copies")
+            if (
+                hop not in first
+                or not first[hop] <= edge < len(topology.edges)
+                or topology.edges[edge] != hop
+            ):
+                raise entry.error(
+                    "path", f"there is no link from node {hop[0]} to node {hop[1]} (copy {copy})"
+                )
+            edges.append(edge)
+        for edge in edges:
+            held = onward[number, target, topology.edges[edge][0]]
+            if held not in (-1, edge):
+                what = f"node {topology.edges[edge][0]} sends to {target} in set {number} over another link elsewhere"
+                raise entry.error("path", f"{what}: a set forwards by destination")
+            onward[number, target, topology.edges[edge][0]] = edge
+    np.einsum("ii->i", weight[0])[:] = 1.0
+    _check_whole(file, onward, weight)
+    sets = 1 + max((number for number in range(MOST_SETS) if (onward[number] >= 0).any()), default=0)
+    return RouteSets(topology, onward[:sets], weight[:sets])
+
+
+def _check_whole(file: PlanReader, onward: np.ndarray[Any, Any], weight: np.ndarray[Any, Any]) -> None:
+    """Check that every pair has a way in the first set, and that the weights of each sum to 1."""
+    nodes = weight.shape[1]
+    away = ~np.eye(nodes, dtype=bool)
+    missing = np.argwhere((onward[0].T < 0) & away)
+    if missing.size:
+        source, target = missing[0]
+        raise file.error(
+            "routes", f"set 0 has no route from node {source} to node {target}: it must have all"
+        )
+    wrong = np.argwhere(abs(weight.sum(axis=0) - 1) > _SLACK)
+    if wrong.size:
+        source, target = wrong[0]
+        total = weight[:, source, target].sum()
+        raise file.error("routes", f"the weights of {source} -> {target} sum to {total:g}, not to 1")
+
+
+class PlanReader:
+    """One object of the document: `where` it stands in the file, and its `value`, keys to values."""
+
+    def __init__(self, source: str, where: str, value: Any) -> None:
+        self.source = source
+        self.where = where
+        if not isinstance(value, dict):
+            raise PlanFileError(f"{source}: {where or 'the document'} is not a JSON object")
+        self.value: dict[str, Any] = value
+
+    def error(self, key: str, what: str) -> PlanFileError:
+        """Return what is wrong with a key, to be raised."""
+        return PlanFileError(f"{self.source}: {f'{self.where}.' if self.where else ''}{key}: {what}")
+
+    def inner(self, key: str) -> PlanReader:
+        """Return an object inside this one."""
+        return PlanReader(self.source, f"{self.where}.{key}".lstrip("."), self._get(key))
+
+    def text(self, key: str) -> str:
+        """Return a string."""
+        value = self._get(key)
+        if not isinstance(value, str):
+            raise self.error(key, f"{value!r} is no text")
+        return value
+
+    def texts(self, key: str) -> list[str]:
+        """Return a list of strings."""
+        values = self.items(key)
+        if not all(isinstance(value, str) for value in values):
+            raise self.error(key, "must be a list of texts")
+        return values
+
+    def items(self, key: str) -> list[Any]:
+        """Return a list."""
+        value = self._get(key)
+        if not isinstance(value, list):
+            raise self.error(key, f"{value!r} is no list")
+        return value
+
+    def flag(self, key: str) -> bool:
+        """Return True or false."""
+        value = self._get(key)
+        if not isinstance(value, bool):
+            raise self.error(key, f"{value!r} is neither true nor false")
+        return value
+
+    def between(self, key: str, least: float, most: float) -> float:
+        """Return a number from `least` to `most`."""
+        value = self._get(key)
+        if not _is_number(value) or not least <= value <= most:
+            raise self.error(key, f"{value!r} is no number from {least:g} to {most:g}")
+        return float(value)
+
+    def figures(self, key: str, needed: str) -> dict[str, Any]:
+        """Return numbers of 0 or more by name, or objects of such numbers; one of the names is `needed`."""
+        figures = self.inner(key)
+        for name, value in figures.value.items():
+            if name in TEXTS:
+                figures.text(name)
+                continue
+            numbers = value.values() if isinstance(value, dict) else (value,)
+            if not all(_is_number(number) and 0 <= number < math.inf for number in numbers):
+                raise figures.error(name, f"{value!r} is no finite number of 0 or more")
+        if needed not in figures.value:
+            raise figures.error(needed, "is missing")
+        return figures.value
+
+    def count(self, key: str, most: float = math.inf) -> int:
+        """Return a whole number of 1 or more."""
+        value = self.whole(self._get(key), key)
+        if value < 1:
+            raise self.error(key, f"{value} is less than 1")
+        if value > most:
+            raise self.error(key, f"{value} is more than {most}")
+        return value
+
+    def whole(self, value: Any, key: str) -> int:
+        """Return a whole number, which stands somewhere under `key`."""
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.error(key, f"{value!r} is no whole number")
+        return value
+
+    def node(self, value: Any, key: str, nodes: int) -> int:
+        """Return the number of a node, 0 to `nodes` - 1."""
+        number = self.whole(value, key)
+        if not 0 <= number < nodes:
+            raise self.error(key, f"there is no node {number}: nodes are 0 to {nodes - 1}")
+        return number
+
+    def _get(self, key: str) -> Any:
+        if key not in self.value:
+            raise self.error(key, "is missing")
+        return self.value[key]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -10,19 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from testbed.design.fabrics.job_routes import demand_on, route_job
-from testbed.design.model import Topology
+from testbed.design.fabrics.builders import demand_on, route_job
+from testbed.design.model import Topology, check_rate
 from testbed.design.plans.file import Plan
-from testbed.design.rates import check_rate
 from testbed.design.routing.route_sets import RouteSets
 from testbed.design.search import Found, Progress, optimise
 from testbed.design.search.strategies import FEW_NODES
-from testbed.design.topology.distance import diameter
-from testbed.design.topology.hops import hop_table
+from testbed.design.topology.hops import diameter, hop_table
 from testbed.design.workloads.choice import WorkloadChoice
 from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.model import Workload
-from testbed.design.workloads.sharding.sharding import Strategy
+from testbed.design.workloads.sharding import Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +73,9 @@ def make_plan(
 ) -> tuple[Plan, Found]:
     """Search, and put the result into a plan. Raises as `search.optimise`, and `WorkloadError`."""
     begin_s, workload = process_time(), choice.workload(servers.nodes)
-    steps, chains = _walk(effort, servers.nodes)
+    steps, chains = default_walk(servers.nodes)
+    steps = steps if effort.steps is None else effort.steps
+    chains = chains if effort.chains is None else effort.chains
     found = optimise(
         workload,
         choice.cluster(servers.nodes),
@@ -100,26 +100,18 @@ def make_plan(
         strategy=found.strategy,
         predicted={**_predicted(found, workload, choice), "batch": workload.batch},
         why=found.why,
-        search={"seed": effort.seed, "steps": steps, "chains": chains, **_spent(found, begin_s)},
+        search={
+            "seed": effort.seed,
+            "steps": steps,
+            "chains": chains,
+            "done": found.steps,
+            "cpu_s": round(process_time() - begin_s, 2),
+        },
         lab=servers.lab,
         hosts=servers.hosts,
         routes=routes,
     )
     return plan, found
-
-
-def _walk(effort: Effort, nodes: int) -> tuple[int, int]:
-    """Return steps and chains as asked for, else the default."""
-    steps, chains = default_walk(nodes)
-    return (
-        steps if effort.steps is None else effort.steps,
-        chains if effort.chains is None else effort.chains,
-    )
-
-
-def _spent(found: Found, begin_s: float) -> dict[str, Any]:
-    """Return steps and processor time of a search with the routes for what it found."""
-    return {"done": found.steps, "cpu_s": round(process_time() - begin_s, 2)}
 
 
 def path_lengths(topology: Topology) -> dict[str, int]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from lightbed.output_file import save_figure
 from lightbed.wording import install_extra
-from testbed.design.reproductions.plot import Panel, Plot
+from testbed.design.reproductions.figure import Panel, Plot
 
 _COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860", "#8c8c8c")
 _MARKS = "osD^vXP"
@@ -33,7 +33,17 @@ def draw(plot: Plot, path: Path) -> Path:
         axes = list(figure.subplots(high, wide, squeeze=False).flat)
         for axis, panel in zip(axes, plot.panels, strict=False):
             _PLOTS[panel.kind](axis, panel)
-            _label(axis, panel)
+            from matplotlib.ticker import LogLocator
+
+            axis.set(title=panel.title, xlabel=panel.across, ylabel=panel.up)
+            if "y" in panel.logarithmic:
+                axis.set_yscale("log")
+                axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+                axis.yaxis.set_major_formatter("{x:g}")
+                axis.yaxis.set_minor_formatter("")
+            else:
+                axis.set_ylim(bottom=0)
+            axis.grid(alpha=0.3)
         for axis in axes[len(plot.panels) :]:
             axis.set_axis_off()
         _legend(figure, plot, high)
@@ -76,20 +86,6 @@ def _steps(axis: Any, panel: Panel) -> None:
 
 
 _PLOTS = {"lines": _lines, "bars": _bars, "steps": _steps}
-
-
-def _label(axis: Any, panel: Panel) -> None:
-    from matplotlib.ticker import LogLocator
-
-    axis.set(title=panel.title, xlabel=panel.across, ylabel=panel.up)
-    if "y" in panel.logarithmic:
-        axis.set_yscale("log")
-        axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axis.yaxis.set_major_formatter("{x:g}")
-        axis.yaxis.set_minor_formatter("")
-    else:
-        axis.set_ylim(bottom=0)
-    axis.grid(alpha=0.3)
 
 
 def _legend(figure: Any, plot: Plot, high: int) -> None:

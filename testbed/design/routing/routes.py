@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from testbed.design.model import Link, RingOrder, Routes, Wiring
-from testbed.design.routing.route_trees import lay_trees
 from testbed.design.topology.hops import hop_table
 from testbed.errors import TopologyError
 
@@ -50,7 +49,9 @@ def ring_links(
     a stride take different copies). Otherwise data takes the routes (`find_routes` when not given).
     Raises `TopologyError` when two neighbours of the ring have no path.
     """
-    direct = _links_by_pair(wiring)
+    direct: dict[tuple[int, int], list[Link]] = defaultdict(list)
+    for link in sorted(wiring.links):
+        direct[link.source.node, link.target.node].append(link)
     paths: list[Path] = []
     for source, target in zip(order.order, order.order[1:] + order.order[:1], strict=True):
         parallel = direct.get((source, target))
@@ -62,18 +63,16 @@ def ring_links(
     return tuple(paths)
 
 
-def _links_by_pair(wiring: Wiring) -> Mapping[tuple[int, int], Sequence[Link]]:
-    pairs: dict[tuple[int, int], list[Link]] = defaultdict(list)
-    for link in sorted(wiring.links):
-        pairs[link.source.node, link.target.node].append(link)
-    return pairs
-
-
 def _onward(nodes: int, links: Sequence[Link]) -> tuple[list[list[int]], Sequence[int]]:
     """Return for each target the nodes, nearest first, then upwards from it; and the links taken, see `lay_trees`."""
     edges = [(link.source.node, link.target.node) for link in links]
     hops = hop_table(nodes, edges).T.astype(np.int64)
-    _check_connected(hops)
+    if hops.size and hops.min() < 0:
+        target, node = np.argwhere(hops < 0)[0]
+        raise TopologyError(
+            f"node {node} has no path to node {target}: the wiring is not connected; "
+            f"add links between its parts"
+        )
     around = (np.arange(nodes) - np.arange(nodes)[:, np.newaxis]) % nodes
     order = np.argsort(hops * nodes + around, axis=1)
     table = np.array(edges, dtype=np.int64).reshape(-1, 2)
@@ -95,11 +94,37 @@ def _compiled_trees() -> Callable[..., None]:
     return compiled(lay_trees)
 
 
-def _check_connected(hops: NDArray[np.int64]) -> None:
-    """Compute `hops[t, s]` from s to t, -1 for none."""
-    if hops.size and hops.min() < 0:
-        target, node = np.argwhere(hops < 0)[0]
-        raise TopologyError(
-            f"node {node} has no path to node {target}: the wiring is not connected; "
-            f"add links between its parts"
-        )
+def lay_trees(
+    nodes: int, rounds: int, first: Any, head: Any, order: Any, hops: Any, load: Any, onward: Any
+) -> None:
+    """Fill `onward[t * n + v]` with the link on which node v sends towards t, and `load` with the pairs on each link.
+
+    The links of node v are `first[v]` to `first[v + 1]`, link l leads to `head[l]`. Row t of `order` holds the nodes
+    as they choose, t itself first; row t of `hops` their distances. A node takes the link from which the squares of
+    the loads sum to least as far as t, the first of equals; all pairs to t are taken out before they are laid again.
+    """
+    for turn in range(rounds):
+        for target in range(nodes):
+            row = target * nodes
+            for place in range(1, nodes if turn else 0):
+                at = order[row + place]
+                while at != target:
+                    load[onward[row + at]] -= 1
+                    at = head[onward[row + at]]
+            for place in range(1, nodes):
+                node = order[row + place]
+                best, least = -1, 0
+                for link in range(first[node], first[node + 1]):
+                    at, cost = head[link], load[link] * load[link]
+                    if hops[row + at] != hops[row + node] - 1:
+                        continue
+                    while at != target:
+                        cost += load[onward[row + at]] * load[onward[row + at]]
+                        at = head[onward[row + at]]
+                    if best < 0 or cost < least:
+                        best, least = link, cost
+                onward[row + node] = best
+                at = node
+                while at != target:
+                    load[onward[row + at]] += 1
+                    at = head[onward[row + at]]

@@ -3,17 +3,14 @@
 | module | what for |
 |---|---|
 | `planner` | `optimise`: the whole search, from a workload to a strategy, a topology and reasons |
-| `objective` | what a chain walks over, as a protocol |
-| `chain` | Metropolis chains with topology search in the loop |
+| `chains` | Metropolis chains with topology search in the loop; what ends them before their time |
 | `worker_pool` | chains side by side: in processes, and on machines with Dask |
 | `checkpoint` | where a search stands, in a file |
-| `stop` | what ends a search before its time |
 | `strategies` | the walk over strategies of a workload and the topologies made for them |
 | `cost`, `recurrence` | what an iteration costs, in closed form |
 | `edge_swap` | other links for the best, as long as the closed form gets shorter |
 | `moves`, `simulator`, `annealing` | changes of groups of operators, links and microbatches, judged by simulation |
-| `polishing` | what is found polished by these, on every number of links for pairs |
-| `installed` | the routes that a candidate is ranked on, and those that its plan gets |
+| `reasons` | why the plan is as it is, in sentences |
 | `bound` | what no plan can beat |
 | `finalists` | the best by simulation, and how many links to buy for pairs |
 

@@ -4,25 +4,58 @@ Strategy, microbatches and topology change together. A change is accepted by Met
 falls geometrically (Kirkpatrick, Gelatt and Vecchi, 1983). What the closed form expects to be much slower is not
 simulated (the first of two stages, as in delayed acceptance: Christen and Fox, 2005), and a simulation ends as soon as
 it takes longer than what would be accepted: the draw comes first.
+
+On links for pairs other strategies are fast than on rings, and which is better shows at the end alone: see `polish`.
+So whole groups of operators are laid out first, which takes little and hardly depends on chance. From the
+fastest of these strategies descents begin for each number of links, and the best of each is annealed and cut into many
+microbatches. Of the best of all, links and strategy then take turns: a descent moves operators, and links join those
+that sent most before it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from testbed.design.search.chains.objective import Point
+from testbed.design.search.chains import Point, Stop
 from testbed.design.search.edge_swap import Tries, neighbour_findings, starts, swapped
 from testbed.design.search.moves import Moves
 from testbed.design.search.problem import Problem
 from testbed.design.search.simulator import Simulator
 from testbed.design.search.strategies import FEW_NODES, StrategyObjective
 from testbed.design.topology.finder import Finding
-from testbed.design.workloads.sharding.sharding import Strategy
+from testbed.design.workloads.sharding import Strategy
+
+HOPELESS = 1.15
+"""What is so many times slower in closed form than the best by simulation is not simulated."""
+FULLER, SLOWER = 1.03, 1.015
+"""So many times fuller the fullest link, and slower a few microbatches, may get for links to be simulated in full."""
+_CLOSED_WORK = 30
+_MICROBATCHES = (1, 2, 3, 4, 6, 8, 12, 16)
+_REMADE, _SWAPPED, _CUT = 0.02, 0.12, 0.15
+"""Up to these the draw is for links made for the strategy again, links swapped, microbatches."""
+_TRIES = 80
+"""Links that are tried from each beginning, without simulation."""
+_USELESS = 2
+"""Numbers of microbatches, one after the other, that bring nothing before the others are taken to bring nothing."""
+_FEW, _MANY = 2, 8
+"""Microbatches of the descents: with few simulations are quick, and shapes much the same; many are for pipelines."""
+_DESCENT = 0.1
+"""Part of the budget for each of the first descents, at most."""
+_RIVALS = 2
+"""Numbers of links for pairs whose best is annealed, and tried with many microbatches."""
+_RUN = 0.12
+"""Part of the budget for each run with the descent after it, at most."""
+_GAIN = 3e-3
+"""Part by which an iteration gets shorter at least for another turn of links and strategy."""
+_LINKS, _LAST = 0.25, 0.04
+"""Parts of the budget for the last search of links and for the last run, at most."""
+_REST = 0.4
+"""Part of the budget that is left for all that follows the first descents."""
 
 
 class Candidate(NamedTuple):
@@ -55,20 +88,6 @@ class Cooling:
         0.002
         """
         return float(self.first * (self.last / self.first) ** min(part, 1.0))
-
-
-HOPELESS = 1.15
-"""What is so many times slower in closed form than the best by simulation is not simulated."""
-FULLER, SLOWER = 1.03, 1.015
-"""So many times fuller the fullest link, and slower a few microbatches, may get for links to be simulated in full."""
-_CLOSED_WORK = 30
-_MICROBATCHES = (1, 2, 3, 4, 6, 8, 12, 16)
-_REMADE, _SWAPPED, _CUT = 0.02, 0.12, 0.15
-"""Up to these the draw is for links made for the strategy again, links swapped, microbatches."""
-_TRIES = 80
-"""Links that are tried from each beginning, without simulation."""
-_USELESS = 2
-"""Numbers of microbatches, one after the other, that bring nothing before the others are taken to bring nothing."""
 
 
 class Annealer:
@@ -155,22 +174,17 @@ class Annealer:
         while unchanged < len(groups) and self.work < begin + budget:
             for which in chance.permutation(len(groups)).tolist():
                 before = best
-                best = self._best_layout(best, groups[which])
+                points = self.moves.layouts(best.candidate.point, groups[which])
+                others = [best.candidate._replace(point=point) for point in dict.fromkeys(points)]
+                promised = sorted((self.closed_form_s(other), place) for place, other in enumerate(others))
+                for closed_s, place in promised:
+                    if closed_s < best.seconds * HOPELESS:
+                        taken_s = self.seconds(others[place], best.seconds * (1 - 1e-9))
+                        if math.isfinite(taken_s):
+                            best = Timed(taken_s, others[place])
                 unchanged = unchanged + 1 if best is before else 0
                 if unchanged == len(groups) or self.work >= begin + budget:
                     break
-        return best
-
-    def _best_layout(self, best: Timed, members: Sequence[int]) -> Timed:
-        """Return the fastest with a class in any of its shapes."""
-        points = self.moves.layouts(best.candidate.point, members)
-        others = [best.candidate._replace(point=point) for point in dict.fromkeys(points)]
-        promised = sorted((self.closed_form_s(other), place) for place, other in enumerate(others))
-        for closed_s, place in promised:
-            if closed_s < best.seconds * HOPELESS:
-                taken_s = self.seconds(others[place], best.seconds * (1 - 1e-9))
-                if math.isfinite(taken_s):
-                    best = Timed(taken_s, others[place])
         return best
 
     def gather(self, best: Timed) -> Timed:
@@ -222,15 +236,12 @@ class Annealer:
             others = self._links(at.finding)
             return at._replace(finding=others[int(chance.integers(len(others)))]) if others else at
         if drawn < _CUT:
-            return at._replace(microbatches=self._cuts(at, chance, counts or self.counts()))
+            numbers = [count for count in (counts or self.counts()) if count != at.microbatches]
+            return at._replace(microbatches=numbers[int(chance.integers(len(numbers)))]) if numbers else at
         return at._replace(point=self.moves.propose(at.point, chance))
 
     def _links(self, finding: Finding) -> Sequence[Finding]:
         return list(neighbour_findings(finding, frozenset()))
-
-    def _cuts(self, at: Candidate, chance: np.random.Generator, counts: Sequence[int]) -> int:
-        others = [count for count in counts if count != at.microbatches]
-        return others[int(chance.integers(len(others)))] if others else at.microbatches
 
     def counts(self, wanted: Sequence[int] = _MICROBATCHES) -> list[int]:
         """Return numbers of microbatches that may be tried: one that was asked for is kept."""
@@ -290,3 +301,91 @@ class Annealer:
 def seconds_of(timed: Timed) -> float:
     """Return what it takes."""
     return timed.seconds
+
+
+def polish(
+    annealer: Annealer, starts: Sequence[Candidate], chance: np.random.Generator, budget: int, stop: Stop
+) -> tuple[Timed, ...]:
+    """Return what descents and annealing make of some strategies, the fastest first; ends with the `budget`.
+
+    A `stop` ends it with what was found until then.
+    """
+    found: list[Timed] = []
+    end, part = annealer.work + budget, int(budget * _RUN)
+    with stop:
+        for one in _on_each_number_of_links(annealer, starts, chance, int(budget * _DESCENT)):
+            found.append(one)
+            if annealer.work > end - budget * _REST:
+                break
+        for rival in _best_by_links(found)[:_RIVALS]:
+            counts = (rival.candidate.microbatches,)
+            annealed = annealer.run(rival.candidate, chance, part // 4, Cooling(), counts)
+            as_many = annealer.on_faster_links(annealer.descend(annealed.candidate, chance, part // 2))
+            more = as_many.candidate._replace(microbatches=annealer.nearest_count(_MANY))
+            pipelined = annealer.gather(Timed(annealer.seconds(more), more))
+            found.extend((as_many, annealer.descend(pipelined.candidate, chance, part)))
+        found.append(annealer.recount(min(found, key=seconds_of), end))
+        found.append(_in_turns(annealer, min(found, key=seconds_of), chance, part, end))
+        few, rest = annealer.nearest_count(_FEW), min(end - annealer.work, int(budget * _LINKS))
+        found.append(annealer.rewire(min(found, key=seconds_of), few, chance, rest))
+        best, rest = min(found, key=seconds_of).candidate, min(end - annealer.work, int(budget * _LAST))
+        found.append(annealer.run(best, chance, rest, Cooling(), (best.microbatches,)))
+    return tuple(sorted(found, key=seconds_of))
+
+
+def _on_each_number_of_links(
+    annealer: Annealer, starts: Sequence[Candidate], chance: np.random.Generator, part: int
+) -> Iterator[Timed]:
+    """Yield where descents end, from the strategies and on every number of links for pairs."""
+    few, coarse = annealer.nearest_count(_FEW), list[Timed]()
+    first, *others = starts
+    rewired = [annealer.relinked(first, degree) for degree in annealer.problem.matching_degrees]
+    for start in dict.fromkeys([first, *rewired, *others]):
+        yield Timed(annealer.seconds(start), start)
+        near = start._replace(microbatches=few)
+        rough = annealer.descend(near, chance, part, annealer.moves.largest)
+        coarse.append(_coarse_turns(annealer, rough, chance, part))
+        yield coarse[-1]
+    for degree in dict.fromkeys(one.candidate.finding.matching_degree for one in coarse):
+        fastest = {
+            one.candidate.finding.matching_degree == degree: one
+            for one in sorted(coarse, reverse=True, key=seconds_of)
+        }
+        own = fastest[True].candidate
+        others = [annealer.relinked(fastest[False].candidate, degree)] if False in fastest else []
+        bases = dict.fromkeys([own, *others])
+        ends = [annealer.descend(base, chance, part) for base in bases]
+        yield from ends
+        other = annealer.on_faster_links(min(ends, key=seconds_of))
+        yield other
+        yield annealer.descend(other.candidate, chance, part)
+
+
+def _coarse_turns(annealer: Annealer, best: Timed, chance: np.random.Generator, part: int) -> Timed:
+    """Return where largest groups go, on links made for what was sent before, as long as this brings something."""
+    while best.candidate.finding.matching_degree:
+        linked = annealer.gather(annealer.on_faster_links(best))
+        better = annealer.descend(linked.candidate, chance, part, annealer.moves.largest)
+        if better.seconds >= best.seconds * (1 - _GAIN):
+            return min(best, better, key=seconds_of)
+        best = better
+    return best
+
+
+def _in_turns(annealer: Annealer, best: Timed, chance: np.random.Generator, part: int, end: int) -> Timed:
+    """Return where neither other links nor another strategy brings more, or where work comes to its `end`."""
+    while annealer.work < end:
+        linked = annealer.on_faster_links(annealer.gather(best))
+        better = annealer.descend(linked.candidate, chance, min(part, end - annealer.work))
+        if better.seconds >= best.seconds * (1 - _GAIN):
+            return min(best, better, key=seconds_of)
+        best = better
+    return best
+
+
+def _best_by_links(found: Sequence[Timed]) -> list[Timed]:
+    """Return the fastest with each number of links for pairs, the fastest of all first."""
+    fastest: dict[int, Timed] = {}
+    for one in sorted(found, key=seconds_of):
+        fastest.setdefault(one.candidate.finding.matching_degree, one)
+    return list(fastest.values())

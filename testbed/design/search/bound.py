@@ -22,10 +22,8 @@ from testbed.design.search.problem import Problem
 from testbed.design.workloads.iteration.totals import edge_pairs, sums_of
 from testbed.design.workloads.model import Edge, Operator
 from testbed.design.workloads.roofline import operator_seconds
-from testbed.design.workloads.sharding.resharding import row_samples
-from testbed.design.workloads.sharding.sharding import Sharding
-from testbed.design.workloads.sharding.steps import trainable
-from testbed.design.workloads.strategies.strategies import legal_shardings
+from testbed.design.workloads.sharding import Sharding, row_samples, trainable
+from testbed.design.workloads.strategies import legal_shardings
 
 Floats = NDArray[np.float64]
 
@@ -47,7 +45,36 @@ def least_iteration(problem: Problem) -> Bound:
         from scipy.optimize import linprog
     except ImportError:
         return Bound(compute_s, "compute")
-    seconds = _least_of_both(costs, linprog)
+    from scipy.sparse import coo_array
+
+    # The variables are parts of shapes, parts of pairs of shapes, and the seconds.
+    first = np.concatenate([[0], np.cumsum([len(shapes) for shapes in costs.shapes])])
+    number = int(first[-1])
+    computing = [shape.seconds / problem.nodes for shapes in costs.shapes for shape in shapes]
+    byte_s = 8e-9 / (problem.nodes * problem.degree * problem.rate_gbps)
+    sending = [shape.sum_bytes * byte_s for shapes in costs.shapes for shape in shapes]
+    rows: list[tuple[int, int, float]] = [
+        (place, at, 1.0) for place in range(len(costs.shapes)) for at in range(first[place], first[place + 1])
+    ]
+    right = [1.0] * len(costs.shapes)
+    for edge in problem.workload.edges:
+        table = costs.edge(edge) * byte_s
+        for side, place in enumerate(edge):
+            for at in range(table.shape[side]):
+                index = np.arange(table.size).reshape(table.shape).take(at, axis=side).ravel() + number
+                rows += [(len(right), int(variable), 1.0) for variable in index]
+                rows.append((len(right), int(first[place] + at), -1.0))
+                right.append(0.0)
+        computing += [0.0] * table.size
+        sending += table.ravel().tolist()
+        number += table.size
+    row, column, value = zip(*rows, strict=True)
+    equal = coo_array((value, (row, column)), shape=(len(right), number + 1)).tocsr()
+    least = np.array([[*computing, -1.0], [*sending, -1.0]])
+    done = linprog(
+        np.eye(1, number + 1, number)[0], A_ub=least, b_ub=[0.0, 0.0], A_eq=equal, b_eq=right, method="highs"
+    )
+    seconds = float(done.fun) if done.success else 0.0
     return Bound(max(seconds, compute_s), "network" if seconds > compute_s * (1 + 1e-9) else "compute")
 
 
@@ -127,37 +154,3 @@ class _Costs:
                 hops[min(reached, nodes) :] = distance + 1
                 break
         return float(max((-np.sort(-side, axis=1) * hops).sum() for side in (pairs, pairs.T)))
-
-
-def _least_of_both(costs: _Costs, linprog: object) -> float:
-    """Solve the programme: the variables are parts of shapes, parts of pairs of shapes, and the seconds."""
-    from scipy.sparse import coo_array
-
-    problem = costs.problem
-    first = np.concatenate([[0], np.cumsum([len(shapes) for shapes in costs.shapes])])
-    number = int(first[-1])
-    computing = [shape.seconds / problem.nodes for shapes in costs.shapes for shape in shapes]
-    byte_s = 8e-9 / (problem.nodes * problem.degree * problem.rate_gbps)
-    sending = [shape.sum_bytes * byte_s for shapes in costs.shapes for shape in shapes]
-    rows: list[tuple[int, int, float]] = [
-        (place, at, 1.0) for place in range(len(costs.shapes)) for at in range(first[place], first[place + 1])
-    ]
-    right = [1.0] * len(costs.shapes)
-    for edge in problem.workload.edges:
-        table = costs.edge(edge) * byte_s
-        for side, place in enumerate(edge):
-            for at in range(table.shape[side]):
-                index = np.arange(table.size).reshape(table.shape).take(at, axis=side).ravel() + number
-                rows += [(len(right), int(variable), 1.0) for variable in index]
-                rows.append((len(right), int(first[place] + at), -1.0))
-                right.append(0.0)
-        computing += [0.0] * table.size
-        sending += table.ravel().tolist()
-        number += table.size
-    row, column, value = zip(*rows, strict=True)
-    equal = coo_array((value, (row, column)), shape=(len(right), number + 1)).tocsr()
-    least = np.array([[*computing, -1.0], [*sending, -1.0]])
-    done = linprog(  # type: ignore[operator]
-        np.eye(1, number + 1, number)[0], A_ub=least, b_ub=[0.0, 0.0], A_eq=equal, b_eq=right, method="highs"
-    )
-    return float(done.fun) if done.success else 0.0

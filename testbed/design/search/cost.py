@@ -15,21 +15,95 @@ topology's sets of paths: a message or a sum another than the one before it, all
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.design.search.paths import Paths
+from sim.models.network.fabrics.circulants import ROUTE_SETS, circulant
+from testbed.design.fabrics.builders import ring_strides
+from testbed.design.model import Topology
+from testbed.design.routing.next_hops import next_hops
 from testbed.design.search.problem import Problem
-from testbed.design.search.program import Computing, Part, Program, Sending, Summing, Work
-from testbed.design.workloads.iteration.traffic_model import Group
+from testbed.design.search.program import Computing, Part, Program, Sending, Work
+from testbed.design.topology.circulants import circulant_edges
+from testbed.design.topology.strides import directed_strides
+from testbed.design.workloads.sharding import Group
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
+_CIRCULANTS = 8
+"""So many are remembered: topologies that differ in their links for pairs are not circulants."""
 _GENERATIONS = 8
 """Blocks that are remembered for each part of a program: rows are kept, so those that go are soon joined again."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Paths:
+    """Paths over a topology, in `sets` among which what is sent chooses, as with the simulator's fabric.
+
+    In set c that of the pair s, t is `links[first[p]:first[p + 1]]` with p = (c * n + s) * n + t. `byte_s` are
+    seconds a byte on each link, parallel links being one; `strides` those over the positions of a group on which its
+    AllReduce runs as rings.
+    """
+
+    nodes: int
+    sets: int
+    first: Integers
+    links: Integers
+    byte_s: Floats
+    strides: Callable[[Sequence[int]], tuple[int, ...]]
+
+    def seconds(
+        self, source: Integers, target: Integers, choice: Integers, size_bytes: Floats
+    ) -> tuple[Floats, int]:
+        """Return what each link needs for these bytes, and the links of the longest path."""
+        from testbed.design.search.recurrence import add_loads
+
+        load = np.zeros(self.byte_s.size)
+        longest = add_loads(
+            self.nodes, source, target, choice % self.sets, size_bytes, self.first, self.links, load
+        )
+        return load * self.byte_s, int(longest)
+
+
+def paths_over(topology: Topology, rate_gbps: float) -> Paths:
+    """Return paths of a topology: as the simulator routes on a circulant, by the next-hop table on any other graph."""
+
+    def strides(members: Sequence[int]) -> tuple[int, ...]:
+        return ring_strides(topology, members)
+
+    nodes = topology.nodes
+    if nodes == 1:
+        nothing = np.zeros(0, dtype=np.int64)
+        return Paths(1, 1, np.zeros(2, dtype=np.int64), nothing, np.zeros(0), strides)
+    steps = directed_strides(nodes, topology.strides, simplex=topology.simplex)
+    if topology.edges == circulant_edges(nodes, steps):
+        first, links, byte_s = _on_circulant(nodes, steps, rate_gbps)
+        return Paths(nodes, ROUTE_SETS, first, links, byte_s, strides)
+    from testbed.design.search.recurrence import walk
+
+    nodes, table = topology.nodes, next_hops(topology.nodes, topology.edges)
+    ends = np.arange(nodes)[:, None] * nodes + table.slots
+    _, number, copies = np.unique(ends, return_inverse=True, return_counts=True)
+    first = np.concatenate([[0], np.cumsum(table.hops.ravel(), dtype=np.int64)])
+    links = np.zeros(first[-1], dtype=np.int64)
+    walk(table.slots, table.choice, number.reshape(ends.shape), first, links)
+    return Paths(nodes, 1, first, links, 8 / (copies * rate_gbps * 1e9), strides)
+
+
+@lru_cache(_CIRCULANTS)
+def _on_circulant(nodes: int, steps: tuple[int, ...], rate_gbps: float) -> tuple[Integers, Integers, Floats]:
+    """Return the simulator's own routes, all sets of them; and the seconds a byte takes on each link."""
+    fabric = circulant(nodes, steps, rate_gbps)
+    choice, pair = np.divmod(np.arange(ROUTE_SETS * nodes**2), nodes**2)
+    source, target = np.divmod(pair, nodes)
+    first, links = fabric.routes(source, target, choice)
+    return first.astype(np.int64), links, 8 / fabric.capacity_bps
 
 
 class _Rows(NamedTuple):
@@ -72,7 +146,14 @@ class Costs:
         """Return the time of an iteration."""
         from testbed.design.search.recurrence import finish_s
 
-        blocks = self._blocks_of(program)
+        # Each message and each sum takes the set of paths after that of the one before.
+        blocks, choice, known, sets = [], 0, self._blocks, self._paths.sets
+        if len(known) > _GENERATIONS * len(program.parts):
+            known.clear()
+        for part in program.parts:
+            block = known.get((part, choice)) or self._block(part, choice)
+            blocks.append(block)
+            choice = (choice + block.messages) % sets
         if not len(program.items):
             return 0.0
         lengths = np.concatenate([block.lengths for block in blocks])
@@ -91,17 +172,6 @@ class Costs:
             )
         )
         return max(last, float(busy[program.nodes :, 3].max(initial=0.0)))
-
-    def _blocks_of(self, program: Program) -> list[_Block]:
-        """Return rows of all parts; each message and each sum takes the set of paths after that of the one before."""
-        found, choice, known, sets = [], 0, self._blocks, self._paths.sets
-        if len(known) > _GENERATIONS * len(program.parts):
-            known.clear()
-        for part in program.parts:
-            block = known.get((part, choice)) or self._block(part, choice)
-            found.append(block)
-            choice = (choice + block.messages) % sets
-        return found
 
     def _block(self, part: Part, choice: int) -> _Block:
         rows, messages, sets = list[_Rows](), 0, self._paths.sets
@@ -123,27 +193,27 @@ class Costs:
         if isinstance(work, Computing):
             rows = _Rows(work.servers, work.seconds, (work.servers.size, 0, 0, 0), 0.0, 0)
         elif isinstance(work, Sending):
-            rows = self._sending(work, choice)
+            wire = self._latency.wire_bytes(work.size_bytes).astype(np.float64)
+            seconds, longest = self._paths.seconds(
+                work.source, work.target, choice + np.arange(wire.size), wire
+            )
+            senders, receivers, extra_s = (
+                np.unique(work.source),
+                np.unique(work.target),
+                self._flight_s(longest),
+            )
+            rows = self._load(work.keeps, senders, seconds, receivers, extra_s, wire.size)
         else:
-            rows = self._summing(work, choice)
+            members = np.array(sorted(server for group in work.groups for server in group))
+            seconds, extra_s = np.zeros(self._paths.byte_s.size), 0.0
+            for number, (group, size_bytes) in enumerate(zip(work.groups, work.size_bytes, strict=True)):
+                if len(group) > 1:
+                    more, after_s = self._rings(group, size_bytes, (choice + number) % self._paths.sets)
+                    seconds, extra_s = seconds + more, max(extra_s, after_s)
+            none = np.zeros(0, dtype=np.int64)
+            rows = self._load(none, members, seconds, members, extra_s, len(work.groups))
         self._rows[work, choice] = rows
         return rows
-
-    def _sending(self, work: Sending, choice: int) -> _Rows:
-        wire = self._latency.wire_bytes(work.size_bytes).astype(np.float64)
-        seconds, longest = self._paths.seconds(work.source, work.target, choice + np.arange(wire.size), wire)
-        senders, receivers, extra_s = np.unique(work.source), np.unique(work.target), self._flight_s(longest)
-        return self._load(work.keeps, senders, seconds, receivers, extra_s, wire.size)
-
-    def _summing(self, work: Summing, choice: int) -> _Rows:
-        members = np.array(sorted(server for group in work.groups for server in group))
-        seconds, extra_s = np.zeros(self._paths.byte_s.size), 0.0
-        for number, (group, size_bytes) in enumerate(zip(work.groups, work.size_bytes, strict=True)):
-            if len(group) > 1:
-                more, after_s = self._rings(group, size_bytes, (choice + number) % self._paths.sets)
-                seconds, extra_s = seconds + more, max(extra_s, after_s)
-        none = np.zeros(0, dtype=np.int64)
-        return self._load(none, members, seconds, members, extra_s, len(work.groups))
 
     def _rings(self, members: Group, size_bytes: int, choice: int) -> tuple[Floats, float]:
         """Return rings as `collectives.ring`: equal rounds of whole packets, each as long as its longest hop needs."""

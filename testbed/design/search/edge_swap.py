@@ -17,13 +17,13 @@ from itertools import combinations
 from math import gcd
 
 from testbed.design.model import Topology
-from testbed.design.search.chains.stop import Stop
+from testbed.design.search.chains import Stop
 from testbed.design.search.strategies import FEW_NODES, Proposal, StrategyObjective
 from testbed.design.topology.circulants import circulant_edges
 from testbed.design.topology.demand import Demand
 from testbed.design.topology.finder import Finding, find
 from testbed.design.topology.strides import directed_strides
-from testbed.design.workloads.sharding.sharding import Strategy
+from testbed.design.workloads.sharding import Strategy
 
 Edge = tuple[int, int]
 Round = tuple[Edge, ...]
@@ -58,7 +58,7 @@ def with_edge_swaps(
     with Stop() if stop is None else stop:
         for proposal in proposals:
             best = _best(objective, proposal, tries)
-            if _shorter(best, proposal):
+            if best.closed_form_s < proposal.closed_form_s * (1 - SHORTER):
                 found.append(best)
     return tuple(found)
 
@@ -109,10 +109,6 @@ def swapped(
 def _best(objective: StrategyObjective, proposal: Proposal, tries: Tries) -> Proposal:
     ends = [improved(objective, start, tries) for start in (proposal, *starts(objective, proposal.strategy))]
     return min(ends, key=lambda end: end.closed_form_s)
-
-
-def _shorter(other: Proposal, than: Proposal) -> bool:
-    return other.closed_form_s < than.closed_form_s * (1 - SHORTER)
 
 
 def _as_link(pair: Edge, *, simplex: bool) -> Edge:

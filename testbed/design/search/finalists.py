@@ -10,14 +10,14 @@ from sim.models.network.allreduce.fluid import fluid_ring
 from sim.models.network.execution import simulate
 from sim.models.network.fabrics import ideal_switch
 from testbed.design.routing.route_sets import RouteSets
-from testbed.design.search.chains.stop import Stop
+from testbed.design.search.chains import Stop
 from testbed.design.search.edge_swap import SHORTER, Tries, improved, starts
-from testbed.design.search.installed import Installed, installed, on_quick_routes
 from testbed.design.search.problem import Problem
+from testbed.design.search.simulator import Installed, installed, on_quick_routes
 from testbed.design.search.strategies import Proposal, StrategyObjective
 from testbed.design.topology.finder import Finding
 from testbed.design.workloads.iteration.task_graph import iteration
-from testbed.design.workloads.sharding.sharding import Strategy
+from testbed.design.workloads.sharding import Strategy
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from testbed.design.search.chains.objective import Point
+from testbed.design.search.chains import Point
 from testbed.design.workloads.model import Operator, Workload
-from testbed.design.workloads.sharding.sharding import Sharding, place_sharding
+from testbed.design.workloads.sharding import Sharding, place_sharding
 
 Shape = tuple[str, int, int, bool]
 """Way, replicas, shards, and whether the first replica's servers stand side by side."""

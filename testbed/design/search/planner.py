@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,12 +12,10 @@ from time import process_time
 import numpy as np
 
 from sim.models.network.latency import Latency
-from testbed.design.search.annealing import Annealer, Candidate
+from testbed.design.search import checkpoint as checkpoints
+from testbed.design.search.annealing import Annealer, Candidate, polish
 from testbed.design.search.bound import Bound, least_iteration
-from testbed.design.search.chains import checkpoint as checkpoints
-from testbed.design.search.chains.chain import AlphaUnit, ChainState, Rules, Visit, merge
-from testbed.design.search.chains.stop import Stop
-from testbed.design.search.chains.worker_pool import ChainTask, Here, first_states, run_chains, worker_pool
+from testbed.design.search.chains import AlphaUnit, ChainState, Rules, Stop, Visit, merge
 from testbed.design.search.edge_swap import with_edge_swaps
 from testbed.design.search.finalists import (
     Ranked,
@@ -28,16 +25,15 @@ from testbed.design.search.finalists import (
     simulated_proposal,
     wirings,
 )
-from testbed.design.search.polishing import polish
 from testbed.design.search.problem import Problem
-from testbed.design.search.reasons import reasons
+from testbed.design.search.reasons import beside_fat_tree, reasons
 from testbed.design.search.strategies import Proposal, StrategyObjective, StrategyRecipe
-from testbed.design.search.switches import beside_fat_tree
-from testbed.design.topology.distance import mean_hops
+from testbed.design.search.worker_pool import ChainTask, Here, first_states, run_chains, worker_pool
 from testbed.design.topology.finder import Finding
+from testbed.design.topology.hops import mean_hops
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.roofline import Cluster
-from testbed.design.workloads.sharding.sharding import Strategy
+from testbed.design.workloads.sharding import Strategy
 from testbed.errors import SearchError
 
 POLISH_WORK = 850
@@ -126,7 +122,7 @@ def optimise(
     `finalists` are simulated, at most three where the best is polished, also with edges swapped, and the best of all on
     topologies with every possible number of links for pairs. `alpha` is how unwilling chains are to take a longer
     iteration, per ms or, with `alpha_per="permille"`, per thousandth of what the start takes.
-    What was found is then polished by simulation, see `polishing`, for `polish_work` tasks and messages a step; the
+    What was found is then polished by simulation, see `polish`, for `polish_work` tasks and messages a step; the
     number of `microbatches` is searched, too, unless it is not 1.
     Times are those on the routes that a plan holds; without `plan_routes`, on routes found quickly.
     With 0 steps the starting strategy is taken: data parallel, tables placed so that memory suffices.
@@ -151,7 +147,13 @@ def optimise(
         if checkpoint:
             checkpoints.write(checkpoint, name, now)
         if progress:
-            progress(_progress(now, rules))
+            progress(
+                Progress(
+                    steps=sum(state.step for state in now),
+                    of=rules.steps * len(now),
+                    best_s=min(state.best[0].cost_s for state in now),
+                )
+            )
 
     stop = Stop()
     with worker_pool(workers, scheduler) as executor:
@@ -163,31 +165,24 @@ def optimise(
         report(states)
         states = run_chains(job, states, executor, until=until, report=report, stop=stop)
         budget = min(sum(state.step for state in states) * polish_work, MOST_POLISH_WORK)
-        visits = _best(states, rules)[: _RANKED if budget else None]
-        ranking = _ranking(objective, visits, Here() if stop.lost else executor, stop)
+        best: tuple[Visit, ...] = ()
+        for state in states:
+            for visit in state.best:
+                best = merge(best, visit, rules.keep)
+        visits = best[: _RANKED if budget else None]
+        proposals: list[Proposal] = []
+        with stop:
+            proposals.extend(map(objective.proposal, visits))
+        proposals = proposals or [objective.proposal(visits[0])]
+        ranking = rank(
+            objective.problem,
+            [*proposals, *with_edge_swaps(objective, proposals, stop)],
+            Here() if stop.lost else executor,
+            stop,
+        )
     ranking = _polished(objective, ranking, seed, budget, stop)
     found = _conclude(objective, ranking, states, rules, stop, plan_routes=plan_routes)
     return replace(found, cpu_s=process_time() - begin_s)
-
-
-def _best(states: Sequence[ChainState], rules: Rules) -> tuple[Visit, ...]:
-    """Return the best of all chains."""
-    best: tuple[Visit, ...] = ()
-    for state in states:
-        for visit in state.best:
-            best = merge(best, visit, rules.keep)
-    return best
-
-
-def _ranking(
-    objective: StrategyObjective, visits: Sequence[Visit], executor: Executor, stop: Stop
-) -> tuple[Ranked, ...]:
-    """Return what the chains found best, also with edges swapped, by simulated time."""
-    proposals: list[Proposal] = []
-    with stop:
-        proposals.extend(map(objective.proposal, visits))
-    proposals = proposals or [objective.proposal(visits[0])]
-    return rank(objective.problem, [*proposals, *with_edge_swaps(objective, proposals, stop)], executor, stop)
 
 
 def _polished(
@@ -241,8 +236,11 @@ def _conclude(
     problem = replace(objective.problem, microbatches=ranking[0].strategy.microbatches)
     if problem != objective.problem:
         objective = StrategyObjective(problem)
-    wired = _wired(objective, ranking[0], stop, plan_routes=plan_routes)
-    chosen = wired[0]
+    chosen, *others = wirings(objective, ranking[0], stop)
+    if plan_routes:
+        with stop:
+            chosen = on_plan_routes(objective.problem, chosen)
+    wired = chosen, *others
     ideal_s = _ideal_s(problem, chosen, stop)
     steps, budget = sum(state.step for state in states), rules.steps * len(states)
     return Found(
@@ -268,17 +266,6 @@ def _conclude(
     )
 
 
-def _wired(
-    objective: StrategyObjective, best: Ranked, stop: Stop, *, plan_routes: bool
-) -> tuple[Ranked, ...]:
-    """Return a strategy on links that serve it, the best first, that one timed on the routes of its plan if asked."""
-    chosen, *others = wirings(objective, best, stop)
-    if plan_routes:
-        with stop:
-            chosen = on_plan_routes(objective.problem, chosen)
-    return chosen, *others
-
-
 def _ideal_s(problem: Problem, chosen: Ranked, stop: Stop) -> float:
     """Return the time on an ideal switch; the first Ctrl-C starts it again, since a plan without it cannot be read."""
     with stop:
@@ -289,11 +276,3 @@ def _ideal_s(problem: Problem, chosen: Ranked, stop: Stop) -> float:
 def _cut_short(stop: Stop, steps: int, budget: int) -> Iterator[str]:
     if stop:
         yield f"The search was cut short by {stop.why} after {steps:,} of {budget:,} steps: more may be found."
-
-
-def _progress(states: Sequence[ChainState], rules: Rules) -> Progress:
-    return Progress(
-        steps=sum(state.step for state in states),
-        of=rules.steps * len(states),
-        best_s=min(state.best[0].cost_s for state in states),
-    )

@@ -16,19 +16,22 @@ from numpy.typing import NDArray
 
 from testbed.design.search.problem import Problem
 from testbed.design.workloads.iteration.task_graph import BUCKET_BYTES
-from testbed.design.workloads.iteration.traffic_model import Group
 from testbed.design.workloads.roofline import operator_seconds
-from testbed.design.workloads.sharding.resharding import (
+from testbed.design.workloads.sharding import (
+    Group,
     Resharding,
+    Sharding,
     backward_resharding,
     cut,
     dispatch_resharding,
     forward_resharding,
+    microbatch_samples,
+    replica_groups,
     reversed_resharding,
     row_samples,
+    shard_bytes,
+    trainable,
 )
-from testbed.design.workloads.sharding.sharding import Sharding
-from testbed.design.workloads.sharding.steps import microbatch_samples, replica_groups, shard_bytes, trainable
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -121,7 +124,10 @@ class Programs:
         for producer, consumer in workload.edges:
             self._fed_by[consumer].append(producer)
             self._feeds[producer].append(consumer)
-        self._order = _by_depth(self._fed_by)
+        depth: list[int] = []
+        for producers in self._fed_by:
+            depth.append(1 + max((depth[producer] for producer in producers), default=0))
+        self._order = sorted(range(len(depth)), key=depth.__getitem__)
         self._rank = {place: rank for rank, place in enumerate(self._order)}
         self._computing = lru_cache(_REMEMBERED)(self._find_computing)
         self._gradients = lru_cache(_REMEMBERED)(self._find_gradients)
@@ -170,7 +176,8 @@ class Programs:
                 later = 0 if fed else last - microbatch  # the forward pass of all, where nothing follows
                 yield microbatch, self._backward(place, shardings[place], fed, samples, later)
                 if place in buckets and microbatch == last:
-                    sums = _sums(buckets[place].groups, buckets[place].size_bytes)
+                    groups = zip(buckets[place].size_bytes, buckets[place].groups, strict=True)
+                    sums = [_summing((members,), (size,)) for size, members in groups if size]
                     stage = self._stage(BACKWARD, 0, place)
                     yield microbatch, _part([Item(work, stage, _NOWHERE) for work in sums])
 
@@ -224,7 +231,7 @@ class Programs:
         return Computing(np.array(sharding.servers), np.array(seconds)[where])
 
     def _buckets(self, shardings: Sequence[Sharding]) -> Iterator[_Bucket]:
-        """Yield what `workloads.steps.gradient_buckets` does, with what each operator adds remembered."""
+        """Yield what `workloads.sharding.gradient_buckets` does, with what each operator adds remembered."""
         opened: dict[tuple[Group, ...], _Bucket] = {}
         for place in reversed(range(len(shardings))):
             sizes, groups = self._gradients(place, shardings[place])
@@ -243,17 +250,6 @@ class Programs:
     def _find_gradients(self, place: int, sharding: Sharding) -> tuple[tuple[int, ...], tuple[Group, ...]]:
         groups = tuple(tuple(sorted(group)) for group in replica_groups(sharding))
         return shard_bytes(self._operators[place], sharding), groups
-
-
-def _by_depth(fed_by: Sequence[Sequence[int]]) -> list[int]:
-    """Return operators in the order in which servers come to them.
-
-    Side branches side by side, not one after the other.
-    """
-    depth: list[int] = []
-    for producers in fed_by:
-        depth.append(1 + max((depth[producer] for producer in producers), default=0))
-    return sorted(range(len(depth)), key=depth.__getitem__)
 
 
 @lru_cache(_REMEMBERED)
@@ -283,10 +279,6 @@ def _as_sending(resharding: Resharding) -> Sending:
 def _part(items: Sequence[Item]) -> Part:
     stages = np.array([(item.stage, item.onward) for item in items], dtype=np.int64).reshape(-1, 2)
     return Part(tuple(item.work for item in items), stages)
-
-
-def _sums(groups: tuple[Group, ...], size_bytes: tuple[int, ...]) -> list[Summing]:
-    return [_summing((members,), (size,)) for size, members in zip(size_bytes, groups, strict=True) if size]
 
 
 @lru_cache(_REMEMBERED)

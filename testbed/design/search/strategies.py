@@ -10,19 +10,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.design.search.chains.chain import Visit
-from testbed.design.search.chains.objective import Point
-from testbed.design.search.cost import Costs
+from testbed.design.search.chains import Point, Visit
+from testbed.design.search.cost import Costs, paths_over
 from testbed.design.search.moves import Moves
-from testbed.design.search.paths import paths_over
 from testbed.design.search.problem import Problem
-from testbed.design.search.program import Program, Programs
+from testbed.design.search.program import Programs
 from testbed.design.topology.demand import Demand
 from testbed.design.topology.finder import Finding, find
 from testbed.design.workloads.iteration.totals import traffic
 from testbed.design.workloads.roofline import check_memory, operator_memory, peak_bytes
-from testbed.design.workloads.sharding.sharding import Sharding, Strategy
-from testbed.design.workloads.strategies.strategies import fitting_strategy, legal_shardings
+from testbed.design.workloads.sharding import Sharding, Strategy
+from testbed.design.workloads.strategies import fitting_strategy, legal_shardings
 
 _TOPOLOGIES = 16
 _PROGRAMS = 64
@@ -72,9 +70,11 @@ class StrategyObjective:
         check_memory(workload, self.strategy(self._start), problem.cluster)
         self._memory = lru_cache(_SHARDINGS)(self._find_memory)
         self._programs = Programs(problem)
-        self.program = lru_cache(_PROGRAMS)(self._find_program)
+        self.program = lru_cache(_PROGRAMS)(lambda point: self._programs.program(self._shardings(point)))
         self.finding = lru_cache(_TOPOLOGIES)(self._find_finding)
-        self._costs = lru_cache(_TOPOLOGIES)(self._find_costs)
+        self._costs = lru_cache(_TOPOLOGIES)(
+            lambda finding: Costs(problem, paths_over(finding.topology, problem.rate_gbps))
+        )
 
     def start(self) -> Point:
         """Return the usual strategy, or where memory does not hold it, everything cut."""
@@ -134,9 +134,6 @@ class StrategyObjective:
     def _shardings(self, point: Point) -> tuple[Sharding, ...]:
         return tuple(known[at] for known, at in zip(self.shardings, point, strict=True))
 
-    def _find_program(self, point: Point) -> Program:
-        return self._programs.program(self._shardings(point))
-
     def _find_finding(self, origin: Point) -> Finding:
         """Return links for pairs by the published split, or another number of them, whichever costs least."""
         problem, demand, split = self.problem, self.demand(origin), self.published(origin)
@@ -147,6 +144,3 @@ class StrategyObjective:
             if degree != split.matching_degree
         ]
         return min((split, *others), key=lambda finding: self.cost_on(origin, finding))
-
-    def _find_costs(self, finding: Finding) -> Costs:
-        return Costs(self.problem, paths_over(finding.topology, self.problem.rate_gbps))

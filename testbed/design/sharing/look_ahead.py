@@ -64,7 +64,14 @@ def look_ahead(planes: TwoPlanes, upcoming: Wiring, shard: Collection[int] | Non
     not touched. Raises `TopologyError` when the wiring does not fit, has links outside the shard, or
     the interfaces of the shard are not all on one plane.
     """
-    nics = _interfaces(planes, upcoming, shard)
+    nodes = set(range(planes.nodes) if shard is None else shard)
+    nics = frozenset(Nic(node, index) for node in nodes for index in range(planes.degree))
+    outside = [nic for link in upcoming.links for nic in link if nic not in nics]
+    if outside or not nodes <= set(range(planes.nodes)):
+        where = f"NIC {outside[0].index} of node {outside[0].node}" if outside else "a node of the shard"
+        raise TopologyError(
+            f"{where} is not among the interfaces of this job: give the job's own nodes as shard"
+        )
     if frozenset(upcoming.links) == {link for link in planes.lit() if {link.source, link.target} & nics}:
         return LookAhead(nics <= planes.on_second, (), (), (), planes)
     onto_second = not nics & planes.on_second
@@ -83,15 +90,3 @@ def look_ahead(planes: TwoPlanes, upcoming: Wiring, shard: Collection[int] | Non
     return LookAhead(
         onto_second, tuple(sorted(ours - wanted)), tuple(sorted(wanted - ours)), tuple(sorted(nics)), after
     )
-
-
-def _interfaces(planes: TwoPlanes, upcoming: Wiring, shard: Collection[int] | None) -> frozenset[Nic]:
-    nodes = set(range(planes.nodes) if shard is None else shard)
-    nics = frozenset(Nic(node, index) for node in nodes for index in range(planes.degree))
-    outside = [nic for link in upcoming.links for nic in link if nic not in nics]
-    if outside or not nodes <= set(range(planes.nodes)):
-        where = f"NIC {outside[0].index} of node {outside[0].node}" if outside else "a node of the shard"
-        raise TopologyError(
-            f"{where} is not among the interfaces of this job: give the job's own nodes as shard"
-        )
-    return nics

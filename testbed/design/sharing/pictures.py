@@ -12,10 +12,16 @@ import numpy as np
 from lightbed.output_file import save_figure
 from lightbed.wording import install_extra
 from sim.models.contention.job import PeriodicJob
-from sim.models.contention.simulation import Contention, Floats
+from sim.models.contention.simulation import Contention, Floats, Setting
+from testbed.design.sharing.cassini.prediction import groups, run_policy, shifted_setting
+from testbed.design.sharing.cassini.schedule import LinkSchedule, Schedule, Scheduler
+from testbed.design.sharing.jobs import placed_jobs
 
 _COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860", "#8c8c8c", "#ccb974")
 TRACE_ROWS = 4000
+
+TURNS = 6
+_ITERATIONS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,36 +46,30 @@ def draw_circles(shown: DrawnLink, perimeter_ms: float, path: Path) -> Path:
     for place, (title, starts) in enumerate(zip(titles, (before, shown.starts_ms), strict=True), 1):
         axis = figure.add_subplot(1, 2, place, projection="polar")
         for number, (job, start) in enumerate(zip(shown.jobs, starts, strict=True)):
-            _ring(axis, job, start, perimeter_ms, number, len(shown.jobs))
-        _label_circle(axis, f"link {shown.link}: {title}", perimeter_ms)
+            inner, height = 1.0 + number, 0.86
+            colour = _COLOURS[number % len(_COLOURS)]
+            axis.bar(np.pi, height, 2 * np.pi, inner, color=colour, alpha=0.12)
+            most = max((burst.gbps for burst in job.bursts), default=1.0)
+            label: str | None = f"{job.name}, {job.period_ms:g} ms"
+            for turn in range(round(perimeter_ms / job.period_ms)):
+                for burst in job.bursts:
+                    width = 2 * np.pi * burst.length_ms / perimeter_ms
+                    middle = (
+                        2 * np.pi * (turn * job.period_ms + start + burst.start_ms) / perimeter_ms + width / 2
+                    )
+                    axis.bar(middle, height * burst.gbps / most, width, inner, color=colour, label=label)
+                    label = None
+            axis.set_ylim(0, len(shown.jobs) + 1.2)
+        axis.set_theta_zero_location("N")
+        axis.set_theta_direction(-1)
+        axis.set_yticks([])
+        axis.grid(visible=False)
+        angles = np.arange(0, 360, 45)
+        axis.set_thetagrids(angles, [f"{perimeter_ms * angle / 360:g}" for angle in angles])
+        axis.set_title(f"link {shown.link}: {title}\n({perimeter_ms:g} ms around)", fontsize=9)
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4), frameon=False)
     return _save(figure, path)
-
-
-def _ring(axis: Any, job: PeriodicJob, start: float, perimeter_ms: float, number: int, jobs: int) -> None:
-    inner, height = 1.0 + number, 0.86
-    colour = _COLOURS[number % len(_COLOURS)]
-    axis.bar(np.pi, height, 2 * np.pi, inner, color=colour, alpha=0.12)
-    most = max((burst.gbps for burst in job.bursts), default=1.0)
-    label: str | None = f"{job.name}, {job.period_ms:g} ms"
-    for turn in range(round(perimeter_ms / job.period_ms)):
-        for burst in job.bursts:
-            width = 2 * np.pi * burst.length_ms / perimeter_ms
-            middle = 2 * np.pi * (turn * job.period_ms + start + burst.start_ms) / perimeter_ms + width / 2
-            axis.bar(middle, height * burst.gbps / most, width, inner, color=colour, label=label)
-            label = None
-    axis.set_ylim(0, jobs + 1.2)
-
-
-def _label_circle(axis: Any, title: str, perimeter_ms: float) -> None:
-    axis.set_theta_zero_location("N")
-    axis.set_theta_direction(-1)
-    axis.set_yticks([])
-    axis.grid(visible=False)
-    angles = np.arange(0, 360, 45)
-    axis.set_thetagrids(angles, [f"{perimeter_ms * angle / 360:g}" for angle in angles])
-    axis.set_title(f"{title}\n({perimeter_ms:g} ms around)", fontsize=9)
 
 
 def draw_time_line(
@@ -81,7 +81,14 @@ def draw_time_line(
     for axis, done, title in zip(
         axes, (before, after), ("fair, all start at once", "as scheduled"), strict=True
     ):
-        _stack(axis, shown, done, length_ms)
+        kept = done.times_ms <= length_ms
+        times: Floats = np.append(done.times_ms[kept], length_ms)
+        low = np.zeros(len(times))
+        for number, job in enumerate(shown.jobs):
+            rates = np.append(done.rates_gbps[kept, number], 0.0)
+            colour = _COLOURS[number % len(_COLOURS)]
+            axis.fill_between(times, low, low + rates, step="post", color=colour, label=job.name, linewidth=0)
+            low = low + rates
         axis.set(ylabel="Gb/s", title=f"SIMULATED: link {shown.link}, {title}", xlim=(0, length_ms))
         axis.set_ylim(0, shown.rate_gbps * 1.08)
         axis.axhline(shown.rate_gbps, color="black", linewidth=0.6, linestyle=":")
@@ -89,17 +96,6 @@ def draw_time_line(
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4), frameon=False)
     return _save(figure, path)
-
-
-def _stack(axis: Any, shown: DrawnLink, done: Contention, length_ms: float) -> None:
-    kept = done.times_ms <= length_ms
-    times: Floats = np.append(done.times_ms[kept], length_ms)
-    low = np.zeros(len(times))
-    for number, job in enumerate(shown.jobs):
-        rates = np.append(done.rates_gbps[kept, number], 0.0)
-        colour = _COLOURS[number % len(_COLOURS)]
-        axis.fill_between(times, low, low + rates, step="post", color=colour, label=job.name, linewidth=0)
-        low = low + rates
 
 
 def _figure(wide: float, high: float) -> Any:
@@ -118,3 +114,54 @@ def _save(figure: Any, path: Path) -> Path:
     with mpl.rc_context({"svg.hashsalt": "lightbed"}):
         save_figure(figure, path)
     return path
+
+
+def draw_schedule(scheduler: Scheduler, found: Schedule, folder: Path, ending: str) -> list[Path]:
+    """Draw the busiest link that several jobs use into `folder`; none when no link is shared."""
+    if not found.links:
+        return []
+    folder.mkdir(parents=True, exist_ok=True)
+    busiest = max(found.links, key=lambda link: _load(scheduler, link))
+    by_name = {job.name: job for job in scheduler.jobs}
+    jobs = [by_name[name].on((0,)) for name in busiest.jobs]
+    starts = [found.starts_ms[name] for name in busiest.jobs]
+    shown = DrawnLink(busiest.link, scheduler.links.rate_gbps, jobs, starts)
+    quantum = scheduler.rounding.quantum_ms
+    perimeter_ms = float(np.lcm.reduce([scheduler.rounding.period(job) for job in jobs])) * quantum
+    before, after = _traces(scheduler, found, busiest)
+    length_ms = max(starts) + TURNS * max(job.period_ms for job in jobs)
+    return [
+        draw_circles(shown, perimeter_ms, folder / f"circles.{ending}"),
+        draw_time_line(shown, before, after, length_ms, folder / f"timeline.{ending}"),
+    ]
+
+
+def _load(scheduler: Scheduler, link: LinkSchedule) -> float:
+    by_name = {job.name: job.on(()) for job in scheduler.jobs}
+    return sum(by_name[name].volume_mbit / by_name[name].period_ms for name in link.jobs)
+
+
+def _traces(scheduler: Scheduler, found: Schedule, link: LinkSchedule) -> tuple[Contention, Contention]:
+    """Return rates in time of the link's jobs, among all that they are connected with: fair, and as scheduled."""
+    users = scheduler.links.of(found.placement)
+    capacities = [scheduler.links.rate_gbps] * len(users)
+    all_jobs = placed_jobs(scheduler.jobs, users)
+    group = next(group for group in groups(all_jobs) if any(job.name == link.jobs[0] for job in group))
+    predicted = {one.job: one for one in found.predicted}
+    stretch = predicted[link.jobs[0]].slot_ms / predicted[link.jobs[0]].solo_ms
+    setting = shifted_setting(
+        [found.starts_ms[job.name] for job in group],
+        [predicted[job.name].solo_ms for job in group],
+        stretch,
+        TRACE_ROWS,
+    )
+    before = run_policy(group, capacities, setting=Setting(trace_rows=TRACE_ROWS), iterations=_ITERATIONS)
+    after = run_policy(group, capacities, setting=setting, iterations=_ITERATIONS)
+    places = [next(n for n, job in enumerate(group) if job.name == name) for name in link.jobs]
+    return (_of_jobs(before, places), _of_jobs(after, places))
+
+
+def _of_jobs(done: Contention, places: list[int]) -> Contention:
+    return Contention(
+        done.begins_ms[places], done.alignments[places], done.times_ms, done.rates_gbps[:, places]
+    )

@@ -128,7 +128,13 @@ def _place_all(request: PlacementRequest, cost: Cost, first: int) -> Placement |
     placed = {job.name: job.hosts for job in request.jobs if job.hosts}
     waiting = sorted((job for job in request.jobs if not job.hosts), key=lambda job: -_fraction(job))
     for job in waiting:
-        windows = _free_windows(request, placed, job.workers, first)
+        hosts = request.links.hosts
+        load = {host: sum(host in used for used in placed.values()) for host in hosts}
+        rows = (
+            tuple(hosts[(first + begin + step) % len(hosts)] for step in range(job.workers))
+            for begin in range(len(hosts))
+        )
+        windows = [row for row in rows if all(load[host] < request.most_per_host for host in row)]
         if not windows:
             return None
         rank = partial(_cost_of, job=job, placed=placed, jobs=jobs, cost=cost)
@@ -141,19 +147,6 @@ def _cost_of(
 ) -> tuple[float, float]:
     trial = {**placed, job.name: hosts}
     return cost([shared_over_ideal(jobs[name], trial, jobs) for name in trial])
-
-
-def _free_windows(
-    request: PlacementRequest, placed: Placement, workers: int, first: int
-) -> list[tuple[str, ...]]:
-    """Return the rows of neighbouring hosts that have room, those from `first` on before the others."""
-    hosts = request.links.hosts
-    load = {host: sum(host in used for used in placed.values()) for host in hosts}
-    rows = (
-        tuple(hosts[(first + begin + step) % len(hosts)] for step in range(workers))
-        for begin in range(len(hosts))
-    )
-    return [row for row in rows if all(load[host] < request.most_per_host for host in row)]
 
 
 def _fraction(job: SharedJob) -> float:

@@ -2,6 +2,10 @@
 
 TopologyFinder (TopoOpt, NSDI 2023) for AllReduce demands: each group gets rings in proportion to its bytes,
 rings are strides on Z_n, and the union of the strides is the topology.
+
+NICs that are left over get links across the graph. Antipodal links of a ring halve its distances at best. A random
+matching brings them down to the logarithm of the nodes (Bollobas and Chung, 1988); of some random
+ones the best is taken.
 """
 
 from __future__ import annotations
@@ -9,13 +13,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import cycle
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 from testbed.design.model import Topology
-from testbed.design.topology.demand import AllReduceDemand, check_group
-from testbed.design.topology.distance import measure_distances
-from testbed.design.topology.shares import Shares, share_rings
-from testbed.design.topology.shortcuts import MUCH_NEARER, mean_distance, shortcuts
+from testbed.design.topology.demand import AllReduceDemand, Demand, check_group
+from testbed.design.topology.hops import count_hops, measure_distances
 from testbed.design.topology.strides import (
     Method,
     directed_strides,
@@ -26,12 +30,17 @@ from testbed.design.topology.strides import (
 )
 from testbed.errors import TopologyError
 
+__all__ = ["AllReduceDemand", "as_json", "check_possible", "circulant_edges", "find_topology"]
+
+Shares = Literal["averages", "published"]
+
 MOST_LINKS = 1024
 """NICs of a node, by far: a slip is told before it is paid for."""
 MOST_NICS = 8_000_000
 """Of all nodes together: a gigabyte of links."""
-
-__all__ = ["AllReduceDemand", "as_json", "check_possible", "circulant_edges", "find_topology"]
+Edge = tuple[int, int]
+MUCH_NEARER = 0.8
+"""Shortcuts are taken where mean hops fall below this part: small graphs stay regular."""
 
 
 def find_topology(
@@ -65,7 +74,11 @@ def find_topology(
     (1, 3)
     """
     check_possible(nodes, degree, simplex=simplex)
-    weights = _bytes_by_group(nodes, demands)
+    weights: dict[int, float] = {}
+    for demand in demands or (AllReduceDemand(nodes, 1),):
+        check_group(nodes, demand)
+        weights[demand.group] = weights.get(demand.group, 0.0) + demand.bytes_sent
+    weights = dict(sorted(weights.items(), key=lambda item: (-item[1], -item[0])))
     search = _Search(nodes, degree, simplex, method, shares, primes)
     strides = _strides(search, weights)
     if math.gcd(nodes, *strides) != 1:
@@ -141,15 +154,6 @@ def as_json(topology: Topology) -> dict[str, Any]:
         "mean_hops": round(found.mean_hops, 6),
     }
     return document | ({"hops_sampled_from": found.sampled_from} if found.sampled_from else {})
-
-
-def _bytes_by_group(nodes: int, demands: Sequence[AllReduceDemand]) -> dict[int, float]:
-    """Return bytes a member sends, for each size of group, heaviest first."""
-    weights: dict[int, float] = {}
-    for demand in demands or (AllReduceDemand(nodes, 1),):
-        check_group(nodes, demand)
-        weights[demand.group] = weights.get(demand.group, 0.0) + demand.bytes_sent
-    return dict(sorted(weights.items(), key=lambda item: (-item[1], -item[0])))
 
 
 class _Search(NamedTuple):
@@ -234,3 +238,95 @@ def parse_demands(texts: Iterable[str]) -> tuple[AllReduceDemand, ...]:
             message = f"--demand {text!r} is not NODES:BYTES; write for example --demand 4:4e9"
             raise TopologyError(message) from error
     return tuple(demands)
+
+
+def shortcuts(nodes: int, edges: Sequence[Edge], alone: Sequence[int]) -> tuple[Edge, ...]:
+    """Return duplex links among the nodes `alone`, an even number of them, each in one: the best of some matchings.
+
+    `edges` are directed and connect all nodes. Matchings that repeat a link lose to those that do not. The same
+    arguments give the same links.
+    """
+    chance, tried = np.random.default_rng(nodes), []
+    for _ in range(max(2, min(200, 4_000_000 // nodes**2))):
+        ends = chance.permutation(np.asarray(alone, dtype=np.int64)).reshape(2, -1)
+        links = tuple(sorted((int(min(pair)), int(max(pair))) for pair in ends.T))
+        tried.append((mean_distance(nodes, edges, links), links))
+    return min(tried)[1]
+
+
+def mean_distance(nodes: int, edges: Sequence[Edge], links: Sequence[Edge]) -> float:
+    """Return the mean hops from a node to all, itself included, with these duplex links, too; see `count_hops`."""
+    both = [*edges, *links, *((other, one) for one, other in links)]
+    _, hops = count_hops(nodes, both)
+    return float(hops.mean(dtype=np.float64))
+
+
+def split_degree(demand: Demand, degree: int, *, simplex: bool, wanted: int | None = None) -> tuple[int, int]:
+    """Return NICs of a node for rings and for matchings: d_A = max(1, ceil(d * A / (A + M))) and d - d_A.
+
+    A are the bytes of all AllReduces, M those between pairs. Duplex rings take two NICs, so d_A is
+    rounded up to an even number, or to all of an odd degree. `wanted` asks for so many NICs for
+    matchings instead. Without any demand all NICs are for rings. Raises `TopologyError` when `wanted`
+    leaves no ring, which must keep the graph connected.
+    """
+    if wanted is not None:
+        rings = degree - wanted
+        least = 1 if simplex or degree == 1 else 2
+        if wanted < 0 or rings < least or (not simplex and wanted and rings % 2):
+            raise TopologyError(
+                f"{wanted} of {degree} NICs for matchings: {rings} are left for rings, which need at least {least} to "
+                f"keep the graph connected{'' if simplex else ' and, duplex, two each'}; ask for another number"
+            )
+        return rings, wanted
+    total = demand.allreduce_bytes + demand.pair_bytes
+    share = demand.allreduce_bytes / total if total > 0 else 1.0
+    # A product a hair above a whole number is rounding, not another NIC.
+    rings = max(1, math.ceil(degree * share - 1e-9))
+    if not simplex:
+        rings = min(degree, rings + rings % 2)
+    return rings, degree - rings
+
+
+def share_rings(
+    rings: int, nodes: int, weights: Mapping[int, float], room: Mapping[int, int], rule: Shares = "averages"
+) -> dict[int, int]:
+    """Return rings for each group, of `rings` in all; `room` is how many a group can use at most.
+
+    `published`: the heaviest group takes ceil(d * its share), then the next of what is left. That starves
+    the second group whenever few rings are shared. `averages` gives rings one at a time, to the
+    group with most bytes for each ring it would then have: proportional to the bytes too (highest
+    averages, D'Hondt), and starves only who is not worth a ring. With it the group of all nodes
+    gets its ring first. Raises `TopologyError` for another rule.
+    """
+    if rule == "published":
+        return _published(rings, weights, room)
+    if rule == "averages":
+        return _averages(rings, nodes, weights, room)
+    raise TopologyError(f"unknown rule {rule!r} for shares: choose 'averages' or 'published'")
+
+
+def _averages(
+    rings: int, nodes: int, weights: Mapping[int, float], room: Mapping[int, int]
+) -> dict[int, int]:
+    shares = dict.fromkeys(weights, 0)
+    for _ in range(rings):
+        open_groups = [group for group in weights if shares[group] < room[group]]
+        if not open_groups:
+            break
+        if nodes in open_groups and shares[nodes] == 0:
+            shares[nodes] = 1
+            continue
+        neediest = max(open_groups, key=lambda group: (weights[group] / (shares[group] + 1), group))
+        shares[neediest] += 1
+    return shares
+
+
+def _published(rings: int, weights: Mapping[int, float], room: Mapping[int, int]) -> dict[int, int]:
+    total = sum(weights.values())
+    shares: dict[int, int] = {}
+    left = rings
+    for group in sorted(weights, key=lambda group: (-weights[group], -group)):
+        part = weights[group] / total if total > 0 else 1 / len(weights)
+        shares[group] = min(left, room[group], math.ceil(rings * part - 1e-9))
+        left -= shares[group]
+    return shares

@@ -93,7 +93,20 @@ def demand_of_arrays(
         raise DemandError(f"{nodes} nodes: a job runs on at least 1")
     froms, tos = np.asarray(source, dtype=np.int64), np.asarray(target, dtype=np.int64)
     sizes = np.asarray(size_bytes, dtype=np.float64)
-    _check_pairs(nodes, froms, tos, sizes)
+    if not len(froms) == len(tos) == len(sizes):
+        raise DemandError(f"{len(froms)} sources, {len(tos)} targets, {len(sizes)} sizes: give one each")
+    wrong = np.flatnonzero(~np.isfinite(sizes) | (sizes < 0))
+    if len(wrong):
+        at = wrong[0]
+        raise DemandError(
+            f"demand from node {froms[at]} to node {tos[at]} is {sizes[at]} bytes: give a number of 0 or more"
+        )
+    outside = np.flatnonzero((np.minimum(froms, tos) < 0) | (np.maximum(froms, tos) >= nodes))
+    if len(outside):
+        at = outside[0]
+        raise DemandError(
+            f"demand from node {froms[at]} to node {tos[at]}: there are nodes 0 to {nodes - 1} only"
+        )
     groups = tuple(demand for demand in allreduce if demand.group != 1)
     for demand in groups:
         check_group(nodes, demand)
@@ -115,22 +128,3 @@ def check_group(nodes: int, demand: AllReduceDemand) -> None:
         raise DemandError(str(error)) from error
     if not np.isfinite(demand.size_bytes) or demand.size_bytes < 0:
         raise DemandError(f"AllReduce of {demand.size_bytes} bytes: give a size of 0 or more")
-
-
-def _check_pairs(
-    nodes: int, source: NDArray[np.int64], target: NDArray[np.int64], sizes: NDArray[np.float64]
-) -> None:
-    if not len(source) == len(target) == len(sizes):
-        raise DemandError(f"{len(source)} sources, {len(target)} targets, {len(sizes)} sizes: give one each")
-    wrong = np.flatnonzero(~np.isfinite(sizes) | (sizes < 0))
-    if len(wrong):
-        at = wrong[0]
-        raise DemandError(
-            f"demand from node {source[at]} to node {target[at]} is {sizes[at]} bytes: give a number of 0 or more"
-        )
-    outside = np.flatnonzero((np.minimum(source, target) < 0) | (np.maximum(source, target) >= nodes))
-    if len(outside):
-        at = outside[0]
-        raise DemandError(
-            f"demand from node {source[at]} to node {target[at]}: there are nodes 0 to {nodes - 1} only"
-        )

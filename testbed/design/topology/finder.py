@@ -16,9 +16,14 @@ from numpy.typing import NDArray
 
 from testbed.design.matching import assign_edges, match_edges, match_priced
 from testbed.design.model import Topology
-from testbed.design.topology.circulants import check_possible, circulant_edges, find_topology
+from testbed.design.topology.circulants import (
+    Shares,
+    check_possible,
+    circulant_edges,
+    find_topology,
+    split_degree,
+)
 from testbed.design.topology.demand import Demand
-from testbed.design.topology.shares import Shares, split_degree
 from testbed.design.topology.strides import Method, directed_strides, totient_perms
 from testbed.errors import TopologyError
 

@@ -3,6 +3,8 @@
 A ring of stride p visits s, s+p, s+2p, ... modulo the number of nodes. A graph made of such rings is a
 circulant: it looks the same from every node, so everything about it follows from node 0.
 The rules are those of TopoOpt (NSDI 2023): TotientPerms, SelectPermutations and CoinChangeMod.
+
+A ring order says in which order the nodes of a collective pass data on, one order a stride.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
 
+from testbed.design.model import RingOrder, Topology
 from testbed.errors import TopologyError
 
 Method = Literal["geometric", "exhaustive"]
@@ -49,15 +52,12 @@ def totient_perms(nodes: int, group: int | None = None) -> tuple[int, ...]:
     """
     size = nodes if group is None else group
     if size < 2 or nodes % size:
+        divisors = ", ".join(str(number) for number in range(2, nodes + 1) if nodes % number == 0)
         raise TopologyError(
             f"a group of {size} nodes in a job of {nodes}: groups are evenly spaced, so their size must "
-            f"divide {nodes} and be at least 2; use one of {', '.join(map(str, _divisors(nodes)))}"
+            f"divide {nodes} and be at least 2; use one of {divisors}"
         )
     return tuple(j * (nodes // size) for j in range(1, size) if math.gcd(j, size) == 1)
-
-
-def _divisors(nodes: int) -> list[int]:
-    return [size for size in range(2, nodes + 1) if nodes % size == 0]
 
 
 def half_range(nodes: int, strides: Iterable[int]) -> tuple[int, ...]:
@@ -261,3 +261,39 @@ def hop_distances(nodes: int, steps: Iterable[int]) -> list[int]:
             if level >> node & 1:
                 hops[node] = count
     return hops
+
+
+def ring_order(nodes: int, stride: int, start: int = 0) -> RingOrder:
+    """Return the ring of a stride that holds `start`, which stands at position 0.
+
+    `order[k]` is start + k*p mod n; of a ring over all nodes from 0, node i is at position i * p^-1 mod n.
+    When p and n share a divisor g, the ring holds the n/g nodes of one group.
+
+    >>> ring_order(12, 5).order
+    (0, 5, 10, 3, 8, 1, 6, 11, 4, 9, 2, 7)
+    >>> ring_order(12, 3, start=1).order
+    (1, 4, 7, 10)
+    """
+    members = nodes // math.gcd(nodes, stride)
+    return RingOrder(stride, tuple((start + k * stride) % nodes for k in range(members)))
+
+
+def rings_of(topology: Topology, group: int | None = None) -> tuple[RingOrder, ...]:
+    """Return one ring a direction and stride, for the group of all nodes or for every group of that size.
+
+    n=12 duplex with strides 1 and 5 has the rings 1, 5, 7, 11. Groups of k nodes get n/k rings a
+    stride, ordered by stride and then by first member. Parallel links give the same ring again.
+    When no stride of the topology serves the group, its rings are those of stride n/k (and back, when
+    duplex): their neighbours are not joined directly and data takes the routes.
+    Raises `TopologyError` when the group does not divide the nodes.
+    """
+    nodes = topology.nodes
+    usable = totient_perms(nodes, group)
+    steps = [
+        step for step in directed_strides(nodes, topology.strides, simplex=topology.simplex) if step in usable
+    ]
+    if not steps:
+        nearest = usable[:1] if topology.simplex else half_range(nodes, usable)[:1]
+        steps = list(directed_strides(nodes, nearest, simplex=topology.simplex))
+    starts = range(nodes // (group or nodes))
+    return tuple(ring_order(nodes, step, start) for step in sorted(steps) for start in starts)

@@ -1,24 +1,35 @@
-"""A workload as people name it: a model of the catalogue or a file, its settings, and the devices it runs on."""
+"""A workload as people name it: a model of the catalogue or a file, its settings, and the devices it runs on.
+
+Training may need less memory. ZeRO (Rajbhandari et al., 2020) keeps of what replicas have alike one part on each: from
+stage 1 on the state of the optimiser, from 2 on gradients, from 3 on parameters. Stages 1 and 2 send what AllReduce
+sends, as a ReduceScatter and an AllGather; stage 3 gathers the parameters for both passes, which is half as much again.
+
+Recomputation (Chen et al., 2016) keeps the outputs of every so many operators, about the square root of their number.
+The others are computed again, one segment at a time, with their sums among shards. Tables and experts keep
+theirs, and what other servers sent is not sent again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import isqrt
 from typing import Any
 
 from testbed.design.workloads.catalogue import parameters_of, workload
 from testbed.design.workloads.catalogue.models import settings_of
 from testbed.design.workloads.mig import PCIE_BYTES_PER_S, device_named, instances_of
-from testbed.design.workloads.model import Workload
+from testbed.design.workloads.model import READ_BY_ROWS, Operator, Workload
 from testbed.design.workloads.profile import read_profile
 from testbed.design.workloads.roofline import Cluster
-from testbed.design.workloads.savings import with_savings
 from testbed.errors import WorkloadError
 
 FILE_SUFFIXES = (".onnx",)
 TORCH = "torch:"
 """What the name of a torch module begins with; `MODULE:FACTORY` follows."""
 DEFAULT_DEVICE = "a100"
+
+STAGES = (0, 1, 2, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +38,7 @@ class WorkloadChoice:
 
     `name` may be an ONNX file, or `torch:MODULE:FACTORY`. `profile` is a file of measured computing times. `device` may
     be an instance of one, `a100/2`: servers are logical ones then, see `mig`. `zero` and `recompute` save memory in
-    training, see `savings`.
+    training, see above.
     """
 
     name: str
@@ -75,7 +86,7 @@ class WorkloadChoice:
     def _from_file(self, nodes: int) -> Workload:
         """Return a model of one's own: settings are the batch, and sizes of what an ONNX file leaves open."""
         from testbed.design.workloads.imports import import_onnx
-        from testbed.design.workloads.imports.torch_factory import import_factory
+        from testbed.design.workloads.imports.torch_module import import_factory
 
         if self.preset:
             raise WorkloadError(f"{self.name} is a file, which has no presets: leave out --preset")
@@ -117,3 +128,46 @@ def parse_settings(texts: Sequence[str] | None) -> dict[str, str]:
             raise WorkloadError(f"--set {text!r} is not KEY=VALUE; write for example --set batch=64")
         settings[name] = value
     return settings
+
+
+def with_savings(workload: Workload, *, zero: int = 0, recompute: bool = False) -> Workload:
+    """Return the workload with a stage of ZeRO, and with recomputation. Raises `WorkloadError` where there is none."""
+    if zero not in STAGES:
+        raise WorkloadError(f"ZeRO has no stage {zero}: choose {', '.join(map(str, STAGES))}")
+    if not (zero or recompute):
+        return workload
+    if not workload.training:
+        raise WorkloadError(f"{workload.name} is served, not trained: leave out --zero and --recompute")
+    operators = [_divided(operator, zero) for operator in workload.operators]
+    if recompute:
+        operators = _segmented(operators)
+    return replace(workload, operators=tuple(operators))
+
+
+def _divided(operator: Operator, zero: int) -> Operator:
+    """Return an operator of which each replica keeps a part."""
+    if not operator.gradient_bytes:
+        return operator
+    gradient = min(operator.gradient_bytes, operator.state_bytes)
+    parts = (operator.state_bytes - gradient, gradient, operator.parameter_bytes)
+    sent = operator.gradient_bytes * 3 // 2 if zero == 3 else operator.gradient_bytes
+    return replace(operator, divided_bytes=sum(parts[:zero]), gradient_bytes=sent)
+
+
+def _segmented(operators: list[Operator]) -> list[Operator]:
+    """Return the operators in segments of about equal outputs, of which the last one's are kept."""
+    again = [place for place, operator in enumerate(operators) if _is_cheap(operator)]
+    total, done, segments = sum(operators[place].output_bytes for place in again), 0, isqrt(len(again))
+    found = list(operators)
+    for place in again:
+        segment = 1 + done * segments // max(total, 1)
+        done += operators[place].output_bytes
+        if done * segments // max(total, 1) < segment and place != again[-1]:
+            reduced = operators[place].backward_reduce_bytes + operators[place].forward_reduce_bytes
+            found[place] = replace(operators[place], segment=segment, backward_reduce_bytes=reduced)
+    return found
+
+
+def _is_cheap(operator: Operator) -> bool:
+    """Return whether computing it again sends nothing but sums among its shards."""
+    return operator.kind not in READ_BY_ROWS and "expert" not in operator.ways

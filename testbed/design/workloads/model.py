@@ -51,7 +51,7 @@ class Operator:
     are how it may be spread, the usual one first; `most_shards` into how many pieces at most: heads, experts, columns.
     None is no bound. Groups of an `evenly_spaced` one are never side by side, as where its data lies fixes them.
     `divided_bytes` of parameters and state are cut over replicas. Outputs of an operator with a `segment` are computed
-    again for the backward pass, those of one segment at a time; 0 keeps them. See `savings`.
+    again for the backward pass, those of one segment at a time; 0 keeps them. See `choice`.
     """
 
     name: str
@@ -119,10 +119,6 @@ class Workload:
                     f"{self.name}: edge {producer} -> {consumer}: operators are listed in the order of computing, "
                     f"0 to {len(self.operators) - 1}"
                 )
-        self._check_volume()
-
-    def _check_volume(self) -> None:
-        """Check that whole numbers of bytes stay below what 64 bits, and floating point, hold exactly."""
         sent = sum(self.edge_bytes(edge) for edge in self.edges)
         for operator in self.operators:
             sent += operator.output_bytes * operator.routed

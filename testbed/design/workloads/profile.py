@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from testbed.design.workloads.model import Workload
-from testbed.design.workloads.sharding.steps import trainable
+from testbed.design.workloads.sharding import trainable
 from testbed.errors import WorkloadError
 
 _VERSION = "lightbed-profile"

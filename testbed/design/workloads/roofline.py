@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 
 from testbed.design.workloads.model import CUT_BY_HEADS, READ_BY_ROWS, Operator, Workload, is_whole
 from testbed.design.workloads.profile import Profile
-from testbed.design.workloads.sharding.resharding import row_samples
-from testbed.design.workloads.sharding.sharding import Sharding, Strategy
+from testbed.design.workloads.sharding import Sharding, Strategy, row_samples
 from testbed.errors import OutOfMemory, WorkloadError
 
 Floats = NDArray[np.float64]
@@ -110,7 +109,7 @@ def operator_seconds(
     """Return seconds of one server for its shard of `samples` samples: forward, backward. No samples take no time.
 
     Nor does an operator that only keeps something. Backward reads and writes everything twice: activations and their
-    gradients, parameters and theirs. What is computed again for it, see `savings`, is part of it.
+    gradients, parameters and theirs. What is computed again for it, see `choice`, is part of it.
     """
     if not samples:
         return 0.0, 0.0

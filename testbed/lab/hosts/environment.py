@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from testbed.design.model import Topology
-from testbed.design.topology.rings import rings_of
+from testbed.design.topology.strides import rings_of
 from testbed.errors import HostError
 from testbed.lab.model import Lab, LabHost
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from testbed.design.sharing.cassini.prediction import PolicyPrediction, predicted_under
 from testbed.design.sharing.jobs import SharedJob, placed_jobs
-from testbed.design.sharing.policies import PolicyPrediction, predicted_under
 from testbed.measure.sharing.links import JobLinks
 
 if TYPE_CHECKING:

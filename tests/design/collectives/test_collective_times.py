@@ -19,7 +19,7 @@ from testbed.design.model import Link, Nic, Wiring
 from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
-from testbed.design.topology.rings import ring_order, rings_of
+from testbed.design.topology.strides import ring_order, rings_of
 from testbed.errors import TopologyError
 
 MIB = 1 << 20

@@ -16,7 +16,7 @@ from testbed.design.collectives.performance import (
 from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import AllReduceDemand, find_topology
-from testbed.design.topology.rings import rings_of
+from testbed.design.topology.strides import rings_of
 from testbed.errors import TopologyError
 
 IDEAL = Network(100, efficiency=1, link_latency_s=0, relay_latency_s=0, message_overhead_s=0)

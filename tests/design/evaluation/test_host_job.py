@@ -12,9 +12,8 @@ from sim.models.network.execution import simulate
 from sim.models.network.fabrics import ideal_switch
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import TaskGraphBuilder
-from testbed.design.evaluation.host_job import host_job, scripts
-from testbed.design.evaluation.host_tasks import on_hosts
-from testbed.design.fabrics.job_routes import route_job
+from testbed.design.evaluation.host_job import host_job, on_hosts, scripts
+from testbed.design.fabrics.builders import route_job
 from testbed.design.topology.circulants import find_topology
 from testbed.errors import WorkloadError
 

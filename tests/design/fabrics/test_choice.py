@@ -20,8 +20,8 @@ from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import AllReduceDemand, demand_of
 from testbed.design.topology.finder import find
 from testbed.design.workloads.choice import WorkloadChoice
-from testbed.design.workloads.iteration.traffic_model import traffic_of
-from testbed.design.workloads.sharding.sharding import Strategy, data_sharding, place_sharding
+from testbed.design.workloads.iteration.totals import traffic_of
+from testbed.design.workloads.sharding import Strategy, data_sharding, place_sharding
 from testbed.errors import OutOfMemory, PlanFileError, TopologyError, WorkloadError
 
 NODES, DEGREE, RATE = 12, 4, 100.0

@@ -12,10 +12,15 @@ from free_routes import least_maximum
 from sim.models.network.execution.lowering import lower
 from sim.models.network.latency import NO_LATENCY, Latency
 from sim.models.network.taskgraph.graph import TaskGraphBuilder
-from testbed.design.fabrics.builders import FabricOptions, FabricRequest, rings_over
+from testbed.design.fabrics.builders import (
+    ROUTINGS,
+    FabricOptions,
+    FabricRequest,
+    demand_on,
+    rings_over,
+    route_job,
+)
 from testbed.design.fabrics.fabric_list import build_fabric
-from testbed.design.fabrics.job_routes import demand_on, route_job
-from testbed.design.fabrics.routings import ROUTINGS
 from testbed.design.model import Topology
 from testbed.design.topology.circulants import circulant_edges
 from testbed.design.topology.demand import AllReduceDemand, demand_of

@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.design.patching import colouring
-from testbed.design.patching.colouring import colour_edges
-from testbed.design.patching.kempe import kempe_colours
-from testbed.design.patching.planes import split_into_matchings, split_into_permutations
+from testbed.design.patching.colouring import colour_edges, kempe_colours
+from testbed.design.patching.wiring import split_into_matchings, split_into_permutations
 from testbed.errors import TopologyError
 
 PETERSEN = (

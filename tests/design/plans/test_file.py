@@ -23,7 +23,7 @@ from testbed.design.plans.file import (
 )
 from testbed.design.topology.circulants import find_topology
 from testbed.design.workloads.choice import WorkloadChoice, parse_settings
-from testbed.design.workloads.sharding.sharding import (
+from testbed.design.workloads.sharding import (
     Strategy,
     data_sharding,
     place_sharding,

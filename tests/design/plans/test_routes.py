@@ -15,7 +15,7 @@ from testbed.design.plans.file import Plan, parse_plan, plan_json, read_plan, wr
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import demand_of
 from testbed.design.workloads.choice import WorkloadChoice
-from testbed.design.workloads.sharding.sharding import Strategy, data_sharding
+from testbed.design.workloads.sharding import Strategy, data_sharding
 from testbed.errors import PlanFileError
 
 balancing = library("testbed.design.routing.balancing")

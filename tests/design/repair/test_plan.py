@@ -10,15 +10,14 @@ from testbed.design.evaluation.job import sent_by_pairs
 from testbed.design.model import Nic
 from testbed.design.patching.wiring import wire
 from testbed.design.plans.file import Plan
-from testbed.design.repair.pairing import match, pair_up
-from testbed.design.repair.plan import bought_pairs, plan_repair, routes_over
+from testbed.design.repair import bought_pairs, match, pair_up, plan_repair, routes_over
 from testbed.design.routing.routes import find_routes
 from testbed.design.sharing.look_ahead import look_ahead, start
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import AllReduceDemand
 from testbed.design.workloads.choice import WorkloadChoice
 from testbed.design.workloads.iteration.totals import traffic
-from testbed.design.workloads.strategies.strategies import default_strategy
+from testbed.design.workloads.strategies import default_strategy
 from testbed.errors import TopologyError
 
 

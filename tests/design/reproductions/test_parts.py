@@ -13,11 +13,19 @@ from sim.models.network.execution import simulate
 from sim.models.network.fabrics import ideal_switch
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import TaskGraphBuilder
-from testbed.design.reproductions.comparison import NOTHING, Comparison, Published, markdown
-from testbed.design.reproductions.figure import silent
-from testbed.design.reproductions.page import page
-from testbed.design.reproductions.plot import Panel, Plot, Series, series_of
-from testbed.design.reproductions.table import Table
+from testbed.design.reproductions.figure import (
+    NOTHING,
+    Comparison,
+    Panel,
+    Plot,
+    Published,
+    Series,
+    Table,
+    markdown,
+    page,
+    series_of,
+    silent,
+)
 from testbed.design.reproductions.topoopt import MODULES, dedicated_cluster, figure
 from testbed.design.reproductions.topoopt.bandwidth_tax import tax_tensors_once
 from testbed.design.reproductions.topoopt.jobs import all_to_all_job, all_to_all_run

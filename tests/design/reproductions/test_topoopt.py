@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.design.reproductions.figure import silent
-from testbed.design.reproductions.page import page
-from testbed.design.reproductions.table import Table
+from testbed.design.reproductions.figure import Table, page, silent
 from testbed.design.reproductions.topoopt import MODULES, figure
 from testbed.design.reproductions.topoopt.all_to_all import SPLIT, slowdown
 from testbed.design.reproductions.topoopt.circuit_delay import ONE_SHOT

@@ -10,7 +10,7 @@ from testbed.design.model import Link, Nic, Wiring
 from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes, ring_links
 from testbed.design.topology.circulants import AllReduceDemand, find_topology
-from testbed.design.topology.rings import ring_order, rings_of
+from testbed.design.topology.strides import ring_order, rings_of
 from testbed.errors import TopologyError
 
 

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from testbed.design.search import optimise
-from testbed.design.search.annealing import Annealer, Candidate, Cooling, Timed
+from testbed.design.search.annealing import Annealer, Candidate, Cooling, Timed, polish
 from testbed.design.search.bound import least_iteration
-from testbed.design.search.chains.stop import Stop
-from testbed.design.search.installed import installed, on_quick_routes
+from testbed.design.search.chains import Stop
 from testbed.design.search.moves import Moves
-from testbed.design.search.polishing import polish
 from testbed.design.search.problem import Problem
+from testbed.design.search.simulator import installed, on_quick_routes
 from testbed.design.search.strategies import StrategyObjective
 from testbed.design.workloads.roofline import Cluster
 

@@ -5,8 +5,7 @@ from sim.models.network.allreduce.fluid import rings_on
 from sim.models.network.execution import simulate
 from sim.models.network.latency import NO_LATENCY
 from testbed.design.fabrics.builders import fabric_of, ring_strides
-from testbed.design.search.cost import Costs
-from testbed.design.search.paths import paths_over
+from testbed.design.search.cost import Costs, paths_over
 from testbed.design.search.problem import Problem
 from testbed.design.search.program import Computing, Programs, Sending, Summing
 from testbed.design.search.strategies import StrategyObjective
@@ -15,13 +14,13 @@ from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.iteration.totals import traffic
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
-from testbed.design.workloads.sharding.sharding import (
+from testbed.design.workloads.sharding import (
     Strategy,
     data_sharding,
     place_sharding,
     spaced_sharding,
 )
-from testbed.design.workloads.strategies.strategies import data_parallel
+from testbed.design.workloads.strategies import data_parallel
 
 
 def closed_form_s(problem, strategy, topology):

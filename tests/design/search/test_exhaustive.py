@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from witnesses.exhaustive import all_graphs, optimum
 
-from testbed.design.search.chains.chain import Rules, advance, begin
+from testbed.design.search.chains import Rules, advance, begin
 from testbed.design.search.problem import Problem
 from testbed.design.search.strategies import StrategyObjective
 from testbed.design.workloads.roofline import Cluster

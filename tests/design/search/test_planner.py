@@ -6,9 +6,7 @@ import pytest
 
 from testbed.design.plans.planning import Effort, Servers, make_plan
 from testbed.design.search import optimise
-from testbed.design.search.chains.chain import Rules, advance, begin
-from testbed.design.search.chains.stop import Stop
-from testbed.design.search.chains.worker_pool import worker_pool
+from testbed.design.search.chains import Rules, Stop, advance, begin
 from testbed.design.search.edge_swap import SHORTER, starts
 from testbed.design.search.finalists import (
     ideal_switch_s,
@@ -16,15 +14,16 @@ from testbed.design.search.finalists import (
     simulated_proposal,
     wirings,
 )
-from testbed.design.search.installed import installed, on_quick_routes
 from testbed.design.search.problem import Problem
+from testbed.design.search.simulator import installed, on_quick_routes
 from testbed.design.search.strategies import StrategyObjective
+from testbed.design.search.worker_pool import worker_pool
 from testbed.design.topology.finder import find
 from testbed.design.workloads.choice import WorkloadChoice
 from testbed.design.workloads.iteration.totals import traffic
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
-from testbed.design.workloads.sharding.sharding import data_sharding
+from testbed.design.workloads.sharding import data_sharding
 from testbed.errors import OutOfMemory, SearchError, TopologyError
 
 

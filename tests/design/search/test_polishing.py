@@ -1,15 +1,14 @@
 import numpy as np
 import pytest
 
-from testbed.design.search import polishing
-from testbed.design.search.annealing import Annealer, Candidate, Cooling, Timed
-from testbed.design.search.chains.stop import Stop
+from testbed.design.search import annealing
+from testbed.design.search.annealing import Annealer, Candidate, Cooling, Timed, polish
+from testbed.design.search.chains import Stop
 from testbed.design.search.moves import Moves
-from testbed.design.search.polishing import polish
 from testbed.design.search.problem import Problem
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
-from testbed.design.workloads.sharding.sharding import place_sharding
+from testbed.design.workloads.sharding import place_sharding
 
 
 @pytest.fixture(scope="module")
@@ -85,11 +84,11 @@ def test_links_and_strategy_take_turns_until_neither_brings_more(annealer, start
     """A descent moves operators, so that the links made before it no longer join those that send most."""
     begun = Timed(annealer.seconds(start), start)
 
-    found = polishing._in_turns(annealer, begun, np.random.default_rng(1), 30_000, annealer.work + 300_000)
+    found = annealing._in_turns(annealer, begun, np.random.default_rng(1), 30_000, annealer.work + 300_000)
 
     assert found.seconds < begun.seconds
-    again = polishing._in_turns(annealer, found, np.random.default_rng(2), 30_000, annealer.work + 300_000)
-    assert again.seconds >= found.seconds * (1 - polishing._GAIN)
+    again = annealing._in_turns(annealer, found, np.random.default_rng(2), 30_000, annealer.work + 300_000)
+    assert again.seconds >= found.seconds * (1 - annealing._GAIN)
 
 
 def test_the_last_run_takes_a_part_of_the_budget(annealer, start, monkeypatch):
@@ -103,7 +102,7 @@ def test_the_last_run_takes_a_part_of_the_budget(annealer, start, monkeypatch):
 
     monkeypatch.setattr(annealer, "run", noting)
     polish(annealer, [start], np.random.default_rng(0), 20_000, Stop())
-    assert budgets[-1] <= 20_000 * polishing._LAST
+    assert budgets[-1] <= 20_000 * annealing._LAST
 
 
 def _seven_on_six():

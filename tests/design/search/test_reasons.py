@@ -11,7 +11,7 @@ from testbed.design.topology.demand import demand_of
 from testbed.design.topology.finder import find
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
-from testbed.design.workloads.sharding.sharding import Strategy, data_sharding
+from testbed.design.workloads.sharding import Strategy, data_sharding
 
 NODES = 12
 ONE = Workload(

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from testbed.design.sharing.cassini.affinity import Forest, has_loop, spanning_forest, starts
+from testbed.design.sharing.cassini.schedule import Forest, has_loop, spanning_forest, starts
 
 PERIODS = (40, 60, 90, 100, 120)
 

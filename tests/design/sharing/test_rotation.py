@@ -12,8 +12,13 @@ from hypothesis import strategies as st
 
 from sim.models.contention.job import Burst, PeriodicJob
 from testbed.design.sharing.cassini.circle import Circle, Rounding, unified_circle
-from testbed.design.sharing.cassini.excess import excess_by_correlation, excess_by_matrix, places
-from testbed.design.sharing.cassini.rotation import Rotation, best_rotation
+from testbed.design.sharing.cassini.rotation import (
+    Rotation,
+    best_rotation,
+    excess_by_correlation,
+    excess_by_matrix,
+    places,
+)
 from testbed.errors import WorkloadError
 
 PAPER = Rounding(bins=72)

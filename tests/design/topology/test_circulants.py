@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.design.topology.circulants import AllReduceDemand, as_json, circulant_edges, find_topology
-from testbed.design.topology.distance import mean_hops
+from testbed.design.topology.hops import mean_hops
 from testbed.design.topology.strides import directed_strides
 from testbed.errors import TopologyError
 

@@ -8,8 +8,14 @@ from hypothesis import strategies as st
 from testbed.design.model import Topology
 from testbed.design.topology import hops
 from testbed.design.topology.circulants import as_json, find_topology
-from testbed.design.topology.distance import diameter, distances, mean_hops, measure_distances
-from testbed.design.topology.hops import hop_table, hops_from
+from testbed.design.topology.hops import (
+    diameter,
+    distances,
+    hop_table,
+    hops_from,
+    mean_hops,
+    measure_distances,
+)
 from testbed.errors import TopologyError
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from testbed.design.matching import match_edges
 from testbed.design.patching.wiring import wire
 from testbed.design.topology.demand import AllReduceDemand, demand_of
-from testbed.design.topology.distance import diameter, mean_hops
 from testbed.design.topology.finder import find
+from testbed.design.topology.hops import diameter, mean_hops
 from testbed.design.topology.strides import (
     directed_strides,
     half_range,

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.design.topology.circulants import AllReduceDemand, find_topology
-from testbed.design.topology.rings import ring_order, rings_of
+from testbed.design.topology.strides import ring_order, rings_of
 from testbed.errors import TopologyError
 
 

@@ -1,7 +1,7 @@
 import pytest
 
+from testbed.design.topology.circulants import share_rings, split_degree
 from testbed.design.topology.demand import AllReduceDemand, demand_of
-from testbed.design.topology.shares import share_rings, split_degree
 from testbed.errors import TopologyError
 
 

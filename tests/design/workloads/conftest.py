@@ -7,7 +7,7 @@ import pytest
 
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
-from testbed.design.workloads.sharding.sharding import Sharding, Strategy
+from testbed.design.workloads.sharding import Sharding, Strategy
 
 WAYS = ("data", "tensor", "place", "expert")
 

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from testbed.design.workloads.heat_map import draw_heat_map
+from testbed.design.workloads.iteration.totals import draw_heat_map
 
 
 def ring(nodes):

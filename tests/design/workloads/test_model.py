@@ -7,12 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from testbed.design.workloads.iteration.totals import traffic
-from testbed.design.workloads.iteration.traffic_model import Traffic
+from testbed.design.workloads.iteration.totals import Traffic, traffic
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.roofline import Cluster, Device
-from testbed.design.workloads.sharding.sharding import Strategy
-from testbed.design.workloads.strategies.strategies import legal_shardings
+from testbed.design.workloads.sharding import Strategy
+from testbed.design.workloads.strategies import legal_shardings
 from testbed.errors import WorkloadError
 
 

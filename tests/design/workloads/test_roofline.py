@@ -18,8 +18,8 @@ from testbed.design.workloads.roofline import (
     memory_use,
     operator_seconds,
 )
-from testbed.design.workloads.sharding.sharding import Sharding, Strategy, data_sharding, place_sharding
-from testbed.design.workloads.strategies.strategies import data_parallel
+from testbed.design.workloads.sharding import Sharding, Strategy, data_sharding, place_sharding
+from testbed.design.workloads.strategies import data_parallel
 from testbed.errors import OutOfMemory, WorkloadError
 
 

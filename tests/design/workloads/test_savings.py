@@ -4,11 +4,11 @@ import pytest
 from testbed.design.search.problem import Problem
 from testbed.design.search.strategies import StrategyObjective
 from testbed.design.workloads.catalogue import workload
+from testbed.design.workloads.choice import with_savings
 from testbed.design.workloads.iteration.totals import traffic
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.roofline import Cluster, memory_use, operator_seconds
-from testbed.design.workloads.savings import with_savings
-from testbed.design.workloads.sharding.sharding import Sharding, Strategy, data_sharding
+from testbed.design.workloads.sharding import Sharding, Strategy, data_sharding
 from testbed.errors import WorkloadError
 
 SIZES = {"parameter_bytes": 1000, "gradient_bytes": 1000, "state_bytes": 3000, "output_bytes": 0}

@@ -20,7 +20,7 @@ from testbed.design.collectives.performance import exchange_limit_mbps, exchange
 from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
-from testbed.design.topology.rings import rings_of
+from testbed.design.topology.strides import rings_of
 from testbed.errors import CollectiveError, CollectiveTimeout, HostError, WrongResult
 from testbed.lab.hosts.launch import Completed
 from testbed.lab.inventory import load_lab

@@ -20,7 +20,7 @@ skip_without("jsonschema")
 
 from testbed.design.model import RingOrder
 from testbed.design.topology.demand import demand_of
-from testbed.design.topology.rings import rings_of
+from testbed.design.topology.strides import rings_of
 from testbed.errors import CollectiveError, CollectiveTimeout, WrongResult
 from testbed.lab.control import control
 from testbed.lab.hosts.reachability import ping_all

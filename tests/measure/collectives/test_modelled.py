@@ -12,7 +12,7 @@ from libraries import skip_without
 skip_without("asyncssh")
 skip_without("pydantic")
 
-from testbed.design.topology.rings import rings_of
+from testbed.design.topology.strides import rings_of
 from testbed.lab.inventory import load_lab
 from testbed.measure.collectives.modelled import model_collectives
 from testbed.measure.collectives.spec import CollectiveSpec, Configuration, all_to_all

@@ -16,16 +16,14 @@ from itertools import product
 
 from testbed.design.model import Topology
 from testbed.design.search.annealing import Annealer
-from testbed.design.search.chains.objective import Point
-from testbed.design.search.cost import Costs
-from testbed.design.search.installed import installed
-from testbed.design.search.paths import paths_over
+from testbed.design.search.chains import Point
+from testbed.design.search.cost import Costs, paths_over
 from testbed.design.search.problem import Problem
 from testbed.design.search.program import Program
-from testbed.design.search.simulator import Simulator
+from testbed.design.search.simulator import Simulator, installed
 from testbed.design.search.strategies import StrategyObjective
 from testbed.design.topology.hops import hop_table
-from testbed.design.workloads.sharding.sharding import Strategy
+from testbed.design.workloads.sharding import Strategy
 from testbed.errors import SearchError
 
 MOST = 2_000_000

@@ -6,9 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from testbed.design.reproductions.comparison import NOTHING, Comparison, Published
-from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.plot import Panel, Plot, Series
+from testbed.design.reproductions.figure import (
+    NOTHING,
+    Cell,
+    Comparison,
+    Figure,
+    Panel,
+    Plot,
+    Progress,
+    Published,
+    Series,
+    Table,
+)
 from testbed.design.reproductions.sharing.setup import (
     INTERCEPT,
     PERIOD_MS,
@@ -22,11 +31,10 @@ from testbed.design.reproductions.sharing.setup import (
     Policy,
     Scale,
 )
-from testbed.design.reproductions.table import Cell, Table
+from testbed.design.sharing.cassini.prediction import predicted_under
 from testbed.design.sharing.cassini.schedule import Scheduler
 from testbed.design.sharing.jobs import LabLinks, placed_jobs
 from testbed.design.sharing.packet_level import PacketLink, SendingJob, run_packets
-from testbed.design.sharing.policies import predicted_under
 from testbed.node.transport import DATA, PAYLOAD, sender
 
 HOSTS = ("a", "b")
@@ -105,7 +113,9 @@ def _compare_set(table: Table, jobs: JobSet, policy: Policy) -> list[Comparison]
     """Return mean and 99th percentile of the jobs together, of each source; hosts beside the model."""
     lines = []
     model = _mean(table, jobs, policy, "model")
-    for source in _sources(table, jobs, policy):
+    for source in [
+        source for source in ("model", "packets", "hosts") if _rows(table, jobs, policy, source).rows
+    ]:
         mean, rows = _mean(table, jobs, policy, source), _rows(table, jobs, policy, source)
         note = "compatible" if jobs.compatible else "not compatible"
         if source != "model":
@@ -139,10 +149,6 @@ def _rows(table: Table, jobs: JobSet, policy: str, source: str) -> Table:
 
 def _mean(table: Table, jobs: JobSet, policy: str, source: str) -> float:
     return float(np.mean(_rows(table, jobs, policy, source).numbers("mean_ms")))
-
-
-def _sources(table: Table, jobs: JobSet, policy: str) -> list[str]:
-    return [source for source in ("model", "packets", "hosts") if _rows(table, jobs, policy, source).rows]
 
 
 def _draw(table: Table) -> Plot:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from testbed.design.reproductions.comparison import Comparison, Published
-from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.plot import Panel, Plot, series_of
-from testbed.design.reproductions.table import Cell, Table
+from testbed.design.reproductions.figure import (
+    Cell,
+    Comparison,
+    Figure,
+    Panel,
+    Plot,
+    Progress,
+    Published,
+    Table,
+    series_of,
+)
 from testbed.design.reproductions.topoopt.jobs import (
     NIC_ONCE,
     READINGS,
@@ -16,7 +23,7 @@ from testbed.design.reproductions.topoopt.jobs import (
     run,
 )
 from testbed.design.reproductions.topoopt.setup import Scale
-from testbed.design.workloads.iteration.traffic_model import Traffic
+from testbed.design.workloads.iteration.totals import Traffic
 
 RATE_GBPS = 100.0
 SPLIT = "TopoOpt, links split by bytes"

@@ -5,10 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from sim.models.network.execution import Execution
-from testbed.design.reproductions.comparison import NOTHING, Comparison, Published
-from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.plot import Panel, Plot, series_of
-from testbed.design.reproductions.table import Cell, Table
+from testbed.design.reproductions.figure import (
+    NOTHING,
+    Cell,
+    Comparison,
+    Figure,
+    Panel,
+    Plot,
+    Progress,
+    Published,
+    Table,
+    series_of,
+)
 from testbed.design.reproductions.topoopt.all_to_all import RATE_GBPS
 from testbed.design.reproductions.topoopt.jobs import all_to_all_run
 from testbed.design.reproductions.topoopt.setup import Scale

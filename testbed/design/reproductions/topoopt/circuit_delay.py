@@ -6,11 +6,18 @@ import numpy as np
 
 from testbed.design.fabrics.builders import FabricOptions, FabricRequest
 from testbed.design.fabrics.fabric_list import build_fabric
-from testbed.design.reproductions.comparison import NOTHING, Comparison
-from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.plot import Panel, Plot, series_of
-from testbed.design.reproductions.table import Cell, Table
-from testbed.design.reproductions.topoopt.jobs import Job, default_job, run, run_on
+from testbed.design.reproductions.figure import (
+    NOTHING,
+    Cell,
+    Comparison,
+    Figure,
+    Panel,
+    Plot,
+    Progress,
+    Table,
+    series_of,
+)
+from testbed.design.reproductions.topoopt.jobs import default_job, run, run_on
 from testbed.design.reproductions.topoopt.setup import Scale
 from testbed.design.sharing.joined_jobs import PlacedJob, back_to_back
 
@@ -28,23 +35,20 @@ def _make(scale: Scale, progress: Progress) -> Table:
         job = default_job(model, scale.nodes)
         if delay_s == scale.delays_s[0]:
             once_s = run(job, "TopoOpt", degree, RATE_GBPS).iteration_s
-        times = {ONE_SHOT: once_s} | _circuit_times(job, degree, delay_s)
+        nodes = job.graph.nodes
+        twice = back_to_back(nodes, [PlacedJob(job.graph, np.arange(nodes))], 2)
+        times = {}
+        for name, told in _FABRICS.items():
+            chosen = build_fabric(
+                FabricRequest(
+                    name, nodes, degree, RATE_GBPS, options=FabricOptions(reconfiguration_s=delay_s)
+                )
+            )
+            times[told] = float(twice.iteration_s(run_on(chosen, twice.graph))[0, -1])
+        times = {ONE_SHOT: once_s} | times
         rows += [(MODELS[model], degree, delay_s * 1e3, name, time_s * 1e3) for name, time_s in times.items()]
         progress(number, len(cases), f"{MODELS[model]}, d = {degree}, dark for {delay_s * 1e3:g} ms")
     return Table.of(_COLUMNS, rows)
-
-
-def _circuit_times(job: Job, degree: int, delay_s: float) -> dict[str, float]:
-    """Return the second of two iterations, which finds the circuits as the first has left them."""
-    nodes = job.graph.nodes
-    twice = back_to_back(nodes, [PlacedJob(job.graph, np.arange(nodes))], 2)
-    times = {}
-    for name, told in _FABRICS.items():
-        chosen = build_fabric(
-            FabricRequest(name, nodes, degree, RATE_GBPS, options=FabricOptions(reconfiguration_s=delay_s))
-        )
-        times[told] = float(twice.iteration_s(run_on(chosen, twice.graph))[0, -1])
-    return times
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:

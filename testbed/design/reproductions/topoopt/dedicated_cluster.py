@@ -7,10 +7,18 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 
 from testbed.design.model import Topology
-from testbed.design.reproductions.comparison import NOTHING, Comparison, Published
-from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.plot import Panel, Plot, series_of
-from testbed.design.reproductions.table import Cell, Table
+from testbed.design.reproductions.figure import (
+    NOTHING,
+    Cell,
+    Comparison,
+    Figure,
+    Panel,
+    Plot,
+    Progress,
+    Published,
+    Table,
+    series_of,
+)
 from testbed.design.reproductions.topoopt.jobs import (
     NIC_ONCE,
     READINGS,
@@ -26,7 +34,7 @@ from testbed.design.reproductions.topoopt.setup import Scale
 from testbed.design.search.planner import optimise
 from testbed.design.topology.finder import find
 from testbed.design.workloads.catalogue import workload
-from testbed.design.workloads.strategies.strategies import default_strategy
+from testbed.design.workloads.strategies import default_strategy
 
 MODELS = {
     "dlrm": "DLRM",
@@ -69,15 +77,6 @@ def candidates(model: str, degree: int, scale: Scale) -> tuple[Candidate, ...]:
     return first, Candidate("found", job_of(network, found.strategy, cluster), found.finding.topology)
 
 
-def _fastest(
-    options: tuple[Candidate, ...], fabric: str, degree: int, rate: float
-) -> tuple[float, Candidate]:
-    """Return the least iteration time on a fabric, and the candidate that has it."""
-    times = [_iteration_s(one, fabric, degree, rate) for one in options]
-    best = min(range(len(times)), key=times.__getitem__)
-    return times[best], options[best]
-
-
 def _iteration_s(one: Candidate, fabric: str, degree: int, rate: float) -> float:
     if fabric == TOPOOPT:
         return run_planned(one.job, one.topology, rate).iteration_s
@@ -92,7 +91,9 @@ def _make(scale: Scale, progress: Progress) -> Table:
         if rate == scale.rates_gbps[0]:
             options = candidates(model, degree, scale)
         for fabric in fabrics_at(rate):
-            time_s, best = _fastest(options, fabric, degree, rate)
+            times = [_iteration_s(one, fabric, degree, rate) for one in options]
+            least = min(range(len(times)), key=times.__getitem__)
+            time_s, best = times[least], options[least]
             pure = "yes" if best.pure_data_parallel else "no"
             rows.append((MODELS[model], degree, rate, fabric, time_s * 1e3, pure, best.name))
         progress(number, len(cases), f"{MODELS[model]}, d = {degree}, {rate:g} Gbit/s")

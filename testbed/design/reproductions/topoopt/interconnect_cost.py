@@ -16,10 +16,17 @@ from sim.models.network.fabrics.cost import (
     patch_panel_cost,
 )
 from testbed.design.fabrics.builders import equal_cost_fat_tree_gbps
-from testbed.design.reproductions.comparison import NOTHING, Comparison, Published
-from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.plot import Panel, Plot, series_of
-from testbed.design.reproductions.table import Table
+from testbed.design.reproductions.figure import (
+    NOTHING,
+    Comparison,
+    Figure,
+    Panel,
+    Plot,
+    Progress,
+    Published,
+    Table,
+    series_of,
+)
 from testbed.design.reproductions.topoopt.setup import Scale
 
 RECALLED, OF_MIXNET = "recalled", "MixNet"

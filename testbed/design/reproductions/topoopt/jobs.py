@@ -11,19 +11,18 @@ from sim.models.network.execution import Execution, simulate
 from sim.models.network.execution.circuits import simulate_circuits
 from sim.models.network.fabrics.cost import DEFAULT_READING, MIXNET, Reading
 from sim.models.network.taskgraph import TaskGraph
-from testbed.design.fabrics.builders import ChosenFabric, FabricRequest, equal_cost_fat_tree_gbps
+from testbed.design.fabrics.builders import ChosenFabric, FabricRequest, equal_cost_fat_tree_gbps, route_job
 from testbed.design.fabrics.fabric_list import build_fabric
-from testbed.design.fabrics.job_routes import route_job
 from testbed.design.model import Topology
 from testbed.design.routing.route_sets import MOST_SETS, RouteSets
 from testbed.design.topology.finder import find
 from testbed.design.workloads.catalogue import workload
 from testbed.design.workloads.iteration.task_graph import iteration, traffic
-from testbed.design.workloads.iteration.traffic_model import Traffic
+from testbed.design.workloads.iteration.totals import Traffic
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.roofline import A100_80GB, Cluster
-from testbed.design.workloads.sharding.sharding import Strategy
-from testbed.design.workloads.strategies.strategies import default_strategy
+from testbed.design.workloads.sharding import Strategy
+from testbed.design.workloads.strategies import default_strategy
 
 
 @dataclass(frozen=True, slots=True, eq=False)

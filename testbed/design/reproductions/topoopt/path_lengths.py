@@ -8,10 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.models.network.fabrics import Fabric
-from testbed.design.reproductions.comparison import NOTHING, Comparison
-from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.plot import Panel, Plot, series_of
-from testbed.design.reproductions.table import Cell, Table
+from testbed.design.reproductions.figure import (
+    NOTHING,
+    Cell,
+    Comparison,
+    Figure,
+    Panel,
+    Plot,
+    Progress,
+    Table,
+    series_of,
+)
 from testbed.design.reproductions.topoopt.all_to_all import RATE_GBPS
 from testbed.design.reproductions.topoopt.jobs import all_to_all_job, run
 from testbed.design.reproductions.topoopt.setup import Scale
@@ -31,16 +38,12 @@ def path_lengths(fabric: Fabric) -> tuple[NDArray[np.int64], NDArray[np.float64]
     return np.concatenate(lengths), parts.ravel()
 
 
-def _fabric(name: str, scale: Scale, degree: int) -> Fabric:
-    job = all_to_all_job(scale.nodes, min(scale.batches))
-    return run(job, name, degree, RATE_GBPS).fabric
-
-
 def _make(scale: Scale, progress: Progress) -> Table:
     cases = [(name, degree) for name in _FABRICS for degree in scale.degrees]
     rows: list[tuple[Cell, ...]] = []
     for done, (name, degree) in enumerate(cases, 1):
-        points = _cumulative(*path_lengths(_fabric(name, scale, degree)))
+        job = all_to_all_job(scale.nodes, min(scale.batches))
+        points = _cumulative(*path_lengths(run(job, name, degree, RATE_GBPS).fabric))
         rows += [(name, degree, *point) for point in points]
         progress(done, len(cases), f"{name}, d = {degree}")
     return Table.of(_COLUMNS, rows)

@@ -16,10 +16,17 @@ from sim.models.network.allreduce.fluid import fluid_ring
 from sim.models.network.execution import simulate
 from sim.models.network.fabrics import Fabric, fat_tree
 from testbed.design.fabrics.builders import equal_cost_fat_tree_gbps
-from testbed.design.reproductions.comparison import Comparison, Published
-from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.plot import Panel, Plot, series_of
-from testbed.design.reproductions.table import Cell, Table
+from testbed.design.reproductions.figure import (
+    Cell,
+    Comparison,
+    Figure,
+    Panel,
+    Plot,
+    Progress,
+    Published,
+    Table,
+    series_of,
+)
 from testbed.design.reproductions.topoopt.jobs import NIC_ONCE, READINGS, ROUNDING, default_job, run
 from testbed.design.reproductions.topoopt.setup import Scale
 from testbed.design.sharing.joined_jobs import PlacedJob, back_to_back

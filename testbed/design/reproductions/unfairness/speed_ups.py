@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from sim.models.contention.sweep import sweep
-from testbed.design.reproductions.comparison import Comparison, Published
-from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.plot import Panel, Plot, Series
-from testbed.design.reproductions.table import Cell, Table
+from testbed.design.reproductions.figure import (
+    Cell,
+    Comparison,
+    Figure,
+    Panel,
+    Plot,
+    Progress,
+    Published,
+    Series,
+    Table,
+)
 from testbed.design.reproductions.unfairness.setup import ROWS, Row, Scale
 
 _COLUMNS = ("jobs", "job", "model", "length", "fair_ms", "unfair_ms", "speed_up")
@@ -18,18 +25,16 @@ def _make(scale: Scale, progress: Progress) -> Table:
     lengths = {"main": scale.iterations, "check": scale.check_iterations}
     for number, row in enumerate(ROWS, 1):
         for length, iterations in lengths.items():
-            rows += _measured(row, length, iterations, scale.warm_up)
+            weights = [[1.0] * len(row.models), row.weights]
+            fair, unfair = sweep(
+                row.periods_ms, row.fractions, weights, iterations=iterations, warm_up=scale.warm_up
+            )
+            rows += [
+                (row.name, place, model, length, float(even), float(uneven), float(even / uneven))
+                for place, (model, even, uneven) in enumerate(zip(row.models, fair, unfair, strict=True), 1)
+            ]
         progress(number, len(ROWS), row.name)
     return Table.of(_COLUMNS, rows)
-
-
-def _measured(row: Row, length: str, iterations: int, warm_up: int) -> list[tuple[Cell, ...]]:
-    weights = [[1.0] * len(row.models), row.weights]
-    fair, unfair = sweep(row.periods_ms, row.fractions, weights, iterations=iterations, warm_up=warm_up)
-    return [
-        (row.name, place, model, length, float(even), float(uneven), float(even / uneven))
-        for place, (model, even, uneven) in enumerate(zip(row.models, fair, unfair, strict=True), 1)
-    ]
 
 
 def speed_ups(table: Table, row: Row, length: str = "main") -> tuple[float, ...]:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from sim.models.contention.job import Sharing, compute_then_send
 from sim.models.contention.simulation import Contention, Setting, simulate
-from testbed.design.reproductions.comparison import NOTHING, Comparison, Published
-from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.plot import Panel, Plot, series_of
-from testbed.design.reproductions.table import Cell, Table
+from testbed.design.reproductions.figure import (
+    NOTHING,
+    Cell,
+    Comparison,
+    Figure,
+    Panel,
+    Plot,
+    Progress,
+    Published,
+    Table,
+    series_of,
+)
 from testbed.design.reproductions.unfairness.setup import ROWS, Scale
 
 SHARES = {"50/50": (1.0, 1.0), "60/40": (1.5, 1.0)}
@@ -22,7 +30,14 @@ def _make(scale: Scale, progress: Progress) -> Table:
     for number, (shares, weights) in enumerate(SHARES.items(), 1):
         done = _simulated(weights, _SHOWN + 1, trace_rows=1000)
         long = _simulated(weights, scale.iterations).mean_ms(scale.warm_up)
-        rows += _rows(shares, done, [float(mean) for mean in long])
+        means_ms = [float(mean) for mean in long]
+        until_ms = (_SHOWN - 0.3) * _DLRM.periods_ms[0] * (1 + _DLRM.fractions[0])
+        rows += [
+            (shares, f"job {job + 1}", float(time), float(rate), means_ms[job])
+            for job in range(len(means_ms))
+            for time, rate in zip(done.times_ms, done.rates_gbps[:, job], strict=True)
+            if time <= until_ms
+        ]
         progress(number, len(SHARES), shares)
     return Table.of(_COLUMNS, rows)
 
@@ -31,16 +46,6 @@ def _simulated(weights: tuple[float, ...], iterations: int, trace_rows: int = 0)
     pairs = zip(_DLRM.periods_ms, _DLRM.fractions, strict=True)
     jobs = [compute_then_send(f"job {n}", *pair, RATE_GBPS) for n, pair in enumerate(pairs, 1)]
     return simulate(jobs, [RATE_GBPS], iterations, Sharing(weights), Setting(trace_rows=trace_rows))
-
-
-def _rows(shares: str, done: Contention, means_ms: list[float]) -> list[tuple[Cell, ...]]:
-    until_ms = (_SHOWN - 0.3) * _DLRM.periods_ms[0] * (1 + _DLRM.fractions[0])
-    return [
-        (shares, f"job {job + 1}", float(time), float(rate), means_ms[job])
-        for job in range(len(means_ms))
-        for time, rate in zip(done.times_ms, done.rates_gbps[:, job], strict=True)
-        if time <= until_ms
-    ]
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:

@@ -3,9 +3,7 @@
 | module | what it holds |
 |---|---|
 | `circle` | jobs of a link as demands around one circle, on integer ticks of the least common multiple |
-| `excess` | demand above a link's rate for every shift of a job: directly, or by correlation |
 | `rotation` | the best shifts on one link: exact for two jobs, branch and bound for more |
-| `affinity` | the graph of jobs and links, and the start of each job from shifts per link |
-| `prediction` | iteration times alone, shared fairly, and shifted |
-| `schedule` | candidate placements scored, the best one scheduled |
+| `prediction` | iteration times alone, shared fairly, and shifted; and under a policy on hosts |
+| `schedule` | candidate placements scored, the best one scheduled by the graph of its jobs and links |
 """

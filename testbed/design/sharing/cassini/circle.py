@@ -105,7 +105,11 @@ def unified_circle(
         return _binned(periods, edges, whole, capacity, rounding.bins)
     tick = math.gcd(*periods, *(time for spans in edges for span in spans for time in span[:2]))
     if whole // tick > rounding.most_ticks:
-        raise _too_long(jobs, whole // tick, rounding)
+        names = ", ".join(f"{job.name} ({job.period_ms:g} ms)" for job in jobs)
+        raise WorkloadError(
+            f"the least common multiple of the periods of {names} is {whole // tick} ticks, above the cap of "
+            f"{rounding.most_ticks}: give a coarser --quantum-ms than {rounding.quantum_ms:g}, or raise --most-ticks"
+        )
     demands = tuple(
         np.tile(_pattern(spans, period, tick), whole // period)
         for spans, period in zip(edges, periods, strict=True)
@@ -147,11 +151,3 @@ def _binned(
     shifts = tuple(max(bins // turns, 1) for turns in repeats)
     periodic = all(bins % turns == 0 for turns in repeats)
     return Circle(whole / bins, tuple(demands), repeats, shifts, capacity, not aligned, periodic)
-
-
-def _too_long(jobs: Sequence[PeriodicJob], ticks: int, rounding: Rounding) -> WorkloadError:
-    names = ", ".join(f"{job.name} ({job.period_ms:g} ms)" for job in jobs)
-    return WorkloadError(
-        f"the least common multiple of the periods of {names} is {ticks} ticks, above the cap of "
-        f"{rounding.most_ticks}: give a coarser --quantum-ms than {rounding.quantum_ms:g}, or raise --most-ticks"
-    )

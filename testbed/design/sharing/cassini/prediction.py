@@ -1,4 +1,4 @@
-"""Iteration times of jobs alone, shared fairly from one start, and shifted, by the contention model."""
+"""Iteration times of jobs alone, shared fairly, and shifted, and under a policy on hosts, by the contention model."""
 
 from __future__ import annotations
 
@@ -127,3 +127,30 @@ def _best_stretch(
         if ratios[-1] <= 1:
             break
     return float(stretches[int(np.argmin(ratios))])
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyPrediction:
+    """Mean and 99th percentile of a job's iteration times; ms."""
+
+    job: str
+    mean_ms: float
+    p99_ms: float
+
+
+def predicted_under(
+    jobs: Sequence[PeriodicJob],
+    capacities_gbps: Sequence[float],
+    iterations: int,
+    weights: Sequence[float] = (),
+    mltcp: tuple[float, float] | None = None,
+    starts_ms: Sequence[float] = (),
+    slots_ms: Sequence[float] = (),
+) -> list[PolicyPrediction]:
+    """Return what the model says: shared by weights, or with MLTCP's slope and intercept, or held to slots."""
+    slope, intercept = mltcp or (0.0, 1.0)
+    sharing = Sharing(tuple(weights), slope=slope, intercept=intercept)
+    holding = Holding(tuple(slots_ms), most_alignments=0) if slots_ms else None
+    done = run_policy(jobs, capacities_gbps, sharing, Setting(tuple(starts_ms), holding), iterations)
+    rows = zip(jobs, done.mean_ms(), done.p99_ms(), strict=True)
+    return [PolicyPrediction(job.name, float(mean), float(high)) for job, mean, high in rows]

@@ -6,6 +6,9 @@ jobs add together is no less. What the link cannot carry in all is another bound
 
 Turning all jobs together changes nothing. The first job is therefore fixed, and each later one needs only the shifts
 below the greatest common divisor of its period and the period of those before it, together.
+
+Excess is demand above the link's rate when a job is added to others, for every shift of it: directly, or by
+correlation.
 """
 
 from __future__ import annotations
@@ -14,14 +17,18 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from testbed.design.sharing.cassini.circle import Circle, Floats
-from testbed.design.sharing.cassini.excess import excess_of_shifts
 
 TIME_LIMIT_S = 2.0
 _ROUNDING = 1e-7
+
+LARGEST_MATRIX = 40_000
+"""Entries up to which every shift is written out; above, correlation by FFT is faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +48,12 @@ def best_rotation(
     After the time limit the best that was found is improved job by job, and not proven.
     """
     order = _order(circle)
-    shifts = _needed_shifts(circle, order)
+    shifts = [1]
+    together = circle.shifts[order[0]]
+    for job in order[1:]:
+        own = circle.shifts[job]
+        shifts.append(math.gcd(own, together) if circle.periodic else own)
+        together = math.lcm(own, together)
     demands = [circle.demands[place] for place in order]
     if len(order) == 1:
         return Rotation((0,), circle.excess([0]), proven=True)
@@ -64,16 +76,6 @@ def _order(circle: Circle) -> list[int]:
     first = min(range(len(totals)), key=lambda job: (circle.repeats[job], -totals[job], job))
     rest = sorted((job for job in range(len(totals)) if job != first), key=lambda job: (-totals[job], job))
     return [first, *rest]
-
-
-def _needed_shifts(circle: Circle, order: Sequence[int]) -> list[int]:
-    shifts = [1]
-    together = circle.shifts[order[0]]
-    for job in order[1:]:
-        own = circle.shifts[job]
-        shifts.append(math.gcd(own, together) if circle.periodic else own)
-        together = math.lcm(own, together)
-    return shifts
 
 
 @dataclass(slots=True)
@@ -163,3 +165,39 @@ class _Search:
                     self.best_turns = [*self.best_turns[:job], turn, *self.best_turns[job + 1 :]]
                     turned[job] = np.roll(self.demands[job], turn)
                     total = others + turned[job]
+
+
+def excess_of_shifts(others: Floats, demand: Floats, shifts: int, capacity: float) -> Floats:
+    """Return the total excess of `others` and `demand` so many ticks later, for each of `shifts` ticks from 0."""
+    if shifts * others.size <= LARGEST_MATRIX:
+        return excess_by_matrix(others, demand[places(others.size, shifts)], capacity)
+    return excess_by_correlation(others, demand, capacity)[:shifts]
+
+
+def excess_by_matrix(others: Floats, shifted: Floats, capacity: float) -> Floats:
+    """Return the excess for each row of `shifted`, (shifts, ticks)."""
+    total = shifted + (others - capacity)
+    np.maximum(total, 0.0, out=total)
+    found: Floats = total.sum(axis=1)
+    return found
+
+
+def excess_by_correlation(others: Floats, demand: Floats, capacity: float) -> Floats:
+    """Return the excess for every shift; exact where demands are whole numbers, for results are rounded to such.
+
+    For each level v of the others: where they have it, correlated with what the job adds to v above the capacity.
+    """
+    size = others.size
+    transformed = np.zeros(size // 2 + 1, complex)
+    for level in np.unique(others):
+        above = np.maximum(level + demand - capacity, 0.0)
+        if above.any():
+            transformed += np.fft.rfft(others == level) * np.conj(np.fft.rfft(above))
+    found: Floats = np.rint(np.fft.irfft(transformed, size))
+    return found
+
+
+@lru_cache(maxsize=64)
+def places(size: int, shifts: int) -> NDArray[np.int64]:
+    """Return the index of each tick's demand in the pattern before it was shifted, (shifts, ticks)."""
+    return (np.arange(size)[None, :] - np.arange(shifts)[:, None]) % size

@@ -1,13 +1,18 @@
-"""Candidate placements scored by the links that several jobs share, and the best of them scheduled."""
+"""Candidate placements scored by the links that several jobs share, and the best of them scheduled.
+
+The affinity graph is that of jobs and the links that several of them use; an edge's weight is the shift of a job on a
+link. Without a loop, a walk from any job of a component gives every job one start that has the shifts of all its links
+at once (Cassini's Algorithm 1).
+"""
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sim.models.contention.job import PeriodicJob
-from testbed.design.sharing.cassini.affinity import has_loop, spanning_forest, starts
 from testbed.design.sharing.cassini.circle import Circle, Rounding, unified_circle
 from testbed.design.sharing.cassini.prediction import Prediction, predict
 from testbed.design.sharing.cassini.rotation import TIME_LIMIT_S, best_rotation
@@ -20,6 +25,9 @@ LEAST_S = 0.005
 SHARE_OF_ONE = 8
 """One link gets at most this part of the time that is left."""
 CYCLIC = "loop in the affinity graph"
+
+Shifts = Mapping[str, Mapping[str, int]]
+"""Shift of each job on each link, by the names of link and job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +107,14 @@ class Scheduler:
         if not kept:
             results = {link: self._at_starts(one, quanta) for link, one in results.items()}
         starts_ms = {name: count * self.rounding.quantum_ms for name, count in quanta.items()}
+        users = self.links.of(best.placement)
+        jobs = placed_jobs(self.jobs, users)
         return Schedule(
             best.placement,
             starts_ms,
             tuple(self._of_link(link, jobs, results) for link, jobs in self._shared(best.placement).items()),
             tuple(scored),
-            tuple(self._predict(best.placement, starts_ms)),
+            tuple(predict(jobs, [self.links.rate_gbps] * len(users), starts_ms)),
             tuple(notes),
         )
 
@@ -152,11 +162,6 @@ class Scheduler:
         shifts = {name: quanta[name] for name in one.jobs}
         return LinkSchedule("", one.jobs, score, one.proven and not worse, one.approximate or worse, shifts)
 
-    def _predict(self, placement: Placement, starts_ms: Mapping[str, float]) -> list[Prediction]:
-        users = self.links.of(placement)
-        jobs = placed_jobs(self.jobs, users)
-        return predict(jobs, [self.links.rate_gbps] * len(users), starts_ms)
-
 
 def _sorted(jobs: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(jobs))
@@ -167,3 +172,65 @@ def _alone(job: SharedJob) -> PeriodicJob:
         return job.on((0,))
     except ValueError as error:
         raise WorkloadError(str(error)) from error
+
+
+@dataclass(slots=True)
+class Forest:
+    """Sets of jobs and links that are connected; `join` says when an edge would close a loop."""
+
+    parents: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
+
+    def root(self, node: tuple[str, str]) -> tuple[str, str]:
+        """Return the node that stands for all that are connected with this one."""
+        while (parent := self.parents.setdefault(node, node)) != node:
+            self.parents[node] = self.parents[parent]
+            node = parent
+        return node
+
+    def join(self, job: str, link: str) -> bool:
+        """Connect a job and a link; return False when they are connected already."""
+        one, other = self.root(("job", job)), self.root(("link", link))
+        self.parents[one] = other
+        return one != other
+
+
+def has_loop(users: Mapping[str, Sequence[str]]) -> bool:
+    """Return True when the graph of links and their jobs has a loop."""
+    forest = Forest()
+    return not all(forest.join(job, link) for link, jobs in users.items() for job in jobs)
+
+
+def spanning_forest(
+    users: Mapping[str, Sequence[str]], gains: Mapping[str, float]
+) -> dict[str, tuple[str, ...]]:
+    """Return the links with those of their jobs that close no loop, links with the most gain first."""
+    forest = Forest()
+    order = sorted(users, key=lambda link: -gains[link])
+    kept = {link: tuple(job for job in users[link] if forest.join(job, link)) for link in order}
+    return {link: kept[link] for link in users}
+
+
+def starts(shifts: Shifts, periods: Mapping[str, int]) -> dict[str, int]:
+    """Return the start of each job, in the unit of `shifts` and `periods`: Algorithm 1.
+
+    >>> starts({"l": {"a": 0, "b": 10}, "m": {"b": 5, "c": 35}}, {"a": 40, "b": 60, "c": 60})
+    {'a': 0, 'b': 10, 'c': 40}
+    """
+    links_of: dict[str, list[str]] = {job: [] for job in periods}
+    for link, jobs in shifts.items():
+        for job in jobs:
+            links_of[job].append(link)
+    found: dict[str, int] = {}
+    for root in periods:
+        if root in found:
+            continue
+        found[root] = 0
+        queue = deque([root])
+        while queue:
+            job = queue.popleft()
+            for link in links_of[job]:
+                for other, shift in shifts[link].items():
+                    if other not in found:
+                        found[other] = (found[job] - shifts[link][job] + shift) % periods[other]
+                        queue.append(other)
+    return {job: found[job] for job in periods}

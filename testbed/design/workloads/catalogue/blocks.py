@@ -1,4 +1,4 @@
-"""The operators that models are built of, with the formulas for their sizes.
+"""The operators that models are built of, with the formulas for their sizes, and how they are put together.
 
 All formulas are for one sample. A matrix product of (a, b) with (b, c) takes 2abc floating-point operations. The
 backward pass takes twice the forward: the gradient of the weights and that of the input are products of the same
@@ -9,9 +9,10 @@ tensor between two kernels is written once and read once.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from testbed.design.workloads.model import Operator, Way
+from testbed.design.workloads.model import Operator, Way, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,3 +173,28 @@ def merged(name: str, kind: str, parts: list[Operator], extra_parameters: int = 
         gradient_bytes=sum(part.gradient_bytes for part in parts) + extra,
         state_bytes=sum(part.state_bytes for part in parts) + extra,
     )
+
+
+class Assembly:
+    """Operators and edges so far. `add` answers with the operator's place, for those that read it."""
+
+    def __init__(self) -> None:
+        self._operators: list[Operator] = []
+        self._edges: list[tuple[int, int]] = []
+
+    def add(self, operator: Operator, *inputs: int) -> int:
+        """Add one more operator, which reads the outputs of `inputs`."""
+        place = len(self._operators)
+        self._operators.append(operator)
+        self._edges += [(source, place) for source in inputs]
+        return place
+
+    def chain(self, operators: Iterable[Operator], *inputs: int) -> tuple[int, ...]:
+        """Return operators one after the other, the first of which reads `inputs`; what to read after them."""
+        for operator in operators:
+            inputs = (self.add(operator, *inputs),)
+        return inputs
+
+    def workload(self, name: str, batch: int, *, origin: str, training: bool = True) -> Workload:
+        """Return all of it."""
+        return Workload(name, tuple(self._operators), tuple(self._edges), batch, training, origin)

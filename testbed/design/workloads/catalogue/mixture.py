@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from testbed.design.workloads.catalogue.assembly import Assembly
-from testbed.design.workloads.catalogue.blocks import MIXED, operator
+from testbed.design.workloads.catalogue.blocks import MIXED, Assembly, operator
 from testbed.design.workloads.catalogue.parameters import Parameters
 from testbed.design.workloads.catalogue.transformers import Shape, attention, embedding, head
 from testbed.design.workloads.model import Operator, Workload

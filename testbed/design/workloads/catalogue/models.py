@@ -150,7 +150,9 @@ def workload(name: str, nodes: int, *, preset: str | None = None, **parameters: 
     if not is_whole(nodes) or nodes < 1:
         raise WorkloadError(f"{name} on {nodes} servers: give a whole number, at least 1")
     label = f"{name}:{preset}" if preset else name
-    return _model(name).build(label, parameters_of(name, preset, **parameters), nodes, _origin(name, preset))
+    published = _model(name).origin
+    origin = f"{published}; {_SOURCES[preset]}" if preset in _SOURCES else published
+    return _model(name).build(label, parameters_of(name, preset, **parameters), nodes, origin)
 
 
 def names() -> tuple[str, ...]:
@@ -183,8 +185,3 @@ def _model(name: str) -> Model:
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise WorkloadError(f"no model {name!r}; {hint}There are {', '.join(MODELS)}")
     return MODELS[name]
-
-
-def _origin(name: str, preset: str | None) -> str:
-    published = _model(name).origin
-    return f"{published}; {_SOURCES[preset]}" if preset in _SOURCES else published

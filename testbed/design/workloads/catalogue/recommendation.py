@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from testbed.design.workloads.catalogue.assembly import Assembly
-from testbed.design.workloads.catalogue.blocks import SINGLE, dense, operator, table
+from testbed.design.workloads.catalogue.blocks import SINGLE, Assembly, dense, operator, table
 from testbed.design.workloads.catalogue.parameters import Parameters, Widths
 from testbed.design.workloads.model import Operator, Workload
 from testbed.errors import WorkloadError

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from testbed.design.workloads.catalogue.assembly import Assembly
-from testbed.design.workloads.catalogue.blocks import SERVING, operator
+from testbed.design.workloads.catalogue.blocks import SERVING, Assembly, operator
 from testbed.design.workloads.catalogue.mixture import check_routing, expert_block
 from testbed.design.workloads.catalogue.parameters import Parameters
 from testbed.design.workloads.catalogue.transformers import Shape, attention, embedding, head, mlp

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from testbed.design.workloads.catalogue.assembly import Assembly
-from testbed.design.workloads.catalogue.blocks import MIXED, SINGLE, Precision, operator
+from testbed.design.workloads.catalogue.blocks import MIXED, SINGLE, Assembly, Precision, operator
 from testbed.design.workloads.catalogue.parameters import Parameters
 from testbed.design.workloads.model import Operator, Workload
 from testbed.errors import WorkloadError
@@ -155,48 +154,35 @@ def bert(name: str, parameters: Bert, nodes: int, origin: str) -> Workload:
     shape = Shape(p.sequence, p.hidden, p.heads, p.heads, p.inner, SINGLE)
     inputs: tuple[int, ...] = ()
     if p.vocabulary:
-        _check_positions(name, p)
+        if p.sequence > p.positions:
+            raise WorkloadError(
+                f"{name}: sequences of {p.sequence} tokens, but vectors for {p.positions} positions: "
+                f"let positions be at least {p.sequence}"
+            )
         inputs = (model.add(embedding(shape, p.vocabulary, p.positions, extras=(2 + 2) * p.hidden)),)
     decoded = inputs
     for i in range(p.layers):
         encoder = (attention(f"attention{i}", shape), mlp(f"mlp{i}", shape))
         inputs = model.chain(encoder, *inputs)
         if p.decoder:
-            decoded = _decoder(model, i, shape, inputs, decoded)
+            own = model.chain([attention(f"self{i}", shape)], *decoded)
+            across = model.chain([attention(f"cross{i}", shape)], *own, *inputs)
+            decoded = model.chain([mlp(f"decoder_mlp{i}", shape)], *across)
     if p.vocabulary:
-        model.add(_pooler(shape), *(decoded if p.decoder else inputs))
-    return model.workload(name, p.samples(nodes), origin=origin)
-
-
-def _check_positions(name: str, p: Bert) -> None:
-    if p.sequence > p.positions:
-        raise WorkloadError(
-            f"{name}: sequences of {p.sequence} tokens, but vectors for {p.positions} positions: "
-            f"let positions be at least {p.sequence}"
+        h = shape.hidden
+        model.add(
+            operator(
+                "pooler",
+                "dense",
+                flops=2.0 * h * h,
+                parameters=h * h + h,
+                output=h,
+                moved=2 * h,
+                precision=shape.precision,
+            ),
+            *(decoded if p.decoder else inputs),
         )
-
-
-def _decoder(
-    model: Assembly, layer: int, shape: Shape, encoded: tuple[int, ...], inputs: tuple[int, ...]
-) -> tuple[int, ...]:
-    """Return attention to itself, attention to the encoder, MLP."""
-    own = model.chain([attention(f"self{layer}", shape)], *inputs)
-    across = model.chain([attention(f"cross{layer}", shape)], *own, *encoded)
-    return model.chain([mlp(f"decoder_mlp{layer}", shape)], *across)
-
-
-def _pooler(shape: Shape) -> Operator:
-    """Return a dense layer over the first token."""
-    h = shape.hidden
-    return operator(
-        "pooler",
-        "dense",
-        flops=2.0 * h * h,
-        parameters=h * h + h,
-        output=h,
-        moved=2 * h,
-        precision=shape.precision,
-    )
+    return model.workload(name, p.samples(nodes), origin=origin)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

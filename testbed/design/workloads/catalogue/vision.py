@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from testbed.design.workloads.catalogue.assembly import Assembly
-from testbed.design.workloads.catalogue.blocks import convolution, dense, merged
+from testbed.design.workloads.catalogue.blocks import Assembly, convolution, dense, merged
 from testbed.design.workloads.catalogue.parameters import Parameters
 from testbed.design.workloads.model import Operator, Workload
 from testbed.errors import WorkloadError

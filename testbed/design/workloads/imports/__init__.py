@@ -1,12 +1,42 @@
 """Workloads from real models: ONNX files and torch modules.
 
-`files.workload_from_file` reads ONNX files (extra `onnx`) and task graphs; `torch_module.import_torch` takes a module.
+`workload_from_file` reads ONNX files (extra `onnx`) and task graphs; `torch_module.import_torch` takes a module.
 Both say how each type of computation was counted.
 """
 
-from testbed.design.workloads.imports.files import workload_from_file
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from sim.models.network.taskgraph import TaskGraph, read_task_graph
 from testbed.design.workloads.imports.onnx_model import import_onnx
 from testbed.design.workloads.imports.torch_module import import_torch
 from testbed.design.workloads.imports.traced import Estimate, Imported
+from testbed.errors import WorkloadError
 
 __all__ = ["Estimate", "Imported", "import_onnx", "import_torch", "workload_from_file"]
+
+
+def workload_from_file(
+    path: str | Path,
+    *,
+    batch: int = 1,
+    training: bool = True,
+    dimensions: Mapping[str, int] | None = None,
+) -> Imported | TaskGraph:
+    """Return an ONNX model (`.onnx`), for `batch` samples an iteration, or a task graph (`.npz`), which has its own.
+
+    Raises `WorkloadError` that names the file and what is wrong with it.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix == ".onnx":
+        return import_onnx(path, batch=batch, training=training, dimensions=dimensions)
+    if suffix != ".npz":
+        raise WorkloadError(f"{path}: give an ONNX model (.onnx) or a task graph (.npz)")
+    try:
+        return read_task_graph(path)
+    except OSError as error:
+        raise WorkloadError(f"{path}: {error.strerror}: give a file that can be read") from error
+    except ValueError as error:
+        raise WorkloadError(str(error)) from error

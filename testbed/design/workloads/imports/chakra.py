@@ -12,24 +12,36 @@ A rank is a server. What its nodes become:
 | others | nothing but their order |
 
 Members of process groups are in a file `comm_group.json` of the folder (`{"1": [0, 1]}`, as ASTRA-sim takes it), or in
-the metadata that PyTorch writes; a collective without `pg_name`, or of group 0, is of all ranks. What collectives
-become: `chakra_collectives`.
+the metadata that PyTorch writes; a collective without `pg_name`, or of group 0, is of all ranks. What
+collectives become, by their type:
+
+| type | tasks |
+|---|---|
+| 0 all-reduce | one of the job's AllReduces |
+| 1 reduce, 5 broadcast | along the members, from the root or to it, every hop at once: a pipeline of small parts |
+| 2 all-gather | a ring of rounds in which each member passes a share on |
+| 3 gather, 4 scatter | a share of each member to the root, or from it |
+| 6 all-to-all | a share to each other member; members may have sizes of their own |
+| 7, 8 reduce-scatter | a ring of rounds in which each member passes a share of the tensor on |
+
+`comm_size` is what ASTRA-sim takes it for: of an all-gather the share of one rank, of the others the whole tensor. The
+root is the rank that the attribute `root_rank` names, else the first member.
 """
 
 from __future__ import annotations
 
+import itertools
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from sim.models.network.taskgraph import TaskGraph, TaskGraphBuilder
-from testbed.design.workloads.imports import chakra_tasks
 from testbed.design.workloads.imports import chakra_wire as wire
-from testbed.design.workloads.imports.chakra_collectives import collective_tasks
 from testbed.design.workloads.imports.chakra_files import is_trace_folder, read_ranks
-from testbed.design.workloads.imports.chakra_groups import GROUPS_FILE, read_groups
 from testbed.design.workloads.imports.chakra_wire import Node
 from testbed.design.workloads.roofline import A100, Device
 from testbed.errors import WorkloadError
@@ -50,6 +62,15 @@ DEVICE, SECONDS = "lightbed_device", "lightbed_seconds"
 
 Place = tuple[int, int]
 """Rank, number of the node."""
+
+Tasks = tuple[int, Callable[[TaskGraphBuilder, list[int]], None]]
+"""How many tasks there are, and what adds them to a job after others."""
+_MESSAGES = (wire.REDUCE, wire.GATHER, wire.SCATTER, wire.BROADCAST, wire.ALL_TO_ALL)
+_KNOWN = (
+    "all-reduce 0, reduce 1, all-gather 2, gather 3, scatter 4, broadcast 5, all-to-all 6, reduce-scatter 7 and 8, "
+    "barrier 9"
+)
+GROUPS_FILE = "comm_group.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +163,17 @@ class _Reader:
                 raise ValueError(
                     f"{_named(place)} is of type {node.kind}: known are 0 to 7, memory, computing, communication"
                 )
-            if _computes(node) and node.attributes.get(DEVICE) != -1:
-                device, time_s = _device(place, node), self._computing_s(place, node)
-                yield _Part((place,), 1, partial(chakra_tasks.add_compute, device=device, time_s=time_s))
+            own = node.attributes.get(DEVICE)
+            if (node.kind == wire.COMPUTE or _is_call(node)) and own != -1:
+                on_cpu = bool(node.attributes.get("is_cpu_op", False))
+                device = int(own) if own is not None else 2 * place[0] + on_cpu
+                time_s = self._computing_s(place, node)
+                yield _Part((place,), 1, partial(add_compute, device=device, time_s=time_s))
             elif node.kind == wire.SEND:
                 ends, size = (place[0], self._rank(place, "comm_dst")), _number(place, node, "comm_size")
-                yield _Part((place,), 1, partial(chakra_tasks.add_transfer, ends=ends, size_bytes=size))
+                yield _Part((place,), 1, partial(add_transfer, ends=ends, size_bytes=size))
             else:
-                yield _Part((place,), 1, chakra_tasks.add_wait)
+                yield _Part((place,), 1, add_wait)
 
     def _computing_s(self, place: Place, node: Node) -> float:
         if not _is_estimated(node):
@@ -213,7 +237,7 @@ class _Reader:
 
     def _collective(self, members: tuple[int, ...], kind: int, places: tuple[Place, ...]) -> _Part:
         if kind == wire.BARRIER:
-            return _Part(places, 1, chakra_tasks.add_wait)
+            return _Part(places, 1, add_wait)
         sizes = tuple(_number(place, self._nodes[place], "comm_size") for place in places)
         first = self._nodes[places[0]]
         root = self._rank(places[0], "root_rank") if "root_rank" in first.attributes else members[0]
@@ -238,10 +262,6 @@ def _is_call(node: Node) -> bool:
     return node.kind == wire.COLLECTIVE and on_cpu and "comm_type" not in node.attributes
 
 
-def _computes(node: Node) -> bool:
-    return node.kind == wire.COMPUTE or _is_call(node)
-
-
 def _is_estimated(node: Node) -> bool:
     """Return True for computing on an accelerator of which operations are known, and no time."""
     is_timed = node.duration_us or SECONDS in node.attributes or node.attributes.get("is_cpu_op", False)
@@ -263,6 +283,122 @@ def _tag(node: Node) -> int:
     return int(node.attributes.get("comm_tag", 0))
 
 
-def _device(place: Place, node: Node) -> int:
-    own = node.attributes.get(DEVICE)
-    return int(own) if own is not None else 2 * place[0] + bool(node.attributes.get("is_cpu_op", False))
+def collective_tasks(
+    kind: int, members: tuple[int, ...], sizes: tuple[int, ...], root: int, time_s: float
+) -> Tasks:
+    """Return the tasks of a collective. Raises `ValueError`: "of type 12: known are ..."."""
+    if kind == wire.ALL_TO_ALL:
+        return _sent(
+            tuple(
+                (one, other, -(-size // len(members)))
+                for one, size in zip(members, sizes, strict=True)
+                for other in members
+                if one != other
+            )
+        )
+    if len(set(sizes)) > 1:
+        raise ValueError(f"of {sorted(set(sizes))} bytes: ranks do not agree")
+    size = sizes[0]
+    if kind == wire.ALL_REDUCE:
+        return 1, partial(add_reduce, members=members, size_bytes=size, time_s=time_s)
+    share = -(-size // len(members))
+    if kind in (wire.ALL_GATHER, wire.REDUCE_SCATTER, wire.REDUCE_SCATTER_BLOCK):
+        each = size if kind == wire.ALL_GATHER else share
+        tasks = len(members) * (len(members) - 1) + 2
+        return tasks, partial(add_ring, members=members, size_bytes=each)
+    if kind not in _MESSAGES:
+        raise ValueError(f"of type {kind}: known are {_KNOWN}")
+    if root not in members:
+        raise ValueError(f"with root {root}, which is not of its members {members}")
+    return _sent(_rooted(kind, members, root, size, share))
+
+
+def _sent(messages: tuple[tuple[int, int, int], ...]) -> Tasks:
+    return len(messages) + 2, partial(add_messages, messages=messages)
+
+
+def _rooted(
+    kind: int, members: tuple[int, ...], root: int, size: int, share: int
+) -> tuple[tuple[int, int, int], ...]:
+    place = members.index(root)
+    line = members[place:] + members[:place]
+    if kind in (wire.BROADCAST, wire.REDUCE):
+        hops = itertools.pairwise(line)
+        return tuple((a, b, size) if kind == wire.BROADCAST else (b, a, size) for a, b in hops)
+    return tuple((root, other, share) if kind == wire.SCATTER else (other, root, share) for other in line[1:])
+
+
+def read_groups(folder: Path, ranks: Sequence[Sequence[Node]]) -> dict[str, tuple[int, ...]]:
+    """Return the members of each process group that is described. Raises `WorkloadError`, `OSError`."""
+    everybody = tuple(range(len(ranks)))
+    groups: dict[str, tuple[int, ...]] = {}
+    for node in (
+        node for nodes in ranks for node in nodes if node.kind == wire.METADATA and "pg_name" in node.inputs
+    ):
+        start, end = node.inputs.find("[{"), node.inputs.rfind("}]")
+        text, where = node.inputs[start : end + 2].replace("\\", ""), f"node {node.number}"
+        listed = _parsed(
+            text, where, lambda found: {group["pg_name"]: group["ranks"] or everybody for group in found}
+        )
+        groups |= listed
+    if (folder / GROUPS_FILE).exists():
+        path = folder / GROUPS_FILE
+        groups |= _parsed(path.read_text(encoding="utf-8"), str(path), dict)
+    return groups
+
+
+def _parsed(
+    text: str, where: str, groups_of: Callable[[Any], dict[Any, Iterable[Any]]]
+) -> dict[str, tuple[int, ...]]:
+    """Return members of process groups by name. Raises `WorkloadError`."""
+    try:
+        groups = {str(name): tuple(map(int, ranks)) for name, ranks in groups_of(json.loads(text)).items()}
+    except (ValueError, TypeError, KeyError) as error:
+        raise WorkloadError(
+            f'{where} does not describe process groups as JSON, say {{"1": [0, 1]}}: {error}'
+        ) from error
+    return groups
+
+
+def add_compute(job: TaskGraphBuilder, after: list[int], *, device: int, time_s: float) -> None:
+    """Add computing."""
+    job.compute(device, time_s, after=after)
+
+
+def add_transfer(job: TaskGraphBuilder, after: list[int], *, ends: tuple[int, int], size_bytes: int) -> None:
+    """Add a transfer."""
+    job.transfer(*ends, size_bytes, after=after)
+
+
+def add_wait(job: TaskGraphBuilder, after: list[int]) -> None:
+    """Add a task that only waits."""
+    job.barrier(after=after)
+
+
+def add_reduce(
+    job: TaskGraphBuilder, after: list[int], *, members: tuple[int, ...], size_bytes: int, time_s: float
+) -> None:
+    """Add an AllReduce."""
+    job.allreduce(members, size_bytes, time_s=time_s, after=after)
+
+
+def add_ring(job: TaskGraphBuilder, after: list[int], *, members: tuple[int, ...], size_bytes: int) -> None:
+    """Add rounds in which each member sends to the next what it got in the round before."""
+    count = len(members)
+    got = [job.barrier(after=after)] * count
+    for _ in range(count - 1):
+        sent = [
+            job.transfer(member, members[(place + 1) % count], size_bytes, after=[got[place]])
+            for place, member in enumerate(members)
+        ]
+        got = sent[-1:] + sent[:-1]
+    job.barrier(after=sorted(set(got)))
+
+
+def add_messages(
+    job: TaskGraphBuilder, after: list[int], *, messages: tuple[tuple[int, int, int], ...]
+) -> None:
+    """Add messages (source, target, bytes) that leave together; the last has arrived at the end."""
+    begin = job.barrier(after=after)
+    sent = [job.transfer(source, target, size, after=[begin]) for source, target, size in messages]
+    job.barrier(after=sent or [begin])

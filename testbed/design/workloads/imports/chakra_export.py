@@ -41,7 +41,9 @@ def export_traces(graph: TaskGraph, folder: str | Path, name: str) -> tuple[Path
 class _Writer:
     def __init__(self, graph: TaskGraph) -> None:
         self._graph = graph
-        self._before = _predecessors(graph)
+        self._before: dict[int, list[int]] = defaultdict(list)
+        for earlier, later in zip(graph.before.tolist(), graph.after.tolist(), strict=True):
+            self._before[later].append(earlier)
         self._rank = _ranks_of_tasks(graph)
         self._nodes: list[list[Node]] = [[] for _ in range(graph.nodes)]
         self._told: dict[tuple[int, int], int] = {}
@@ -57,9 +59,26 @@ class _Writer:
         """Return the nodes of each rank."""
         for task, kind in enumerate(self._graph.kind.tolist()):
             if kind == Kind.ALLREDUCE:
-                self._all_reduce(task)
+                members = self._graph.groups[self._graph.group[task]]
+                of_group: dict[str, Value] = {}
+                if members != tuple(range(self._graph.nodes)):
+                    of_group = {
+                        "pg_name": self._group_names.setdefault(members, str(len(self._group_names) + 1))
+                    }
+                size = int(self._graph.size_bytes[task])
+                for rank in members:
+                    about: dict[str, Value] = {
+                        "comm_type": wire.ALL_REDUCE,
+                        "comm_size": size,
+                        "comm_tag": task,
+                    }
+                    known = self._known(task, rank) if rank == self._rank[task] else ()
+                    self._add(rank, task, wire.COLLECTIVE, about | of_group, known)
             elif kind == Kind.TRANSFER and self._graph.source[task] != self._graph.target[task]:
-                self._transfer(task)
+                source, target = int(self._graph.source[task]), int(self._graph.target[task])
+                self._message(
+                    task, source, target, int(self._graph.size_bytes[task]), self._known(task, source)
+                )
             else:
                 device = int(self._graph.device[task]) if kind == Kind.COMPUTE else -1
                 self._add(
@@ -81,21 +100,6 @@ class _Writer:
         name = {wire.COMPUTE: "compute", wire.SEND: "send", wire.RECEIVE: "receive"}.get(kind, "all_reduce")
         every: dict[str, Value] = {"is_cpu_op": False} | attributes | timed
         self._nodes[rank].append(Node(number, f"{name}_{number}", kind, after, round(task_s * 1e6), every))
-
-    def _all_reduce(self, task: int) -> None:
-        members = self._graph.groups[self._graph.group[task]]
-        of_group: dict[str, Value] = {}
-        if members != tuple(range(self._graph.nodes)):
-            of_group = {"pg_name": self._group_names.setdefault(members, str(len(self._group_names) + 1))}
-        size = int(self._graph.size_bytes[task])
-        for rank in members:
-            about: dict[str, Value] = {"comm_type": wire.ALL_REDUCE, "comm_size": size, "comm_tag": task}
-            known = self._known(task, rank) if rank == self._rank[task] else ()
-            self._add(rank, task, wire.COLLECTIVE, about | of_group, known)
-
-    def _transfer(self, task: int) -> None:
-        source, target = int(self._graph.source[task]), int(self._graph.target[task])
-        self._message(task, source, target, int(self._graph.size_bytes[task]), self._known(task, source))
 
     def _message(
         self, number: int, source: int, target: int, size_bytes: int, after: tuple[int, ...]
@@ -121,13 +125,6 @@ class _Writer:
             self._following += 1
             self._message(number, ends_at, rank, 0, (task,))
         return self._told[task, rank]
-
-
-def _predecessors(graph: TaskGraph) -> dict[int, list[int]]:
-    before: dict[int, list[int]] = defaultdict(list)
-    for earlier, later in zip(graph.before.tolist(), graph.after.tolist(), strict=True):
-        before[later].append(earlier)
-    return before
 
 
 def _ranks_of_tasks(graph: TaskGraph) -> list[int]:

@@ -1,17 +1,23 @@
-"""The files of a folder of Chakra traces, one a rank: found, decompressed, and read as nodes."""
+"""The files of a folder of Chakra traces, one a rank: found, decompressed, and read as nodes.
+
+A trace may be in JSON. MLCommons' jsonizer writes metadata and nodes one after the other, keys as protocol buffers name
+them in JSON (`ctrlDeps`, `durationMicros`, numbers of 64 bits as texts). In the form of its feeder,
+`{"workload_graph": [...]}`, nodes have `Id`, `NodeType`, `runtime`, and their attributes among the keys.
+"""
 
 from __future__ import annotations
 
 import bz2
 import gzip
+import json
 import lzma
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from testbed.design.workloads.imports.chakra_json import read_json
-from testbed.design.workloads.imports.chakra_wire import Node, read_nodes
+from testbed.design.workloads.imports.chakra_wire import COLLECTIVE, Node, Value, read_nodes
 from testbed.errors import WorkloadError
 
 _FILE = re.compile(r"(?P<name>.*?)\.?(?P<rank>\d+)\.(?P<form>et|json)(\.(gz|bz2|xz|zst))?")
@@ -21,6 +27,18 @@ _COMPRESSED: dict[bytes, Callable[[bytes], bytes]] = {
     b"\xfd7zXZ\x00": lzma.decompress,
 }
 _ZSTANDARD = b"\x28\xb5\x2f\xfd"
+
+_TYPES = {
+    "INVALID_NODE": 0,
+    "METADATA_NODE": 1,
+    "MEM_LOAD_NODE": 2,
+    "MEM_STORE_NODE": 3,
+    "COMP_NODE": 4,
+    "COMM_SEND_NODE": 5,
+    "COMM_RECV_NODE": 6,
+    "COMM_COLL_NODE": COLLECTIVE,
+}
+_OF_NODE = {"Id", "Name", "NodeType", "ctrlDeps", "ctrl_deps", "data_deps", "dataDeps", "runtime"}
 
 
 def is_trace_folder(path: str | Path) -> bool:
@@ -65,3 +83,96 @@ def _decompressed(data: bytes) -> bytes:
         if data.startswith(magic):
             return decompress(data)
     return data
+
+
+def read_json(text: str) -> list[Node]:
+    """Return the nodes of a file. Raises `ValueError` for a text that is not such a file."""
+    documents = list(_documents(text))
+    if not documents or not all(isinstance(document, dict) for document in documents):
+        raise ValueError("it is not a JSON object, or several")
+    first = documents[0]
+    if "workload_graph" in first:
+        return [_feeder_node(node) for node in _list(first["workload_graph"], "workload_graph")]
+    if "nodes" in first or "schema" in first:
+        raise ValueError(
+            "it is an execution trace of PyTorch, not yet one of Chakra: link and convert it with mlc-chakra first"
+        )
+    begins_with_node = any(key in first for key in ("id", "name", "type"))  # what is 0 or empty is left out
+    return [_node(document) for document in documents[0 if begins_with_node else 1 :]]
+
+
+def _documents(text: str) -> Iterator[Any]:
+    decoder, place = json.JSONDecoder(), 0
+    while place < len(text):
+        if text[place].isspace():
+            place += 1
+            continue
+        document, place = decoder.raw_decode(text, place)
+        yield document
+
+
+def _node(document: Mapping[str, Any]) -> Node:
+    kind = document.get("type", 0)
+    known = _TYPES.get(kind) if isinstance(kind, str) else kind
+    if not isinstance(known, int):
+        raise ValueError(f"a node has the unknown type {kind!r}")  # noqa: TRY004 - of a file, not of a caller
+    attributes = dict(_attribute(each) for each in _list(document.get("attr", []), "attr"))
+    inputs = document.get("inputs", {})
+    return Node(
+        _whole(document.get("id", 0), "id"),
+        str(document.get("name", "")),
+        known,
+        _numbers(document, "dataDeps", "data_deps"),
+        _whole(document.get("durationMicros", document.get("duration_micros", 0)), "durationMicros"),
+        {name: value for name, value in attributes.items() if value is not None},
+        str(inputs.get("values", "")) if isinstance(inputs, dict) else "",
+        _numbers(document, "ctrlDeps", "ctrl_deps"),
+    )
+
+
+def _attribute(document: Any) -> tuple[str, Value | None]:
+    """Return the name and the value of an attribute; None for a list."""
+    if not isinstance(document, dict):
+        raise ValueError("an attribute is not an object")  # noqa: TRY004 - of a file, not of a caller
+    for key, value in document.items():
+        kind = key.removesuffix("Val").removesuffix("_val")
+        if kind != key and isinstance(value, str | int | float):
+            whole = "int" in kind or "fixed" in kind
+            return str(document.get("name", "")), _whole(value, key) if whole else value
+    return str(document.get("name", "")), None
+
+
+def _feeder_node(document: Any) -> Node:
+    if not isinstance(document, dict) or "Id" not in document:
+        raise ValueError("an entry of workload_graph is not a node with an Id")
+    return Node(
+        _whole(document["Id"], "Id"),
+        str(document.get("Name", "")),
+        _whole(document.get("NodeType", 0), "NodeType"),
+        _numbers(document, "dataDeps", "data_deps"),
+        _whole(document.get("runtime", 0), "runtime"),
+        {
+            key: value
+            for key, value in document.items()
+            if key not in _OF_NODE and isinstance(value, str | int | float)
+        },
+        control=_numbers(document, "ctrlDeps", "ctrl_deps"),
+    )
+
+
+def _numbers(document: Mapping[str, Any], *names: str) -> tuple[int, ...]:
+    found = [_whole(each, name) for name in names for each in _list(document.get(name, []), name)]
+    return tuple(dict.fromkeys(found))
+
+
+def _list(value: Any, name: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"{name} is not a list")  # noqa: TRY004 - of a file, not of a caller
+    return value
+
+
+def _whole(value: Any, name: str) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{name} is {value!r}, not a whole number") from error

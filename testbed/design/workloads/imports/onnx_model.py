@@ -8,31 +8,42 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from lightbed.wording import install_extra
-from testbed.design.workloads.imports.onnx_flops import (
-    ATTENTION,
-    CONVOLUTIONS,
-    PRODUCTS,
-    RECURRENT,
-    Call,
-    Tensor,
-    counted_flops,
-)
 from testbed.design.workloads.imports.traced import (
     Imported,
     Source,
     Traced,
     TracedKind,
     assemble,
+    convolution_flops,
+    einsum_flops,
+    product_flops,
+    recurrent_flops,
+    transposed_flops,
     united_places,
     united_weights,
 )
 from testbed.design.workloads.model import is_whole
 from testbed.errors import WorkloadError
+
+#: Where the two factors stand among the inputs. Quantised ones have scales and zero points between them.
+PRODUCTS: Mapping[str, tuple[int, int]] = {
+    **dict.fromkeys(("MatMul", "Gemm", "MatMulInteger", "FusedMatMul", "FusedGemm"), (0, 1)),
+    "QLinearMatMul": (0, 3),
+}
+CONVOLUTIONS: Mapping[str, int] = {
+    **dict.fromkeys(("Conv", "ConvInteger", "ConvTranspose", "DeformConv", "FusedConv"), 1),
+    "QLinearConv": 3,
+}
+RECURRENT = frozenset(("LSTM", "GRU", "RNN"))
+ATTENTION = frozenset(("Attention", "MultiHeadAttention", "GroupQueryAttention"))
+_BODIES = frozenset(("If", "Loop", "Scan", "SequenceMap"))
+_COUNTED = frozenset((*PRODUCTS, *CONVOLUTIONS, *RECURRENT, *ATTENTION, "Einsum"))
 
 #: Nothing is computed: the result is the first input under another shape or type.
 _PASSING = frozenset(
@@ -40,7 +51,86 @@ _PASSING = frozenset(
 )
 #: Results that depend on shapes alone.
 _SHAPES = frozenset(("Constant", "ConstantOfShape", "Shape", "Size", "EyeLike"))
+
+
+class Tensor(NamedTuple):
+    """Dimensions, and bytes of a number."""
+
+    dims: tuple[int, ...]
+    item_bytes: int
+
+    @property
+    def bytes(self) -> int:
+        """All of it; none where the size of a number is unknown."""
+        return prod(self.dims) * self.item_bytes
+
+
+class Counted(NamedTuple):
+    """Operations, and how they were found."""
+
+    flops: float
+    how: str
+
+
+class Call(NamedTuple):
+    """A node with its attributes, and the tensors it reads and writes."""
+
+    op_type: str
+    domain: str
+    attributes: Mapping[str, Any]
+    inputs: Sequence[Tensor]
+    outputs: Sequence[Tensor]
+
+
 _UNKNOWN_SIZE = Tensor((), 0)
+
+
+def counted_flops(call: Call, weights: Mapping[str, int], *, is_standard: bool) -> Counted:
+    """Return operations of one node. What has no formula, or no shapes to put into it, is estimated and says so."""
+    if call.op_type in _BODIES:
+        return Counted(0.0, "bytes only: its body is not looked into")
+    if call.op_type not in _COUNTED:
+        return Counted(
+            0.0, "bytes moved" if is_standard else "unknown: counted as element-wise, by bytes moved"
+        )
+    if not all(tensor.item_bytes for tensor in (*call.inputs[:2], *call.outputs[:1])):
+        item_bytes = max((tensor.item_bytes for tensor in call.inputs), default=0) or 4
+        return Counted(2.0 * sum(weights.values()) / item_bytes, "shapes unknown: two operations a weight")
+    return _by_formula(call)
+
+
+def _by_formula(call: Call) -> Counted:
+    """Return operations by the formula of the node's type, from shapes that are known.
+
+    In attention each query number meets every key, each output number sums over every value; and there are projections,
+    where it has any.
+    """
+    kind, inputs = call.op_type, [tensor.dims for tensor in call.inputs]
+    if kind in PRODUCTS:
+        left, right = (inputs[place] for place in PRODUCTS[kind])
+        if call.attributes.get("transA"):
+            left = left[::-1]
+        if call.attributes.get("transB"):
+            right = (*right[:-2], right[-1], right[-2])
+        return Counted(product_flops(left, right), "2 m n k")
+    if kind in CONVOLUTIONS:
+        weight = inputs[CONVOLUTIONS[kind]]
+        if kind == "ConvTranspose":
+            return Counted(transposed_flops(inputs[0], weight), "2 a kernel and input number")
+        return Counted(convolution_flops(call.outputs[0].dims, weight), "2 a kernel and output number")
+    if kind in RECURRENT:
+        steps, samples = inputs[0][:2]
+        weights = prod(inputs[1]) + prod(inputs[2])
+        return Counted(recurrent_flops(steps, samples, weights), "2 a weight and step")
+    if kind in ATTENTION:
+        first, second = inputs[:2]
+        output = prod(call.outputs[0].dims)
+        flops, how = 2.0 * second[-2] * (prod(first) + output), "4 s t h"
+        if kind == "Attention" and call.domain == "com.microsoft":
+            flops, how = product_flops(first, second) + 4.0 * first[-2] * output, "2 m n k, 4 s t h"
+        return Counted(flops, how)
+    equation = call.attributes["equation"].decode()
+    return Counted(einsum_flops(equation, inputs), "2 a combination of indices")
 
 
 def import_onnx(
@@ -109,7 +199,12 @@ def _fix_inputs(model: Any, path: str, sizes: Mapping[str, int]) -> int:
         raise WorkloadError(f"{path}: the model has no inputs, so nothing depends on samples")
     unsized = list(_open(inputs))
     names = list(dict.fromkeys(name for name, _ in unsized))
-    _check_sizes(path, sizes, names)
+    for name, size in sizes.items():
+        if name not in names:
+            there = f"open are {', '.join(names)}" if names else "none is open"
+            raise WorkloadError(f"{path}: its inputs have no open dimension {name!r}: {there}")
+        if not is_whole(size) or size < 1:
+            raise WorkloadError(f"{path}: dimension {name} is {size}: give a whole number, at least 1")
     first = list(inputs[0].type.tensor_type.shape.dim)
     counts_samples = bool(first) and not first[0].dim_value
     known = {names[0]: 1, **sizes} if counts_samples else sizes
@@ -122,15 +217,6 @@ def _fix_inputs(model: Any, path: str, sizes: Mapping[str, int]) -> int:
     for name, dim in unsized:
         dim.dim_value = known[name]
     return int(first[0].dim_value) if first else 1
-
-
-def _check_sizes(path: str, sizes: Mapping[str, int], names: Sequence[str]) -> None:
-    for name, size in sizes.items():
-        if name not in names:
-            there = f"open are {', '.join(names)}" if names else "none is open"
-            raise WorkloadError(f"{path}: its inputs have no open dimension {name!r}: {there}")
-        if not is_whole(size) or size < 1:
-            raise WorkloadError(f"{path}: dimension {name} is {size}: give a whole number, at least 1")
 
 
 def _open(inputs: Sequence[Any]) -> Iterator[tuple[str, Any]]:
@@ -181,17 +267,15 @@ class _Reader:
         for value in model.graph.input:
             self._sources[value.name] = Source(data=True)
         for made in model.graph.initializer:
-            self._sources[made.name] = Source(weights=self._weight(onnx, made))
+            # Trained numbers are floating-point ones, and matrices of quantised ones.
+            kinds = onnx.TensorProto
+            whole = {kinds.INT64, kinds.INT32, kinds.BOOL, kinds.STRING}
+            tensor = self.tensors[made.name]
+            weights = {} if made.data_type in whole else {made.name: tensor.bytes}
+            self._sources[made.name] = Source(weights=weights)
         for place, node in enumerate(model.graph.node):
             source = self._node(onnx, node, place)
             self._sources.update(dict.fromkeys(node.output, source))
-
-    def _weight(self, onnx: Any, made: Any) -> Mapping[str, int]:
-        """Return the trained numbers: floating-point ones, and matrices of quantised ones."""
-        kinds = onnx.TensorProto
-        whole = {kinds.INT64, kinds.INT32, kinds.BOOL, kinds.STRING}
-        tensor = self.tensors[made.name]
-        return {} if made.data_type in whole else {made.name: tensor.bytes}
 
     def _node(self, onnx: Any, node: Any, place: int) -> Source:
         """Return where the results of a node are from; what it computes is written down."""

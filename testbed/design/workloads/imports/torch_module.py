@@ -6,24 +6,26 @@ so a module may be larger than the memory; shared weights count once. Control fl
 
 from __future__ import annotations
 
+import importlib
+import sys
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from lightbed.wording import install_extra
-from testbed.design.workloads.imports.formulas import (
-    attention_flops,
-    convolution_flops,
-    product_flops,
-    transposed_flops,
-)
 from testbed.design.workloads.imports.traced import (
     Imported,
     Source,
     Traced,
     TracedKind,
     assemble,
+    attention_flops,
+    convolution_flops,
+    product_flops,
+    transposed_flops,
     united_places,
     united_weights,
 )
@@ -56,7 +58,10 @@ def import_torch(
     if not inputs[0].shape[0]:
         raise WorkloadError(f"{label}: the first example input has no samples: give at least 1")
     trace = _Trace(label)
-    shapes = {key: _empty(torch, value) for key, value in _tensors_of(module)}
+    shapes = {
+        key: torch.empty_like(value, device="meta").requires_grad_(value.requires_grad)
+        for key, value in _tensors_of(module)
+    }
     examples = tuple(value.to("meta") for value in inputs)
     trace.begin(dict(module.named_parameters()), shapes, examples)
     try:
@@ -90,10 +95,6 @@ def _torch() -> Any:
 def _tensors_of(module: Any) -> Iterator[tuple[str, Any]]:
     yield from module.named_parameters()
     yield from module.named_buffers()
-
-
-def _empty(torch: Any, value: Any) -> Any:
-    return torch.empty_like(value, device="meta").requires_grad_(value.requires_grad)
 
 
 def _recorder(trace: _Trace) -> Any:
@@ -250,3 +251,41 @@ def _flat(values: Sequence[Any]) -> Iterator[Any]:
 def _bytes(tensor: Any) -> int:
     size: int = tensor.numel() * tensor.element_size()
     return size
+
+
+def import_factory(name: str, *, batch: int, training: bool = True) -> Imported:
+    """Return the workload of what `MODULE:FACTORY` makes: a torch module, and its example inputs, one or several.
+
+    Modules are looked for in the current folder, too. Raises `WorkloadError` that says what is missing.
+    """
+    module_name, _, factory_name = name.partition(":")
+    if not module_name or not factory_name:
+        raise WorkloadError(
+            f"--torch {name!r} is not MODULE:FACTORY; write for example --torch my_models:make"
+        )
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        factory = getattr(importlib.import_module(module_name), factory_name)
+    except ImportError as error:
+        raise WorkloadError(f"--torch {name}: {error}; give a module that Python finds here") from error
+    except AttributeError as error:
+        raise WorkloadError(f"--torch {name}: {error}; give a function of that module") from error
+    except Exception as error:
+        raise _failed(name, error) from error
+    try:
+        made = factory()
+    except Exception as error:
+        raise _failed(name, error) from error
+    if not isinstance(made, tuple) or len(made) != 2:
+        raise WorkloadError(f"--torch {name}: it must return a pair, the module and its example inputs")
+    module, inputs = made
+    examples = inputs if isinstance(inputs, tuple | list) else (inputs,)
+    return import_torch(module, tuple(examples), batch=batch, training=training, name=factory_name)
+
+
+def _failed(name: str, error: Exception) -> WorkloadError:
+    """Return what the user's own code raised, and where: a traceback would mostly be ours."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(place.filename).name}, line {place.lineno}"
+    return WorkloadError(f"--torch {name}: {where} raised {type(error).__name__}: {error}; correct it there")

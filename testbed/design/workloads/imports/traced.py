@@ -4,6 +4,8 @@ A matrix product with weights, a convolution, a table or a recurrent layer begin
 it without such weights (activations, normalisation, attention, sums) belongs to it. What reads several operators
 belongs to the last of them, so edges always point forward. A layer that comes again with the same weights (the steps
 of a recurrent network) does not begin another operator.
+
+Formulas count the operations of single computations from shapes; a multiply and an add are two.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, prod
 from typing import Literal, NamedTuple
 
 from testbed.design.workloads.model import Operator, Way, Workload
@@ -20,6 +22,8 @@ from testbed.errors import WorkloadError
 TracedKind = Literal["dense", "convolution", "embedding", "recurrent", "other"]
 
 WAYS: Mapping[str, tuple[Way, ...]] = {"dense": ("data", "tensor", "place"), "embedding": ("place", "data")}
+
+Dims = Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,11 @@ def assemble(
     for place, group in enumerate(group_of):
         members.setdefault(group, []).append(place)
     carried = _carried(traced, group_of)
-    weights = _first_uses(traced)
+    seen: set[str] = set()
+    weights = []
+    for one in traced:
+        weights.append(sum(size for key, size in one.weights.items() if key not in seen))
+        seen.update(one.weights)
     names = _unique([traced[places[0]].name for places in members.values()])
     operators = [
         _operator(
@@ -115,7 +123,15 @@ def assemble(
         for group, places in members.items()
     ]
     workload = Workload(name, tuple(operators), tuple(sorted(carried)), batch, training, origin)
-    return Imported(workload, _estimates(traced, samples), tuple(notes))
+    counts = Counter((one.type, one.how) for one in traced)
+    flops: Counter[tuple[str, str]] = Counter()
+    for one in traced:
+        flops[one.type, one.how] += one.flops / samples  # type: ignore[assignment]
+    return Imported(
+        workload,
+        tuple(Estimate(type_, count, flops[type_, how], how) for (type_, how), count in counts.items()),
+        tuple(notes),
+    )
 
 
 def _groups(traced: Sequence[Traced]) -> list[int]:
@@ -154,16 +170,6 @@ def _passed_on(
     return max(sizes, default=traced[places[-1]].output_bytes)
 
 
-def _first_uses(traced: Sequence[Traced]) -> list[int]:
-    """Return bytes of weights that each computation is the first to use."""
-    seen: set[str] = set()
-    sizes = []
-    for one in traced:
-        sizes.append(sum(size for key, size in one.weights.items() if key not in seen))
-        seen.update(one.weights)
-    return sizes
-
-
 def _operator(
     name: str, parts: Sequence[Traced], weights: int, output: int, *, samples: int, training: bool
 ) -> Operator:
@@ -188,14 +194,6 @@ def _operator(
     )
 
 
-def _estimates(traced: Sequence[Traced], samples: int) -> tuple[Estimate, ...]:
-    counts = Counter((one.type, one.how) for one in traced)
-    flops: Counter[tuple[str, str]] = Counter()
-    for one in traced:
-        flops[one.type, one.how] += one.flops / samples  # type: ignore[assignment]
-    return tuple(Estimate(type_, count, flops[type_, how], how) for (type_, how), count in counts.items())
-
-
 def _unique(names: Sequence[str]) -> list[str]:
     """Return the same names; those that come again are numbered: `dense`, `dense#2`."""
     seen: Counter[str] = Counter()
@@ -204,3 +202,65 @@ def _unique(names: Sequence[str]) -> list[str]:
         seen[name] += 1
         unique.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
     return unique
+
+
+def product_flops(left: Dims, right: Dims) -> float:
+    """Return a (batched) matrix product: 2 m n k for each matrix of the batch, which may be broadcast.
+
+    >>> product_flops((10, 3, 4), (4, 5))
+    1200.0
+    """
+    rows = left[-2] if len(left) > 1 else 1
+    columns = right[-1] if len(right) > 1 else 1
+    return 2.0 * _broadcast(left[:-2], right[:-2]) * rows * left[-1] * columns
+
+
+def convolution_flops(output: Dims, weight: Dims) -> float:
+    """Sum over the kernel and the inputs of a group; weight is (c_out, c_in / groups, *kernel).
+
+    >>> convolution_flops((1, 64, 112, 112), (64, 3, 7, 7))
+    236027904.0
+    """
+    return 2.0 * prod(output) * prod(weight[1:])
+
+
+def transposed_flops(inputs: Dims, weight: Dims) -> float:
+    """Return a transposed convolution: each input number is spread; weight is (c_in, c_out / groups, *kernel)."""
+    return 2.0 * prod(inputs) * prod(weight[1:])
+
+
+def attention_flops(queries: Dims, keys: Dims, values: Dims) -> float:
+    """Return scores and weighted sum of (..., heads, tokens, width) tensors: 2 s t (d + e) for each head."""
+    return 2.0 * prod(queries[:-1]) * keys[-2] * (queries[-1] + values[-1])
+
+
+def recurrent_flops(steps: int, samples: int, weights: int) -> float:
+    """Return every weight of a recurrent layer is used once a step and sample."""
+    return 2.0 * steps * samples * weights
+
+
+def einsum_flops(equation: str, shapes: Sequence[Dims]) -> float:
+    """Return two operations for each combination of indices; none where nothing is multiplied. Ellipses count once.
+
+    >>> einsum_flops("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)])
+    240.0
+    """
+    if len(shapes) < 2:
+        return 0.0
+    sizes: dict[str, int] = {}
+    for term, shape in zip(equation.replace(" ", "").partition("->")[0].split(","), shapes, strict=True):
+        named = term.replace("...", "")
+        before, _, after = term.partition("...")
+        hidden = len(shape) - len(named)
+        middle = shape[len(before) : len(before) + hidden]
+        sizes["..."] = max(sizes.get("...", 1), prod(middle))
+        sizes |= dict(
+            zip(before + after, (*shape[: len(before)], *shape[len(before) + hidden :]), strict=True)
+        )
+    return 2.0 * prod(sizes.values())
+
+
+def _broadcast(left: Dims, right: Dims) -> int:
+    width = max(len(left), len(right))
+    padded = ((1,) * (width - len(dims)) + tuple(dims) for dims in (left, right))
+    return prod(max(pair) for pair in zip(*padded, strict=True))

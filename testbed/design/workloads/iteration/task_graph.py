@@ -4,47 +4,50 @@ For each microbatch every server computes its operators forward in their order; 
 there. Where nothing follows, the backward pass begins once all microbatches have passed (GPipe: Huang et al., 2019)
 and goes through the operators in reverse. An operator's gradients are summed among its replicas as soon as all of
 them are done with it, while the rest of the backward pass goes on. Devices take what is ready, first come, first
-served; with several microbatches a stage begins one when it is done with the one before, see `stages`. The update of
-the parameters itself takes no time.
+served. With several microbatches that would run the first operators of a stage for all of them before the second for
+any, and the next stage would get everything at the end; so a stage begins a microbatch when it is done with the one
+before. What an operator gets from operators of one sharding is one message for each pair: tables of a server have
+theirs looked up and sent together. The update of the parameters itself takes no time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from sim.models.network.taskgraph import TaskGraph, TaskGraphBuilder
-from testbed.design.workloads.iteration.bundles import Between, Bundle, bundle_resharding, edge_bundles
-from testbed.design.workloads.iteration.dependencies import Tasks, exchange, join, send, settled
 from testbed.design.workloads.iteration.totals import traffic
 from testbed.design.workloads.model import Edge, Workload
 from testbed.design.workloads.profile import check_profile
 from testbed.design.workloads.roofline import Cluster, operator_seconds
-from testbed.design.workloads.sharding.resharding import (
+from testbed.design.workloads.sharding import (
     Resharding,
+    Sharding,
+    Strategy,
     backward_resharding,
     cut,
     dispatch_resharding,
     forward_resharding,
-    reversed_resharding,
-    row_samples,
-)
-from testbed.design.workloads.sharding.sharding import Sharding, Strategy
-from testbed.design.workloads.sharding.stages import Stage, pipeline_stages
-from testbed.design.workloads.sharding.steps import (
-    Bucket,
     fused_steps,
     gradient_buckets,
     microbatch_samples,
+    reversed_resharding,
+    row_samples,
     single_steps,
     trainable,
 )
-from testbed.design.workloads.strategies.strategies import check_strategy
+from testbed.design.workloads.strategies import check_strategy
 from testbed.errors import StrategyError
 
 __all__ = ["BUCKET_BYTES", "iteration", "traffic"]
 
+Steps = tuple[int, ...]
+Tasks = dict[int, list[int]]
+"""Task numbers by server."""
+Bundle = tuple[Edge, ...]
+Between = Callable[[Sharding, Sharding, int, int, bool], Resharding]
 BUCKET_BYTES = 64 * 2**20
 """Gradients summed together at most: Horovod's fusion buffer (64 MB). PyTorch's 25 MiB would make more rounds of
 messages than a search has time to simulate; with larger ones the sum overlaps less with the backward pass."""
@@ -61,7 +64,7 @@ def iteration(
     """Return the task graph of one iteration; devices are servers.
 
     `bucket_bytes` bounds what one AllReduce of gradients sums, None gives every operator its own; `fuse` runs
-    neighbouring operators as one task where nothing happens between them, see `steps.fused_steps`.
+    neighbouring operators as one task where nothing happens between them, see `fused_steps`.
     Raises `StrategyError`; whether it fits into memory is for `roofline.check_memory`. Raises `WorkloadError` for a
     profile that does not belong to the workload.
     """
@@ -114,7 +117,16 @@ class _Iteration:
                     self._backward[step, microbatch] = self._pass_backward(step, microbatch)
         if self._workload.training:
             for bucket in self._buckets:
-                self._sum_gradients(bucket)
+                for size_bytes, members in zip(bucket.size_bytes, bucket.groups, strict=True):
+                    after = [
+                        task
+                        for step in sorted({self._step_of[place] for place in bucket.operators})
+                        for microbatch in range(len(self._samples))
+                        for server in members
+                        for task in self._backward[step, microbatch][server]
+                    ]
+                    if size_bytes:
+                        self._allreduce(members, size_bytes, after)
         return self._builder.build()
 
     def _stages(self, taking_part: Sequence[bool]) -> Sequence[Stage]:
@@ -227,18 +239,114 @@ class _Iteration:
                 summed.update({server: [task] for server in row})
         return summed
 
-    def _sum_gradients(self, bucket: Bucket) -> None:
-        for size_bytes, members in zip(bucket.size_bytes, bucket.groups, strict=True):
-            after = [
-                task
-                for step in sorted({self._step_of[place] for place in bucket.operators})
-                for microbatch in range(len(self._samples))
-                for server in members
-                for task in self._backward[step, microbatch][server]
-            ]
-            if size_bytes:
-                self._allreduce(members, size_bytes, after)
-
     def _allreduce(self, members: tuple[int, ...], size_bytes: int, after: list[int]) -> int:
         local_s = self._cluster.local_reduce_seconds(size_bytes)
         return self._builder.allreduce(members, size_bytes, time_s=local_s, after=after)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Steps of one stage by number; the `first` have none before them in it, the `last` none after them."""
+
+    first: Steps
+    last: Steps
+
+
+def pipeline_stages(
+    workload: Workload, strategy: Strategy, steps: Sequence[Steps], taking_part: Sequence[bool]
+) -> tuple[Stage, ...]:
+    """Return the stages among those `steps` that take part: all of them forward, those that learn backward.
+
+    Steps on the same servers form a stage, unless what one makes comes back to the other by way of other servers:
+    then a microbatch visits these servers more than once, and each visit is a stage.
+    """
+    step_of = {place: step for step, places in enumerate(steps) for place in places}
+    edges = sorted({(step_of[producer], step_of[consumer]) for producer, consumer in workload.edges})
+    stage_of = _visits([frozenset(strategy.shardings[places[0]].servers) for places in steps], edges)
+    inside = {
+        (a, b)
+        for a, b in edges
+        if stage_of[a] == stage_of[b] and taking_part[a] and taking_part[b] and a != b
+    }
+    fed, feeding = {b for _, b in inside}, {a for a, _ in inside}
+    members: dict[object, list[int]] = {}
+    for step, stage in enumerate(stage_of):
+        if taking_part[step]:
+            members.setdefault(stage, []).append(step)
+    return tuple(
+        Stage(
+            tuple(step for step in among if step not in fed),
+            tuple(step for step in among if step not in feeding),
+        )
+        for among in members.values()
+    )
+
+
+def _visits(servers: Sequence[frozenset[int]], edges: Sequence[Edge]) -> list[tuple[frozenset[int], int]]:
+    """Return for each step its servers, and how often at most these were left on a way to it. Edges ascend."""
+    visits = [0] * len(servers)
+    for here in set(servers):
+        left = [0] * len(servers)
+        for producer, consumer in edges:
+            leaves = servers[producer] == here != servers[consumer]
+            left[consumer] = max(left[consumer], left[producer] + leaves)
+        for step in range(len(servers)):
+            if servers[step] == here:
+                visits[step] = left[step]
+    return list(zip(servers, visits, strict=True))
+
+
+def send(builder: TaskGraphBuilder, resharding: Resharding, done: Tasks, ready: Tasks) -> None:
+    """Add to `ready` what has to happen before each target can go on."""
+    for source, target, size_bytes in zip(*(column.tolist() for column in resharding), strict=True):
+        after = done[source]
+        arrived = after if source == target else [builder.transfer(source, target, size_bytes, after=after)]
+        ready.setdefault(target, []).extend(arrived)
+
+
+def exchange(builder: TaskGraphBuilder, resharding: Resharding, done: Tasks) -> Tasks:
+    """Return all-to-all; each server goes on when all of its parts are there."""
+    done = settled(builder, {server: done.get(server, []) for server in set(resharding.source.tolist())})
+    ready: Tasks = {}
+    send(builder, resharding, done, ready)
+    return settled(builder, ready)
+
+
+def settled(builder: TaskGraphBuilder, tasks: Tasks) -> Tasks:
+    """Return one task to wait for instead of many: each of them would be an edge to each message that follows."""
+    return {
+        server: [builder.barrier(after=waits)] if len(waits) > 1 else waits for server, waits in tasks.items()
+    }
+
+
+def join(ready: Tasks, passes: Iterable[Tasks]) -> None:
+    """Wait for those passes, too, each server for its own."""
+    for done in passes:
+        for server, tasks in done.items():
+            ready[server] = sorted({*ready.get(server, []), *tasks})
+
+
+def edge_bundles(workload: Workload, strategy: Strategy) -> tuple[tuple[Bundle, ...], ...]:
+    """Return for each operator the edges into it; those from operators of one sharding together."""
+    bundles: list[dict[tuple[Sharding, bool], Bundle]] = [{} for _ in workload.operators]
+    for edge in workload.edges:
+        key = strategy.shardings[edge[0]], workload.sliced(edge)
+        into = bundles[edge[1]]
+        into[key] = (*into.get(key, ()), edge)
+    return tuple(tuple(into.values()) for into in bundles)
+
+
+def bundle_resharding(
+    between: Between, workload: Workload, strategy: Strategy, bundle: Bundle, samples: int, nodes: int
+) -> Resharding:
+    """Return what passes over the edges of a bundle, pairs of servers once each. `between` is that of two shardings."""
+    producer, consumer = (strategy.shardings[place] for place in bundle[0])
+    sliced = workload.sliced(bundle[0])
+    parts = [between(producer, consumer, samples, workload.edge_bytes(edge), sliced) for edge in bundle]
+    if len(parts) == 1:
+        return parts[0]
+    key, row = np.unique(
+        np.concatenate([part.source * nodes + part.target for part in parts]), return_inverse=True
+    )
+    total = np.bincount(row, np.concatenate([part.size_bytes for part in parts])).astype(np.int64)
+    return Resharding(key // nodes, key % nodes, total)

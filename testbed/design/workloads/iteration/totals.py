@@ -1,7 +1,7 @@
-"""Traffic of an iteration, added up without its task graph, and quickly corrected when one operator moves.
+"""Traffic of an iteration: by its task graph, or added up without and corrected as operators move; and as a picture.
 
-It equals `traffic_of(iteration(...))` to the byte: both take the same resharding. Sums are of whole numbers below
-2**53, so adding and taking away in floating point is exact.
+`traffic` equals `traffic_of(iteration(...))` to the byte: both take the same resharding. Sums are of whole numbers
+below 2**53, so adding and taking away in floating point is exact.
 """
 
 from __future__ import annotations
@@ -10,30 +10,108 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.design.workloads.iteration.traffic_model import Group, Traffic
+from lightbed.output_file import save_figure
+from lightbed.wording import install_extra
+from sim.models.network.taskgraph import Kind, TaskGraph
+from testbed.design.topology.demand import AllReduceDemand, Demand, check_group, demand_of_matrix
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
-from testbed.design.workloads.sharding.resharding import (
+from testbed.design.workloads.sharding import (
+    Group,
     Resharding,
+    Sharding,
+    Strategy,
     backward_resharding,
     cut,
     dispatch_resharding,
     forward_resharding,
+    microbatch_samples,
+    replica_groups,
     reversed_resharding,
+    shard_bytes,
+    trainable,
 )
-from testbed.design.workloads.sharding.sharding import Sharding, Strategy
-from testbed.design.workloads.sharding.steps import microbatch_samples, replica_groups, shard_bytes, trainable
-from testbed.design.workloads.strategies.strategies import check_strategy
+from testbed.design.workloads.strategies import check_strategy
 
 Samples = tuple[tuple[int, int], ...]
 """Samples of a microbatch, and how many such microbatches there are."""
-
 _REMEMBERED = 1 << 14
+_DECADES = 4
+"""Below the largest value; what is smaller has the darkest colour, and nothing at all is white."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Traffic:
+    """Bytes of one iteration among `nodes` servers.
+
+    `allreduce[members]` is the sum of the tensors that this group reduces; `pairs` (nodes, nodes) is what row
+    sends to column besides.
+    """
+
+    nodes: int
+    allreduce: Mapping[Group, int]
+    pairs: NDArray[np.float64]
+
+    @property
+    def demand(self) -> Demand:
+        """For topology search: groups that strides can join stay AllReduces, others become rings of pairs.
+
+        The groups of one size must be evenly spaced and hold every server once; they count with the largest of
+        their tensors. Raises `DemandError` as `demand_of_matrix`.
+        """
+        matrix = self.pairs.copy()
+        spaced: dict[int, dict[int, int]] = {}
+        for members, size_bytes in self.allreduce.items():
+            step = self.nodes // len(members) if len(members) > 1 and self.nodes % len(members) == 0 else 0
+            if step and members == tuple(range(members[0], self.nodes, step)):
+                spaced.setdefault(len(members), {})[members[0]] = size_bytes
+            else:
+                _add_ring(matrix, members, size_bytes)
+        groups = []
+        for size, tensors in spaced.items():
+            if len(tensors) == self.nodes // size:
+                groups.append(AllReduceDemand(size, max(tensors.values())))
+                check_group(self.nodes, groups[-1])
+            else:
+                for start, size_bytes in tensors.items():
+                    _add_ring(matrix, tuple(range(start, self.nodes, self.nodes // size)), size_bytes)
+        return demand_of_matrix(matrix, groups)
+
+    @property
+    def matrix(self) -> NDArray[np.float64]:
+        """Everything as bytes from row to column, AllReduces as one ring in the order of their members."""
+        matrix = self.pairs.copy()
+        for members, size_bytes in self.allreduce.items():
+            _add_ring(matrix, members, size_bytes)
+        return matrix
+
+
+def traffic_of(graph: TaskGraph) -> Traffic:
+    """Return the traffic of a task graph."""
+    pairs = np.zeros((graph.nodes, graph.nodes))
+    resharding = graph.kind == Kind.TRANSFER
+    np.add.at(pairs, (graph.source[resharding], graph.target[resharding]), graph.size_bytes[resharding])
+    np.fill_diagonal(pairs, 0.0)
+    allreduce: dict[Group, int] = {}
+    for task in np.flatnonzero(graph.kind == Kind.ALLREDUCE):
+        members = tuple(sorted(graph.groups[graph.group[task]]))
+        if len(members) > 1:
+            allreduce[members] = allreduce.get(members, 0) + int(graph.size_bytes[task])
+    return Traffic(graph.nodes, allreduce, pairs)
+
+
+def _add_ring(matrix: NDArray[np.float64], members: Group, size_bytes: int) -> None:
+    """Count what a ring AllReduce sends from each member to the next: 2(g-1)/g of the tensor."""
+    if len(members) < 2:
+        return
+    order = np.array(members)
+    matrix[order, np.roll(order, -1)] += 2 * (len(members) - 1) / len(members) * size_bytes
 
 
 class Pairs(NamedTuple):
@@ -227,3 +305,36 @@ def _allreduce(
             for row, count in zip(sharding.grid, counts, strict=True):
                 sums[tuple(sorted(row))] += count * sample_bytes * times
     return tuple((members, size_bytes) for members, size_bytes in sums.items() if size_bytes)
+
+
+def draw_heat_map(matrix: NDArray[np.float64], path: str | Path, *, title: str = "") -> Path:
+    """Write the picture of bytes from row to column, as of `Traffic.matrix`; the ending of the name says the format.
+
+    Sources run downwards, targets to the right; colours are logarithmic. A matrix in which nothing is sent gives
+    an empty picture. Raises `ModuleNotFoundError` that names the hint when matplotlib is missing.
+    """
+    try:
+        import matplotlib as mpl
+        from matplotlib.colors import LogNorm
+        from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"the heat map needs matplotlib: {install_extra('testbed')}", name=error.name
+        ) from error
+    path, matrix = Path(path), np.asarray(matrix, dtype=np.float64)
+    with mpl.rc_context({"svg.hashsalt": "lightbed", "font.size": 10}):
+        figure = Figure(figsize=(5.6, 4.8), layout="constrained")
+        axis = figure.subplots()
+        sent = matrix[matrix > 0]
+        largest = matrix.max(initial=0.0) or 1.0
+        smallest = max(sent.min(initial=largest), largest / 10**_DECADES)
+        norm = LogNorm(min(smallest, largest / 10), largest)
+        shown = np.ma.masked_less_equal(matrix, 0.0)
+        image = axis.imshow(shown, norm=norm, cmap="viridis", interpolation="nearest")
+        figure.colorbar(image, ax=axis, label="bytes an iteration")
+        axis.set(title=title, xlabel="target server", ylabel="source server")
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axis.yaxis.set_major_locator(MaxNLocator(integer=True))
+        save_figure(figure, path, dpi=150)
+    return path

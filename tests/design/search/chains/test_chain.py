@@ -4,7 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from testbed.design.search.chains.chain import Rules, Visit, advance, begin, merge
+from testbed.design.search.chains import Rules, Visit, advance, begin, merge
 from testbed.errors import SearchError
 
 

@@ -3,8 +3,8 @@ from dataclasses import replace
 
 import pytest
 
-from testbed.design.search.chains.chain import Rules, advance, begin
-from testbed.design.search.chains.checkpoint import check, fingerprint, read, write
+from testbed.design.search.chains import Rules, advance, begin
+from testbed.design.search.checkpoint import check, fingerprint, read, write
 from testbed.errors import SearchError
 
 

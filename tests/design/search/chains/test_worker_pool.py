@@ -11,7 +11,7 @@ import pytest
 from needs import needs
 
 from testbed.design.search import optimise
-from testbed.design.search.chains.worker_pool import Here, worker_pool
+from testbed.design.search.worker_pool import Here, worker_pool
 from testbed.errors import SearchError
 
 SEARCH = {"steps": 25, "chains": 2, "seed": 5, "finalists": 2}
@@ -22,7 +22,7 @@ CHUNK = 10
 def _little_chunks():
     """Let a search look at its chains ten times as often."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("testbed.design.search.chains.worker_pool.CHUNK", CHUNK)
+        patch.setattr("testbed.design.search.worker_pool.CHUNK", CHUNK)
         yield
 
 
@@ -75,7 +75,7 @@ def test_workers_of_a_dask_scheduler_find_what_one_process_finds(little, four, h
 
 @pytest.mark.socket
 def test_a_scheduler_that_does_not_answer_is_named(little, four, monkeypatch):
-    monkeypatch.setattr("testbed.design.search.chains.worker_pool._CONNECT_S", 0.2)
+    monkeypatch.setattr("testbed.design.search.worker_pool._CONNECT_S", 0.2)
     with pytest.raises(
         SearchError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9 .*dask scheduler"
     ):
@@ -124,7 +124,7 @@ class Failing(Here):
 
 
 def test_what_was_searched_until_workers_were_lost_counts(little, four, monkeypatch):
-    monkeypatch.setattr("testbed.design.search.chains.worker_pool.Here", Failing)
+    monkeypatch.setattr("testbed.design.search.worker_pool.Here", Failing)
     found = optimise(little, four, 2, 25, **SEARCH)
     assert (found.stopped, found.steps) == (True, 3 * CHUNK)
     assert len(found.ranking) > 1

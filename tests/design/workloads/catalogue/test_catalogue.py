@@ -6,11 +6,10 @@ import pytest
 
 from testbed.design.workloads.catalogue import names, parameters_of, presets, settings_of, workload
 from testbed.design.workloads.iteration.task_graph import iteration
-from testbed.design.workloads.iteration.totals import TrafficTotals
-from testbed.design.workloads.iteration.traffic_model import traffic_of
+from testbed.design.workloads.iteration.totals import TrafficTotals, traffic_of
 from testbed.design.workloads.roofline import A100_80GB_BF16, Cluster, operator_seconds
-from testbed.design.workloads.sharding.sharding import Sharding, Strategy, data_sharding
-from testbed.design.workloads.strategies.strategies import default_strategy, legal_shardings
+from testbed.design.workloads.sharding import Sharding, Strategy, data_sharding
+from testbed.design.workloads.strategies import default_strategy, legal_shardings
 from testbed.errors import WorkloadError
 
 SETTINGS = [(name, preset) for name in names() for preset in (None, *presets(name))]

@@ -14,9 +14,14 @@ from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.iteration.totals import traffic
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.roofline import Cluster, Device, operator_seconds
-from testbed.design.workloads.sharding.sharding import Sharding, Strategy, data_sharding, place_sharding
-from testbed.design.workloads.sharding.steps import gradient_buckets
-from testbed.design.workloads.strategies.strategies import data_parallel
+from testbed.design.workloads.sharding import (
+    Sharding,
+    Strategy,
+    data_sharding,
+    gradient_buckets,
+    place_sharding,
+)
+from testbed.design.workloads.strategies import data_parallel
 from testbed.errors import StrategyError
 
 TICKS = Device(

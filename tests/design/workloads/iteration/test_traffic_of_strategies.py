@@ -9,17 +9,16 @@ import pytest
 
 from testbed.design.workloads import catalogue
 from testbed.design.workloads.iteration.task_graph import iteration
-from testbed.design.workloads.iteration.totals import TrafficTotals, traffic
-from testbed.design.workloads.iteration.traffic_model import traffic_of
+from testbed.design.workloads.iteration.totals import TrafficTotals, traffic, traffic_of
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.roofline import Cluster
-from testbed.design.workloads.sharding.sharding import (
+from testbed.design.workloads.sharding import (
     Strategy,
     data_sharding,
     place_sharding,
     spaced_sharding,
 )
-from testbed.design.workloads.strategies.strategies import data_parallel, default_strategy, legal_shardings
+from testbed.design.workloads.strategies import data_parallel, default_strategy, legal_shardings
 
 
 def same(one, other):

@@ -7,17 +7,15 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from testbed.design.workloads.sharding.resharding import (
+from testbed.design.workloads.sharding import (
+    Sharding,
     backward_resharding,
     cut,
+    data_sharding,
     dispatch_resharding,
     forward_resharding,
-    reversed_resharding,
-)
-from testbed.design.workloads.sharding.sharding import (
-    Sharding,
-    data_sharding,
     place_sharding,
+    reversed_resharding,
     spaced_sharding,
 )
 

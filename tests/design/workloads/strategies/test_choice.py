@@ -8,12 +8,13 @@ from testbed.design.evaluation.job import open_job
 from testbed.design.workloads.catalogue import workload
 from testbed.design.workloads.choice import WorkloadChoice
 from testbed.design.workloads.roofline import Cluster
-from testbed.design.workloads.strategies.choice import is_named, strategy_by_name
-from testbed.design.workloads.strategies.pipeline import pipeline_parallel
-from testbed.design.workloads.strategies.strategies import (
+from testbed.design.workloads.strategies import (
     data_parallel,
     disaggregated_strategy,
     fitting_strategy,
+    is_named,
+    pipeline_parallel,
+    strategy_by_name,
 )
 from testbed.errors import StrategyError, WorkloadError
 

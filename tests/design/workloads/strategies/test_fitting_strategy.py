@@ -6,7 +6,7 @@ import pytest
 
 from testbed.design.workloads.catalogue import workload
 from testbed.design.workloads.roofline import Cluster, check_memory
-from testbed.design.workloads.strategies.strategies import check_strategy, default_strategy, fitting_strategy
+from testbed.design.workloads.strategies import check_strategy, default_strategy, fitting_strategy
 from testbed.errors import OutOfMemory
 
 

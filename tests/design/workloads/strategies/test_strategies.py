@@ -11,21 +11,21 @@ import pytest
 from testbed.design.workloads.iteration.totals import traffic
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.roofline import Cluster, check_memory
-from testbed.design.workloads.sharding.sharding import (
+from testbed.design.workloads.sharding import (
     Sharding,
     Strategy,
     data_sharding,
     place_sharding,
     spaced_sharding,
 )
-from testbed.design.workloads.strategies.pipeline import pipeline_parallel
-from testbed.design.workloads.strategies.strategies import (
+from testbed.design.workloads.strategies import (
     check_strategy,
     data_parallel,
     default_strategy,
     disaggregated_strategy,
     fitting_strategy,
     legal_shardings,
+    pipeline_parallel,
 )
 from testbed.errors import OutOfMemory, StrategyError
 

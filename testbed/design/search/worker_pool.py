@@ -17,9 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from lightbed.wording import install_extra
-from testbed.design.search.chains.chain import ChainState, Rules, advance, begin
-from testbed.design.search.chains.objective import Objective, Recipe
-from testbed.design.search.chains.stop import Stop, is_loss
+from testbed.design.search.chains import ChainState, Objective, Recipe, Rules, Stop, advance, begin, is_loss
 from testbed.errors import SearchError
 
 CHUNK = 100
@@ -169,7 +167,15 @@ def _far(address: str) -> Iterator[Executor]:
         from distributed import Client
     except ImportError as error:
         raise SearchError(f"workers on other machines need Dask: {install_extra('cluster')}") from error
-    host, port = _host_and_port(address)
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if not host or not port or parts.scheme not in _SCHEMES:
+        raise SearchError(
+            f"the scheduler {address!r} is not a valid address: give one as tcp://192.0.2.1:8786"
+        )
     try:
         # A client goes on trying behind a failure, and ends the program with a traceback: first see who is there.
         socket.create_connection((host, port), _CONNECT_S).close()
@@ -183,17 +189,3 @@ def _far(address: str) -> Iterator[Executor]:
         yield client.get_executor(pure=False)  # who submits the same chunk twice means twice
     finally:
         client.close()
-
-
-def _host_and_port(address: str) -> tuple[str, int]:
-    """Split a scheduler's address; raises `SearchError` for what is none."""
-    try:
-        parts = urlsplit(address)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host = port = None
-    if not host or not port or parts.scheme not in _SCHEMES:
-        raise SearchError(
-            f"the scheduler {address!r} is not a valid address: give one as tcp://192.0.2.1:8786"
-        )
-    return host, port

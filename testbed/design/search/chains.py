@@ -1,4 +1,4 @@
-"""Metropolis chains over strategies with topology search in the loop: TopoOpt's alternating optimisation, fused.
+"""Metropolis chains over strategies with topology search in the loop (TopoOpt's alternating optimisation, fused).
 
 As the released code does it: a random operator gets a random sharding; a faster iteration is accepted, a slower one
 with probability exp(-alpha * difference in ms). When a strategy was accepted, or nothing changed for 50 steps, the
@@ -14,15 +14,42 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from concurrent.futures import BrokenExecutor, CancelledError
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, get_args
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 
-from testbed.design.search.chains.objective import Objective, Point
 from testbed.errors import SearchError
 
+Point = tuple[int, ...]
+"""A strategy as numbers: for each operator the place of its sharding among the legal ones."""
+
 AlphaUnit = Literal["ms", "permille"]
+
+
+class Objective(Protocol):
+    """Points with a cost on topologies. Everything follows from the arguments, so that a chain can be repeated.
+
+    A topology is named by its *origin*: the point for whose traffic it was made.
+    """
+
+    def start(self) -> Point:
+        """Return where every chain begins; its cost on its own topology must be finite."""
+
+    def neighbour(self, point: Point, chance: np.random.Generator) -> Point:
+        """Return a point like this one in all but one number."""
+
+    def cost_s(self, point: Point, origin: Point) -> float:
+        """Return seconds of an iteration; infinite for a point that cannot be, as when memory does not suffice."""
+
+
+class Recipe(Protocol):
+    """Everything that an objective is made from, small enough to be sent to another process."""
+
+    def objective(self) -> Objective:
+        """Return the objective, with everything that is remembered still to be found out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +136,23 @@ def advance(objective: Objective, rules: Rules, state: ChainState, steps: int) -
     steps = min(steps, rules.steps - state.step)
     unit = unit_s(objective, rules) if steps > 0 else 0.0
     for _ in range(steps):
-        state = _step(objective, rules, state, chance, unit)
+        at, best = state.at, state.best
+        if state.step and state.step % rules.reset_every == 0:
+            at = best[0]
+        point = objective.neighbour(at.point, chance)
+        moved = Visit(objective.cost_s(point, at.origin), point, at.origin)
+        accepted = _accepts(at.cost_s, moved.cost_s, rules.alpha / unit, chance)
+        unchanged = 0 if accepted else state.unchanged + 1
+        if accepted:
+            at = moved
+            best = merge(best, at, rules.keep)
+        if accepted or unchanged == rules.patience:
+            rewired = Visit(objective.cost_s(at.point, at.point), at.point, at.point)
+            unchanged = 0
+            if _accepts(at.cost_s, rewired.cost_s, rules.topology_alpha / unit, chance):
+                at = rewired
+                best = merge(best, at, rules.keep)
+        state = ChainState(state.chance, state.step + 1, at, unchanged, state.accepted + accepted, best)
     return replace(state, chance=chance.bit_generator.state)
 
 
@@ -132,29 +175,46 @@ def _rounded(visit: Visit) -> str:
     return f"{visit.cost_s:.12g}"
 
 
-def _step(
-    objective: Objective, rules: Rules, state: ChainState, chance: np.random.Generator, unit: float
-) -> ChainState:
-    at, best = state.at, state.best
-    if state.step and state.step % rules.reset_every == 0:
-        at = best[0]
-    point = objective.neighbour(at.point, chance)
-    moved = Visit(objective.cost_s(point, at.origin), point, at.origin)
-    accepted = _accepts(at.cost_s, moved.cost_s, rules.alpha / unit, chance)
-    unchanged = 0 if accepted else state.unchanged + 1
-    if accepted:
-        at = moved
-        best = merge(best, at, rules.keep)
-    if accepted or unchanged == rules.patience:
-        rewired = Visit(objective.cost_s(at.point, at.point), at.point, at.point)
-        unchanged = 0
-        if _accepts(at.cost_s, rewired.cost_s, rules.topology_alpha / unit, chance):
-            at = rewired
-            best = merge(best, at, rules.keep)
-    return ChainState(state.chance, state.step + 1, at, unchanged, state.accepted + accepted, best)
-
-
 def _accepts(cost_s: float, candidate_s: float, alpha: float, chance: np.random.Generator) -> bool:
     """Return Metropolis' rule, `alpha` per second. A number is drawn whatever the costs, so that courses compare."""
     drawn = chance.random()
     return bool(candidate_s < cost_s or drawn < math.exp(-alpha * (candidate_s - cost_s)))
+
+
+class Stop:
+    """Leaves off what goes on inside `with stop:` when something ends it, and remembers why.
+
+    >>> stop = Stop()
+    >>> with stop:
+    ...     raise KeyboardInterrupt
+    >>> stop.why
+    'Ctrl-C'
+    """
+
+    def __init__(self) -> None:
+        self.why = ""
+        self.lost = False
+
+    def __bool__(self) -> bool:
+        """Return whether anything was left off."""
+        return bool(self.why)
+
+    def __enter__(self) -> None:
+        """Set nothing up."""
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> bool:
+        if isinstance(error, KeyboardInterrupt):
+            self.why = "Ctrl-C"
+        elif error is not None and is_loss(error):
+            self.lost = True
+            self.why = f"a loss of workers ({type(error).__name__})"
+        else:
+            return False
+        return True
+
+
+def is_loss(error: BaseException) -> bool:
+    """Return whether an error says that workers are gone: of processes, of a Dask client, or Dask's own."""
+    return isinstance(error, BrokenExecutor | CancelledError) or type(error).__name__ == "KilledWorker"

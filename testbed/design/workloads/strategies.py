@@ -1,7 +1,8 @@
-"""Strategies: the usual ones to begin with, which shardings an operator may take, and whether a strategy fits."""
+"""Strategies: the default ones, pipelines, those that people name; legal shardings; and whether a strategy fits."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from testbed.design.workloads.model import SIDES, Operator, Workload
 from testbed.design.workloads.roofline import Cluster, memory_use
-from testbed.design.workloads.sharding.sharding import (
+from testbed.design.workloads.sharding import (
     Sharding,
     Strategy,
     block_sharding,
@@ -18,6 +19,15 @@ from testbed.design.workloads.sharding.sharding import (
     spaced_sharding,
 )
 from testbed.errors import StrategyError
+
+__all__ = ["data_parallel", "default_strategy", "disaggregated_strategy", "fitting_strategy"]
+
+FORMS = {
+    "default": "default",
+    "data": "data",
+    "pipeline": "pipeline:STAGES:MICROBATCHES",
+    "disaggregated": "disaggregated or disaggregated:PREFILL_SERVERS",
+}
 
 
 def data_parallel(workload: Workload, nodes: int) -> Strategy:
@@ -96,14 +106,12 @@ def disaggregated_strategy(
         part = replace(workload, operators=tuple(workload.operators[place] for place in places), edges=())
         spread = _fitting_together(part, replace(cluster, nodes=len(servers)))
         shardings |= {
-            place: _moved(sharding, servers) for place, sharding in zip(places, spread.shardings, strict=True)
+            place: Sharding(
+                sharding.way, tuple(tuple(servers[server] for server in row) for row in sharding.grid)
+            )
+            for place, sharding in zip(places, spread.shardings, strict=True)
         }
     return Strategy(tuple(shardings[place] for place in range(len(workload.operators))))
-
-
-def _moved(sharding: Sharding, servers: range) -> Sharding:
-    """Return the same grid on other servers: these instead of 0, 1, 2 ..."""
-    return Sharding(sharding.way, tuple(tuple(servers[server] for server in row) for row in sharding.grid))
 
 
 def _fits(workload: Workload, strategy: Strategy, cluster: Cluster) -> bool:
@@ -213,3 +221,75 @@ def sharding_fault(sharding: Sharding, nodes: int) -> str:
 
 def _listed(operator: Operator) -> str:
     return " or ".join(operator.ways)
+
+
+def pipeline_parallel(workload: Workload, nodes: int, stages: int, microbatches: int) -> Strategy:
+    """Return operators in order cut into stages of nearly equal work, each copied to every `stages`-th server.
+
+    Stage s runs on {s, s + stages, ...}: its gradients are summed along a stride, and the next stage is the next
+    server. The largest stage is as small as can be. Raises `StrategyError` for stages that do not divide the servers
+    or are more than the operators, and for an operator that cannot be copied.
+    """
+    check_copies(workload)
+    count = len(workload.operators)
+    if not 1 <= stages <= count or nodes % stages:
+        raise StrategyError(
+            f"{workload.name}: {stages} stages of {count} operators on {nodes} servers: "
+            f"stages must divide the servers, and each takes an operator"
+        )
+    work = [operator.forward_flops + operator.backward_flops for operator in workload.operators]
+    ends = _even_cuts(work, stages)
+    shardings = [
+        data_sharding(range(stage, nodes, stages))
+        for stage in range(stages)
+        for _ in range(ends[stage], ends[stage + 1])
+    ]
+    return Strategy(tuple(shardings), microbatches)
+
+
+def _even_cuts(weights: Sequence[float], pieces: int) -> list[int]:
+    """Return where pieces of a sequence begin and end, none empty, so that the heaviest weighs least.
+
+    >>> _even_cuts([1, 1, 1, 3, 1, 1], 3)
+    [0, 3, 4, 6]
+    """
+    total = np.concatenate([[0.0], np.cumsum(weights)])
+    last = np.where(np.tri(total.size, k=-1).T > 0, total - total[:, None], np.inf)  # [j, i]: from j up to i
+    heaviest, choices = last[0], []
+    for _ in range(pieces - 1):
+        either = np.maximum(heaviest[:, None], last)
+        choices.append(either.argmin(axis=0))
+        heaviest = either.min(axis=0)
+    ends = [len(weights)]
+    for choice in reversed(choices):
+        ends.append(int(choice[ends[-1]]))
+    return [0, *reversed(ends)]
+
+
+def is_named(text: str) -> bool:
+    """Return whether it is one of these names, rather than a file."""
+    return text.partition(":")[0] in FORMS
+
+
+def strategy_by_name(text: str, workload: Workload, cluster: Cluster) -> Strategy:
+    """Return the strategy of that name for a workload.
+
+    Raises `StrategyError` that shows the form, or says what cannot be.
+    """
+    name, *words = text.split(":")
+    numbers = [int(word) for word in words if word.isascii() and word.isdecimal()]
+    match name, numbers:
+        case _ if len(numbers) < len(words):
+            pass
+        case "default", []:
+            return fitting_strategy(workload, cluster)
+        case "data", []:
+            return data_parallel(workload, cluster.nodes)
+        case "pipeline", [stages, microbatches]:
+            return pipeline_parallel(workload, cluster.nodes, stages, microbatches)
+        case "disaggregated", []:
+            return disaggregated_strategy(workload, cluster)
+        case "disaggregated", [prefill_nodes]:
+            return disaggregated_strategy(workload, cluster, prefill_nodes)
+    form = FORMS.get(name) or f"one of {', '.join(FORMS)}"
+    raise StrategyError(f"strategy {text!r}: give {form}, the numbers whole, or a plan file")

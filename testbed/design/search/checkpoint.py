@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from lightbed.output_file import write_output
-from testbed.design.search.chains.chain import ChainState, Rules, Visit
-from testbed.design.search.chains.objective import Objective
+from testbed.design.search.chains import ChainState, Objective, Rules, Visit
 from testbed.errors import SearchError
 
 FORMAT = "lightbed-search/1"

@@ -1,1 +1,0 @@
-"""Markov chains over any objective: worker pools, checkpoints, and when to stop."""

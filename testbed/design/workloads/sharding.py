@@ -1,0 +1,351 @@
+"""Shardings (grids of servers, replicas by shards), strategies (one sharding an operator), and what they then send.
+
+| way | grid (replicas, shards) | parameters | samples | communication |
+|---|---|---|---|---|
+| data | (n, 1) | whole on each | split over replicas | gradients: AllReduce over replicas |
+| tensor | (r, k) | 1/k on each | split over replicas | activations among shards; gradients over replicas |
+| place | (1, k) | 1/k on each | all, a slice of the output each | output to whoever needs it, gradients back |
+| expert | (r, k) | 1/k on each | split over all r*k servers | all-to-all among shards, there and back |
+
+Samples go to replicas in the order of the grid; expert parallel ones to servers in the order of their numbers.
+A pipeline is a strategy whose operators have grids over different servers; microbatches then overlap.
+
+The data between an operator and the next that is laid out differently are its resharding. An operator's output is held
+by its servers: on replicas for a range of samples each; by shards of a tensor-parallel operator as a copy each; by
+shards of a placed one as a slice each, for all samples. The next operator needs whole outputs for the samples it
+computes. Gradients go back the same way, except that a tensor-parallel operator may be asked at any of its shards in
+both directions, and that the shards of a placed one each send their part of a sum. Samples and bytes are cut at whole
+numbers, so nothing is lost or counted twice.
+
+Steps are operators that run as one; gradients are summed in buckets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.design.workloads.model import Operator, Way, Workload
+from testbed.errors import StrategyError
+
+Group = tuple[int, ...]
+"""Servers that do something together."""
+
+Grid = tuple[Group, ...]
+
+Integers = NDArray[np.int64]
+_REMEMBERED = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """`grid[r][s]` is the server that holds shard s of replica r. Hashable, so that costs can be remembered."""
+
+    way: Way
+    grid: Grid
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Shardings are keys of every remembered cost; hashing 128 tuples each time would cost more than adding up.
+        # Only integers go in: the hash of a string differs between processes, and shardings travel between them.
+        object.__setattr__(self, "_hash", hash(self.grid))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def replicas(self) -> int:
+        """Number of whole copies of the operator."""
+        return len(self.grid)
+
+    @property
+    def shards(self) -> int:
+        """Number of pieces into which each replica is cut."""
+        return len(self.grid[0])
+
+    @property
+    def servers(self) -> tuple[int, ...]:
+        """All servers of the grid, replica by replica."""
+        return tuple(server for replica in self.grid for server in replica)
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """One sharding for each operator of a workload, and into how many microbatches an iteration is cut."""
+
+    shardings: tuple[Sharding, ...]
+    microbatches: int = 1
+
+    def with_sharding(self, place: int, sharding: Sharding) -> Strategy:
+        """Return the same strategy, one operator laid out otherwise."""
+        changed = (*self.shardings[:place], sharding, *self.shardings[place + 1 :])
+        return Strategy(changed, self.microbatches)
+
+
+def data_sharding(servers: Sequence[int]) -> Sharding:
+    """Return a replica on each server."""
+    return Sharding("data", tuple((server,) for server in servers))
+
+
+def place_sharding(servers: Sequence[int]) -> Sharding:
+    """Return one copy, a slice of it on each server."""
+    return Sharding("place", (tuple(servers),))
+
+
+def spaced_sharding(way: Way, nodes: int, shards: int) -> Sharding:
+    """Return replicas of `shards` evenly spaced servers {s, s + n/k, ...}, as rings of stride n/k join them.
+
+    Raises `StrategyError` unless the shards divide the servers.
+    """
+    if shards < 1 or nodes < 1 or nodes % shards:
+        raise StrategyError(
+            f"{shards} shards on {nodes} servers: the shards must divide the servers, both at least 1"
+        )
+    step = nodes // shards
+    return Sharding(way, tuple(tuple(range(start, nodes, step)) for start in range(step)))
+
+
+def block_sharding(way: Way, nodes: int, shards: int) -> Sharding:
+    """Return replicas of `shards` servers side by side {s, s + 1, ...}: copies of a shard are then evenly spaced.
+
+    Raises `StrategyError` unless the shards divide the servers.
+
+    >>> block_sharding("tensor", 6, 3).grid
+    ((0, 1, 2), (3, 4, 5))
+    """
+    columns = spaced_sharding(way, nodes, nodes // shards if shards and nodes % shards == 0 else 0).grid
+    return Sharding(way, tuple(zip(*columns, strict=True)))
+
+
+class Resharding(NamedTuple):
+    """Rows (source server, target server, bytes), those within a server included; do not write to them."""
+
+    source: Integers
+    target: Integers
+    size_bytes: Integers
+
+
+def cut(total: int, pieces: int) -> Integers:
+    """Return where `pieces` equal parts of `total` begin and end, in whole numbers, (pieces + 1,).
+
+    >>> cut(10, 4).tolist()
+    [0, 2, 5, 7, 10]
+    """
+    return np.arange(pieces + 1) * total // pieces
+
+
+def row_samples(sharding: Sharding, batch: int) -> Integers:
+    """Return how many samples the replica of each server computes, in the order of `sharding.servers`."""
+    return np.repeat(np.diff(cut(batch, sharding.replicas)), sharding.shards)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def forward_resharding(
+    producer: Sharding, consumer: Sharding, batch: int, output_bytes: int, sliced: bool = False
+) -> Resharding:
+    """Return outputs of `output_bytes` a sample on their way to the next operator.
+
+    `sliced` says that shards of both sides work on their slice alone, as those of a cache of keys and values.
+    """
+    held = _features(producer, output_bytes, sliced=sliced or producer.way == "place")
+    wanted = _features(consumer, output_bytes, sliced=sliced)
+    return _between(_Side(producer, *held), _Side(consumer, *wanted), batch, copies=not sliced)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def backward_resharding(
+    producer: Sharding, consumer: Sharding, batch: int, output_bytes: int, sliced: bool = False
+) -> Resharding:
+    """Return the gradients on the way back, from consumer to producer."""
+    held = _features(consumer, output_bytes, sliced=sliced)
+    wanted = _features(producer, output_bytes, sliced=sliced or producer.way == "place")
+    return _between(_Side(consumer, *held), _Side(producer, *wanted), batch, copies=not sliced)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def dispatch_resharding(sharding: Sharding, batch: int, sample_bytes: int) -> Resharding:
+    """Return samples sent to the experts: each server sends an equal share of its own to each shard of its replica.
+
+    `sample_bytes` counts a sample once for each expert that it goes to. Results return by the same rows reversed.
+    """
+    first, last = _sample_bounds(sharding, batch)
+    grid = np.array(sharding.grid)
+    k = sharding.shards
+    totals = (last - first) * sample_bytes
+    ends = np.arange(k + 1) * totals[:, None] // k
+    source = np.repeat(grid.ravel(), k)
+    target = np.repeat(grid, k, axis=0).ravel()
+    return Resharding(source, target, np.diff(ends, axis=1).ravel())
+
+
+def reversed_resharding(resharding: Resharding) -> Resharding:
+    """Return the same bytes the other way."""
+    return Resharding(resharding.target, resharding.source, resharding.size_bytes)
+
+
+def _sample_bounds(sharding: Sharding, batch: int) -> tuple[Integers, Integers]:
+    """Return the first sample whose output each server holds, and the one after the last."""
+    if sharding.way == "expert":
+        # By number of the server, so that groups of any size keep the samples that copies on all servers have.
+        bounds, rank = cut(batch, len(sharding.servers)), np.argsort(np.argsort(sharding.servers))
+        return bounds[rank], bounds[rank + 1]
+    bounds = cut(batch, sharding.replicas)
+    return np.repeat(bounds[:-1], sharding.shards), np.repeat(bounds[1:], sharding.shards)
+
+
+class _Side(NamedTuple):
+    """Sender or receiver: for each server which bytes of a sample's output it holds or wants."""
+
+    sharding: Sharding
+    first: Integers
+    last: Integers
+
+
+def _features(sharding: Sharding, output_bytes: int, *, sliced: bool) -> tuple[Integers, Integers]:
+    """Return the first byte of a sample's output that is each server's, and the one after the last."""
+    ends = cut(output_bytes, sharding.shards) if sliced else np.array([0, output_bytes])
+    repeats = sharding.replicas * sharding.shards // (ends.size - 1)
+    return np.tile(ends[:-1], repeats), np.tile(ends[1:], repeats)
+
+
+def _between(sender: _Side, receiver: _Side, batch: int, *, copies: bool) -> Resharding:
+    samples = _overlap(_sample_bounds(sender.sharding, batch), _sample_bounds(receiver.sharding, batch))
+    features = _overlap((sender.first, sender.last), (receiver.first, receiver.last))
+    # Outputs of no bytes still have to be waited for; slices that have nothing in common have not.
+    asked = (samples > 0) & ((features > 0) | (sender.last.max() == 0))
+    if sender.sharding.way == "tensor" and copies:
+        asked &= _chosen_copies(sender.sharding, receiver.sharding)
+    row, column = np.nonzero(asked)
+    sizes = (samples * features)[row, column]
+    return Resharding(
+        np.array(sender.sharding.servers)[row], np.array(receiver.sharding.servers)[column], sizes
+    )
+
+
+def _overlap(these: tuple[Integers, Integers], those: tuple[Integers, Integers]) -> Integers:
+    """Return how much each of these ranges has in common with each of those; negative where they are apart."""
+    overlap: Integers = np.minimum.outer(these[1], those[1]) - np.maximum.outer(these[0], those[0])
+    return overlap
+
+
+def _chosen_copies(sender: Sharding, receiver: Sharding) -> NDArray[np.bool_]:
+    """Return which of the equal copies each receiver takes, (senders, receivers): its own, else they take turns."""
+    grid, targets = np.array(sender.grid), np.array(receiver.servers)
+    own = grid[:, :, None] == targets
+    turn = np.arange(targets.size) % sender.shards
+    chosen = np.where(own.any(axis=1), own.argmax(axis=1), turn)
+    copies: NDArray[np.bool_] = np.arange(sender.shards)[None, :, None] == chosen[:, None, :]
+    return copies.reshape(-1, targets.size)
+
+
+def microbatch_samples(batch: int, microbatches: int) -> list[int]:
+    """Return samples of each microbatch; they differ by at most one."""
+    return [int(samples) for samples in np.diff(cut(batch, microbatches))]
+
+
+def trainable(workload: Workload) -> tuple[bool, ...]:
+    """Return which operators have a backward pass: those with parameters, or fed by one that has."""
+    needed = [max(operator.parameter_bytes, operator.gradient_bytes) > 0 for operator in workload.operators]
+    for producer, consumer in sorted(workload.edges, key=lambda edge: edge[1]):
+        needed[consumer] |= needed[producer]
+    return tuple(each and workload.training for each in needed)
+
+
+def replica_groups(sharding: Sharding) -> Grid:
+    """Return for each shard the servers that hold a copy of it: who sums its gradients."""
+    return tuple(zip(*sharding.grid, strict=True))
+
+
+def shard_bytes(operator: Operator, sharding: Sharding) -> tuple[int, ...]:
+    """Return bytes of gradients that each group of `replica_groups` sums."""
+    if sharding.replicas == 1:
+        return (0,) * sharding.shards
+    return tuple(np.diff(cut(operator.gradient_bytes, sharding.shards)).tolist())
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Operators whose gradients are summed in one AllReduce for each shard: bytes, and servers, of each."""
+
+    operators: tuple[int, ...]
+    size_bytes: tuple[int, ...]
+    groups: Grid
+
+
+def gradient_buckets(workload: Workload, strategy: Strategy, bucket_bytes: float | None) -> list[Bucket]:
+    """Return buckets in the order in which a backward pass in reverse order completes them.
+
+    Operators with the same groups share a bucket until the next one would exceed `bucket_bytes`; None gives each
+    operator its own. An operator larger than a bucket has one to itself.
+    """
+    limit = 0.0 if bucket_bytes is None else bucket_bytes
+    opened: dict[Grid, Bucket] = {}
+    buckets = []
+    for place in reversed(range(len(workload.operators))):
+        sharding = strategy.shardings[place]
+        sizes, groups = shard_bytes(workload.operators[place], sharding), replica_groups(sharding)
+        if not any(sizes):
+            continue
+        bucket = opened.pop(groups, None)
+        if bucket is not None and max(bucket.size_bytes) + max(sizes) > limit:
+            buckets.append(bucket)
+            bucket = None
+        opened[groups] = _joined(bucket, place, sizes, groups)
+    return buckets + list(opened.values())
+
+
+def _joined(bucket: Bucket | None, place: int, sizes: tuple[int, ...], groups: Grid) -> Bucket:
+    if bucket is None:
+        return Bucket((place,), sizes, groups)
+    total = tuple(had + more for had, more in zip(bucket.size_bytes, sizes, strict=True))
+    return Bucket((*bucket.operators, place), total, groups)
+
+
+def fused_steps(
+    workload: Workload, strategy: Strategy, buckets: Sequence[Bucket]
+) -> tuple[tuple[int, ...], ...]:
+    """Return neighbouring operators that run as one: same sharding, one feeds only the other, which is fed by it alone.
+
+    Nothing is sent between them, and their gradients wait for each other anyway (one bucket, or none), so one task
+    does what several would; the times differ only where another task that is ready would have run in between.
+    """
+    bucket_of = {place: number for number, bucket in enumerate(buckets) for place in bucket.operators}
+    edges = set(workload.edges)
+    fed_by = [producer for producer, _ in workload.edges]
+    feeds = [consumer for _, consumer in workload.edges]
+
+    def joins(first: int) -> bool:
+        second = first + 1
+        sharding = strategy.shardings[first]
+        alone = (first, second) in edges and fed_by.count(first) == 1 and feeds.count(second) == 1
+        together = {bucket_of[place] for place in (first, second) if place in bucket_of}
+        return (
+            alone
+            and sharding == strategy.shardings[second]
+            and sharding.way in ("data", "tensor")
+            and not _sums_between(workload.operators[first], workload.operators[second], sharding)
+            and len(together) <= 1
+        )
+
+    steps: list[tuple[int, ...]] = []
+    for place in range(len(workload.operators)):
+        if steps and joins(place - 1):
+            steps[-1] = (*steps[-1], place)
+        else:
+            steps.append((place,))
+    return tuple(steps)
+
+
+def single_steps(workload: Workload) -> tuple[tuple[int, ...], ...]:
+    """Return every operator on its own."""
+    return tuple((place,) for place in range(len(workload.operators)))
+
+
+def _sums_between(first: Operator, second: Operator, sharding: Sharding) -> bool:
+    """Return whether shards sum activations between the two, forward or backward."""
+    return sharding.shards > 1 and bool(first.forward_reduce_bytes or second.backward_reduce_bytes)

@@ -1,1 +1,0 @@
-"""Shardings of operators, and the data that passes between operators that are sharded differently."""
