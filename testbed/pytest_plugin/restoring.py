@@ -10,13 +10,12 @@ from ocs_drivers.model import CrossConnects
 from testbed.design.model import Wiring
 from testbed.errors import VerifyFailed
 from testbed.lab.model import Lab
-from testbed.operate.change import Change
 from testbed.operate.design import design_of_intent
-from testbed.operate.engine.goal import goal_text
+from testbed.operate.engine.planned import goal_text
 from testbed.operate.intent import Intent, in_force, stored_intents
 from testbed.operate.model import LabPlan, SwitchPlan
 from testbed.operate.plan import scope_of
-from testbed.operate.session import LabSession
+from testbed.operate.session import Change, LabSession
 
 if TYPE_CHECKING:
     from testbed.pytest_plugin.lab_of_test import LabOfTest

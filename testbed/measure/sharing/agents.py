@@ -16,8 +16,7 @@ from testbed.errors import CollectiveError
 from testbed.lab.hosts.fleet import Fleet, Launch
 from testbed.lab.model import Lab
 from testbed.measure.collectives.rank_reports import RankReports
-from testbed.measure.sharing.links import JobLinks
-from testbed.measure.sharing.policies import Conditions, Policy, Schedule, Transport
+from testbed.measure.sharing.policies import Conditions, JobLinks, Policy, Schedule, Transport
 
 PROGRAMS = ("guard.py", "periodic_job.py", "transfers.py", "udp_ends.py", "transport.py", "congestion.py")
 HANDLE = 0x1B

@@ -27,6 +27,7 @@ from testbed.lab.hosts.reachability import Reachability
 from testbed.lab.hosts.receivers import ReceiverReading, Window
 from testbed.lab.shards import shard_of
 from testbed.lab.simulated.lifecycle import start_lab
+from testbed.operate.design import Design
 from testbed.operate.intent import Intent, Stated
 from testbed.operate.journal import journal_in
 from testbed.operate.light import SwitchReading
@@ -34,7 +35,7 @@ from testbed.operate.model import LabPlan
 from testbed.operate.plan import circuits_of
 from testbed.operate.proof.evidence import Evidence
 from testbed.operate.proof.judge import judge
-from testbed.operate.session import Design, open_lab
+from testbed.operate.session import open_lab
 from testbed.operate.unfinished import Unfinished
 
 PYTHON = str(Path(sys.executable).resolve())
