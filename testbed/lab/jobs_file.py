@@ -33,8 +33,6 @@ _BURST_KEYS = ("start_ms", "length_ms", "gbps")
 EXAMPLE = (
     "jobs: [{name: a, period_ms: 300, bursts: [{start_ms: 150, length_ms: 150, gbps: 25}], hosts: [a, b]}]"
 )
-
-
 MeasuredPhases = Callable[[str, str], tuple[float, tuple[Burst, ...]]]
 """Period and bursts that a run measured of a job; raises `WorkloadError` where there are none."""
 

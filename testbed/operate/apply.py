@@ -32,8 +32,7 @@ from testbed.errors import (
     TestbedError,
 )
 from testbed.lab.hosts.forwarding import HostForwarding, install
-from testbed.lab.hosts.kernel_state import KernelState, read_kernels
-from testbed.lab.hosts.planned_state import planned_state
+from testbed.lab.hosts.kernel_state import KernelState, planned_state, read_kernels
 from testbed.lab.model import Lab
 from testbed.leases.model import parts_of
 from testbed.log_context import about, logger

@@ -22,9 +22,8 @@ from testbed.design.model import Link, Nic, Topology, Wiring
 from testbed.errors import IntentError, JournalError
 from testbed.lab.model import Lab
 from testbed.storage.address import address_in
-from testbed.storage.looking import is_database_error, read_rows, why_unreadable
+from testbed.storage.looking import hint_for, is_database_error, read_rows, why_unreadable
 from testbed.storage.owner import is_running, this_process
-from testbed.storage.reasons import hint_for
 
 if TYPE_CHECKING:
     from testbed.operate.journal import Journal

@@ -26,8 +26,8 @@ from testbed.operate.engine.transitions import StepEvent, StepState
 from testbed.operation_errors import OperationRunning
 from testbed.storage.address import address_in
 from testbed.storage.database import DATABASE_ERRORS, Database
+from testbed.storage.looking import hint_for, reason_of
 from testbed.storage.owner import is_running, this_person, this_process, this_run
-from testbed.storage.reasons import hint_for, reason_of
 from testbed.storage.schema import operations, steps
 
 

@@ -18,12 +18,11 @@ from lightbed.http_server import HeadAsGet, Server
 from testbed.errors import LabFileError
 from testbed.lab.inventory import load_lab
 from testbed.service.application import build_app
-from testbed.service.context import Service
+from testbed.service.context import Service, Tokens
 from testbed.service.events import EventLog, Feed
 from testbed.service.gate import Gate, Identify
 from testbed.service.labs import LabView
 from testbed.service.runs import MOST_QUEUED, RunStore
-from testbed.service.tokens import Tokens
 from testbed.service.workers import Workers, start_process
 from testbed.service_errors import InvalidRequest
 from testbed.storage.address import address_in, is_server

@@ -23,7 +23,7 @@ from ocs_drivers.model import CrossConnects
 from testbed.database_file import database_in, read_rows
 from testbed.design.topology.circulants import find_topology
 from testbed.errors import ApplyFailed, DriftError, IntentError, JournalError
-from testbed.lab.shards import shard_of
+from testbed.lab.model import shard_of
 from testbed.operate.design import design_for, design_of_intent, lay_out
 from testbed.operate.intent import IntentLog, Stated, in_force, stored_intents
 from testbed.operate.journal import journal_in

@@ -20,7 +20,7 @@ from testbed.design.topology.circulants import find_topology
 from testbed.design.workloads.choice import WorkloadChoice
 from testbed.design.workloads.sharding.sharding import Strategy
 from testbed.errors import PlanFileError, TopologyError
-from testbed.lab.shards import shard_of
+from testbed.lab.model import shard_of
 from testbed.operate.apply import apply_plan
 from testbed.operate.design import check_fits, design_of_plan, lab_of_plan
 from testbed.operate.journal import Journal

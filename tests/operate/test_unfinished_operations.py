@@ -16,7 +16,7 @@ skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects, Status
-from testbed.lab.shards import shard_of
+from testbed.lab.model import shard_of
 from testbed.operate.confirmation import Confirmations
 from testbed.operate.design import design_for
 from testbed.operate.discovery.model import Observation, Problem, Round

@@ -8,7 +8,7 @@ from libraries import skip_without
 skip_without("asyncssh")
 skip_without("sqlalchemy")
 
-from testbed.client.errors import ServiceUnreachable
+from testbed.client.calls import ServiceUnreachable
 from testbed.errors import LeaseDenied, RefusedToMove, VerifyFailed
 from testbed.leases.model import parts_of
 
@@ -91,7 +91,7 @@ def test_a_lab_that_is_marked_broken_skips_and_never_fails(lab_for, store, circu
 
 
 def test_a_lab_that_could_not_be_put_back_is_marked_broken(lab_for, store, circuits, monkeypatch):
-    from testbed.pytest_plugin.restoring import Before
+    from testbed.pytest_plugin.standing import Before
 
     def fails(self, *_given):
         raise VerifyFailed("a fibre is cut")

@@ -218,7 +218,7 @@ class Optimise(NamesWorkload, Command[PlanDocument]):
     def _servers_of(self, lab: Lab) -> tuple[Servers, int]:
         """Return the hosts of a lab as servers, and how many logical ones each server is."""
         from testbed.design.plans.planning import Servers
-        from testbed.lab.shards import logical_servers_of, shard_of
+        from testbed.lab.model import logical_servers_of, shard_of
         from testbed.operate.design import check_fits, degree_of
 
         if self.nodes:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ocs_drivers.contract import OpticalSwitch
 from testbed.design.model import Link, Nic, Routes
 from testbed.lab.hosts.forwarding import forwarding_plan
-from testbed.lab.hosts.planned_state import UNKNOWN_MAC, planned_state
+from testbed.lab.hosts.kernel_state import UNKNOWN_MAC, planned_state
 from testbed.lab.model import Lab
 from testbed.operate.findings import KINDS
 from testbed.operate.light import held_circuits, is_dark, judge_circuits, read_light

@@ -20,12 +20,11 @@ from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.lab.control import control
 from testbed.lab.hosts.forwarding import forwarding_path, forwarding_plan
-from testbed.lab.hosts.kernel_state import Interface, KernelState, Neighbour
-from testbed.lab.hosts.planned_state import planned_state
+from testbed.lab.hosts.kernel_state import Interface, KernelState, Neighbour, planned_state
 from testbed.lab.hosts.probe import Frame, NicReport, ProbeReport
 from testbed.lab.hosts.reachability import Reachability
 from testbed.lab.hosts.receivers import ReceiverReading, Window
-from testbed.lab.shards import shard_of
+from testbed.lab.model import shard_of
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.operate.design import Design
 from testbed.operate.intent import Intent, Stated

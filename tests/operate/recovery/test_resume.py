@@ -18,7 +18,7 @@ skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects, PendingMove, Snapshot
-from testbed.lab.shards import shard_of
+from testbed.lab.model import shard_of
 from testbed.operate.confirmation import Confirmations
 from testbed.operate.design import design_for, design_of_intent
 from testbed.operate.intent import stored_intents
