@@ -76,16 +76,13 @@ def read_ports(
     ports: Collection[tuple[str, int]], switches: Mapping[str, OpticalSwitch]
 ) -> dict[str, SwitchReading]:
     """Read every switch: its configuration, then the power at these ports, each named by switch and number."""
-    return {
-        name: _read_switch(switch, {port for of, port in ports if of == name})
-        for name, switch in switches.items()
-    }
-
-
-def _read_switch(switch: OpticalSwitch, ports: set[int]) -> SwitchReading:
-    snapshot = switch.read()
-    power = switch.power(sorted(ports)) if ports and switch.capabilities.power_monitor else {}
-    return SwitchReading(snapshot, power)
+    readings = {}
+    for name, switch in switches.items():
+        own = sorted({port for of, port in ports if of == name})
+        snapshot = switch.read()
+        power = switch.power(own) if own and switch.capabilities.power_monitor else {}
+        readings[name] = SwitchReading(snapshot, power)
+    return readings
 
 
 def held_circuits(lab: Lab, seen: Mapping[str, Snapshot]) -> tuple[Circuit, ...]:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lightbed.wording import counted
-from testbed.design.model import Link
 from testbed.errors import IntentError, JournalError, PlanFileError, TopologyError
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
@@ -139,7 +138,11 @@ def _hosts(touches: Mapping[SwitchPair, Touch], standing: Sequence[Standing]) ->
 def _forwarded(one: Standing, touches: Iterable[SwitchPair]) -> Iterator[tuple[str, str]]:
     """Yield hosts with the pairs whose packets they forward on a way with a touched circuit."""
     lab, touched = one.lab, frozenset(touches)
-    changed = {link for link in one.design.wiring.links if _place(lab, link) in touched}
+    changed = set()
+    for link in one.design.wiring.links:
+        transmit, receive = lab.nic(link.source).transmit, lab.nic(link.target).receive
+        if (transmit.switch, transmit.port, receive.port) in touched:
+            changed.add(link)
     for routes in (one.design.routes, *one.design.further):
         for source, target in routes.first_link:
             way = routes.path(source, target)
@@ -147,11 +150,6 @@ def _forwarded(one: Standing, touches: Iterable[SwitchPair]) -> Iterator[tuple[s
                 continue
             for hop in way[:-1]:
                 yield lab.hosts[hop.target.node].name, f"{lab.hosts[source].name} -> {lab.hosts[target].name}"
-
-
-def _place(lab: Lab, link: Link) -> SwitchPair:
-    transmit, receive = lab.nic(link.source).transmit, lab.nic(link.target).receive
-    return transmit.switch, transmit.port, receive.port
 
 
 @dataclass

@@ -230,7 +230,9 @@ class Before:
         """
         with given.session() as session:
             parts = (_plan_back(given.lab, session, name, held) for name, held in self.circuits.items())
-            plan = LabPlan(_no_wiring(given.lab), (), tuple(parts))
+            # A plan of circuits that switches held, not of links.
+            no_links = Wiring(len(given.lab.hosts), 1, simplex=False, links=())
+            plan = LabPlan(no_links, (), tuple(parts))
             if plan.has_changes:
                 addresses = {name: switch.address for name, switch in session.switches.items()}
                 goal = goal_text({part.switch: (addresses[part.switch], part) for part in plan.switches})
@@ -264,8 +266,3 @@ def _plan_back(lab: Lab, session: LabSession, name: str, target: CrossConnects) 
     switch, scope = session.switches[name], scope_of(lab, lab.switch(name))
     seen = switch.read()
     return SwitchPlan(name, target, scope, seen, switch.plan(target, seen, scope))
-
-
-def _no_wiring(lab: Lab) -> Wiring:
-    """Return a wiring of these hosts without a link: the plan is of circuits that switches held, not of links."""
-    return Wiring(len(lab.hosts), 1, simplex=False, links=())

@@ -81,7 +81,8 @@ def serve(
 ) -> None:
     """Answer requests until the process is asked to end; `ready` is told the URL when it listens."""
     listener.check()
-    with socket.create_server((listener.host, listener.port), family=_family(listener.host)) as listening:
+    family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
+    with socket.create_server((listener.host, listener.port), family=family) as listening:
         config = uvicorn.Config(
             HeadAsGet(Gate(build_app(service), service, identify or service.tokens.identity)),
             access_log=False,
@@ -107,10 +108,6 @@ class _Server(Server):
         """End; uvicorn itself would raise the signal again at the end."""
         self.force_exit = self.should_exit
         self.should_exit = True
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def this_url(url: str) -> dict[str, object]:

@@ -238,17 +238,21 @@ def _job(lab: Lab, spec: CollectiveSpec, reports: RankReports, deadline_s: float
             each.as_json() | ({"weights": weights_of(each, on_sets)} if on_sets else {})
             for each in spec.configurations
         ],
-        **({"set_addresses": _set_addresses(lab, on_sets.sets)} if on_sets else {}),
+        **(
+            {
+                "set_addresses": [
+                    [str(address) for address in set_addresses(host)[: on_sets.sets]] for host in lab.hosts
+                ]
+            }
+            if on_sets
+            else {}
+        ),
     }
 
 
 def _for_backend(spec: CollectiveSpec, reports: RankReports) -> CollectiveSpec:
     """Return the measurements as the backend makes them: NCCL chooses its connections itself."""
     return spec if _backend(spec, reports.ready) == "gloo" else replace(spec, sets=None)
-
-
-def _set_addresses(lab: Lab, sets: int) -> list[list[str]]:
-    return [[str(address) for address in set_addresses(host)[:sets]] for host in lab.hosts]
 
 
 def _backend(spec: CollectiveSpec, ready: Mapping[str, Mapping[str, Any]]) -> str:

@@ -198,11 +198,12 @@ def _table(
     devices = tuple(_devices(_mapping(document, "config").get("devices")))
     uses_cpu_time = any("cpu_time" in (entry.get("in_place") or ()) for entry in document["results"][:1])
     failed = bool(_errors(document)) or document.get("failed") is True
+    code = document.get("nccl_version")
     return NcclTable(
         source="json",
         rows=tuple(rows),
         version=_optional(str, document.get("nccl_tests_version")),
-        nccl_version=_version_text(document.get("nccl_version")),
+        nccl_version=nccl_version_text(code) if isinstance(code, int) and code > 0 else _optional(str, code),
         collective=_collective(document),
         devices=devices,
         time_kind="cpu" if uses_cpu_time else "gpu",
@@ -232,10 +233,6 @@ def _lenient(value: object) -> float | None:
 def _whole(value: object) -> int | None:
     number = _lenient(value)
     return None if number is None else int(number)
-
-
-def _version_text(code: object) -> str | None:
-    return nccl_version_text(code) if isinstance(code, int) and code > 0 else _optional(str, code)
 
 
 def _collective(document: Mapping[str, Any]) -> str | None:

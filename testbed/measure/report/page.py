@@ -45,7 +45,9 @@ def render_report(stored: StoredRun) -> str:
         tag("title", title),
         tag("style", Markup(STYLE)),
     )
-    body = tag("body", tag("header", header(stored)), tag("main", _sections(stored)), _footer(stored))
+    simulated = "Every figure is SIMULATED. " if summary.simulated else ""
+    footer = tag("footer", f"{simulated}Written by lightbed from {summary.directory}.")
+    body = tag("body", tag("header", header(stored)), tag("main", _sections(stored)), footer)
     return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
 
 
@@ -175,11 +177,6 @@ def _comparison_charts(stored: StoredRun, repatch: Repatch) -> Iterable[Markup]:
         yield _chart(
             stored, series, f"change-{repatch.target}-{place}".replace(" ", "-"), f"{name}, before and after"
         )
-
-
-def _footer(stored: StoredRun) -> Markup:
-    simulated = "Every figure is SIMULATED. " if stored.summary.simulated else ""
-    return tag("footer", f"{simulated}Written by lightbed from {stored.summary.directory}.")
 
 
 def header(stored: StoredRun) -> Markup:

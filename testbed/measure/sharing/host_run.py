@@ -117,11 +117,12 @@ def keep_rows(run: Run, lab: Lab, rows: Sequence[MeasuredJob]) -> None:
 
 def to_json(rows: Sequence[MeasuredJob], rate_gbps: float) -> dict[str, Json]:
     """Return the data of a phase named `PHASE`."""
-    return {"rate_gbps": rate_gbps, "measured": [_row(row) for row in rows]}
-
-
-def _row(row: MeasuredJob) -> dict[str, Json]:
-    return cast("dict[str, Json]", asdict(row) | {"iterations_ms": list(row.iterations_ms)})
+    return {
+        "rate_gbps": rate_gbps,
+        "measured": [
+            cast("dict[str, Json]", asdict(row) | {"iterations_ms": list(row.iterations_ms)}) for row in rows
+        ],
+    }
 
 
 def phases_of_run(store: RunStore, run_id: str, job: str) -> tuple[float, tuple[Burst, ...]]:

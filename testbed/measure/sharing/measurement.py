@@ -77,7 +77,14 @@ def held_queues(fleet: Fleet, lab: Lab, queues: Queues) -> Iterator[None]:
                 launch.close_input()
                 _follow(launch, said, {"restored"}, RESTORE_S, len(queues))
     finally:
-        _restore(fleet, {host: words for host, words in program.items() if _is_left(said.get(host))})
+        _restore(
+            fleet,
+            {
+                host: words
+                for host, words in program.items()
+                if host not in said or said[host]["event"] != "restored"
+            },
+        )
 
 
 def _follow(
@@ -100,10 +107,6 @@ def _check_set(said: Mapping[str, Mapping[str, Any]], queues: Queues) -> None:
         if found["event"] != "set":
             why = found.get("message", "it ended")
             raise HostError(f"the queues of host {host} cannot be set: {why}", host=host)
-
-
-def _is_left(said: Mapping[str, Any] | None) -> bool:
-    return said is None or said["event"] != "restored"
 
 
 def _restore(fleet: Fleet, programs: Mapping[str, list[str]]) -> None:

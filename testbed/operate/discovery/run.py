@@ -283,13 +283,10 @@ def _search(
                 seen = devices.show(round_, monitored)
             record.saw(round_, seen)
             count += 1
-            note(_told(count, round_))
+            off = f", {counted(len(round_.off), 'NIC')} off" if round_.off else ""
+            made = counted(len(round_.circuits), "circuit")
+            note(f"round {count} ({round_.purpose}): {made}{off}")
             round_ = rounds.send(seen)
     except StopIteration as end:
         evidence: Evidence = end.value
     return Discovered(evidence.results(), count, nameless=evidence.nameless())
-
-
-def _told(count: int, round_: Round) -> str:
-    off = f", {counted(len(round_.off), 'NIC')} off" if round_.off else ""
-    return f"round {count} ({round_.purpose}): {counted(len(round_.circuits), 'circuit')}{off}"
