@@ -134,10 +134,9 @@ def meant_design(
 ) -> MeantDesign:
     """Return the design that the options name; without options the stored one, and without any the default.
 
-    With the operations that were left unfinished.
-    `before_repair`: of a lab that was repaired, the topology that the repair replaced.
-    Raises `PlanFileError`, `IntentError`, `TopologyError`, and `JournalError` when nothing is named and what is
-    stored cannot be read.
+    It comes with the operations that were left unfinished. `before_repair`: of a lab that was repaired, the topology
+    that the repair replaced. Raises `PlanFileError`, `IntentError`, `TopologyError`, and `JournalError` when nothing
+    is named and what is stored cannot be read.
     """
     stored: tuple[Intent, ...] = ()
     note = ""
