@@ -16,8 +16,9 @@ from pathlib import Path
 from testbed.lab.control import control
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
+from testbed.operate.design import design_for
 from testbed.operate.journal import journal_in
-from testbed.operate.session import LabSession, design_for, open_lab
+from testbed.operate.session import LabSession, open_lab
 
 LAB = Path(__file__).parent.parent / "labs" / "testbed12.yaml"
 REPEATS = 60

@@ -27,8 +27,9 @@ from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, Ran
 from testbed.measure.collectives.rows import misplaced
 from testbed.measure.gain import RingGain, largest_of_each, ring_gain
 from testbed.measure.model import CollectiveResult, Timing
+from testbed.operate.design import design_for
 from testbed.operate.journal import Journal
-from testbed.operate.session import LabSession, design_for, open_lab
+from testbed.operate.session import LabSession, open_lab
 
 LAB = Path(__file__).parents[1] / "labs" / "testbed12.yaml"
 SIZE_BYTES = 8 << 20

@@ -22,8 +22,7 @@ from testbed.lab.simulated.fibre_draw import draw_fibres, without_fibres
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.operate.discovery.devices import Devices
 from testbed.operate.discovery.model import Discovered
-from testbed.operate.discovery.record import DiscoveryRecord
-from testbed.operate.discovery.run import discover
+from testbed.operate.discovery.run import DiscoveryRecord, discover
 from testbed.operate.journal import Journal
 
 LAB = Path(__file__).parents[1] / "labs" / "testbed12.yaml"

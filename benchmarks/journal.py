@@ -24,8 +24,9 @@ from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.leases.listing import read_leases
 from testbed.leases.store import LeaseStore
+from testbed.operate.design import Design, design_for
 from testbed.operate.journal import Journal, journal_in
-from testbed.operate.session import Design, LabSession, design_for, open_lab
+from testbed.operate.session import LabSession, open_lab
 from testbed.storage.database import Database
 
 LAB = Path(__file__).parent.parent / "labs" / "testbed12.yaml"

@@ -40,8 +40,9 @@ from testbed.measure.collectives.ranks import run_collectives
 from testbed.measure.collectives.rows import misplaced
 from testbed.measure.collectives.spec import CollectiveSpec, Configuration, all_to_all
 from testbed.measure.model import CollectiveResult
+from testbed.operate.design import Design
 from testbed.operate.journal import Journal
-from testbed.operate.session import Design, LabSession, open_lab
+from testbed.operate.session import LabSession, open_lab
 
 LAB = Path(__file__).parents[1] / "labs" / "testbed12.yaml"
 NODES = 12

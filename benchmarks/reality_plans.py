@@ -36,8 +36,7 @@ from testbed.design.topology.finder import find
 from testbed.design.workloads.choice import WorkloadChoice
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import at_rate, start_lab
-from testbed.measure.plan_job import PlanRun, run_on_hosts
-from testbed.measure.plan_job_record import worst_payload
+from testbed.measure.plan_job import PlanRun, run_on_hosts, worst_payload
 from testbed.operate.design import Design, with_routes
 from testbed.operate.journal import Journal
 from testbed.operate.session import LabSession, open_lab

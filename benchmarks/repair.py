@@ -28,8 +28,9 @@ from testbed.lab.control import control
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
 from testbed.lab.simulated.lifecycle import start_lab
+from testbed.operate.design import Design
 from testbed.operate.journal import Journal
-from testbed.operate.session import Design, LabSession, open_lab
+from testbed.operate.session import LabSession, open_lab
 
 LAB = Path(__file__).parents[1] / "labs" / "testbed12.yaml"
 RING = RingOrder(1, (0, 1, 2, 3))

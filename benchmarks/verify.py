@@ -20,10 +20,11 @@ from pathlib import Path
 
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
+from testbed.operate.design import Design, design_for
 from testbed.operate.journal import journal_in
 from testbed.operate.light import read_light
 from testbed.operate.plan import circuits_of
-from testbed.operate.session import Design, LabSession, design_for, open_lab
+from testbed.operate.session import LabSession, open_lab
 
 ROOT = Path(__file__).parents[1]
 ROUNDS = 5

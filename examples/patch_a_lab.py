@@ -13,8 +13,9 @@ from testbed.lab.inventory import load_lab
 from testbed.lab.simulated import start_lab
 from testbed.measure.collectives import CollectiveSpec
 from testbed.measure.current_topology import collect, node_configurations
+from testbed.operate.design import design_for
 from testbed.operate.journal import journal_in
-from testbed.operate.session import design_for, open_lab
+from testbed.operate.session import open_lab
 
 DEFAULT_LAB = Path(__file__).parent.parent / "labs" / "testbed12.yaml"
 

@@ -22,8 +22,7 @@ from testbed.observe.traces import trace_as_asked
 from testbed.operate.intent import stored_intents
 from testbed.operate.recovery.records import OperationRecord, operations_of
 from testbed.service.labs import check_match, tag_of, topology_in_force
-from testbed.service.request import Request
-from testbed.service.requests import parse_request
+from testbed.service.requests import Request, parse_request
 from testbed.service.runs import Run, RunStore
 from testbed.service.workers import folder_of
 from testbed.storage.address import address_in, choose

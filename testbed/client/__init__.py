@@ -10,8 +10,8 @@ The token is taken from LIGHTBED_TOKEN, and the URL from LIGHTBED_SERVER, where 
 """
 
 from testbed.client.asynchronous import AsyncClient, AsyncLab, connect_async
+from testbed.client.calls import NotThroughService, ServiceRefused, ServiceUnreachable
 from testbed.client.documents import Event, Run
-from testbed.client.errors import NotThroughService, ServiceRefused, ServiceUnreachable
 from testbed.client.synchronous import Client, Lab, connect
 
 __all__ = [

@@ -1,17 +1,18 @@
-"""Requests of the client and what their answers become, the same for both of its kinds; nothing is sent here."""
+"""Requests of the client, what their answers become, and its errors; the same for both kinds. Nothing is sent here."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 from urllib.parse import quote
 
 import httpx
 
+from lightbed.errors import Who
 from testbed.client.documents import Run
-from testbed.client.errors import ServiceRefused, ServiceUnreachable
+from testbed.errors import TestbedError
 
 T = TypeVar("T")
 TIMEOUT = httpx.Timeout(30.0, connect=10.0)
@@ -19,6 +20,34 @@ STREAM_TIMEOUT = httpx.Timeout(30.0, connect=10.0, read=45.0)
 """A stream without an event says each 15 s that it lives."""
 PAUSES_S = (0.1, 2.0)
 """First and longest pause before a stream is opened again."""
+
+
+class ServiceUnreachable(TestbedError):
+    """The service does not answer, or not as this release expects."""
+
+    code = "service.unreachable"
+    who: ClassVar[Who] = "device"
+
+
+class NotThroughService(TestbedError):
+    """A command or an option that works here alone."""
+
+    code = "service.here"
+    who: ClassVar[Who] = "user"
+
+
+class ServiceRefused(TestbedError):
+    """A request that the service refused: `problem` is its document, `code` and `who` are those of the error there."""
+
+    code = "service"
+    who: ClassVar[Who] = "user"
+
+    def __init__(self, problem: Mapping[str, Any]) -> None:
+        self.problem = dict(problem)
+        self.status = int(problem.get("status", 0))
+        self.code = str(problem.get("code", self.code))
+        vars(self)["who"] = problem.get("who", self.who)  # of this error, as the service told it
+        super().__init__(str(problem.get("detail", "the service refused")))
 
 
 @dataclass(frozen=True, slots=True)

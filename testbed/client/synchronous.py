@@ -10,8 +10,7 @@ import httpx
 
 from testbed.client import calls
 from testbed.client.calls import Call
-from testbed.client.documents import Event, Run
-from testbed.client.event_stream import EventParser
+from testbed.client.documents import Event, EventParser, Run
 
 T = TypeVar("T")
 

@@ -93,8 +93,6 @@ _READ_IN_TWO_WAYS = re.compile(r"[\t?]|[|>][-+\d]*#")
 _OPENINGS = ("[", "{", "- -")
 _MOST_OPENINGS = 5000
 """libyaml's tree is made on the stack of the processor, which holds some ten thousand levels."""
-
-
 _YAML_HINTS = {
     "'\\t'": "indent with blanks, never with tabs",
     "cannot start any token": "put the value in quotes",

@@ -60,7 +60,10 @@ def _lab(document: Document, *, bare: bool = False) -> Lab:
         simulated=schema.simulated,
         management=schema.management,
         hosts=tuple(_host(schema, host, document.path, bare=bare) for host in schema.hosts),
-        switches=tuple(_switch(switch) for switch in schema.switches),
+        switches=tuple(
+            LabSwitch(switch.name, switch.address, switch.inputs, switch.outputs, switch.insertion_loss_db)
+            for switch in schema.switches
+        ),
         twins={switch.name: _twin(switch) for switch in schema.switches} if schema.simulated else {},
         link=_link(schema),
         ssh_key=Path(_anchored(os.path.expanduser(key), document.path)) if key else default_key(),  # noqa: PTH111
@@ -86,10 +89,6 @@ def _host(schema: LabSchema, host: HostSchema, path: Path, *, bare: bool) -> Lab
 
 def _fibre(fibre: FibreSchema | None) -> FibreEnd:
     return FibreEnd(fibre.switch, fibre.number, fibre.loss_db) if fibre else UNKNOWN_FIBRE
-
-
-def _switch(switch: SwitchSchema) -> LabSwitch:
-    return LabSwitch(switch.name, switch.address, switch.inputs, switch.outputs, switch.insertion_loss_db)
 
 
 def _twin(switch: SwitchSchema) -> SwitchTwin:

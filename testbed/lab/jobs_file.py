@@ -33,8 +33,6 @@ _BURST_KEYS = ("start_ms", "length_ms", "gbps")
 EXAMPLE = (
     "jobs: [{name: a, period_ms: 300, bursts: [{start_ms: 150, length_ms: 150, gbps: 25}], hosts: [a, b]}]"
 )
-
-
 MeasuredPhases = Callable[[str, str], tuple[float, tuple[Burst, ...]]]
 """Period and bursts that a run measured of a job; raises `WorkloadError` where there are none."""
 
@@ -183,14 +181,15 @@ def _hosts(
                 (*where, "workers"), f"workers of job {name!r} is {workers!r}", "give 1 or more"
             )
         return (), workers
-    if not isinstance(hosts, list) or not _are_names(hosts) or len(set(hosts)) < len(hosts):
+    if (
+        not isinstance(hosts, list)
+        or not hosts
+        or not all(isinstance(host, str) for host in hosts)
+        or len(set(hosts)) < len(hosts)
+    ):
         hint = "give different names of hosts of the lab"
         raise document.error((*where, "hosts"), f"hosts of job {name!r} are {hosts!r}", hint)
     return tuple(hosts), len(hosts)
-
-
-def _are_names(hosts: list[Any]) -> bool:
-    return bool(hosts) and all(isinstance(host, str) for host in hosts)
 
 
 def _number(document: Document, where: Location, value: Any, what: str) -> float:

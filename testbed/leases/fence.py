@@ -5,11 +5,14 @@
             ... write to the device ...
 
 A process that is stopped inside `sending` makes every end of its lease wait, and so every grant of its parts; one that
-is stopped anywhere else wakes up to a refusal.
+is stopped anywhere else wakes up to a refusal. The lease of an operation lasts as long as its steps go on, and no
+longer: its heartbeat is beaten before each write, by the operation and not by a clock of its own.
 """
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
@@ -18,18 +21,19 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from testbed.errors import ClockError, JournalError, LeaseStale, StorageError, UnderMaintenance
+from testbed.errors import ClockError, JournalError, LeaseDenied, LeaseStale, StorageError, UnderMaintenance
 from testbed.leases import locks
 from testbed.leases.choice import chosen
-from testbed.leases.heartbeat import Heartbeat
 from testbed.leases.model import Lease
 from testbed.leases.store import LeaseStore
 from testbed.log_context import about
 from testbed.storage.database import DATABASE_ERRORS, Database
-from testbed.storage.reasons import hint_for, reason_of
+from testbed.storage.looking import hint_for, reason_of
 from testbed.storage.schema import leases, maintenance
 
 _current: ContextVar[Fence | None] = ContextVar("fence", default=None)
+BEATS = 3
+"""Beats in the time that a lease lasts: fewer transactions than steps, and one may come late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,3 +144,27 @@ def database_errors(database: Database) -> Iterator[None]:
     except (*DATABASE_ERRORS, OSError) as error:
         what = f"the journal {database.name} cannot be written ({reason_of(error)})"
         raise JournalError(f"{what}; {hint_for(error)}") from error
+
+
+class Heartbeat:
+    """Heartbeat of one lease. Threads may share it; `steady` is a clock that is never set."""
+
+    def __init__(self, store: LeaseStore, lease: Lease, steady: Callable[[], float] = time.monotonic) -> None:
+        self._store = store
+        self._lease = lease
+        self._steady = steady
+        self._lock = threading.Lock()
+        self._last_s = steady()
+
+    def beat(self) -> None:
+        """Extend the lease where a third of its time has passed. Raises what the database raises.
+
+        One that cannot be extended is left as it is: whether anything may be sent is for the fence to say.
+        """
+        with self._lock:
+            now_s = self._steady()
+            if now_s - self._last_s < self._lease.ttl_s / BEATS:
+                return
+            self._last_s = now_s
+        with suppress(LeaseDenied, ClockError):
+            self._store.extend(self._lease.id)

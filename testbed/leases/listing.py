@@ -40,7 +40,12 @@ def describe_leases(address: Address, lab: str, now_s: float, *, ended: bool = F
     faults = {row["part"]: row["fault"] for row in read_or_refuse(address, query, (lab,))}
     living = [one for one in found if one.state in LIVING]
     return [
-        lease_json(one) | {"waits_for": rules.why_waiting(one, living, faults, now_s) if _waits(one) else ""}
+        lease_json(one)
+        | {
+            "waits_for": rules.why_waiting(one, living, faults, now_s)
+            if one.state in LIVING and not one.is_held
+            else ""
+        }
         for one in found
     ]
 
@@ -52,10 +57,6 @@ def _as_of(now_s: float, lease: Lease) -> Lease:
     if lease.operation is not None and is_running(lease.operation):
         return replace(lease, state="draining")
     return replace(lease, state="expired", reason=lease.reason_of_end("its time is over"))
-
-
-def _waits(lease: Lease) -> bool:
-    return lease.state in LIVING and not lease.is_held
 
 
 def lease_json(lease: Lease) -> dict[str, Any]:

@@ -11,20 +11,73 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
+
+import sqlalchemy as sa
 
 from testbed.errors import LeaseDenied, LeaseHeld
-from testbed.leases import rows, rules
-from testbed.leases.change import Change
-from testbed.leases.model import Lease, State
+from testbed.leases import locks, rows, rules
+from testbed.leases.model import LIVING, Lease, State
+from testbed.storage.address import Address
 from testbed.storage.database import Database
 from testbed.storage.owner import asking_person, is_running, this_process
+from testbed.storage.schema import leases as leases_table
 from testbed.storage.schema import maintenance
 
+POLL_S = 0.2
 DEFAULT_TTL_S = 3600.0
 IMPLICIT_TTL_S = 60.0
 LEAST_TTL_S = 1.0
+
+
+@dataclass
+class Change:
+    """One transaction over the leases of a lab: those that live, as they were and as they become."""
+
+    connection: sa.Connection
+    address: Address
+    now_s: float
+    leases: dict[str, Lease]
+    faults: Mapping[str, str]
+    held: ExitStack
+    _locked: dict[int, bool] = field(default_factory=dict)
+
+    def put(self, lease: Lease) -> Lease:
+        """Write what became of a lease."""
+        rows.update(self.connection, self.leases[lease.id], lease)
+        if lease.state in LIVING:
+            self.leases[lease.id] = lease
+        else:
+            del self.leases[lease.id]
+        return lease
+
+    def find(self, lease_id: str) -> Lease:
+        """Return a lease that lives. Raises `LeaseDenied`."""
+        if lease_id in self.leases:
+            return self.leases[lease_id]
+        row = (
+            self.connection.execute(leases_table.select().where(leases_table.c.id == lease_id))
+            .mappings()
+            .first()
+        )
+        if row is None:
+            raise LeaseDenied(f"there is no lease {lease_id}; list them with `testbed lease list`")
+        why = f" ({row['reason']})" if row["reason"] else ""
+        raise LeaseDenied(f"lease {lease_id} is {row['state']}{why}; request a new one")
+
+    def lock(self, lease: Lease) -> bool:
+        """Take the lock of a lease until after the commit; return False while something is sent under it."""
+        token = lease.token
+        if token is None:
+            return True
+        if token not in self._locked:
+            if isinstance(self.address, Path):
+                self._locked[token] = self.held.enter_context(locks.alone_in_file(self.address, token))
+            else:
+                self._locked[token] = locks.take_on_server(self.connection, token)
+        return self._locked[token]
 
 
 def this_owner() -> str:
@@ -272,3 +325,18 @@ def process_of(lease: Lease) -> str:
 def _check_ttl(ttl_s: float | None) -> None:
     if ttl_s is not None and ttl_s < LEAST_TTL_S:
         raise LeaseDenied(f"a lease lasts {LEAST_TTL_S:g} s at least, and {ttl_s:g} s were asked for")
+
+
+def wait_until_still(
+    store: LeaseStore, at_most_s: float, sleep: Callable[[float], None] = time.sleep
+) -> None:
+    """Return when nothing is being sent to a device. Raises `LeaseHeld` when that takes too long."""
+    deadline = time.monotonic() + at_most_s
+    while senders := store.senders():
+        if time.monotonic() >= deadline:
+            who = ", ".join(f"{process_of(one)} under lease {one.id}" for one in senders)
+            raise LeaseHeld(
+                f"lab '{store.lab}' still moves: {who} has not ended what it sends. No new move can begin; keep hands "
+                "out of the rack until this command succeeds, or end that process"
+            )
+        sleep(POLL_S)

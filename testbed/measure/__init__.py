@@ -10,5 +10,8 @@
 | `report` | one run as one HTML file |
 | `second_topology` | a job that the first topology serves badly, and the plan made for it |
 | `current_topology` | measurements on the circuits that are in force |
-| `job` and `job_steps` | whole jobs: patch and measure twice |
+| `job` | whole jobs: patch and measure twice |
+| `plan_job` | an iteration of a plan as a job |
+| `sharing` | jobs that share a lab |
+| `trends` | series over runs, and where they change |
 """

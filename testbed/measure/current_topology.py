@@ -11,16 +11,23 @@ from testbed.design.model import RingOrder
 from testbed.design.topology.strides import rings_of
 from testbed.errors import CollectiveError, VerifyFailed
 from testbed.lab.model import Lab
-from testbed.measure.collectives.modelled import model_collectives
-from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, Progress, Ranks, run_collectives
+from testbed.measure.collectives.ranks import (
+    CollectiveSpec,
+    Configuration,
+    Progress,
+    Ranks,
+    model_collectives,
+    run_collectives,
+)
 from testbed.measure.collectives.rows import PROVING_SIZE_BYTES, misplaced
 from testbed.measure.model import CollectiveResult, Timing
-from testbed.measure.nccl.document import nccl_document
+from testbed.measure.nccl.json_output import nccl_document
 from testbed.measure.nccl.launch import NcclSettings, NcclTest, run_nccl
 from testbed.measure.nccl.log import RingFinding, check_rings
 from testbed.measure.nccl.table import NcclTable, table_json
 from testbed.measure.results.run import Run
-from testbed.operate.session import Design, LabSession
+from testbed.operate.design import Design
+from testbed.operate.session import LabSession
 
 ONE_RING = "one ring"
 Backend = Literal["auto", "gloo", "nccl"]

@@ -147,7 +147,10 @@ class Bench:
             names = names[:1]
         if self.sides.runner.pipeline.transform is None and names:
             names.remove("p1")
-        found = self.measure({MODEL: None, LOCAL: Rule()} | {name: self._all_remote(name) for name in names})
+        found = self.measure(
+            {MODEL: None, LOCAL: Rule()}
+            | {name: replace(self.rule, candidate=name, ratio=1.0) for name in names}
+        )
         model_s = found[MODEL].cpu_s
         metrics = Metrics(
             gthp=found[MODEL].rate,
@@ -218,9 +221,6 @@ class Bench:
             return Feed(sides, self._order(batches), rule)
         elements = islice(_repeat(sides.runner.pipeline.dataset), batches * self.batch_size)
         return StreamFeed(sides, elements, self.batch_size, rule)
-
-    def _all_remote(self, name: str) -> Rule:
-        return replace(self.rule, candidate=name, ratio=1.0)
 
     def _order(self, batches: int) -> Order:
         """Return the next indices of the dataset, over and over: what was read lately may be in a cache."""

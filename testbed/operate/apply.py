@@ -1,14 +1,18 @@
 """Apply a plan: look again, write down the intent, do the steps, judge by what is read back.
 
 For one switch and a whole configuration that is three round trips: the read that compares, the command, the
-read that proves. Switches work at the same time; whatever happens, every circuit is accounted for.
+read that proves. Switches work at the same time; whatever happens, every circuit is accounted for. Routes and
+neighbours of hosts are steps as well, judged by what the kernels hold.
 """
 
 from __future__ import annotations
 
+import hashlib
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,24 +21,37 @@ from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.engine.device_lock import DeviceLock, lock_names
 from ocs_drivers.engine.reports import report_of
 from ocs_drivers.errors import OcsError
-from ocs_drivers.model import ApplyReport, CrossConnects, Outcome, Snapshot, Status, Step
-from testbed.errors import ApplyFailed, DriftError, Interrupted, JournalError, RefusedToMove, TestbedError
+from ocs_drivers.model import ApplyReport, Outcome, Snapshot, Status, Step
+from testbed.errors import (
+    ApplyFailed,
+    DriftError,
+    HostError,
+    Interrupted,
+    JournalError,
+    RefusedToMove,
+    TestbedError,
+)
+from testbed.lab.hosts.forwarding import HostForwarding, install
+from testbed.lab.hosts.kernel_state import KernelState, planned_state, read_kernels
 from testbed.lab.model import Lab
 from testbed.leases.model import parts_of
 from testbed.log_context import about, logger
 from testbed.operate.engine.consent import Consent, EmergencyStop, is_interrupted
-from testbed.operate.engine.goal import goal_text
-from testbed.operate.engine.planned import PlannedStep
-from testbed.operate.engine.threads import each
+from testbed.operate.engine.planned import ROUTES, PlannedStep, goal_text
+from testbed.operate.engine.transitions import StepState
 from testbed.operate.model import ApplyResult, LabPlan, SwitchPlan
 from testbed.operate.plan import pair_label, port_owners
+from testbed.operate.proof.host_findings import judge_host
 
 if TYPE_CHECKING:
+    from testbed.lab.hosts.fleet import Fleet
     from testbed.leases.fence import Fence
     from testbed.operate.journal import Journal  # SQLAlchemy: not for a plan
 
+
 Pair = tuple[int, int]
-T = TypeVar("T")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 LONG_STEP_S = 1.0
 """Steps that take longer are written down as started, too: a robot's minutes have time for another commit."""
 
@@ -72,15 +89,18 @@ def apply_plan(
     opened: AbstractContextManager[str] = nullcontext(within) if within else journal.operation(lab.name)
     held, begin = fenced(journal.database, lab.name, parts_of_plan(lab, plan)), time.monotonic()
     with _sole_operation(plan, switches), held as fence, opened as operation:
-        seen = _seen_as_planned(lab, plan, switches, journal)
+        seen = _check_unchanged(lab, plan, switches, journal)
         work = _Work(journal, operation, consent, fence, done)
         begun(operation)
         work.plan(plan, switches)
-        reports = _carried_out(plan, switches, seen, work)
+        reports = _execute(plan, switches, seen, work)
         result = ApplyResult(
             operation=operation,
             reports=reports,
-            outage_s=max((_device_s(report) for report in reports.values()), default=0.0),
+            outage_s=max(
+                (sum(outcome.device_s for outcome in report.outcomes) for report in reports.values()),
+                default=0.0,
+            ),
             journal_s=journal.commit_s - commits_before_s,
             total_s=time.monotonic() - begin,
         )
@@ -88,7 +108,7 @@ def apply_plan(
     return result
 
 
-def _seen_as_planned(
+def _check_unchanged(
     lab: Lab, plan: LabPlan, switches: Mapping[str, OpticalSwitch], journal: Journal
 ) -> Mapping[str, Snapshot]:
     """Read all switches and settle in the journal what earlier steps left open. Raises `DriftError`."""
@@ -99,10 +119,10 @@ def _seen_as_planned(
     return seen
 
 
-def _carried_out(
+def _execute(
     plan: LabPlan, switches: Mapping[str, OpticalSwitch], seen: Mapping[str, Snapshot], work: _Work
 ) -> dict[str, ApplyReport]:
-    """Return what became of each switch; after the second Ctrl-C what was sent may still be carried out."""
+    """Run the steps of every switch and report each; after the second Ctrl-C what was sent may still be carried out."""
     try:
         return _each(plan, lambda part: _run(part, seen[part.switch], switches[part.switch], work))
     except KeyboardInterrupt:
@@ -143,9 +163,38 @@ def _sole_operation(plan: LabPlan, switches: Mapping[str, OpticalSwitch]) -> Ite
         yield
 
 
-def _each(plan: LabPlan, work: Callable[[SwitchPlan], T]) -> dict[str, T]:
+def _each(plan: LabPlan, work: Callable[[SwitchPlan], Result]) -> dict[str, Result]:
     """Do something for all switches at once."""
     return each({part.switch: part for part in plan.switches}, work)
+
+
+def each(items: Mapping[str, Item], work: Callable[[Item], Result]) -> dict[str, Result]:
+    """Do something for all items at once; a single one needs no thread. Raises the first error, when all have ended.
+
+    Nobody waits for the threads once Ctrl-C was given for the second time.
+    """
+    if len(items) == 1:
+        return {name: work(item) for name, item in items.items()}
+    results: dict[str, Result] = {}
+    errors: dict[str, BaseException] = {}
+
+    def run(name: str, item: Item) -> None:
+        try:
+            results[name] = work(item)
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+            errors[name] = error
+
+    threads = [
+        threading.Thread(target=copy_context().run, args=(run, *one), daemon=True) for one in items.items()
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for name in items:
+        if name in errors:
+            raise errors[name]
+    return {name: results[name] for name in items}
 
 
 def demand_no_drift(lab: Lab, planned: Mapping[str, Snapshot], now: Mapping[str, Snapshot]) -> None:
@@ -249,10 +298,6 @@ def _stopped(reports: Mapping[str, ApplyReport]) -> str:
     )
 
 
-def _device_s(report: ApplyReport) -> float:
-    return sum(outcome.device_s for outcome in report.outcomes)
-
-
 def _account(lab: Lab, reports: Mapping[str, ApplyReport]) -> str:
     """Return what became of everything, switch by switch, and what to do."""
     owners = port_owners(lab)
@@ -269,11 +314,92 @@ def _account_switch(owners: Mapping[tuple[str, int], str], name: str, report: Ap
     for status in (Status.FAILED, Status.UNKNOWN):
         if by_status[status]:
             text += f", {len(by_status[status])} {status.value}: "
-            text += ", ".join(_named_move(owners, name, pair, report.target) for pair in by_status[status])
+            text += ", ".join(
+                f"{'' if pair in report.target.pairs else 'remove '}{_named(owners, name, pair)}"
+                for pair in by_status[status]
+            )
     error = report.outcomes[-1].error if report.outcomes else None
     return f"{text} (because {error})" if error else text
 
 
-def _named_move(owners: Mapping[tuple[str, int], str], switch: str, pair: Pair, target: CrossConnects) -> str:
-    verb = "" if pair in target.pairs else "remove "
-    return verb + _named(owners, switch, pair)
+def install_hosts(
+    lab: Lab,
+    fleet: Fleet,
+    parts: Mapping[str, HostForwarding],
+    journal: Journal,
+    operation: str,
+    *,
+    again: bool = False,
+) -> None:
+    """Configure hosts, all at once; a host is done when its kernel holds what was planned for it.
+
+    With `again` hosts that hold it already are left alone. Raises `LeaseDenied`, `OperationStopped`, and `HostError`
+    naming hosts that failed; the journal tells what became of each, the proof of kernels that do not hold it.
+    """
+    from testbed.leases.fence import fenced  # SQLAlchemy: not for a plan
+
+    if again:
+        parts = _settle_hosts(lab, fleet, parts, journal, operation)
+    following = journal.steps.next_ordinals(operation)
+    if not parts:
+        return
+    steps = [_host_step(lab, part, following.get(name, 0)) for name, part in parts.items()]
+    failure: HostError | None = None
+    held = fenced(journal.database, lab.name, parts_of(lab, (f"host:{name}" for name in parts)))
+    with held as fence, fence.sending():
+        EmergencyStop(journal.directory, lab.name).check()
+        journal.steps.intend(operation, steps)
+        try:
+            install(fleet, parts)
+        except HostError as error:
+            failure = error
+    states = _read_states(lab, fleet)
+    judged = {
+        (step.device, step.ordinal): _judge_kernel(lab, parts[step.device], states.get(step.device))
+        for step in steps
+    }
+    journal.steps.close(operation, judged, reason=str(failure) if failure else "")
+    if failure:
+        raise failure
+
+
+def _settle_hosts(
+    lab: Lab, fleet: Fleet, parts: Mapping[str, HostForwarding], journal: Journal, operation: str
+) -> dict[str, HostForwarding]:
+    """Write what became of the steps of hosts by what is read; return the parts that are still to be installed."""
+    states = _read_states(lab, fleet)
+    judged = {name: _judge_kernel(lab, part, states.get(name)) for name, part in parts.items()}
+    doubted = (StepState.INTENT, StepState.STARTED, StepState.UNKNOWN)
+    for row in journal.history(operation):
+        if row["change"] == ROUTES and row["switch"] in judged and row["state"] in doubted:
+            journal.steps.close(operation, {(row["switch"], row["ordinal"]): judged[row["switch"]]})
+    return {name: part for name, part in parts.items() if judged[name][0] is not Status.DONE}
+
+
+def digest_of(part: HostForwarding) -> str:
+    """Return what identifies the configuration of one host."""
+    return hashlib.sha256(f"{part.command}\n{part.text}".encode()).hexdigest()[:16]
+
+
+def _host_step(lab: Lab, part: HostForwarding, ordinal: int) -> PlannedStep:
+    management = next(str(host.management) for host in lab.hosts if host.name == part.host)
+    return PlannedStep(part.host, ordinal, management, "configure", "", digest_of(part), ROUTES)
+
+
+def _read_states(lab: Lab, fleet: Fleet) -> Mapping[str, KernelState]:
+    """Return the state of hosts; nothing where not all can be read: the next command looks again."""
+    try:
+        return read_kernels(fleet, lab)
+    except HostError:
+        return {}
+
+
+def _judge_kernel(lab: Lab, part: HostForwarding, state: KernelState | None) -> tuple[Status, str | None]:
+    if state is None:
+        return Status.UNKNOWN, None
+    host = next(host for host in lab.hosts if host.name == part.host)
+    planned = planned_state(part)
+    findings = judge_host(lab, host, planned, state)
+    if findings:
+        return Status.FAILED, "; ".join(f"{one.kind}: {one.subject}" for one in findings[:4])
+    return Status.DONE, digest_of(part)

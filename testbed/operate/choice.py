@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,9 @@ from testbed.errors import IntentError, JournalError
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
 from testbed.lab.simulated.lifecycle import find_running
+from testbed.operate.design import Design, design_for, design_of_intent, design_of_plan, lab_of_plan
 from testbed.operate.intent import Intent, Stated, in_force, stored_intents
 from testbed.operate.named_topology import NamedTopology
-from testbed.operate.session import Design, design_for, design_of_intent, design_of_plan, lab_of_plan
 from testbed.operate.unfinished import Unfinished, unfinished_or_why_not
 
 if TYPE_CHECKING:
@@ -132,26 +132,28 @@ class MeantDesign:
 def meant_design(
     lab: Lab, named: NamedTopology, runs_dir: Path, *, before_repair: bool = False
 ) -> MeantDesign:
-    """Return the design of `_meant_design`, with the operations that were left unfinished. Raises the same."""
-    meant = _meant_design(lab, named, runs_dir, before_repair=before_repair)
-    return replace(meant, left=unfinished_or_why_not(runs_dir, lab))
-
-
-def _meant_design(lab: Lab, named: NamedTopology, runs_dir: Path, *, before_repair: bool) -> MeantDesign:
     """Return the design that the options name; without options the stored one, and without any the default.
 
-    `before_repair`: of a lab that was repaired, the topology that the repair replaced.
-    Raises `PlanFileError`, `IntentError`, `TopologyError`, and `JournalError` when nothing is named and what is
-    stored cannot be read.
+    It comes with the operations that were left unfinished. `before_repair`: of a lab that was repaired, the topology
+    that the repair replaced. Raises `PlanFileError`, `IntentError`, `TopologyError`, and `JournalError` when nothing
+    is named and what is stored cannot be read.
     """
-    stored, note = _stored(lab, runs_dir, needed=not named.words)
+    stored: tuple[Intent, ...] = ()
+    note = ""
+    try:
+        stored = stored_intents(runs_dir, lab.name)
+    except JournalError as error:
+        if not named.words:
+            raise
+        note = str(error)
     if named.epoch is not None or (stored and not named.words):
         intent = _epoch(lab, named.epoch, stored, runs_dir)
         if before_repair and intent.stated.repairs is not None:
             intent = _epoch(lab, intent.stated.repairs, stored, runs_dir)
         here, design = design_of_intent(lab, intent)
         beside = tuple(one for one in in_force(stored) if set(one.hosts).isdisjoint(intent.hosts))
-        return MeantDesign(here, design, intent.stated, intent, _current(stored, here), beside)
+        left = unfinished_or_why_not(runs_dir, lab)
+        return MeantDesign(here, design, intent.stated, intent, _current(stored, here), beside, left=left)
     here, design, stated = stated_design(lab, named)
     if not (named.words or note):
         note = f"no topology of lab '{lab.name}' is stored in {runs_dir}: the default one is meant"
@@ -159,7 +161,7 @@ def _meant_design(lab: Lab, named: NamedTopology, runs_dir: Path, *, before_repa
     repaired = current.stated.repairs if current else None
     candidates = [one for one in stored if one is current or one.epoch == repaired]
     same = next((one for one in candidates if _is_same(one, here, design)), None)
-    return MeantDesign(here, design, stated, same, current, (), note)
+    return MeantDesign(here, design, stated, same, current, (), note, unfinished_or_why_not(runs_dir, lab))
 
 
 def running_design(
@@ -206,16 +208,6 @@ def stated_design(lab: Lab, named: NamedTopology) -> tuple[Lab, Design, Stated]:
     here = lab_of_plan(lab, plan)
     text = named.plan_file.read_text(encoding="utf-8")
     return here, design_of_plan(here, plan), Stated(named.words, plan_text=text)
-
-
-def _stored(lab: Lab, runs_dir: Path, *, needed: bool) -> tuple[tuple[Intent, ...], str]:
-    """Return the epochs of a lab; where they cannot be read and are not needed, why not."""
-    try:
-        return stored_intents(runs_dir, lab.name), ""
-    except JournalError as error:
-        if needed:
-            raise
-        return (), str(error)
 
 
 def _epoch(lab: Lab, epoch: int | None, stored: tuple[Intent, ...], runs_dir: Path) -> Intent:

@@ -17,9 +17,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from testbed.operate.intent import Intent, read_journal, stored_intents
-from testbed.operate.owner import is_running, this_person, this_process
+from testbed.operate.intent import read_journal, stored_intents
 from testbed.operation_errors import ConfirmPending, NotArmed, NothingToConfirm
+from testbed.storage.owner import is_running, this_person, this_process
 
 if TYPE_CHECKING:
     from testbed.operate.journal import Journal
@@ -64,15 +64,13 @@ def pending_of(runs_dir: str | Path, lab: str) -> Confirmation | None:
     """Return the one that waits: armed, or requested by an apply that was proven or is under way."""
     states = {one.epoch: one for one in stored_intents(runs_dir, lab)}
     for one in confirmations_of(runs_dir, lab):
-        if one.state == "requested" and not _may_be_armed(states.get(one.epoch)):
+        intent = states.get(one.epoch)
+        may_be_armed = intent is not None and (intent.is_under_way or intent.state == "verified")
+        if one.state == "requested" and not may_be_armed:
             continue
         if one.waits:
             return one
     return None
-
-
-def _may_be_armed(intent: Intent | None) -> bool:
-    return intent is not None and (intent.is_under_way or intent.state == "verified")
 
 
 def check_none_pending(runs_dir: str | Path, lab: str) -> None:

@@ -11,8 +11,7 @@ from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import AllReduceDemand, find_topology
 from testbed.design.topology.strides import Method
 from testbed.errors import PlanFileError, TopologyError
-from testbed.lab.model import Lab
-from testbed.lab.shards import shard_of
+from testbed.lab.model import Lab, shard_of
 from testbed.operate.intent import Intent
 
 if TYPE_CHECKING:

@@ -55,15 +55,14 @@ def _hold(stack: ExitStack, runs_dir: Path, labs: Mapping[str, set[str]], ports:
 
     database = Database(address_in(runs_dir))
     stack.callback(database.close)
-    of_lease = next((lab for lab in labs if _has_lease(runs_dir, lab)), min(labs))
+    of_lease = next(
+        (lab for lab in labs if any(one.id == chosen() for one in read_leases(address_in(runs_dir), lab))),
+        min(labs),
+    )
     for lab in sorted(labs):
         parts = frozenset(f"port:{switch}/{port}" for switch in labs[lab] for port in ports)
         fence = fenced(database, lab, parts, lease=None if lab == of_lease else "")
         stack.enter_context(stack.enter_context(fence).sending())
-
-
-def _has_lease(runs_dir: Path, lab: str) -> bool:
-    return any(one.id == chosen() for one in read_leases(address_in(runs_dir), lab))
 
 
 def labs_with(runs_dir: Path, address: str) -> dict[str, set[str]]:

@@ -23,11 +23,11 @@ from testbed.log_context import about, logger
 from testbed.operate.engine.planned import ROUTES, PlannedStep, as_text, from_text, now
 from testbed.operate.engine.step_log import LATER, StepLog
 from testbed.operate.engine.transitions import StepEvent, StepState
-from testbed.operate.owner import is_running, this_person, this_process, this_run
 from testbed.operation_errors import OperationRunning
 from testbed.storage.address import address_in
 from testbed.storage.database import DATABASE_ERRORS, Database
-from testbed.storage.reasons import hint_for, reason_of
+from testbed.storage.looking import hint_for, reason_of
+from testbed.storage.owner import is_running, this_person, this_process, this_run
 from testbed.storage.schema import operations, steps
 
 

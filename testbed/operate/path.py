@@ -17,10 +17,11 @@ from testbed.design.model import Link, Nic
 from testbed.errors import TopologyError
 from testbed.lab.hosts.forwarding import read_macs
 from testbed.lab.model import Lab
+from testbed.operate.design import Design
 from testbed.operate.light import held_circuits
 from testbed.operate.model import Circuit
 from testbed.operate.plan import circuits_of
-from testbed.operate.session import Design, LabSession
+from testbed.operate.session import LabSession
 
 
 @dataclass(frozen=True, slots=True)

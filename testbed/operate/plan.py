@@ -137,7 +137,14 @@ def pair_label(owners: Mapping[tuple[str, int], str], switch: str, pair: Pair) -
 def describe(lab: Lab, plan: LabPlan) -> tuple[str, ...]:
     """Return the plan as rows for people: `+` to make, `-` to remove, `=` kept, and one line a switch with the sum."""
     owners = port_owners(lab)
-    return tuple(line for switch in plan.switches for line in _switch_lines(owners, switch))
+    lines = []
+    for part in plan.switches:
+        lines += [
+            f"{sign} {part.switch} {pair[0]:>4} -> {pair[1]:<4}  {pair_label(owners, part.switch, pair)}"
+            for sign, pair in _rows(part)
+        ]
+        lines.append(_footer(part, in_scope(part)))
+    return tuple(lines)
 
 
 def plan_json(lab: Lab, plan: LabPlan) -> dict[str, Any]:
@@ -176,12 +183,6 @@ def _rows(plan: SwitchPlan) -> list[tuple[str, Pair]]:
     rows += [("+", pair) for pair in wanted - seen]
     rows += [("=", pair) for pair in wanted & seen]
     return sorted(rows, key=lambda row: (row[1][0], "-+=".index(row[0])))
-
-
-def _switch_lines(owners: Mapping[tuple[str, int], str], plan: SwitchPlan) -> Iterator[str]:
-    for sign, pair in _rows(plan):
-        yield f"{sign} {plan.switch} {pair[0]:>4} -> {pair[1]:<4}  {pair_label(owners, plan.switch, pair)}"
-    yield _footer(plan, in_scope(plan))
 
 
 def in_scope(plan: SwitchPlan) -> frozenset[Pair]:

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Literal
 
 from testbed.design.model import Link, Nic, Wiring
-from testbed.lab.hosts.probe import Frame, NicReport, ProbeReport
+from testbed.lab.hosts.probe import NicReport, ProbeReport
 from testbed.lab.model import Lab
 from testbed.operate.model import LinkFinding
 
@@ -254,7 +254,7 @@ def _foreign_frames(probed: _Probed) -> Iterator[LinkFinding]:
     for (host, nic), report in heard.nics.items():
         for frame in report.frames:
             subject = f"{frame.host}/{frame.nic} -> {host}/{nic}"
-            if frame.epoch != heard.epoch or not _is_ours(probed, frame):
+            if frame.epoch != heard.epoch or frame[:2] not in probed.nics:
                 detail = f"a frame of epoch {frame.epoch}, not {heard.epoch}: another lab or run shares these fibres"
                 yield LinkFinding("foreign", subject, detail)
             elif (probed.nics[frame[:2]], probed.nics.get((host, nic))) in unexplained:
@@ -266,7 +266,3 @@ def _has_silent_link(probed: _Probed, source: Nic, nic: Nic) -> bool:
     """Return whether a stray is told with the link that it was taken from."""
     links = (probed.link_from.get(source), probed.link_into.get(nic))
     return any(link is not None and not probed.is_received(link) for link in links)
-
-
-def _is_ours(probed: _Probed, frame: Frame) -> bool:
-    return frame[:2] in probed.nics

@@ -4,37 +4,102 @@
 
 Connections live on node addresses and next hops are permanent neighbours, so that a collective under way waits and
 goes on: no rank starts again. Nothing is done unless the switches hold what the topology, or a repair of it, left.
+
+A receive fibre whose circuit has been given up shows nowhere any more, so what was lost is kept on record. A record
+counts only while the switches hold its links to the last one: `testbed apply` ends it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lightbed.wording import counted
-from testbed.design.model import Link, Topology, Wiring
-from testbed.design.repair import CurrentLinks, Repair, bought_pairs, plan_repair, routes_over
+from ocs_drivers.model import Snapshot
+from testbed.design.model import Link, Nic, Topology, Wiring
+from testbed.design.repair import CurrentLinks, Detour, Repair, bought_pairs, plan_repair, routes_over
 from testbed.design.routing.routes import find_routes
 from testbed.errors import DriftError, TopologyError
 from testbed.lab.model import Lab
 from testbed.operate.apply import demand_no_drift
-from testbed.operate.change import Change
-from testbed.operate.design import with_routes
+from testbed.operate.design import Design, with_routes
 from testbed.operate.intent import Stated
-from testbed.operate.loss import Loss, Sight, look
-from testbed.operate.model import LabPlan, VerifyReport
-from testbed.operate.plan import circuits_of
-from testbed.operate.repair_record import RepairRecord, differences
-from testbed.operate.session import DEFAULT, Design, LabSession, Note
+from testbed.operate.light import Fibre, Loss, Sight, look
+from testbed.operate.model import Circuit, LabPlan, VerifyReport
+from testbed.operate.plan import circuits_of, own_ports, pair_label, port_owners
+from testbed.operate.session import DEFAULT, Change, LabSession, Note
 
 if TYPE_CHECKING:
     from testbed.design.routing.route_sets import RouteSets
 
+
 RoutesFor = Callable[[Topology], "RouteSets | None"]
+_NO_DETOUR = "no detour joins all hosts: their traffic waits for the circuits"
+
+
+@dataclass(frozen=True, slots=True)
+class RepairRecord:
+    """Links of a topology, the fibres that were lost, and the links that the repair was to leave."""
+
+    planned: frozenset[Link]
+    losses: tuple[Loss, ...]
+    links: frozenset[Link]
+
+    def to_json(self, lab: Lab) -> dict[str, Any]:
+        """Return what the run's record keeps: NICs and links as people name them."""
+        return {
+            "planned": sorted(map(lab.link_label, self.planned)),
+            "losses": losses_json(lab, self.losses),
+            "links": sorted(map(lab.link_label, self.links)),
+        }
+
+    @classmethod
+    def from_json(cls, lab: Lab, data: Mapping[str, Any]) -> RepairRecord | None:
+        """Return what `to_json` made; None when it names hosts or NICs that this lab does not have."""
+        nics = {
+            f"{host.name}/{nic.name}": Nic(node, index)
+            for node, host in enumerate(lab.hosts)
+            for index, nic in enumerate(host.nics)
+        }
+
+        def link(label: str) -> Link:
+            source, target = label.split(" -> ")
+            return Link(nics[source], nics[target])
+
+        try:
+            losses = tuple(
+                Loss(nics[loss["nic"]], cast("Fibre", loss["fibre"]), link(loss["link"]), loss["sure"])
+                for loss in data["losses"]
+            )
+            return cls(frozenset(map(link, data["planned"])), losses, frozenset(map(link, data["links"])))
+        except KeyError:
+            return None
+
+    def stands(self, lab: Lab, wiring: Wiring, seen: Mapping[str, Snapshot]) -> bool:
+        """Return whether this is a repair of that wiring, and what the switches hold."""
+        left = replace(wiring, links=tuple(self.links))
+        return self.planned == frozenset(wiring.links) and not differences(lab, left, seen)
+
+
+def differences(lab: Lab, wiring: Wiring, seen: Mapping[str, Snapshot]) -> tuple[str, ...]:
+    """Return what a wiring lacks (`-a/nic1 -> b/nic1`), and what else there is at ports of the lab's hosts (`+`)."""
+    ours, owners = own_ports(lab), port_owners(lab)
+    wanted = {(c.switch, c.input_port, c.output_port) for c in circuits_of(lab, wiring)}
+    found = {
+        (name, *pair)
+        for name, snapshot in seen.items()
+        for pair in snapshot.connections.pairs
+        if any((name, port) in ours for port in pair)
+    }
+
+    def words(sign: str, circuits: set[tuple[str, int, int]]) -> list[str]:
+        return [f"{sign}{pair_label(owners, name, (here, there))}" for name, here, there in sorted(circuits)]
+
+    return (*words("-", wanted - found), *words("+", found - wanted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +153,22 @@ def plan_lab_repair(
     routes of a plan on a topology; where it gives none there is one set, which is led over the detours.
     Raises `TopologyError` when a host is cut off, `DriftError` when that is so because another topology stands.
     """
-    losses = _all_losses(sight, earlier)
+    # Each fibre once: a transmit fibre that was lost before is seen to be dark still.
+    known = {(loss.nic, loss.fibre): loss for loss in (*(earlier.losses if earlier else ()), *sight.losses)}
+    losses = tuple(known.values())
     if not losses:
         return None
     left = replace(design.wiring, links=tuple(earlier.links)) if earlier else design.wiring
     strange = differences(lab, left, sight.seen)
     try:
-        repair = _repair_of(lab, design, sight, losses, sent)
+        repair = plan_repair(
+            _with_idle_nics(lab, design.wiring),
+            sorted({loss.nic for loss in losses}),
+            bought_pairs(design.topology, sent),
+            planes=len(lab.switches),
+            lost=_lost_with(design.wiring, losses),
+            current=CurrentLinks(sight.held, sight.carrying),
+        )
     except TopologyError as error:
         if strange:
             raise DriftError(not_in_force(strange)) from error
@@ -110,25 +184,6 @@ def plan_lab_repair(
         () if is_repaired else strange,
         RepairRecord(frozenset(design.wiring.links), losses, frozenset(repair.repatched.links)),
     )
-
-
-def _repair_of(
-    lab: Lab, design: Design, sight: Sight, losses: tuple[Loss, ...], sent: NDArray[np.float64] | None
-) -> Repair:
-    return plan_repair(
-        _with_idle_nics(lab, design.wiring),
-        sorted({loss.nic for loss in losses}),
-        bought_pairs(design.topology, sent),
-        planes=len(lab.switches),
-        lost=_lost_with(design.wiring, losses),
-        current=CurrentLinks(sight.held, sight.carrying),
-    )
-
-
-def _all_losses(sight: Sight, earlier: RepairRecord | None) -> tuple[Loss, ...]:
-    """Return each fibre once: a transmit fibre that was lost before is seen to be dark still."""
-    known = {(loss.nic, loss.fibre): loss for loss in (*(earlier.losses if earlier else ()), *sight.losses)}
-    return tuple(known.values())
 
 
 def _lost_with(wiring: Wiring, losses: tuple[Loss, ...]) -> set[Link]:
@@ -153,7 +208,7 @@ def _rerouted(design: Design, repair: Repair, routes_for: RoutesFor) -> Design |
 
 
 def _with_idle_nics(lab: Lab, wiring: Wiring) -> Wiring:
-    """Return NICs that every host has and the topology left idle are the first to step in, where any can meet any."""
+    """Return a wiring with NICs that the topology left idle: they step in first, where any NIC can meet any."""
     degree = min(len(host.nics) for host in lab.hosts) if len(lab.switches) == 1 else wiring.degree
     return Wiring(wiring.nodes, degree, wiring.simplex, wiring.links)
 
@@ -173,13 +228,11 @@ def carry_out(
     *,
     stated: Stated = DEFAULT,
 ) -> Repaired:
-    """Return both stages, and the proof; circuits that move are stored as intent with `stated`.
+    """Carry both stages out and prove them; circuits that move are stored as intent with `stated`.
 
-    Raises what `LabSession.bring_up` raises, and `HostError`.
-
-    Raises `DriftError`, and does nothing, when the switches do not hold what the topology or a repair of it left,
-    or no longer what was seen. A lab that was repaired before keeps its circuits, and its traffic is not led around
-    them.
+    Raises what `LabSession.bring_up` raises, and `HostError`. Raises `DriftError`, and does nothing, when the switches
+    do not hold what the topology or a repair of it left, or no longer what was seen. A lab that was repaired before
+    keeps its circuits, and its traffic is not led around them.
     """
     check_in_force(planned)
     target = planned.repatched or planned.running
@@ -194,9 +247,6 @@ def carry_out(
     change = Change("repair", stated.words, detour=detour)
     brought = session.carry_out(planned.repatched, plan, note, stated=stated, change=change)
     return Repaired(brought.detour_s, brought.routes_s, brought.apply.outage_s, brought.verified)
-
-
-_NO_DETOUR = "no detour joins all hosts: their traffic waits for the circuits"
 
 
 def carry_out_detours(
@@ -220,7 +270,7 @@ def check_in_force(planned: LabRepair) -> None:
 
 
 def not_in_force(strange: tuple[str, ...]) -> str:
-    """Return what is said of circuits that neither the topology nor a repair of it explains, and what to do."""
+    """Explain circuits that neither the topology nor a repair of it left, and say what to do."""
     missing = sum(word.startswith("-") for word in strange)
     shown = ", ".join(strange[:4]) + (", ..." if len(strange) > 4 else "")
     return (
@@ -235,7 +285,7 @@ def _are(number: int, noun: str) -> str:
 
 
 def reroute(session: LabSession, planned: LabRepair, note: Note = lambda _text: None) -> float:
-    """Return the first stage: routes around what is lost, over borrowed links; seconds until they stood.
+    """Install the first stage, routes around what is lost over borrowed links; return the seconds until they stood.
 
     Raises `DriftError` when another topology is in force, and `HostError`.
     """
@@ -247,7 +297,7 @@ def reroute(session: LabSession, planned: LabRepair, note: Note = lambda _text: 
 
 
 def _verify_detours(session: LabSession, planned: LabRepair, plan: LabPlan, note: Note) -> VerifyReport:
-    """Return whether every link that traffic was led over carries.
+    """Prove that every link that traffic was led over carries.
 
     Circuits of lost fibres stand beside them, as known.
     """
@@ -260,3 +310,86 @@ def _verify_detours(session: LabSession, planned: LabRepair, plan: LabPlan, note
     )
     note(f"verified: {counted(len(findings), 'finding')} on {counted(report.circuits, 'circuit')} left")
     return replace(report, findings=findings)
+
+
+def describe_repair(lab: Lab, planned: LabRepair) -> Iterator[str]:
+    """Yield what is lost and what would be done, as lines for people."""
+    yield from describe_losses(lab, planned.record.losses)
+    if planned.strange:
+        yield not_in_force(planned.strange)
+        return
+    for detour in _detours(planned):
+        way = ", ".join(map(lab.link_label, detour.path)) or "nothing: no way is left"
+        yield f"at once: {lab.link_label(detour.lost)} over {way}"
+    for verb, links in (("give up", planned.repair.remove), ("make", planned.repair.make)):
+        for link in links:
+            yield f"then: {verb} {lab.link_label(link)}"
+    yield planned.repair.why
+    held = planned.sight.held
+    yield from _not_patched(lab, (one for one in planned.sight.unpatched if one.link in held))
+
+
+def describe_losses(lab: Lab, losses: Iterable[Loss]) -> Iterator[str]:
+    """Yield lost fibres as lines for people."""
+    for loss in losses:
+        doubt = "" if loss.sure else " (or the one at the other end)"
+        yield f"lost: {_fibre(lab, loss)}{doubt}, for {lab.link_label(loss.link)}"
+
+
+def losses_json(lab: Lab, losses: Iterable[Loss]) -> list[dict[str, Any]]:
+    """Return lost fibres for programs."""
+    return [
+        {
+            "nic": lab.nic_label(loss.nic),
+            "fibre": loss.fibre,
+            "link": lab.link_label(loss.link),
+            "sure": loss.sure,
+        }
+        for loss in losses
+    ]
+
+
+def repair_json(lab: Lab, planned: LabRepair) -> dict[str, Any]:
+    """Return the same for programs."""
+
+    def labels(links: tuple[Link, ...]) -> list[str]:
+        return [lab.link_label(link) for link in links]
+
+    return {
+        "lost": losses_json(lab, planned.record.losses),
+        "detours": [
+            {"link": lab.link_label(detour.lost), "path": labels(detour.path)} for detour in _detours(planned)
+        ],
+        "remove": labels(planned.repair.remove),
+        "make": labels(planned.repair.make),
+        "why": planned.repair.why,
+    }
+
+
+def describe_unpatched(lab: Lab, design: Design, sight: Sight) -> Iterator[str]:
+    """Yield circuits that are missing or pass no light, where no fibre is lost; or that others stand in their place."""
+    strange = differences(lab, design.wiring, sight.seen)
+    if sight.unpatched and any(word.startswith("+") for word in strange):
+        yield not_in_force(strange)
+        return
+    yield from _not_patched(lab, sight.unpatched)
+
+
+def _not_patched(lab: Lab, circuits: Iterable[Circuit]) -> Iterator[str]:
+    for circuit in circuits:
+        pair = f"{circuit.input_port} -> {circuit.output_port}"
+        yield f"not patched: {lab.link_label(circuit.link)}, {circuit.switch} passes no light {pair}: `testbed apply`"
+
+
+def _detours(planned: LabRepair) -> tuple[Detour, ...]:
+    """Return those that are new: none for what the circuits of a repair carry already."""
+    if planned.is_repaired:
+        return ()
+    held = planned.sight.held
+    return tuple(one for one in planned.repair.detours if one.lost in held or len(one.path) != 1)
+
+
+def _fibre(lab: Lab, loss: Loss) -> str:
+    nic = lab.nic(loss.nic)
+    end = nic.transmit if loss.fibre == "transmit" else nic.receive
+    return f"the {loss.fibre} fibre of {lab.nic_label(loss.nic)} at {end.switch}:{end.port}"

@@ -1,74 +1,77 @@
 """A lab in hand: its switches open, its hosts reached, one topology after the other brought into force.
 
 `open_lab` opens what the lab file names; `LabSession.bring_up` takes a design all the way: plan, apply with
-journal, verify light, install routes, prove fibres by probe frames. Each step is also a method of its own.
+journal, verify light, install routes, prove fibres by probe frames. Each step is also a method of its own. What a proof
+finds of hosts and NICs is stored with the leases: faulty parts are not granted.
 """
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Literal, cast
 
 from lightbed.wording import counted
-from ocs_drivers import OpticalSwitch
+from ocs_drivers import open_switch
+from ocs_drivers.contract import OpticalSwitch
+from ocs_drivers.errors import TransportError
 from testbed.design.model import Routes
-from testbed.errors import JournalError
+from testbed.errors import JournalError, LabStartError
 from testbed.lab.hosts.forwarding import forwarding_plan, read_macs
 from testbed.lab.model import Lab
-from testbed.leases.model import parts_of
-from testbed.operate.apply import apply_plan, parts_of_plan
-from testbed.operate.change import APPLY, Change
+from testbed.lab.simulated.lifecycle import is_up
+from testbed.leases.model import parts_of, parts_of_lab
+from testbed.operate.apply import apply_plan, install_hosts, parts_of_plan
 from testbed.operate.confirmation import Confirmations, check_none_pending
 from testbed.operate.design import (
     Design,
-    check_fits,
-    degree_of,
-    design_for,
-    design_of_intent,
-    design_of_plan,
-    lab_of_plan,
-    lay_out,
 )
 from testbed.operate.engine.consent import EmergencyStop
-from testbed.operate.host_steps import install_hosts
-from testbed.operate.intent import Intent, Stated
-from testbed.operate.intent_log import Applying, IntentLog, NotKept
+from testbed.operate.intent import Applying, Intent, IntentLog, NotKept, Stated
 from testbed.operate.model import ApplyResult, LabPlan, LinkFinding, VerifyReport
-from testbed.operate.part_checks import record_checks
 from testbed.operate.plan import circuits_of, plan_lab
-from testbed.operate.switch_reader import reader_of
-from testbed.operate.switches import check_up, open_switches
 
 if TYPE_CHECKING:
-    from testbed.lab.hosts.fleet import Fleet, SshFleet
+    from pathlib import Path
+
+    from testbed.design.model import Wiring
+    from testbed.lab.hosts.fleet import Fleet
     from testbed.operate.journal import Journal
     from testbed.operate.unfinished import Unfinished
 
-__all__ = [
-    "BringUpReport",
-    "Design",
-    "LabSession",
-    "Note",
-    "check_fits",
-    "check_up",
-    "degree_of",
-    "design_for",
-    "design_of_intent",
-    "design_of_plan",
-    "lab_of_plan",
-    "lay_out",
-    "open_lab",
-    "record_proof",
-]
 
+Note = Callable[[str], None]
+Kind = Literal["apply", "repair", "rollback", "trial"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Kind of a change and why it is made.
+
+    `again` and `epoch` name the operation and the epoch that are resumed. With a `detour` hosts are led around lost
+    fibres before any circuit moves. `confirm` says after how many seconds, and to which epoch, it is taken back.
+    """
+
+    kind: Kind = "apply"
+    why: str = ""
+    again: str | None = None
+    epoch: int | None = None
+    detour: Design | None = None
+    confirm: tuple[float, int] | None = None
+
+
+APPLY = Change()
 DEFAULT = Stated()
 _MODELLED = "hosts are modelled: no routes"
-Note = Callable[[str], None]
+FAULTY = frozenset({"host_off", "switch_off", "no_light", "no_carrier", "dark_cable", "missing_interface"})
+"""Findings by which a part is at fault, and not what was applied to it."""
+_NIC = re.compile(r"[^\s/]+/[^\s/]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,50 @@ class BringUpReport:
     routes_s: float
     epoch: int | None = None
     detour_s: float = 0.0
+
+
+def check_up(lab: Lab) -> None:
+    """Raise `LabStartError` unless a lab that says `simulated` is one that we started: no real light by a slip."""
+    if lab.simulated and not is_up(lab):
+        raise LabStartError(
+            f"simulated lab '{lab.name}' is not up at {lab.management}: start it with `testbed sim up {lab.path}`, "
+            "or, if these are real devices, write `simulated: false`"
+        )
+
+
+def open_switches(
+    lab: Lab, stack: ExitStack, *, partial: bool
+) -> tuple[dict[str, OpticalSwitch], dict[str, str]]:
+    """Return the switches that answer, and why others do not; those raise `TransportError` unless `partial`."""
+    switches: dict[str, OpticalSwitch] = {}
+    off: dict[str, str] = {}
+    for switch in lab.switches:
+        try:
+            switches[switch.name] = stack.enter_context(open_switch(switch.address))
+        except TransportError as error:
+            if not partial:
+                raise
+            off[switch.name] = str(error)
+    return switches, off
+
+
+READING = (
+    "address",
+    "capabilities",
+    "identity",
+    "ports",
+    "read",
+    "plan",
+    "power",
+    "attenuation",
+    "events",
+)
+"""Names of the contract that send nothing but questions."""
+
+
+def reader_of(switch: OpticalSwitch) -> OpticalSwitch:
+    """Return an open switch without the methods that change it: a plan that is only looked at has none to call."""
+    return cast("OpticalSwitch", SimpleNamespace(**{name: getattr(switch, name) for name in READING}))
 
 
 @contextmanager
@@ -106,17 +153,15 @@ def open_lab(
     check_up(lab)
     with ExitStack() as stack:
         switches, off = open_switches(lab, stack, partial=partial)
-        fleet = None if model_hosts else stack.enter_context(_fleet(lab, partial=partial))
-        off.update(fleet.off if fleet else {})
+        fleet: Fleet | None = None
+        if not model_hosts:
+            from testbed.lab.hosts.fleet import SshFleet  # not for a plan
+
+            fleet = stack.enter_context(SshFleet(lab, partial=partial))
+            off.update(fleet.off)
         if journal is None:
             switches = {name: reader_of(switch) for name, switch in switches.items()}
         yield LabSession(lab, switches, fleet, journal, off=off, keep_intent=keep_intent)
-
-
-def _fleet(lab: Lab, *, partial: bool) -> SshFleet:
-    from testbed.lab.hosts.fleet import SshFleet
-
-    return SshFleet(lab, partial=partial)
 
 
 class LabSession:
@@ -215,15 +260,14 @@ class LabSession:
         What operations that were `left` unfinished explain is told with them. `further` are the other sets of routes
         that the kernels are to hold.
         """
-        from testbed.operate.verify import verify_lab  # the ways to the hosts: not for a plan
+        from testbed.operate.proof.judge import verify_lab  # the ways to the hosts: not for a plan
 
-        epoch = self._next_epoch()
         return verify_lab(
             self.lab,
             plan,
             self.switches,
             self.fleet,
-            epoch=epoch,
+            epoch=secrets.randbits(31),  # no earlier probe of ours or of others is likely to carry it
             routes=routes,
             further=further,
             off=self.off,
@@ -235,10 +279,6 @@ class LabSession:
         circuits = circuits_of(self.lab, design.wiring)
         plan = LabPlan(design.wiring, circuits, ())
         return self.verify(plan, design.routes, left, design.further)
-
-    def _next_epoch(self) -> int:
-        """Return a number that no earlier probe of ours or of anybody else is likely to carry."""
-        return secrets.randbits(31)
 
     def store_intent(self, design: Design, stated: Stated, operation: str) -> int | None:
         """Store a design that stands already as an epoch; return its number."""
@@ -343,3 +383,38 @@ def record_proof(journal: Journal, lab: Lab, intent: Intent, report: VerifyRepor
     with journal.operation(lab.name, again=intent.operation) as operation:
         journal.prove(operation, is_proven=True)
         record_checks(journal, lab, intent.wiring, report)
+
+
+def checks_of(lab: Lab, wiring: Wiring, findings: Iterable[LinkFinding]) -> dict[str, str]:
+    """Return the hosts and NICs that a proof has looked at, each with what is at fault, empty for nothing."""
+    hosts = {lab.hosts[nic.node].name for link in wiring.links for nic in link}
+    looked_at = {
+        part for name in hosts for part in parts_of(lab, [f"host:{name}"]) if not part.startswith("port:")
+    }
+    checks = dict.fromkeys(sorted(looked_at), "")
+    known = parts_of_lab(lab)
+    for finding in findings:
+        if finding.kind not in FAULTY:
+            continue
+        named = [f"host:{finding.subject}", *(f"nic:{nic}" for nic in _NIC.findall(finding.subject))]
+        if finding.kind == "switch_off":
+            named = [part for part in known if part.startswith(f"port:{finding.subject}/")]
+        checks |= {part: finding.kind for part in named if part in known}
+    return checks
+
+
+def note_checks(runs_dir: Path, lab: Lab, wiring: Wiring, report: VerifyReport) -> None:
+    """Write what a look found of hosts and NICs, as `record_checks` does, beside what else is stored."""
+    from testbed.operate.journal import journal_in
+
+    with journal_in(runs_dir) as journal:
+        record_checks(journal, lab, wiring, report)
+
+
+def record_checks(journal: Journal, lab: Lab, wiring: Wiring, report: VerifyReport) -> None:
+    """Write what a proof found of hosts and NICs. Raises `JournalError`."""
+    from testbed.leases.fence import database_errors
+    from testbed.leases.store import LeaseStore
+
+    with database_errors(journal.database):
+        LeaseStore(journal.database, lab.name).write_checks(checks_of(lab, wiring, report.findings))

@@ -20,7 +20,7 @@ from testbed.lab.model import Lab
 from testbed.operate.confirmation import unwatched
 from testbed.operate.engine.planned import ROUTES
 from testbed.operate.intent import Intent, in_force, read_journal, replaced_by, stored_intents
-from testbed.operate.owner import is_running
+from testbed.storage.owner import is_running
 
 Row = Mapping[str, Any]
 SwitchCircuit = tuple[str, int, int]

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from testbed.lab.inventory import load_lab, parse_lab, render_lab
-from testbed.lab.model import Lab
-from testbed.lab.shards import shard_of
+from testbed.lab.model import Lab, shard_of
 from testbed.lab.simulated.lifecycle import HostsChoice, find_running, is_up, start_lab
 from testbed.pytest_plugin.lab_of_test import LabOfTest
 from testbed.pytest_plugin.needs import DEFAULT_DEGREE, DEFAULT_HOSTS, Needs

@@ -20,8 +20,7 @@ from testbed.service.documents import LeaseExtension, LeaseRequest, Reason, Topo
 from testbed.service.events import KINDS, Filter
 from testbed.service.labs import LabView, check_match, tag_of, topology_in_force
 from testbed.service.looking import Limit, Name
-from testbed.service.request import Request, command_of
-from testbed.service.requests import MODELS, AnyRequest, parse_request
+from testbed.service.requests import MODELS, AnyRequest, Request, command_of, parse_request
 from testbed.service.runs import Run
 from testbed.service.workers import folder_of, interrupt
 from testbed.service_errors import InvalidRequest, NotAllowed, NotFound

@@ -6,22 +6,33 @@ import threading
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from fastapi import Depends, Request
 from starlette.responses import JSONResponse, Response
 
+from testbed.commands.declare import Role
 from testbed.service.access import Identity
 from testbed.service.events import EventLog, Feed
 from testbed.service.labs import LabView, named_lab
 from testbed.service.metrics import SwitchMetrics
 from testbed.service.runs import RunStore
-from testbed.service.tokens import Tokens
 from testbed.service.workers import Workers
 from testbed.service_errors import NotFound
 from testbed.storage.audit import Entry, append
 from testbed.storage.database import Database
+from testbed.storage.tokens import TokenStore
+
+
+class Tokens(TokenStore):
+    """The tokens in a database, as identities."""
+
+    def identity(self, text: str, now: datetime | None = None) -> Identity:
+        """Return the identity of a token. Raises `NotAuthenticated`; the error names no part of a secret."""
+        token = self.authenticate(text, now)
+        return Identity(token.name, cast("Role", token.role), frozenset(token.scopes), frozenset(token.labs))
 
 
 @dataclass

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from testbed.design.topology.strides import Method
-from testbed.service.request import Hosts, Interval, Line, Whole
+from testbed.service.requests import Hosts, Interval, Line, Whole
 
 Document = dict[str, Any]
 

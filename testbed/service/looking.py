@@ -9,8 +9,7 @@ from starlette.responses import Response
 
 from testbed.observe.exposition import CONTENT_TYPE, exposition
 from testbed.observe.stored_metrics import stored_samples
-from testbed.operate.recovery.history import history_of
-from testbed.operate.recovery.records import operations_of
+from testbed.operate.recovery.records import history_of, operations_of
 from testbed.service.context import Caller, answer
 from testbed.service.labs import tag_of, topology_in_force, topology_json
 from testbed.service.metrics import count_findings

@@ -18,12 +18,11 @@ from lightbed.http_server import HeadAsGet, Server
 from testbed.errors import LabFileError
 from testbed.lab.inventory import load_lab
 from testbed.service.application import build_app
-from testbed.service.context import Service
+from testbed.service.context import Service, Tokens
 from testbed.service.events import EventLog, Feed
 from testbed.service.gate import Gate, Identify
 from testbed.service.labs import LabView
 from testbed.service.runs import MOST_QUEUED, RunStore
-from testbed.service.tokens import Tokens
 from testbed.service.workers import Workers, start_process
 from testbed.service_errors import InvalidRequest
 from testbed.storage.address import address_in, is_server
@@ -82,7 +81,8 @@ def serve(
 ) -> None:
     """Answer requests until the process is asked to end; `ready` is told the URL when it listens."""
     listener.check()
-    with socket.create_server((listener.host, listener.port), family=_family(listener.host)) as listening:
+    family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
+    with socket.create_server((listener.host, listener.port), family=family) as listening:
         config = uvicorn.Config(
             HeadAsGet(Gate(build_app(service), service, identify or service.tokens.identity)),
             access_log=False,
@@ -108,10 +108,6 @@ class _Server(Server):
         """End; uvicorn itself would raise the signal again at the end."""
         self.force_exit = self.should_exit
         self.should_exit = True
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def this_url(url: str) -> dict[str, object]:

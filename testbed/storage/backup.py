@@ -23,8 +23,7 @@ from testbed.database_file import copy_database
 from testbed.errors import StorageError
 from testbed.storage.address import Address, shown
 from testbed.storage.database import DATABASE_ERRORS, Database
-from testbed.storage.looking import read_rows
-from testbed.storage.reasons import hint_for, reason_of
+from testbed.storage.looking import hint_for, read_rows, reason_of
 from testbed.storage.schema import counters, lease_parts, leases, metadata, reservations
 
 _MEMBER = "lightbed.sqlite"

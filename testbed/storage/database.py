@@ -1,12 +1,18 @@
 """One database, opened for writing: transactions that are on disk when they end, one writer at a time.
 
-SQLite: WAL, `synchronous=FULL`, and the write lock from the beginning of a transaction. PostgreSQL: an advisory lock
-stands for that lock, so that both behave alike. A database of an earlier release is migrated when it is first written.
+SQLite: WAL, `synchronous=FULL`, and the write lock from the beginning of a transaction; not on file systems where locks
+and shared memory do not reach from host to host. PostgreSQL: an advisory lock stands for that lock, so that both behave
+alike.
+
+A new database gets all tables, one of an earlier release is migrated when it is first written, one of a later release
+is refused. Whoever does so holds the lock of the writer; all of a migration is one transaction, on SQLite too. Alembic
+is imported where there is something to migrate.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import threading
 import time
@@ -18,16 +24,40 @@ from typing import Any
 import sqlalchemy as sa
 
 from testbed.database_file import BUSY_TIMEOUT_S
+from testbed.errors import StorageError
 from testbed.storage.address import Address, address_of, shown
-from testbed.storage.file_system import check_is_local
 from testbed.storage.looking import CONNECT_TIMEOUT_S
-from testbed.storage.revision import bring_up_to_date, is_up_to_date
+from testbed.storage.schema import REVISION, metadata
 
 DATABASE_ERRORS = (sa.exc.DatabaseError, sqlite3.DatabaseError)
 """Errors that a transaction raises when the database cannot be read or written."""
 _WRITER = 0x11617BED
 """Number of the advisory lock that whoever writes holds."""
 _MIGRATION = _WRITER + 1
+NETWORK = frozenset(
+    (
+        *(
+            "9p",
+            "acfs",
+            "afs",
+            "beegfs",
+            "ceph",
+            "cifs",
+            "coda",
+            "davfs",
+            "glusterfs",
+            "gpfs",
+            "lustre",
+            "ncpfs",
+        ),
+        *("nfs", "nfs4", "orangefs", "smb2", "smb3", "smbfs"),
+        *("fuse.ceph", "fuse.davfs2", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs"),
+    )
+)
+_MOUNTS = Path("/proc/self/mountinfo")
+_VERSION = "alembic_version"
+FIRST = "1001"
+"""The revision that all others follow."""
 
 
 class Database:
@@ -133,3 +163,83 @@ def _begin(connection: sa.Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if lock else "BEGIN")
     elif lock:
         connection.exec_driver_sql(f"select pg_advisory_xact_lock({lock})")
+
+
+def type_of(path: Path, mounts: str) -> str:
+    r"""Return the type of the file system that holds a path, from the text of `/proc/self/mountinfo` (proc(5)).
+
+    >>> type_of(
+    ...     Path("/home/a/runs"),
+    ...     "1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 0:9 / /home rw shared:1 - nfs4 h:/x rw\n",
+    ... )
+    'nfs4'
+    """
+    found, longest = "", -1
+    for line in mounts.splitlines():
+        place, _, source = line.partition(" - ")
+        mounted_at = Path(_unescaped(place.split()[4]))
+        if (
+            path.is_relative_to(mounted_at) and len(mounted_at.parts) >= longest
+        ):  # a later mount hides an earlier one
+            found, longest = source.split()[0], len(mounted_at.parts)
+    return found
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
+
+
+def check_is_local(file: Path) -> None:
+    """Raise `StorageError` for a file on a network file system."""
+    try:
+        mounts = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:  # not Linux, or no /proc: nobody can tell
+        return
+    kind = type_of(file.parent.resolve(), mounts)
+    if kind in NETWORK:
+        what = f"{file} lies on a network file system ({kind}), where SQLite's locks and its shared memory do not hold"
+        hint = "choose a directory on a local disk (--runs-dir), or a server for several hosts (--database)"
+        raise StorageError(f"{what}; {hint}")
+
+
+def is_up_to_date(connection: sa.Connection, name: str) -> bool:
+    """Return whether a database is of today's schema. Raises `StorageError` for one of a later release."""
+    return _revision_of(connection, name) == REVISION
+
+
+def bring_up_to_date(connection: sa.Connection, name: str) -> None:
+    """Create all tables, or migrate those of an earlier revision. Raises `StorageError` for one of a later release."""
+    found = _revision_of(connection, name)
+    if found == REVISION:
+        return  # another process was faster
+    if found is None and metadata.tables.keys().isdisjoint(sa.inspect(connection).get_table_names()):
+        metadata.create_all(connection)
+        connection.exec_driver_sql(f"create table {_VERSION} (version_num varchar(32) primary key not null)")
+        connection.exec_driver_sql(f"insert into {_VERSION} values ('{REVISION}')")  # noqa: S608 - our own name
+        return
+    if found is None or found < FIRST:
+        what = f"{name} was written by a version of lightbed from before its first release"
+        raise StorageError(f"{what}; choose another --runs-dir or --database")
+    migrate(connection)
+
+
+def migrate(connection: sa.Connection) -> None:
+    """Run the revisions that a database lacks."""
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", "testbed.storage:migrations")
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+def _revision_of(connection: sa.Connection, name: str) -> str | None:
+    """Return the revision of a database, None where it has none. Raises `StorageError` for an unknown one."""
+    if not sa.inspect(connection).has_table(_VERSION):
+        return None
+    found = connection.exec_driver_sql(f"select version_num from {_VERSION}").scalar()  # noqa: S608 - our own name
+    if found is not None and found > REVISION:
+        what = f"{name} was written by a later release of lightbed (revision {found}, known are those to {REVISION})"
+        raise StorageError(f"{what}; install that release, or choose another --runs-dir or --database")
+    return found

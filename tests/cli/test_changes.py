@@ -99,7 +99,8 @@ def test_seconds_are_learned_from_the_journal(testbed, lab_file):
 
 def test_a_session_without_a_journal_has_no_switch_that_writes(up):
     """No write handle exists in a dry run."""
-    from testbed.operate.session import design_for, open_lab
+    from testbed.operate.design import design_for
+    from testbed.operate.session import open_lab
 
     lab = up[0].lab
     with open_lab(lab, None, model_hosts=True) as session:

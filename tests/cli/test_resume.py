@@ -23,7 +23,7 @@ KILLED = """
 import os, signal, sys
 from ocs_drivers.engine.step_execution import StepExecution
 from testbed.operate.engine.step_log import StepLog
-from testbed.operate.intent_log import IntentLog
+from testbed.operate.intent import IntentLog
 from testbed.operate.session import LabSession
 at, *arguments = sys.argv[1:]
 

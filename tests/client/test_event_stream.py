@@ -16,7 +16,7 @@ import itertools
 import httpx
 
 from testbed.client import AsyncClient, AsyncLab, Client, Lab, ServiceRefused, ServiceUnreachable, calls
-from testbed.client.event_stream import EventParser
+from testbed.client.documents import EventParser
 
 # Written from the section "Parsing an event stream" of the HTML standard: a comment, an event of two lines of data,
 # one without data (it is not dispatched), and CR LF as end of line.

@@ -28,16 +28,16 @@ from testbed.leases.choice import choose
 from testbed.leases.listing import read_leases
 from testbed.leases.model import parts_of
 from testbed.leases.store import LeaseStore
-from testbed.operate import verify  # noqa: F401 - imported by a session when it is needed first
-from testbed.operate.changes.file import change_document, read_change, write_change
-from testbed.operate.changes.observed import Observed, observed_by
+from testbed.operate.change_file import Observed, change_document, observed_by, read_change, write_change
+from testbed.operate.design import Design, design_for, design_of_intent
 from testbed.operate.intent import Stated, in_force, stored_intents
 from testbed.operate.journal import journal_in
 from testbed.operate.model import LabPlan
+from testbed.operate.proof import judge  # noqa: F401 - imported by a session when it is needed first
 from testbed.operate.recovery import resume as recovery
 from testbed.operate.recovery.resume import Resumed, find_unfinished
 from testbed.operate.recovery.rollback import roll_back, target_of
-from testbed.operate.session import Design, LabSession, design_for, design_of_intent
+from testbed.operate.session import LabSession
 from testbed.operate.unfinished import unfinished_operations
 from testbed.storage.address import address_in
 

@@ -17,7 +17,7 @@ from testbed.lab.inventory import load_bare_lab, load_lab, parse_lab, render_lab
 from testbed.lab.model import UNKNOWN_FIBRE
 from testbed.lab.simulated.fibre_draw import draw_fibres, without_fibres
 from testbed.lab.wired_file import WiredRow, wired_text, write_new_file
-from testbed.operate.session import degree_of
+from testbed.operate.design import degree_of
 
 TESTBED12 = Path(__file__).parents[2] / "labs" / "testbed12.yaml"
 MISSING = r":39: 'transmit' is missing in 'hosts\[0\].nics\[0\]'.*testbed discover"

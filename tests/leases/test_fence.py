@@ -18,8 +18,7 @@ skip_without("sqlalchemy")
 
 from testbed.errors import LeaseDenied, LeaseHeld, LeaseStale, UnderMaintenance
 from testbed.leases.fence import fenced
-from testbed.leases.stillness import wait_until_still
-from testbed.leases.store import LeaseStore
+from testbed.leases.store import LeaseStore, wait_until_still
 from testbed.storage.database import Database
 
 pytestmark = [pytest.mark.process]

@@ -14,8 +14,7 @@ skip_without("sqlalchemy")
 
 from testbed.errors import ClockError, LeaseDenied, LeaseImpossible
 from testbed.lab.inventory import load_lab
-from testbed.leases.fence import fenced
-from testbed.leases.heartbeat import Heartbeat
+from testbed.leases.fence import Heartbeat, fenced
 from testbed.leases.listing import describe_leases, read_leases
 from testbed.leases.model import parts_of
 from testbed.leases.store import LeaseStore

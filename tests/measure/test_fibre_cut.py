@@ -26,9 +26,10 @@ from testbed.lab.control import control
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.measure.results.store import RunStore
+from testbed.operate.design import Design, design_for
 from testbed.operate.journal import Journal
 from testbed.operate.repair import carry_out, look_at, plan_lab_repair
-from testbed.operate.session import Design, LabSession, design_for, open_lab
+from testbed.operate.session import LabSession, open_lab
 
 ROOT = Path(__file__).parents[2]
 HOST_PYTHON = ROOT / ".venv-host" / "bin" / "python"

@@ -25,8 +25,17 @@ from testbed.design.topology.circulants import find_topology
 from testbed.errors import CollectiveError
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
-from testbed.measure.plan_job import LinkCount, payload_between, run_on_hosts, run_plan
-from testbed.measure.plan_job_record import JobOnRecord, last_job, links_since, to_json, worst_payload
+from testbed.measure.plan_job import (
+    JobOnRecord,
+    LinkCount,
+    last_job,
+    links_since,
+    payload_between,
+    run_on_hosts,
+    run_plan,
+    to_json,
+    worst_payload,
+)
 from testbed.measure.results.store import RunStore
 from testbed.operate.design import Design, lay_out, with_routes
 from testbed.operate.journal import Journal

@@ -16,7 +16,7 @@ skip_without("sqlalchemy")
 
 from testbed.log_context import SUBJECTS, about, bound, logger
 from testbed.observe import json_log
-from testbed.operate.engine.threads import each
+from testbed.operate.apply import each
 
 TESTBED12 = Path(__file__).resolve().parents[2] / "labs" / "testbed12.yaml"
 

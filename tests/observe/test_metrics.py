@@ -14,8 +14,7 @@ skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects, Power, Snapshot
 from testbed.observe.device_metrics import samples_of
-from testbed.observe.exposition import Sample, exposition
-from testbed.observe.metric_list import BY_NAME, METRICS
+from testbed.observe.exposition import BY_NAME, METRICS, Sample, exposition
 from testbed.observe.stored_metrics import stored_samples
 from testbed.operate.light import SwitchReading
 

@@ -33,8 +33,7 @@ from testbed.offload.engine import WorkerLost
 from testbed.offload.epoch import Order, order_of
 from testbed.offload.feed import Feed, Rule, Sides
 from testbed.offload.local_workers import workers_here
-from testbed.offload.script import load_script
-from testbed.offload.session import open_workers
+from testbed.offload.session import load_script, open_workers
 from testbed.offload.stages import Pipeline, Runner, to_wire
 
 ROOT = Path(__file__).parents[2]

@@ -25,8 +25,9 @@ from testbed.lab.hosts.fleet import SshFleet
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.offload.lab_workers import workers_on
+from testbed.operate.design import design_for
 from testbed.operate.journal import Journal
-from testbed.operate.session import design_for, open_lab
+from testbed.operate.session import open_lab
 
 pytestmark = pytest.mark.kernel
 ROOT = Path(__file__).parents[2]

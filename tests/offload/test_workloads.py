@@ -11,7 +11,7 @@ from libraries import library
 torch = library("torch", reason="needs lightbed[offload]")
 
 from testbed.errors import OffloadError
-from testbed.offload.script import load_script
+from testbed.offload.session import load_script
 from testbed.offload.stages import Pipeline, Runner
 
 pytestmark = pytest.mark.torch

@@ -114,7 +114,7 @@ def ring_and_pairs():
     from testbed.design.patching.wiring import wire
     from testbed.design.routing.routes import find_routes
     from testbed.design.topology.circulants import find_topology
-    from testbed.operate.session import Design
+    from testbed.operate.design import Design
 
     def make(*, simplex=False):
         rings = find_topology(12, 2, simplex=simplex)

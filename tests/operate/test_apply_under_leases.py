@@ -18,8 +18,9 @@ from testbed.leases.choice import choose
 from testbed.leases.listing import read_leases
 from testbed.leases.model import parts_of
 from testbed.leases.store import LeaseStore
+from testbed.operate.design import design_for
 from testbed.operate.journal import journal_in
-from testbed.operate.session import LabSession, design_for
+from testbed.operate.session import LabSession
 from testbed.storage.address import choose as choose_database
 from testbed.storage.database import Database
 

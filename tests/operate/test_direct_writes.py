@@ -14,10 +14,11 @@ from testbed.leases.choice import choose
 from testbed.leases.listing import read_leases
 from testbed.leases.model import parts_of
 from testbed.leases.store import LeaseStore
+from testbed.operate.design import design_for
 from testbed.operate.direct import holding, labs_with
 from testbed.operate.engine.consent import EmergencyStop
 from testbed.operate.journal import journal_in
-from testbed.operate.session import LabSession, design_for
+from testbed.operate.session import LabSession
 from testbed.operation_errors import OperationStopped
 
 ADDRESS = "polatis+scpi://10.99.0.2:5025"

@@ -23,12 +23,12 @@ from ocs_drivers.model import CrossConnects
 from testbed.database_file import database_in, read_rows
 from testbed.design.topology.circulants import find_topology
 from testbed.errors import ApplyFailed, DriftError, IntentError, JournalError
-from testbed.lab.shards import shard_of
-from testbed.operate.intent import Stated, in_force, stored_intents
-from testbed.operate.intent_log import IntentLog
+from testbed.lab.model import shard_of
+from testbed.operate.design import design_for, design_of_intent, lay_out
+from testbed.operate.intent import IntentLog, Stated, in_force, stored_intents
 from testbed.operate.journal import journal_in
 from testbed.operate.plan import plan_lab
-from testbed.operate.session import LabSession, design_for, design_of_intent, lay_out
+from testbed.operate.session import LabSession
 from testbed.operate.unfinished import unfinished_operations, unfinished_or_why_not
 
 ROOT = Path(__file__).parents[2]
@@ -221,7 +221,8 @@ sys.path[:0] = ["{root}", "{root}/tests/operate", "{root}/tests/plugins"]
 from conftest import MemorySwitch
 from testbed.lab.inventory import load_lab
 from testbed.operate.journal import Journal, journal_in
-from testbed.operate.session import LabSession, design_for
+from testbed.operate.design import design_for
+from testbed.operate.session import LabSession
 
 lab, at = load_lab("{root}/labs/testbed12.yaml"), sys.argv[2]
 die = lambda *_args, **_options: os.kill(os.getpid(), signal.SIGKILL)

@@ -36,7 +36,7 @@ from testbed.operate.apply import apply_plan
 from testbed.operate.journal import Journal
 from testbed.operate.plan import plan_lab
 from testbed.operate.probe_findings import compare, links_received
-from testbed.operate.verify import verify_lab
+from testbed.operate.proof.judge import verify_lab
 
 balancing = library("testbed.design.routing.balancing")
 

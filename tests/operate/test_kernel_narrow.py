@@ -21,9 +21,10 @@ from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.lab.control import control
 from testbed.lab.simulated.lifecycle import start_lab
+from testbed.operate.design import Design
 from testbed.operate.journal import Journal
 from testbed.operate.narrow import narrow
-from testbed.operate.session import Design, LabSession, open_lab
+from testbed.operate.session import LabSession, open_lab
 
 pytestmark = pytest.mark.kernel
 

@@ -18,7 +18,7 @@ from testbed.operate.apply import apply_plan
 from testbed.operate.journal import Journal
 from testbed.operate.light import TOLERANCE_DB, SwitchReading, budget_of, judge_circuits
 from testbed.operate.plan import circuits_of, plan_lab
-from testbed.operate.verify import verify_circuits, verify_lab
+from testbed.operate.proof.judge import verify_circuits, verify_lab
 
 WIRING = wire(find_topology(12, 4))
 DARK = Power(-60.0, below_floor=True)

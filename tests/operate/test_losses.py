@@ -18,13 +18,13 @@ from testbed.design.workloads.sharding import Strategy, data_sharding
 from testbed.lab.hosts.launch import Completed
 from testbed.lab.inventory import render_lab
 from testbed.measure.results.store import RunStore
+from testbed.operate.design import Design, design_for
 from testbed.operate.journal import Journal
-from testbed.operate.light import SwitchReading
-from testbed.operate.loss import Loss, judge_losses, read_carriers
+from testbed.operate.light import Loss, SwitchReading, judge_losses, read_carriers
 from testbed.operate.model import Circuit
 from testbed.operate.plan import circuits_of
 from testbed.operate.repair import carry_out, look_at, plan_lab_repair
-from testbed.operate.session import Design, LabSession, design_for
+from testbed.operate.session import LabSession
 
 DARK, LIT = Power(-60.0, below_floor=True), Power(-2.0)
 THERE, BACK = Link(Nic(0, 0), Nic(1, 0)), Link(Nic(1, 0), Nic(0, 0))

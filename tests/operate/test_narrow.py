@@ -17,12 +17,13 @@ from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.lab.hosts.fleet import Completed
-from testbed.operate import trial
+from testbed.operate import narrow as narrowing
+from testbed.operate.design import Design
 from testbed.operate.journal import Journal
 from testbed.operate.model import LinkFinding, VerifyReport
 from testbed.operate.narrow import narrow
 from testbed.operate.plan import circuits_of
-from testbed.operate.session import Design, LabSession
+from testbed.operate.session import LabSession
 
 TOPOLOGY = find_topology(4, 2)
 RING = Design("ring", TOPOLOGY, wire(TOPOLOGY), find_routes(wire(TOPOLOGY)))
@@ -101,7 +102,7 @@ class Glass:
 
 @pytest.fixture
 def glass(testbed12, memory_switch, tmp_path, monkeypatch):
-    monkeypatch.setattr(trial, "SETTLE_S", 0.0)
+    monkeypatch.setattr(narrowing, "SETTLE_S", 0.0)
     with Journal(tmp_path / "journal.sqlite") as journal:
 
         def made(design=RING, *, nics=3, monitors=False):

@@ -22,16 +22,21 @@ from testbed.design.topology.demand import demand_of_matrix
 from testbed.design.workloads.sharding import Strategy, data_sharding
 from testbed.errors import DriftError, TopologyError
 from testbed.lab.inventory import render_lab
-from testbed.operate.design import stored_design
+from testbed.operate.design import Design, design_for, stored_design
 from testbed.operate.intent import Stated
 from testbed.operate.journal import Journal
-from testbed.operate.light import SwitchReading
-from testbed.operate.loss import held_circuits, judge_losses
+from testbed.operate.light import SwitchReading, held_circuits, judge_losses
 from testbed.operate.plan import circuits_of
-from testbed.operate.repair import carry_out, look_at, plan_lab_repair, reroute
-from testbed.operate.repair_record import RepairRecord
-from testbed.operate.repair_report import describe_repair, describe_unpatched
-from testbed.operate.session import Design, LabSession, design_for
+from testbed.operate.repair import (
+    RepairRecord,
+    carry_out,
+    describe_repair,
+    describe_unpatched,
+    look_at,
+    plan_lab_repair,
+    reroute,
+)
+from testbed.operate.session import LabSession
 
 balancing = library("testbed.design.routing.balancing")
 

@@ -20,11 +20,11 @@ from testbed.design.topology.circulants import find_topology
 from testbed.design.workloads.choice import WorkloadChoice
 from testbed.design.workloads.sharding import Strategy
 from testbed.errors import PlanFileError, TopologyError
-from testbed.lab.shards import shard_of
+from testbed.lab.model import shard_of
 from testbed.operate.apply import apply_plan
+from testbed.operate.design import check_fits, design_of_plan, lab_of_plan
 from testbed.operate.journal import Journal
 from testbed.operate.plan import circuits_of, describe, plan_lab
-from testbed.operate.session import check_fits, design_of_plan, lab_of_plan
 
 FIRST, SECOND = tuple("abcdef"), tuple("ghijkl")
 

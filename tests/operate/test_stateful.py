@@ -30,9 +30,9 @@ from ocs_drivers.errors import OcsError
 from ocs_drivers.model import Status
 from testbed.errors import ApplyFailed, DriftError
 from testbed.operate.apply import apply_plan
+from testbed.operate.design import design_for
 from testbed.operate.journal import Journal
 from testbed.operate.plan import plan_lab
-from testbed.operate.session import design_for
 
 FAULTS = (
     {"fault": "drop_command"},

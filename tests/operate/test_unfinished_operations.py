@@ -16,15 +16,16 @@ skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects, Status
-from testbed.lab.shards import shard_of
+from testbed.lab.model import shard_of
 from testbed.operate.confirmation import Confirmations
+from testbed.operate.design import design_for
 from testbed.operate.discovery.model import Observation, Problem, Round
-from testbed.operate.discovery.record import ROUNDS_KEPT, DiscoveryRecord
+from testbed.operate.discovery.run import ROUNDS_KEPT, DiscoveryRecord
 from testbed.operate.engine.planned import ROUTES, PlannedStep
 from testbed.operate.intent import replaced_by, stored_intents
 from testbed.operate.journal import journal_in
 from testbed.operate.model import LabPlan, SwitchPlan
-from testbed.operate.session import LabSession, design_for
+from testbed.operate.session import LabSession
 from testbed.operate.unfinished import unfinished_operations
 
 
@@ -63,7 +64,7 @@ def apply(testbed12, switch, journal, monkeypatch):
                 raise Killed
 
             patch.setattr(LabSession, "install_routes", die)
-            patch.setattr("testbed.operate.intent_log.Applying.advance", lambda *_arguments: None)
+            patch.setattr("testbed.operate.intent.Applying.advance", lambda *_arguments: None)
             with pytest.raises(Killed):
                 session.bring_up(design_for(lab, **options), take_over=True)
         died(journal, "intents")

@@ -8,7 +8,7 @@ from libraries import skip_without
 skip_without("asyncssh")
 skip_without("sqlalchemy")
 
-from testbed.client.errors import ServiceUnreachable
+from testbed.client.calls import ServiceUnreachable
 from testbed.errors import LeaseDenied, RefusedToMove, VerifyFailed
 from testbed.leases.model import parts_of
 
@@ -45,9 +45,10 @@ def test_a_test_gets_hosts_under_a_lease_and_the_circuits_are_put_back(lab_for, 
 
 
 def test_an_epoch_that_was_in_force_is_brought_into_force_again(lab_for, standing, circuits, tmp_path):
+    from testbed.operate.design import design_for
     from testbed.operate.intent import in_force, stored_intents
     from testbed.operate.journal import journal_in
-    from testbed.operate.session import design_for, open_lab
+    from testbed.operate.session import open_lab
 
     runs = tmp_path / "runs"
     with journal_in(runs) as journal, open_lab(standing.lab, journal, model_hosts=True) as session:
@@ -90,7 +91,7 @@ def test_a_lab_that_is_marked_broken_skips_and_never_fails(lab_for, store, circu
 
 
 def test_a_lab_that_could_not_be_put_back_is_marked_broken(lab_for, store, circuits, monkeypatch):
-    from testbed.pytest_plugin.restoring import Before
+    from testbed.pytest_plugin.standing import Before
 
     def fails(self, *_given):
         raise VerifyFailed("a fibre is cut")

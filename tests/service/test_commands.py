@@ -16,9 +16,8 @@ skip_without("sqlalchemy")
 from testbed.cli.app import run_app
 from testbed.commands.table import declared_commands
 from testbed.lab.inventory import load_lab
-from testbed.operate.changes.file import read_change
-from testbed.service.request import command_of
-from testbed.service.requests import REQUESTS
+from testbed.operate.change_file import read_change
+from testbed.service.requests import REQUESTS, command_of
 
 MODEL = ["--hosts", "model"]
 RING = [["apply", "LAB", "--simplex", *MODEL]]

@@ -10,8 +10,7 @@ skip_without("httpx")
 skip_without("sqlalchemy")
 
 from testbed.service.access import ROLES
-from testbed.service.request import command_of
-from testbed.service.requests import REQUESTS
+from testbed.service.requests import REQUESTS, command_of
 from testbed.service.route_table import ROUTES
 from testbed.service.workers import folder_of
 from testbed.storage.address import address_in

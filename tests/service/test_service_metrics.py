@@ -17,8 +17,7 @@ skip_without("pyarrow")
 from ocs_drivers.errors import TransportError
 from ocs_drivers.model import CrossConnects, Power, Snapshot
 from testbed.observe.device_metrics import samples_of
-from testbed.observe.exposition import CONTENT_TYPE, exposition
-from testbed.observe.metric_list import BY_NAME
+from testbed.observe.exposition import BY_NAME, CONTENT_TYPE, exposition
 from testbed.observe.stored_metrics import stored_samples
 from testbed.operate.light import SwitchReading
 from testbed.service import labs, metrics

@@ -17,14 +17,13 @@ from ocs_drivers.model import CrossConnects, Snapshot, Status, Step
 from testbed.lab.inventory import load_lab
 from testbed.measure.results.records import LabInfo, StoredCircuit, StoredTopology
 from testbed.measure.results.store import RunStore
+from testbed.operate.design import design_for
 from testbed.operate.discovery.model import Problem
-from testbed.operate.discovery.record import DiscoveryRecord
+from testbed.operate.discovery.run import DiscoveryRecord
 from testbed.operate.drift.history import LossHistory
 from testbed.operate.drift.losses import StretchLoss
-from testbed.operate.intent import Stated, stored_intents
-from testbed.operate.intent_log import IntentLog
+from testbed.operate.intent import IntentLog, Stated, stored_intents
 from testbed.operate.journal import journal_in
-from testbed.operate.session import design_for
 from testbed.operate.unfinished import unfinished_operations
 from testbed.storage.address import choose
 

@@ -22,12 +22,9 @@ from testbed import database_file
 from testbed.errors import StorageError
 from testbed.storage import schema
 from testbed.storage.address import address_in, choose, shown
-from testbed.storage.database import DATABASE_ERRORS, Database
-from testbed.storage.file_system import NETWORK, check_is_local, type_of
-from testbed.storage.looking import read_rows
+from testbed.storage.database import DATABASE_ERRORS, FIRST, NETWORK, Database, check_is_local, type_of
+from testbed.storage.looking import hint_for, read_rows
 from testbed.storage.owner import is_running, this_process
-from testbed.storage.reasons import hint_for
-from testbed.storage.revision import FIRST
 
 KEPT = Path(__file__).parent / "data" / "laboratory.sqlite"
 """A file of the first revision: a run, two operations, an epoch, a discovery, a loss."""
@@ -239,11 +236,11 @@ def test_a_file_from_before_the_first_release_is_refused(kept, revision):
 
 
 def test_a_migration_that_fails_leaves_the_file_as_it_was(kept, monkeypatch):
-    monkeypatch.setattr("testbed.storage.revision.FIRST", "1000")
+    monkeypatch.setattr("testbed.storage.database.FIRST", "1000")
     with contextlib.closing(sqlite3.connect(kept)) as connection, connection:
         connection.execute("update alembic_version set version_num = '1000'")
     monkeypatch.setattr(
-        "testbed.storage.revision.migrate",
+        "testbed.storage.database.migrate",
         lambda connection: connection.exec_driver_sql("create table x (y)") and 1 / 0,
     )
     with pytest.raises(ZeroDivisionError):
@@ -369,7 +366,7 @@ def test_a_network_file_system_is_refused_before_anything_is_made(tmp_path, monk
     mounts.write_text(
         f"1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 0:9 / {tmp_path.resolve()} rw - {kind} far:/x rw\n"
     )
-    monkeypatch.setattr("testbed.storage.file_system._MOUNTS", mounts)
+    monkeypatch.setattr("testbed.storage.database._MOUNTS", mounts)
     with pytest.raises(StorageError, match=rf"network file system \({kind}\).*--runs-dir.*--database"):
         Database(tmp_path / "runs" / "lightbed.sqlite").prepare()
     assert not (tmp_path / "runs" / "lightbed.sqlite").exists()

@@ -218,8 +218,8 @@ class Optimise(NamesWorkload, Command[PlanDocument]):
     def _servers_of(self, lab: Lab) -> tuple[Servers, int]:
         """Return the hosts of a lab as servers, and how many logical ones each server is."""
         from testbed.design.plans.planning import Servers
-        from testbed.lab.shards import logical_servers_of, shard_of
-        from testbed.operate.session import check_fits, degree_of
+        from testbed.lab.model import logical_servers_of, shard_of
+        from testbed.operate.design import check_fits, degree_of
 
         if self.nodes:
             raise PlanFileError(
@@ -280,7 +280,7 @@ def _patches(lab: Lab, plan: Plan, out: Path) -> tuple[str]:
     """Return how many patches the lab needs. Raises `TopologyError` when its switches cannot hold the topology."""
     from lightbed.wording import counted
     from testbed.design.patching.wiring import patch_list
-    from testbed.operate.session import design_of_plan, lab_of_plan
+    from testbed.operate.design import design_of_plan, lab_of_plan
 
     here = lab_of_plan(lab, plan)
     try:

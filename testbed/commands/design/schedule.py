@@ -234,7 +234,7 @@ class Schedule(Moves, Command[ScheduleDocument]):
 
 def _measured_phases(runs_dir: Path, run_id: str, job: str) -> tuple[float, tuple[Burst, ...]]:
     from testbed.measure.results.store import RunStore
-    from testbed.measure.sharing.record import phases_of_run
+    from testbed.measure.sharing.host_run import phases_of_run
 
     return phases_of_run(RunStore(runs_dir), run_id, job)
 

@@ -18,11 +18,10 @@ from testbed.commands.place import Place
 
 if TYPE_CHECKING:
     from testbed.lab.model import Lab
-    from testbed.operate.change import Change
     from testbed.operate.choice import MeantDesign
     from testbed.operate.confirmation import Confirmation
     from testbed.operate.model import LabPlan
-    from testbed.operate.session import BringUpReport, LabSession, Note
+    from testbed.operate.session import BringUpReport, Change, LabSession, Note
 
 LONG_S = 1.0
 """Applies that are expected to take less are over before anybody reads how far they are."""
@@ -143,8 +142,7 @@ def _show_progress(session: LabSession, planned: LabPlan, runs_dir: Path) -> Ite
     """Show on standard error how far an apply of some seconds is, by the durations in the journal."""
     from testbed.commands.progress import narrate
     from testbed.errors import JournalError
-    from testbed.operate.changes.durations import Durations, learned_durations
-    from testbed.operate.changes.forecast import Forecast
+    from testbed.operate.durations import Durations, Forecast, learned_durations
 
     durations = Durations()
     with suppress(JournalError):
@@ -179,7 +177,7 @@ class _Confirmation:
         cls, lab: Lab, within_s: float | None, hosts: HostsChoice, really_move: str | None, runs_dir: Path
     ) -> _Confirmation:
         """Return it. Raises `NothingBefore` where there is no verified epoch to go back to."""
-        from testbed.operate.change import APPLY, Change
+        from testbed.operate.session import APPLY, Change
 
         change = APPLY
         if within_s is not None:

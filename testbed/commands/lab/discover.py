@@ -156,8 +156,7 @@ def _discover(lab: Lab, at: Place, settle_s: float) -> Discovered:
     from testbed.errors import HostError
     from testbed.lab.simulated.lifecycle import hosts_of
     from testbed.operate.discovery.devices import Devices
-    from testbed.operate.discovery.record import DiscoveryRecord
-    from testbed.operate.discovery.run import discover
+    from testbed.operate.discovery.run import DiscoveryRecord, discover
     from testbed.operate.journal import journal_in
     from testbed.operate.session import open_lab
 

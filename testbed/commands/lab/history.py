@@ -114,7 +114,7 @@ class History(Command[EpochList]):
 
     def run(self, at: Place) -> EpochList:
         """List the epochs. Raises `JournalError`."""
-        from testbed.operate.recovery.history import history_of
+        from testbed.operate.recovery.records import history_of
 
         epochs = tuple(
             Epoch(**row, changes=tuple(Change(**change) for change in changes))

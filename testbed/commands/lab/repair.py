@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from testbed.lab.model import Lab
     from testbed.measure.results.store import RunStore
     from testbed.operate.choice import MeantDesign
-    from testbed.operate.loss import Sight
-    from testbed.operate.repair import LabRepair, Repaired, RoutesFor
-    from testbed.operate.repair_record import RepairRecord
-    from testbed.operate.session import Design, LabSession
+    from testbed.operate.design import Design
+    from testbed.operate.light import Sight
+    from testbed.operate.repair import LabRepair, Repaired, RepairRecord, RoutesFor
+    from testbed.operate.session import LabSession
     from testbed.operate.unfinished import Unfinished
 
 REPAIR, REPAIR_BEGUN = "repair", "repair begun"
@@ -117,7 +117,7 @@ class Repair(Moves, AsksHosts, NamesTopology):
         """Look for lost fibres, plan a repair, and with `--apply` do it. Raises the errors of the devices."""
         from testbed.operate.apply import check_permission
         from testbed.operate.choice import meant_design
-        from testbed.operate.repair_report import losses_json, repair_json
+        from testbed.operate.repair import losses_json, repair_json
 
         meant = meant_design(at.running_lab, self.topology_name, at.runs_dir, before_repair=True)
         lab = meant.lab
@@ -155,8 +155,7 @@ class Repair(Moves, AsksHosts, NamesTopology):
         from testbed.measure.results.store import RunStore
         from testbed.operate.engine.consent import interruptible
         from testbed.operate.intent import Stated
-        from testbed.operate.repair import carry_out, check_in_force
-        from testbed.operate.repair_report import repair_json
+        from testbed.operate.repair import carry_out, check_in_force, repair_json
 
         check_in_force(planned)
         lab = session.lab
@@ -217,7 +216,7 @@ def plan_repair(
 
 def _earlier(store: RunStore, lab: Lab, design: Design, sight: Sight) -> RepairRecord | None:
     """Return the repair of this topology that stands, if one does."""
-    from testbed.operate.repair_record import RepairRecord
+    from testbed.operate.repair import RepairRecord
 
     records = (RepairRecord.from_json(lab, phase.data) for phase in store.phases_of(lab.name, REPAIR_BEGUN))
     return next((one for one in records if one and one.stands(lab, design.wiring, sight.seen)), None)
@@ -240,7 +239,7 @@ def _lines(
     planned: LabRepair | None,
     left: Sequence[Unfinished],
 ) -> Iterator[str]:
-    from testbed.operate.repair_report import describe_losses, describe_repair, describe_unpatched
+    from testbed.operate.repair import describe_losses, describe_repair, describe_unpatched
 
     yield from (one.line() for one in left)
     if session.off:

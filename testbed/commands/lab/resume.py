@@ -77,8 +77,7 @@ class Resume(Moves, AsksHosts):
         from testbed.operate.design import design_of_intent
         from testbed.operate.engine.consent import interruptible
         from testbed.operate.named_topology import NamedTopology
-        from testbed.operate.recovery.detours import resume_detours
-        from testbed.operate.recovery.resume import resume
+        from testbed.operate.recovery.resume import resume, resume_detours
 
         if left.intent is None and left.kind == "repair":
             meant = meant_design(lab, NamedTopology(), at.runs_dir, before_repair=True)

@@ -71,12 +71,12 @@ class Verify(AsksHosts, NamesTopology):
 
     def run(self, at: Place) -> VerifyDocument:
         """Look at all of the lab; a proof without findings completes an epoch. Raises the errors of `meant_design`."""
-        from testbed.measure.plan_job_record import link_lines, links_since_job
+        from testbed.measure.plan_job import link_lines, links_since_job
         from testbed.operate.apply import check_permission
         from testbed.operate.choice import meant_design
         from testbed.operate.model import LinkFinding
         from testbed.operate.narrow import narrow
-        from testbed.operate.part_checks import note_checks
+        from testbed.operate.session import note_checks
         from testbed.operate.unfinished import unfinished_or_why_not
         from testbed.storage.owner import this_run
 

@@ -105,8 +105,9 @@ class Demo(Moves, AsksHosts, Command[DemoDocument]):
 
 def _say_plan(at: Place, lab: Lab) -> None:
     """Say what would be done on a real lab that nobody allowed to move."""
+    from testbed.operate.design import design_for
     from testbed.operate.plan import describe
-    from testbed.operate.session import design_for, open_lab
+    from testbed.operate.session import open_lab
 
     with open_lab(lab, None, model_hosts=True) as session:
         at.say(*describe(lab, session.plan(design_for(lab))))

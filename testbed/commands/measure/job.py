@@ -56,8 +56,7 @@ class PlanJob(AsksHosts, NamesTopology, Command[PlanJobDocument]):
     def run(self, at: Place) -> PlanJobDocument:
         """Run the iterations, and keep them. Raises what opening a lab raises, and `CollectiveError`."""
         from testbed.lab.simulated.lifecycle import hosts_of
-        from testbed.measure.plan_job import run_plan
-        from testbed.measure.plan_job_record import PHASE, to_json
+        from testbed.measure.plan_job import PHASE, run_plan, to_json
         from testbed.measure.results.store import RunStore
         from testbed.operate.choice import meant_design
 
@@ -94,7 +93,7 @@ class PlanJob(AsksHosts, NamesTopology, Command[PlanJobDocument]):
 
 def job_lines(meant: MeantDesign, job: PlanRun) -> Iterator[str]:
     """Yield a job as lines for people."""
-    from testbed.measure.plan_job_record import link_lines
+    from testbed.measure.plan_job import link_lines
 
     yield f"{'SIMULATED ' if meant.lab.simulated else ''}lab {meant.lab.name}; {meant.heading()}"
     yield from meant.lines()

@@ -189,7 +189,7 @@ class Measure(AsksHosts, NamesTopology, Command[MeasurementDocument | NcclTestsO
         """Measure, or read results. Raises `ResultsError`, `CollectiveError`, and what opening a lab raises."""
         from testbed.lab.simulated.lifecycle import hosts_of
         from testbed.measure.collectives.spec import parse_sizes
-        from testbed.measure.nccl.reading import import_nccl
+        from testbed.measure.nccl.launch import import_nccl
         from testbed.operate.choice import meant_design
 
         if self.import_file is not None and at.lab_file is None:

@@ -299,8 +299,7 @@ class RunsTrend(Command[TrendDocument]):
     def run(self, at: Place) -> TrendDocument:
         """Find the changes. Raises `JournalError`."""
         from testbed.measure.results.store import RunStore
-        from testbed.measure.trends.report import find_trends, only
-        from testbed.measure.trends.series import bandwidth_series, power_series
+        from testbed.measure.trends.report import bandwidth_series, find_trends, only, power_series
 
         stored = RunStore(at.runs_dir).list_runs()
         series = (

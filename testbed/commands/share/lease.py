@@ -249,7 +249,7 @@ class Maintenance(Command[MaintenanceDocument]):
 
     def run(self, at: Place) -> MaintenanceDocument:
         """Stop all motion and wait until nothing moves, or allow it again."""
-        from testbed.leases.stillness import wait_until_still
+        from testbed.leases.store import wait_until_still
 
         lab = at.lab.name
         with _open_store(at) as store:

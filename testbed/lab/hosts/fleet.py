@@ -11,9 +11,10 @@ import asyncio
 import io
 import secrets
 import shlex
+import sys
 import tarfile
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -29,11 +30,11 @@ from testbed.lab.hosts.launch import (
     reason,
     unfinished,
 )
-from testbed.lab.hosts.ssh_library import import_asyncssh
 from testbed.lab.model import Lab, LabHost
 
 if TYPE_CHECKING:
     import asyncssh
+
 
 __all__ = ["Completed", "Fleet", "Launch", "PartOfFleet", "SshFleet", "SshLaunch"]
 
@@ -285,3 +286,33 @@ def _unreachable(failed: Mapping[str, Exception], addresses: Mapping[str, str]) 
     said = "; ".join(f"{host} ({addresses[host]}): {reason(error)}" for host, error in failed.items())
     hint = "Check that the hosts are up, that sshd answers there, and that the lab's key is authorised."
     return HostError(f"cannot reach {said}. {hint}", host=next(iter(failed)))
+
+
+def import_asyncssh() -> None:
+    """Import asyncssh, without its optional libraries where they cannot be looked for.
+
+    It looks for them with `ctypes.util.find_library`, which asks the compiler by way of a temporary file and fails
+    where none can be made: on a disk that is full or read-only, where looking at a lab must work.
+    """
+    if "asyncssh" not in sys.modules:
+        with _libraries_left_out():
+            import asyncssh  # noqa: F401 - takes longer than all the rest of a `plan`, which needs no host
+
+
+@contextmanager
+def _libraries_left_out() -> Iterator[None]:
+    import ctypes.util
+
+    find = ctypes.util.find_library
+
+    def find_or_do_without(name: str) -> str | None:
+        try:
+            return find(name)
+        except OSError:
+            return None
+
+    ctypes.util.find_library = find_or_do_without
+    try:
+        yield
+    finally:
+        ctypes.util.find_library = find

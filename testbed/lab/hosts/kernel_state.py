@@ -1,19 +1,22 @@
-"""The state of the hosts' kernels: interfaces, addresses, routes, neighbours, settings, filters; one round trip a host.
+"""The state of the hosts' kernels, read and planned: interfaces, addresses, routes, neighbours, settings, filters.
 
-The programs are those of every Linux (`ip -j`, `tc -j`, `grep`), and `nft` or `iptables` where a host has them; their
-output is parsed on our side, so that a host needs nothing of ours, and a recorded output is a test.
+It is read in one round trip a host. The programs are those of every Linux (`ip -j`, `tc -j`, `grep`), and `nft` or
+`iptables` where a host has them; their output is parsed on our side, so that a host needs nothing of ours, and a
+recorded output is a test. The planned state is what the batch of a host's forwarding plan leaves behind.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import shlex
-from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Any
 
 from testbed.errors import HostError
-from testbed.lab.hosts.forwarding import sysctls_of
+from testbed.lab.hosts.forwarding import ROUTE_PROTOCOL, HostForwarding, sysctls_of
 from testbed.lab.hosts.packet_rules import (
     INGRESS,
     PacketFilter,
@@ -28,6 +31,7 @@ from testbed.lab.model import Lab, LabHost
 
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
+
 
 _MARK = "=== "
 _PARTS = {
@@ -44,6 +48,8 @@ _FILTERS = {
 }
 _SYSCTL, _NET = "/proc/sys/", "/sys/class/net/"
 _BITS = 8e-6  # megabits of a byte
+UNKNOWN_MAC = "00:00:00:00:00:00"
+"""Address of a NIC whose host does not answer: neighbours towards it are not compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,3 +241,66 @@ def _neighbours(table: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Nei
         )
         for entry in table
     }
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedState:
+    """Planned state of one host; keys as in `KernelState`, routes by target, addresses and MTU by interface."""
+
+    sysctls: Mapping[str, str]
+    mtus: Mapping[str, int]
+    addresses: Mapping[str, frozenset[str]]
+    neighbours: Mapping[tuple[str, str], str]
+    routes: Mapping[str, Route]
+
+
+NOTHING = PlannedState({}, {}, {}, {}, {})
+"""State of a host of which nothing is known, and on which nothing of ours was installed."""
+
+
+def planned_state(part: HostForwarding) -> PlannedState:
+    """Return what is so after `part` was installed, read from its own lines: the two cannot differ."""
+    *_, last = states_while_installing(NOTHING, part)
+    return last
+
+
+def states_while_installing(before: PlannedState, part: HostForwarding) -> Iterator[PlannedState]:
+    """Yield the state before `part`, with its settings, which are set first, and after each line of its batch."""
+    yield before
+    sysctls = {**before.sysctls, **dict(setting.split("=", 1) for setting in part.sysctls)}
+    state = replace(before, sysctls=sysctls)
+    yield state
+    for line in part.batch:
+        state = _after(state, *line.split())
+        yield state
+
+
+def _outside(routes: Mapping[str, Route], block: str) -> dict[str, Route]:
+    """Return the routes that do not lead to a part of a block."""
+    flushed = IPv4Network(block)
+    return {target: route for target, route in routes.items() if not IPv4Network(target).subnet_of(flushed)}
+
+
+def _after(state: PlannedState, what: str, verb: str, subject: str, *rest: str) -> PlannedState:
+    """Return the state after one line of `ip -batch`; a flush of routes or addresses takes only ours."""
+    value = dict(itertools.pairwise(rest))
+    mtus, addresses = dict(state.mtus), dict(state.addresses)
+    neighbours, routes = dict(state.neighbours), dict(state.routes)
+    match what, verb:
+        case "route", "flush":  # of ours, or of the block after `root`
+            routes = {} if subject == "proto" else _outside(routes, rest[0])
+        case "neigh", "flush":
+            neighbours = {key: mac for key, mac in neighbours.items() if key[0] != rest[0]}
+        case "addr", "flush":
+            addresses[rest[0]] = frozenset()
+        case "link", "set":
+            mtus[rest[0]] = int(value["mtu"])
+        case "addr", "replace":
+            addresses[value["dev"]] = addresses.get(value["dev"], frozenset()) | {subject}
+        case "neigh", "replace":
+            neighbours[value["dev"], subject] = value["lladdr"]
+        case "route", "replace":
+            routes[subject] = Route(
+                subject, value["dev"], value.get("via", ""), value["src"], str(ROUTE_PROTOCOL)
+            )
+    return PlannedState(state.sysctls, mtus, addresses, neighbours, routes)

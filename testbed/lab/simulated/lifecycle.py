@@ -1,15 +1,18 @@
 """A simulated lab: start it from its lab file, find those that run, take them down.
 
-Twins answer on the very addresses of the lab file, so nothing else needs to know that the lab is simulated.
+Twins answer on the very addresses of the lab file, so nothing else needs to know that the lab is simulated. Hosts
+let us in by an SSH key that is made once per user.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from testbed.errors import LabStartError
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from testbed.lab.model import Lab
     from testbed.lab.simulated.link_rate import LinkRate
     from testbed.lab.simulated.wiring_document import HostsMode
+
 
 HostsChoice = Literal["kernel", "model", "auto"]
 HostsInUse = Literal["real", "kernel", "model"]
@@ -82,7 +86,6 @@ def start_lab(
             f"lab '{lab.name}' is real and runs already; only a lab with 'simulated: true' is started"
         )
     from testbed.lab.inventory import with_rate
-    from testbed.lab.simulated.keys import ensure_key
 
     public_key = ensure_key(lab.ssh_key)
     mode, reason = _choose_mode(hosts)
@@ -253,3 +256,34 @@ def id_of_running(lab: Lab) -> str:
         if entry["live"] and (entry["lab"], entry["subnet"]) == here:
             return str(entry["lab_id"])
     raise LabStartError(f"no simulated lab '{lab.name}' is up: `testbed sim status` lists those that are")
+
+
+def ensure_key(path: Path) -> str:
+    """Make the ed25519 key unless it exists, and return its public line (`ssh-ed25519 AAAA... lightbed`).
+
+    Two processes at once end with one and the same key: a key is written aside and linked into place only
+    if nobody was first. Raises `OSError` when the directory cannot be written, `asyncssh.KeyImportError`
+    when the file is not a key.
+    """
+    import asyncssh
+
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _place(path, asyncssh.generate_private_key("ssh-ed25519", comment="lightbed").export_private_key())
+    return asyncssh.read_private_key(path).export_public_key().decode().strip()
+
+
+def _place(path: Path, content: bytes) -> None:
+    """Write a file of mode 0600 that appears complete or not at all, and never replaces another's."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    aside = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        path.hardlink_to(aside)
+    except FileExistsError:
+        pass
+    finally:
+        aside.unlink()

@@ -1,12 +1,14 @@
-"""Run AllReduce and exchanges on all hosts and bring back what they took: one launch a topology, all ranks or none.
+"""AllReduce and exchanges on all hosts, and what they took: one launch a topology, all ranks or none.
 
 `testbed/node/collective.py` runs on every host under `testbed/node/guard.py`, which ends it at the deadline or
-when we disconnect. What goes wrong comes back as a typed error that names rank and link.
+when we disconnect. What goes wrong comes back as a typed error that names rank and link. Where hosts are only modelled
+the flow model estimates the times, and every row says so.
 """
 
 from __future__ import annotations
 
 import json
+import platform
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,9 +22,8 @@ from testbed.errors import CollectiveError, HostError
 from testbed.lab.hosts.fleet import Completed, Fleet, Launch
 from testbed.lab.hosts.forwarding import set_addresses
 from testbed.lab.model import Lab, LabHost
-from testbed.measure.collectives.over_sets import weights_of
 from testbed.measure.collectives.rank_reports import Diagnosis, RankReports
-from testbed.measure.collectives.rows import nic_bytes_of, timing_of
+from testbed.measure.collectives.rows import nic_bytes_of, timing_of, weights_of
 from testbed.measure.collectives.spec import CollectiveSpec, Configuration, doubling_sizes
 from testbed.measure.model import CollectiveResult, Timing
 
@@ -32,7 +33,8 @@ READY_TIMEOUT_S = 120.0
 # How long after the deadline the guards' last words are waited for, and how often we look who still runs.
 GRACE_S = 1.5
 LOOK_S = 0.5
-
+_TIMES = ("time_us", "min_us", "max_us", "low_us", "high_us")
+_IDLE = dict.fromkeys(("processor_s", "processor_busy", "processor_stolen", "processor_waited"), 0.0)
 Progress = Callable[[int, int, str], None]
 
 
@@ -236,17 +238,21 @@ def _job(lab: Lab, spec: CollectiveSpec, reports: RankReports, deadline_s: float
             each.as_json() | ({"weights": weights_of(each, on_sets)} if on_sets else {})
             for each in spec.configurations
         ],
-        **({"set_addresses": _set_addresses(lab, on_sets.sets)} if on_sets else {}),
+        **(
+            {
+                "set_addresses": [
+                    [str(address) for address in set_addresses(host)[: on_sets.sets]] for host in lab.hosts
+                ]
+            }
+            if on_sets
+            else {}
+        ),
     }
 
 
 def _for_backend(spec: CollectiveSpec, reports: RankReports) -> CollectiveSpec:
     """Return the measurements as the backend makes them: NCCL chooses its connections itself."""
     return spec if _backend(spec, reports.ready) == "gloo" else replace(spec, sets=None)
-
-
-def _set_addresses(lab: Lab, sets: int) -> list[list[str]]:
-    return [[str(address) for address in set_addresses(host)[:sets]] for host in lab.hosts]
 
 
 def _backend(spec: CollectiveSpec, ready: Mapping[str, Mapping[str, Any]]) -> str:
@@ -279,3 +285,21 @@ def _result(
     backend = _backend(spec, reports.ready)
     versions = {**next(iter(reports.ready.values()))["versions"], "collective_backend": backend}
     return CollectiveResult(timings, nic_bytes, versions, reports.processor_s)
+
+
+def model_collectives(
+    lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, on_progress: Progress
+) -> CollectiveResult:
+    """Return what `run_collectives` would measure, as the flow model estimates it; `iterations` is 0: nothing ran."""
+    cases = [(configuration, size) for configuration in spec.configurations for size in configuration.sizes]
+    timings = []
+    for number, (configuration, size) in enumerate(cases, start=1):
+        link = lab.link
+        time_s = configuration.collective.time_s(
+            wiring, routes, configuration, size, link.rate_mbps, link.mtu
+        )
+        row = {"configuration": configuration.name, "size": size, "iterations": 0, "wrong": (), **_IDLE}
+        row |= dict.fromkeys(_TIMES, time_s * 1e6)
+        timings.append(replace(timing_of(lab, wiring, routes, spec, row), simulated=True, hosts="model"))
+        on_progress(number, len(cases), f"{spec.topology}, {configuration.name}, {size} B (modelled)")
+    return CollectiveResult(tuple(timings), (), {"host_python": f"model ({platform.python_version()})"})

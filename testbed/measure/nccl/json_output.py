@@ -1,4 +1,4 @@
-"""The JSON that nccl-tests write with `-J`, document versions 1 to 3, whole or cut off.
+"""The JSON that nccl-tests write with `-J`, document versions 1 to 3, whole or cut off; our timings in that form.
 
 Its traps: booleans are the words "true" and "false" (and real booleans in our own documents), `root` is a
 padded word, `okay` may be "unchecked", not-a-number is the word "nan" and infinity the bare word `inf`,
@@ -11,9 +11,12 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, TypeGuard, TypeVar
 
 from testbed.errors import ResultsError
+from testbed.lab.model import Lab
+from testbed.measure.model import Timing
 from testbed.measure.nccl.table import (
     JSON_VERSION,
     IterationSpread,
@@ -25,7 +28,7 @@ from testbed.measure.nccl.table import (
 )
 
 T = TypeVar("T")
-
+BYTES_PER_ELEMENT = 4
 _BARE_NUMBERS = re.compile(r"(?<=[:,\[])\s*-?(?:inf|nan)(?=\s*[,}\]])")
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.|\\\Z)*(?:"|\Z)|[\[\]{},]', re.DOTALL)
 
@@ -195,11 +198,12 @@ def _table(
     devices = tuple(_devices(_mapping(document, "config").get("devices")))
     uses_cpu_time = any("cpu_time" in (entry.get("in_place") or ()) for entry in document["results"][:1])
     failed = bool(_errors(document)) or document.get("failed") is True
+    code = document.get("nccl_version")
     return NcclTable(
         source="json",
         rows=tuple(rows),
         version=_optional(str, document.get("nccl_tests_version")),
-        nccl_version=_version_text(document.get("nccl_version")),
+        nccl_version=nccl_version_text(code) if isinstance(code, int) and code > 0 else _optional(str, code),
         collective=_collective(document),
         devices=devices,
         time_kind="cpu" if uses_cpu_time else "gpu",
@@ -231,10 +235,6 @@ def _whole(value: object) -> int | None:
     return None if number is None else int(number)
 
 
-def _version_text(code: object) -> str | None:
-    return nccl_version_text(code) if isinstance(code, int) and code > 0 else _optional(str, code)
-
-
 def _collective(document: Mapping[str, Any]) -> str | None:
     """Return the collective's name: our own key, else the program's name at the head of the arguments."""
     if isinstance(document.get("collective"), str):
@@ -262,3 +262,75 @@ def _devices(entries: object) -> list[NcclDevice]:
         except (KeyError, TypeError, ValueError, AttributeError):
             continue
     return found
+
+
+def nccl_document(lab: Lab, timings: Sequence[Timing], versions: dict[str, str]) -> dict[str, Any]:
+    """Return one configuration's rows; bandwidths in GB/s as nccl-tests has them, times in microseconds.
+
+    `experiment_name` and `lightbed` say what nccl-tests cannot: topology, configuration, SIMULATED.
+    """
+    ran = any(timing.iterations for timing in timings)
+    wrong = sum(timing.wrong for timing in timings)
+    okay = ("false" if wrong else "true") if ran else "unchecked"
+    busbws = [timing.busbw_mbps / 8000 for timing in timings]
+    return {
+        "version": JSON_VERSION,
+        "args": ["all_reduce", "-g", "1"],
+        "env": [],
+        "nccl_version": None,
+        "lightbed": {
+            "simulated": lab.simulated,
+            "marking": "SIMULATED" if lab.simulated else "",
+            "hosts": timings[0].hosts if timings else "",
+            "represents_gbps": lab.link.represents_gbps,
+            "rate_mbps": lab.link.rate_mbps,
+            "versions": versions,
+        },
+        "config": _config(lab, timings, versions.get("collective_backend", ""), ran=ran),
+        "results": [_result(timing) for timing in timings],
+        "out_of_bounds": {"count": wrong, "okay": okay},
+        "average_bus_bandwidth": {
+            "bandwidth": sum(busbws) / len(busbws) if busbws else 0.0,
+            "okay": "unchecked",
+        },
+        "errors": "0",
+        "end_time": datetime.now(UTC).isoformat(),
+    }
+
+
+def _config(lab: Lab, timings: Sequence[Timing], backend: str, *, ran: bool) -> dict[str, Any]:
+    device = backend if ran else "modelled, nothing ran"
+    sizes = [timing.size_bytes for timing in timings]
+    return {
+        "nthreads": 1,
+        "ngpus": 1,
+        "ranks": timings[0].ranks if timings else len(lab.hosts),
+        "minimum_bytes": min(sizes, default=0),
+        "maximum_bytes": max(sizes, default=0),
+        "step_factor": 2,
+        "warmup_iters": int(ran),
+        "validation": int(ran),
+        "devices": [
+            {"rank": node, "group": 0, "pid": 0, "hostname": host.name, "device": 0, "device_info": device}
+            for node, host in enumerate(lab.hosts)
+        ],
+    }
+
+
+def _result(timing: Timing) -> dict[str, Any]:
+    return {
+        "size": timing.size_bytes,
+        "count": max(1, timing.size_bytes // BYTES_PER_ELEMENT),
+        "type": "float",
+        "redop": "sum",
+        "root": "-1",
+        "out_of_place": None,
+        "in_place": {
+            "time": timing.time_us,
+            "alg_bw": timing.algbw_mbps / 8000,
+            "bus_bw": timing.busbw_mbps / 8000,
+            "nwrong": timing.wrong,
+        },
+        "actual_iterations": timing.iterations,
+        "experiment_name": f"{timing.topology}/{timing.configuration}",
+    }

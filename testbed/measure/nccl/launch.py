@@ -1,9 +1,9 @@
-"""Real nccl-tests on hosts with GPUs: are they there, with what environment and command, and what they said.
+"""Real nccl-tests on hosts with GPUs: are they there, with what environment and command, and their output.
 
 nccl-tests span hosts only in a build with MPI, so one `mpirun` on the first host starts a rank on each;
 every host is an application context of its own, with its own environment. NCCL forms one ring order over
 the hosts (0, 1, 2 ...) however many channels it has: other strides need a library that knows them
-(`NcclSettings.preload`), and `nccl_log.check_rings` tells whether it did.
+(`NcclSettings.preload`), and `log.check_rings` tells whether it did.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from testbed.errors import CollectiveError, ResultsError
@@ -230,3 +231,16 @@ def _read_results(fleet: Fleet, first: str, done: Completed) -> NcclTable:
         if document.exit_status == 0:
             return parse_json(document.stdout, path)
     return parse_text(done.stdout, f"output on {first}")
+
+
+def import_nccl(path: Path | str) -> NcclTable:
+    """Return the table in a file, which is JSON when it begins with a brace and text otherwise.
+
+    Raises `ResultsError`, naming file and line, when the file cannot be read or holds no row of results.
+    """
+    try:
+        text = Path(path).read_bytes().decode("utf-8-sig", errors="replace")
+    except OSError as error:
+        raise ResultsError(f"{path}: {error.strerror}. Give a file that nccl-tests wrote") from error
+    parse = parse_json if text.lstrip().startswith("{") else parse_text
+    return parse(text, str(path))

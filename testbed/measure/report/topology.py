@@ -44,13 +44,14 @@ def draw_topology(topology: StoredTopology, names: Sequence[str], key: str) -> M
     strides = sorted({stride_of(link, topology.nodes, simplex=topology.simplex) for link in topology.links})
     colours = {stride: index % 8 for index, stride in enumerate(strides)}
     height = _SIZE + _ROW_HEIGHT * len(strides) + 8
+    shown = names if len(names) == topology.nodes else list(map(str, range(topology.nodes)))
     return tag(
         "svg",
         tag("title", f"Topology {topology.name}", id=f"{key}-title"),
         tag("desc", _describe(topology, strides), id=f"{key}-desc"),
         _arrowheads(key) if topology.simplex else "",
         tag("g", (_link(drawn, topology, colours, key) for drawn in _drawn_links(topology))),
-        tag("g", (_node(node, topology.nodes, name) for node, name in enumerate(_names(topology, names)))),
+        tag("g", (_node(node, topology.nodes, name) for node, name in enumerate(shown))),
         tag("g", (_legend_row(row, s, topology, colours[s]) for row, s in enumerate(strides))),
         viewBox=f"0 0 {_SIZE} {height}",
         role="img",
@@ -66,10 +67,6 @@ def _describe(topology: StoredTopology, strides: Sequence[int]) -> str:
         f"{'strides' if len(strides) > 1 else 'stride'} {', '.join(map(str, strides))}, "
         f"diameter {topology.diameter}, mean hops {topology.mean_hops:.3f}."
     )
-
-
-def _names(topology: StoredTopology, names: Sequence[str]) -> Sequence[str]:
-    return names if len(names) == topology.nodes else [str(node) for node in range(topology.nodes)]
 
 
 def _point(node: int, nodes: int, radius: float = _RADIUS) -> tuple[float, float]:

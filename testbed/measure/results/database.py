@@ -19,8 +19,7 @@ from testbed.errors import ResultsError, StorageError
 from testbed.storage.address import Address
 from testbed.storage.database import DATABASE_ERRORS
 from testbed.storage.database import Database as Storage
-from testbed.storage.looking import is_database_error, read_rows
-from testbed.storage.reasons import hint_for, reason_of
+from testbed.storage.looking import hint_for, is_database_error, read_rows, reason_of
 from testbed.storage.schema import circuits, environment, runs
 
 Row: TypeAlias = Mapping[str, Any]

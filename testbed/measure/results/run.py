@@ -1,4 +1,9 @@
-"""The handle of one run: what is found out is added as soon as it is known, and survives a crash."""
+"""The handle of one run: what is found out is added as soon as it is known, and survives a crash.
+
+Secrets on command lines and in environments are left out. When the run ends its record is also written as Parquet,
+`run.parquet` with one row and `phases.parquet` with one a phase, so that a directory of a run says all that it was
+without the database.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +12,13 @@ import json
 import os
 import platform
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from lightbed.output_file import replace_file
 from testbed.log_context import about, logger
@@ -21,10 +26,14 @@ from testbed.measure.model import NicBytes, Timing
 from testbed.measure.results.database import Database
 from testbed.measure.results.parquet import lightbed_version, write_rows
 from testbed.measure.results.records import REPATCH, Json, Repatch, StoredCircuit, StoredTopology
-from testbed.measure.results.redaction import redact_document
-from testbed.measure.results.run_files import run_row, write_run_files
 from testbed.storage.schema import phases, topologies
 
+_SECRET = re.compile(r"pass(word|phrase|wd)?|token|secret|key|credential|auth", re.IGNORECASE)
+_SECRET_OPTION = re.compile(r"-.*(pass(word|phrase|wd)?|token|secret|api-?key|credential)", re.IGNORECASE)
+_SECRET_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
+_KEPT_VARIABLES = re.compile(r"(NCCL|CUDA|UCX|OMPI_MCA|GLOO|OMP)_\w*")
+RUN_FILE = "run.parquet"
+PHASES_FILE = "phases.parquet"
 FinalStatus = Literal["done", "failed", "interrupted"]
 
 
@@ -157,3 +166,98 @@ def is_locked(directory: Path) -> bool:
     except FileNotFoundError:
         return False
     return False
+
+
+def redact_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return a command line without its secrets: values of options such as `--password`, names in URLs.
+
+    >>> redact_arguments(["testbed", "--password", "x", "--token=y", "polatis+tl1://u:p@sw:3082"])
+    ('testbed', '--password', '***', '--token=***', 'polatis+tl1://***@sw:3082')
+    """
+    shown: list[str] = []
+    secret_follows = False
+    for argument in arguments:
+        option, equals, _ = argument.partition("=")
+        is_secret = _SECRET_OPTION.match(option) is not None
+        if secret_follows:
+            shown.append("***")
+        elif is_secret and equals:
+            shown.append(f"{option}=***")
+        else:
+            shown.append(_SECRET_IN_URL.sub("***@", argument))
+        secret_follows = is_secret and not equals and not secret_follows
+    return tuple(shown)
+
+
+def redact_document(document: Mapping[str, object]) -> dict[str, object]:
+    """Return the document with an `env` that holds only settings of communication, none of them a secret.
+
+    >>> redact_document({"env": ["HOME=/root", "NCCL_ALGO=Ring", "NCCL_TOKEN=x"]})
+    {'env': ['NCCL_ALGO=Ring']}
+    """
+    kept = dict(document)
+    if "env" in kept:
+        kept["env"] = _kept_environment(kept["env"])
+    return kept
+
+
+def _kept_environment(environment: object) -> list[str]:
+    if isinstance(environment, Mapping):
+        environment = [f"{key}={value}" for key, value in environment.items()]
+    entries = (
+        [entry for entry in environment if isinstance(entry, str)]
+        if isinstance(environment, list | tuple)
+        else []
+    )
+    names = {entry: entry.partition("=")[0] for entry in entries}
+    return [
+        entry for entry, name in names.items() if _KEPT_VARIABLES.fullmatch(name) and not _SECRET.search(name)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One row of `run.parquet`; times are ISO 8601 in UTC, `environment` is JSON."""
+
+    run_id: str
+    lab: str
+    status: str
+    started: str
+    finished: str
+    simulated: bool
+    hosts: str
+    error: str
+    environment: str = "{}"
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseRow:
+    """One row of `phases.parquet`; `data` is JSON with units in its keys."""
+
+    run_id: str
+    ordinal: int
+    name: str
+    at: str
+    data: str
+
+
+def run_row(row: Mapping[str, Any], environment: Mapping[str, object]) -> RunRow:
+    """Return the row of a run from its row in the database."""
+    same = {name: row[name] for name in ("lab", "status", "started", "hosts", "error")}
+    return RunRow(
+        run_id=row["id"],
+        finished=row["finished"] or "",
+        simulated=bool(row["simulated"]),
+        environment=json.dumps(environment, sort_keys=True),
+        **same,
+    )
+
+
+def write_run_files(directory: Path, run: RunRow, phases: Iterable[Mapping[str, Any]]) -> None:
+    """Write both files; each appears whole or not at all."""
+    rows = [
+        PhaseRow(run.run_id, row["ordinal"], row["name"], row["at"], json.dumps(row["data"]))
+        for row in phases
+    ]
+    write_rows(directory / PHASES_FILE, PhaseRow, rows, simulated=run.simulated)
+    write_rows(directory / RUN_FILE, RunRow, [run], simulated=run.simulated)

@@ -35,8 +35,7 @@ from testbed.measure.results.records import (
     StoredRun,
     StoredTopology,
 )
-from testbed.measure.results.redaction import redact_arguments
-from testbed.measure.results.run import Run, is_locked, own_versions, take_lock
+from testbed.measure.results.run import Run, is_locked, own_versions, redact_arguments, take_lock
 from testbed.storage.address import Address, address_in
 
 

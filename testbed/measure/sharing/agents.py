@@ -16,8 +16,7 @@ from testbed.errors import CollectiveError
 from testbed.lab.hosts.fleet import Fleet, Launch
 from testbed.lab.model import Lab
 from testbed.measure.collectives.rank_reports import RankReports
-from testbed.measure.sharing.links import JobLinks
-from testbed.measure.sharing.policies import Conditions, Policy, Schedule, Transport
+from testbed.measure.sharing.policies import Conditions, JobLinks, Policy, Schedule, Transport
 
 PROGRAMS = ("guard.py", "periodic_job.py", "transfers.py", "udp_ends.py", "transport.py", "congestion.py")
 HANDLE = 0x1B
@@ -49,7 +48,9 @@ def run_agents(
     conditions: Conditions,
 ) -> list[AgentRow]:
     """Run the jobs on their hosts. Raises `CollectiveError` for those that do not end, `HostError`."""
-    folder = fleet.put({name: _program(name) for name in PROGRAMS})
+    folder = fleet.put(
+        {name: resources.files("testbed.node").joinpath(name).read_bytes() for name in PROGRAMS}
+    )
     hosts = sorted({host for one in placed for host in one.hosts})
     deadline_s = _deadline_s(placed, schedule, conditions)
     commands = {lab.hosts[host].name: _command(lab, host, folder, deadline_s) for host in hosts}
@@ -72,10 +73,6 @@ def run_agents(
     first = [_first_row(lab, one, reports) for one in placed]
     until_s = min(row["begins_s"][-1] for row in first)
     return [_row(one, row, reports, until_s) for one, row in zip(placed, first, strict=True)]
-
-
-def _program(name: str) -> bytes:
-    return resources.files("testbed.node").joinpath(name).read_bytes()
 
 
 def _deadline_s(placed: Sequence[JobLinks], schedule: Schedule, conditions: Conditions) -> float:

@@ -17,8 +17,9 @@ from testbed.measure.sharing.host_run import keep_rows, open_in_force
 from testbed.measure.sharing.measurement import measure
 from testbed.measure.sharing.policies import Conditions, shifted_schedule
 from testbed.operate.apply import check_permission
+from testbed.operate.design import Design
 from testbed.operate.journal import Journal
-from testbed.operate.session import Design, LabSession
+from testbed.operate.session import LabSession
 
 if TYPE_CHECKING:
     from testbed.design.reproductions.sharing.setup import Figures, JobSet, Policy

@@ -62,13 +62,11 @@ class RunComparison:
 
 def compare_runs(a: StoredRun, b: StoredRun) -> RunComparison:
     """Return what two runs have in common and what not. Pure."""
-    ours, theirs = ({_key(row): row for row in run.timings} for run in (a, b))
+    ours, theirs = (
+        {tuple(getattr(row, name) for name in _SAME): row for row in run.timings} for run in (a, b)
+    )
     rows = tuple(RowPair(row, theirs[key]) for key, row in ours.items() if key in theirs)
     return RunComparison(rows, len(ours) - len(rows), len(theirs) - len(rows), tuple(_differences(a, b)))
-
-
-def _key(row: Timing) -> tuple[Any, ...]:
-    return tuple(getattr(row, name) for name in _SAME)
 
 
 def _differences(a: StoredRun, b: StoredRun) -> Iterator[tuple[str, str, str]]:

@@ -18,9 +18,9 @@ from testbed.errors import ResultsError
 from testbed.measure.model import NicBytes, Timing
 from testbed.measure.results.parquet import row_schema
 from testbed.measure.results.records import RunSummary
-from testbed.measure.results.run_files import PHASES_FILE, RUN_FILE, PhaseRow, RunRow, run_row
+from testbed.measure.results.run import PHASES_FILE, RUN_FILE, PhaseRow, RunRow, run_row
 from testbed.measure.results.store import RunStore
-from testbed.operate.recovery.history import history_of
+from testbed.operate.recovery.records import history_of
 from testbed.storage.looking import read_rows
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 _TYPES = {pa.string(): "varchar", pa.int64(): "bigint", pa.float64(): "double", pa.bool_(): "boolean"}
 HINT = "see `testbed runs query --help` for the tables"
-
-
 LONGEST_S, MEMORY_MB, MOST_ROWS = 30.0, 1024, 100_000
 """What one statement may take: others use the machine, too."""
 

@@ -146,21 +146,17 @@ class _Search:
                 yield from self._code_of_lasers()
                 idle = 0
 
-    def _open_inputs(self) -> list[Port]:
-        wanted = {port for nic in self._results() for port in nic.transmit.candidates}
-        return sorted(wanted, key=lambda port: (self.tries[port], port))
-
-    def _open_outputs(self) -> list[Port]:
-        wanted = {port for nic in self._results() for port in nic.receive.candidates}
-        return sorted(wanted, key=lambda port: (self.tries[port], port))
-
     def _joined_to_known(self) -> dict[Port, Port]:
         """Return circuits that try as many open ports as the known NICs allow.
 
         A NIC can speak only while its receiver has light, so every speaker's receiver gets some.
         """
         joints = _Joints(self.evidence, turn=len(self.history))
-        open_inputs, open_outputs = self._open_inputs(), self._open_outputs()
+        inputs = {port for nic in self._results() for port in nic.transmit.candidates}
+        outputs = {port for nic in self._results() for port in nic.receive.candidates}
+        open_inputs, open_outputs = (
+            sorted(ports, key=lambda port: (self.tries[port], port)) for ports in (inputs, outputs)
+        )
         for nic in self._unknown_transmitters():
             joints.light(nic)
         # Turn about: neither side may use up the NICs that the other needs.

@@ -11,8 +11,7 @@ from testbed.errors import ResultsError, StorageError
 from testbed.operate.drift.losses import StretchLoss
 from testbed.storage.address import address_in
 from testbed.storage.database import DATABASE_ERRORS, Database
-from testbed.storage.looking import is_database_error, read_rows
-from testbed.storage.reasons import hint_for, reason_of
+from testbed.storage.looking import hint_for, is_database_error, read_rows, reason_of
 from testbed.storage.schema import losses as losses_table
 
 Series = tuple[tuple[float, ...], tuple[float, ...]]

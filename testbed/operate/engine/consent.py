@@ -16,8 +16,8 @@ from urllib.parse import quote
 
 from testbed.errors import Interrupted
 from testbed.operate.engine.planned import now
-from testbed.operate.owner import this_person
 from testbed.operation_errors import OperationStopped
+from testbed.storage.owner import this_person
 
 Consent = Callable[[], None]
 """Asked before every byte that changes something; raises where nothing may be sent."""

@@ -17,15 +17,14 @@ from testbed.design.model import Routes
 from testbed.design.routing.routes import find_routes
 from testbed.errors import TestbedError
 from testbed.lab.hosts.forwarding import HostForwarding, Macs, forwarding_plan
-from testbed.lab.hosts.kernel_state import KernelState
-from testbed.lab.hosts.planned_state import (
+from testbed.lab.hosts.kernel_state import (
     NOTHING,
+    KernelState,
     PlannedState,
     planned_state,
     states_while_installing,
 )
-from testbed.lab.model import Lab, LabHost
-from testbed.lab.shards import shard_of
+from testbed.lab.model import Lab, LabHost, shard_of
 from testbed.operate.design import stored_design
 from testbed.operate.intent import Intent
 from testbed.operate.model import Circuit, LabPlan, LinkFinding

@@ -9,9 +9,8 @@ from ipaddress import IPv4Network, ip_network
 
 from lightbed.wording import list_some
 from testbed.lab.hosts.forwarding import ROUTE_PROTOCOL, forwarding_path, set_addresses
-from testbed.lab.hosts.kernel_state import Interface, KernelState, Neighbour, Route
+from testbed.lab.hosts.kernel_state import UNKNOWN_MAC, Interface, KernelState, Neighbour, PlannedState, Route
 from testbed.lab.hosts.packet_rules import overlaps
-from testbed.lab.hosts.planned_state import UNKNOWN_MAC, PlannedState
 from testbed.lab.model import Lab, LabHost
 from testbed.operate.model import LinkFinding
 

@@ -1,28 +1,83 @@
-"""The judgement of a proof: all evidence at once, so that every cause is told once and no consequence. Pure."""
+"""Proof that a lab is as planned: evidence is gathered, and judged all at once, so that every cause is told once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
+from ocs_drivers.contract import OpticalSwitch
 from testbed.design.model import Link, Nic, Routes
 from testbed.lab.hosts.forwarding import forwarding_plan
-from testbed.lab.hosts.planned_state import UNKNOWN_MAC, planned_state
+from testbed.lab.hosts.kernel_state import UNKNOWN_MAC, planned_state
 from testbed.lab.model import Lab
 from testbed.operate.findings import KINDS
-from testbed.operate.light import held_circuits, is_dark, judge_circuits
-from testbed.operate.model import Circuit, LabPlan, LinkFinding
-from testbed.operate.probe_findings import compare, silent_links
-from testbed.operate.proof.cables import whole_cables
+from testbed.operate.light import held_circuits, is_dark, judge_circuits, read_light
+from testbed.operate.model import Circuit, LabPlan, LinkFinding, VerifyReport
+from testbed.operate.probe_findings import compare, links_received, silent_links
 from testbed.operate.proof.effects import Effects, HalfWay
-from testbed.operate.proof.evidence import Evidence
+from testbed.operate.proof.evidence import Evidence, gather
 from testbed.operate.proof.host_findings import judge_host
-from testbed.operate.proof.reach_findings import Blame, judge_reachability
-from testbed.operate.proof.receivers import judge_receivers
+from testbed.operate.proof.reach_findings import Blame, Way, count_pings, find_loss_floor, judge_reachability
+from testbed.operate.proof.receivers import judge_receivers, whole_cables
 from testbed.operate.unfinished import Unfinished
 
+if TYPE_CHECKING:
+    from testbed.lab.hosts.fleet import Fleet
+
+
 _OF_ALL_HOSTS = ("not_configured", "other_topology")
+
+
+def verify_circuits(
+    lab: Lab, circuits: Iterable[Circuit], switches: Mapping[str, OpticalSwitch]
+) -> tuple[LinkFinding, ...]:
+    """Read the switches and judge every circuit; nothing is written to any device."""
+    planned = tuple(circuits)
+    return judge_circuits(lab, planned, read_light(planned, switches))
+
+
+def verify_lab(
+    lab: Lab,
+    plan: LabPlan,
+    switches: Mapping[str, OpticalSwitch],
+    fleet: Fleet | None = None,
+    *,
+    epoch: int = 0,
+    routes: Routes | None = None,
+    further: tuple[Routes, ...] = (),
+    off: Mapping[str, str] | None = None,
+    left: tuple[Unfinished, ...] = (),
+) -> VerifyReport:
+    """Return the switches' own word and, with a fleet, the hosts' word on every fibre; with `routes` on packets too.
+
+    Without a fleet (hosts only modelled) `links_received` is 0 and only the switches are asked. Switches and hosts
+    that are `off`, by name with the reason, are findings; so are operations that were `left` unfinished, each with
+    all that it explains. Raises the drivers' errors and `HostError`; what is merely not as planned is in the report.
+    """
+    sets = (routes, *further) if routes else ()
+    pings = count_pings(sets) if sets else None
+    evidence = gather(lab, plan, switches, fleet, epoch=epoch, off=off or {}, pings=pings)
+    findings = judge(lab, plan, routes, evidence, left, further)
+    held = {
+        name: tuple(sorted(reading.snapshot.connections.pairs)) for name, reading in evidence.switches.items()
+    }
+    heard = links_received(lab, plan.wiring, evidence.probe) if evidence.probe else 0
+    report = VerifyReport(len(plan.circuits), heard, findings, held=held)
+    if not evidence.reached:
+        return report
+    pairs = plan.wiring.nodes * (plan.wiring.nodes - 1)
+    missing = {pair for one in evidence.reached for pair in one.missing}
+    nodes = {host.name: node for node, host in enumerate(lab.hosts)}
+    sent = {
+        Way(number, nodes[a], nodes[b]): count
+        for number, one in enumerate(evidence.reached)
+        for (a, b), (_, count) in one.lost.items()
+    }
+    floor = find_loss_floor(sets, sent)
+    answered = len(evidence.reached[0].answered - missing)
+    return replace(report, pairs=pairs, pairs_reached=answered, loss_floor=floor)
 
 
 def judge(
@@ -218,11 +273,8 @@ def _joined(of_hosts: Mapping[str, tuple[LinkFinding, ...]]) -> Iterator[LinkFin
         whole = [finding for findings in of_hosts.values() for finding in findings if finding.kind == kind]
         if whole:
             names = tuple(finding.subject for finding in whole)
-            detail = "; ".join(finding.detail for finding in whole[:2]) + _more(whole)
+            detail = "; ".join(finding.detail for finding in whole[:2])
+            detail += f"; the same of {len(whole) - 2} more" if len(whole) > 2 else ""
             yield LinkFinding(kind, ", ".join(names), detail, parts=names)
     for findings in of_hosts.values():
         yield from (finding for finding in findings if finding.kind not in _OF_ALL_HOSTS)
-
-
-def _more(whole: list[LinkFinding]) -> str:
-    return f"; the same of {len(whole) - 2} more" if len(whole) > 2 else ""

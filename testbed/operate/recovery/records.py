@@ -1,20 +1,24 @@
-"""Operations of a lab as the journal holds them, read without any right to write."""
+"""Operations and epochs of a lab as the journal holds them, read without any right to write."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ocs_drivers.model import CrossConnects
-from testbed.operate.engine.goal import SwitchGoal, parse_goal
-from testbed.operate.engine.planned import from_text
+from testbed.operate.engine.planned import SwitchGoal, from_text, parse_goal
 from testbed.operate.engine.transitions import StepState
-from testbed.operate.intent import read_journal
-from testbed.operate.owner import is_running
+from testbed.operate.intent import Intent, read_journal, stored_intents
+from testbed.storage.owner import is_running
 
 Row = Mapping[str, Any]
+_DONE = (StepState.OBSERVED, StepState.VERIFIED, StepState.COMPENSATED)
+_STEPS = (
+    "select s.* from steps s join operations o on o.id = s.operation where o.lab = ? "
+    "order by s.operation, s.switch, s.ordinal"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +130,45 @@ def operations_of(runs_dir: str | Path, lab: str) -> tuple[OperationRecord, ...]
     return tuple(OperationRecord(row, tuple(by_operation.get(row["id"], ()))) for row in rows)
 
 
-_STEPS = (
-    "select s.* from steps s join operations o on o.id = s.operation where o.lab = ? "
-    "order by s.operation, s.switch, s.ordinal"
-)
-
-
 def named(records: Sequence[OperationRecord], operation: str) -> OperationRecord | None:
     """Return the operation of an id."""
     return next((one for one in records if one.id == operation), None)
+
+
+def history_of(runs_dir: str | Path, lab: str) -> list[dict[str, Any]]:
+    """Return the epochs of a lab for programs, the newest first. Raises `JournalError`."""
+    operations = {one.id: one for one in operations_of(runs_dir, lab)}
+    return [_epoch(intent, operations.get(intent.operation)) for intent in stored_intents(runs_dir, lab)]
+
+
+def _epoch(intent: Intent, operation: OperationRecord | None) -> dict[str, Any]:
+    row = operation.row if operation else {}
+    return {
+        "id": intent.epoch,
+        "operation": intent.operation,
+        "kind": operation.kind if operation else "apply",
+        "state": intent.standing,
+        "verified": intent.state == "verified",
+        "at": intent.intended_at,
+        "who": row.get("who") or "",
+        "why": row.get("why") or intent.stated.words or intent.name,
+        "changes": list(changes_of(operation)) if operation else [],
+    }
+
+
+def changes_of(operation: OperationRecord) -> Iterator[dict[str, Any]]:
+    """Yield what an operation has changed, device by device: circuits made and removed, or the routes of a host."""
+    for device in dict.fromkeys(step.device for step in operation.steps):
+        steps = [step for step in operation.on(device) if step.state in _DONE]
+        if not steps:
+            continue
+        if steps[0].change != "circuits":
+            yield {"device": device, "change": steps[0].change}
+            continue
+        before, after = steps[0].before.pairs, steps[-1].after.pairs
+        yield {
+            "device": device,
+            "change": "circuits",
+            "made": sorted(map(list, after - before)),
+            "removed": sorted(map(list, before - after)),
+        }

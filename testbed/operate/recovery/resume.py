@@ -1,38 +1,46 @@
 """Go on with an operation that ended too early: read the devices, then finish it, or stop and say why.
 
 Nothing is sent again blindly. What a switch holds decides: a step that is there is done, one of which nothing or a part
-is there is planned again from what was read, and a switch that holds anything else is left to a person.
+is there is planned again from what was read, and a switch that holds anything else is left to a person. A switch is as
+it was left when it holds what it held before the step that nobody knows the end of, what it was to hold after it, or
+some of either. Anything else is the work of somebody else, of a device that restarted, or of a robot that dropped a
+fibre.
+
+The journal of a repair that moves no circuit holds no goal: routes around fibres that were lost an hour ago help nobody
+when others are lost by now. Such a repair checks again which fibres are lost.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from lightbed.wording import counted
 from ocs_drivers.contract import OpticalSwitch
-from ocs_drivers.model import Snapshot, Status
+from ocs_drivers.engine.reports import describe_pairs
+from ocs_drivers.model import CrossConnects, Snapshot, Status
 from testbed.design.model import Wiring
 from testbed.errors import ApplyFailed
 from testbed.lab.model import Lab
-from testbed.operate.change import Change
 from testbed.operate.design import Design
 from testbed.operate.engine.order import ordered
-from testbed.operate.engine.planned import as_text
+from testbed.operate.engine.planned import SwitchGoal, as_text
 from testbed.operate.engine.step_log import LATER
-from testbed.operate.engine.transitions import StepEvent, StepState
+from testbed.operate.engine.transitions import OPEN, StepEvent, StepState
 from testbed.operate.model import LabPlan, SwitchPlan, VerifyReport
 from testbed.operate.plan import circuits_of
-from testbed.operate.recovery.judgement import doubts_about, is_doubted, judged
-from testbed.operate.recovery.records import OperationRecord, named, operations_of
-from testbed.operate.session import LabSession, Note
+from testbed.operate.recovery.records import OperationRecord, StepRecord, named, operations_of
+from testbed.operate.repair import LabRepair, carry_out_detours, not_in_force
+from testbed.operate.session import Change, LabSession, Note
 from testbed.operate.unfinished import Unfinished, unfinished_operations
 from testbed.operation_errors import NoSuchOperation, OperationRunning, Superseded
 
 _NOTHING = Wiring(0, 0, simplex=True, links=())
+_DOUBTED = OPEN | {StepState.UNKNOWN}
+Pair = tuple[int, int]
 POLL_S = (0.05, 1.0)
 """First and longest pause between two reads of a robot that is at work."""
 
@@ -87,7 +95,8 @@ def resume(
     """
     journal, lab = session.writable, session.lab
     record = named(operations_of(journal.directory, lab.name), left.operation)
-    if left.is_for_a_person or record is None or (design is None and not _has_goal(record)):
+    has_goal = record is not None and bool(record.goal) and record.kind != "repair"
+    if left.is_for_a_person or record is None or (design is None and not has_goal):
         return _left_to_a_person(left, record)
     devices = sorted({*record.goal, *(step.device for step in record.steps if step.change == "circuits")})
     seen = {name: _at_rest(session.switches[name], note) for name in devices}
@@ -109,7 +118,9 @@ def resume(
         plan = _plan(session, record, design.wiring) if record.goal else session.plan(design)
         brought = session.carry_out(design, plan, note, stated=left.intent.stated, change=change)
     except ApplyFailed as failed:
-        return concluded(session, left, _worst(failed), str(failed))
+        reports = getattr(failed.result, "reports", {}).values()
+        is_known = Status.UNKNOWN not in {status for report in reports for status in report.pairs.values()}
+        return concluded(session, left, "failed" if is_known else "unknown", str(failed))
     if brought.verified.ok:
         return concluded(session, left, "verified", "finished and proven")
     return with_findings(session, left, brought.verified)
@@ -122,14 +133,10 @@ def with_findings(session: LabSession, left: Unfinished, verified: VerifyReport)
 
 
 def _left_to_a_person(left: Unfinished, record: OperationRecord | None) -> Resumed:
-    """Return why an operation cannot be gone on with: it had sent nothing, or its journal does not hold its goal."""
+    """Return why an operation cannot go on: it had sent nothing, or its journal does not hold its goal."""
     if record and record.has_sent_nothing and not left.is_for_a_person:
         return Resumed(left.operation, "none", "it had sent nothing: give its command again")
     return Resumed(left.operation, "unknown", f"{left.detail}; {left.hint}")
-
-
-def _has_goal(record: OperationRecord) -> bool:
-    return bool(record.goal) and record.kind != "repair"
 
 
 def _at_rest(switch: OpticalSwitch, note: Callable[[str], object]) -> Snapshot:
@@ -152,7 +159,7 @@ def _settle(
     log = session.writable.steps
     for step in record.steps:
         if step.change == "circuits" and is_doubted(step):
-            status = judged(step, seen[step.device], in_doubt=in_doubt)
+            status = judge_step(step, seen[step.device], in_doubt=in_doubt)
             read_back = as_text(seen[step.device].connections)
             log.close(record.id, {(step.device, step.ordinal): (status, read_back)}, reason=LATER)
     if not in_doubt:
@@ -178,12 +185,6 @@ def _towards_goal(session: LabSession, left: Unfinished, record: OperationRecord
     return concluded(session, left, "done", "the switches hold what it was to leave")
 
 
-def _worst(failed: ApplyFailed) -> str:
-    reports = getattr(failed.result, "reports", {}).values()
-    statuses = {status for report in reports for status in report.pairs.values()}
-    return "unknown" if Status.UNKNOWN in statuses else "failed"
-
-
 def concluded(session: LabSession, left: Unfinished, state: str, reason: str) -> Resumed:
     """Return the result of a resume, with the steps as they are now; why it stopped is written down."""
     record = named(operations_of(session.writable.directory, session.lab.name), left.operation)
@@ -191,3 +192,81 @@ def concluded(session: LabSession, left: Unfinished, state: str, reason: str) ->
     if state == "unknown":
         session.writable.note(left.operation, reason=reason)
     return Resumed(left.operation, state, reason, left.intent.epoch if left.intent else None, steps)
+
+
+def left_by(steps: tuple[StepRecord, ...]) -> tuple[CrossConnects, CrossConnects]:
+    """Return what a switch held before the step whose end is not known, and what it was to hold after it."""
+    known = steps[0].before
+    for step in steps:
+        if step.state in _DOUBTED:
+            return known, step.after
+        if step.state in (StepState.OBSERVED, StepState.VERIFIED):
+            known = step.after
+    return known, known
+
+
+def doubts_about(operation: OperationRecord, device: str, found: Snapshot) -> Iterator[str]:
+    """Yield why an operation cannot go on by itself on one switch; nothing where it can."""
+    steps = operation.on(device)
+    goal = operation.goal.get(device)
+    if not steps or goal is None:
+        return
+    before, after = left_by(steps)
+    now = _in_scope(goal, found.connections)
+    foreign = now - before.pairs - after.pairs - goal.target.pairs
+    gone = _in_scope(goal, before) & after.pairs & goal.target.pairs - now
+    if foreign:
+        yield f"{device} holds {describe_pairs(sorted(foreign))}, neither of before the operation nor of its goal"
+    if gone:
+        yield f"{device} no longer holds {describe_pairs(sorted(gone))}, which the operation was to keep"
+
+
+def judge_step(step: StepRecord, found: Snapshot, *, in_doubt: bool) -> Status:
+    """Return what became of a step by what was read: one of which a part is done has failed, and is planned again."""
+    ports = {port for pair in step.before.pairs ^ step.after.pairs for port in pair}
+
+    def at_ports(connections: CrossConnects) -> set[Pair]:
+        return {pair for pair in connections.pairs if not ports.isdisjoint(pair)}
+
+    if at_ports(found.connections) == at_ports(step.after):
+        return Status.DONE
+    return Status.UNKNOWN if in_doubt else Status.FAILED
+
+
+def is_doubted(step: StepRecord) -> bool:
+    """Return whether nobody knows yet what became of a step."""
+    return step.state in _DOUBTED
+
+
+def _in_scope(goal: SwitchGoal, connections: CrossConnects) -> frozenset[Pair]:
+    outputs = frozenset(goal.target.values())
+    if goal.scope is None:
+        return connections.pairs
+    return frozenset(pair for pair in connections.pairs if pair[0] in goal.scope or pair[1] in outputs)
+
+
+def resume_detours(
+    session: LabSession, left: Unfinished, planned: LabRepair | None, note: Note = lambda _text: None
+) -> Resumed:
+    """Go on with a repair that only leads hosts around lost fibres; `planned` is the repair of what is lost now.
+
+    Hosts get their routes, those that hold them are left alone, and the links that carry are proven. It stops as
+    unknown where no fibre is lost any more, or circuits are to move: that is another repair.
+    Raises `HostError`, and the switches' errors.
+    """
+    record = named(operations_of(session.writable.directory, session.lab.name), left.operation)
+    if record and record.has_sent_nothing:
+        return Resumed(left.operation, "none", "it had sent nothing: give its command again")
+    if planned is None:
+        why = "no fibre is lost any more: `testbed apply` gives the hosts the routes of the topology again"
+    elif planned.strange:
+        why = not_in_force(planned.strange)
+    elif planned.repatched is not None or planned.running is None:
+        why = "what is lost now takes another repair: see `testbed repair`, then `testbed repair --apply`"
+    else:
+        plan = session.plan(planned.running)
+        repaired = carry_out_detours(session, planned, plan, note, again=left.operation)
+        if repaired.verified.ok:
+            return concluded(session, left, "verified", "finished and proven")
+        return with_findings(session, left, repaired.verified)
+    return concluded(session, left, "unknown", f"{why}. Nothing was sent")

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from testbed.lab.model import Lab
-from testbed.operate.change import Change
 from testbed.operate.design import Design
 from testbed.operate.engine.transitions import StepEvent, StepState
 from testbed.operate.intent import Intent, stored_intents
-from testbed.operate.session import BringUpReport, LabSession, Note
+from testbed.operate.session import BringUpReport, Change, LabSession, Note
 from testbed.operation_errors import NothingBefore
 
 _REPLACED = (StepState.OBSERVED, StepState.VERIFIED, StepState.FAILED, StepState.UNKNOWN)

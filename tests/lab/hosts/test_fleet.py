@@ -23,8 +23,7 @@ skip_without("pydantic")
 from testbed.errors import HostError
 from testbed.lab.hosts.fleet import SshFleet
 from testbed.lab.inventory import parse_lab
-from testbed.lab.simulated.keys import ensure_key
-from testbed.lab.simulated.lifecycle import start_lab
+from testbed.lab.simulated.lifecycle import ensure_key, start_lab
 
 kernel = pytest.mark.kernel
 

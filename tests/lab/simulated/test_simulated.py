@@ -32,10 +32,10 @@ from testbed.errors import LabStartError
 from testbed.lab.checkup import check_lab
 from testbed.lab.control import control
 from testbed.lab.inventory import load_lab, parse_lab
-from testbed.lab.simulated.keys import ensure_key
 from testbed.lab.simulated.lifecycle import (
     SimulatedLab,
     candidate_subnets,
+    ensure_key,
     find_running,
     hosts_of,
     id_of_running,

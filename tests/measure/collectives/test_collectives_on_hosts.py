@@ -30,9 +30,9 @@ from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, run
 from testbed.measure.collectives.rows import misplaced
 from testbed.measure.collectives.spec import all_to_all
 from testbed.measure.stall import tcp_stream
-from testbed.operate.design import with_routes
+from testbed.operate.design import design_for, with_routes
 from testbed.operate.journal import Journal
-from testbed.operate.session import design_for, open_lab
+from testbed.operate.session import open_lab
 
 balancing = library("testbed.design.routing.balancing")
 

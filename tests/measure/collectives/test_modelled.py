@@ -14,11 +14,10 @@ skip_without("pydantic")
 
 from testbed.design.topology.strides import rings_of
 from testbed.lab.inventory import load_lab
-from testbed.measure.collectives.modelled import model_collectives
+from testbed.measure.collectives.ranks import model_collectives
 from testbed.measure.collectives.spec import CollectiveSpec, Configuration, all_to_all
-from testbed.measure.nccl.document import nccl_document
-from testbed.measure.nccl.json_output import parse_json
-from testbed.operate.session import design_for
+from testbed.measure.nccl.json_output import nccl_document, parse_json
+from testbed.operate.design import design_for
 
 SIZES = (1024, 65536, 8 << 20)
 

@@ -9,7 +9,7 @@ from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import demand_of, demand_of_matrix
-from testbed.measure.collectives.over_sets import link_shares, weights_of
+from testbed.measure.collectives.rows import link_shares, weights_of
 from testbed.measure.collectives.spec import Configuration, all_to_all
 
 balancing = library("testbed.design.routing.balancing")

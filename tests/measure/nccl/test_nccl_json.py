@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from testbed.errors import ResultsError
 from testbed.measure.model import Timing
 from testbed.measure.nccl.json_output import close_document, parse_json
-from testbed.measure.nccl.reading import import_nccl, table_json, table_text
-from testbed.measure.nccl.table import NcclTable, nccl_version_text
-from testbed.measure.results.redaction import redact_document
+from testbed.measure.nccl.launch import import_nccl
+from testbed.measure.nccl.table import NcclTable, nccl_version_text, table_json, table_text
+from testbed.measure.results.run import redact_document
 
 DATA = Path(__file__).parent / "data"
 LAB_FILE = Path(__file__).parents[3] / "labs" / "testbed12.yaml"
@@ -220,7 +220,7 @@ def test_the_table_for_people_has_a_cell_for_every_column():
 def test_the_documents_that_runs_leave_are_read_like_any_other():
     pytest.importorskip("pydantic")
     from testbed.lab.inventory import load_lab
-    from testbed.measure.nccl.document import nccl_document
+    from testbed.measure.nccl.json_output import nccl_document
 
     timing = Timing(
         "run", "rings", "one ring", "all_reduce", 12, 1, 1 << 20, 4, 160_000.0, 1.0, 2.0, 52.4, 96.1, 100.0, 0,

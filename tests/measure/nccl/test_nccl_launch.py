@@ -23,13 +23,14 @@ from testbed.measure.nccl.launch import (
     environment,
     find_command,
     find_nccl,
+    import_nccl,
     mpirun_command,
     program_arguments,
     read_found,
     run_nccl,
     why_not,
 )
-from testbed.measure.nccl.reading import import_nccl, table_json
+from testbed.measure.nccl.table import table_json
 
 OUTPUT = (Path(__file__).parent / "data" / "all_reduce_2026.txt").read_text()
 GPU = "GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-1)"

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.errors import ResultsError
-from testbed.measure.nccl.columns import Columns
-from testbed.measure.nccl.reading import NcclTable, import_nccl
-from testbed.measure.nccl.text_output import json_output_path, parse_text
+from testbed.measure.nccl.launch import import_nccl
+from testbed.measure.nccl.table import NcclTable
+from testbed.measure.nccl.text_output import Columns, json_output_path, parse_text
 
 DATA = Path(__file__).parent / "data"
 HEADS = ("all_reduce_2019.txt", "all_gather_2021.txt", "all_reduce_2023.txt", "all_reduce_2026.txt")

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from testbed.errors import ResultsError
 from testbed.measure.model import NicBytes, Timing
 from testbed.measure.results.records import Comparison, LabInfo, Repatch, StoredCircuit, StoredTopology
-from testbed.measure.results.redaction import redact_arguments
+from testbed.measure.results.run import redact_arguments
 from testbed.measure.results.store import RunStore
 
 ROOT = Path(__file__).parents[3]

@@ -16,8 +16,14 @@ from testbed.design.sharing.jobs import Burst, LabLinks, SharedJob
 from testbed.errors import TopologyError
 from testbed.lab.inventory import load_lab
 from testbed.measure.sharing.agents import jobs_by_nic
-from testbed.measure.sharing.links import links_of_jobs
-from testbed.measure.sharing.policies import Conditions, Schedule, predicted, schedule_of, shifted_schedule
+from testbed.measure.sharing.policies import (
+    Conditions,
+    Schedule,
+    links_of_jobs,
+    predicted,
+    schedule_of,
+    shifted_schedule,
+)
 from testbed.operate.design import design_for
 
 

@@ -22,9 +22,9 @@ from testbed.lab.simulated.lifecycle import start_lab
 from testbed.leases.store import LeaseStore
 from testbed.measure.results.store import RunStore
 from testbed.measure.sharing import agents
+from testbed.measure.sharing.host_run import PHASE, phases_of_run, to_json
 from testbed.measure.sharing.measurement import measure
 from testbed.measure.sharing.policies import Conditions, Schedule
-from testbed.measure.sharing.record import PHASE, phases_of_run, to_json
 from testbed.operate.design import design_for
 from testbed.operate.journal import Journal
 from testbed.operate.session import open_lab

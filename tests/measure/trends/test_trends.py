@@ -14,8 +14,7 @@ from testbed.errors import ResultsError
 from testbed.measure.results.store import RunStore
 from testbed.measure.trends import sql
 from testbed.measure.trends.comparison import compare_runs
-from testbed.measure.trends.report import find_trends, only
-from testbed.measure.trends.series import bandwidth_series, power_series
+from testbed.measure.trends.report import bandwidth_series, find_trends, only, power_series
 
 
 def trends(laboratory, **options):

@@ -14,20 +14,21 @@ skip_without("sqlalchemy")
 
 from ocs_drivers.model import Capabilities, CrossConnects
 from testbed.errors import PlanFileError, PlanStale
-from testbed.operate.changes.durations import Durations
-from testbed.operate.changes.elements import Standing, touched_elements
-from testbed.operate.changes.file import (
+from testbed.operate.change_file import (
+    Observed,
     change_document,
     check_expected,
-    informing,
+    observed_by,
+    observed_from,
     read_change,
     write_change,
 )
-from testbed.operate.changes.observed import Observed, observed_by, observed_from
 from testbed.operate.design import design_for, design_of_intent
+from testbed.operate.durations import Durations
 from testbed.operate.intent import Stated
 from testbed.operate.plan import plan_lab
-from testbed.operate.switch_reader import READING, reader_of
+from testbed.operate.planned_change import Standing, informing, touched_elements
+from testbed.operate.session import READING, reader_of
 
 STATED = Stated("--simplex")
 

@@ -13,8 +13,7 @@ from libraries import skip_without
 skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects, Outcome, Snapshot, Status, Step
-from testbed.operate.changes.durations import ENOUGH, KEPT, durations_of, learned_durations
-from testbed.operate.changes.forecast import Forecast
+from testbed.operate.durations import ENOUGH, KEPT, Forecast, durations_of, learned_durations
 from testbed.operate.journal import journal_in
 from testbed.operate.model import LabPlan, SwitchPlan
 

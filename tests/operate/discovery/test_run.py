@@ -14,10 +14,9 @@ from ocs_drivers.model import Capabilities, CrossConnects, PortInfo, PortState, 
 from testbed.errors import DriftError
 from testbed.lab.hosts.probe import Frame, NicReport, ProbeReport
 from testbed.lab.simulated.fibre_draw import draw_fibres, without_fibres
-from testbed.operate.discovery import record as record_module
+from testbed.operate.discovery import run as run_module
 from testbed.operate.discovery.devices import Devices
-from testbed.operate.discovery.record import DiscoveryRecord
-from testbed.operate.discovery.run import discover
+from testbed.operate.discovery.run import DiscoveryRecord, discover
 from testbed.operate.journal import Journal
 
 
@@ -188,7 +187,7 @@ def test_a_kill_at_any_probe_is_made_good_by_the_next_discovery(truth, switch, t
                 pass
             else:
                 break
-            monkeypatch.setattr(record_module, "is_running", lambda _owner: False)
+            monkeypatch.setattr(run_module, "is_running", lambda _owner: False)
             second = Laboratory(truth.lab, switch, journal)
             second.down = set(first.down)
             found = discover(second, DiscoveryRecord(journal, "t"))
@@ -211,7 +210,7 @@ def test_a_killed_one_is_concluded_by_the_next_also_if_that_ends_with_an_error(
     first.kill_at = 4
     with pytest.raises(Killed):
         discover(first, DiscoveryRecord(journal, "t"))
-    monkeypatch.setattr(record_module, "is_running", lambda _owner: False)
+    monkeypatch.setattr(run_module, "is_running", lambda _owner: False)
     second = Laboratory(truth.lab, switch, journal)
     second.down = set(first.down)
 
@@ -240,7 +239,7 @@ def test_what_somebody_patched_after_a_kill_is_left_alone(truth, switch, journal
     assert len(switch.held) > 1
     theirs = CrossConnects([min(switch.held.items())])
     switch.held = theirs
-    monkeypatch.setattr(record_module, "is_running", lambda _owner: False)
+    monkeypatch.setattr(run_module, "is_running", lambda _owner: False)
     second = Laboratory(truth.lab, switch, journal)
     second.down = set(first.down)
 

@@ -18,15 +18,16 @@ skip_without("sqlalchemy")
 from ocs_drivers.model import Capabilities, CrossConnects
 from testbed.design.model import Wiring
 from testbed.errors import Interrupted
-from testbed.operate import host_steps
+from testbed.operate import apply
 from testbed.operate.apply import apply_plan
+from testbed.operate.design import design_for
 from testbed.operate.engine.consent import EmergencyStop, interruptible
 from testbed.operate.engine.transitions import StepState
 from testbed.operate.journal import journal_in
 from testbed.operate.model import LabPlan, SwitchPlan
 from testbed.operate.plan import plan_lab
 from testbed.operate.recovery.records import operations_of
-from testbed.operate.session import LabSession, design_for
+from testbed.operate.session import LabSession
 from testbed.operation_errors import OperationStopped
 
 
@@ -156,11 +157,11 @@ def test_a_stop_of_which_only_the_file_could_be_made_holds_too(tmp_path):
 
 
 def test_no_host_of_a_stopped_lab_is_configured(testbed12, journal, tmp_path, monkeypatch):
-    monkeypatch.setattr(host_steps, "install", lambda *_arguments: pytest.fail("sent"))
+    monkeypatch.setattr(apply, "install", lambda *_arguments: pytest.fail("sent"))
     EmergencyStop(tmp_path, testbed12.name).pull("smoke")
     part = SimpleNamespace(host="a", command="ip -batch -", text="")
     with pytest.raises(OperationStopped, match="smoke"), journal.operation(testbed12.name) as operation:
-        host_steps.install_hosts(testbed12, None, {"a": part}, journal, operation)
+        apply.install_hosts(testbed12, None, {"a": part}, journal, operation)
     assert states(tmp_path, testbed12) == ("failed", [])
 
 

@@ -20,13 +20,13 @@ from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.lab.control import control
 from testbed.lab.hosts.forwarding import forwarding_path, forwarding_plan
-from testbed.lab.hosts.kernel_state import Interface, KernelState, Neighbour
-from testbed.lab.hosts.planned_state import planned_state
+from testbed.lab.hosts.kernel_state import Interface, KernelState, Neighbour, planned_state
 from testbed.lab.hosts.probe import Frame, NicReport, ProbeReport
 from testbed.lab.hosts.reachability import Reachability
 from testbed.lab.hosts.receivers import ReceiverReading, Window
-from testbed.lab.shards import shard_of
+from testbed.lab.model import shard_of
 from testbed.lab.simulated.lifecycle import start_lab
+from testbed.operate.design import Design
 from testbed.operate.intent import Intent, Stated
 from testbed.operate.journal import journal_in
 from testbed.operate.light import SwitchReading
@@ -34,7 +34,7 @@ from testbed.operate.model import LabPlan
 from testbed.operate.plan import circuits_of
 from testbed.operate.proof.evidence import Evidence
 from testbed.operate.proof.judge import judge
-from testbed.operate.session import Design, open_lab
+from testbed.operate.session import open_lab
 from testbed.operate.unfinished import Unfinished
 
 PYTHON = str(Path(sys.executable).resolve())

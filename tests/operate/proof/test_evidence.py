@@ -12,9 +12,8 @@ from ocs_drivers.model import CrossConnects
 from testbed.errors import HostError
 from testbed.operate.model import LabPlan
 from testbed.operate.proof import evidence
-from testbed.operate.proof.judge import judge
+from testbed.operate.proof.judge import judge, verify_lab
 from testbed.operate.proof.reach_findings import count_pings
-from testbed.operate.verify import verify_lab
 
 
 class Hosts:

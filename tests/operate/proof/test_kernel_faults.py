@@ -19,9 +19,10 @@ from patch_lists import wiring_of
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.lab.hosts.forwarding import forwarding_plan, install, read_macs
-from testbed.operate.intent_log import Applying
+from testbed.operate.design import Design
+from testbed.operate.intent import Applying
 from testbed.operate.path import follow_path, kernel_path
-from testbed.operate.session import Design, LabSession, open_lab
+from testbed.operate.session import LabSession, open_lab
 from testbed.operate.unfinished import unfinished_operations
 
 pytestmark = pytest.mark.kernel

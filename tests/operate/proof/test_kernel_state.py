@@ -17,8 +17,14 @@ from testbed.design.topology.circulants import find_topology
 from testbed.errors import HostError
 from testbed.lab.hosts.fleet import Completed
 from testbed.lab.hosts.forwarding import forwarding_plan
-from testbed.lab.hosts.kernel_state import Neighbour, Route, parse_state, read_kernels, state_command
-from testbed.lab.hosts.planned_state import planned_state
+from testbed.lab.hosts.kernel_state import (
+    Neighbour,
+    Route,
+    parse_state,
+    planned_state,
+    read_kernels,
+    state_command,
+)
 
 RECORDED = Path(__file__).with_name("recorded_state.txt").read_text(encoding="utf-8")
 

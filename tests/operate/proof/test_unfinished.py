@@ -16,8 +16,8 @@ skip_without("pydantic")
 from testbed.design.model import Link
 from testbed.design.patching.wiring import wire
 from testbed.design.topology.circulants import find_topology
-from testbed.lab.hosts.planned_state import NOTHING, planned_state, states_while_installing
-from testbed.lab.shards import shard_of
+from testbed.lab.hosts.kernel_state import NOTHING, planned_state, states_while_installing
+from testbed.lab.model import shard_of
 from testbed.operate.intent import Stated
 from testbed.operate.plan import circuits_of
 from testbed.operate.unfinished import Unfinished

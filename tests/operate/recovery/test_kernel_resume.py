@@ -27,7 +27,7 @@ from testbed.lab.control import control
 from testbed.lab.hosts.reachability import ping_all
 from testbed.lab.inventory import render_lab
 from testbed.lab.simulated.lifecycle import start_lab
-from testbed.operate import host_steps
+from testbed.operate import apply
 from testbed.operate.design import Design, design_of_intent
 from testbed.operate.journal import journal_in
 from testbed.operate.recovery.records import operations_of
@@ -58,14 +58,14 @@ def ring(*, simplex=False):
 @contextmanager
 def killed_after_two_hosts(monkeypatch):
     """Be killed inside when two of four hosts have their routes."""
-    really = host_steps.install
+    really = apply.install
 
     def some(fleet, parts):
         really(fleet, dict(list(parts.items())[:2]))
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(host_steps, "install", some)
+        patch.setattr(apply, "install", some)
         with pytest.raises(Killed):
             yield
 

@@ -18,15 +18,15 @@ skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects, PendingMove, Snapshot
-from testbed.lab.shards import shard_of
+from testbed.lab.model import shard_of
 from testbed.operate.confirmation import Confirmations
-from testbed.operate.design import design_of_intent
+from testbed.operate.design import design_for, design_of_intent
 from testbed.operate.intent import stored_intents
 from testbed.operate.journal import journal_in
 from testbed.operate.plan import circuits_of
 from testbed.operate.recovery.records import operations_of
 from testbed.operate.recovery.resume import find_unfinished, resume
-from testbed.operate.session import LabSession, design_for
+from testbed.operate.session import LabSession
 from testbed.operate.unfinished import unfinished_operations
 from testbed.operation_errors import OperationRunning, Superseded
 
@@ -39,11 +39,12 @@ sys.path.insert(0, sys.argv[1])
 from conftest import MemorySwitch, TESTBED12
 from ocs_drivers.model import CrossConnects
 from testbed.lab.inventory import load_lab
-from testbed.operate.change import Change
+from testbed.operate.session import Change
 from testbed.operate.intent import Stated
 from testbed.operate.journal import journal_in
-from testbed.operate.session import LabSession, design_for
-from testbed.operate.trial import changed_circuits
+from testbed.operate.design import design_for
+from testbed.operate.session import LabSession
+from testbed.operate.narrow import changed_circuits
 
 def die(*_arguments, **_options):
     print(json.dumps(dict(switch.held)), flush=True)

@@ -22,8 +22,9 @@ from testbed.errors import CollectiveError, VerifyFailed
 from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, run_collectives
 from testbed.measure.model import Timing
 from testbed.measure.results.records import Json
+from testbed.operate.design import Design
 from testbed.operate.repair import LabRepair, look_at, plan_lab_repair, reroute
-from testbed.operate.session import BringUpReport, Design, LabSession
+from testbed.operate.session import BringUpReport, LabSession
 
 FIBRE_CUT = "fibre cut"
 NOTICE_TIMEOUT_S = 30.0

@@ -1,4 +1,4 @@
-"""Seconds that a step takes, learned from the journal by switch and kind of step.
+"""Seconds that steps take, learned from the journal by switch and kind of step, and what is left of a plan under way.
 
 A step's seconds are those from its intent to its outcome: what an operator waits for. Only steps that the operation
 itself saw done count; one that was concluded after a death says nothing of the device.
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from ocs_drivers.model import Step
@@ -69,7 +70,9 @@ class Durations:
 
     def switch(self, switch: str, steps: Iterable[Step]) -> Expected:
         """Return the sum over steps that one switch makes one after the other; of `p95_s` it is an upper bound."""
-        return _sum([self.step(switch, step) for step in steps])
+        parts = [self.step(switch, step) for step in steps]
+        samples = min((part.samples for part in parts), default=0)
+        return Expected(sum(part.median_s for part in parts), sum(part.p95_s for part in parts), samples)
 
     def plan(self, plan: LabPlan) -> Expected:
         """Return the seconds of a whole plan: switches work at the same time, so the slowest counts."""
@@ -105,11 +108,6 @@ def _percentile_95(values: Sequence[float]) -> float:
     return sorted(values)[math.ceil(0.95 * len(values)) - 1]
 
 
-def _sum(parts: Sequence[Expected]) -> Expected:
-    samples = min((part.samples for part in parts), default=0)
-    return Expected(sum(part.median_s for part in parts), sum(part.p95_s for part in parts), samples)
-
-
 def seconds(value_s: float) -> str:
     """Return seconds in words, as exact as an expectation is.
 
@@ -118,3 +116,33 @@ def seconds(value_s: float) -> str:
     """
     digits = 0 if value_s >= 10 else 1 if value_s >= 1 else 2
     return f"{value_s:.{digits}f} s"
+
+
+class Forecast:
+    """Steps and seconds that are left of a plan; switches tell of their steps from threads of their own."""
+
+    def __init__(self, plan: LabPlan, durations: Durations) -> None:
+        self._left_s = {
+            part.switch: [durations.step(part.switch, step).median_s for step in part.steps]
+            for part in plan.switches
+        }
+        self._telling = Lock()
+        self._steps = self._steps_left
+        self.total_s = self.left_s
+
+    @property
+    def _steps_left(self) -> int:
+        return sum(map(len, self._left_s.values()))
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the last switch is done."""
+        return max((sum(left) for left in self._left_s.values()), default=0.0)
+
+    def done(self, switch: str) -> tuple[int, str]:
+        """Note that a switch has done its next step; return the percentage of the time, and the rest in words."""
+        with self._telling:
+            self._left_s[switch][:1] = []
+            spent = 1.0 - self.left_s / self.total_s if self.total_s else 1.0
+            done = self._steps - self._steps_left
+            return round(100 * spent), f"{done} of {self._steps} steps, about {seconds(self.left_s)} left"
