@@ -16,9 +16,8 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, best_match
 
-from sim.lab.errors import LabError
-from sim.lab.model import Address, Document, HostDocument, Place, SwitchDocument
-from sim.twins.families.family_list import FAMILIES
+from sim.lab.model import Address, Document, HostDocument, LabError, Place, SwitchDocument
+from sim.twins.families import FAMILIES
 from sim.twins.hosts.redirects import LinkShape
 from sim.twins.hosts.twin import MANAGEMENT_LINK
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.lab.claims import Claim, claim_names, holder_of, this_user
-from sim.lab.errors import LabError
+from sim.lab.model import LabError
 from sim.twins.hosts import netns
 
 _ID = re.compile(r"^(lb[0-9a-f]{6})(?:-|$)")

@@ -19,9 +19,7 @@ from pynq.remote import (
 )
 
 from fpga.bus import BusError
-from sim.twins.board.buffers import Buffers, NoBuffer
-from sim.twins.board.files import BoardFiles
-from sim.twins.board.space import AddressSpace, NothingThere
+from sim.twins.board.space import AddressSpace, BoardFiles, Buffers, NoBuffer, NothingThere
 
 _CHUNK = 2 * 1024 * 1024
 

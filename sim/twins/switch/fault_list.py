@@ -95,7 +95,11 @@ class FaultBoard:
     def _line_faults(self) -> dict[str, Fault]:
         return {
             "garbage": self._counted("garbage_replies"),
-            "delay_reply": Fault(self._delay, lambda _: self._set_delay(0.0), main="seconds"),
+            "delay_reply": Fault(
+                lambda request: self._set_delay(request.number("seconds")),
+                lambda _: self._set_delay(0.0),
+                main="seconds",
+            ),
             "close_connection": Fault(self._close, lambda _: self._stay_open(), main="after_commands"),
             "refuse": Fault(lambda _: self._line.refuse(), lambda _: self._line.accept()),
             "max_sessions": Fault(
@@ -114,9 +118,6 @@ class FaultBoard:
             lambda request: setattr(self._faults, name, request.whole("count", 1)),
             lambda _: setattr(self._faults, name, 0),
         )
-
-    def _delay(self, request: Request) -> None:
-        self._set_delay(request.number("seconds"))
 
     def _set_delay(self, seconds: float) -> None:
         self._faults.reply_delay_s = seconds

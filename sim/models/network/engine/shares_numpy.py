@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.models.network.engine.filling import TOGETHER
 from sim.models.network.engine.program import DIRTY, FLOWS, SHARES, Floats, Integers, Neighbours, State
+from sim.models.network.engine.shares import TOGETHER
 
 
 def join(state: State, near: Neighbours, begin: int) -> None:  # noqa: ARG001 - the signature of `shares`

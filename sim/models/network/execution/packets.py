@@ -42,7 +42,7 @@ from sim.models.network.execution.lowering import Lowered, lower
 from sim.models.network.execution.simulation import Execution, Stalled
 from sim.models.network.fabrics.model import Fabric, Integers
 from sim.models.network.latency import Latency
-from sim.models.network.taskgraph.graph import Kind, TaskGraph
+from sim.models.network.taskgraph import Kind, TaskGraph
 
 RING_TIMEOUT_S, TIMEOUT_S, SCAN_S = 1e-3, 10e-3, 1e-3
 WINDOW, SLOW_START_UNTIL, MARKS_ABOVE = 100.0, 10_000.0, 50.0

@@ -12,7 +12,7 @@ from lightbed.output_file import save_figure
 from lightbed.wording import install_extra
 from sim.models.network.execution.simulation import Execution
 from sim.models.network.results.traces import link_table
-from sim.models.network.taskgraph.graph import Kind
+from sim.models.network.taskgraph import Kind
 
 Floats = NDArray[np.float64]
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sim.twins.rfsoc.board import clock, faults
+from sim.twins.rfsoc.board import clock
 from sim.twins.rfsoc.board.clock import DeviceClock
 from sim.twins.rfsoc.board.core import Core
-from sim.twins.rfsoc.board.knobs import BoardKnobs
+from sim.twins.rfsoc.board.knobs import OVERRUN_LOOK_S, WRONG_CLOCK_FACTOR, BoardKnobs
 from sim.twins.rfsoc.not_simulated import NotSimulated
 from sim.twins.rfsoc.plant import Plant
 from sim.twins.rfsoc.processor import Run
@@ -82,7 +82,7 @@ class Board:
     @property
     def clock_factor(self) -> float:
         """Rate of all clocks over what the configuration says."""
-        return faults.WRONG_CLOCK_FACTOR if self.knobs["fault"] == "wrong_clock" else 1.0
+        return WRONG_CLOCK_FACTOR if self.knobs["fault"] == "wrong_clock" else 1.0
 
     def touch(self, seconds: float = clock.CALL_S) -> None:
         """Somebody calls: time passes. Raises `ConnectionError` for a board that does not answer."""
@@ -226,7 +226,7 @@ class Board:
 
     def _look(self, running: Running, ticks: npt.NDArray[np.int64], seen: int) -> None:
         if self.knobs["fault"] == "overrun":
-            self.clock.spend(faults.OVERRUN_LOOK_S)
+            self.clock.spend(OVERRUN_LOOK_S)
             return
         coming = ticks[seen] if seen < len(ticks) else running.playback.run.end
         self.clock.look(running.begun_s + float(coming) / running.ticks_per_s)

@@ -5,8 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
-from sim.twins.rfsoc.board import faults
 from sim.twins.rfsoc.signals import decimation
+
+FAULTS: Mapping[str, str] = {
+    "none": "all is well",
+    "dead_board": "no call is answered: ConnectionError",
+    "gone_in_acquisition": "the board answers until it is asked for the counter of a running program, and never again",
+    "stuck_counter": "the counter of shots stays where it is, and programs seem never to end",
+    "overrun": "whoever reads the counter comes so seldom that more shots have passed than the memory of sums holds",
+    "wrong_clock": "the reference clock is 5 % low: clocks are not locked, and rates are not those of the profile",
+}
+
+OF_LIGHT = "laser_dropped"
+"""The kit's own: its knob of this name can be set as a fault, too."""
+OVERRUN_LOOK_S = 1.0
+"""Device time between two looks at the counter under `overrun`."""
+WRONG_CLOCK_FACTOR = 0.95
+
+
+def checked(name: str) -> str:
+    """Return the name of a fault. Raises `ValueError` for one that is none.
+
+    >>> checked("dead_board")
+    'dead_board'
+    """
+    if name not in FAULTS:
+        raise ValueError(f"no fault {name!r}; the board knows {', '.join(FAULTS)}")
+    return name
+
 
 CONVERTER_BITS = range(4, 17)
 
@@ -49,10 +75,10 @@ class BoardKnobs(MutableMapping[str, Any]):
 
     def _fail(self, fault: Any) -> None:
         """Set a fault of the board, or that of a plant which has a knob of this name and keeps it while it lasts."""
-        if fault != faults.OF_LIGHT or faults.OF_LIGHT not in self._plant:
-            faults.checked(fault)
-        if faults.OF_LIGHT in {fault, self._own["fault"]}:
-            self._plant[faults.OF_LIGHT] = fault == faults.OF_LIGHT
+        if fault != OF_LIGHT or OF_LIGHT not in self._plant:
+            checked(fault)
+        if OF_LIGHT in {fault, self._own["fault"]}:
+            self._plant[OF_LIGHT] = fault == OF_LIGHT
         self._own["fault"] = fault
 
     def __iter__(self) -> Iterator[str]:

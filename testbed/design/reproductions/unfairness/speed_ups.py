@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.models.contention.sweep import sweep
+from sim.models.contention.simulation import sweep
 from testbed.design.reproductions.comparison import Comparison, Published
 from testbed.design.reproductions.figure import Figure, Progress
 from testbed.design.reproductions.plot import Panel, Plot, Series

@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from sim.twins.frontends.scpi_errors import ErrorQueue
-from sim.twins.frontends.scpi_instrument import Handler
+from sim.twins.frontends.scpi import ErrorQueue, Handler
 from sim.twins.rfsoc.kit.bench.instrument import Settling, common_commands, number, sole, truth
 from sim.twins.rfsoc.kit.state import KitState
 

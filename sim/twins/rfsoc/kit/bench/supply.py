@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from sim.twins.frontends.scpi_errors import ErrorQueue, ScpiError
-from sim.twins.frontends.scpi_instrument import Handler
+from sim.twins.frontends.scpi import ErrorQueue, Handler, ScpiError
 from sim.twins.rfsoc.kit.bench.instrument import common_commands, number, truth
 from sim.twins.rfsoc.kit.parameters import MODULATORS
 from sim.twins.rfsoc.kit.state import KitState
