@@ -253,19 +253,15 @@ def build_management(document: Document, names: LabNames) -> None:
     """Make the bridge with the twins' addresses, a port for each host, and our own link with its route."""
     netns.set_sysctls(names.management, _OFF)
     netns.batch("ip", _inside(document, names), names.management)
-    netns.batch("ip", _root_side(document, names))
-    root = names.root_link
+    root, address = names.root_link, f"{document.root_address}/{document.subnet.prefixlen}"
+    lines = [
+        f"link add {root} type veth peer name uplink netns {names.management}",
+        f"addr add {address} dev {root}",
+    ]
+    netns.batch("ip", lines)
     netns.write_sysctl(f"ipv6/conf/{root}/disable_ipv6", 1)
     netns.batch("ip", [f"link set {root} up"])
     netns.batch("ip", [f"link set uplink master {_BRIDGE} up"], names.management)
-
-
-def _root_side(document: Document, names: LabNames) -> list[str]:
-    link, address = names.root_link, f"{document.root_address}/{document.subnet.prefixlen}"
-    return [
-        f"link add {link} type veth peer name uplink netns {names.management}",
-        f"addr add {address} dev {link}",
-    ]
 
 
 def _inside(document: Document, names: LabNames) -> list[str]:

@@ -28,11 +28,15 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-
 MOST_NODES = 1 << 20
 LONGEST_S = 1e9
 MOST_BYTES = 1 << 50
 """Limits of a graph: times and bytes beyond them would be lost in sums."""
+_NETWORK = (13, 14)
+_COLUMNS = (
+    *("task_type", "task_id", "task_device", "task_runtime_ms", "task_bytes", "next_ptr", "next_ids"),
+    *("device_type", "device_id", "device_property", "meta"),
+)
 
 
 class Kind(IntEnum):
@@ -42,6 +46,11 @@ class Kind(IntEnum):
     TRANSFER = 1
     ALLREDUCE = 2
     BARRIER = 3
+
+
+_KINDS = {0: Kind.COMPUTE, 1: Kind.COMPUTE, 2: Kind.TRANSFER, 3: Kind.COMPUTE, 4: Kind.COMPUTE}
+_KINDS |= {5: Kind.TRANSFER, 6: Kind.ALLREDUCE}
+"""Kinds by the file's `task_type`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +81,13 @@ class TaskGraph:
             raise ValueError(f"a graph of {self.nodes} nodes: at least 1 is needed")
         if self.nodes > MOST_NODES:
             raise ValueError(f"a graph of {self.nodes} nodes: at most {MOST_NODES} are possible")
-        _check_columns(self)
+        columns = ("device", "time_s", "size_bytes", "source", "target", "group")
+        lengths = {name: getattr(self, name).shape for name in columns}
+        wrong = {name: shape for name, shape in lengths.items() if shape != self.kind.shape}
+        if wrong or self.before.shape != self.after.shape:
+            raise ValueError(
+                f"columns of a task graph must have one entry a task ({self.kind.shape}): {wrong}"
+            )
         _check_tasks(self)
         _check_edges(self)
 
@@ -155,18 +170,6 @@ class TaskGraphBuilder:
         return number
 
 
-def _check_columns(graph: TaskGraph) -> None:
-    columns = ("device", "time_s", "size_bytes", "source", "target", "group")
-    lengths = {name: getattr(graph, name).shape for name in columns}
-    wrong = {name: shape for name, shape in lengths.items() if shape != graph.kind.shape}
-    if wrong or graph.before.shape != graph.after.shape:
-        raise ValueError(f"columns of a task graph must have one entry a task ({graph.kind.shape}): {wrong}")
-
-
-def _first(where: NDArray[np.bool_]) -> int | None:
-    return int(np.argmax(where)) if where.any() else None
-
-
 def _check_tasks(graph: TaskGraph) -> None:
     moves, sums = graph.kind == Kind.TRANSFER, graph.kind == Kind.ALLREDUCE
     ends = np.stack([graph.source, graph.target])
@@ -181,7 +184,7 @@ def _check_tasks(graph: TaskGraph) -> None:
         "no group": sums & ((graph.group < 0) | (graph.group >= len(graph.groups))),
     }
     for fault, where in faults.items():
-        task = _first(where)
+        task = int(np.argmax(where)) if where.any() else None
         if task is not None:
             raise ValueError(f"task {task} of the graph has {fault}: correct it where the graph is made")
     if graph.size_bytes.sum(dtype=np.float64) * 2 * graph.nodes > float(1 << 62):
@@ -213,15 +216,6 @@ def _check_edges(graph: TaskGraph) -> None:
     if len(free) < graph.tasks:
         task = next(number for number, count in enumerate(left) if count)
         raise ValueError(f"task {task} of the graph waits for itself: edges must not form a cycle")
-
-
-_KINDS = {0: Kind.COMPUTE, 1: Kind.COMPUTE, 2: Kind.TRANSFER, 3: Kind.COMPUTE, 4: Kind.COMPUTE}
-_KINDS |= {5: Kind.TRANSFER, 6: Kind.ALLREDUCE}
-_NETWORK = (13, 14)
-_COLUMNS = (
-    *("task_type", "task_id", "task_device", "task_runtime_ms", "task_bytes", "next_ptr", "next_ids"),
-    *("device_type", "device_id", "device_property", "meta"),
-)
 
 
 def read_task_graph(path: str | Path) -> TaskGraph:

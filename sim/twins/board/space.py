@@ -173,11 +173,8 @@ class BoardFiles:
         """Replace a file, or make it."""
         self._files[path] = content
         if path == f"{_MANAGER}firmware":
-            self._load(content.decode(errors="replace").strip())
-
-    def _load(self, name: str) -> None:
-        if self.read(FIRMWARE + name):
-            self._loaded()
-            self._files[f"{_MANAGER}state"] = b"operating\n"
-        else:
-            self._files[f"{_MANAGER}state"] = b"firmware request error\n"
+            if self.read(FIRMWARE + content.decode(errors="replace").strip()):
+                self._loaded()
+                self._files[f"{_MANAGER}state"] = b"operating\n"
+            else:
+                self._files[f"{_MANAGER}state"] = b"firmware request error\n"

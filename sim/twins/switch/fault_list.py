@@ -15,6 +15,8 @@ from sim.twins.switch.device import SwitchDevice
 from sim.twins.switch.matrix import Pair, Refused
 from sim.twins.wire.control import Reply, Request, VerbError
 
+Act = Callable[[Request], Awaitable[None] | None]
+
 
 class ClientLines(Protocol):
     """The connections of the wire languages, as far as a fault concerns them."""
@@ -28,9 +30,6 @@ class ClientLines(Protocol):
     def drop_clients(self) -> int:
         """Break all connections; gives their number."""
         ...
-
-
-Act = Callable[[Request], Awaitable[None] | None]
 
 
 @dataclass(frozen=True, slots=True)

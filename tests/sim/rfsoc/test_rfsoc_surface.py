@@ -319,13 +319,13 @@ def test_there_is_one_of_each_formula():
     """The twin does not repeat a formula that a model has."""
     from sim.models.photonics.fibre import kernel_taps
     from sim.twins.rfsoc import address, assembly, loopback
-    from sim.twins.rfsoc.kit import options
+    from sim.twins.rfsoc.kit import plant
     from sim.twins.rfsoc.signals import conversion
 
     assert loopback.interpolation(0.3).tolist() == kernel_taps("sinc", 0.3).tolist()
     assert not hasattr(loopback, "BETA")
     assert conversion.correlated_normals.__module__ == "sim.models.photonics.noise"
-    assert assembly.whole is options.whole is address.whole
+    assert assembly.whole is plant.whole is address.whole
 
 
 @pytest.mark.process

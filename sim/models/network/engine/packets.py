@@ -51,6 +51,8 @@ from sim.models.network.engine.program import (
 )
 from sim.models.network.engine.timers import take_timer
 
+__all__ = ["FINISHED", "FULL", "STALLED", "run_packets"]
+
 
 @compiled
 def set_event(queues: Queues, when_s: float, item: int) -> None:
@@ -326,9 +328,6 @@ def time_out(queues: Queues, paths: Paths, transport: Transport, now_s: float) -
             send_train(queues, paths, transport, message, connection["known"], 1, now_s)
         else:
             send_train(queues, paths, transport, message, -1, 0, now_s)
-
-
-__all__ = ["FINISHED", "FULL", "STALLED", "run_packets"]
 
 
 @compiled

@@ -37,6 +37,8 @@ from sim.models.network.engine.program import (
 from sim.models.network.engine.timers import end_s
 
 TOGETHER = 1 + 1e-9
+SAME = 1e-12
+"""Rates that differ by less count as equal: what sums of floats may err."""
 
 
 @compiled
@@ -143,10 +145,6 @@ def _stop(
             rising[links[entry]] -= 1
             room[links[entry]] = max(room[links[entry]] - level, 0.0)
     return number - begin
-
-
-SAME = 1e-12
-"""Rates that differ by less count as equal: what sums of floats may err."""
 
 
 @compiled

@@ -70,7 +70,9 @@ def simulate_packets(
     latency = latency or Latency()
     lowered = lower(graph, fabric, replace(latency, handshakes=0, acknowledged=False, link_s=0.0), allreduce)
     program, paths = lowered.program, _paths(lowered, fabric)
-    train = train or _train(lowered, latency)
+    messages = lowered.messages
+    packets = int((lowered.program.message_bytes * messages.rounds).sum()) // latency.packet_bytes
+    train = train or max(1, min(LONGEST_TRAIN, packets // PACKETS_ONE_BY_ONE))
     dead = fabric.capacity_bps[paths.links] == 0
     if dead.any():
         raise Stalled(f"link {paths.links[np.argmax(dead)]} is on a path and has no capacity")
@@ -104,12 +106,6 @@ def _transport(lowered: Lowered, fabric: Fabric, latency: Latency, train: int, s
         spare=group + int(SLOW_START_UNTIL) // train + 2,
         seed=seed,
     )
-
-
-def _train(lowered: Lowered, latency: Latency) -> int:
-    messages = lowered.messages
-    packets = int((lowered.program.message_bytes * messages.rounds).sum()) // latency.packet_bytes
-    return max(1, min(LONGEST_TRAIN, packets // PACKETS_ONE_BY_ONE))
 
 
 def _paths(lowered: Lowered, fabric: Fabric) -> Paths:

@@ -72,7 +72,7 @@ class ScpiFrontend:
             "*CLS": lambda _: self._clear_status(),
             "*RST": lambda _: self._set(self._reset),
             "*OPC?": lambda _: self._complete(),
-            "*OPC": lambda _: self._note_complete(),
+            "*OPC": lambda _: self._device.call_when_idle(self._set_operation_complete),
             "*ESR?": lambda _: self._take_event_status(),
             "*STB?": lambda _: str(_ERROR_AVAILABLE if self.errors else 0),
             "SYSTem:ERRor[:NEXT]?": lambda _: self.errors.pop(),
@@ -134,9 +134,6 @@ class ScpiFrontend:
     async def _complete(self) -> str:
         await self._device.wait_idle()
         return "1"
-
-    def _note_complete(self) -> None:
-        self._device.call_when_idle(self._set_operation_complete)
 
     def _set_operation_complete(self) -> None:
         self._event_status |= _OPERATION_COMPLETE

@@ -131,7 +131,11 @@ class Configuration:
             ghost = pair_name(min(in_the_way & self.ghosts), self.device.matrix.inputs)
             raise CommandError(f"Error: the hardware still holds {ghost}")
         doomed = self.configured - set(pairs) if mode == "overwrite" else in_the_way
-        self._go_to((self.hardware - doomed) | set(pairs), pairs)
+        held = frozenset((self.hardware - doomed) | set(pairs))
+        self._check_unlocked(self.hardware - held)
+        new = [pair for pair in pairs if pair not in self.hardware]
+        self.device.matrix.added([a for a, _ in new], [b for _, b in new], "replace")
+        self.device.change(dict(sorted(held)))
         self.configured = (self.configured - doomed) | set(pairs)
 
     def delete(self, pairs: Collection[Pair]) -> None:
@@ -166,13 +170,6 @@ class Configuration:
         wanted = set(pairs)
         ports = {port for pair in wanted for port in pair}
         return {pair for pair in (self.configured | self.hardware) - wanted if ports & set(pair)}
-
-    def _go_to(self, after: Iterable[Pair], made: Iterable[Pair]) -> None:
-        held = frozenset(after)
-        self._check_unlocked(self.hardware - held)
-        new = [pair for pair in made if pair not in self.hardware]
-        self.device.matrix.added([a for a, _ in new], [b for _, b in new], "replace")
-        self.device.change(dict(sorted(held)))
 
     def _check_unlocked(self, removed: Iterable[Pair]) -> None:
         matrix = self.device.matrix

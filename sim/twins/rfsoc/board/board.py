@@ -130,7 +130,9 @@ class Board:
         """
         if self.core.version == 1 and self._is_under_way():
             return
-        self._end_running()
+        self.settle()
+        self.stop()
+        self._running = None
         self.plant.elapse(self.clock.account())
         self.clock.spend(clock.START_S)
         self.converter = self._present_converter()
@@ -172,7 +174,9 @@ class Board:
             self.touch()
         if running is None or self.knobs["fault"] == "stuck_counter":
             self.clock.spend(clock.LOOK_S)
-            return self._memory_word(address) if running is None else running.base.get(address, (0.0, 0))[1]
+            if running is not None:
+                return running.base.get(address, (0.0, 0))[1]
+            return int(self.core.read_mem("dmem", 1, address)[0]) if self.core.version == 1 else 0
         ticks, values = running.playback.counters(address)
         before = int(np.searchsorted(ticks, self._tick(running), "right"))
         self._look(running, ticks, before)
@@ -241,11 +245,6 @@ class Board:
             running is not None and self._tick(running) < running.playback.run.end and running.stopped is None
         )
 
-    def _end_running(self) -> None:
-        self.settle()
-        self.stop()
-        self._running = None
-
     def _present_converter(self) -> Converter:
         return Converter(self.knobs["adc_bits"], decimation.taps(self.knobs["filter"]), self.clock_factor)
 
@@ -256,9 +255,6 @@ class Board:
     def stage(self) -> Stage:
         """Return the stage that a run plays on now."""
         return Stage(self.cfg, self.core.version, self.envelopes, self.converter.clock_factor)
-
-    def _memory_word(self, address: int) -> int:
-        return int(self.core.read_mem("dmem", 1, address)[0]) if self.core.version == 1 else 0
 
     def _playback_of(self, run: Run) -> Playback:
         """Return the same as worked out for the last start, when it was of the same run after the same."""

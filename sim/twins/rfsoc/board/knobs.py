@@ -21,6 +21,7 @@ OF_LIGHT = "laser_dropped"
 OVERRUN_LOOK_S = 1.0
 """Device time between two looks at the counter under `overrun`."""
 WRONG_CLOCK_FACTOR = 0.95
+CONVERTER_BITS = range(4, 17)
 
 
 def checked(name: str) -> str:
@@ -32,9 +33,6 @@ def checked(name: str) -> str:
     if name not in FAULTS:
         raise ValueError(f"no fault {name!r}; the board knows {', '.join(FAULTS)}")
     return name
-
-
-CONVERTER_BITS = range(4, 17)
 
 
 class BoardKnobs(MutableMapping[str, Any]):
@@ -57,12 +55,21 @@ class BoardKnobs(MutableMapping[str, Any]):
 
     def __setitem__(self, name: str, value: Any) -> None:
         if name == "adc_bits":
-            self._own[name] = _bits(value)
+            if str(value) not in {str(bits) for bits in CONVERTER_BITS}:
+                raise ValueError(
+                    f"adc_bits lies between {CONVERTER_BITS[0]} and {CONVERTER_BITS[-1]}, not {value!r}"
+                )
+            self._own[name] = int(value)
         elif name == "filter":
             decimation.taps(value)
             self._own[name] = value
         elif name == "fault":
-            self._fail(value)
+            # a plant that has a knob of this name keeps the fault while it lasts
+            if value != OF_LIGHT or OF_LIGHT not in self._plant:
+                checked(value)
+            if OF_LIGHT in {value, self._own["fault"]}:
+                self._plant[OF_LIGHT] = value == OF_LIGHT
+            self._own["fault"] = value
         else:
             self._plant[name] = value
 
@@ -73,23 +80,9 @@ class BoardKnobs(MutableMapping[str, Any]):
         else:
             del self._plant[name]
 
-    def _fail(self, fault: Any) -> None:
-        """Set a fault of the board, or that of a plant which has a knob of this name and keeps it while it lasts."""
-        if fault != OF_LIGHT or OF_LIGHT not in self._plant:
-            checked(fault)
-        if OF_LIGHT in {fault, self._own["fault"]}:
-            self._plant[OF_LIGHT] = fault == OF_LIGHT
-        self._own["fault"] = fault
-
     def __iter__(self) -> Iterator[str]:
         yield from self._own
         yield from (name for name in self._plant if name not in self._own)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
-
-
-def _bits(value: Any) -> int:
-    if str(value) not in {str(bits) for bits in CONVERTER_BITS}:
-        raise ValueError(f"adc_bits lies between {CONVERTER_BITS[0]} and {CONVERTER_BITS[-1]}, not {value!r}")
-    return int(value)

@@ -1,4 +1,4 @@
-"""Light through the kit: from what drives four modulators to the power on the one detector.
+"""Light through the kit: from what drives four modulators, late and drifting, to the power on the one detector.
 
 The physics are `sim.models.photonics`; here stands what is connected to what.
 """
@@ -26,6 +26,8 @@ Samples = npt.NDArray[np.float64]
 
 ARMS = ((0, 1), (2, 3))
 """Modulators in series, by arm; the arms' light adds on the detector."""
+
+DRIFT_STEP_S = 1.0
 
 
 def modulator(snapshot: Snapshot, index: int) -> Modulator:
@@ -97,9 +99,6 @@ def tapped_power_w(snapshot: Snapshot) -> float:
     """Return power at the tap for the power meter while all generators rest."""
     resting = [np.zeros(1)] * len(snapshot.parameters.modulators)
     return float(detected_power_w(snapshot, resting)[0]) * passed(snapshot.parameters.meter_tap_db)
-
-
-DRIFT_STEP_S = 1.0
 
 
 def drifted(now: Snapshot, rng: np.random.Generator, *, seconds: float) -> tuple[tuple[float, ...], float]:

@@ -1,4 +1,4 @@
-"""The photonic kit as the board sees it: four generators drive it, one detector answers."""
+"""The photonic kit as the board sees it: four generators drive it, one detector answers; made from an address."""
 
 from __future__ import annotations
 
@@ -36,6 +36,18 @@ DETECTOR = 1
 
 _WORTH_GROUPING = 4
 """Light is worked out once a stretch of equal samples, where stretches are at least so long on average."""
+KIT_OPTIONS = frozenset({"seed", "vary", *KNOBS})
+"""What of an address's options is the kit's: `seed` of all chance (a whole number), `vary` (yes: the modulators are a
+make of their own, by the seed), and every knob."""
+
+STATE = frozenset(
+    {
+        *("laser", "shutter_open", "laser_dbm", "laser_dropped", "wavelength_nm", "bias_v"),
+        *("polarisation_rad", "temperature_c", "drift", "drift_v_pi", "drift_time_s", "polarisation_rad2_s"),
+        *("noise", "noise_lsb", "rin_db_hz", "thermal_a_rthz", "adc_enob", "jitter_s"),
+    }
+)
+"""Fields that are not the make of a kit, but how it is set, how it drifts and its noise."""
 
 
 class PhotonicKit:
@@ -187,20 +199,6 @@ def _picked(fine: Samples, ratio: float, start: float, count: int) -> Samples:
     return np.asarray(np.interp(start + np.arange(count) * ratio, np.arange(len(fine)), fine))
 
 
-KIT_OPTIONS = frozenset({"seed", "vary", *KNOBS})
-"""What of an address's options is the kit's: `seed` of all chance (a whole number), `vary` (yes: the modulators are a
-make of their own, by the seed), and every knob."""
-
-STATE = frozenset(
-    {
-        *("laser", "shutter_open", "laser_dbm", "laser_dropped", "wavelength_nm", "bias_v"),
-        *("polarisation_rad", "temperature_c", "drift", "drift_v_pi", "drift_time_s", "polarisation_rad2_s"),
-        *("noise", "noise_lsb", "rin_db_hz", "thermal_a_rthz", "adc_enob", "jitter_s"),
-    }
-)
-"""Fields that are not the make of a kit, but how it is set, how it drifts and its noise."""
-
-
 def photonic_kit(options: Mapping[str, str], *, board: str = "", generators: int = MODULATORS) -> PhotonicKit:
     """Return the kit that the options describe, on a board of so many generators (or of another `board`).
 
@@ -212,7 +210,10 @@ def photonic_kit(options: Mapping[str, str], *, board: str = "", generators: int
     knobs = {name: value for name, value in options.items() if name not in ("seed", "vary")}
     seed = whole("seed", options.get("seed", "1"))
     parameters = replace(KitParameters(), seed=seed)
-    is_varied = _yes_or_no(options.get("vary", "no"))
+    text = options.get("vary", "no")
+    if text not in ("yes", "no"):
+        raise ValueError(f"vary is yes or no, not {text!r}")
+    is_varied = text == "yes"
     if is_varied:
         parameters = varied(parameters, seed)
     identity = f"sim-kit-varied-{seed:04d}" if is_varied else FACTORY_IDENTITY
@@ -229,9 +230,3 @@ def _make(nominal: KitParameters, made: KitParameters, names: Mapping[str, str])
         if KNOBS[name].field not in STATE and KNOBS[name].read(made) != KNOBS[name].read(nominal)
     ]
     return [hashlib.sha256("&".join(others).encode()).hexdigest()[:6]] if others else []
-
-
-def _yes_or_no(text: str) -> bool:
-    if text not in ("yes", "no"):
-        raise ValueError(f"vary is yes or no, not {text!r}")
-    return text == "yes"

@@ -68,6 +68,10 @@ from sim.twins.rfsoc.tproc_v2.cells import (
     WAVE_REGISTERS,
 )
 
+WRITABLE = frozenset({0, 1, 2, 12, 13, 14, 15})
+SIMULATED_STATUS = 0x700F
+"""Bits of `s_status` that mean something here: the arithmetic units, and three that are always zero."""
+
 
 @dataclass(frozen=True, slots=True)
 class Word:
@@ -201,11 +205,6 @@ def sets(word: Word, *, to_port: bool, source: int) -> int:
         "load": source == FROM_DMEM,
     }
     return leaves(word) | sum(_BITS[effect] for effect, there in effects.items() if there)
-
-
-WRITABLE = frozenset({0, 1, 2, 12, 13, 14, 15})
-SIMULATED_STATUS = 0x700F
-"""Bits of `s_status` that mean something here: the arithmetic units, and three that are always zero."""
 
 
 def _read_index(address: int, registers: int) -> int:
