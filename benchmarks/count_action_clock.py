@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 from fpga.count_action import load
-from fpga.registers.design import top_sources
+from fpga.registers.build import top_sources
 from fpga.registers.register_list import Streams
 from fpga.registers.top import top_name
 

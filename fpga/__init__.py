@@ -13,7 +13,7 @@ fpga.Datapath(bus)      the driver: `.load(program)`, `.run(beats)`
 | `formal` | proofs of blocks and of datapaths |
 | `registers` | the register map, and the tops made from it |
 | `bus` | ways to the registers: simulators, pins, boards |
-| `program`, `beats`, `portal`, `datapath` | the driver |
+| `program`, `beats`, `stream_portal`, `datapath` | the driver |
 | `photonic_mac` | the photonic multiply-accumulate datapath, its model and its cycles |
 | `cli` | the command `countaction` |
 """

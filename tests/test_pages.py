@@ -234,6 +234,7 @@ def transcript_of(page: str, folder: Path, programs: Path) -> str:
         "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
         "HOME": str(home),
         "XDG_CACHE_HOME": cache,
+        "XDG_STATE_HOME": "",  # a page finds its key below HOME, whatever other tests of this worker set
     }
     known |= {"HOST_ENVIRONMENT": str(ROOT / ".venv-host"), "PAGES": str(folder.parent / ".pages")}
     known |= {"COLUMNS": "110", "NO_COLOR": "1", "PYTHONUTF8": "1", "MPLBACKEND": "agg"}

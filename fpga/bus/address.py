@@ -89,7 +89,7 @@ def verilated_bus(datapath: Datapath) -> RegisterBus:
     from fpga.bus.axi_pins import AxiPinsBus
     from fpga.hdl.tools import ToolMissing
     from fpga.hdl.verilator import build
-    from fpga.registers.design import axi_design
+    from fpga.registers.build import axi_design
 
     try:
         # Driver and registers spend their time in Python: a faster library would only build longer.

@@ -29,9 +29,8 @@ def explain(
 ) -> None:
     """Draw a datapath: counts, targets, actions, who triggers whom, latency in cycles."""
     from fpga.count_action import load
-    from fpga.count_action.explanation.drawing import draw
     from fpga.count_action.explanation.explain import explain as explanation_of
-    from fpga.count_action.explanation.svg import draw_svg
+    from fpga.count_action.explanation.svg import draw, draw_svg
 
     checked = load(file, parse_parameters(parameters))
     explanation = explanation_of(checked.datapath)

@@ -16,8 +16,8 @@ from lightbed.output_file import write_output
 if TYPE_CHECKING:
     from fpga.count_action.model import Datapath
     from fpga.count_action.ports import Rows
-    from fpga.count_action.simulate.stimuli.checking import Failure
     from fpga.count_action.simulate.stimuli.collector import Stimulus
+    from fpga.count_action.simulate.stimuli.files import Failure
 
 SHORT = 20_000
 """Cycles times counts up to which plain Python is done before the fast simulator is compiled."""
@@ -91,7 +91,7 @@ def sim(
 
 
 def _init(datapath: Datapath, path: Path, *, as_json: bool) -> int:
-    from fpga.count_action.simulate.stimuli.example import example_stimulus
+    from fpga.count_action.simulate.stimuli.files import example_stimulus
 
     with path.open("x", encoding="utf-8") as file:  # a stimulus somebody has written is not replaced
         file.write(example_stimulus(datapath))
@@ -107,7 +107,7 @@ def _init(datapath: Datapath, path: Path, *, as_json: bool) -> int:
 def _simulated(datapath: Datapath, stimulus: Stimulus, cycles: int | None) -> _Run:
     from fpga.count_action.simulate.compiled.simulator import compile_datapath
     from fpga.count_action.simulate.reference import Reference
-    from fpga.count_action.simulate.stimuli.checking import failures
+    from fpga.count_action.simulate.stimuli.files import failures
 
     if cycles is not None:
         stimulus = _at_least(datapath, stimulus, cycles)
@@ -186,7 +186,7 @@ def _summary(run: _Run, stimulus: Path, written: list[str]) -> list[str]:
 
 
 def _print_failures(run: _Run, stimulus: Path) -> None:
-    from fpga.count_action.simulate.stimuli.checking import window
+    from fpga.count_action.simulate.stimuli.files import window
 
     for failure in run.failed[:SHOWN]:
         print(f"error: {stimulus}:{failure.expected.line}:1: {failure}", file=sys.stderr)

@@ -4,8 +4,9 @@
 |---|---|---|
 | `model`, `ports` | the representation of a datapath, and the ports of its top | |
 | `diagnostics`, `graph` | errors with their places; drivers and readers of signals | |
-| `language` | texts: the grammar, the syntax tree, `unparse` | |
-| `verilog` | the SystemVerilog of a datapath | |
+| `actions` | kinds of actions, one file each: text, checks, simulators, hardware and proof | |
+| `language` | texts: the grammar, the syntax tree, `unparse` | `actions` |
+| `verilog` | the SystemVerilog of a datapath | `actions` |
 | `elaboration` | from syntax trees to the representation | `language` |
 | `checks` | errors and possible mistakes of a representation | `language`, `verilog` |
 | `load` | from a file or a text to a checked datapath | `checks`, `elaboration` |

@@ -10,6 +10,7 @@ import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from fpga.count_action.model import Location
 from fpga.errors import FpgaError
@@ -49,6 +50,9 @@ class Diagnostic:
         }
 
 
+Diagnostics: TypeAlias = Iterator[Diagnostic]
+
+
 class CountActionError(FpgaError, ValueError):
     """A text or a datapath is not a count-action datapath; `errors` say where, what, why, and what to do."""
 
@@ -75,6 +79,12 @@ def note(at: Location | None, message: str, hint: str = "") -> Diagnostic:
     if at is None:
         return Diagnostic("<python>", 0, 0, message, hint)
     return Diagnostic(at.file, at.line, at.column, message, hint)
+
+
+def in_range(what: str, value: int, low: int, high: int, at: Location | None) -> Diagnostics:
+    """Return a diagnostic of a number that is outside its range."""
+    if not low <= value <= high:
+        yield note(at, f"the {what} is {value}, outside {low} to {high}", f"Choose {low} to {high}.")
 
 
 @dataclass

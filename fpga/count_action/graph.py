@@ -19,19 +19,6 @@ from fpga.count_action.model import (
     SignalKind,
     is_value,
 )
-from fpga.count_action.ports import samples_of
-
-KIND_OF = {
-    ActionKind.STREAM: SignalKind.STREAM,
-    ActionKind.EMIT: SignalKind.STREAM,
-    ActionKind.PULSE: SignalKind.FLAG,
-    ActionKind.SET: SignalKind.FLAG,
-    ActionKind.CLEAR_FLAG: SignalKind.FLAG,
-    ActionKind.ADVANCE: SignalKind.NUMBER,
-    ActionKind.STORE: SignalKind.NUMBER,
-}
-"""Kind of signal that an action drives. Clearing a count drives nothing."""
-STREAMS = frozenset({ActionKind.STREAM, ActionKind.EMIT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +56,7 @@ class Graph:
         found: dict[tuple[str, str], list[tuple[Module, Action]]] = {}
         for module in self.datapath.modules:
             for action in module.actions:
-                if action.kind in KIND_OF:
+                if action.kind.drives:
                     found.setdefault((module.name, action.output), []).append((module, action))
         return found
 
@@ -88,8 +75,8 @@ class Graph:
             width, signed = bits_for(*self.interval(self.formula(ref)))
             return Source(SignalKind.NUMBER, 1, 1, width, signed)
         _, action = self.drivers[ref.module, ref.name][0]
-        lanes = samples_of(action) if action.kind in STREAMS else 1
-        return Source(KIND_OF[action.kind], 1, lanes, action.width, action.signed)
+        assert action.kind.drives is not None
+        return Source(action.kind.drives, 1, action.lanes, action.width, action.signed)
 
     def formula(self, ref: Ref) -> Operand:
         """Return the formula that a reference stands for."""
@@ -207,14 +194,9 @@ def signals_of(module: Module | None, ref: Ref) -> Iterator[Ref]:
     yield from (each for operator, each in leaves(module.value(ref)) if operator not in STORED)
 
 
-def clear_wins(module: Module, flag: str) -> bool:
-    """Return whether a flag that is set and cleared in one cycle becomes 0 (R9)."""
-    return any(each.wins and each.output == flag for each in module.drives(ActionKind.CLEAR_FLAG))
-
-
 def can_stall(module: Module) -> bool:
     """Return whether a module can be held up by somebody who is not ready (R7)."""
-    return any(action.kind in STREAMS for action in module.actions)
+    return bool(module.streams())
 
 
 def circle(edges: dict[str, list[str]]) -> list[str]:

@@ -10,15 +10,70 @@ All classes are frozen. `Datapath.to_json` and `datapath_from_json` are inverses
 
 from __future__ import annotations
 
+import enum
 import hashlib
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
-from fpga.count_action.canonical import canonical
-from fpga.count_action.kinds import ActionKind, CountKind, SignalKind
-from fpga.count_action.named import named
+
+class SignalKind(enum.Enum):
+    """Kind of signal that a name carries."""
+
+    STREAM = "stream"
+    """Beats with valid, data and ready: a beat moves in a cycle with valid and ready."""
+    FLAG = "flag"
+    """One bit, looked at in every cycle."""
+    NUMBER = "number"
+    """An unsigned number, looked at in every cycle."""
+
+
+class CountKind(enum.Enum):
+    """State that a count keeps from one cycle to the next (R1)."""
+
+    LEVEL = "level"
+    """Nothing: the sum of this cycle alone."""
+    ACCUMULATE = "accumulate"
+    """All increments since it fired or was cleared."""
+
+
+class ActionKind(enum.Enum):
+    """Effect of a count that reaches its target, seen in the next cycle (R6), and the signal that it drives.
+
+    A file of `actions` says for each kind what it means to every back-end.
+    """
+
+    drives: SignalKind | None
+
+    def __new__(cls, name: str, drives: SignalKind | None = None) -> Self:
+        """Return a member: its name in texts of the representation is its value."""
+        kind = object.__new__(cls)
+        kind._value_ = name
+        kind.drives = drives
+        return kind
+
+    STREAM = "stream", SignalKind.STREAM
+    """A beat of the samples `refs`, as they stood in the cycle of the fire."""
+    EMIT = "emit", SignalKind.STREAM
+    """A beat of one sample: the sum of `refs` over all beats counted since the last fire, this one included.
+
+    With `reduction` it is the largest or smallest of them instead, and may have its index as second sample (R14).
+    """
+    PULSE = "pulse", SignalKind.FLAG
+    """One bit, for one cycle."""
+    SET = "set", SignalKind.FLAG
+    """A flag becomes 1."""
+    CLEAR_FLAG = "clear flag", SignalKind.FLAG
+    """A flag becomes 0."""
+    CLEAR_COUNT = "clear count"
+    """A count (`clears`) begins again (R5)."""
+    ADVANCE = "advance", SignalKind.NUMBER
+    """A number goes up by one, and from `modulo` - 1 to 0."""
+    STORE = "store", SignalKind.NUMBER
+    """A number becomes the one sample of `refs`, and keeps it (R18)."""
+
 
 __all__ = [
     "ADDED", "MAX_INPUT_WIDTH", "MAX_LANES", "MAX_WIDTH", "VALUE", "Action", "ActionKind", "Claim", "Condition",
@@ -144,6 +199,11 @@ class Count:
     """With `order`: the formulas that say, of each term, whether it is chosen (`arbitration`)."""
 
     @property
+    def accumulates(self) -> bool:
+        """True when it keeps its value from cycle to cycle."""
+        return self.kind is CountKind.ACCUMULATE
+
+    @property
     def counted(self) -> tuple[Ref, ...]:
         """All terms."""
         return self.terms + self.taken
@@ -199,6 +259,11 @@ class Action:
     """Of STREAM: the samples are those of the stream that the count chose (R19)."""
     at: Location | None = field(default=None, compare=False)
 
+    @property
+    def lanes(self) -> int:
+        """Samples in a beat of STREAM or EMIT; 1 for anything else."""
+        return len(self.refs) if self.kind is ActionKind.STREAM else 1 + self.with_index
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -243,6 +308,22 @@ class Module:
     def drives(self, *kinds: ActionKind) -> tuple[Action, ...]:
         """Return the actions of these kinds, in the order of the text."""
         return tuple(action for action in self.actions if action.kind in kinds)
+
+    def streams(self) -> tuple[Action, ...]:
+        """Return the actions that send beats, in the order of the text."""
+        return tuple(action for action in self.actions if action.kind.drives is SignalKind.STREAM)
+
+    def drivers(self, output: str) -> tuple[Action, ...]:
+        """Return the actions that drive an output, in the order of the text."""
+        return tuple(each for each in self.actions if each.output == output and each.kind.drives)
+
+    def outputs(self) -> dict[str, Action]:
+        """Return what the module drives, by name: the first action of each."""
+        first: dict[str, Action] = {}
+        for action in self.actions:
+            if action.kind.drives:
+                first.setdefault(action.output, action)
+        return first
 
 
 @dataclass(frozen=True)
@@ -291,3 +372,43 @@ def _hardware(module: Module) -> Module:
 def is_value(ref: Ref) -> bool:
     """Return whether a reference stands for a formula of its module."""
     return ref.name.startswith(VALUE)
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+_T = TypeVar("_T", bound=_Named)
+
+
+def named(things: tuple[_T, ...], name: str) -> _T:
+    """Return the thing of that name. Raises KeyError."""
+    for thing in things:
+        if thing.name == name:
+            return thing
+    raise KeyError(f"no {name!r}; there are: {', '.join(thing.name for thing in things)}")
+
+
+def canonical(thing: Any) -> str:
+    """Return the canonical text of frozen classes: sorted keys, no spaces, no locations."""
+    return json.dumps(_plain(thing), sort_keys=True, separators=(",", ":"))
+
+
+def _plain(thing: Any) -> Any:
+    if isinstance(thing, enum.Enum):
+        return thing.value
+    if is_dataclass(thing):
+        kept = (each for each in fields(thing) if each.compare and not _left_out(thing, each))
+        return {each.name: _plain(getattr(thing, each.name)) for each in kept}
+    if isinstance(thing, tuple):
+        return [_plain(each) for each in thing]
+    return thing
+
+
+def _left_out(thing: Any, each: Any) -> bool:
+    """Return whether a field came after the first release and has its default: old texts keep their digest."""
+    if "added" not in each.metadata:
+        return False
+    assert each.default is not MISSING
+    return bool(getattr(thing, each.name) == each.default)

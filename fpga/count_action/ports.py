@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga.count_action.model import Action, ActionKind, Datapath, Module, Signal, SignalKind
+from fpga.count_action.model import Action, Datapath, Module, Signal, SignalKind
 
 WORD_BITS = 64
 
@@ -79,9 +79,7 @@ def targets_of(datapath: Datapath, bank: int) -> dict[tuple[str, str], int]:
 
 def consumed_streams(datapath: Datapath) -> frozenset[tuple[str, str]]:
     """Return the streams of modules (module, output) that another module takes; the others leave the datapath."""
-    driven = {
-        (module.name, action.output) for module in datapath.modules for action in _streams(module.actions)
-    }
+    driven = {(module.name, action.output) for module in datapath.modules for action in module.streams()}
     taken = {
         (term.module, term.name)
         for _, count in datapath.counts()
@@ -91,21 +89,10 @@ def consumed_streams(datapath: Datapath) -> frozenset[tuple[str, str]]:
     return frozenset(driven & taken)
 
 
-def _streams(actions: tuple[Action, ...]) -> Iterator[Action]:
-    return (action for action in actions if action.kind in {ActionKind.STREAM, ActionKind.EMIT})
-
-
 def buffered_parts(datapath: Datapath, stream: Signal) -> Iterator[tuple[str, int]]:
     """Return the ports that a buffered stream keeps of a beat, each with its bits of one beat (R20)."""
     yield f"{stream.name}_data_i", stream.lanes * stream.width
     yield from ((f"{each.name}_i", each.size) for each in datapath.inputs if each.part_of == stream.name)
-
-
-def samples_of(action: Action) -> int:
-    """Return the samples in a beat of a STREAM or EMIT action."""
-    if action.kind is ActionKind.STREAM:
-        return len(action.refs)
-    return 2 if action.with_index else 1
 
 
 def ends_of_output(module: Module, stream: str) -> tuple[tuple[str, Action], ...]:
@@ -127,7 +114,7 @@ def _inputs(datapath: Datapath) -> Iterator[tuple[str, int]]:
             yield f"{signal.name}_i", signal.size * signal.width
     consumed = consumed_streams(datapath)
     for module in datapath.modules:
-        for action in _streams(module.actions):
+        for action in module.streams():
             if (module.name, action.output) not in consumed:
                 yield f"{module.name}_{action.output}_ready_i", 1
     yield "target_shadow_i", sum(target.width for _, target in datapath.targets())
@@ -140,17 +127,13 @@ def _outputs(datapath: Datapath) -> Iterator[tuple[str, int]]:
         if signal.kind is SignalKind.STREAM:
             yield f"{signal.name}_ready_o", signal.size
     for module in datapath.modules:
-        flags: dict[str, None] = {}
-        for action in module.actions:
-            name = f"{module.name}_{action.output}"
-            if action.kind in {ActionKind.STREAM, ActionKind.EMIT}:
+        for output, action in module.outputs().items():
+            name = f"{module.name}_{output}"
+            if action.kind.drives is SignalKind.STREAM:
                 yield f"{name}_valid_o", 1
-                yield f"{name}_data_o", samples_of(action) * action.width
-            elif action.kind in {ActionKind.PULSE, ActionKind.ADVANCE, ActionKind.STORE}:
+                yield f"{name}_data_o", action.lanes * action.width
+            else:
                 yield f"{name}_o", action.width
-            elif action.kind in {ActionKind.SET, ActionKind.CLEAR_FLAG} and name not in flags:
-                flags[name] = None
-                yield f"{name}_o", 1
     counts = sum(1 for _ in datapath.counts())
     yield "fire_o", counts
     yield "count_o", sum(count.width for _, count in datapath.counts())

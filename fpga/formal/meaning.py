@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from fpga.count_action.actions.proof import ALWAYS, NEVER
 from fpga.count_action.model import (
     VALUE,
     Action,
-    ActionKind,
     Count,
     CountKind,
     Datapath,
@@ -25,9 +25,6 @@ from fpga.count_action.model import (
 )
 from fpga.count_action.ports import Ports, consumed_streams, ports_of
 
-STREAMS = (ActionKind.STREAM, ActionKind.EMIT)
-ALWAYS = "1'b1"
-NEVER = "1'b0"
 INCREMENT_WIDTH = 48
 """Bits of an increment in the checks: it fits in its count (R10)."""
 FORMULA_WIDTH = 64
@@ -54,11 +51,6 @@ class Bits:
         return f"{{{{{width - self.width}{{{sign}}}}}, {self}}}"
 
 
-def concatenated(first_lowest: Iterable[str]) -> str:
-    """Return the expressions side by side."""
-    return f"{{{', '.join(reversed(list(first_lowest)))}}}"
-
-
 @dataclass(frozen=True)
 class Meaning:
     """Expressions for a datapath. Wires `stall_MODULE` and `ready_MODULE_STREAM` are those of `shared_lines`."""
@@ -77,7 +69,7 @@ class Meaning:
 
     def shared_lines(self) -> Iterator[str]:
         """Return the lines for when each module is stalled, and when its output beats can leave (R7)."""
-        streams = [(module, action) for module in self.datapath.modules for action in module.drives(*STREAMS)]
+        streams = [(module, action) for module in self.datapath.modules for action in module.streams()]
         inside = consumed_streams(self.datapath)
         for module in self.datapath.modules:
             yield f"logic stall_{module.name};"
@@ -89,7 +81,7 @@ class Meaning:
             ready = self.ready(Ref(action.output, module.name)) if taken_inside else f"{name}_ready_i[0]"
             yield f"assign ready_{name} = {ready};"
         for module in self.datapath.modules:
-            names = [f"{module.name}_{action.output}" for action in module.drives(*STREAMS)]
+            names = [f"{module.name}_{action.output}" for action in module.streams()]
             waiting = [f"({name}_valid_o[0] && !ready_{name})" for name in names]
             yield f"assign stall_{module.name} = {' || '.join(waiting) or NEVER};"
 
@@ -106,7 +98,7 @@ class Meaning:
             return False
         if ref.module is None:
             return self.datapath.input(ref.name).kind is SignalKind.STREAM
-        return self._driver(ref).kind in STREAMS
+        return self._driver(ref).kind.drives is SignalKind.STREAM
 
     def _driver(self, ref: Ref) -> Action:
         actions = self.datapath.module(ref.module or "").actions
@@ -147,11 +139,14 @@ class Meaning:
             lanes, width, signed = signal.lanes, signal.width, signal.signed
         else:
             action = self._driver(ref)
-            flag = action.kind in {ActionKind.SET, ActionKind.CLEAR_FLAG, ActionKind.PULSE}
-            lanes, width, signed = 0, 1 if flag else action.width, action.signed
+            lanes, width, signed = 0, action.width, action.signed
         if not self.is_stream(ref):
             return Bits(self._port(ref, ""), ref.index * width, width)
         return Bits(self._port(ref, "_data"), (ref.index * lanes + ref.lane) * width, width, signed)
+
+    def fitted(self, ref: Ref, width: int) -> str:
+        """Return a sample in `width` bits: extended by its own sign, or without its upper bits (R10)."""
+        return self.sample(ref).fitted(width)
 
     # ---- Counts
 
@@ -183,9 +178,13 @@ class Meaning:
         """Return whether a count fires: the port, which the checks of that count hold to its rule."""
         return f"fire_o[{self.place(module, count)}]"
 
-    def any_fire(self, actions: Iterable[tuple[Module, Action]]) -> str:
+    def any_fire(self, module: Module, actions: Iterable[Action]) -> str:
         """Return whether one of the actions happens."""
-        return " || ".join(self.fire(module, action.on) for module, action in actions) or NEVER
+        return " || ".join(self.fire(module, action.on) for action in actions) or NEVER
+
+    def beat_width(self, module: Module, action: Action) -> int:
+        """Return the bits of a beat."""
+        return self.ports.output(f"{module.name}_{action.output}_data_o").width
 
     def ready(self, stream: Ref) -> str:
         """Everybody who takes the stream is ready for it; a level count is when it fires (R7)."""
@@ -235,12 +234,13 @@ class Meaning:
 
     def cleared(self, module: Module, count: Count) -> str:
         """Return whether somebody clears the count (R5)."""
-        return self.any_fire(
-            (other, action)
+        fires = (
+            self.fire(other, action.on)
             for other in self.datapath.modules
-            for action in other.drives(ActionKind.CLEAR_COUNT)
+            for action in other.actions
             if action.clears == (module.name, count.name)
         )
+        return " || ".join(fires) or NEVER
 
     def taken(self, module: Module, count: Count, ref: Ref) -> str:
         """Return whether a sample is added in this cycle (R11)."""

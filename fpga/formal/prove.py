@@ -8,12 +8,10 @@ from dataclasses import dataclass, replace
 from fpga.count_action.checks.warnings import contradictions
 from fpga.count_action.model import Datapath
 from fpga.formal import sby
-from fpga.formal.claims import stated
 from fpga.formal.properties import STATED
-from fpga.formal.search import Found, search
-from fpga.formal.specification import Specification
+from fpga.formal.search import Found, read_vcd, search, table
+from fpga.formal.specification import Specification, stated
 from fpga.formal.verdicts import Result, Verdict, results
-from fpga.formal.waves import read_vcd, table
 
 SHOWN = 8
 """Cycles of a counterexample that are shown, up to the one that fails."""

@@ -7,21 +7,18 @@ and the proof would fail.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from fpga.count_action.model import Action, ActionKind, Count, CountKind, Datapath, Module, Ref
+from fpga.count_action.actions import KINDS
+from fpga.count_action.actions.proof import CLOCKED, NEVER, Check, bit, concatenated, hidden
+from fpga.count_action.arbitration import last_of, registers
+from fpga.count_action.model import Count, CountKind, Datapath, Module, Ref, Signal
+from fpga.count_action.ports import buffered_parts
 from fpga.formal.blocks import BEGINNING, checks_sources
-from fpga.formal.buffers import buffers_of, hidden_wires
-from fpga.formal.choices import choice
-from fpga.formal.claims import assumption_lines, claims_of
-from fpga.formal.instances import CLOCKED, Check, bit, hidden
-from fpga.formal.meaning import ALWAYS, FORMULA_WIDTH, INCREMENT_WIDTH, STREAMS, Meaning, concatenated
+from fpga.formal.meaning import FORMULA_WIDTH, INCREMENT_WIDTH, Meaning
 from fpga.hdl.design import Design, design_of
-
-_EXTREME = {"any": 1, "best": 0, "index": 0, "counted": 0}
-"""Registers of an extreme sample with their bits; 0: those of the sample."""
 
 
 @dataclass(frozen=True)
@@ -99,20 +96,8 @@ class Specification:
                 yield self._ready(module, count, streams)
             if count.order:
                 yield choice(self.meaning, module, count)
-        flags: set[str] = set()
-        for action in module.actions:
-            if action.kind is ActionKind.EMIT:
-                sums = action.reduction == "sum"
-                yield self._sum(module, action) if sums else self._extreme(module, action)
-            if action.kind in STREAMS:
-                yield self._beat(module, action)
-            elif action.kind is ActionKind.ADVANCE:
-                yield self._number(module, action)
-            elif action.kind is ActionKind.STORE:
-                yield self._stored(module, action)
-            elif action.kind is not ActionKind.CLEAR_COUNT and action.output not in flags:
-                flags.add(action.output)
-                yield self._flag(module, action)
+        for action in module.outputs().values():
+            yield from KINDS[action.kind].prove(self.meaning, module, action)
 
     def _count(self, module: Module, count: Count) -> Check:
         meaning = self.meaning
@@ -173,117 +158,6 @@ class Specification:
         }
         return Check("count_action_ready", module.name, count.name, {"Streams": len(streams)}, ports)
 
-    def _sum(self, module: Module, action: Action) -> Check:
-        """Return the checks of a sum.
-
-        That of a level count is looked at when it fires: at no other time does a beat move.
-        """
-        meaning, count = self.meaning, module.count(action.on)
-        level = count.kind is CountKind.LEVEL
-        name = f"{module.name}_{action.output}"
-        register = f"u_{name}_sum.gen_accumulate.sum_q"
-        fire = meaning.fire(module, count.name)
-        parameters = {
-            "Samples": len(action.refs),
-            "SampleWidth": action.width,
-            "Width": action.width,
-            "Accumulate": bit(not level),
-            "Shift": action.shift,
-            "Signed": bit(action.signed),
-        }
-        ports = {
-            **CLOCKED,
-            "clear_i": f"{fire} || {meaning.cleared(module, count)}",
-            "take_i": concatenated(f"({meaning.taken(module, count, ref)})" for ref in action.refs),
-            "samples_i": concatenated(meaning.sample(ref).fitted(action.width) for ref in action.refs),
-            "sum_o": f"\\dut.{name}_sum ",
-            "base_i": f"{action.width}'d0" if level else f"\\dut.{register} ",
-            "check_i": fire if level else ALWAYS,
-            "expected_o": f"expected_{name}",
-        }
-        before = [f"logic [{action.width - 1}:0] expected_{name};", hidden(f"{name}_sum", action.width)]
-        before += [] if level else [hidden(register, action.width)]
-        return Check("count_action_sum", module.name, action.output, parameters, ports, tuple(before))
-
-    def _extreme(self, module: Module, action: Action) -> Check:
-        """Return the checks of a largest or smallest sample, looked at as those of a sum."""
-        meaning, count = self.meaning, module.count(action.on)
-        level = count.kind is CountKind.LEVEL
-        name = f"{module.name}_{action.output}"
-        width = meaning.ports.output(f"{name}_data_o").width
-        parameters = {
-            "Samples": len(action.refs),
-            "Width": action.width,
-            "Accumulate": bit(not level),
-            "Shift": action.shift,
-            "Signed": bit(action.signed),
-            "Minimum": bit(action.reduction == "min"),
-            "WithIndex": bit(action.with_index),
-        }
-        fire = meaning.fire(module, count.name)
-        ports: dict[str, object] = {
-            **CLOCKED,
-            "clear_i": f"{fire} || {meaning.cleared(module, count)}",
-            "take_i": concatenated(f"({meaning.taken(module, count, ref)})" for ref in action.refs),
-            "samples_i": concatenated(meaning.sample(ref).fitted(action.width) for ref in action.refs),
-            "beat_o": f"\\dut.{name}_extreme ",
-            "check_i": fire if level else ALWAYS,
-            "expected_o": f"expected_{name}",
-        }
-        before = [f"logic [{width - 1}:0] expected_{name};", hidden(f"{name}_extreme", width)]
-        for port, bits in _EXTREME.items():
-            register = f"u_{name}_extreme.gen_accumulate.{port}_q"
-            ports[f"{port}_i"] = f"{bits or action.width}'d0" if level else f"\\dut.{register} "
-            before += [] if level else [hidden(register, bits or action.width)]
-        return Check("count_action_extreme", module.name, action.output, parameters, ports, tuple(before))
-
-    def _beat(self, module: Module, action: Action) -> Check:
-        name = f"{module.name}_{action.output}"
-        samples = concatenated(self.meaning.sample(ref).fitted(action.width) for ref in action.refs)
-        parameters = {"Width": self.meaning.ports.output(f"{name}_data_o").width, "Alone": bit(False)}
-        ports = {
-            **CLOCKED,
-            "fire_i": self.meaning.fire(module, action.on),
-            "data_i": f"expected_{name}" if action.kind is ActionKind.EMIT else samples,
-            "ready_i": f"ready_{name}",
-            "valid_o": f"{name}_valid_o",
-            "data_o": f"{name}_data_o",
-            "stalled_o": f"{name}_valid_o[0] && !ready_{name}",
-        }
-        return Check("count_action_beat", module.name, action.output, parameters, ports)
-
-    def _number(self, module: Module, action: Action) -> Check:
-        parameters = {"Width": action.width, "Last": f"{action.width}'d{action.modulo - 1}"}
-        ports = {
-            **CLOCKED,
-            "advance_i": self.meaning.fire(module, action.on),
-            "number_o": f"{module.name}_{action.output}_o",
-        }
-        return Check("count_action_advance", module.name, action.output, parameters, ports)
-
-    def _stored(self, module: Module, action: Action) -> Check:
-        ports = {
-            **CLOCKED,
-            "fire_i": self.meaning.fire(module, action.on),
-            "data_i": self.meaning.sample(action.refs[0]).fitted(action.width),
-            "number_o": f"{module.name}_{action.output}_o",
-        }
-        return Check("count_action_store", module.name, action.output, {"Width": action.width}, ports)
-
-    def _flag(self, module: Module, action: Action) -> Check:
-        """Return a flag, or a pulse, which is cleared in every cycle."""
-        driving = [each for each in module.actions if each.output == action.output]
-        clears = [(module, each) for each in driving if each.kind is ActionKind.CLEAR_FLAG]
-        sets = [(module, each) for each in driving if each.kind is not ActionKind.CLEAR_FLAG]
-        ports = {
-            **CLOCKED,
-            "set_i": self.meaning.any_fire(sets),
-            "clear_i": ALWAYS if action.kind is ActionKind.PULSE else self.meaning.any_fire(clears),
-            "flag_o": f"{module.name}_{action.output}_o",
-        }
-        wins = any(each.wins for _, each in clears)
-        return Check("count_action_flag", module.name, action.output, {"ClearWins": bit(wins)}, ports)
-
 
 def _targets(datapath: Datapath) -> Check:
     targets = [target for _, target in datapath.targets()]
@@ -296,3 +170,103 @@ def _targets(datapath: Datapath) -> Check:
         "target_o": "\\dut.target ",
     }
     return Check("count_action_targets", "", "targets", parameters, ports)
+
+
+def hidden_wires(meaning: Meaning) -> Iterator[str]:
+    """Return the wires that stand for the ports of buffered streams, and two registers of each buffer."""
+    for signal, ports in _streams(meaning):
+        yield hidden(f"{signal.name}_valid_held", signal.size)
+        yield hidden(f"{signal.name}_ready_held", signal.size)
+        yield from (hidden(f"{port}_held", width * signal.size) for port, width in ports)
+        for index in range(signal.size):
+            yield hidden(f"{_buffer(signal, index)}.full_q", 1)
+            yield hidden(f"{_buffer(signal, index)}.second_q", sum(width for _, width in ports))
+
+
+def buffers_of(meaning: Meaning) -> Iterator[Check]:
+    """Return the checks of every buffer; like those of targets they are of no module."""
+    for signal, ports in _streams(meaning):
+        for index in range(signal.size):
+            outside, inside = (
+                concatenated(f"{name.format(port)}[{index * width}+:{width}]" for port, width in ports)
+                for name in ("{}_i", "\\dut.{}_held ")
+            )
+            wires = {
+                **CLOCKED,
+                "valid_i": f"{signal.name}_valid_i[{index}]",
+                "data_i": outside,
+                "ready_o": f"{signal.name}_ready_o[{index}]",
+                "valid_o": f"\\dut.{signal.name}_valid_held [{index}]",
+                "data_o": inside,
+                "ready_i": f"\\dut.{signal.name}_ready_held [{index}]",
+                "full_i": f"\\dut.{_buffer(signal, index)}.full_q ",
+                "second_i": f"\\dut.{_buffer(signal, index)}.second_q ",
+            }
+            width = {"Width": sum(bits for _, bits in ports)}
+            yield Check("count_action_buffer", "", signal.name, width, wires)
+
+
+def _streams(meaning: Meaning) -> Iterator[tuple[Signal, list[tuple[str, int]]]]:
+    for signal in meaning.datapath.inputs:
+        if signal.buffered:
+            parts = buffered_parts(meaning.datapath, signal)
+            yield signal, [(port.removesuffix("_i"), width) for port, width in parts]
+
+
+def _buffer(signal: Signal, index: int) -> str:
+    return f"u_{signal.name}{f'_{index}' if signal.size > 1 else ''}_buffer"
+
+
+def choice(meaning: Meaning, module: Module, count: Count) -> Check:
+    """Return the checks of one choice."""
+    kept = registers(count.order, whole=count.whole, streams=len(count.terms))
+    shown = {name: f"{module.name}_{count.name}_{name}_o" for name in kept}
+    lasts = [str(meaning.sample(last_of(each))) for each in count.terms] if count.whole else []
+    parameters = {
+        "Streams": len(count.terms),
+        "TurnWidth": kept.get("turn", 1),
+        "Turns": bit(count.order == "turns"),
+        "Whole": bit(count.whole),
+    }
+    ports = {
+        **CLOCKED,
+        "fire_i": meaning.fire(module, count.name),
+        "valid_i": concatenated(meaning.valid(each) for each in count.terms),
+        "ready_i": concatenated(meaning.accepted(each) for each in count.terms),
+        "last_i": concatenated(lasts) if lasts else f"{len(count.terms)}'d0",
+        "turn_i": shown.get("turn", NEVER),
+        "open_i": shown.get("open", NEVER),
+    }
+    return Check("count_action_choice", module.name, count.name, parameters, ports)
+
+
+ASSUMED = "assume"
+
+
+def assumption_lines(meaning: Meaning) -> Iterator[str]:
+    """Return what is assumed in every cycle but those of a reset."""
+    for module in meaning.datapath.modules:
+        for claim in module.claims:
+            if claim.kind == ASSUMED:
+                holds = meaning.formulas.text(claim.holds)
+                yield f"always_comb if (begun_q && !rst_i) assume ({holds} != 0);"
+
+
+def stated(datapath: Datapath, only: str | None) -> frozenset[tuple[str, str]]:
+    """Return the properties that are to be proven: module and name."""
+    modules = [module for module in datapath.modules if only in {None, module.name}]
+    return frozenset((m.name, each.name) for m in modules for each in m.claims if each.kind != ASSUMED)
+
+
+def claims_of(meaning: Meaning, chosen: Collection[tuple[str, str]]) -> Iterator[Check]:
+    """Return the checks of what `always` and `never` state."""
+    for module in meaning.datapath.modules:
+        for claim in module.claims:
+            if (module.name, claim.name) in chosen:
+                relation = "==" if claim.kind == "never" else "!="
+                ports = {
+                    "rst_i": "rst_i",
+                    "begun_i": "begun_q",
+                    "holds_i": f"{meaning.formulas.text(claim.holds)} {relation} 0",
+                }
+                yield Check("count_action_claim", module.name, claim.name, {}, ports)

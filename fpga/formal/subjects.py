@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from fpga.formal.instances import HIDDEN
+from fpga.count_action.actions.proof import HIDDEN
 from fpga.formal.properties import property_of
 from fpga.formal.specification import Specification
 

@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from fpga.formal import sby
 from fpga.formal.properties import PROPERTIES, STATED, properties_of
 from fpga.formal.replay import Difference, causes, part_of, replay, target_differences
-from fpga.formal.search import Found, simulated_differences
+from fpga.formal.search import Found, read_vcd, simulated_differences
 from fpga.formal.specification import Specification
 from fpga.formal.subjects import subjects, targets_check
-from fpga.formal.waves import read_vcd
 
 
 class Verdict(enum.Enum):

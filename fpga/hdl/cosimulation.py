@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga.count_action.model import ActionKind, Datapath, Module
+from fpga.count_action.model import Datapath, Module
 from fpga.count_action.ports import WORD_BITS, Port, Rows, ports_of
 
 _WINDOW = 4
@@ -135,7 +135,7 @@ def _stalls_at_fire(datapath: Datapath, outputs: Rows, fires: NDArray[np.bool_])
     places = {(module.name, count.name): place for place, (module, count) in enumerate(datapath.counts())}
     stalls = 0
     for module in datapath.modules:
-        for action in module.drives(ActionKind.STREAM, ActionKind.EMIT):
+        for action in module.streams():
             valid = bits_of(outputs, ports.output(f"{module.name}_{action.output}_valid_o"))[:, 0]
             fired = fires[:, places[module.name, action.on]]
             stalls += int((fired[:-2] & ~fired[1:-1] & valid[2:]).sum())

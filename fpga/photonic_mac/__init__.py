@@ -17,8 +17,7 @@ from lightbed.lazy import lazy_names
 
 if TYPE_CHECKING:
     from fpga.photonic_mac.cycles import LayerCycles, Timing, cycles_of, total_cycles
-    from fpga.photonic_mac.network import Network, accuracy, layer_results, quantised
-    from fpga.photonic_mac.optics import Optics
+    from fpga.photonic_mac.network import Network, Optics, accuracy, layer_results, quantised
 
 __all__ = [
     "LayerCycles",
@@ -37,7 +36,6 @@ if not TYPE_CHECKING:
         __name__,
         {
             "cycles": "LayerCycles Timing cycles_of total_cycles",
-            "network": "Network accuracy layer_results quantised",
-            "optics": "Optics",
+            "network": "Network Optics accuracy layer_results quantised",
         },
     )

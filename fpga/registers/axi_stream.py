@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from fpga.count_action.model import Datapath, Signal, SignalKind
 from fpga.count_action.ports import ends_of_output
-from fpga.registers.fragments import (
+from fpga.registers.register_blocks import (
     Fragment,
     bit_range,
     concatenated,

@@ -11,8 +11,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 
-from fpga.count_action.model import ActionKind, Datapath, Signal, SignalKind
-from fpga.count_action.ports import consumed_streams, samples_of
+from fpga.count_action.actions import KINDS
+from fpga.count_action.model import Action, ActionKind, Datapath, Signal, SignalKind
+from fpga.count_action.ports import consumed_streams
 from fpga.registers.model import WORD_BITS, Access, Bits, BlockPin, Key, MapBuilder, PortBits, RegisterMap
 
 FIFO_DEPTH = 16
@@ -60,21 +61,17 @@ def output_streams(datapath: Datapath) -> Iterator[tuple[str, str, int, int, boo
     """Return the streams that leave the datapath: module, name, samples a beat, bits a sample, signed."""
     consumed = consumed_streams(datapath)
     for module in datapath.modules:
-        for action in module.drives(ActionKind.STREAM, ActionKind.EMIT):
+        for action in module.streams():
             if (module.name, action.output) not in consumed:
-                yield module.name, action.output, samples_of(action), action.width, action.signed
+                yield module.name, action.output, action.lanes, action.width, action.signed
 
 
-def effects(datapath: Datapath) -> Iterator[tuple[str, str, ActionKind, int]]:
-    """Return the pulses, flags (as SET) and numbers that modules drive: module, name, kind, width."""
+def effects(datapath: Datapath) -> Iterator[tuple[str, str, Action]]:
+    """Return the pulses, flags and numbers that modules drive: module, name, and the first action that drives it."""
     for module in datapath.modules:
-        flags: set[str] = set()
-        for action in module.drives(*ActionKind):
-            if action.kind in {ActionKind.PULSE, ActionKind.ADVANCE, ActionKind.STORE}:
-                yield module.name, action.output, action.kind, action.width
-            elif action.kind in {ActionKind.SET, ActionKind.CLEAR_FLAG} and action.output not in flags:
-                flags.add(action.output)
-                yield module.name, action.output, ActionKind.SET, 1
+        for name, action in module.outputs().items():
+            if action.kind.drives is not SignalKind.STREAM:
+                yield module.name, name, action
 
 
 def _add_identity(builder: MapBuilder, datapath: Datapath, streams: Streams) -> None:
@@ -186,19 +183,11 @@ def _add_levels(builder: MapBuilder, inputs: list[Signal]) -> None:
             )
 
 
-_EFFECTS = {
-    ActionKind.PULSE: "how many pulses there were since reset, modulo 2^32",
-    ActionKind.SET: "the flag as it is now",
-    ActionKind.ADVANCE: "the number as it is now",
-    ActionKind.STORE: "the number as it is now",
-}
-
-
 def _add_effects(builder: MapBuilder, datapath: Datapath) -> None:
-    for module, name, kind, width in effects(datapath):
-        description = f"{name} of {module}: {_EFFECTS[kind]}"
-        if kind is not ActionKind.PULSE:
-            signal = PortBits(f"{module}_{name}_o", width)
+    for module, name, action in effects(datapath):
+        description = f"{name} of {module}: {KINDS[action.kind].register}"
+        if action.kind is not ActionKind.PULSE:
+            signal = PortBits(f"{module}_{name}_o", action.width)
             _add_wide(builder, ("OUT", module, name), signal, description, Access.READ)
             continue
         builder.add(

@@ -14,9 +14,19 @@ from pathlib import Path
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import consumed_streams, ports_of
 from fpga.registers.axi_stream import OUTPUT_BLOCK, axi_stream_parts
-from fpga.registers.fragments import Fragment, bit_range, concatenated, cut, instance, joined, padded, rest
 from fpga.registers.model import Access, BlockPin, PortBits, Register, RegisterMap
-from fpga.registers.register_blocks import BLOCKS, STREAM_BLOCKS
+from fpga.registers.register_blocks import (
+    BLOCKS,
+    STREAM_BLOCKS,
+    Fragment,
+    bit_range,
+    concatenated,
+    cut,
+    instance,
+    joined,
+    padded,
+    rest,
+)
 from fpga.registers.register_list import COMMIT, HOLD, RESET, Streams, register_map
 from fpga.registers.text import CORE_RESET, HELD, RESET_SIGNAL
 from fpga.registers.wrapper import axi_signals, vectors

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fpga.registers.fragments import bit_range
 from fpga.registers.model import Access, Register, RegisterMap
+from fpga.registers.register_blocks import bit_range
 from fpga.registers.text import RESET_SIGNAL, fields_of
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from fpga.count_action.model import ActionKind, Datapath
+from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Port, ends_of_output, ports_of
-from fpga.registers.fragments import bit_range
 from fpga.registers.model import RegisterMap
+from fpga.registers.register_blocks import bit_range
 from fpga.registers.wrapper import axi_signals
 from fpga.verify.accesses import Read, Write
 
@@ -89,7 +89,7 @@ def _ends(datapath: Datapath) -> dict[str, list[str]]:
             f"{module.name}_{end.output}_o" for _, end in ends_of_output(module, action.output)
         ]
         for module in datapath.modules
-        for action in module.drives(ActionKind.STREAM, ActionKind.EMIT)
+        for action in module.streams()
     }
 
 

@@ -12,8 +12,7 @@ from fpga.registers.register_list import CLEAR_STATUS, COMMIT
 from fpga.verify.accesses import Read
 from fpga.verify.bus_bench import BEGIN
 from fpga.verify.bus_record import Breach, Columns, Done
-from fpga.verify.portal_model import SinkModel, pulses_before, waiting_values
-from fpga.verify.register_model import Change, Words, within
+from fpga.verify.register_model import Change, SinkModel, Words, pulses_before, waiting_values, within
 
 
 @dataclass(frozen=True)

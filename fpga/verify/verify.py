@@ -6,23 +6,28 @@ simulated, from the very files, against the register map of the text. What is no
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ast
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from fpga.formal import Verdict, sby
 from fpga.formal.prove import prove_specification
 from fpga.formal.specification import Specification
+from fpga.formal.subjects import hidden_wires
 from fpga.formal.verdicts import Result
-from fpga.hdl.design import design_of
+from fpga.hdl import icarus
+from fpga.hdl.design import Design, design_of
+from fpga.hdl.stimulus import generated_stimulus
 from fpga.hdl.tools import BadOutput, HdlError, ToolFailed, ToolMissing
 from fpga.registers.build import document_files
 from fpga.registers.register_list import Streams
 from fpga.registers.top import block_files, emit_top, top_name
 from fpga.verify.bus_record import Breach
 from fpga.verify.delivered import Delivered, NotListed, read_folder
-from fpga.verify.documents import same
-from fpga.verify.names import names_in
 from fpga.verify.tops import TOP_PROPERTIES, run_seeds
 
 VERIFIED, FAILED, MISSING, TEXT, UNCHECKED = "verified", "failed", "missing", "text", "not checked"
@@ -183,3 +188,93 @@ def _explained(name: str, changed: list[str], delivered: Delivered) -> bool:
     """Return whether a file of a top need not be wrong, because another file of that top has changed."""
     tops = set(_hardware(delivered)[name])
     return any(tops & set(_hardware(delivered).get(each, ())) for each in changed)
+
+
+_COMMENTS = {
+    ".rdl": r"//[^\n]*|/\*.*?\*/",
+    ".h": r"//[^\n]*|/\*.*?\*/",
+    ".tcl": r"^\s*#[^\n]*",
+    ".f": r"//[^\n]*",
+    ".md": r"<!--.*?-->",
+    ".xml": r"<!--.*?-->",
+}
+
+
+def same(name: str, delivered: str, made: str) -> bool:
+    """Return whether two texts of a file say the same."""
+    suffix = PurePath(name).suffix
+    meaning = _MEANINGS.get(suffix, _words(_COMMENTS.get(suffix, r"(?!)")))
+    try:
+        return meaning(delivered) == meaning(made)
+    except (ValueError, SyntaxError):
+        return False
+
+
+def _words(comment: str) -> Callable[[str], object]:
+    """Return a function to the words of a text; strings are one word."""
+
+    def words(text: str) -> list[str]:
+        kept = re.sub(
+            rf'("(?:[^"\\]|\\.)*")|(?:{comment})', lambda found: found[1] or " ", text, flags=_FLAGS
+        )
+        return re.findall(r'"(?:[^"\\]|\\.)*"|[\w.]+|[^\w\s]', kept)
+
+    return words
+
+
+_FLAGS = re.MULTILINE | re.DOTALL
+
+
+_MEANINGS: dict[str, Callable[[str], object]] = {
+    ".json": json.loads,
+    ".py": lambda text: ast.dump(ast.parse(text)),
+}
+
+
+_CYCLES = 200
+_VARIABLE = re.compile(r"\$var \w+ +(\d+) +(\S+) +(\S+)")
+_Series = tuple[tuple[int, str], ...]
+
+
+def names_in(core: Design, specification: Specification) -> dict[str, str]:
+    """Return the wires of the proof that a delivered datapath calls otherwise, with the names that they have there."""
+    wanted = hidden_wires(specification)
+    rows = generated_stimulus(specification.datapath, _CYCLES, seed=99)
+    try:
+        there = _wires(icarus.dump(core, rows))
+    except HdlError:
+        return {}  # whatever it is, the proof says it
+    missing = {name: width for name, width in wanted.items() if there.get(name, (0, ()))[0] != width}
+    if not missing:
+        return {}
+    made = _wires(icarus.dump(design_of(specification.datapath), rows))
+    found = {name: _alike(name, made.get(name), there) for name in missing}
+    return {name: other for name, other in found.items() if other}
+
+
+def _alike(name: str, wire: tuple[int, _Series] | None, there: Mapping[str, tuple[int, _Series]]) -> str:
+    """Return the wire that does the same, the one with the most similar name if there are several."""
+    same = [other for other, each in there.items() if each == wire]
+    return max(same, key=lambda each: difflib.SequenceMatcher(None, name, each).ratio(), default="")
+
+
+def _wires(dump: str) -> dict[str, tuple[int, _Series]]:
+    """Return the wires below `bench.dut` with their widths and their changes."""
+    scopes: list[str] = []
+    codes: dict[str, list[tuple[str, int]]] = {}
+    changes: dict[str, list[tuple[int, str]]] = {}
+    now = 0
+    for line in dump.splitlines():
+        if line.startswith("$scope"):
+            scopes.append(line.split()[2])
+        elif line.startswith("$upscope"):
+            scopes.pop()
+        elif found := _VARIABLE.match(line):
+            codes.setdefault(found[2], []).append((".".join([*scopes[2:], found[3]]), int(found[1])))
+        elif line.startswith("#"):
+            now = int(line[1:])
+        elif change := re.match(r"b?([01xz]+) ?(\S+)$", line):
+            changes.setdefault(change[2], []).append((now, change[1]))
+    return {
+        name: (width, tuple(changes.get(code, ()))) for code, names in codes.items() for name, width in names
+    }

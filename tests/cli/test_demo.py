@@ -189,7 +189,7 @@ class TestKernelHosts:
 
         assert verified.code == 2
         (finding,) = verified.json["findings"]
-        assert finding.keys() == {"kind", "subject", "detail", "hint"}
+        assert finding.keys() == {"kind", "subject", "detail", "hint", "parts"}
         assert (finding["kind"], finding["subject"]) == ("missing_circuit", "a/nic1 -> b/nic1")
         assert finding["hint"] == f"run `testbed apply --epoch {verified.json['epoch']}`"
         assert "NOT PATCHED" in path.out

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fpga.count_action.checks.rules import largest_increment
-from fpga.count_action.graph import STREAMS, Graph
+from fpga.count_action.graph import Graph
 from fpga.count_action.model import (
     Action,
     ActionKind,
@@ -265,7 +265,7 @@ class _Builder:
         """Offer what the modules after this one may look at."""
         for action in module.actions:
             ref = Ref(action.output, module.name)
-            if action.kind in STREAMS:
+            if action.kind.drives is SignalKind.STREAM:
                 self.untaken.append(ref)
             elif action.kind is ActionKind.PULSE:
                 self.pulses.append(ref)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from fpga.count_action import arbitration
 from fpga.count_action.expressions import COMPARISONS
-from fpga.count_action.graph import STREAMS, Graph
+from fpga.count_action.graph import Graph
 from fpga.count_action.model import (
     Action,
     ActionKind,
@@ -28,7 +28,6 @@ from fpga.count_action.model import (
     Target,
     is_value,
 )
-from fpga.count_action.ports import samples_of
 
 ARITHMETIC = ("+", "-", "max", "min")
 
@@ -151,7 +150,7 @@ class _Maker:
         chosen = [count for count in counts if count.order]
         actions = [store for count in chosen for store in self.kept_by(count)]
         actions += [each for action in module.actions for each in self.with_end(self.action(action))]
-        if any(action.kind in STREAMS for action in module.actions):
+        if any(action.kind.drives is SignalKind.STREAM for action in module.actions):
             actions += [each for count in chosen for each in self.merge(count)]
         if self.likely(0.5):
             on = self.random.choice(module.counts).name
@@ -210,8 +209,8 @@ class _Maker:
     def with_end(self, action):
         """Return an action, and now and then the end of its packets."""
         yield action
-        if action.kind in STREAMS:
-            self.lanes[self.here.name, action.output] = samples_of(action)
+        if action.kind.drives is SignalKind.STREAM:
+            self.lanes[self.here.name, action.output] = action.lanes
         if action.kind is ActionKind.STREAM and self.likely(0.95):
             self.ended.add((self.here.name, action.output))
             name = f"{action.output}_last"
@@ -312,7 +311,7 @@ class _Maker:
     def action(self, action):
         if action.kind is ActionKind.CLEAR_FLAG:
             return replace(action, wins=self.likely(0.5))
-        if action.kind not in STREAMS:
+        if action.kind.drives is not SignalKind.STREAM:
             return action
         refs = tuple(self.sample() if self.likely(0.4) else ref for ref in action.refs)
         if action.kind is ActionKind.EMIT and self.likely(0.5):

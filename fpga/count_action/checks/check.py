@@ -6,27 +6,27 @@ references), and only when these are right the rules that hold between them (`ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from fpga.count_action.actions import KINDS
 from fpga.count_action.checks.formulas import (
     count_problems,
     decided_conditions,
     formula_problems,
-    stored_problems,
     value_problems,
 )
-from fpga.count_action.checks.parts import bad_name, in_range, twice
 from fpga.count_action.checks.rules import broken_rules
 from fpga.count_action.checks.warnings import possible_mistakes
-from fpga.count_action.diagnostics import Diagnostic, did_you_mean, note, quoted
-from fpga.count_action.graph import KIND_OF, STREAMS, Graph, refs_of
+from fpga.count_action.diagnostics import Diagnostic, Diagnostics, did_you_mean, in_range, note, quoted
+from fpga.count_action.graph import Graph, refs_of
+from fpga.count_action.language.syntax import MAX_NAME, RESERVED
 from fpga.count_action.model import (
     MAX_INPUT_WIDTH,
     MAX_LANES,
     MAX_WIDTH,
     Action,
-    ActionKind,
     Count,
     Datapath,
     Location,
@@ -38,9 +38,7 @@ from fpga.count_action.model import (
     is_value,
 )
 from fpga.count_action.ports import ports_of
-from fpga.count_action.verilog.keywords import KEYWORDS
-
-Diagnostics = Iterator[Diagnostic]
+from fpga.count_action.verilog.text import KEYWORDS
 
 
 def check(datapath: Datapath) -> tuple[Diagnostic, ...]:
@@ -112,12 +110,8 @@ class _Parts:
         if not module.counts:
             hint = "Add `counts: { sum ... }` and `targets: { ... }`."
             yield note(module.at, f"module {quoted(module.name)} counts nothing", hint)
-        outputs: dict[str, Action] = {}
-        for action in module.actions:
-            if action.kind in KIND_OF:
-                outputs.setdefault(action.output, action)
         named = [("count", each.name, each.at) for each in module.counts]
-        driven = [(_WORDS[each.kind], name, each.at) for name, each in outputs.items()]
+        driven = [(KINDS[each.kind].noun, name, each.at) for name, each in module.outputs().items()]
         yield from twice([*named, *driven])
         yield from twice([("target", each.name, each.at) for each in module.targets])
         for target in module.targets:
@@ -181,45 +175,22 @@ class _Parts:
         yield from in_range(f"lane of {ref.name}", ref.lane, 0, max(source.lanes, 1) - 1, at)
 
     def _action(self, module: Module, action: Action) -> Diagnostics:
-        what = _WORDS[action.kind]
         names = [each.name for each in module.counts]
         if action.on not in names:
             message = f"an action is on the count {quoted(action.on)}, which is not in {quoted(module.name)}"
             yield note(action.at, message, did_you_mean(action.on, names))
-        if action.kind is ActionKind.CLEAR_COUNT:
-            yield from self._cleared(action)
-            return
-        yield from bad_name(what, action.output, action.at)
-        for ref in action.refs:
-            yield from self._ref(module, ref, action.at)
-        widest = 1 if action.kind in _BITS else MAX_WIDTH
-        yield from in_range(f"width of {what} {quoted(action.output)}", action.width, 1, widest, action.at)
-        yield from _SHAPES.get(action.kind, _nothing)(action)
-
-    def _cleared(self, action: Action) -> Diagnostics:
-        owner, name = action.clears or ("", "")
-        module = self._modules.get(owner)
-        if module is None or all(name != each.name for each in module.counts):
-            known = [f"{each.name}.{count.name}" for each, count in self.datapath.counts()]
-            yield note(
-                action.at,
-                f"there is no count {quoted(f'{owner}.{name}')} to clear",
-                did_you_mean(name, known),
-            )
+        kind = KINDS[action.kind]
+        if kind.kind.drives:
+            yield from bad_name(kind.noun, action.output, action.at)
+            for ref in action.refs:
+                yield from self._ref(module, ref, action.at)
+            widest = 1 if kind.kind.drives is SignalKind.FLAG else MAX_WIDTH
+            what = f"width of {kind.noun} {quoted(action.output)}"
+            yield from in_range(what, action.width, 1, widest, action.at)
+        yield from kind.find_problems(self.datapath, action)
 
 
-_WORDS = {
-    ActionKind.STREAM: "stream",
-    ActionKind.EMIT: "sum",
-    ActionKind.PULSE: "pulse",
-    ActionKind.SET: "flag",
-    ActionKind.CLEAR_FLAG: "flag",
-    ActionKind.CLEAR_COUNT: "clear",
-    ActionKind.ADVANCE: "number",
-    ActionKind.STORE: "number",
-}
 _WIDEST = {SignalKind.FLAG: 1, SignalKind.NUMBER: MAX_INPUT_WIDTH, SignalKind.STREAM: MAX_WIDTH}
-_BITS = frozenset({ActionKind.PULSE, ActionKind.SET, ActionKind.CLEAR_FLAG})
 
 
 def _signal(signal: Signal) -> Diagnostics:
@@ -248,37 +219,23 @@ def _target(target: Target) -> Diagnostics:
         yield note(target.at, message, hint)
 
 
-def _nothing(_action: Action) -> Diagnostics:
-    return iter(())
+def bad_name(what: str, name: str, at: Location | None) -> Diagnostics:
+    """Report a name that cannot be one."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or len(name) > MAX_NAME:
+        hint = f"Use letters, digits and underscores, at most {MAX_NAME}."
+        yield note(at, f"{quoted(name)} cannot be the name of a {what}", hint)
+    elif name in RESERVED:
+        yield note(at, f"{quoted(name)} is a word of the language and cannot be a name", "Choose another.")
 
 
-def _stream(action: Action) -> Diagnostics:
-    what = _WORDS[action.kind]
-    if not 1 <= len(action.refs) <= MAX_LANES:
-        message = f"the {what} {quoted(action.output)} has {len(action.refs)} samples; 1 to {MAX_LANES} are possible"
-        yield note(action.at, message, "Name the samples, or split the beat.")
-    if action.kind is ActionKind.EMIT:
-        yield from in_range(
-            f"shift of sum {quoted(action.output)}", action.shift, 0, MAX_WIDTH - 1, action.at
-        )
-        if action.reduction not in {"sum", "max", "min"} or (action.with_index and action.reduction == "sum"):
-            message = f"`emit {action.reduction}`{' with index' if action.with_index else ''}"
-            yield note(action.at, f"{message} is not possible", "There are sum, max and min.")
-
-
-def _number(action: Action) -> Diagnostics:
-    name = quoted(action.output)
-    yield from in_range(f"modulo of number {name}", action.modulo, 2, 2**MAX_WIDTH, action.at)
-    if 1 <= action.width <= MAX_WIDTH and action.modulo > 2**action.width:
-        need = (action.modulo - 1).bit_length()
-        message = f"number {name} has {action.width} bits and goes up to {action.modulo - 1}"
-        yield note(
-            action.at, message, f"Give it {need} bits." if need <= MAX_WIDTH else "Take a smaller modulo."
-        )
-
-
-_SHAPES: dict[ActionKind, Callable[[Action], Diagnostics]] = {
-    **dict.fromkeys(STREAMS, _stream),
-    ActionKind.ADVANCE: _number,
-    ActionKind.STORE: stored_problems,
-}
+def twice(named: Iterable[tuple[str, str, Location | None]]) -> Diagnostics:
+    """Report names that two things have."""
+    seen: dict[str, tuple[str, Location | None]] = {}
+    for what, name, at in named:
+        if name in seen:
+            other, place = seen[name]
+            where = f" ({place})" if place else ""
+            yield note(
+                at, f"{quoted(name)} is a {what} here and a {other} elsewhere{where}", "Rename one of them."
+            )
+        seen.setdefault(name, (what, at))

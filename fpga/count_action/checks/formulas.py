@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from fpga.count_action.diagnostics import Diagnostic, did_you_mean, note, quoted
+from fpga.count_action.diagnostics import Diagnostics, did_you_mean, note, quoted
 from fpga.count_action.expressions import (
     COMPARISONS,
     LARGEST_VALUE,
@@ -15,7 +15,6 @@ from fpga.count_action.expressions import (
 )
 from fpga.count_action.graph import Graph
 from fpga.count_action.model import (
-    Action,
     Count,
     CountKind,
     Datapath,
@@ -27,7 +26,6 @@ from fpga.count_action.model import (
     is_value,
 )
 
-Diagnostics = Iterator[Diagnostic]
 RefCheck = Callable[[Ref, Location | None], Diagnostics]
 
 
@@ -56,13 +54,6 @@ def count_problems(graph: Graph, module: Module, count: Count) -> Diagnostics:
     yield from _bound_problems(graph, module, count)
     for pick in count.picks:
         yield from value_problems(module, pick, count.at)
-
-
-def stored_problems(action: Action) -> Diagnostics:
-    """Return what is wrong with a stored number (R18)."""
-    if len(action.refs) != 1:
-        message = f"{quoted(action.output)} stores {len(action.refs)} samples"
-        yield note(action.at, message, "Store one sample or formula.")
 
 
 def _aim_problems(graph: Graph, module: Module, count: Count) -> Diagnostics:

@@ -5,12 +5,10 @@ They presume that the parts by themselves are right (`check`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from fpga.count_action.checks.choices import choice_problems
-from fpga.count_action.checks.flags import contradicting_winners
-from fpga.count_action.diagnostics import Diagnostic, note, quoted
-from fpga.count_action.graph import STREAMS, Graph, can_stall, circle
+from fpga.count_action import arbitration
+from fpga.count_action.actions import KINDS
+from fpga.count_action.diagnostics import Diagnostics, note, quoted
+from fpga.count_action.graph import Graph, can_stall, circle
 from fpga.count_action.model import (
     MAX_WIDTH,
     Action,
@@ -18,19 +16,19 @@ from fpga.count_action.model import (
     Count,
     CountKind,
     Module,
+    Operand,
     Ref,
     SignalKind,
     Target,
     is_value,
 )
 
-Diagnostics = Iterator[Diagnostic]
-
 
 def broken_rules(graph: Graph) -> Diagnostics:
     """Return the rules that a datapath breaks."""
     yield from _two_drivers(graph)
-    yield from _flags_never_set(graph)
+    for kind in KINDS.values():
+        yield from kind.find_broken_rules(graph)
     yield from _self_triggers(graph)
     yield from _shared_level_streams(graph)
     yield from _stream_circles(graph)
@@ -40,39 +38,26 @@ def broken_rules(graph: Graph) -> Diagnostics:
     for module, count in graph.datapath.counts():
         yield from _reach(graph, module, count)
     yield from _never_counting(graph)
-    yield from contradicting_winners(graph)
 
 
 # ----------------------------------------------------------------------------------- drivers (R9)
 
 
 def _two_drivers(graph: Graph) -> Diagnostics:
-    flag = {ActionKind.SET, ActionKind.CLEAR_FLAG}
     for (name, output), drivers in graph.drivers.items():
-        kinds = {action.kind for _, action in drivers}
-        if len(drivers) == 1 or kinds <= flag:
+        if len(drivers) == 1 or all(KINDS[action.kind].shared for _, action in drivers):
             continue
         first, second = drivers[0][1], drivers[1][1]
         where = f", the other one at {first.at}" if first.at else ""
         message = f"{quoted(output)} of module {quoted(name)} has two drivers{where} (R9)"
-        yield note(second.at, message, f"Give this one another name: {_named_as(second)}.")
-
-
-def _named_as(action: Action) -> str:
-    return f"`as {action.output}_2`" if action.kind in STREAMS else f"`{action.output}_2`"
-
-
-def _flags_never_set(graph: Graph) -> Diagnostics:
-    for (name, output), drivers in graph.drivers.items():
-        if all(action.kind is ActionKind.CLEAR_FLAG for _, action in drivers):
-            message = f"flag {quoted(output)} of module {quoted(name)} is cleared, and nothing sets it"
-            yield note(drivers[0][1].at, message, f"Add `set {output}`.")
+        word = "as " if second.kind.drives is SignalKind.STREAM else ""
+        yield note(second.at, message, f"Give this one another name: `{word}{output}_2`.")
 
 
 def _self_triggers(graph: Graph) -> Diagnostics:
     for link in graph.links:
         own = link.driver is link.reader and link.action.on == link.count.name
-        if own and link.how == "counts" and link.action.kind not in STREAMS:
+        if own and link.how == "counts" and link.action.kind.drives is not SignalKind.STREAM:
             name = link.action.output
             message = f"{quoted(link.count.name)} triggers itself: it counts {quoted(name)}, which its action drives"
             yield note(
@@ -190,9 +175,7 @@ def _largest(graph: Graph, term: Ref) -> int:
     if source.kind is not SignalKind.NUMBER:
         return 1
     driver = None if term.module is None else graph.drivers[term.module, term.name][0][1]
-    if driver is None or driver.kind is ActionKind.STORE:
-        return int(2**source.width - 1)
-    return driver.modulo - 1
+    return 2**source.width - 1 if driver is None else KINDS[driver.kind].largest(driver)
 
 
 def _never_counting(graph: Graph) -> Diagnostics:
@@ -232,6 +215,67 @@ def _can_be(graph: Graph, ref: Ref, alive: set[tuple[str, str]]) -> bool:
         or any(
             (module.name, action.on) in alive
             for module, action in graph.drivers[ref.module, ref.name]
-            if action.kind is not ActionKind.CLEAR_FLAG
+            if KINDS[action.kind].raises
         )
     )
+
+
+def choice_problems(graph: Graph, module: Module) -> Diagnostics:
+    """Return what is wrong with the choices of a module."""
+    for count in module.counts:
+        found = [*_count(graph, count)]
+        yield from found
+        if count.order and not found:
+            yield from _registers(module, count)
+    for action in module.actions:
+        if action.merges:
+            yield from _merge(graph, module, action)
+
+
+def _count(graph: Graph, count: Count) -> Diagnostics:
+    if not count.order:
+        if count.whole or count.picks:
+            yield note(count.at, f"count {quoted(count.name)} chooses without an order", "Give it one.")
+        return
+    name = quoted(count.name)
+    if count.order not in arbitration.ORDERS:
+        hint = f"There are {' and '.join(arbitration.ORDERS)}."
+        yield note(count.at, f"count {name} chooses by {quoted(count.order)}", hint)
+    elif count.kind is not CountKind.LEVEL or count.constant or count.taken or count.bound:
+        message = f"count {name} chooses, and is not a level count of streams alone (R19)"
+        yield note(count.at, message, "Add valid bits only, and count over cycles in another module.")
+    elif not all(map(graph.is_stream, count.terms)) or len(set(count.terms)) != len(count.terms):
+        yield note(count.at, f"count {name} chooses among streams, each once", "Name streams only.")
+    elif not 2 <= len(count.terms) <= arbitration.MAX_STREAMS:
+        message = f"count {name} chooses among {len(count.terms)} streams"
+        yield note(count.at, message, f"2 to {arbitration.MAX_STREAMS} are possible.")
+
+
+def _registers(module: Module, count: Count) -> Diagnostics:
+    wanted = arbitration.picks(count, module.name)
+    if [module.value(each) for each in count.picks] != wanted:
+        yield note(
+            count.at, f"the choice of {quoted(count.name)} is not {count.order}", "Use arbitration.picks."
+        )
+    for name, operand in arbitration.stored(count, module.name).items():
+        made = next((each for each in module.actions if each.output == f"{count.name}_{name}"), None)
+        if made is None or not _stores(module, made, count, operand):
+            message = f"nothing stores `{count.name}_{name}` for the choice of {quoted(count.name)}"
+            yield note(count.at, message, "Use arbitration.stored.")
+
+
+def _stores(module: Module, action: Action, count: Count, operand: Operand) -> bool:
+    held = (action.kind, action.on, action.part_of) == (ActionKind.STORE, count.name, count.name)
+    return held and [module.value(ref) for ref in action.refs] == [operand]
+
+
+def _merge(graph: Graph, module: Module, action: Action) -> Diagnostics:
+    count = module.count(action.on)
+    lanes = {graph.source(term).lanes for term in count.terms}
+    right = bool(count.order) and len(lanes) == 1
+    if right:
+        wanted = arbitration.chosen_samples(count, module.name, lanes.pop())
+        right = [module.value(ref) for ref in action.refs] == wanted
+    if not right:
+        message = f"{quoted(action.output)} merges, and does not send what {quoted(count.name)} chose (R19)"
+        yield note(action.at, message, "Use arbitration.chosen_samples.")

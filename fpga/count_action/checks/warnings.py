@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fpga.count_action.checks.flags import silent_winners
-from fpga.count_action.checks.rules import Diagnostics, largest_increment, shown
-from fpga.count_action.diagnostics import note, quoted
+from fpga.count_action.actions import KINDS
+from fpga.count_action.checks.rules import largest_increment, shown
+from fpga.count_action.diagnostics import Diagnostics, note, quoted
 from fpga.count_action.expressions import LOGICAL, leaves
 from fpga.count_action.graph import Graph, can_stall, circle, refs_of, stream_of
 from fpga.count_action.model import (
@@ -32,7 +32,8 @@ def possible_mistakes(graph: Graph) -> Diagnostics:
     yield from _unused(graph)
     yield from _endless(graph)
     yield from _idle_clears(graph)
-    yield from silent_winners(graph)
+    for kind in KINDS.values():
+        yield from kind.find_mistakes(graph)
 
 
 def _overshoot(graph: Graph, module: Module, count: Count) -> Diagnostics:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from fpga.count_action.diagnostics import Refused, did_you_mean, quoted
-from fpga.count_action.language.operands import (
+from fpga.count_action.language.syntax import (
     Formula,
     Index,
     Integer,

@@ -9,7 +9,7 @@ from fpga.count_action.arbitration import MAX_STREAMS, registers
 from fpga.count_action.diagnostics import Refused, quoted
 from fpga.count_action.elaboration.flat import FlatAction, FlatCount, FlatModule, FlatReference
 from fpga.count_action.elaboration.targets import count_of
-from fpga.count_action.language.syntax import CountText, Picking, Verb
+from fpga.count_action.language.syntax import CountText, Picking
 from fpga.count_action.model import Location
 
 
@@ -75,7 +75,7 @@ def end_of(stream: FlatReference, end: str) -> FlatReference:
     return FlatReference(end, stream.name, None, "", None, stream.at)
 
 
-def _made(verb: Verb, name: str, on: str, part_of: str, at: Location, width: int) -> FlatAction:
+def _made(verb: str, name: str, on: str, part_of: str, at: Location, width: int) -> FlatAction:
     return FlatAction(
         verb=verb, name=name, on=on, on_at=at, samples=(), width=width, sign=None, shift=0, modulo=0,
         reduction="sum", with_index=False, cleared=None, wins=False, at=at, part_of=part_of,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from fpga.count_action.actions import VERBS
+from fpga.count_action.defaults import COUNT_WIDTH
 from fpga.count_action.diagnostics import Refused, quoted
 from fpga.count_action.elaboration.arithmetic import Values, evaluate, span_of
 from fpga.count_action.elaboration.choices import check_choice, kept_by, merged_ends
@@ -28,14 +30,15 @@ from fpga.count_action.elaboration.formulas import (
 )
 from fpga.count_action.elaboration.instances import Instance
 from fpga.count_action.elaboration.targets import entries_of, tables_of
-from fpga.count_action.language.defaults import COUNT_WIDTH
-from fpga.count_action.language.operands import Number, Operand, Reference
 from fpga.count_action.language.syntax import (
     ActionText,
     ClaimText,
     CountText,
     InputText,
     Label,
+    Number,
+    Operand,
+    Reference,
     TargetText,
     Term,
 )
@@ -135,9 +138,10 @@ class Elaborator(FormulaElaborator):
         self._spend(text.at)
         does = text.does
         samples = [each for operand in does.samples for each in self._operand(operand, values)]
+        sends = VERBS[does.verb].kind.drives is SignalKind.STREAM
         made = FlatAction(
             verb=does.verb,
-            name=_label(does.name, values) or ("out" if does.verb in _SENDING else ""),
+            name=_label(does.name, values) or ("out" if sends else ""),
             on=_label(text.on, values) or None,
             on_at=text.on.at if text.on else text.at,
             samples=tuple(samples),
@@ -168,9 +172,6 @@ class Elaborator(FormulaElaborator):
         for inner in values_of(term, values):
             self._spend(term.at)
             yield inner
-
-
-_SENDING = frozenset({"stream", "emit", "merge"})
 
 
 def _label(label: Label | None, values: Values) -> str:

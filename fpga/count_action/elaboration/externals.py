@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from fpga.count_action.defaults import SAMPLE_WIDTH
 from fpga.count_action.diagnostics import Refused, Report, near, note, quoted
 from fpga.count_action.elaboration.arithmetic import check_span
 from fpga.count_action.elaboration.flat import FlatInput, FlatReference
-from fpga.count_action.language.defaults import SAMPLE_WIDTH
 from fpga.count_action.model import MAX_LANES, Location, Signal, SignalKind
 
 _COMPARED = 40_000

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from fpga.count_action.language.operands import Operator
-from fpga.count_action.language.syntax import Verb, Wire
+from fpga.count_action.language.syntax import Operator, Wire
 from fpga.count_action.model import CountKind, Location, SignalKind
 
 Suffix = Literal["", "valid", "data"]
@@ -107,7 +106,7 @@ class FlatTarget:
 class FlatAction:
     """An action; `on` is the count it names."""
 
-    verb: Verb
+    verb: str
     name: str
     on: str | None
     on_at: Location
@@ -147,17 +146,6 @@ class FlatModule:
     targets: list[FlatTarget] = field(default_factory=list)
     actions: list[FlatAction] = field(default_factory=list)
     claims: list[FlatClaim] = field(default_factory=list)
-
-
-KIND_OF_VERB = {
-    "stream": SignalKind.STREAM,
-    "merge": SignalKind.STREAM,
-    "emit": SignalKind.STREAM,
-    "pulse": SignalKind.FLAG,
-    "set": SignalKind.FLAG,
-    "advance": SignalKind.NUMBER,
-    "store": SignalKind.NUMBER,
-}
 
 
 @dataclass(frozen=True, slots=True)

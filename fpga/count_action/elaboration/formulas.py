@@ -14,7 +14,8 @@ from fpga.count_action.elaboration.flat import (
     Suffix,
     references_in,
 )
-from fpga.count_action.language.operands import (
+from fpga.count_action.language.syntax import (
+    CountText,
     Formula,
     Index,
     Integer,
@@ -23,8 +24,8 @@ from fpga.count_action.language.operands import (
     Operation,
     Ranged,
     Reference,
+    Term,
 )
-from fpga.count_action.language.syntax import CountText, Term
 from fpga.count_action.model import Location
 
 ENDS = frozenset({"last", "keep"})

@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from fpga.count_action.defaults import DEFAULT_PARAMETER
 from fpga.count_action.diagnostics import Diagnostic, Refused, Report, did_you_mean, near, note, quoted
 from fpga.count_action.elaboration.arithmetic import LARGEST, evaluate, indices_in, names_in, span_of
 from fpga.count_action.elaboration.externals import one_slip
-from fpga.count_action.language.defaults import DEFAULT_PARAMETER
-from fpga.count_action.language.operands import Index, Number, Operand, Ranged, Reference
-from fpga.count_action.language.syntax import ActionText, CountText, FileText, ModuleText, Use, Wire
+from fpga.count_action.language.syntax import (
+    ActionText,
+    CountText,
+    FileText,
+    Index,
+    ModuleText,
+    Number,
+    Operand,
+    Ranged,
+    Reference,
+    Use,
+    Wire,
+)
 from fpga.count_action.model import Location
 
 MAX_MODULES = 1024

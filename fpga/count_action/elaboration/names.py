@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from fpga.count_action.actions import VERBS
 from fpga.count_action.diagnostics import Refused, Report, did_you_mean, note, quoted
 from fpga.count_action.elaboration.choices import ends_looked_at
 from fpga.count_action.elaboration.externals import Externals, lane_base
 from fpga.count_action.elaboration.flat import (
-    KIND_OF_VERB,
     FlatAction,
     FlatFormula,
     FlatInput,
@@ -40,7 +40,7 @@ class Names:
         self._declared = {module.name: frozenset(_declared_names(module, inputs)) for module in modules}
         for module in modules:
             for action in module.actions:
-                if action.verb in KIND_OF_VERB:
+                if VERBS[action.verb].kind.drives:
                     self.drivers.setdefault(Output(module.name, action.name), action)
                     self._owners.setdefault(action.name, module.name)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fpga.count_action.defaults import COUNT_WIDTH
 from fpga.count_action.diagnostics import Refused, did_you_mean, quoted
 from fpga.count_action.elaboration.arithmetic import Values, evaluate, span_of
 from fpga.count_action.elaboration.flat import FlatAction, FlatCount, FlatModule, FlatTarget
-from fpga.count_action.language.defaults import COUNT_WIDTH
 from fpga.count_action.language.syntax import ModuleText, TableText
 from fpga.count_action.model import Target
 

@@ -1,6 +1,6 @@
 """Explanation of a datapath for people: counts, targets, actions, who triggers whom, and after how many cycles.
 
-`explain` gives the facts; `drawing` and `svg` draw them.
+`explain` gives the facts; `svg` draws them.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ of a file are reported at once.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -14,7 +15,6 @@ from typing import Any
 from fpga.count_action.diagnostics import CountActionError, Diagnostic, note, quoted
 from fpga.count_action.language.syntax import FileText
 from fpga.count_action.language.tree import TreeBuilder
-from fpga.count_action.language.wording import expected_words, syntax_hint
 from fpga.count_action.model import Location
 from lightbed.wording import install_extra
 
@@ -174,3 +174,192 @@ def _without_item(text: str, mistake: Any) -> str | None:
 
 def _blank(text: str) -> str:
     return "".join("\n" if char == "\n" else " " for char in text)
+
+
+_WORDS = {
+    "NAME": "a name",
+    "INTEGER": "a number",
+    "STRING": 'a file name in "..."',
+    "$END": "the end of the text",
+    "<END-OF-FILE>": "the end of the text",
+    "LBRACE": "`{`",
+    "RBRACE": "`}`",
+    "LPAR": "`(`",
+    "RPAR": "`)`",
+    "LSQB": "`[`",
+    "RSQB": "`]`",
+    "COLON": "`:`",
+    "SEMICOLON": "`;`",
+    "COMMA": "`,`",
+    "DOT": "`.`",
+    "EQUAL": "`=`",
+    "PLUS": "`+`",
+    "MINUS": "`-`",
+    "STAR": "`*`",
+    "SLASH": "`/`",
+    "RELATION": "a comparison",
+    "AT_LEAST": "`at least`",
+    "AT_MOST": "`at most`",
+    "EXACTLY": "`exactly`",
+}
+_OPERATORS = frozenset({"PLUS", "MINUS", "STAR", "SLASH"})
+_ITEM_WORDS = frozenset(
+    {
+        "SUM",
+        "FOR",
+        "ON",
+        "STREAM",
+        "EMIT",
+        "STORE",
+        "PULSE",
+        "SET",
+        "CLEAR",
+        "ADVANCE",
+        "FLAG",
+        "NUMBER",
+        "NAME",
+    }
+)
+
+
+def expected_words(terminals: Collection[str]) -> str:
+    """Return the terminals that could stand there, the telling ones first; operators only when nothing else could."""
+    telling = sorted(set(terminals) - _OPERATORS) or sorted(terminals)
+    words = [_WORDS.get(name, f"`{name.lower()}`") for name in telling]
+    if len(words) == 1:
+        return words[0]
+    return f"{', '.join(words[:-1])} or {words[-1]}" if words else "nothing more"
+
+
+def syntax_hint(found: str, before: str, expected: Collection[str], text: str = "") -> str:
+    """Return what to do about the terminal `found`, written `text`, after the character `before`."""
+    there = frozenset(expected)
+    for slipped, hint in _SLIPS:
+        if slipped(found, text, before, there):
+            return hint
+    return "See the grammar in docs/reference/count-action.md."
+
+
+_Slip = Callable[[str, str, str, frozenset[str]], bool]
+
+
+def _has(*words: str) -> _Slip:
+    """Return whether all of these could stand there."""
+    return lambda _found, _text, _before, there: there >= set(words)
+
+
+def _only(*words: str) -> _Slip:
+    """Return whether nothing but these could stand there."""
+    return lambda _found, _text, _before, there: bool(there) and there <= set(words)
+
+
+def _written(*texts: str) -> _Slip:
+    return lambda _found, text, _before, _there: text in texts
+
+
+_CLAUSES = frozenset({"BY", "OVER", "AT_MOST", "TO", "WHILE", "WIDTH"})
+_ORDER = "In a count stand, in this order: terms, `by`, `over cycles`, `at most`, `to`, `while`, `width`."
+_SLIPS: tuple[tuple[_Slip, str], ...] = (
+    (lambda found, *_: found == "$END", "Close what is open: every `{`, `(` and `[` has its partner."),
+    (_written("&", "|", "!"), "Write `and`, `or` and `not`."),
+    (_written("buffered"), "Write it last, for a stream from outside: stream NAME of 8 bits buffered."),
+    (
+        _has("COUNTS", "TARGETS", "ACTIONS"),
+        (
+            "A module has the sections `inputs: {...}`, `counts: {...}`, `targets: {...}`, `tables: {...}`,"
+            " `actions: {...}`, and the properties `always {...}`, `never {...}` and `assume {...}`."
+        ),
+    ),
+    (
+        lambda _found, text, _before, there: "MODULE" in there and text in {"#", "/"},
+        "A comment begins with `//` and ends with its line.",
+    ),
+    (_has("MODULE"), "A file has `import`, `use`, `inputs: {...}` and `module NAME {...}`."),
+    (_has("TURNS", "PRIORITY"), "Write `by turns` or `by priority`."),
+    (
+        _has("PULSE", "EMIT", "ADVANCE"),
+        (
+            "An action is `stream`, `merge`, `emit`, `store`, `pulse`, `set`, `clear` or `advance`; what it waits for"
+            " stands in its count: `on COUNT: pulse done`."
+        ),
+    ),
+    (
+        _has("FLAG", "NUMBER", "STREAM"),
+        "An input is `stream NAME of 8 bits`, `flag NAME` or `number NAME of 8 bits`.",
+    ),
+    (_only("MAX", "MIN", "SUM"), "Write `emit sum x.data`, or `stream x.data` for the samples as they are."),
+    (
+        lambda found, _text, _before, there: (
+            found == "AT_LEAST" or (found == "RELATION" and "AT_LEAST" in there)
+        ),
+        "Write it before the number: `at least 3`, `NAME: at least 3`, or `NAME: 3`.",
+    ),
+    (
+        lambda found, _text, _before, there: found == "RELATION" and bool(there & _CLAUSES),
+        "A count adds up: what it is to reach stands in `targets`, what it waits for behind `while`.",
+    ),
+    (
+        lambda found, _text, _before, there: found in _CLAUSES and bool(there & {*_CLAUSES, "SEMICOLON"}),
+        _ORDER,
+    ),
+    (_only("LAST"), "Write `until last`, `with last` or `with last and keep`."),
+    (
+        lambda found, _text, _before, there: found == "NAME" and there >= {"AS", "WITH", "SIGNED"},
+        "`merge` sends the beat that its count chose: name no stream, and write `merge as NAME`.",
+    ),
+    (
+        lambda found, _text, _before, there: found == "FOR" and "LPAR" in there,
+        "Write the range in brackets behind it: `x[i] (i = 1 to 4)`.",
+    ),
+    (_has("BITS"), "Write `bits` after a width: `stream NAME of 8 bits`."),
+    (_has("OF"), "Write `of` and a width: `stream NAME of 8 bits`."),
+    (lambda found, _text, before, _there: found == "DOT" and before.isdigit(), "Numbers are whole."),
+    (
+        lambda found, _text, _before, there: found == "EQUAL" and "RELATION" in there,
+        "Compare with `==`, `!=`, `<`, `<=`, `>` or `>=`.",
+    ),
+    (
+        lambda found, _text, _before, there: found in {"STAR", "SLASH"} and "RELATION" in there,
+        "Products and division of signals are not in the language: work them out around it, or `shift` a sum.",
+    ),
+    (
+        lambda found, _text, before, _there: found == "RELATION" and before in "<>",
+        "There are no shifts in formulas: `emit sum x.data shift 2` shifts what it sends.",
+    ),
+    (
+        lambda found, _text, _before, there: "SEMICOLON" in there and found in _ITEM_WORDS,
+        "Put `;` between two items.",
+    ),
+    (
+        lambda found, _text, _before, there: there == {"COLON"} and found == "RBRACE",
+        "A count begins with `sum`: `sum x.valid`, or `LABEL: sum x.valid`.",
+    ),
+    (
+        lambda _found, _text, before, there: there == {"COLON"} and before != "",
+        "A colon stands after the name of a section, a label and an index.",
+    ),
+    (_only("LSQB"), "A table has a range: `NAME[0 to 7]: 1, 2, ...`."),
+    (
+        lambda found, _text, _before, there: found == "COLON" and "RSQB" in there,
+        "Write the range behind the name: `NAME[i].valid (i = 1 to 4)`.",
+    ),
+    (_only("EQUAL"), "Write `(i = 1 to 4)`."),
+    (_only("CYCLES"), "Write `over cycles`."),
+    (_only("STRING"), 'Write the name of the file in quotation marks: import "a.ca";'),
+    (_only("AS", "WIDTH"), "Give it a name: `store x.data as NAME`."),
+    (_only("AS", "LPAR"), "Give the instance a name: `use MODULE as NAME;`."),
+    (
+        lambda _found, _text, _before, there: there == {"LPAR", "NAME"},
+        "Name a target, or write a formula in brackets.",
+    ),
+    (_only("NAME"), "Write a name: letters, digits and underscores. Empty brackets are left away."),
+    (
+        _only("RPAR", "COMMA", "RELATION", "AND", "OR", "IF", "PLUS", "MINUS", "DOT", "LSQB", "LPAR"),
+        "Close the bracket: `)`.",
+    ),
+    (
+        _has("INTEGER", "NAME"),
+        "Numbers are decimal, or made of parameters, index names, + - * / and brackets.",
+    ),
+)
+"""What a writer slipped at, the first that applies, and what to write instead."""

@@ -9,8 +9,110 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from fpga.count_action.language.operands import Index, Number, Operand, Range, Reference
 from fpga.count_action.model import Location, SignalKind
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """A number as it is written."""
+
+    value: int
+    at: Location
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """`name` or `name[index]`."""
+
+    name: str
+    index: Number | None
+    at: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Parts with points between them: a parameter or an index name (in numbers), or a signal."""
+
+    parts: tuple[Part, ...]
+    at: Location
+    depth: int = 0
+
+    @property
+    def plain(self) -> str | None:
+        """The name when it is nothing but a name."""
+        return self.parts[0].name if len(self.parts) == 1 and self.parts[0].index is None else None
+
+    def __str__(self) -> str:
+        return ".".join(part.name + ("[...]" if part.index else "") for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Two numbers and what is done with them; `depth` is how deep expressions are nested in it."""
+
+    operator: Literal["+", "-", "*", "/"]
+    left: Number
+    right: Number
+    at: Location
+    depth: int
+
+
+Number: TypeAlias = Integer | Reference | Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """`[low to high]`."""
+
+    low: Number
+    high: Number
+    at: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """`name = low to high`."""
+
+    name: str
+    low: Number
+    high: Number
+    at: Location
+
+
+Operator: TypeAlias = Literal[
+    "+", "-", "max", "min", "==", "!=", "<", "<=", ">", ">=", "and", "or", "not", "if", "table"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """Something worked out in hardware, in every cycle: an operator and what it is applied to.
+
+    The operands of `if` are the condition, the value where it holds, and the other one.
+    """
+
+    operator: Operator
+    operands: tuple[Operand, ...]
+    at: Location
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ranged:
+    """A signal or a formula for every value of an index."""
+
+    value: Operand
+    over: Index
+    at: Location
+
+    @property
+    def depth(self) -> int:
+        """The depth to which formulas are nested in it."""
+        return self.value.depth
+
+
+Operand: TypeAlias = Integer | Reference | Formula | Ranged
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +214,6 @@ class Sign:
     signed: bool
 
 
-Verb: TypeAlias = Literal["stream", "merge", "emit", "pulse", "set", "clear", "advance", "store"]
-
-
 @dataclass(frozen=True, slots=True)
 class VerbText:
     """The verb of an action with its operands.
@@ -122,7 +221,7 @@ class VerbText:
     `name` is what it drives, `cleared` what `clear` clears; without `sign` the samples say it.
     """
 
-    verb: Verb
+    verb: str
     at: Location
     name: Label | None = None
     samples: tuple[Operand, ...] = ()
@@ -173,7 +272,7 @@ class ParameterText:
 class Section:
     """One of the sections of a module, or the inputs of a file."""
 
-    kind: Literal["inputs", "counts", "targets", "tables", "actions", "claims"]
+    kind: str
     items: tuple[InputText | CountText | TargetText | TableText | ActionText | ClaimText, ...]
     at: Location
 
@@ -244,3 +343,9 @@ class FileText:
     def imports(self) -> Iterator[Import]:
         """Return the files that it names."""
         return (each for each in self.statements if isinstance(each, Import))
+
+
+MAX_NAME = 64
+"""Characters of a name: names of ports are made of two of them."""
+RESERVED = frozenset({"sum", "for", "never", "not", "valid", "data"})
+"""Words that are never names: they could be taken for the word wherever a name may stand."""

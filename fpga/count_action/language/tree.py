@@ -4,54 +4,112 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
-from fpga.count_action.language.actions import ActionBuilder
-from fpga.count_action.language.operands import (
-    Formula,
-    Index,
-    Number,
-    Operand,
-    Part,
-    Range,
-    Reference,
-)
+from fpga.count_action.actions import VERBS
+from fpga.count_action.diagnostics import Report, note, quoted
 from fpga.count_action.language.syntax import (
+    MAX_NAME,
+    RESERVED,
+    ActionText,
     Argument,
     ClaimText,
     ConditionText,
     CountText,
     FileText,
+    Formula,
     Import,
+    Index,
     InputText,
+    Integer,
     Label,
     ModuleText,
+    Number,
+    Operand,
+    Operation,
+    Operator,
     ParameterText,
+    Part,
     Picking,
+    Range,
+    Ranged,
+    Reference,
     Section,
     Sign,
     TableText,
     TargetText,
     Term,
     Use,
+    VerbText,
     Wire,
 )
 from fpga.count_action.model import Location, SignalKind
 
-_MEANT = frozenset({"NAME", "INTEGER", "STRING", "RELATION", "AT_LEAST", "EXACTLY"})
+MAX_DEPTH = 50
+"""Operations within operations in a number."""
+_MAX_DIGITS = 15
+_KEPT = frozenset({"NAME", "INTEGER", "STRING", "RELATION", "AT_LEAST", "EXACTLY"})
+"""Tokens that are parts of a node; all others are words and signs."""
+_WORDS = frozenset({"and_keep", "buffered", "carry", "never", "over_cycles", "until", "wins", "with_index"})
+"""Rules of a word alone: their node is the place where it stands."""
+_ONLY = frozenset(
+    [
+        "added",
+        "added_sample",
+        "addend",
+        "as_name",
+        "bound",
+        "bracketed",
+        "default",
+        "each",
+        "element",
+        "lanes",
+        "on",
+        "over",
+        "own_label",
+        "reaches",
+        "shift",
+        "width",
+    ]
+)  # fmt: skip
+"""Rules whose node is that of their only part."""
+_ROWS = frozenset({"arguments", "parameters", "terms", "wires"})
+_SECTIONS = frozenset({"actions", "counts", "inputs", "tables", "targets"})
+_EXTREMES = {"largest": "max", "smallest": "min"}
+_FUNCTIONS: dict[str, Operator] = {"max": "max", "min": "min", "table": "table"}
 
 
-class TreeBuilder(ActionBuilder):
-    """Makes the nodes of `syntax` of those of lark: one method for each rule of the grammar.
+class TreeBuilder:
+    """Makes the nodes of `syntax` of those of lark: one method for each rule that is more than its parts.
 
-    A method gets the place of its first token, and its parts: nodes, names and None for what is left out.
+    A method gets the place of its first token, and its parts: nodes, names and None for what is left out. Verbs are
+    made by their kinds of actions.
     """
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self.report = Report()
 
     def build(self, rule: str, children: list[Any]) -> Any:
         """Return the node for a rule whose parts are built."""
         at = next((self._location(each) for each in children if each is not None), Location(self._file, 1, 1))
-        parts = [each for each in children if getattr(each, "type", "NAME") in _MEANT]
-        return getattr(self, f"_{rule.strip('_')}")(at, *parts)
+        parts = [each for each in children if getattr(each, "type", "NAME") in _KEPT]
+        if rule in _WORDS:
+            made: Any = at
+        elif rule in _ONLY:
+            (made,) = parts
+        elif rule in _ROWS:
+            made = tuple(parts)
+        elif rule in _SECTIONS:
+            made = Section(rule, tuple(parts), at)
+        elif rule in _EXTREMES:
+            made = _EXTREMES[rule]
+        elif rule in VERBS:
+            fields: dict[str, Any] = {"verb": rule, "at": at}
+            made = VerbText(**fields | VERBS[rule].parse(rule, *parts))
+        else:
+            made = getattr(self, f"_{rule.strip('_')}")(at, *parts)
+        return made
 
     # Files
 
@@ -66,14 +124,8 @@ class TreeBuilder(ActionBuilder):
     ) -> Use:
         return Use(str(module), arguments or (), instance, over, wires or (), self._location(module))
 
-    def _arguments(self, at: Location, *arguments: Argument) -> tuple[Argument, ...]:
-        return arguments
-
     def _argument(self, at: Location, name: Any, value: Number) -> Argument:
         return Argument(str(name), value, at)
-
-    def _wires(self, at: Location, *wires: Wire) -> tuple[Wire, ...]:
-        return wires
 
     def _wire(self, at: Location, name: Any, reference: Reference) -> Wire:
         return Wire(str(name), reference, at)
@@ -88,26 +140,8 @@ class TreeBuilder(ActionBuilder):
             items[section.kind] += section.items
         return ModuleText(self._name(name), parameters or (), **items, at=self._location(name))
 
-    def _parameters(self, at: Location, *parameters: ParameterText) -> tuple[ParameterText, ...]:
-        return parameters
-
     def _parameter(self, at: Location, name: Any, default: Number | None) -> ParameterText:
         return ParameterText(self._name(name), default, at)
-
-    def _default(self, at: Location, value: Number) -> Number:
-        return value
-
-    def _inputs(self, at: Location, *items: Any) -> Section:
-        return Section("inputs", items, at)
-
-    def _counts(self, at: Location, *items: Any) -> Section:
-        return Section("counts", items, at)
-
-    def _targets(self, at: Location, *items: Any) -> Section:
-        return Section("targets", items, at)
-
-    def _tables(self, at: Location, *items: Any) -> Section:
-        return Section("tables", items, at)
 
     def _table(self, at: Location, name: Any, span: Range, *parts: Any) -> TableText:
         *entries, width = parts
@@ -126,9 +160,6 @@ class TreeBuilder(ActionBuilder):
     def _claim(self, at: Location, name: Part | None, holds: Operand) -> ClaimText:
         return ClaimText("always", name.name if name else None, holds, at)
 
-    def _actions(self, at: Location, *items: Any) -> Section:
-        return Section("actions", items, at)
-
     # Inputs
 
     def _stream_input(self, at: Location, name: Any, span: Any, *shape: Any) -> InputText:
@@ -146,14 +177,8 @@ class TreeBuilder(ActionBuilder):
             buffered is not None,
         )
 
-    def _buffered(self, at: Location) -> Location:
-        return at
-
     def _with_ends(self, at: Location, keep: Location | None) -> tuple[str, ...]:
         return ("last",) if keep is None else ("last", "keep")
-
-    def _and_keep(self, at: Location) -> Location:
-        return at
 
     def _flag_input(self, at: Location, name: Any, span: Any) -> InputText:
         return InputText(
@@ -167,9 +192,6 @@ class TreeBuilder(ActionBuilder):
 
     def _range(self, at: Location, low: Number, high: Number) -> Range:
         return Range(low, high, at)
-
-    def _lanes(self, at: Location, lanes: Number) -> Number:
-        return lanes
 
     def _signed(self, at: Location) -> Sign:
         return Sign(at, signed=True)
@@ -205,41 +227,14 @@ class TreeBuilder(ActionBuilder):
     def _priority(self, at: Location) -> Picking:
         return Picking("priority", whole=False, at=at)
 
-    def _until(self, at: Location) -> Location:
-        return at
-
-    def _own_label(self, at: Location, label: Label) -> Label:
-        return label
-
-    def _terms(self, at: Location, *terms: Term) -> tuple[Term, ...]:
-        return terms
-
     def _term(self, at: Location, value: Number, over: Index | None) -> Term:
         return Term(value, over, at)
-
-    def _added(self, at: Location, term: Term) -> Term:
-        return term
 
     def _subtracted(self, at: Location, term: Term) -> Term:
         return replace(term, sign=-1)
 
-    def _over(self, at: Location, index: Index) -> Index:
-        return index
-
-    def _over_cycles(self, at: Location) -> Location:
-        return at
-
-    def _bound(self, at: Location, bound: Operand) -> Operand:
-        return bound
-
-    def _reaches(self, at: Location, target: Operand) -> Operand:
-        return target
-
     def _while(self, at: Location, holds: Operand) -> tuple[ConditionText, ...]:
         return tuple(_conditions(holds))
-
-    def _width(self, at: Location, width: Number) -> Number:
-        return width
 
     def _target(
         self, at: Location, name: Part | None, reach: Any, value: Any, carry: Any, width: Number | None
@@ -253,14 +248,130 @@ class TreeBuilder(ActionBuilder):
     def _at_least(self, at: Location, word: Any) -> Part:
         return Part(" ".join(str(word).split()), None, self._location(word))
 
-    def _carry(self, at: Location) -> Location:
-        return at
-
     def _own_name(self, at: Location, name: Any) -> Part:
         return Part(self._name(name), None, at)
 
-    def _never(self, at: Location) -> Location:
-        return at
+    # Actions
+
+    def _action(self, at: Location, each: Index | None, on: Label | None, does: VerbText) -> ActionText:
+        return ActionText(each, on, does, at)
+
+    def _ends(self, at: Location, *ends: Operand | None) -> tuple[Operand, ...]:
+        return tuple(each for each in ends if each is not None)
+
+    def _taken_sample(self, at: Location, value: Operand) -> Operand:
+        if isinstance(value, Ranged):
+            return replace(value, value=self._opposite(at, value.value))
+        return self._opposite(at, value)
+
+    # Formulas
+
+    def _either(self, at: Location, left: Operand, right: Operand) -> Operand:
+        return self._formula(at, "or", left, right)
+
+    def _both(self, at: Location, left: Operand, right: Operand) -> Operand:
+        return self._formula(at, "and", left, right)
+
+    def _inverse(self, at: Location, operand: Operand) -> Operand:
+        return self._formula(at, "not", operand)
+
+    def _compared(self, at: Location, left: Operand, relation: Any, right: Operand) -> Operand:
+        operator: Any = str(relation)
+        return self._formula(at, operator, left, right)
+
+    def _total(self, at: Location, left: Operand, right: Operand) -> Operand:
+        return self._formula(at, "+", left, right)
+
+    def _difference(self, at: Location, left: Operand, right: Operand) -> Operand:
+        return self._formula(at, "-", left, right)
+
+    def _opposite(self, at: Location, operand: Operand) -> Operand:
+        return self._formula(at, "-", Integer(0, at), operand)
+
+    def _choice(self, at: Location, value: Operand, condition: Operand, other: Operand) -> Operand:
+        return self._formula(at, "if", condition, value, other)
+
+    def _ranged(self, at: Location, value: Operand, over: Index) -> Ranged:
+        return Ranged(value, over, at)
+
+    def _call(self, at: Location, function: Reference, *arguments: Operand) -> Operand:
+        operator = _FUNCTIONS.get(function.plain or "")
+        if operator is None:
+            message = f"{quoted(str(function))} is not a function of the language"
+            hint = "There are `max(a, b, ...)`, `min(a, b, ...)` and `table(index, first, second, ...)`."
+            hint = "Write `max(x, 0)`." if function.plain == "relu" else hint
+            self.report.error(note(at, message, hint))
+            return Integer(0, at)
+        return self._formula(at, operator, *arguments)
+
+    def _formula(self, at: Location, operator: Operator, *operands: Operand) -> Operand:
+        depth = 1 + max(each.depth for each in operands)
+        if depth > MAX_DEPTH:
+            message = f"more than {MAX_DEPTH} operations within each other"
+            self.report.error(note(at, message, "Work it out in two modules."))
+            return Integer(0, at)
+        return Formula(operator, operands, at, depth)
+
+    # Names and numbers
+
+    def _location(self, node: Any) -> Location:
+        if isinstance(node, Location):
+            return node
+        line = getattr(node, "line", None)
+        return node.at if line is None else Location(self._file, line, node.column)
+
+    def _name(self, token: Any) -> str:
+        name = str(token)
+        if name in RESERVED:
+            message = f"{quoted(name)} is a word of the language and cannot be a name"
+            self.report.error(note(self._location(token), message, f"Call it {name}_1, or something else."))
+        if len(name) > MAX_NAME:
+            message = f"a name of {len(name)} characters; at most {MAX_NAME} are allowed"
+            self.report.error(note(self._location(token), message, "Shorten it."))
+        return name
+
+    def _index(self, at: Location, name: Any, low: Number, high: Number) -> Index:
+        return Index(self._name(name), low, high, at)
+
+    def _label(self, at: Location, name: Any, index: Number | None) -> Label:
+        return Label(self._name(name), index, at)
+
+    def _reference(self, at: Location, *parts: Part) -> Reference:
+        return Reference(parts, at)
+
+    def _part(self, at: Location, name: Any, index: Number | None) -> Part:
+        return Part(str(name), index, at)
+
+    def _integer(self, at: Location, digits: Any) -> Integer:
+        text = str(digits).lstrip("0") or "0"
+        if len(text) > _MAX_DIGITS:
+            message = f"a number of {len(text)} digits; nothing here is as large as that"
+            self.report.error(note(at, message, "The largest count is 2^48 - 1 = 281474976710655."))
+            return Integer(0, at)
+        return Integer(int(text), at)
+
+    def _add(self, at: Location, left: Number, right: Number) -> Number:
+        return self._operation("+", left, right)
+
+    def _subtract(self, at: Location, left: Number, right: Number) -> Number:
+        return self._operation("-", left, right)
+
+    def _multiply(self, at: Location, left: Number, right: Number) -> Number:
+        return self._operation("*", left, right)
+
+    def _divide(self, at: Location, left: Number, right: Number) -> Number:
+        return self._operation("/", left, right)
+
+    def _negative(self, at: Location, value: Number) -> Number:
+        return self._operation("-", Integer(0, at), value)
+
+    def _operation(self, operator: Literal["+", "-", "*", "/"], left: Number, right: Number) -> Number:
+        depth = max(left.depth, right.depth) + 1
+        if depth > MAX_DEPTH:
+            message = f"more than {MAX_DEPTH} operations within each other in one number"
+            self.report.error(note(left.at, message, "Write the number that it comes to."))
+            return Integer(0, left.at)
+        return Operation(operator, left, right, left.at, depth)
 
 
 def _conditions(holds: Operand) -> Iterator[ConditionText]:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from fpga.count_action.expressions import STORED, bits_for
+from fpga.count_action.actions import KINDS
+from fpga.count_action.defaults import COUNT_WIDTH
+from fpga.count_action.expressions import STORED
 from fpga.count_action.graph import Graph
-from fpga.count_action.language.defaults import COUNT_WIDTH, EMIT_WIDTH, beat_signed, beat_width, number_width
 from fpga.count_action.model import (
     Action,
-    ActionKind,
     Condition,
     Count,
     Datapath,
@@ -43,14 +43,14 @@ class Writer:
     """Writes the parts of one datapath."""
 
     def __init__(self, graph: Graph) -> None:
-        self._graph = graph
+        self.graph = graph
         self._sizes = {each.name: each.size for each in graph.datapath.inputs}
         self._bases = {each.name: 1 for each in graph.datapath.inputs if each.part_of}
 
     def inputs(self) -> Iterator[str]:
         """Return the section of the external inputs, when there are any."""
-        if self._graph.datapath.inputs:
-            every = self._graph.datapath.inputs
+        if self.graph.datapath.inputs:
+            every = self.graph.datapath.inputs
             parts = {
                 each.part_of: each.name.removeprefix(f"{each.part_of}_") for each in every
             }  # `keep` is later
@@ -80,13 +80,13 @@ class Writer:
     def sum(self, module: Module, count: Count) -> str:
         """Return what a count adds, and when."""
         constant = [str(max(count.constant, 0))] if count.constant > 0 or not count.terms else []
-        down = [*self._runs(count.taken, ".valid"), *([str(-count.constant)] if count.constant < 0 else [])]
-        words = [" - ".join([f"sum {' + '.join([*self._runs(count.terms, '.valid'), *constant])}", *down])]
+        down = [*self.runs(count.taken, ".valid"), *([str(-count.constant)] if count.constant < 0 else [])]
+        words = [" - ".join([f"sum {' + '.join([*self.runs(count.terms, '.valid'), *constant])}", *down])]
         words += [f"by {count.order}{' until last' if count.whole else ''}"] if count.order else []
         words += ["over cycles"] if count.kind.value == "accumulate" else []
-        words += [f"at most {self._value(count.bound)}"] if count.bound else []
+        words += [f"at most {self.value(count.bound)}"] if count.bound else []
         if count.aim is not None:
-            words += [f"to {self._value(count.aim)}"]
+            words += [f"to {self.value(count.aim)}"]
         else:
             words += [] if _paired(module) else [f"to {count.target}"]
         words += [f"while {' and '.join(map(self._condition, count.gate))}"] if count.gate else []
@@ -98,7 +98,7 @@ class Writer:
         if isinstance(operand, int):
             return str(operand)
         if isinstance(operand, Ref):
-            return self._sample(operand)
+            return self.sample(operand)
         first = operand.operands[0]
         if isinstance(first, Ref) and operand.operator in STORED | {"valid"}:
             name = first.name if first.module == module else f"{first.module}.{first.name}"
@@ -108,66 +108,27 @@ class Writer:
             return f"{operand.operator}({', '.join(parts)})"
         return _FORMULAS.get(operand.operator, f"({{}} {operand.operator} {{}})").format(*parts)
 
-    def _value(self, ref: Ref) -> str:
-        text = self._formula(self._graph.formula(ref), ref.module or "")
+    def value(self, ref: Ref) -> str:
+        """Return a formula, in brackets."""
+        text = self._formula(self.graph.formula(ref), ref.module or "")
         return text if text.startswith(("(", "max(", "min(", "table(")) else f"({text})"
 
     def _condition(self, condition: Condition) -> str:
         if is_value(condition.ref):
-            return f"{'not ' if condition.negated else ''}{self._value(condition.ref)}"
-        suffix = ".valid" if self._graph.is_stream(condition.ref) else ""
+            return f"{'not ' if condition.negated else ''}{self.value(condition.ref)}"
+        suffix = ".valid" if self.graph.is_stream(condition.ref) else ""
         return f"{'not ' if condition.negated else ''}{self._name(condition.ref)}{suffix}"
 
     def _action(self, module: Module, action: Action) -> str:
-        on = f"on {action.on}: " if len(module.counts) > 1 else ""
-        return on + self.verb(module, action)
+        return (f"on {action.on}: " if len(module.counts) > 1 else "") + self.verb(module, action)
 
     def verb(self, module: Module, action: Action) -> str:
         """Return what an action does."""
-        if action.kind is ActionKind.CLEAR_COUNT:
-            owner, name = action.clears or ("", "")
-            return f"clear {name}" if owner == module.name else f"clear {owner}.{name}"
-        if action.kind is ActionKind.ADVANCE:
-            width = "" if action.width == number_width(action.modulo) else f" width {action.width}"
-            return f"advance {action.output} modulo {action.modulo}{width}"
-        if action.kind is ActionKind.STORE:
-            (ref,) = action.refs
-            return f"store {self._sample(ref)} width {action.width} as {action.output}"
-        if action.kind in _SIMPLE:
-            return f"{_SIMPLE[action.kind]} {action.output}{' wins' if action.wins else ''}"
-        write = self._merge if action.merges else self._stream
-        return write(action, [each for each in module.actions if each.part_of == action.output])
-
-    def _merge(self, action: Action, ends: list[Action]) -> str:
-        names = [each.output.removeprefix(f"{action.output}_") for each in ends]
-        words = ["merge", *([f"with {' and '.join(names)}"] if ends else [])]
-        width, signed = bits_for(*self._graph.merged_interval(action))
-        words += [f"width {action.width}"] if action.width != width else []
-        words += ["signed" if action.signed else "unsigned"] if action.signed != signed else []
-        return " ".join([*words, *([f"as {action.output}"] if action.output != "out" else [])])
-
-    def _stream(self, action: Action, ends: list[Action]) -> str:
-        sources = [self._graph.source(ref) for ref in action.refs]
-        emits = action.kind is ActionKind.EMIT
-        default = EMIT_WIDTH if emits else beat_width(source.width for source in sources)
-        words = [
-            f"emit {action.reduction}" if emits else "stream",
-            (" + " if emits and action.reduction == "sum" else ", ").join(self._runs(action.refs, ".data")),
-        ]
-        words += ["with index"] if action.with_index else []
-        words += [f"shift {action.shift}"] if emits and action.shift else []
-        words += [f"width {action.width}"] if action.width != default else []
-        if action.signed != beat_signed(source.signed for source in sources):
-            words.append("signed" if action.signed else "unsigned")
-        words += [
-            f"{word} {self._value(end.refs[0])}" for word, end in zip(("last", "keep"), ends, strict=False)
-        ]
-        words += [f"as {action.output}"] if action.output != "out" else []
-        return " ".join(words)
+        return KINDS[action.kind].write(self, module, action)
 
     # References
 
-    def _runs(self, refs: Sequence[Ref], suffix: str) -> Iterator[str]:
+    def runs(self, refs: Sequence[Ref], suffix: str) -> Iterator[str]:
         """Return terms or samples, neighbouring elements or lanes as one range."""
         rest = list(refs)
         while rest:
@@ -184,21 +145,21 @@ class Writer:
         """Return neighbouring elements of one lane, or the first reference alone."""
         first = refs[0]
         if is_value(first):
-            return 1, self._value(first)
-        one = self._sample(first) if suffix == ".data" else self._beat(first, suffix)
-        if suffix == ".data" and self._graph.source(first).lanes > 1:
+            return 1, self.value(first)
+        one = self.sample(first) if suffix == ".data" else self._beat(first, suffix)
+        if suffix == ".data" and self.graph.source(first).lanes > 1:
             return 1, one
         length = _run(refs, lambda ref, n: ref == _moved(first, index=first.index + n))
         if length < _RUN:
             return 1, one
-        end = suffix if self._graph.is_stream(first) else ""
+        end = suffix if self.graph.is_stream(first) else ""
         begin = first.index + self._bases.get(first.name, 0)
         return length, f"{first.name}[i]{end} (i = {begin} to {begin + length - 1})"
 
     def _whole_beats(self, refs: list[Ref], suffix: str) -> tuple[int, str]:
         """Return all lanes of the first beat, and of the elements that follow it."""
-        first, lanes = refs[0], self._graph.source(refs[0]).lanes
-        if suffix != ".data" or lanes == 1 or not self._graph.is_stream(first):
+        first, lanes = refs[0], self.graph.source(refs[0]).lanes
+        if suffix != ".data" or lanes == 1 or not self.graph.is_stream(first):
             return 0, ""
         length = _run(
             refs, lambda ref, n: ref == _moved(first, index=first.index + n // lanes, lane=n % lanes)
@@ -211,23 +172,24 @@ class Writer:
     def _lanes(self, refs: list[Ref], suffix: str) -> tuple[int, str]:
         """Return neighbouring lanes of one beat, which the text counts from 1."""
         first = refs[0]
-        if suffix != ".data" or self._graph.source(first).lanes == 1:
+        if suffix != ".data" or self.graph.source(first).lanes == 1:
             return 0, ""
         length = _run(refs, lambda ref, n: ref == _moved(first, lane=first.lane + n))
         if length < _RUN:
             return 0, ""
         return length, f"{self._name(first)}.data[i] (i = {first.lane + 1} to {first.lane + length})"
 
-    def _sample(self, ref: Ref) -> str:
+    def sample(self, ref: Ref) -> str:
+        """Return a sample, a flag, a number or a formula."""
         if is_value(ref):
-            return self._value(ref)
-        if not self._graph.is_stream(ref):
+            return self.value(ref)
+        if not self.graph.is_stream(ref):
             return self._name(ref)
-        lane = f"[{ref.lane + 1}]" if self._graph.source(ref).lanes > 1 else ""
+        lane = f"[{ref.lane + 1}]" if self.graph.source(ref).lanes > 1 else ""
         return f"{self._name(ref)}.data{lane}"
 
     def _beat(self, ref: Ref, suffix: str) -> str:
-        return self._name(ref) + (suffix if self._graph.is_stream(ref) else "")
+        return self._name(ref) + (suffix if self.graph.is_stream(ref) else "")
 
     def _name(self, ref: Ref) -> str:
         if ref.module is not None:
@@ -237,7 +199,6 @@ class Writer:
 
 
 _FORMULAS = {"if": "({1} if {0} else {2})", "not": "(not {})"}
-_SIMPLE = {ActionKind.PULSE: "pulse", ActionKind.SET: "set", ActionKind.CLEAR_FLAG: "clear"}
 
 
 def _section(indent: str, name: str, items: list[str]) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
-from fpga.count_action.graph import STREAMS, Graph
+from fpga.count_action.graph import Graph
 from fpga.count_action.model import Module, Ref, SignalKind
 
 Key = tuple[str, str]
@@ -65,4 +65,4 @@ def stall_order(graph: Graph) -> tuple[Module, ...]:
 
 def beats_of(module: Module) -> tuple[Key, ...]:
     """Return the streams that a module drives."""
-    return tuple((module.name, action.output) for action in module.actions if action.kind in STREAMS)
+    return tuple((module.name, action.output) for action in module.streams())

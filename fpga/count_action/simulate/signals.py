@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga.count_action.graph import STREAMS
 from fpga.count_action.model import Datapath, SignalKind
-from fpga.count_action.ports import Port, Rows, ports_of, samples_of
+from fpga.count_action.ports import Port, Rows, ports_of
 from fpga.count_action.simulate.port_values import series_of
 
 
@@ -117,15 +116,14 @@ def _outputs(datapath: Datapath) -> Iterator[Wire]:
                 label = f"{name}[{module.name}.{count.name}]"
                 yield Wire(label, ports.output(name), lows[name], width, owner=module.name)
                 lows[name] += width
-        driven = {action.output: action for action in module.actions if action.output}
-        for action in driven.values():
+        for action in module.outputs().values():
             name = f"{module.name}_{action.output}"
-            if action.kind in STREAMS:
+            if action.kind.drives is SignalKind.STREAM:
                 yield Wire(
                     f"{name}_valid_o", ports.output(f"{name}_valid_o"), 0, 1, owner=module.name, whole=True
                 )
                 data, signed = ports.output(f"{name}_data_o"), action.signed
-                yield from _elements(data, data.width // samples_of(action), signed=signed, owner=module.name)
+                yield from _elements(data, action.width, signed=signed, owner=module.name)
             else:
                 port = ports.output(f"{name}_o")
                 yield Wire(port.name, port, 0, port.width, owner=module.name, whole=True)

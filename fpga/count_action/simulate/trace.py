@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fpga.count_action.model import Action, ActionKind, CountKind, Datapath
+from fpga.count_action.actions import KINDS
+from fpga.count_action.model import CountKind, Datapath
 from fpga.count_action.ports import Rows
 from fpga.count_action.simulate.reference import Reference
 from fpga.count_action.simulate.reference.state import CountCycle, Cycle
@@ -60,22 +61,4 @@ def _effects(datapath: Datapath, count: CountCycle) -> Iterator[str]:
     if count.fires:
         for action in datapath.module(count.module).actions:
             if action.on == count.count:
-                yield _effect(count.module, action)
-
-
-def _effect(module: str, action: Action) -> str:
-    name = f"{module}.{action.output}"
-    if action.clears is not None:
-        return f"{'.'.join(action.clears)} begins again (R5)"
-    if action.kind is ActionKind.STORE and action.part_of == action.on:
-        return f"{name} follows the beat that was chosen (R19)"
-    emitted = {"sum": "the sum", "max": "the largest sample", "min": "the smallest sample"}[action.reduction]
-    return {
-        ActionKind.STREAM: f"a beat of {len(action.refs)} samples on {name}",
-        ActionKind.EMIT: f"{emitted} on {name} ({'R11' if action.reduction == 'sum' else 'R14'})",
-        ActionKind.PULSE: f"{name} is 1 for one cycle",
-        ActionKind.SET: f"{name} becomes 1",
-        ActionKind.CLEAR_FLAG: f"{name} becomes 0{'' if action.wins else ', unless it is set as well'} (R9)",
-        ActionKind.STORE: f"{name} keeps a sample (R18)",
-        ActionKind.ADVANCE: f"{name} goes up by one, and from {action.modulo - 1} to 0",
-    }[action.kind]
+                yield KINDS[action.kind].describe(action, f"{count.module}.{action.output}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fpga.count_action.model import (
-    ActionKind,
     Count,
     CountKind,
     Datapath,
@@ -205,7 +204,7 @@ def clear(wiring: Wiring, module: Module, count: Count) -> str:
     return any_of(
         wiring.fire(other.name, action.on)
         for other in wiring.datapath.modules
-        for action in other.drives(ActionKind.CLEAR_COUNT)
+        for action in other.actions
         if action.clears == (module.name, count.name)
     )
 

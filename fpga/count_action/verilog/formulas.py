@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from fpga.count_action.model import VALUE, ActionKind, Module, Operand, Operation, Ref, is_value
+from fpga.count_action.actions import collects
+from fpga.count_action.model import VALUE, Module, Operand, Operation, Ref, is_value
 from fpga.count_action.verilog.counts import target_in_force
 from fpga.count_action.verilog.text import bit, declared, extended
 from fpga.count_action.verilog.wiring import Slice, Wiring, joined
@@ -28,7 +29,7 @@ def moving_lines(wiring: Wiring, module: Module) -> Iterator[str]:
 
 def summed_formulas(wiring: Wiring, module: Module) -> list[Ref]:
     """Return the formulas of samples of streams that are samples of sums."""
-    refs = (ref for action in module.drives(ActionKind.EMIT) for ref in action.refs if is_value(ref))
+    refs = (ref for action in filter(collects, module.actions) for ref in action.refs if is_value(ref))
     return [ref for ref in dict.fromkeys(refs) if wiring.graph.streams(ref)]
 
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from fpga.count_action.actions import collects
 from fpga.count_action.arbitration import choosing
-from fpga.count_action.model import VALUE, Action, ActionKind, Datapath, Module, Ref, SignalKind
-from fpga.count_action.ports import Port
+from fpga.count_action.model import VALUE, Action, Datapath, Module, Ref, Signal, SignalKind
+from fpga.count_action.ports import Port, buffered_parts
 from fpga.count_action.verilog.actions import action_lines
-from fpga.count_action.verilog.buffers import buffer_lines, held_declarations, held_wires
 from fpga.count_action.verilog.counts import choice_lines, count_lines, moving_sample, term
 from fpga.count_action.verilog.formulas import formula_lines, moving_lines, summed_formulas
 from fpga.count_action.verilog.text import (
@@ -28,7 +28,6 @@ from fpga.count_action.verilog.text import (
 from fpga.count_action.verilog.wiring import Slice, Wiring, check_names, joined
 
 _RTL = Path(__file__).resolve().parents[2] / "rtl"
-_STREAMS = (ActionKind.STREAM, ActionKind.EMIT)
 
 
 def core_files() -> tuple[Path, ...]:
@@ -142,7 +141,7 @@ def _streams(wiring: Wiring) -> Iterator[Iterable[str]]:
             if signal.buffered:
                 yield [f"// Two beats of {signal.name} may wait (R20).", *buffer_lines(wiring, signal)]
     for module in wiring.datapath.modules:
-        for action in module.drives(*_STREAMS):
+        for action in module.streams():
             ref, name = Ref(action.output, module.name), f"{module.name}_{action.output}"
             title = f"{module.name}.{action.output}"
             if (module.name, action.output) in wiring.consumed:
@@ -183,7 +182,7 @@ def _watched(wiring: Wiring) -> frozenset[str]:
         if not count.order
     }
     for module in wiring.datapath.modules:
-        for action in module.drives(ActionKind.EMIT):
+        for action in filter(collects, module.actions):
             moving = (moving_sample(wiring, module.count(action.on), ref) for ref in action.refs)
             wires |= {each.wire for each in moving if each is not None}
         for ref in summed_formulas(wiring, module):
@@ -192,7 +191,7 @@ def _watched(wiring: Wiring) -> frozenset[str]:
 
 
 def _stall(wiring: Wiring, module: Module) -> Iterator[str]:
-    stalled = [f"{module.name}_{action.output}_stalled" for action in module.drives(*_STREAMS)]
+    stalled = [f"{module.name}_{action.output}_stalled" for action in module.streams()]
     yield from map(declared, stalled)
     yield f"assign {wiring.stall(module.name)} = {any_of(stalled)};"
 
@@ -220,3 +219,55 @@ def _unused(wiring: Wiring, body: list[str]) -> list[str]:
     # One reduction a wire: a single one over all would be evaluated whenever any of them changes.
     sinks = [f"assign {Slice('unused', len(partly), place)} = ^{name};" for place, name in enumerate(partly)]
     return ["", "// Bits that no module looks at.", declared("unused", len(partly)), *sinks]
+
+
+def held_wires(wiring: Wiring) -> Iterator[str]:
+    """Return the wires that leave the buffers: what the modules see in the place of the ports."""
+    return (held for signal in buffered(wiring) for _, held, _ in _wires(wiring, signal))
+
+
+def held_declarations(wiring: Wiring) -> Iterator[str]:
+    """Return the declarations of the wires between buffers and modules."""
+    for signal in buffered(wiring):
+        yield declared(f"{signal.name}_ready_held", signal.size)
+        for port, held, _ in _wires(wiring, signal):
+            yield declared(held, wiring.ports.input(port).width)
+
+
+def buffer_lines(wiring: Wiring, signal: Signal) -> Iterator[str]:
+    """Return the buffers of the streams under one name."""
+    parts = list(_wires(wiring, signal))[1:]
+    for index in range(signal.size):
+        given = [_of_one(port, signal, index, width) for port, _, width in parts]
+        kept = [_of_one(held, signal, index, width) for _, held, width in parts]
+        suffix = f"_{index}" if signal.size > 1 else ""
+        yield from instance(
+            "count_action_buffer",
+            f"u_{signal.name}{suffix}_buffer",
+            {"Width": sum(width for _, _, width in parts)},
+            {
+                **CLOCKED,
+                "valid_i": _of_one(f"{signal.name}_valid_i", signal, index, 1),
+                "data_i": concatenation(given),
+                "ready_o": _of_one(f"{signal.name}_ready_o", signal, index, 1),
+                "valid_o": _of_one(f"{signal.name}_valid_held", signal, index, 1),
+                "data_o": concatenation(kept),
+                "ready_i": _of_one(f"{signal.name}_ready_held", signal, index, 1),
+            },
+        )  # fmt: skip
+
+
+def buffered(wiring: Wiring) -> list[Signal]:
+    """Return the streams that have a buffer."""
+    return [each for each in wiring.datapath.inputs if each.buffered and each.kind is SignalKind.STREAM]
+
+
+def _wires(wiring: Wiring, signal: Signal) -> Iterator[tuple[str, str, int]]:
+    """Return the ports of a stream, the wires that stand for them behind the buffer, and the bits of one stream."""
+    for port, width in ((f"{signal.name}_valid_i", 1), *buffered_parts(wiring.datapath, signal)):
+        yield port, f"{port.removesuffix('_i')}_held", width
+
+
+def _of_one(wire: str, signal: Signal, index: int, width: int) -> str:
+    """Return the bits of one stream, of a wire that has those of all under the name."""
+    return str(Slice(wire, signal.size * width, index * width, width))

@@ -16,8 +16,6 @@ from fpga.count_action.expressions import STORED, bits_for
 from fpga.count_action.graph import Graph
 from fpga.count_action.model import (
     VALUE,
-    Action,
-    ActionKind,
     Count,
     CountKind,
     Datapath,
@@ -27,19 +25,8 @@ from fpga.count_action.model import (
     SignalKind,
     is_value,
 )
-from fpga.count_action.ports import Ports, consumed_streams, ports_of, samples_of
-from fpga.count_action.verilog.keywords import KEYWORDS
-from fpga.count_action.verilog.text import bit, concatenation
-
-_KINDS = {
-    ActionKind.STREAM: SignalKind.STREAM,
-    ActionKind.EMIT: SignalKind.STREAM,
-    ActionKind.PULSE: SignalKind.FLAG,
-    ActionKind.SET: SignalKind.FLAG,
-    ActionKind.CLEAR_FLAG: SignalKind.FLAG,
-    ActionKind.ADVANCE: SignalKind.NUMBER,
-    ActionKind.STORE: SignalKind.NUMBER,
-}
+from fpga.count_action.ports import Ports, consumed_streams, ports_of
+from fpga.count_action.verilog.text import KEYWORDS, bit, concatenation
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,10 +163,9 @@ class Wiring:
             wire = self.value(ref)
             wide = self.value_width(ref)
             return Source(SignalKind.NUMBER, wire, wide, 1, width, signed, external=False, formula=wire)
-        action = self._driver(ref.module, ref.name)
-        lanes = samples_of(action) if _KINDS[action.kind] is SignalKind.STREAM else 1
+        found = self.graph.source(ref)
         name = f"{ref.module}_{ref.name}"
-        return Source(_KINDS[action.kind], name, 1, lanes, action.width, action.signed, external=False)
+        return Source(found.kind, name, 1, found.lanes, found.width, found.signed, external=False)
 
     def value(self, ref: Ref) -> str:
         """Return the wire of a formula."""
@@ -192,12 +178,6 @@ class Wiring:
     def counted(self, ref: Ref) -> str:
         """Return the wire that is 1 when the beats move that a formula looks at."""
         return f"{self.value(ref)}_moves"
-
-    def _driver(self, module: str, output: str) -> Action:
-        for action in self.datapath.module(module).actions:
-            if action.output == output and action.kind in _KINDS:
-                return action
-        raise KeyError(f"module {module!r} drives no {output!r}")
 
     @cached_property
     def _prefixes(self) -> dict[tuple[str, str], str]:

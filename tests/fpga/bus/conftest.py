@@ -56,7 +56,7 @@ def has_registers():
 def axi_simulator(demo, has_registers):
     """Return the AXI4-Lite top under Verilator, built once."""
     from fpga.hdl import verilator, why_missing
-    from fpga.registers.design import axi_design
+    from fpga.registers.build import axi_design
 
     reason = why_missing("verilator", "make", "g++")
     if reason:
@@ -69,7 +69,7 @@ def axi_simulator(demo, has_registers):
 def told_in_icarus(demo, has_registers, tmp_path, monkeypatch):
     """Return a function: the JSON that a test of `cocotb_story.py` writes about a top."""
     from fpga.hdl import why_missing
-    from fpga.registers.design import top_sources
+    from fpga.registers.build import top_sources
     from fpga.registers.top import top_name
 
     reason = why_missing("iverilog", "vvp")

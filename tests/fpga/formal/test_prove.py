@@ -17,7 +17,7 @@ from fpga.cli import run_app
 from fpga.count_action import load, parse_text
 from fpga.formal import Verdict, prove, sby, specification
 from fpga.formal.properties import PROPERTIES
-from fpga.formal.waves import read_vcd, table
+from fpga.formal.search import read_vcd, table
 from fpga.hdl.design import design_of
 from fpga.hdl.tools import ToolTimeout
 

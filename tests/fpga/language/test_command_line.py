@@ -15,8 +15,8 @@ skip_without("typer", reason="typer is the command line: pip install 'lightbed[f
 
 from fpga.cli import run_app
 from fpga.count_action import ActionKind, CountKind, load
-from fpga.count_action.explanation.drawing import draw
 from fpga.count_action.explanation.explain import explain
+from fpga.count_action.explanation.svg import draw
 
 BROKEN = "module m {\n  counts: { sum x over cycles }\n  targets: { 70000 }\n}\n"
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from fpga.photonic_mac.network import normalised
-from fpga.photonic_mac.optics import Optics
+from fpga.photonic_mac.network import Optics, normalised
 
 pytestmark = pytest.mark.hdl
 

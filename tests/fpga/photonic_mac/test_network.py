@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fpga.photonic_mac import Network, Optics, accuracy, layer_results, quantised
-from fpga.photonic_mac.network import noisy_results, normalised
-from fpga.photonic_mac.optics import noise
+from fpga.photonic_mac.network import noise, noisy_results, normalised
 
 
 def layer(*rows):

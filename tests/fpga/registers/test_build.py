@@ -23,8 +23,7 @@ from fpga.count_action import (
 )
 from fpga.hdl import ToolMissing, find_tool, why_missing
 from fpga.registers import Streams
-from fpga.registers.build import board_files, build_files, write_files
-from fpga.registers.design import top_sources
+from fpga.registers.build import board_files, build_files, top_sources, write_files
 from fpga.registers.top import block_files, emit_top, top_name
 
 TOPS = [pytest.param(each, id=each.name.lower()) for each in Streams]

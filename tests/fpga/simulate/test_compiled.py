@@ -21,6 +21,7 @@ from fpga.count_action import (
     SignalKind,
     Target,
     check,
+    parse_text,
 )
 from fpga.count_action.ports import ports_of
 from fpga.count_action.simulate import Reference, compile_datapath, simulate
@@ -229,3 +230,19 @@ class Word:
 
     def __sub__(self, other):
         return Word(self.value - int(other))
+
+
+def test_a_stored_sample_of_another_module_is_that_of_the_fire():
+    text = """
+    inputs: { stream x of 8 bits }
+    module a { counts: { sum x.valid } targets: { t: 1 } actions: { stream x.data } }
+    module b { counts: { sum a.out.valid over cycles } targets: { t: 2 } actions: { store a.out.data as kept } }
+    """
+    datapath = parse_text(text, "stored.ca").datapath
+    ports = ports_of(datapath)
+    inputs = np.zeros((200, ports.input_columns), np.uint64)
+    inputs[:, ports.input("x_valid_i").column] = 1
+    inputs[:, ports.input("x_data_i").column] = np.arange(200)
+    expected = Reference(datapath).run(inputs)
+    assert first_mismatch(datapath, expected, simulate(datapath, inputs)) is None
+    assert len(np.unique(expected[:, ports.output("b_kept_o").column])) > 50

@@ -8,9 +8,7 @@ from fpga.count_action.ports import ports_of
 from fpga.count_action.simulate import Reference
 from fpga.count_action.simulate.port_values import put_series, values_of
 from fpga.count_action.simulate.signals import by_name, input_wires, output_wires
-from fpga.count_action.simulate.stimuli.checking import failures, window
-from fpga.count_action.simulate.stimuli.example import example_stimulus
-from fpga.count_action.simulate.stimuli.files import load_stimulus
+from fpga.count_action.simulate.stimuli.files import example_stimulus, failures, load_stimulus, window
 
 CSV = """\
 cycle,x_valid[0],x_valid[1],x_data[0],x_data[1],go,expect:fire[join.both],expect:join_out_data_o[1]

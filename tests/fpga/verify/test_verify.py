@@ -28,10 +28,9 @@ from fpga.verify.accesses import PARTIALS, SEEDS, random_accesses
 from fpga.verify.bus_bench import random_datapath_text
 from fpga.verify.bus_record import WAITING, waits_for_ready
 from fpga.verify.delivered import read_folder
-from fpga.verify.documents import same
 from fpga.verify.stream_rules import streams_of
 from fpga.verify.tops import run_seeds, run_top
-from fpga.verify.verify import verify
+from fpga.verify.verify import same, verify
 
 HERE = Path(__file__).parent
 

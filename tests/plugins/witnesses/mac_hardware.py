@@ -18,8 +18,7 @@ from fpga.count_action.ports import WORD_BITS, Port, Ports, Rows
 from fpga.count_action.verilog import core_files, emit
 from fpga.hdl.design import Design
 from fpga.photonic_mac.cycles import Timing, Trace, cycles_of, total_cycles
-from fpga.photonic_mac.network import LANES, Integers, Network, beats_of
-from fpga.photonic_mac.optics import Optics
+from fpga.photonic_mac.network import LANES, Integers, Network, Optics, beats_of
 
 _FPGA = Path(fpga.__file__).parent
 WEIGHT_WORDS = 16896

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from fpga.count_action.graph import STREAMS, stream_of
-from fpga.count_action.model import VALUE, Count, CountKind, Module, Ref, Signal, SignalKind
-from fpga.count_action.ports import WORD_BITS, consumed_streams
+from fpga.count_action.actions.kind import Lines, when
+from fpga.count_action.graph import stream_of
+from fpga.count_action.model import (
+    VALUE,
+    Count,
+    CountKind,
+    Module,
+    Operand,
+    Operation,
+    Ref,
+    Signal,
+    SignalKind,
+)
+from fpga.count_action.ports import WORD_BITS
 from fpga.count_action.simulate.bit_slices import stall_order
 from fpga.count_action.simulate.compiled.expressions import (
     Field,
@@ -15,18 +26,15 @@ from fpga.count_action.simulate.compiled.expressions import (
     any_of,
     literal,
     negative,
+    number,
     ones,
     packed,
     spread,
     unsigned,
-    when,
     whole,
     zeros,
 )
-from fpga.count_action.simulate.compiled.formulas import formula_lines
 from fpga.count_action.simulate.compiled.names import Names
-
-Lines = Iterator[str]
 
 
 @dataclass(frozen=True)
@@ -69,17 +77,16 @@ class Decisions:
     def _stall(self, module: Module) -> Lines:
         """Return the statements for who is ready for the beats of a module, and whether it stalls."""
         waiting = []
-        for action in module.actions:
-            if action.kind in STREAMS:
-                place = self.names.outputs[module.name, action.output]
-                yield f"y{place} = {self._ready(module.name, action.output)}"
-                yield f"g{place} = v{place} & y{place}"
-                waiting.append(f"v{place} & (y{place} ^ 1)")
+        for action in module.streams():
+            place = self.names.outputs[module.name, action.output]
+            yield f"y{place} = {self._ready(module.name, action.output)}"
+            yield f"g{place} = v{place} & y{place}"
+            waiting.append(f"v{place} & (y{place} ^ 1)")
         if waiting:
             yield f"{self.names.goes(module)} = ({any_of(waiting)}) ^ 1"
 
     def _ready(self, module: str, output: str) -> str:
-        if (module, output) in consumed_streams(self.names.datapath):
+        if (module, output) in self.names.consumed:
             return self._takers_ready(Ref(output, module))
         return unsigned(self.names.input_bit(f"{module}_{output}_ready_i"))
 
@@ -194,7 +201,7 @@ class Decisions:
     def _outputs(self) -> Lines:
         for key, place in self.names.outputs.items():
             name = f"{key[0]}_{key[1]}"
-            if self.names.driver(key).kind in STREAMS:
+            if self.names.driver(key).kind.drives is SignalKind.STREAM:
                 yield from self._port(f"{name}_valid_o", [f"v{place}"])
                 yield from self._port(f"{name}_data_o", self.names.beat(key))
             else:
@@ -215,3 +222,77 @@ class Decisions:
     def _port(self, name: str, words: list[str] | tuple[str, ...]) -> Lines:
         column = self.names.ports.output(name).column
         return (f"o{column + word} = {text}" for word, text in enumerate(words))
+
+
+def formula_lines(names: Names, ref: Ref) -> Iterator[str]:
+    """Return the statements for a formula, whose wire has the bits that it needs."""
+    writer = _Writer(names, names.value(ref))
+    value = writer.operand(names.graph.formula(ref))
+    yield from writer.lines
+    source = names.graph.source(ref)
+    yield f"{names.value(ref)} = {value} & {literal((1 << source.width) - 1)}"
+
+
+@dataclass
+class _Writer:
+    names: Names
+    prefix: str
+    lines: list[str] = field(default_factory=list)
+    _made: int = 0
+
+    def operand(self, operand: Operand) -> str:
+        """Return the name of what an operand comes to, or a constant."""
+        if isinstance(operand, int):
+            return self._kept(str(operand))
+        if isinstance(operand, Ref):
+            signed = self.names.graph.source(operand).signed
+            return self._kept(number(self.names.now(operand), signed=signed))
+        first = operand.operands[0]
+        if isinstance(first, Ref) and operand.operator == "valid":
+            return self._kept(unsigned(self.names.valid(first)))
+        if isinstance(first, Ref) and operand.operator == "count":
+            return self._kept(self.names.base(first.module or "", first.name))
+        if isinstance(first, Ref) and operand.operator == "target":
+            return self._kept(self.names.target(first.module or "", first.name))
+        return self._operation(operand, [self.operand(each) for each in operand.operands])
+
+    def _kept(self, text: str) -> str:
+        self._made += 1
+        name = f"{self.prefix}_{self._made}"
+        self.lines.append(f"{name} = {text}")
+        return name
+
+    def _operation(self, operation: Operation, parts: list[str]) -> str:
+        operator = operation.operator
+        if operator in {"max", "min"}:
+            made = self._kept(parts[0])
+            for each in parts[1:]:
+                further = f"{each} > {made}" if operator == "max" else f"{made} > {each}"
+                self.lines.append(when(further, [f"{made} = {each}"]))
+            return made
+        if operator == "if":
+            made = self._kept(parts[2])
+            self.lines.append(when(f"{parts[0]} != 0", [f"{made} = {parts[1]}"]))
+            return made
+        if operator == "table":
+            made = self._kept("0")
+            for place, each in enumerate(parts[1:]):
+                self.lines.append(when(f"{parts[0]} == {place}", [f"{made} = {each}"]))
+            return made
+        if operator in {"and", "or"}:
+            bits = [f"({each} != 0)" for each in parts]
+            return self._kept(any_of(bits) if operator == "or" else " & ".join(bits))
+        return self._kept(_TEXTS[operator].format(*parts))
+
+
+_TEXTS = {
+    "+": "{} + {}",
+    "-": "{} - {}",
+    "==": "({} == {}) & 1",
+    "!=": "({} != {}) & 1",
+    ">": "({} > {}) & 1",
+    "<": "({1} > {0}) & 1",
+    ">=": "({1} > {0}) ^ 1",
+    "<=": "({} > {}) ^ 1",
+    "not": "({} == 0) & 1",
+}

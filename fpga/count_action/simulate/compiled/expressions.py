@@ -156,8 +156,3 @@ def spread(bits: Iterable[str]) -> str:
     return any_of(
         literal(mask) if bit == "1" else f"{negative(bit)} & {literal(mask)}" for bit, mask in masks.items()
     )
-
-
-def when(condition: str, lines: Iterable[str]) -> str:
-    """Return statements that happen when a bit is 1."""
-    return "\n".join([f"if {condition}:", *(f"    {line}" for line in lines)])

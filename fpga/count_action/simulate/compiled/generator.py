@@ -5,12 +5,25 @@ Printed, the statements are the shortest description of what the hardware does i
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from fpga.count_action.model import Datapath
+from fpga.count_action.actions import KINDS
+from fpga.count_action.actions.kind import Lines, when
+from fpga.count_action.model import Action, CountKind, Datapath, Module, Ref, Signal, SignalKind
+from fpga.count_action.ports import WORD_BITS, buffered_parts
 from fpga.count_action.simulate.compiled.decisions import Decisions
+from fpga.count_action.simulate.compiled.expressions import (
+    Field,
+    any_of,
+    literal,
+    number,
+    packed,
+    unsigned,
+    whole,
+    zeros,
+)
 from fpga.count_action.simulate.compiled.names import Names
-from fpga.count_action.simulate.compiled.updates import Updates
 
 
 @dataclass(frozen=True)
@@ -39,3 +52,160 @@ def program_of(datapath: Datapath) -> CycleProgram:
         inputs=names.ports.input_columns,
         outputs=names.ports.output_columns,
     )
+
+
+@dataclass(frozen=True)
+class Updates:
+    """The second half of a cycle, and the pieces of it that kinds of actions use (`actions.kind.Statements`)."""
+
+    names: Names
+
+    def lines(self) -> Lines:
+        """Return the statements, in order."""
+        for key in self.names.outputs:
+            if key in self.names.quoted:
+                yield from (f"{word}_before = {word}" for word in self.names.beat(key))
+        first = [self.names.graph.drivers[key][0] for key in self.names.outputs]
+        for module, action in first:
+            yield from KINDS[action.kind].collect(self, module, action)
+        for module, action in first:
+            if action.kind.drives is SignalKind.STREAM:
+                yield from self._beat(module, action)
+        for module, action in first:
+            if action.kind.drives is not SignalKind.STREAM:
+                yield from KINDS[action.kind].update(self, module, action)
+        yield from self._counts()
+        yield from self._commit()
+        yield from buffer_lines(self.names)
+
+    def _beat(self, module: Module, action: Action) -> Lines:
+        """Return the statements of a beat that leaves with a fire and waits until it is taken (R6, R7, R10)."""
+        place, fire = self.names.outputs[module.name, action.output], self.fire(module, action)
+        yield when(fire, KINDS[action.kind].update(self, module, action))
+        clears = self.names.clears(module.name, action.on)
+        if clears:
+            for name in self.names.kept(module, action):
+                yield f"{name} = {name} & (({any_of(clears)}) - 1)"
+        yield f"v{place} = {fire} | v{place} & (y{place} ^ 1)"
+
+    # ------------------------------------------------------------------------ pieces for kinds of actions
+    def fire(self, module: Module, action: Action) -> str:
+        """Return 1 when the count of an action fires."""
+        return self.names.fire(module.name, action.on)
+
+    def on(self, module: Module, action: Action) -> str:
+        """Return 1 while the count of an action is enabled and its module not stalled."""
+        return self.names.on(module, module.count(action.on))
+
+    def moves(self, ref: Ref) -> str:
+        """Return 1 when the beats move of which a sample is."""
+        return self.names.counted(ref)
+
+    def drivers(self, module: Module, action: Action) -> list[Action]:
+        """Return all actions that drive the output of this one."""
+        return list(module.drivers(action.output))
+
+    def register(self, module: Module, action: Action, letter: str = "r") -> str:
+        """Return a register or a variable of an action; `r` holds a flag or a number."""
+        return f"{letter}{self.names.outputs[module.name, action.output]}"
+
+    def number(self, name: str, width: int, *, signed: bool) -> str:
+        """Return the number that the lowest bits of a variable stand for."""
+        return number(Field((name,), 0, width), signed=signed)
+
+    def sample(self, ref: Ref, width: int | None = None, *, signed: bool | None = None) -> str:
+        """Return a sample as a number, in `width` bits of the action or its own, with its own sign or as said."""
+        own = self.names.graph.source(ref).signed
+        field = self.names.field(ref) if width is None else self._fitted(ref, width)
+        return number(field, signed=own if signed is None else signed)
+
+    def send(self, module: Module, action: Action, samples: Iterable[Ref | str]) -> Lines:
+        """Return the statements that put samples, or variables of the action's width, side by side into its beat."""
+        fields = (
+            whole(each, action.width) if isinstance(each, str) else self._fitted(each, action.width)
+            for each in samples
+        )
+        beat = self.names.beat((module.name, action.output))
+        return (f"{name} = {text}" for name, text in zip(beat, packed(fields), strict=True))
+
+    def _fitted(self, ref: Ref, width: int) -> Field:
+        """Return a sample in the width of a beat: cut, or extended by its own sign."""
+        sample = self.names.field(ref)
+        if sample.width >= width:
+            return sample.part(0, width)
+        if self.names.graph.source(ref).signed:
+            return whole(f"({number(sample, signed=True)} & {literal((1 << width) - 1)})", width)
+        return whole(unsigned(sample), width)
+
+    # ------------------------------------------------------------------- counts, status, targets (R4 to R12)
+    def _counts(self) -> Lines:
+        over: list[Field] = []
+        full: list[Field] = []
+        for module, count in self.names.datapath.counts():
+            place = self.names.count(module.name, count.name)
+            level = count.kind is CountKind.LEVEL
+            over.append(zeros(1) if level else whole(f"b{place}", 1))
+            full.append(zeros(1) if level else whole(f"s{place}", 1))
+            if not level:
+                fires = [] if module.target(count.target).carry else [f"f{place}"]
+                begins = any_of([*fires, *self.names.clears(module.name, count.name)])
+                held = f"(x{place} | -s{place}) & {literal((1 << count.width) - 1)}"
+                yield f"c{place} = {f'x{place}' if count.goes_down else held} & (({begins}) - 1)"
+        yield f"keep = {unsigned(self.names.input_bit('clear_status_i'))} - 1"
+        for register, bits in (("over", over), ("full", full)):
+            for word, events in enumerate(packed(bits)):
+                yield f"{register}{word} = {events} | {register}{word} & keep"
+
+    def _commit(self) -> Lines:
+        low, words = 0, self.names.words(self.names.ports.input("target_shadow_i"))
+        lines = []
+        for module, target in self.names.datapath.targets():
+            name = self.names.target(module.name, target.name)
+            lines.append(f"{name} = {unsigned(Field(words, low, target.width))}")
+            low += target.width
+        if lines:
+            yield when(unsigned(self.names.input_bit("commit_i")), lines)
+
+
+def buffer_lines(names: Names) -> Lines:
+    """Return the statements for all buffers, after everything that looks at them."""
+    for signal in names.datapath.inputs:
+        if signal.buffered:
+            yield from _buffer(names, signal)
+
+
+def _buffer(names: Names, signal: Signal) -> Lines:
+    valid = names.ports.input(f"{signal.name}_valid_i")
+    ready = names.ports.output(f"{signal.name}_ready_o").column
+    for word in range(valid.words):
+        column = valid.column + word
+        first, second = f"bv{column}", f"bw{column}"
+        yield f"bt{column} = i{column} & o{ready + word}"
+        yield f"bs{column} = bt{column} & {first} & (g_{first} ^ -1)"
+        yield f"bu{column} = g_{first} & {second}"
+        yield f"bf{column} = bt{column} & (bs{column} ^ -1)"
+        yield f"{first} = {first} & (g_{first} ^ -1) | {second} | bt{column}"
+        yield f"{second} = {second} & (g_{first} ^ -1) | bs{column}"
+    for name, width in buffered_parts(names.datapath, signal):
+        port = names.ports.input(name)
+        for index in range(signal.size):
+            yield from _element(port.column, valid.column, index, width)
+
+
+def _element(data: int, valid: int, index: int, width: int) -> Lines:
+    """Return the statements for the beats of one stream."""
+    word, bit = divmod(index, WORD_BITS)
+    goes_up, first, second = (f"b{letter}{valid + word} >> {bit} & 1" for letter in "ufs")
+    places = list(_places(index * width, width))
+    kept = {f"{data + word}": (literal(~mask), literal(mask)) for word, mask in places}
+    yield when(goes_up, [f"bh{at} = bh{at} & {rest} | bn{at} & {mask}" for at, (rest, mask) in kept.items()])
+    yield when(first, [f"bh{at} = bh{at} & {rest} | i{at} & {mask}" for at, (rest, mask) in kept.items()])
+    yield when(second, [f"bn{at} = bn{at} & {rest} | i{at} & {mask}" for at, (rest, mask) in kept.items()])
+
+
+def _places(low: int, width: int) -> Iterator[tuple[int, int]]:
+    """Return the words in which bits stand, and the bits in each."""
+    for word in range(low // WORD_BITS, (low + width - 1) // WORD_BITS + 1):
+        begin = max(low - word * WORD_BITS, 0)
+        end = min(low + width - word * WORD_BITS, WORD_BITS)
+        yield word, (1 << end) - (1 << begin)

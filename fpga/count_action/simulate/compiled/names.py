@@ -1,12 +1,12 @@
 """Names of the registers and wires of a datapath in the generated statements.
 
-`i3` is a word of the row that comes in, `o3` of the one that goes out. Registers: `c` counts, `t` targets, `a` sums,
-`v` valid bits, `d` words of beats, `r` flags, pulses and numbers, `over` and `full` the status bits. Wires: `e`
+`i3` is a word of the row that comes in, `o3` of the one that goes out. Registers: `c` counts, `t` targets, `v`
+valid bits, `d` words of beats, `r` flags, pulses and numbers, `over` and `full` the status bits. Wires: `e`
 enabled, `n` not stalled, `y` ready, `g` a beat moves, `p` an increment, `x` the number compared, `f` fires, `b`
-overshoots, `s` saturates, `w` what a formula comes to. Of extreme samples: `h` there is one, `k` its index, `q` how
-many were counted. Of counts that go up and down: `l` the bound. Of buffers: `bv` and `bw` a bit for each stream that
-has one beat, or two, `bh` and `bn` their samples as in the port. Bits are 0 or 1. The number after a letter is the
-place of the count, target, module or output.
+overshoots, `s` saturates, `w` what a formula comes to. Other letters are those of a kind of action. Of counts
+that go up and down: `l` the bound. Of buffers: `bv` and `bw` a bit for each stream that has one beat, or two,
+`bh` and `bn` their samples as in the port. Bits are 0 or 1. The number after a letter is the place of the
+count, target, module or output.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
+from fpga.count_action.actions import KINDS
 from fpga.count_action.arbitration import pick_of
-from fpga.count_action.graph import STREAMS, Graph, can_stall
+from fpga.count_action.graph import Graph, can_stall
 from fpga.count_action.model import (
     VALUE,
     Action,
-    ActionKind,
     Count,
     CountKind,
     Datapath,
     Module,
     Ref,
+    SignalKind,
     is_value,
 )
-from fpga.count_action.ports import Port, buffered_parts, ports_of
+from fpga.count_action.ports import Port, buffered_parts, consumed_streams, ports_of
 from fpga.count_action.simulate.bit_slices import Key, sample_slice, valid_slice
 from fpga.count_action.simulate.compiled.expressions import Field, all_of, unsigned, whole
 
@@ -42,6 +43,7 @@ class Names:
         self._modules = {module.name: place for place, module in enumerate(datapath.modules)}
         self._counts = {(m.name, count.name): place for place, (m, count) in enumerate(datapath.counts())}
         self._targets = {(m.name, target.name): place for place, (m, target) in enumerate(datapath.targets())}
+        self.consumed = consumed_streams(datapath)
         self.outputs = {key: place for place, key in enumerate(self.graph.drivers)}
         """Places of what actions drive."""
 
@@ -49,9 +51,9 @@ class Names:
         """Return the first action that drives an output."""
         return self.graph.drivers[key][0][1]
 
-    def actions(self, *kinds: ActionKind) -> Iterator[tuple[Module, Action]]:
-        """Return the actions of these kinds with their modules."""
-        return ((module, action) for module in self.datapath.modules for action in module.drives(*kinds))
+    def actions(self) -> Iterator[tuple[Module, Action]]:
+        """Return all actions with their modules."""
+        return ((module, action) for module in self.datapath.modules for action in module.actions)
 
     # ----------------------------------------------------------------------------------------- fields
     def words(self, port: Port) -> tuple[str, ...]:
@@ -163,7 +165,7 @@ class Names:
         """Return the fires that clear a count (R5)."""
         return [
             self.fire(owner.name, action.on)
-            for owner, action in self.actions(ActionKind.CLEAR_COUNT)
+            for owner, action in self.actions()
             if action.clears == (module, count)
         ]
 
@@ -171,19 +173,15 @@ class Names:
         """Return 1 when the beats that a sample is of move (R11)."""
         return all_of(unsigned(self.moves(stream)) for stream in self.graph.streams(ref))
 
-    def adds(self, module: Module, action: Action) -> bool:
-        """Return whether an action keeps a sum from cycle to cycle."""
-        return action.kind is ActionKind.EMIT and module.count(action.on).kind is CountKind.ACCUMULATE
-
-    def sum_registers(self, module: Module, action: Action) -> list[str]:
-        """Return what an EMIT action keeps: the sum, or the extreme sample, if any, its index, and how many."""
+    def kept(self, module: Module, action: Action) -> list[str]:
+        """Return the registers that an action keeps beside its output."""
         place = self.outputs[module.name, action.output]
-        return [f"{letter}{place}" for letter in ("a" if action.reduction == "sum" else "ahkq")]
+        return [f"{letter}{place}" for letter in KINDS[action.kind].letters(module, action)]
 
     @cached_property
     def quoted(self) -> frozenset[Key]:
         """Streams of modules of whose beats actions take samples."""
-        refs = (ref for _, action in self.actions(*STREAMS) for ref in action.refs)
+        refs = (ref for _, action in self.actions() for ref in action.refs)
         return frozenset((ref.module, ref.name) for ref in refs if ref.module and self.graph.is_stream(ref))
 
     def registers(self) -> dict[str, int]:
@@ -204,10 +202,9 @@ class Names:
 
     def _output_registers(self, key: Key, place: int) -> Iterator[str]:
         module, action = self.graph.drivers[key][0]
-        if action.kind not in STREAMS:
+        if action.kind.drives is SignalKind.STREAM:
+            yield f"v{place}"
+            yield from self.beat(key)
+        else:
             yield f"r{place}"
-            return
-        yield f"v{place}"
-        yield from self.beat(key)
-        if self.adds(module, action):
-            yield from self.sum_registers(module, action)
+        yield from self.kept(module, action)

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from fpga.count_action.model import Datapath
+from fpga.count_action.actions import KINDS
+from fpga.count_action.model import Count, Datapath, Module, Ref
 from fpga.count_action.ports import Rows, ports_of, targets_of
+from fpga.count_action.simulate.bit_slices import Key
 from fpga.count_action.simulate.port_values import check_inputs, row_of, values_of
-from fpga.count_action.simulate.reference.evaluation import Evaluation
-from fpga.count_action.simulate.reference.next_state import next_state
-from fpga.count_action.simulate.reference.state import Cycle, reset_state
-from fpga.count_action.simulate.reference.wiring import Wiring
+from fpga.count_action.simulate.reference.evaluation import Evaluation, Wiring
+from fpga.count_action.simulate.reference.state import Cycle, State, next_buffers, reset_state
 
 
 class Reference:
@@ -65,3 +66,97 @@ class Reference:
         evaluation = Evaluation(self._wiring, self.state, inputs)
         cycle, self.state = evaluation.cycle(), next_state(evaluation)
         return cycle
+
+
+def next_state(evaluation: Evaluation) -> State:
+    """Return the registers after the clock edge: all replaced at once, each from the cycle alone."""
+    return ClockEdge(evaluation).state()
+
+
+class ClockEdge:
+    """A cycle as its clock edge sees it (`actions.kind.Edge`)."""
+
+    def __init__(self, now: Evaluation) -> None:
+        self._now = now
+
+    def state(self) -> State:
+        """Return the registers after the edge."""
+        now, before = self._now, self._now.state
+        keep_status = not now.inputs.get("clear_status_i", 0)
+        datapath = now.wiring.datapath
+        outputs, kept = dict(before.outputs), dict(before.kept)
+        for module in datapath.modules:
+            for action in module.actions:
+                key = (module.name, action.output)
+                if action.kind.drives:
+                    kept[key] = KINDS[action.kind].keep(self, module, action)
+                    driven = KINDS[action.kind].drive(self, module, action)
+                    outputs[key] = outputs[key] if driven is None else driven
+        return State(
+            counts={
+                (module.name, count.name): self._count(module, count) for module, count in datapath.counts()
+            },
+            overshoot={
+                key: count.overshoots or (before.overshoot[key] and keep_status)
+                for key, count in now.counts.items()
+            },
+            saturated={
+                key: count.saturates or (before.saturated[key] and keep_status)
+                for key, count in now.counts.items()
+            },
+            targets=self._targets(),
+            valid={beat: self._sends(beat) or now.backpressured(beat) for beat in before.valid},
+            outputs=outputs,
+            kept=kept,
+            buffers=next_buffers(datapath, before.buffers, now.inputs, now.moves),
+        )
+
+    def _count(self, module: Module, count: Count) -> int:
+        """Return a count: what rests of it, unless it keeps nothing or is cleared (R5, R10)."""
+        key = (module.name, count.name)
+        return self._now.counts[key].rest if count.accumulates and not self._cleared(key) else 0
+
+    def _cleared(self, key: Key) -> bool:
+        return any(self._now.fires(*by) for by in self._now.wiring.clears.get(key, ()))
+
+    def _targets(self) -> dict[Key, int]:
+        """Return the targets in force: those of the shadow bank after a commit (R8)."""
+        if not self._now.inputs.get("commit_i", 0):
+            return dict(self._now.state.targets)
+        return targets_of(self._now.wiring.datapath, self._now.inputs.get("target_shadow_i", 0))
+
+    def _sends(self, beat: Key) -> bool:
+        module = self._now.wiring.datapath.module(beat[0])
+        return any(self.fires(module, each.on) for each in module.drivers(beat[1]))
+
+    # Questions of the kinds of actions
+
+    def fires(self, module: Module, count: str) -> bool:
+        """Return whether a count fires (R1)."""
+        return self._now.fires(module.name, count)
+
+    def restarts(self, module: Module, count: str) -> bool:
+        """Return whether a count keeps nothing of this cycle: it fires, is cleared, or is a level count."""
+        key = (module.name, count)
+        return not module.count(count).accumulates or self._now.fires(*key) or self._cleared(key)
+
+    def adds(self, module: Module, count: str) -> bool:
+        """Return whether a count is enabled and its module not stalled."""
+        now = self._now.counts[module.name, count]
+        return now.enabled and not now.stalled
+
+    def moves(self, ref: Ref) -> bool:
+        """Return whether the beats move of which a sample is (R7)."""
+        return all(self._now.moves(stream) for stream in self._now.wiring.streams_of(ref))
+
+    def sample(self, ref: Ref) -> int:
+        """Return the value of a sample, a flag, a number or a formula."""
+        return self._now.sample(ref)
+
+    def output(self, module: Module, name: str) -> int:
+        """Return what drives an output now: the bits of a beat, or a flag or a number."""
+        return self._now.state.outputs[module.name, name]
+
+    def kept(self, module: Module, name: str) -> Any:
+        """Return what the action keeps from cycle to cycle beside its output."""
+        return self._now.state.kept[module.name, name]

@@ -2,22 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
-from fpga.count_action.graph import KIND_OF
-from fpga.count_action.model import ActionKind, Datapath
+from fpga.count_action.actions import KINDS
+from fpga.count_action.model import Datapath, Ref, Signal
+from fpga.count_action.ports import buffered_parts
 from fpga.count_action.simulate.bit_slices import Key, beats_of
-from fpga.count_action.simulate.reference.buffers import Buffer, Element, empty_buffers
+
+Beat: TypeAlias = tuple[int, ...]
+"""Samples, end and kept lanes of a beat: the bits of each port."""
+Element: TypeAlias = tuple[str, int]
+"""A stream and its index."""
+Buffer: TypeAlias = tuple[tuple[Beat, ...], Beat]
+"""The beats that wait, the first to leave first, and the beat that is shown (the last one when none waits)."""
+
+DEPTH = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Extreme:
-    """The largest (or smallest) sample so far, how many were counted before it, and how many there were (R14)."""
+def buffered_streams(datapath: Datapath) -> Iterator[tuple[Signal, int]]:
+    """Return every element of every buffered stream."""
+    for signal in datapath.inputs:
+        if signal.buffered:
+            yield from ((signal, index) for index in range(signal.size))
 
-    value: int = 0
-    index: int = 0
-    counted: int = 0
+
+def empty_buffers(datapath: Datapath) -> dict[Element, Buffer]:
+    """Return the buffers after reset."""
+    found: dict[Element, Buffer] = {}
+    for signal, index in buffered_streams(datapath):
+        found[signal.name, index] = ((), (0,) * sum(1 for _ in buffered_parts(datapath, signal)))
+    return found
+
+
+def shown(
+    datapath: Datapath, buffers: Mapping[Element, Buffer], inputs: Mapping[str, int]
+) -> Mapping[str, int]:
+    """Return the inputs as the modules see them."""
+    if not buffers:
+        return inputs
+    seen = dict(inputs)
+    for signal, index in buffered_streams(datapath):
+        waiting, beat = buffers[signal.name, index]
+        ports = [(f"{signal.name}_valid_i", 1), *buffered_parts(datapath, signal)]
+        for (port, width), value in zip(ports, (int(bool(waiting)), *beat), strict=True):
+            mask = (1 << width) - 1 << index * width
+            seen[port] = seen.get(port, 0) & ~mask | value << index * width
+    return seen
+
+
+def has_room(buffer: Buffer) -> bool:
+    """Return whether a buffer is ready for a beat."""
+    return len(buffer[0]) < DEPTH
+
+
+def next_buffers(
+    datapath: Datapath,
+    buffers: Mapping[Element, Buffer],
+    inputs: Mapping[str, int],
+    leaves: Callable[[Ref], bool],
+) -> dict[Element, Buffer]:
+    """Return the buffers after the clock edge; `leaves` says whether the modules take the first beat of a stream."""
+    found = {}
+    for signal, index in buffered_streams(datapath):
+        waiting, beat = buffers[signal.name, index]
+        comes = inputs.get(f"{signal.name}_valid_i", 0) >> index & 1 and has_room((waiting, beat))
+        if leaves(Ref(signal.name, index=index)):
+            waiting = waiting[1:]
+        if comes:
+            parts = buffered_parts(datapath, signal)
+            waiting += (
+                tuple(inputs.get(port, 0) >> index * width & (1 << width) - 1 for port, width in parts),
+            )
+        found[signal.name, index] = (waiting, waiting[0] if waiting else beat)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +88,8 @@ class State:
     saturated: Mapping[Key, bool]
     targets: Mapping[Key, int]
     """The targets in force."""
-    sums: Mapping[Key, int]
-    """Sums of EMIT actions since the last fire."""
-    extremes: Mapping[Key, Extreme]
-    """Largest or smallest samples of EMIT actions since the last fire."""
+    kept: Mapping[Key, Any]
+    """What actions keep beside their outputs: sums and extreme samples since the last fire, say."""
     valid: Mapping[Key, bool]
     """True while there is a beat on its way out."""
     outputs: Mapping[Key, int]
@@ -74,15 +131,18 @@ class Cycle:
 def reset_state(datapath: Datapath) -> State:
     """Return the registers after reset (R12)."""
     counts = [(module.name, count.name) for module, count in datapath.counts()]
-    actions = [(module.name, action) for module in datapath.modules for action in module.actions]
+    outputs = {
+        (module.name, name): action
+        for module in datapath.modules
+        for name, action in module.outputs().items()
+    }
     return State(
         counts=dict.fromkeys(counts, 0),
         overshoot=dict.fromkeys(counts, False),
         saturated=dict.fromkeys(counts, False),
         targets={(module.name, target.name): target.reset for module, target in datapath.targets()},
-        sums={(name, action.output): 0 for name, action in actions if action.kind is ActionKind.EMIT},
-        extremes={(name, action.output): Extreme() for name, action in actions if action.reduction != "sum"},
+        kept={key: KINDS[action.kind].reset(action) for key, action in outputs.items()},
         valid=dict.fromkeys((beat for module in datapath.modules for beat in beats_of(module)), False),
-        outputs={(name, action.output): 0 for name, action in actions if action.kind in KIND_OF},
+        outputs=dict.fromkeys(outputs, 0),
         buffers=empty_buffers(datapath),
     )

@@ -14,7 +14,8 @@ import io
 import runpy
 import traceback
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import count, islice, repeat
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,10 @@ import numpy as np
 
 from fpga.count_action.diagnostics import CountActionError, quoted
 from fpga.count_action.model import Datapath
-from fpga.count_action.ports import ports_of
-from fpga.count_action.simulate.signals import Wire
-from fpga.count_action.simulate.stimuli.collector import Collector, Found, Stimulus
+from fpga.count_action.ports import Rows, ports_of
+from fpga.count_action.simulate.reference import Reference
+from fpga.count_action.simulate.signals import Wire, input_wires, output_wires
+from fpga.count_action.simulate.stimuli.collector import EXPECT, Collector, Expectation, Found, Stimulus
 
 CYCLE = "cycle"
 """The column of a CSV that numbers its lines."""
@@ -212,3 +214,95 @@ def _line_in(path: Path, error: BaseException) -> int:
         frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)
     ]
     return (lines[-1] if lines else None) or 1
+
+
+def example_stimulus(datapath: Datapath, cycles: int = 16) -> str:
+    """Return a stimulus in CSV for this datapath: all that counts comes in, and what then fires is expected."""
+    wires = [
+        wire for wire in input_wires(datapath) if not wire.name.startswith(("target_shadow", "clear_status"))
+    ]
+    rows = [_example_row(wires, cycle) for cycle in range(cycles)]
+    collector = Collector(datapath, "<example>")
+    for row in rows:
+        collector.cycle(((wire, False, value, 1) for wire, value in zip(wires, row, strict=True)), 1)
+    run = list(Reference(datapath).cycles(collector.stimulus().rows))
+    fires = [f"{EXPECT}fire[{each.module}.{each.count}]" for each in run[0].counts]
+    written = io.StringIO()
+    table = csv.writer(written, lineterminator="\n")
+    table.writerow(["cycle", *(_short(wire.name) for wire in wires), *fires])
+    for cycle, (row, seen) in enumerate(zip(rows, run, strict=True)):
+        table.writerow([cycle, *row, *(int(count.fires) for count in seen.counts)])
+    return written.getvalue()
+
+
+def _short(name: str) -> str:
+    port, bracket, rest = name.partition("[")
+    return f"{port[:-2]}{bracket}{rest}"
+
+
+def _example_row(wires: list[Wire], cycle: int) -> list[int]:
+    """Return a row: every other stream begins a cycle later, and outputs are not ready now and then."""
+    row = []
+    for place, wire in enumerate(wires):
+        late = wire.low % 2 and cycle % 8 == 0
+        if "_data_i" in wire.name:
+            row.append((10 * cycle + place) % (1 << wire.width - 1) if wire.width > 1 else cycle & 1)
+        elif wire.name.endswith("_ready_i"):
+            row.append(int(cycle % 6 != 5))
+        else:
+            row.append(int(wire.name != "commit_i" and not late))
+    return row
+
+
+_AROUND = 8
+"""Cycles that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An expectation that a run does not meet."""
+
+    expected: Expectation
+    actual: int
+
+    def __str__(self) -> str:
+        wire, cycle = self.expected.wire, self.expected.cycle
+        return f"cycle {cycle}: {wire.name} is {self.actual}, expected {self.expected.value}"
+
+
+def failures(stimulus: Stimulus, outputs: Rows) -> tuple[Failure, ...]:
+    """Return every expectation that is not met, in the order of the cycles."""
+    series: dict[Wire, list[int]] = {}
+    failed = []
+    for expected in stimulus.expectations:
+        if expected.wire not in series:
+            series[expected.wire] = expected.wire.series(outputs)
+        actual = series[expected.wire][expected.cycle] & (1 << expected.wire.width) - 1
+        if actual != expected.value:
+            failed.append(Failure(expected, actual))
+    return tuple(sorted(failed, key=lambda each: each.expected.cycle))
+
+
+def window(datapath: Datapath, inputs: Rows, outputs: Rows, failure: Failure) -> Iterator[str]:
+    """Return the eight cycles around a failure as a table: what is not always 0, and what was expected."""
+    first = max(0, min(failure.expected.cycle - _AROUND // 2, len(inputs) - _AROUND))
+    span = slice(first, first + _AROUND)
+    cycles = range(first, min(first + _AROUND, len(inputs)))
+    table = [("cycle", [f"*{each}" if each == failure.expected.cycle else str(each) for each in cycles])]
+    table += _shown((wire, wire.series(inputs[span])) for wire in input_wires(datapath))
+    table += _shown((wire, wire.series(outputs[span])) for wire in output_wires(datapath))
+    expected = [str(failure.expected.value) if each == failure.expected.cycle else "" for each in cycles]
+    table.append((f"{failure.expected.wire.name} (expected)", expected))
+    return _aligned(table)
+
+
+def _shown(series: Iterable[tuple[Wire, list[int]]]) -> list[tuple[str, list[str]]]:
+    return [(wire.name, [str(each) for each in values]) for wire, values in series if any(values)]
+
+
+def _aligned(table: list[tuple[str, list[str]]]) -> Iterator[str]:
+    names = max(len(name) for name, _ in table)
+    widths = [max(map(len, column)) for column in zip(*(cells for _, cells in table), strict=True)]
+    for name, cells in table:
+        row = "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+        yield f"{name:<{names}}  {row}"

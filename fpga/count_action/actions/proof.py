@@ -1,9 +1,15 @@
-"""Instances of checks in the proof of a datapath."""
+"""Instances of checks in the proof of a datapath, and the expressions of which their connections are made."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Protocol
+
+from fpga.count_action.model import Action, Count, Module, Ref
+
+ALWAYS = "1'b1"
+NEVER = "1'b0"
 
 CLOCKED = {"clk_i": "clk_i", "rst_i": "rst_i"}
 """Connections of all checks."""
@@ -44,3 +50,30 @@ HIDDEN = r"hierconn \*\) logic \[(\d+):0\] \\dut\.(\S+) ;"
 def bit(value: bool) -> str:
     """Return a constant of one bit."""
     return f"1'b{int(value)}"
+
+
+def concatenated(first_lowest: Iterable[str]) -> str:
+    """Return the expressions side by side."""
+    return f"{{{', '.join(reversed(list(first_lowest)))}}}"
+
+
+class Proof(Protocol):
+    """Expressions over the ports of a top, written without its emitter."""
+
+    def fire(self, module: Module, count: str) -> str:
+        """Return whether a count fires."""
+
+    def any_fire(self, module: Module, actions: Iterable[Action]) -> str:
+        """Return whether one of the actions happens."""
+
+    def cleared(self, module: Module, count: Count) -> str:
+        """Return whether somebody clears the count (R5)."""
+
+    def taken(self, module: Module, count: Count, ref: Ref) -> str:
+        """Return whether a sample is added in this cycle (R11)."""
+
+    def fitted(self, ref: Ref, width: int) -> str:
+        """Return a sample in `width` bits: extended by its own sign, or without its upper bits (R10)."""
+
+    def beat_width(self, module: Module, action: Action) -> int:
+        """Return the bits of a beat."""

@@ -1,0 +1,127 @@
+"""`stream` and `merge`: a beat of the samples of the fire (R6, R7), or of the beat that its count chose (R19)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from fpga.count_action.actions.kind import (
+    Edge,
+    Hardware,
+    Kind,
+    Lines,
+    Shape,
+    Statements,
+    Texts,
+    Written,
+)
+from fpga.count_action.actions.proof import CLOCKED, Check, Proof, bit, concatenated
+from fpga.count_action.defaults import beat_signed, beat_width
+from fpga.count_action.diagnostics import Diagnostics, note, quoted
+from fpga.count_action.expressions import bits_for, interval_of_bits
+from fpga.count_action.model import MAX_LANES, Action, ActionKind, Datapath, Module
+
+
+class Beat(Kind):
+    """A beat leaves with the samples of the fire."""
+
+    kind = ActionKind.STREAM
+    noun = "stream"
+    rules = ("stream", "merge")
+
+    def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
+        if rule == "merge":
+            ends, width, sign, name = parts
+            return {"name": name, "width": width, "sign": sign and sign.signed, "merged_ends": ends or ()}
+        *samples, width, sign, ends, name = parts
+        return {
+            "name": name,
+            "samples": tuple(samples),
+            "width": width,
+            "sign": sign and sign.signed,
+            "ends": ends or (),
+        }
+
+    def write(self, texts: Texts, module: Module, action: Action) -> str:
+        ends = [each for each in module.actions if each.part_of == action.output]
+        if action.merges:
+            names = [each.output.removeprefix(f"{action.output}_") for each in ends]
+            words = ["merge", *([f"with {' and '.join(names)}"] if ends else [])]
+            width, signed = bits_for(*texts.graph.merged_interval(action))
+        else:
+            words = ["stream", ", ".join(texts.runs(action.refs, ".data"))]
+            sources = [texts.graph.source(ref) for ref in action.refs]
+            width, signed = (
+                beat_width(each.width for each in sources),
+                beat_signed(each.signed for each in sources),
+            )
+        words += [f"width {action.width}"] if action.width != width else []
+        words += ["signed" if action.signed else "unsigned"] if action.signed != signed else []
+        if not action.merges:
+            words += [
+                f"{word} {texts.value(end.refs[0])}"
+                for word, end in zip(("last", "keep"), ends, strict=False)
+            ]
+        return " ".join([*words, *([f"as {action.output}"] if action.output != "out" else [])])
+
+    def shape(self, action: Written, samples: Callable[[], Sequence[Shape]]) -> Shape:
+        sources = samples()
+        width, signed = (
+            beat_width(each.width for each in sources),
+            beat_signed(each.signed for each in sources),
+        )
+        lanes = sum(each.lanes for each in sources)
+        if action.verb == "merge":
+            every = [interval_of_bits(each.width, signed=each.signed) for each in sources]
+            width, signed = bits_for(min(low for low, _ in every), max(high for _, high in every))
+            lanes = sources[0].lanes
+        return Shape(
+            lanes,
+            width if action.width is None else action.width,
+            signed if action.sign is None else action.sign,
+        )
+
+    def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
+        if not 1 <= len(action.refs) <= MAX_LANES:
+            what = f"the stream {quoted(action.output)} has {len(action.refs)} samples"
+            yield note(
+                action.at, f"{what}; 1 to {MAX_LANES} are possible", "Name the samples, or split the beat."
+            )
+
+    def describe(self, action: Action, name: str) -> str:
+        return f"a beat of {len(action.refs)} samples on {name}"
+
+    def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
+        if not edge.fires(module, action.on):
+            return None
+        return sum(
+            (edge.sample(ref) & (1 << action.width) - 1) << lane * action.width
+            for lane, ref in enumerate(action.refs)
+        )
+
+    def update(self, statements: Statements, module: Module, action: Action) -> Lines:
+        return statements.send(module, action, action.refs)
+
+    def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
+        return hardware.beat(module, action, hardware.samples(action))
+
+    def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
+        yield beat_check(
+            proof, module, action, concatenated(proof.fitted(ref, action.width) for ref in action.refs)
+        )
+
+
+def beat_check(proof: Proof, module: Module, action: Action, data: str) -> Check:
+    """Return the checks of a beat that leaves with `data` when its count fires."""
+    name = f"{module.name}_{action.output}"
+    ports = {
+        **CLOCKED,
+        "fire_i": proof.fire(module, action.on),
+        "data_i": data,
+        "ready_i": f"ready_{name}",
+        "valid_o": f"{name}_valid_o",
+        "data_o": f"{name}_data_o",
+        "stalled_o": f"{name}_valid_o[0] && !ready_{name}",
+    }
+    parameters = {"Width": proof.beat_width(module, action), "Alone": bit(False)}
+    return Check("count_action_beat", module.name, action.output, parameters, ports)

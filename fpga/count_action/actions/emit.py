@@ -1,0 +1,276 @@
+"""`emit`: a beat of the sum of all samples since the last fire (R11), or of the largest or the smallest (R14)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fpga.count_action.actions.beat import beat_check
+from fpga.count_action.actions.kind import (
+    Edge,
+    Hardware,
+    Kind,
+    Lines,
+    Shape,
+    Statements,
+    Texts,
+    Written,
+    when,
+)
+from fpga.count_action.actions.proof import ALWAYS, CLOCKED, Check, Proof, bit, concatenated, hidden
+from fpga.count_action.defaults import EMIT_WIDTH, beat_signed
+from fpga.count_action.diagnostics import Diagnostics, in_range, note, quoted
+from fpga.count_action.model import MAX_LANES, MAX_WIDTH, Action, ActionKind, Datapath, Module
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme:
+    """The largest (or smallest) sample so far, how many were counted before it, and how many there were (R14)."""
+
+    value: int = 0
+    index: int = 0
+    counted: int = 0
+
+
+class Emit(Kind):
+    """A beat leaves with the sum, or an extreme sample."""
+
+    kind = ActionKind.EMIT
+    noun = "sum"
+    rules = ("emit", "emit_extreme")
+    collects = True
+
+    def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
+        fields: dict[str, Any] = {"verb": "emit"}
+        *samples, shift, width, sign, name = parts
+        if rule == "emit_extreme":
+            reduction, *samples, index = samples
+            fields |= {"reduction": reduction, "with_index": index is not None}
+        return fields | {
+            "name": name,
+            "samples": tuple(samples),
+            "shift": shift,
+            "width": width,
+            "sign": sign and sign.signed,
+        }
+
+    def write(self, texts: Texts, module: Module, action: Action) -> str:
+        sign = " + " if action.reduction == "sum" else ", "
+        words = [f"emit {action.reduction}", sign.join(texts.runs(action.refs, ".data"))]
+        words += ["with index"] if action.with_index else []
+        words += [f"shift {action.shift}"] if action.shift else []
+        words += [f"width {action.width}"] if action.width != EMIT_WIDTH else []
+        if action.signed != beat_signed(texts.graph.source(ref).signed for ref in action.refs):
+            words.append("signed" if action.signed else "unsigned")
+        return " ".join([*words, *([f"as {action.output}"] if action.output != "out" else [])])
+
+    def shape(self, action: Written, samples: Callable[[], Sequence[Shape]]) -> Shape:
+        sources = samples()
+        return Shape(
+            2 if action.with_index else 1,
+            EMIT_WIDTH if action.width is None else action.width,
+            beat_signed(each.signed for each in sources) if action.sign is None else action.sign,
+        )
+
+    def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
+        name = quoted(action.output)
+        if not 1 <= len(action.refs) <= MAX_LANES:
+            message = f"the sum {name} has {len(action.refs)} samples; 1 to {MAX_LANES} are possible"
+            yield note(action.at, message, "Name the samples, or split the beat.")
+        yield from in_range(f"shift of sum {name}", action.shift, 0, MAX_WIDTH - 1, action.at)
+        if action.reduction not in {"sum", "max", "min"} or (action.with_index and action.reduction == "sum"):
+            message = f"`emit {action.reduction}`{' with index' if action.with_index else ''}"
+            yield note(action.at, f"{message} is not possible", "There are sum, max and min.")
+
+    def describe(self, action: Action, name: str) -> str:
+        what = {"sum": "the sum", "max": "the largest sample", "min": "the smallest sample"}[action.reduction]
+        return f"{what} on {name} ({'R11' if action.reduction == 'sum' else 'R14'})"
+
+    # Reference simulator
+
+    def reset(self, action: Action) -> int | Extreme:
+        return 0 if action.reduction == "sum" else Extreme()
+
+    def keep(self, edge: Edge, module: Module, action: Action) -> int | Extreme:
+        if edge.restarts(module, action.on):
+            return self.reset(action)
+        return (
+            self._sum(edge, module, action)
+            if action.reduction == "sum"
+            else self._extreme(edge, module, action)
+        )
+
+    def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
+        if not edge.fires(module, action.on):
+            return None
+        mask = (1 << action.width) - 1
+        if action.reduction == "sum":
+            return _number(self._sum(edge, module, action), action) >> action.shift & mask
+        best = self._extreme(edge, module, action)
+        value = best.value >> action.shift & mask
+        return value | best.index << action.width if action.with_index else value
+
+    def _sum(self, edge: Edge, module: Module, action: Action) -> int:
+        """Return the sum with the samples of this cycle, in the action's width."""
+        total: int = edge.kept(module, action.output)
+        if edge.adds(module, action.on):
+            total += sum(edge.sample(ref) for ref in action.refs if edge.moves(ref))
+        return total & (1 << action.width) - 1
+
+    def _extreme(self, edge: Edge, module: Module, action: Action) -> Extreme:
+        """Return the extreme sample with those of this cycle, in the action's width and sign."""
+        best: Extreme = edge.kept(module, action.output)
+        if not edge.adds(module, action.on):
+            return best
+        mask = (1 << action.width) - 1
+        for ref in action.refs:
+            if edge.moves(ref):
+                sample = _number(edge.sample(ref) & mask, action)
+                further = sample > best.value if action.reduction == "max" else sample < best.value
+                if best.counted == 0 or further:
+                    best = Extreme(sample, best.counted & mask, best.counted)
+                best = Extreme(best.value, best.index, best.counted + 1)
+        return best
+
+    # Fast simulator. A sum is in `a`. Of an extreme sample: `a` is the sample, `h` there is one, `k` its index, `q` how
+    # many were counted. A level count keeps none of them; they are variables then.
+
+    def letters(self, module: Module, action: Action) -> str:
+        return _letters(action) if module.count(action.on).accumulates else ""
+
+    def collect(self, statements: Statements, module: Module, action: Action) -> Lines:
+        if action.reduction != "sum":
+            yield from self._search(statements, module, action)
+        elif module.count(action.on).accumulates:
+            name = statements.register(module, action, "a")
+            yield when(statements.on(module, action), [f"{name} = {_total(statements, action, name)}"])
+
+    def _search(self, statements: Statements, module: Module, action: Action) -> Lines:
+        best, found, index, counted = (statements.register(module, action, each) for each in _letters(action))
+        sample, taken = (statements.register(module, action, each) for each in "zu")
+        if not module.count(action.on).accumulates:
+            yield from (f"{name} = 0" for name in (best, found, index, counted))
+        for ref in action.refs:
+            moves = [each for each in (statements.on(module, action), statements.moves(ref)) if each != "1"]
+            yield f"{sample} = {statements.sample(ref, action.width, signed=action.signed)}"
+            yield f"{taken} = {' & '.join(dict.fromkeys(moves)) or '1'}"
+            relation = f"{sample} > {best}" if action.reduction == "max" else f"{best} > {sample}"
+            chosen = [f"{best} = {sample}", f"{index} = {counted} & {_mask(action)}", f"{found} = 1"]
+            yield when(f"{taken} & (({found} ^ 1) | ({relation}))", chosen)
+            yield f"{counted} = {counted} + {taken}"
+
+    def update(self, statements: Statements, module: Module, action: Action) -> Lines:
+        total = statements.register(module, action, "a")
+        accumulates = module.count(action.on).accumulates
+        if action.reduction != "sum":
+            samples = [f"({total} >> {action.shift} & {_mask(action)})"]
+            samples += [statements.register(module, action, "k")] if action.with_index else []
+            yield from statements.send(module, action, samples)
+        else:
+            if not accumulates:
+                yield f"{total} = {_total(statements, action)}"
+            value = statements.number(total, action.width, signed=action.signed)
+            shifted = f"{value} >> {action.shift} & {_mask(action)}" if action.shift else total
+            yield from statements.send(module, action, [shifted])
+        if accumulates:
+            yield from (f"{statements.register(module, action, each)} = 0" for each in _letters(action))
+
+    # Hardware and proof
+
+    def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
+        name = f"{module.name}_{action.output}"
+        ports = {"clear_i": hardware.clear(module, action), "take_i": hardware.taken(module, action)}
+        parameters: dict[str, object] = {"Samples": len(action.refs)}
+        common = {
+            "Width": action.width,
+            "Accumulate": bit(module.count(action.on).accumulates),
+            "Shift": action.shift,
+            "Signed": bit(action.signed),
+        }
+        if action.reduction == "sum":
+            width, signed = hardware.sample_type(action)
+            parameters |= {"SampleWidth": width, "SampleSigned": bit(signed), **common}
+            ports |= {"samples_i": hardware.samples(action, width), "sum_o": f"{name}_sum"}
+            yield hardware.wire(f"{name}_sum", action.width)
+            yield from hardware.block("count_action_sum", f"u_{name}_sum", parameters, ports)
+            yield from hardware.beat(module, action, f"{name}_sum")
+            return
+        parameters |= {
+            **common,
+            "Minimum": bit(action.reduction == "min"),
+            "WithIndex": bit(action.with_index),
+        }
+        ports |= {"samples_i": hardware.samples(action), "beat_o": f"{name}_extreme"}
+        yield hardware.wire(f"{name}_extreme", hardware.beat_width(module, action))
+        yield from hardware.block("count_action_extreme", f"u_{name}_extreme", parameters, ports)
+        yield from hardware.beat(module, action, f"{name}_extreme")
+
+    def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
+        """Return the checks of the sum or the extreme sample, and of the beat.
+
+        That of a level count is looked at when it fires: at no other time does a beat move.
+        """
+        count = module.count(action.on)
+        fire = proof.fire(module, count.name)
+        name, wire = f"{module.name}_{action.output}", "sum" if action.reduction == "sum" else "extreme"
+        bits = action.width if wire == "sum" else proof.beat_width(module, action)
+        parameters = {
+            "Samples": len(action.refs),
+            "Width": action.width,
+            "Accumulate": bit(count.accumulates),
+            "Shift": action.shift,
+            "Signed": bit(action.signed),
+        }
+        ports: dict[str, object] = {
+            **CLOCKED,
+            "clear_i": f"{fire} || {proof.cleared(module, count)}",
+            "take_i": concatenated(f"({proof.taken(module, count, ref)})" for ref in action.refs),
+            "samples_i": concatenated(proof.fitted(ref, action.width) for ref in action.refs),
+            "check_i": ALWAYS if count.accumulates else fire,
+            "expected_o": f"expected_{name}",
+        }
+        before = [f"logic [{bits - 1}:0] expected_{name};", hidden(f"{name}_{wire}", bits)]
+        if wire == "sum":
+            parameters |= {"SampleWidth": action.width}
+            ports |= {"sum_o": f"\\dut.{name}_sum "}
+            registers = {"base_i": ("sum_q", action.width)}
+        else:
+            parameters |= {"Minimum": bit(action.reduction == "min"), "WithIndex": bit(action.with_index)}
+            ports |= {"beat_o": f"\\dut.{name}_extreme "}
+            registers = {
+                "any_i": ("any_q", 1),
+                "best_i": ("best_q", action.width),
+                "index_i": ("index_q", action.width),
+                "counted_i": ("counted_q", action.width),
+            }
+        for port, (register, width) in registers.items():
+            path = f"u_{name}_{wire}.gen_accumulate.{register}"
+            ports[port] = f"\\dut.{path} " if count.accumulates else f"{width}'d0"
+            before += [hidden(path, width)] if count.accumulates else []
+        yield Check(f"count_action_{wire}", module.name, action.output, parameters, ports, tuple(before))
+        yield beat_check(proof, module, action, f"expected_{name}")
+
+
+def _number(bits: int, action: Action) -> int:
+    return bits - (1 << action.width) if action.signed and bits >> (action.width - 1) else bits
+
+
+def _letters(action: Action) -> str:
+    return "a" if action.reduction == "sum" else "ahkq"
+
+
+def _mask(action: Action) -> int:
+    return (1 << action.width) - 1
+
+
+def _total(statements: Statements, action: Action, base: str = "") -> str:
+    """Return the sum with those samples of this cycle that are counted, in the width of the action."""
+    groups: dict[str, list[str]] = {}
+    for ref in action.refs:
+        groups.setdefault(statements.moves(ref), []).append(statements.sample(ref))
+    parts = [base] if base else []
+    for moves, samples in groups.items():
+        total = " + ".join(samples)
+        parts.append(total if moves == "1" else f"(({total}) & -({moves}))")
+    return f"({' + '.join(parts)}) & {_mask(action)}"

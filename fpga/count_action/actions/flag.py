@@ -1,0 +1,184 @@
+"""`pulse`, `set` and `clear` of a flag: bits that change with the fires of their counts (R6, R9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+from fpga.count_action.actions.kind import Edge, Hardware, Kind, Lines, Statements, Texts
+from fpga.count_action.actions.proof import ALWAYS, CLOCKED, Check, Proof, bit
+from fpga.count_action.diagnostics import Diagnostics, note, quoted
+from fpga.count_action.graph import Graph
+from fpga.count_action.model import Action, ActionKind, Count, Module
+
+
+class Pulse(Kind):
+    """A bit is 1 for one cycle."""
+
+    kind = ActionKind.PULSE
+    noun = "pulse"
+    rules = ("pulse",)
+    register = "how many pulses there were since reset, modulo 2^32"
+
+    def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
+        return {"name": parts[0]}
+
+    def write(self, texts: Texts, module: Module, action: Action) -> str:
+        return f"pulse {action.output}"
+
+    def describe(self, action: Action, name: str) -> str:
+        return f"{name} is 1 for one cycle"
+
+    def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
+        return int(edge.fires(module, action.on))
+
+    def update(self, statements: Statements, module: Module, action: Action) -> Lines:
+        yield f"{statements.register(module, action)} = {statements.fire(module, action)}"
+
+    def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
+        name = f"{module.name}_{action.output}"
+        ports = {"set_i": hardware.fire(module, action), "clear_i": ALWAYS, "flag_o": f"{name}_o"}
+        return hardware.block("count_action_flag", f"u_{name}_flag", {}, ports)
+
+    def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
+        ports = {
+            **CLOCKED,
+            "set_i": proof.any_fire(module, [action]),
+            "clear_i": ALWAYS,
+            "flag_o": f"{module.name}_{action.output}_o",
+        }
+        yield Check("count_action_flag", module.name, action.output, {"ClearWins": bit(False)}, ports)
+
+
+class Flag(Kind):
+    """A flag that `set` and `clear` drive together."""
+
+    noun = "flag"
+    register = "the flag as it is now"
+    shared = True
+
+    def update(self, statements: Statements, module: Module, action: Action) -> Lines:
+        name = statements.register(module, action)
+        sets, clears = _sort(statements.drivers(module, action))
+        set_when = " | ".join(dict.fromkeys(statements.fire(module, each) for each in sets)) or "0"
+        clear_when = " | ".join(dict.fromkeys(statements.fire(module, each) for each in clears)) or "0"
+        if any(each.wins for each in clears):
+            yield f"{name} = ({set_when} | {name}) & (({clear_when}) ^ 1)"
+        else:
+            yield f"{name} = {set_when} | {name} & (({clear_when}) ^ 1)"
+
+    def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
+        name = f"{module.name}_{action.output}"
+        sets, clears = _sort(module.drivers(action.output))
+        ports = {
+            "set_i": hardware.any_fire(module, sets),
+            "clear_i": hardware.any_fire(module, clears),
+            "flag_o": f"{name}_o",
+        }
+        parameters = {"ClearWins": bit(True)} if any(each.wins for each in clears) else {}
+        return hardware.block("count_action_flag", f"u_{name}_flag", parameters, ports)
+
+    def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
+        driving = [each for each in module.actions if each.output == action.output]
+        clears = [each for each in driving if each.kind is ActionKind.CLEAR_FLAG]
+        sets = [each for each in driving if each.kind is not ActionKind.CLEAR_FLAG]
+        ports = {
+            **CLOCKED,
+            "set_i": proof.any_fire(module, sets),
+            "clear_i": proof.any_fire(module, clears),
+            "flag_o": f"{module.name}_{action.output}_o",
+        }
+        wins = any(each.wins for each in clears)
+        yield Check("count_action_flag", module.name, action.output, {"ClearWins": bit(wins)}, ports)
+
+
+class SetFlag(Flag):
+    """A flag becomes 1."""
+
+    kind = ActionKind.SET
+    rules = ("set",)
+
+    def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
+        return {"name": parts[0], "wins": parts[1] is not None}
+
+    def write(self, texts: Texts, module: Module, action: Action) -> str:
+        return f"set {action.output}{' wins' if action.wins else ''}"
+
+    def describe(self, action: Action, name: str) -> str:
+        return f"{name} becomes 1"
+
+    def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
+        if not edge.fires(module, action.on):
+            return None
+        _, clears = _sort(module.drivers(action.output))
+        cleared = any(edge.fires(module, each.on) for each in clears)
+        return int(not (cleared and any(each.wins for each in clears)))
+
+    def find_broken_rules(self, graph: Graph) -> Diagnostics:
+        for module in graph.datapath.modules:
+            for flag, (sets, clears) in _flags(module).items():
+                if any(each.wins for each in sets) and any(each.wins for each in clears):
+                    second = next(each for each in clears if each.wins)
+                    message = f"both the set and the clear of flag {quoted(flag)} win"
+                    yield note(second.at, message, "Leave one `wins` away (R9).")
+
+    def find_mistakes(self, graph: Graph) -> Diagnostics:
+        """Return flags that can be set and cleared in one cycle where the text names no winner."""
+        for module in graph.datapath.modules:
+            for flag, (sets, clears) in _flags(module).items():
+                if any(each.wins for each in (*sets, *clears)):
+                    continue
+                for one, other in product(sets, clears):
+                    if _can_meet(module.count(one.on), module.count(other.on)):
+                        message = (
+                            f"flag {quoted(flag)} is set and cleared when {quoted(one.on)} and {quoted(other.on)}"
+                            " fire in one cycle, and is 1 then: the clear is lost (R9)"
+                        )
+                        hint = f"Write `set {flag} wins` if that is meant, `clear {flag} wins` if not."
+                        yield note(other.at, message, hint)
+                        break
+
+
+class ClearFlag(Flag):
+    """A flag becomes 0, unless it is set in the same cycle and the clear does not win."""
+
+    kind = ActionKind.CLEAR_FLAG
+    raises = False
+
+    def write(self, texts: Texts, module: Module, action: Action) -> str:
+        return f"clear {action.output}{' wins' if action.wins else ''}"
+
+    def describe(self, action: Action, name: str) -> str:
+        return f"{name} becomes 0{'' if action.wins else ', unless it is set as well'} (R9)"
+
+    def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
+        if not edge.fires(module, action.on):
+            return None
+        sets, clears = _sort(module.drivers(action.output))
+        is_set = any(edge.fires(module, each.on) for each in sets)
+        return None if is_set and not any(each.wins for each in clears) else 0
+
+    def find_broken_rules(self, graph: Graph) -> Diagnostics:
+        for (name, output), drivers in graph.drivers.items():
+            if all(action.kind is ActionKind.CLEAR_FLAG for _, action in drivers):
+                message = f"flag {quoted(output)} of module {quoted(name)} is cleared, and nothing sets it"
+                yield note(drivers[0][1].at, message, f"Add `set {output}`.")
+
+
+def _sort(drivers: list[Action] | tuple[Action, ...]) -> tuple[list[Action], list[Action]]:
+    """Return what sets a flag, and what clears it."""
+    sets = [each for each in drivers if each.kind is ActionKind.SET]
+    return sets, [each for each in drivers if each.kind is ActionKind.CLEAR_FLAG]
+
+
+def _flags(module: Module) -> dict[str, tuple[list[Action], list[Action]]]:
+    """Return what sets and what clears each flag of a module that has both."""
+    both = {flag: _sort(module.drivers(flag)) for flag in module.outputs()}
+    return {flag: (sets, clears) for flag, (sets, clears) in both.items() if sets and clears}
+
+
+def _can_meet(one: Count, other: Count) -> bool:
+    """Return whether no condition keeps two counts from firing in one cycle."""
+    conditions = {(each.ref, each.negated) for each in one.gate}
+    return not any((each.ref, not each.negated) in conditions for each in other.gate)

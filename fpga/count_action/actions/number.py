@@ -1,0 +1,147 @@
+"""`advance` and `store`: numbers that change with the fires of their counts (R6, R18)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from fpga.count_action.actions.kind import (
+    Edge,
+    Hardware,
+    Kind,
+    Lines,
+    Shape,
+    Statements,
+    Texts,
+    Written,
+    when,
+)
+from fpga.count_action.actions.proof import CLOCKED, Check, Proof
+from fpga.count_action.defaults import beat_width, number_width
+from fpga.count_action.diagnostics import Diagnostics, in_range, note, quoted
+from fpga.count_action.model import MAX_WIDTH, Action, ActionKind, Datapath, Module
+
+
+class Advance(Kind):
+    """A number goes up by one, and from `modulo` - 1 to 0."""
+
+    kind = ActionKind.ADVANCE
+    rules = ("advance",)
+    noun = "number"
+    register = "the number as it is now"
+
+    def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
+        name, modulo, width = parts
+        return {"name": name, "modulo": modulo, "width": width}
+
+    def write(self, texts: Texts, module: Module, action: Action) -> str:
+        width = "" if action.width == number_width(action.modulo) else f" width {action.width}"
+        return f"advance {action.output} modulo {action.modulo}{width}"
+
+    def shape(self, action: Written, samples: Callable[[], Sequence[Shape]]) -> Shape:
+        return Shape(1, number_width(action.modulo) if action.width is None else action.width, signed=False)
+
+    def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
+        name = quoted(action.output)
+        yield from in_range(f"modulo of number {name}", action.modulo, 2, 2**MAX_WIDTH, action.at)
+        if 1 <= action.width <= MAX_WIDTH and action.modulo > 2**action.width:
+            need = (action.modulo - 1).bit_length()
+            message = f"number {name} has {action.width} bits and goes up to {action.modulo - 1}"
+            hint = f"Give it {need} bits." if need <= MAX_WIDTH else "Take a smaller modulo."
+            yield note(action.at, message, hint)
+
+    def largest(self, action: Action) -> int:
+        return action.modulo - 1
+
+    def describe(self, action: Action, name: str) -> str:
+        return f"{name} goes up by one, and from {action.modulo - 1} to 0"
+
+    def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
+        if not edge.fires(module, action.on):
+            return None
+        return (edge.output(module, action.output) + 1) % action.modulo
+
+    def update(self, statements: Statements, module: Module, action: Action) -> Lines:
+        name = statements.register(module, action)
+        yield f"next_{name} = {name} + {statements.fire(module, action)}"
+        yield f"{name} = next_{name} & ((next_{name} == {action.modulo}) - 1)"
+
+    def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
+        name = f"{module.name}_{action.output}"
+        parameters = {"Width": action.width, "Last": f"{action.width}'d{action.modulo - 1}"}
+        ports = {"advance_i": hardware.fire(module, action), "number_o": f"{name}_o"}
+        return hardware.block("count_action_advance", f"u_{name}_advance", parameters, ports)
+
+    def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
+        parameters = {"Width": action.width, "Last": f"{action.width}'d{action.modulo - 1}"}
+        ports = {
+            **CLOCKED,
+            "advance_i": proof.fire(module, action.on),
+            "number_o": f"{module.name}_{action.output}_o",
+        }
+        yield Check("count_action_advance", module.name, action.output, parameters, ports)
+
+
+class Store(Kind):
+    """A number becomes a sample, and keeps it."""
+
+    kind = ActionKind.STORE
+    rules = ("store",)
+    noun = "number"
+    register = "the number as it is now"
+
+    def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
+        value, width, name = parts
+        return {"name": name, "samples": (value,), "width": width}
+
+    def write(self, texts: Texts, module: Module, action: Action) -> str:
+        (ref,) = action.refs
+        return f"store {texts.sample(ref)} width {action.width} as {action.output}"
+
+    def shape(self, action: Written, samples: Callable[[], Sequence[Shape]]) -> Shape:
+        """Return the width of what is stored; of the kept lanes of a stream, as many bits as it has lanes (R18)."""
+        if action.width is not None:
+            return Shape(1, action.width, signed=False)
+        width = (
+            sum(each.lanes for each in samples())
+            if action.part_of
+            else beat_width(each.width for each in samples())
+        )
+        return Shape(1, width, signed=False)
+
+    def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
+        if len(action.refs) != 1:
+            message = f"{quoted(action.output)} stores {len(action.refs)} samples"
+            yield note(action.at, message, "Store one sample or formula.")
+
+    def describe(self, action: Action, name: str) -> str:
+        if action.part_of == action.on:
+            return f"{name} follows the beat that was chosen (R19)"
+        return f"{name} keeps a sample (R18)"
+
+    def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
+        if not edge.fires(module, action.on):
+            return None
+        return edge.sample(action.refs[0]) & (1 << action.width) - 1
+
+    def update(self, statements: Statements, module: Module, action: Action) -> Lines:
+        sample = statements.sample(action.refs[0], action.width, signed=False)
+        yield when(statements.fire(module, action), [f"{statements.register(module, action)} = {sample}"])
+
+    def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
+        name = f"{module.name}_{action.output}"
+        ports = {
+            "fire_i": hardware.fire(module, action),
+            "data_i": hardware.samples(action),
+            "number_o": f"{name}_o",
+        }
+        return hardware.block("count_action_store", f"u_{name}_store", {"Width": action.width}, ports)
+
+    def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
+        ports = {
+            **CLOCKED,
+            "fire_i": proof.fire(module, action.on),
+            "data_i": proof.fitted(action.refs[0], action.width),
+            "number_o": f"{module.name}_{action.output}_o",
+        }
+        yield Check("count_action_store", module.name, action.output, {"Width": action.width}, ports)
