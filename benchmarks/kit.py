@@ -29,7 +29,7 @@ from lightning.kit.compute import LightningCompute
 from lightning.kit.dot import VectorCore
 from sim.twins.rfsoc.kit import receiver
 from sim.twins.rfsoc.kit.optics import detected_power_w
-from sim.twins.rfsoc.kit.options import photonic_kit
+from sim.twins.rfsoc.kit.plant import photonic_kit
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 KIT_SHOTS = 400

@@ -59,7 +59,7 @@ VIOLATIONS = [
         "import sim.models.network.execution.flows",
     ),
     (
-        "inside sim.models.contention: sweeps over simulation over engine and jobs",
+        "inside sim.models.contention: simulation over engine and jobs",
         "sim/models/contention/job.py",
         "import sim.models.contention.simulation",
     ),
@@ -70,8 +70,8 @@ VIOLATIONS = [
     ),
     (
         "families of switch twins know nothing of each other",
-        "sim/twins/families/calient/names.py",
-        "import sim.twins.families.polatis.twin",
+        "sim/twins/families/calient/circuits.py",
+        "import sim.twins.families.polatis",
     ),
     (
         "inside sim.twins.rfsoc: the SoC over the board over its signals",
@@ -260,10 +260,8 @@ WIRES = {
     "sim/twins/board/device.py": {"pynq"},
     "sim/twins/board/server.py": {"pynq"},
     "sim/twins/board/services.py": {"pynq"},
-    "sim/twins/rfsoc/soc/device.py": {"qick"},
     "sim/twins/rfsoc/server.py": {"Pyro4", "qick"},
-    "sim/twins/rfsoc/soc/soc.py": {"qick"},
-    "sim/twins/rfsoc/soc/streaming.py": {"qick"},
+    "sim/twins/rfsoc/soc.py": {"qick"},
     "sim/twins/frontends/http_server.py": {"h11"},
     "sim/twins/wire/ssh_server.py": {"asyncssh"},
     "testbed/design/evaluation/comparison.py": {"matplotlib"},

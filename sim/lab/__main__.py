@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lightbed.wording import install_extra
-from sim.lab.errors import LabError
 from sim.lab.found import end_labs, find_labs, remove_debris
+from sim.lab.model import LabError
 from sim.twins.hosts.netns import KernelFault
 
 if TYPE_CHECKING:

@@ -16,9 +16,8 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, best_match
 
-from sim.lab.errors import LabError
-from sim.lab.model import Address, Document, HostDocument, Place, SwitchDocument
-from sim.twins.families.family_list import FAMILIES
+from sim.lab.model import Address, Document, HostDocument, LabError, Place, SwitchDocument
+from sim.twins.families import FAMILIES
 from sim.twins.hosts.redirects import LinkShape
 from sim.twins.hosts.twin import MANAGEMENT_LINK
 
@@ -42,7 +41,12 @@ def parse(text: str) -> Document:
     _check_names(document)
     _check_fibres(raw)
     _check_addresses(document)
-    _check_link(document.link)
+    frame_bytes = document.link.mtu + _ETHERNET_HEADER_BYTES
+    if document.link.burst_kb * 1024 < frame_bytes:  # a token bucket lets nothing pass that is larger
+        hint = f"Use at least {-(-frame_bytes // 1024)}, or a smaller mtu"
+        raise _wrong(
+            ("link", "burst_kb"), f"{document.link.burst_kb} KiB hold no frame of {frame_bytes} bytes", hint
+        )
     return document
 
 
@@ -231,23 +235,11 @@ def _check_addresses(document: Document) -> None:
         listeners.append((("switches", at, "control"), switch.control))
     hosts = [(("hosts", at, "management"), host.management.host) for at, host in enumerate(document.hosts)]
     for place, ip in [*((place, address.host) for place, address in listeners), *hosts]:
-        _check_inside(document.subnet, place, ip)
+        if ip not in document.subnet:
+            raise _wrong(place, f"{ip} is outside {document.subnet}", "Use an address of `management`")
+        if ip in (document.subnet.network_address, document.subnet.broadcast_address):
+            hint = f"Use {document.subnet[1]} to {document.subnet[-2]}"
+            raise _wrong(place, f"{ip} means all of {document.subnet}, not one device", hint)
     _once(listeners, "address")
     ours = {address.host: place for place, address in listeners} | {document.root_address: ("management",)}
     _once([*((place, ip) for ip, place in ours.items()), *hosts], "address")
-
-
-def _check_inside(subnet: IPv4Network, place: Place, ip: IPv4Address) -> None:
-    if ip not in subnet:
-        raise _wrong(place, f"{ip} is outside {subnet}", "Use an address of `management`")
-    if ip in (subnet.network_address, subnet.broadcast_address):
-        hint = f"Use {subnet[1]} to {subnet[-2]}"
-        raise _wrong(place, f"{ip} means all of {subnet}, not one device", hint)
-
-
-def _check_link(link: LinkShape) -> None:
-    """Check that bursts are large enough: a token bucket lets nothing pass that is larger."""
-    frame_bytes = link.mtu + _ETHERNET_HEADER_BYTES
-    if link.burst_kb * 1024 < frame_bytes:
-        hint = f"Use at least {-(-frame_bytes // 1024)}, or a smaller mtu"
-        raise _wrong(("link", "burst_kb"), f"{link.burst_kb} KiB hold no frame of {frame_bytes} bytes", hint)

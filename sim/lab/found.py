@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.lab.claims import Claim, claim_names, holder_of, this_user
-from sim.lab.errors import LabError
+from sim.lab.model import LabError
 from sim.twins.hosts import netns
 
 _ID = re.compile(r"^(lb[0-9a-f]{6})(?:-|$)")
@@ -79,21 +79,15 @@ class FoundLab:
         return asdict(self)
 
 
-def _ids(names: Iterable[str]) -> set[str]:
-    return {match.group(1) for name in names if (match := _ID.match(name))}
-
-
-def _root_links() -> list[str]:
-    return [name for _, name in socket.if_nameindex()]
-
-
 def find_labs() -> tuple[FoundLab, ...]:
     """Return all labs of this machine, live and debris, by id.
 
     Without root only one's own labs are seen: they have no namespaces, and root's are root's business.
     """
-    in_kernel = [*netns.listed("lb"), *_root_links()] if os.geteuid() == 0 else []
-    ids = _ids([*in_kernel, *claim_names()])
+    in_kernel = (
+        [*netns.listed("lb"), *[name for _, name in socket.if_nameindex()]] if os.geteuid() == 0 else []
+    )
+    ids = {match.group(1) for name in [*in_kernel, *claim_names()] if (match := _ID.match(name))}
     return tuple(_look(lab_id) for lab_id in sorted(ids))
 
 

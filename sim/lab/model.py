@@ -1,4 +1,4 @@
-"""Types of a checked wiring document."""
+"""Types of a checked wiring document, and the error of a lab that does not start."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any, Literal
 
+from lightbed.errors import LightbedError
 from sim.twins.hosts.redirects import LinkShape
 from sim.twins.switch.device import BootMode
 
@@ -83,3 +84,17 @@ class Document:
         for switch in self.switches:
             listeners += [address.host for address in (*switch.frontends.values(), switch.control)]
         return tuple(sorted(set(listeners) - {self.root_address}))
+
+
+class LabError(LightbedError):
+    """A lab that cannot start as asked. `code` is a stable word for programs, `hint` what a person can do.
+
+    Codes: `document`, `not_root`, `subnet_taken`, `no_such_lab`, `no_library`, `interrupted`;
+    `sim.twins.hosts.netns.KernelFault` adds those of the kernel, and any other refusal of the machine is `machine`.
+    """
+
+    def __init__(self, what: str, *, hint: str, code: str) -> None:
+        self.what = what
+        self.hint = hint
+        self.code = code
+        super().__init__(f"{what}. {hint}")

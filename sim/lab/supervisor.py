@@ -1,38 +1,48 @@
-"""The supervisor of one simulated lab: starts everything, keeps it, and takes it down however it ends."""
+"""The supervisor of one simulated lab: starts everything, keeps it, and takes it down however it ends.
+
+The management network is a bridge in a namespace of its own, with one link on the root side: the switch twins'
+addresses lie on the bridge, every host has a port on it, and the machine itself is its first address. Nothing of it
+but one interface shows in the machine's own network.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import pwd
 import secrets
 import shutil
 import socket
+import subprocess
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from ipaddress import IPv4Interface
+from ipaddress import IPv4Interface, IPv4Network
 from pathlib import Path
 from typing import Any
 
 from sim.lab.claims import Claim, Holder, overlapping_claim, subnet_claim, this_user
-from sim.lab.errors import LabError
 from sim.lab.found import LabNames, dismantle, remove_debris
-from sim.lab.management import build_management, check_free, subnet_taken
-from sim.lab.model import Address, Document
-from sim.lab.switch_twins import addresses_of, switch_twin
+from sim.lab.model import Address, Document, LabError, SwitchDocument
+from sim.models.clock import RealClock, ScaledClock
+from sim.twins.families import make_twin
 from sim.twins.hosts import netns
 from sim.twins.hosts.interfaces import InterfaceWatch
 from sim.twins.hosts.keys import make_keys, ssh_files
 from sim.twins.hosts.own_root import check_device_nodes, machine_mounts, own_root_script, refusal_of_own_root
 from sim.twins.hosts.redirects import Fabric, far_ends
 from sim.twins.hosts.spec import HostSpec
-from sim.twins.hosts.transceivers.command import transceiver_verb
-from sim.twins.hosts.transceivers.host_command import ethtool_script
-from sim.twins.hosts.twin import HostTwin, boot_script, build_network, etc_files, find_tools
+from sim.twins.hosts.transceivers.command import ethtool_script, transceiver_verb
+from sim.twins.hosts.twin import MANAGEMENT_LINK, HostTwin, boot_script, build_network, etc_files, find_tools
 from sim.twins.plant import Plant, Renderer, plant_verbs
+from sim.twins.switch.settings import SettingError, TwinSettings
+from sim.twins.switch.twin import SwitchTwin
 from sim.twins.wire.control import ControlServer
+
+_BRIDGE = "br0"
+_OFF = {f"ipv6/conf/{scope}/disable_ipv6": 1 for scope in ("all", "default")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,3 +214,99 @@ def _listen(document: Document, namespace: str | None, address: Address) -> sock
         if document.hosts_mode == "model" and error.code == "address_in_use":
             raise subnet_taken(document.subnet, error.what) from error
         raise
+
+
+def switch_twin(switch: SwitchDocument, plant: Plant) -> SwitchTwin:
+    """Return the twin that an entry describes, not yet serving. Raises `LabError`."""
+    settings = TwinSettings(
+        switch.name,
+        switch.inputs,
+        switch.outputs,
+        plant=plant,
+        clock=RealClock() if switch.speed == 1.0 else ScaledClock(switch.speed),
+        switch_time_s=switch.switch_time_s,
+        boot_mode=switch.boot_mode,
+        user=switch.user,
+        password=switch.password,
+        options=switch.options,
+    )
+    try:
+        return make_twin(switch.family, settings)
+    except SettingError as error:
+        raise _wrong_twin(switch, str(error)) from None
+
+
+def addresses_of(twin: SwitchTwin, switch: SwitchDocument) -> dict[str, Address]:
+    """Return the addresses by name of the frontend. Raises `LabError` for a scheme that the twin does not serve."""
+    names = {twin.frontends[name].scheme: name for name in twin.needs_socket}
+    for scheme in switch.frontends:
+        if scheme not in names:
+            raise _wrong_twin(switch, f"it speaks no {scheme}, but {', '.join(names)}")
+    return {names[scheme]: address for scheme, address in switch.frontends.items()}
+
+
+def _wrong_twin(switch: SwitchDocument, what: str) -> LabError:
+    return LabError(f"the simulated switch {switch.name}: {what}", hint="Correct its entry", code="document")
+
+
+def build_management(document: Document, names: LabNames) -> None:
+    """Make the bridge with the twins' addresses, a port for each host, and our own link with its route."""
+    netns.set_sysctls(names.management, _OFF)
+    netns.batch("ip", _inside(document, names), names.management)
+    root, address = names.root_link, f"{document.root_address}/{document.subnet.prefixlen}"
+    lines = [
+        f"link add {root} type veth peer name uplink netns {names.management}",
+        f"addr add {address} dev {root}",
+    ]
+    netns.batch("ip", lines)
+    netns.write_sysctl(f"ipv6/conf/{root}/disable_ipv6", 1)
+    netns.batch("ip", [f"link set {root} up"])
+    netns.batch("ip", [f"link set uplink master {_BRIDGE} up"], names.management)
+
+
+def _inside(document: Document, names: LabNames) -> list[str]:
+    lines = ["link set lo up", f"link add {_BRIDGE} type bridge stp_state 0 forward_delay 0"]
+    length = document.subnet.prefixlen
+    lines += [f"addr add {address}/{length} dev {_BRIDGE}" for address in document.twin_addresses]
+    for at, host in enumerate(document.hosts):
+        lines.append(f"link add m{at} type veth peer name {MANAGEMENT_LINK} netns {names.host(host.name)}")
+        lines.append(f"link set m{at} master {_BRIDGE} up")
+    return [*lines, f"link set {_BRIDGE} up"]
+
+
+def check_free(subnet: IPv4Network) -> None:
+    """Raise `LabError` with code `subnet_taken` when an address or route of this machine overlaps the subnet."""
+    for place, prefix in _in_use():
+        if prefix.overlaps(subnet):
+            raise subnet_taken(subnet, f"{place} uses {prefix}")
+
+
+def subnet_taken(subnet: IPv4Network, why: str) -> LabError:
+    """Return the refusal, saying who has the subnet."""
+    return LabError(
+        f"the subnet {subnet} is taken: {why}",
+        hint="Give the lab another management subnet, or end what uses this one",
+        code="subnet_taken",
+    )
+
+
+def _in_use() -> list[tuple[str, IPv4Network]]:
+    """Return every IPv4 address and route of this network namespace but default routes, with its interface."""
+    addresses = [
+        (link["ifname"], f"{entry['local']}/{entry['prefixlen']}")
+        for link in _ip("addr", "show")
+        for entry in link.get("addr_info", ())
+    ]
+    routes = [
+        (route.get("dev", "a route"), route["dst"])
+        for route in _ip("route", "show", "table", "all")
+        if route["dst"] != "default"
+    ]
+    return [(place, IPv4Network(prefix, strict=False)) for place, prefix in [*addresses, *routes]]
+
+
+def _ip(*words: str) -> list[dict[str, Any]]:
+    done = subprocess.run(["ip", "-4", "-j", *words], capture_output=True, text=True, check=False, timeout=10)
+    if done.returncode != 0:
+        raise netns.KernelFault(f"`ip {' '.join(words)}` failed: {done.stderr.strip()}")
+    return [entry for entry in json.loads(done.stdout or "[]") if entry]

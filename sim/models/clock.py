@@ -104,7 +104,8 @@ class VirtualClock:
     @property
     def next_s(self) -> float:
         """Time at which the next sleeper wakes; infinite while nobody sleeps."""
-        self._forget_cancelled()
+        while self._sleepers and self._sleepers[0][2].done():
+            heapq.heappop(self._sleepers)
         return self._sleepers[0][0] if self._sleepers else math.inf
 
     def wake_next(self, end_s: float) -> bool:
@@ -119,10 +120,6 @@ class VirtualClock:
         self._now, _, woken = heapq.heappop(self._sleepers)
         woken.set_result(None)
         return True
-
-    def _forget_cancelled(self) -> None:
-        while self._sleepers and self._sleepers[0][2].done():
-            heapq.heappop(self._sleepers)
 
     async def _settle(self) -> None:
         for _ in range(_PASSES_TO_SETTLE):

@@ -6,9 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from typing import Self
 
-from sim.twins.board.buffers import Buffers
-from sim.twins.board.files import BoardFiles
-from sim.twins.board.space import AddressSpace, Slot
+from sim.twins.board.space import AddressSpace, BoardFiles, Buffers, Slot
 
 BOARD = "ZCU111 SIMULATED"
 

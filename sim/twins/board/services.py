@@ -19,9 +19,7 @@ from pynq.remote import (
 )
 
 from fpga.bus import BusError
-from sim.twins.board.buffers import Buffers, NoBuffer
-from sim.twins.board.files import BoardFiles
-from sim.twins.board.space import AddressSpace, NothingThere
+from sim.twins.board.space import AddressSpace, BoardFiles, Buffers, NoBuffer, NothingThere
 
 _CHUNK = 2 * 1024 * 1024
 
@@ -53,20 +51,17 @@ class MmioService(mmio_pb2_grpc.MmioServicer):  # type: ignore[misc]  # pynq has
         """Write words one after the other."""
         try:
             address = self._address(request.mmio_id, request.offset, 4)
-            self._check_whole_words(request)
+            size, room = len(request.data), self._mappings[request.mmio_id][1] - request.offset
+            if size % 4 or size > room:
+                raise ValueError(
+                    f"{size} bytes at offset {request.offset:#x}: whole words, and {room} bytes at most"
+                )
             for place in range(0, len(request.data), 4):
                 word = int.from_bytes(request.data[place : place + 4], "little")
                 self._space.write32(address + place, word)
         except (BusError, NothingThere, ValueError) as error:
             return mmio_pb2.WriteResponse(status=False, msg=str(error))
         return mmio_pb2.WriteResponse(status=True)
-
-    def _check_whole_words(self, request: Any) -> None:
-        size, room = len(request.data), self._mappings[request.mmio_id][1] - request.offset
-        if size % 4 or size > room:
-            raise ValueError(
-                f"{size} bytes at offset {request.offset:#x}: whole words, and {room} bytes at most"
-            )
 
     def _address(self, name: str, offset: int, length: int) -> int:
         if name not in self._mappings:

@@ -1,5 +1,33 @@
-"""Simulated switches, one folder a family; `family_list` names them all."""
+"""Simulated switches, one module or folder a family: switches by the name that `python -m sim.twins` takes."""
 
-from sim.twins.families.family_list import FAMILIES, make_twin
+from __future__ import annotations
 
-__all__ = ["FAMILIES", "make_twin"]
+from collections.abc import Callable, Mapping
+from importlib import import_module
+
+from sim.twins.switch.settings import SettingError, TwinSettings
+from sim.twins.switch.twin import SwitchTwin
+
+FAMILIES: Mapping[str, str] = {
+    "polatis": "sim.twins.families.polatis:twin",
+    "calient": "sim.twins.families.calient:twin",
+    "sonic": "sim.twins.families.sonic:twin",
+    "telescent": "sim.twins.families.telescent:twin",
+    "rome": "sim.twins.families.rome:rome",
+    "afm": "sim.twins.families.rome:afm",
+    "dicon": "sim.twins.families.dicon:twin",
+    "glimmerglass": "sim.twins.families.glimmerglass:twin",
+    "mosw": "sim.twins.families.mosw:twin",
+    "scpi-1xn": "sim.twins.families.scpi_1xn:twin",
+    "manual": "sim.twins.families.manual:twin",
+}
+"""Family -> `module:function`, the function taking `TwinSettings`."""
+
+
+def make_twin(family: str, settings: TwinSettings) -> SwitchTwin:
+    """Return a twin, not yet serving. Raises `SettingError` for an unknown family or option."""
+    if family not in FAMILIES:
+        raise SettingError(f"no family {family!r}; known: {', '.join(FAMILIES)}")
+    module, name = FAMILIES[family].split(":")
+    make: Callable[[TwinSettings], SwitchTwin] = getattr(import_module(module), name)
+    return make(settings)

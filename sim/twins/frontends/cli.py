@@ -7,18 +7,48 @@ in memory. A family brings a table of commands: regular expression -> what it do
 from __future__ import annotations
 
 import asyncio
+import codecs
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from sim.models.clock import Clock
-from sim.twins.frontends.cli_faults import CliFaults
-from sim.twins.frontends.interpreter import Interpreter, Left, Printed, one_command
-from sim.twins.frontends.keyboard import Keyboard
+from sim.twins.switch.fault_list import Fault
+from sim.twins.wire.line import LineFaults
+
+LONGEST_COMMAND = 1 << 16
 
 _BLUE, _PLAIN = "\x1b[1;34m", "\x1b[0m"
 _PAGER = "--More--"
+_TABLE_ROWS = 3
+"""Lines from which a reply counts as a table, which noise and truncation may hit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """Output of a command, lines parted by LF without a last line end, and its exit status.
+
+    `leaves` is True of a command that ends the session.
+    """
+
+    text: str
+    status: int = 0
+    leaves: bool = False
+
+
+class Left(Exception):
+    """A line that ends the session; the argument is what it printed."""
+
+
+Execute = Callable[[str], Awaitable[Printed]]
+Interpreter = Callable[[str, int, Execute], Awaitable[Printed]]
+"""Does a line that may have several commands, given the exit status of what was done before."""
+
+
+async def one_command(line: str, status: int, execute: Execute) -> Printed:
+    """Interpret a line as one command; an empty one leaves the exit status as it is."""
+    return await execute(line) if line else Printed("", status)
 
 
 class CommandError(Exception):
@@ -75,6 +105,44 @@ class Manner:
     rejected: str = "Login incorrect"
     noise: str = "%% LOG: temperature of the shelf is 31 C"
     leave: frozenset[str] = frozenset({"exit", "quit", "logout"})
+
+
+@dataclass(slots=True)
+class CliFaults:
+    """Faults of tables on a command line: the next so many lose rows, or have noise within."""
+
+    device: LineFaults
+    truncated_tables: int = 0
+    noisy_tables: int = 0
+
+    def table(self) -> Mapping[str, Fault]:
+        """Return the faults by name, for `SwitchTwin`."""
+        return {
+            "truncate_table": self._counted("truncated_tables"),
+            "noise": self._counted("noisy_tables"),
+        }
+
+    def _counted(self, name: str) -> Fault:
+        return Fault(
+            lambda request: setattr(self, name, request.whole("count", 1)),
+            lambda _: setattr(self, name, 0),
+            "count",
+        )
+
+    def spoil(self, rows: list[str], noise: str) -> list[str]:
+        """Return the rows of a reply as they really come."""
+        if len(rows) < _TABLE_ROWS:
+            return rows
+        if self.truncated_tables:
+            self.truncated_tables -= 1
+            self.device.fired["truncate_table"] += 1
+            kept = len(rows) // 2
+            rows = [*rows[:kept], rows[kept][: len(rows[kept]) // 2]]
+        if self.noisy_tables:
+            self.noisy_tables -= 1
+            self.device.fired["noise"] += 1
+            rows = [*rows[:2], noise, *rows[2:]]
+        return rows
 
 
 class CliFrontend:
@@ -297,3 +365,31 @@ class _Session:
 
 def _wire(rows: Sequence[str]) -> str:
     return "".join(f"{row}\r\n" for row in rows)
+
+
+class Keyboard:
+    """Bytes as they are typed, to lines; gives what a device repeats of them as well."""
+
+    def __init__(self) -> None:
+        self._typed = ""
+        self._after_return = False
+        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def feed(self, data: bytes) -> Iterator[tuple[str, str | None]]:
+        """Yield for each character what to repeat, and the line when it ends there."""
+        for character in self._utf8.decode(data):
+            after_return, self._after_return = self._after_return, character == "\r"
+            if character in "\n\x00" and after_return:
+                continue  # the second half of a line end, in telnet's way or in everybody's
+            if character in "\r\n":
+                typed, self._typed = self._typed, ""
+                yield "\r\n", typed
+            elif character in "\b\x7f":
+                yield ("\b \b" if self._typed else ""), None
+                self._typed = self._typed[:-1]
+            elif character == "\x03":
+                self._typed = ""
+                yield "^C\r\n", ""
+            elif character.isprintable() and len(self._typed) < LONGEST_COMMAND:
+                self._typed += character
+                yield character, None

@@ -17,7 +17,7 @@ import re
 import secrets
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
@@ -149,7 +149,8 @@ class HttpServer:
             if request.method not in _READS and user in self._read_only:
                 raise HttpRefusal(403, f"user {user} may only read")
             handler, captured = self._find(request)
-            answering = handler(_as_seen(request, captured, user))
+            decoded = tuple(unquote(group or "") for group in captured)
+            answering = handler(replace(request, captured=decoded, user=user))
             answer = await answering if isawaitable(answering) else answering
         except HttpRefusal as refusal:
             return refusal.answer()
@@ -204,13 +205,6 @@ class HttpServer:
         return HttpRefusal(401, why, [("WWW-Authenticate", f'Basic realm="{self._realm}"')])
 
 
-def _as_seen(request: HttpRequest, captured: tuple[str, ...], user: str) -> HttpRequest:
-    decoded = tuple(unquote(group or "") for group in captured)
-    return HttpRequest(
-        request.method, request.path, request.query, request.headers, request.body, decoded, user
-    )
-
-
 class _ServerConnection:
     """One client's connection: bytes to requests and answers to bytes."""
 
@@ -254,10 +248,13 @@ class _ServerConnection:
         """Return the bytes of the answer to one request."""
         answer = self._too_bad or await respond(request)
         h11 = self._h11
+        headers = list(answer.headers)
+        if answer.status != 204:
+            headers.append(("Content-Length", str(len(answer.body))))
         head = h11.Response(
             status_code=answer.status,
             reason=HTTPStatus(answer.status).phrase.encode(),
-            headers=_with_length(answer),
+            headers=headers,
         )
         body = b"" if request.method == "HEAD" else answer.body
         events = [head, h11.Data(data=body), h11.EndOfMessage()]
@@ -270,13 +267,6 @@ class _ServerConnection:
         except self._h11.LocalProtocolError:
             return False
         return True
-
-
-def _with_length(answer: HttpAnswer) -> list[tuple[str, str]]:
-    headers = list(answer.headers)
-    if answer.status != 204:
-        headers.append(("Content-Length", str(len(answer.body))))
-    return headers
 
 
 def _request(head: Any, body: bytes) -> HttpRequest:

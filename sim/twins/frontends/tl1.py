@@ -1,28 +1,36 @@
-"""Logins, sessions and autonomous reports of TL1, the same for every family.
+"""TL1 as seen from the network element, the same for every family: commands read, frames written, logins, reports.
 
 A family derives its frontend from `Tl1Frontend` and brings a table of commands, its framing and its texts.
+
+Input is `VERB:[tid]:[aid]:ctag:[general]:[positional]:[keyword];`, where `;` and `:` inside quotes count as text.
+An answer comes in one or several blocks; one that ends with `>` instead of `;` is continued in another:
+
+       ocs1 26-01-31 12:00:00
+    M  4 COMPLD
+       "1.1.1>1.1.2:SRCPORT=1.1.1,DSTPORT=1.1.2,GRPNAME=SYSTEM,..."
+    ;
+
+Sources: Telcordia GR-831 (frames), GR-833 (codes), the frames of `RTRV-PATCH` captures.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
-from sim.twins.frontends.tl1_frames import Framing
-from sim.twins.frontends.tl1_syntax import Command, CommandReader, Denied, parse
 from sim.twins.switch.device import Change, SwitchDevice
 from sim.twins.switch.fault_list import Fault
 from sim.twins.switch.matrix import Reason, Refused
 from sim.twins.wire.control import Request
 from sim.twins.wire.line import Line
 
-Lines = Sequence[str]
-Handler = Callable[[Command], Lines | Awaitable[Lines]]
-Send = Callable[[bytes], None]
+MAX_COMMAND_CHARACTERS = 1 << 16
 
+_FIELDS = 7
 _CODE_OF: Mapping[Reason, str] = {
     Reason.NO_SUCH_PORT: "IIAC",
     Reason.WRONG_SIDE: "IIAC",
@@ -31,6 +39,145 @@ _CODE_OF: Mapping[Reason, str] = {
     Reason.FAILED: "SROF",
 }
 """GR-833's codes for reasons of the matrix; SNVS, status not valid, for all others."""
+
+
+class Denied(Exception):
+    """A command is refused; `code` is the four-letter code, the text goes out as a comment."""
+
+    def __init__(self, code: str, text: str) -> None:
+        self.code = code
+        super().__init__(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command. Quotes around values are gone; `keywords` have upper-case names."""
+
+    verb: str
+    tid: str
+    aid: str
+    ctag: str
+    positional: tuple[str, ...]
+    keywords: Mapping[str, str]
+
+    def keyword(self, name: str) -> str:
+        """Return a keyword that must be there. Raises `Denied` (IPMS)."""
+        if name not in self.keywords:
+            raise Denied("IPMS", f"{name} is missing")
+        return self.keywords[name]
+
+
+class CommandReader:
+    """Cuts a stream of bytes into commands, however it was split on its way."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._quoted = False
+
+    def feed(self, data: bytes) -> list[str]:
+        """Return the commands that `data` completes, without terminator and surrounding white space."""
+        commands = []
+        for character in data.decode("latin-1"):
+            if character == '"':
+                self._quoted = not self._quoted
+            if character == ";" and not self._quoted:
+                commands.append(self._text.strip())
+                self._text = ""
+            elif len(self._text) < MAX_COMMAND_CHARACTERS:
+                self._text += character
+        return [command for command in commands if command]
+
+
+def parse(text: str) -> Command:
+    """Return the command that `text` (without `;`) says.
+
+    >>> command = parse('ENT-PATCH:"ocs1":1&2,17&18:7:')
+    >>> command.verb, command.tid, command.aid, command.ctag
+    ('ENT-PATCH', 'ocs1', '1&2,17&18', '7')
+
+    A missing ctag is read as 0. Never fails: what is too much is kept in the last block, where nobody
+    knows it.
+    """
+    fields = [field.strip() for field in split_outside_quotes(text, ":")]
+    fields += [""] * (_FIELDS - len(fields))
+    keywords = (part.partition("=") for part in split_outside_quotes(":".join(fields[6:]), ",") if part)
+    return Command(
+        verb=fields[0].upper(),
+        tid=unquoted(fields[1]),
+        aid=fields[2],
+        ctag=fields[3] or "0",
+        positional=tuple(unquoted(part.strip()) for part in split_outside_quotes(fields[5], ",")),
+        keywords={name.strip().upper(): unquoted(value.strip()) for name, _, value in keywords},
+    )
+
+
+def split_outside_quotes(text: str, separator: str) -> list[str]:
+    """Split at separators that stand outside double quotes.
+
+    >>> split_outside_quotes('LABEL="a,b",X=1', ",")
+    ['LABEL="a,b"', 'X=1']
+    """
+    parts, quoted = [""], False
+    for character in text:
+        quoted ^= character == '"'
+        if character == separator and not quoted:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
+
+
+def unquoted(text: str) -> str:
+    """Return the text without the double quotes around it."""
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
+
+
+@dataclass(frozen=True, slots=True)
+class Framing:
+    """Bytes around the blocks of one family: before the name of the device and after the terminator."""
+
+    before: str = "\r\n   "
+    after: str = ""
+    before_report: str = "\r\n   "
+    after_report: str = ""
+
+    def answer(
+        self, name: str, tag: str, pages: Sequence[Sequence[str]], now: datetime, *, note: str = ""
+    ) -> bytes:
+        """Return a completed command: a block for the data lines of each page, and a comment in the last."""
+        bodies = [_rows(page) for page in pages]
+        bodies[-1] += [note] if note else []
+        ends = [">"] * (len(bodies) - 1) + [";"]
+        return b"".join(
+            self._block(name, f"M  {tag} COMPLD", body, now, end)
+            for body, end in zip(bodies, ends, strict=True)
+        )
+
+    def denial(self, name: str, tag: str, denied: Denied, now: datetime) -> bytes:
+        """Return a refused command with code and comment."""
+        return self._block(name, f"M  {tag} DENY", [f"   {denied.code}", f"   /* {denied} */"], now)
+
+    def report(self, name: str, tag: int, event: str, lines: Iterable[str], now: datetime) -> bytes:
+        """Return an autonomous message, such as `REPT DBCHG`."""
+        text = self.before_report + _block(name, f"A  {tag} {event}", _rows(lines), now, ";")
+        return (text + self.after_report).encode("latin-1", "replace")
+
+    def _block(self, name: str, head: str, body: Iterable[str], now: datetime, end: str = ";") -> bytes:
+        text = self.before + _block(name, head, body, now, end) + self.after
+        return text.encode("latin-1", "replace")
+
+
+def _rows(lines: Iterable[str]) -> list[str]:
+    return [f'   "{line}"' for line in lines]
+
+
+def _block(name: str, head: str, body: Iterable[str], now: datetime, end: str) -> str:
+    return "\r\n".join([f"{name or '( nil )'} {now:%y-%m-%d %H:%M:%S}", head, *body, end])
+
+
+Lines = Sequence[str]
+Handler = Callable[[Command], Lines | Awaitable[Lines]]
+Send = Callable[[bytes], None]
 
 
 def local_time() -> datetime:
@@ -164,7 +311,9 @@ class Tl1Frontend(ABC):
 
     def report_changes(self, change: Change, verbs: tuple[str, str], event: str = "REPT DBCHG") -> None:
         """Report a change to all sessions that listen; `verbs` are those that remove and make a circuit."""
-        listeners = self._listeners()
+        author = None if self._own_reports else _author.get()
+        listening = (session for session in self.sessions if session.user and not session.silenced)
+        listeners = [session.send for session in listening if session is not author]
         if not listeners:  # numbers go on, nothing is formatted
             self._reports += len(change.removed) + len(change.made)
             return
@@ -186,11 +335,6 @@ class Tl1Frontend(ABC):
         data = self.framing.report(self.device.name, self._reports, event, [line], local_time())
         for send in listeners:
             send(data)
-
-    def _listeners(self) -> list[Send]:
-        author = None if self._own_reports else _author.get()
-        listening = (session for session in self.sessions if session.user and not session.silenced)
-        return [session.send for session in listening if session is not author]
 
     # -- a fault that several families have
 
@@ -248,7 +392,9 @@ class Tl1Session:
     async def _run(self, command: Command) -> Lines:
         self._frontend.check_target(command)
         if command.verb == "ACT-USER":
-            return self._log_in(command)
+            self.user = self._frontend.check_account(self, command)
+            self._used_s = self._clock.now()
+            return self._frontend.welcome(self)
         self._check_login()
         if command.verb == "CANC-USER":
             self.user = ""
@@ -258,11 +404,6 @@ class Tl1Session:
             raise Denied("ICNV", self._frontend.unknown_command.format(verb=verb[:40]))
         lines = self._table[verb](command)
         return lines if isinstance(lines, Sequence) else await lines
-
-    def _log_in(self, command: Command) -> Lines:
-        self.user = self._frontend.check_account(self, command)
-        self._used_s = self._clock.now()
-        return self._frontend.welcome(self)
 
     def _check_login(self) -> None:
         limit_s, idle_s = self._frontend.idle_timeout_s, self._clock.now() - self._used_s

@@ -14,7 +14,7 @@ from sim.twins.rfsoc.not_simulated import NotSimulated
 from sim.twins.rfsoc.processor import ProgramError
 
 if TYPE_CHECKING:
-    from sim.twins.rfsoc.soc.soc import SimulatedSoc
+    from sim.twins.rfsoc.soc import SimulatedSoc
 
 __all__ = ["NotSimulated", "ProgramError", "connect"]
 
@@ -25,7 +25,7 @@ def connect(address: str) -> SimulatedSoc:
     Raises `ValueError` for an address that names no twin, and `ModuleNotFoundError` where QICK is not installed.
     """
     try:
-        from sim.twins.rfsoc.soc.soc import SimulatedSoc
+        from sim.twins.rfsoc.soc import SimulatedSoc
     except ModuleNotFoundError as error:
         if error.name and error.name.partition(".")[0] in {"qick", "tqdm"}:
             raise ModuleNotFoundError(

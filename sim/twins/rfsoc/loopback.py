@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from sim.models.photonics.fibre import kernel_taps
 from sim.twins.rfsoc.plant import Outputs, Received
-from sim.twins.rfsoc.signals.timeline import whole_ratio
+from sim.twins.rfsoc.signals.track import whole_ratio
 
 Samples = npt.NDArray[np.float64]
 

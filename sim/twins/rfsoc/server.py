@@ -38,7 +38,7 @@ def serve(address: str, *, port: int = 0, name: str = "myqick") -> Serving:
     QICK's server prints to standard output while it starts. Raises what `connect` does, `OSError` for a port that is
     taken, `ModuleNotFoundError` without Pyro4, and `RuntimeError` when the server does not come up.
     """
-    from sim.twins.rfsoc.soc.soc import SimulatedSoc
+    from sim.twins.rfsoc.soc import SimulatedSoc
 
     served = SimulatedSoc(address)
     taken = _name_server(port)

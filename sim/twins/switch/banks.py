@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from sim.twins.switch.device import SwitchDevice
+from sim.twins.switch.device import SwitchDevice, SwitchFaults
 from sim.twins.switch.fault_list import Fault
 from sim.twins.switch.matrix import Connections, Matrix, Reason, Refused
-from sim.twins.switch.mirror_and_port_faults import SwitchFaults
 from sim.twins.switch.settings import SettingError, TwinSettings
 from sim.twins.wire.control import Request
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sim.models.clock import Clock
 from sim.models.light import DARK_FLOOR_DBM, Attenuator
 from sim.twins.plant import Plant
 from sim.twins.switch.matrix import Connections, Matrix, Pair, Reason
-from sim.twins.switch.mirror_and_port_faults import SwitchFaults
+from sim.twins.wire.line import LineFaults
 
 BootMode = Literal["DARK", "RESTORE", "AUTOSAVE"]
 BOOT_MODES: tuple[BootMode, ...] = ("DARK", "RESTORE", "AUTOSAVE")
@@ -26,6 +26,30 @@ _FAULT_OF_A_PORT: Mapping[Reason, str] = {
     Reason.LOCKED: "lock_port",
     Reason.DISABLED: "disable_port",
 }
+
+
+@dataclass(slots=True)
+class SwitchFaults(LineFaults):
+    """Faults that a test or a demonstration may set on a switch.
+
+    `dropped_commands` counts the next changes that are ignored without an error. `stuck` pairs are never made,
+    `lossy_db` pairs lose that much more light, no light comes in at `dark_inputs`, and `swapped` inputs have one
+    another's fibre.
+    """
+
+    dropped_commands: int = 0
+    stuck: set[Pair] = field(default_factory=set)
+    lossy_db: dict[Pair, float] = field(default_factory=dict)
+    dark_inputs: set[int] = field(default_factory=set)
+    swapped: dict[int, int] = field(default_factory=dict)
+
+    def take_dropped_command(self) -> bool:
+        """Return True if this change is to be ignored, and count it."""
+        if not self.dropped_commands:
+            return False
+        self.dropped_commands -= 1
+        self.fired["drop_command"] += 1
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +193,8 @@ class SwitchDevice:
         if made == before:
             return None
         self.matrix.connections = made
-        self._remember()
+        if self._boot_mode == "AUTOSAVE":
+            self._saved = dict(self.matrix.connections)
         self._announce(before, made)
         disturbed = before.items() ^ made.items()
         if whole and not self.hitless:
@@ -239,10 +264,6 @@ class SwitchDevice:
         await asyncio.gather(*self._motions, return_exceptions=True)
 
     # -- inside
-
-    def _remember(self) -> None:
-        if self._boot_mode == "AUTOSAVE":
-            self._saved = dict(self.matrix.connections)
 
     def _announce(self, before: Mapping[int, int], after: Mapping[int, int]) -> None:
         change = Change(

@@ -15,6 +15,8 @@ from sim.twins.switch.device import SwitchDevice
 from sim.twins.switch.matrix import Pair, Refused
 from sim.twins.wire.control import Reply, Request, VerbError
 
+Act = Callable[[Request], Awaitable[None] | None]
+
 
 class ClientLines(Protocol):
     """The connections of the wire languages, as far as a fault concerns them."""
@@ -28,9 +30,6 @@ class ClientLines(Protocol):
     def drop_clients(self) -> int:
         """Break all connections; gives their number."""
         ...
-
-
-Act = Callable[[Request], Awaitable[None] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,11 @@ class FaultBoard:
     def _line_faults(self) -> dict[str, Fault]:
         return {
             "garbage": self._counted("garbage_replies"),
-            "delay_reply": Fault(self._delay, lambda _: self._set_delay(0.0), main="seconds"),
+            "delay_reply": Fault(
+                lambda request: self._set_delay(request.number("seconds")),
+                lambda _: self._set_delay(0.0),
+                main="seconds",
+            ),
             "close_connection": Fault(self._close, lambda _: self._stay_open(), main="after_commands"),
             "refuse": Fault(lambda _: self._line.refuse(), lambda _: self._line.accept()),
             "max_sessions": Fault(
@@ -114,9 +117,6 @@ class FaultBoard:
             lambda request: setattr(self._faults, name, request.whole("count", 1)),
             lambda _: setattr(self._faults, name, 0),
         )
-
-    def _delay(self, request: Request) -> None:
-        self._set_delay(request.number("seconds"))
 
     def _set_delay(self, seconds: float) -> None:
         self._faults.reply_delay_s = seconds

@@ -132,7 +132,15 @@ class Robot:
 
     def verbs(self) -> Mapping[str, Verb]:
         """Return verbs of the control socket: another user's job, and how the robot is."""
-        return {"queue_job": self._queue_job, "robot": lambda _: self._truth()}
+        return {
+            "queue_job": self._queue_job,
+            "robot": lambda _: {
+                "queue": [asdict(job) for job in self.queue],
+                "jammed": self.jammed,
+                "homing": self.homing,
+                "enabled": self.enabled,
+            },
+        }
 
     def faults(self) -> Mapping[str, Fault]:
         """Return faults of the control socket: `jam`, after `count` more moves."""
@@ -149,14 +157,6 @@ class Robot:
         user = request.text("user") if "user" in request else "operator"
         source = request.text("source") if "source" in request else "GUI"
         return {"job": asdict(self.submit(kind, request.pair("pair"), user=user, source=source))}
-
-    def _truth(self) -> Reply:
-        return {
-            "queue": [asdict(job) for job in self.queue],
-            "jammed": self.jammed,
-            "homing": self.homing,
-            "enabled": self.enabled,
-        }
 
     def _unjam(self) -> None:
         """Clear the jam, or free the arm as a technician does by hand."""
@@ -200,7 +200,10 @@ class Robot:
             rest_s = self.move_s / 2
             await self.device.clock.sleep(self.move_s - rest_s)
             if self._moves_before_jam == 0:  # nobody has called it off meanwhile
-                self._jam(job)
+                self._moves_before_jam = None
+                self.jammed = True
+                self.device.faults.fired["jam"] += 1
+                self._tell("jammed", self._jobs[job.number])
                 return
         elif self._moves_before_jam is not None:
             self._moves_before_jam -= 1
@@ -237,12 +240,6 @@ class Robot:
             self.device.release(self._held.pop())
 
     # -- breakdowns
-
-    def _jam(self, job: Job) -> None:
-        self._moves_before_jam = None
-        self.jammed = True
-        self.device.faults.fired["jam"] += 1
-        self._tell("jammed", self._jobs[job.number])
 
     def _free(self, why: str) -> None:
         """Put the fibre back where it was; the job that got stuck has failed."""

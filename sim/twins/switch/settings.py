@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 
 from sim.models.clock import Clock
 from sim.twins.plant import Plant
-from sim.twins.switch.device import BootMode, SwitchDevice
+from sim.twins.switch.device import BootMode, SwitchDevice, SwitchFaults
 from sim.twins.switch.matrix import Matrix, WhenOccupied
-from sim.twins.switch.mirror_and_port_faults import SwitchFaults
 
 
 def serial_number(name: str) -> str:

@@ -1,15 +1,112 @@
-"""One client's connection to a simulated switch, with everything that can be wrong with a line."""
+"""One client's connection to a simulated device: its faults, the record of every byte, and the line itself."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import NoReturn, Protocol
+import random
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any, Literal, NoReturn, Protocol
 
 from sim.models.clock import Clock
-from sim.twins.wire.line_faults import Delivery, LineFaults
-from sim.twins.wire.transcript import Transcript
 
+_KEPT_ENTRIES = 10_000
 _READ_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Some bytes of one session. `seconds` are of the device's clock."""
+
+    seconds: float
+    front: str
+    session: int
+    direction: Literal["in", "out"]
+    data: bytes
+
+    def as_json(self) -> Mapping[str, Any]:
+        """Return the same as JSON values; bytes become characters of the same number."""
+        return {
+            "seconds": round(self.seconds, 6),
+            "front": self.front,
+            "session": self.session,
+            "direction": self.direction,
+            "data": self.data.decode("latin-1"),
+        }
+
+
+class Transcript:
+    """The latest entries of all sessions, in the order of events."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._entries: deque[Entry] = deque(maxlen=_KEPT_ENTRIES)
+
+    def record(self, front: str, session: int, direction: Literal["in", "out"], data: bytes) -> None:
+        """Note what was read or written."""
+        self._entries.append(Entry(self._clock.now(), front, session, direction, data))
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Return all that is kept, oldest first."""
+        return tuple(self._entries)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._entries.clear()
+
+
+class Delivery(Enum):
+    """Effect of a broken connection on the command that was just received."""
+
+    ANSWERED = auto()
+    NOT_RECEIVED = auto()
+    NOT_ANSWERED = auto()
+
+
+@dataclass(slots=True)
+class LineFaults:
+    """Faults of all lines of a device. Each `take_...` uses one up.
+
+    The counts say how many of the next commands or replies are hit, over all clients. A connection that
+    closes after so many commands has executed the last of them, without answering, or not even received it.
+    A `half_open` line receives and sends nothing. `fired` counts how often each fault took effect.
+    """
+
+    garbage_replies: int = 0
+    reply_delay_s: float = 0.0
+    close_after_commands: int | None = None
+    close_executes: bool = True
+    close_after_bytes: int | None = None
+    max_sessions: int | None = None
+    half_open: bool = False
+    fired: Counter[str] = field(default_factory=Counter)
+    rng: random.Random = field(default_factory=lambda: random.Random(0))
+
+    def take_delivery(self) -> Delivery:
+        """Return the delivery of the command just received."""
+        if self.close_after_commands is None:
+            return Delivery.ANSWERED
+        self.close_after_commands -= 1
+        if self.close_after_commands > 0:
+            return Delivery.ANSWERED
+        self.close_after_commands = None
+        self.fired["close_connection"] += 1
+        return Delivery.NOT_ANSWERED if self.close_executes else Delivery.NOT_RECEIVED
+
+    def take_reply(self, reply: bytes) -> tuple[bytes, bool]:
+        """Return the bytes that go out for `reply`, and True if the connection breaks after them."""
+        if self.garbage_replies:
+            self.garbage_replies -= 1
+            self.fired["garbage"] += 1
+            # its ending stays, so that a reader who waits for an ending gets one
+            noise = bytes(self.rng.choice(b"#%~^{}\x15\x7f\xfe") for _ in range(max(4, len(reply) - 2)))
+            reply = noise + reply[-2:]
+        if self.close_after_bytes is None:
+            return reply, False
+        kept, self.close_after_bytes = self.close_after_bytes, None
+        self.fired["close_connection"] += 1
+        return reply[:kept], True
 
 
 class Reader(Protocol):
@@ -84,17 +181,14 @@ class Line:
         if delivery is not Delivery.ANSWERED:
             self._break()
         if answer or ending:
-            await self._reply(answer, ending)
-
-    async def _reply(self, data: bytes, ending: bytes) -> None:
-        if self._faults.reply_delay_s:
-            self._faults.fired["delay_reply"] += 1
-            await self._clock.sleep(self._faults.reply_delay_s)
-        data, broken = self._faults.take_reply(data) if data else (data, False)
-        self.send(data if broken else data + ending)
-        await self._writer.drain()
-        if broken:
-            self._break()
+            if self._faults.reply_delay_s:
+                self._faults.fired["delay_reply"] += 1
+                await self._clock.sleep(self._faults.reply_delay_s)
+            answer, broken = self._faults.take_reply(answer) if answer else (answer, False)
+            self.send(answer if broken else answer + ending)
+            await self._writer.drain()
+            if broken:
+                self._break()
 
     def send(self, data: bytes) -> None:
         """Send something nobody asked for."""

@@ -220,17 +220,14 @@ class _Wire:
             piece = bytes(self._leaving[: self._pace.piece])
             del self._leaving[: self._pace.piece]
             await self._pace.pass_bytes(len(piece))
-            await self._put(piece)
+            while piece:
+                try:
+                    piece = piece[os.write(self._master, piece) :]
+                except BlockingIOError:  # nobody reads; the kernel holds some 4 kB
+                    await asyncio.sleep(_POLL_S)
             if not self._leaving:
                 self._has_more.clear()
                 self._all_sent.set()
-
-    async def _put(self, piece: bytes) -> None:
-        while piece:
-            try:
-                piece = piece[os.write(self._master, piece) :]
-            except BlockingIOError:  # nobody reads; the kernel holds some 4 kB
-                await asyncio.sleep(_POLL_S)
 
 
 class _Pace:

@@ -11,7 +11,7 @@ from free_routes import least_maximum
 
 from sim.models.network.execution.lowering import lower
 from sim.models.network.latency import NO_LATENCY, Latency
-from sim.models.network.taskgraph.graph import TaskGraphBuilder
+from sim.models.network.taskgraph import TaskGraphBuilder
 from testbed.design.fabrics.builders import (
     ROUTINGS,
     FabricOptions,

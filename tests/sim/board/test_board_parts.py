@@ -9,9 +9,7 @@ import pytest
 from fpga.bus import simulated_bus
 from fpga.count_action import Count, CountKind, Datapath, Module, Ref, Signal, SignalKind, Target
 from sim.twins.board.__main__ import main
-from sim.twins.board.buffers import Buffers, NoBuffer
-from sim.twins.board.files import FIRMWARE, BoardFiles
-from sim.twins.board.space import AddressSpace, NothingThere, Slot
+from sim.twins.board.space import FIRMWARE, AddressSpace, BoardFiles, Buffers, NoBuffer, NothingThere, Slot
 
 pytestmark = pytest.mark.board
 

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from sim.models.clock import VirtualClock
 from sim.twins.families import make_twin
-from sim.twins.families.calient.names import Names
+from sim.twins.families.calient.circuits import Names
 from sim.twins.plant import Plant
 from sim.twins.switch.matrix import Refused
 from sim.twins.switch.settings import SettingError, TwinSettings

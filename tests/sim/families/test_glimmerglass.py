@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.twins.families.glimmerglass.tl1_syntax import End, Numbering, State, circuit_row
-from sim.twins.frontends.tl1_syntax import Denied
+from sim.twins.families.glimmerglass import End, Numbering, State, circuit_row
+from sim.twins.frontends.tl1 import Denied
 from sim.twins.plant import Plant
 
 HEADER = r"\r\n\n   ocs1 \d\d-\d\d-\d\d \d\d:\d\d:\d\d\r\n"

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from sim.models.clock import VirtualClock
 from sim.twins.plant import Plant
-from sim.twins.switch.device import SwitchDevice
+from sim.twins.switch.device import SwitchDevice, SwitchFaults
 from sim.twins.switch.matrix import Matrix, Refused
-from sim.twins.switch.mirror_and_port_faults import SwitchFaults
-from sim.twins.wire.line_faults import Delivery
+from sim.twins.wire.line import Delivery
 
 SIZE = 4
 INPUTS, OUTPUTS = list(range(1, SIZE + 1)), list(range(SIZE + 1, 2 * SIZE + 1))

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from needs import needs
 
-from sim.twins.families.polatis.scpi_syntax import LineReader, port_list, show_ports, units
-from sim.twins.frontends.scpi_errors import ErrorQueue, ScpiError
-from sim.twins.frontends.scpi_syntax import header_pattern
+from sim.twins.families.polatis.scpi_frontend import LineReader, port_list, show_ports, units
+from sim.twins.frontends.scpi import ErrorQueue, ScpiError, header_pattern
 
 NO_ERROR = '0, "No error"'
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from needs import needs
 
-from sim.twins.families.polatis.tl1_aid import aid_ports
-from sim.twins.frontends.tl1_syntax import CommandReader, Denied, parse
+from sim.twins.families.polatis.tl1_frontend import aid_ports
+from sim.twins.frontends.tl1 import CommandReader, Denied, parse
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sim.models.clock import VirtualClock
 from sim.twins.families import make_twin
-from sim.twins.frontends.scpi_syntax import MAX_LINE_BYTES, LineReader, header_pattern, units
+from sim.twins.frontends.scpi import MAX_LINE_BYTES, LineReader, header_pattern, units
 from sim.twins.plant import Plant
 from sim.twins.switch.settings import SettingError, TwinSettings
 

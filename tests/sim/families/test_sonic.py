@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sim.twins.families.sonic.syntax import Invalid, parse_pairs
+from sim.twins.families.sonic.configuration import Invalid, parse_pairs
 
 PROMPT = "admin@sonic:~$ "
 SUDO = "sudo config ocs cross-connect "

@@ -7,14 +7,11 @@ import asyncio
 import pytest
 
 from sim.models.clock import VirtualClock
-from sim.twins.frontends.cli import CliFrontend, Manner
-from sim.twins.frontends.cli_faults import CliFaults
+from sim.twins.frontends.cli import CliFaults, CliFrontend, Manner
 from sim.twins.frontends.telnet import DO, DONT, ECHO, GREETING, IAC, SB, SE, WILL, WONT, over_telnet
-from sim.twins.wire.line import Line
-from sim.twins.wire.line_faults import LineFaults
+from sim.twins.wire.line import Line, LineFaults, Transcript
 from sim.twins.wire.listener import bound_socket
 from sim.twins.wire.memory import MemoryListener
-from sim.twins.wire.transcript import Transcript
 
 
 class Device:

@@ -14,9 +14,7 @@ skip_without("h11")
 
 from sim.models.clock import VirtualClock
 from sim.twins.frontends.http_server import HttpAnswer, HttpServer, Route, json_answer
-from sim.twins.wire.line import Line
-from sim.twins.wire.line_faults import LineFaults
-from sim.twins.wire.transcript import Transcript
+from sim.twins.wire.line import Line, LineFaults, Transcript
 
 ADMIN = "Authorization: Basic " + b64encode(b"admin:root").decode()
 READER = "Authorization: Basic " + b64encode(b"viewer:root").decode()

@@ -13,10 +13,8 @@ from pathlib import Path
 import pytest
 
 from sim.twins.hosts.transceivers import cmis, sff8472, sff8636
-from sim.twins.hosts.transceivers.command import module_in, print_module
-from sim.twins.hosts.transceivers.diagnostics import measure
-from sim.twins.hosts.transceivers.host_command import ethtool_script
-from sim.twins.hosts.transceivers.memory import NoSuchPageError
+from sim.twins.hosts.transceivers.command import ethtool_script, module_in, print_module
+from sim.twins.hosts.transceivers.memory import NoSuchPageError, measure
 from sim.twins.plant import Plant
 
 PRINTED = Path(__file__).parent / "transceivers"

@@ -13,7 +13,7 @@ skip_without("jsonschema")
 
 from sim.lab import __main__, supervisor
 from sim.lab.document import parse
-from sim.lab.errors import LabError
+from sim.lab.model import LabError
 from sim.twins.hosts import netns
 from sim.twins.hosts import redirects as fabric
 from sim.twins.hosts.netns import KernelFault

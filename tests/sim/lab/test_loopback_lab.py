@@ -14,7 +14,7 @@ from libraries import skip_without
 skip_without("jsonschema")
 
 from sim.lab.document import parse
-from sim.lab.errors import LabError
+from sim.lab.model import LabError
 from sim.lab.supervisor import start_lab
 
 pytestmark = [pytest.mark.process, pytest.mark.socket]

@@ -10,7 +10,7 @@ from libraries import skip_without
 skip_without("jsonschema")
 
 from sim.lab.document import parse
-from sim.lab.errors import LabError
+from sim.lab.model import LabError
 
 
 def refused(wrong, change):

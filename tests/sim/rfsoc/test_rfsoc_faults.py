@@ -7,7 +7,7 @@ import pytest
 from libraries import skip_without
 
 from sim.twins.rfsoc.board.clock import LOOK_S, DeviceClock
-from sim.twins.rfsoc.board.faults import FAULTS
+from sim.twins.rfsoc.board.knobs import FAULTS
 
 skip_without("qick")
 

@@ -7,8 +7,7 @@ import pytest
 
 from sim.twins.rfsoc.plant import Received
 from sim.twins.rfsoc.signals import traces
-from sim.twins.rfsoc.signals.timeline import TimeLine, whole_ratio
-from sim.twins.rfsoc.signals.track import Generator, played
+from sim.twins.rfsoc.signals.track import Generator, TimeLine, played, whole_ratio
 from sim.twins.rfsoc.signals.waves import Waves, decode
 
 GENERATORS = [Generator(6.144e9, 1.0, 16), Generator(4.608e9, 1.0, 16)]

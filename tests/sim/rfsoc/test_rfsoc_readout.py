@@ -12,12 +12,11 @@ from sim.models.photonics.converter import converter_v2, excess_v2
 from sim.models.photonics.pole import decimated_deviation
 from sim.twins.rfsoc.plant import Received
 from sim.twins.rfsoc.processor import PIN
-from sim.twins.rfsoc.signals.buffers import AverageBuffer
 from sim.twins.rfsoc.signals.conversion import converted, converted_plainly
 from sim.twins.rfsoc.signals.decimation import EDGE, GAIN, margin, taps
 from sim.twins.rfsoc.signals.level import Level, Mixing, level_of
+from sim.twins.rfsoc.signals.readout import REST, AverageBuffer, rises, windows
 from sim.twins.rfsoc.signals.track import TURN
-from sim.twins.rfsoc.signals.triggers import REST, rises, windows
 from sim.twins.rfsoc.signals.waves import INPUT, OSCILLATOR, PRODUCT
 
 CFG = {"avg_maxlen": 16, "buf_maxlen": 64}

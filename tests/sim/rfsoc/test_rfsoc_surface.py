@@ -18,7 +18,7 @@ from libraries import skip_without
 from sim.twins.rfsoc import NotSimulated, ProgramError, connect
 from sim.twins.rfsoc.address import AddressError, configuration, parsed, profiles
 from sim.twins.rfsoc.not_simulated import NotSimulatedAttribute
-from sim.twins.rfsoc.soc.surface import ATTRIBUTES, LACKING
+from sim.twins.rfsoc.soc import ATTRIBUTES, LACKING
 
 skip_without("qick")
 
@@ -45,7 +45,7 @@ def methods():
 
 
 def simulated_names():
-    from sim.twins.rfsoc.soc.soc import SimulatedSoc
+    from sim.twins.rfsoc.soc import SimulatedSoc
 
     classes = [one for one in SimulatedSoc.__mro__ if one.__module__.startswith("sim.")]
     return {name for one in classes for name in vars(one) if not name.startswith("_")} - set(LACKING)
@@ -60,7 +60,7 @@ def test_every_method_of_qicksoc_is_simulated_or_refused():
 
 @pytest.mark.long
 def test_simulated_methods_take_what_qicks_take():
-    from sim.twins.rfsoc.soc.soc import SimulatedSoc
+    from sim.twins.rfsoc.soc import SimulatedSoc
 
     for name in (simulated_names() & set(methods())) - {"streamer"}:
         theirs = [argument.arg for argument in methods()[name].args.args]
@@ -89,7 +89,7 @@ def test_the_docs_name_what_is_simulated_and_what_is_not():
     text = DOCS.read_text(encoding="utf-8")
     for name in simulated_names() | set(LACKING):
         assert f"`{name}`" in text, name
-    from sim.twins.rfsoc.board.faults import FAULTS
+    from sim.twins.rfsoc.board.knobs import FAULTS
 
     for name in (*FAULTS, *profiles(), "adc_bits", "filter", "delay_ns", "noise_rms"):
         assert f"`{name}`" in text, name
@@ -184,7 +184,7 @@ def test_twins_share_nothing(loopback):
 
 
 def test_without_qick_the_cure_is_told(monkeypatch):
-    monkeypatch.delitem(sys.modules, "sim.twins.rfsoc.soc.soc", raising=False)
+    monkeypatch.delitem(sys.modules, "sim.twins.rfsoc.soc", raising=False)
     monkeypatch.setitem(sys.modules, "qick", None)
     with pytest.raises(ModuleNotFoundError, match=r"install the extra \[qick\] of lightbed"):
         connect("sim://kit")
@@ -319,13 +319,13 @@ def test_there_is_one_of_each_formula():
     """The twin does not repeat a formula that a model has."""
     from sim.models.photonics.fibre import kernel_taps
     from sim.twins.rfsoc import address, assembly, loopback
-    from sim.twins.rfsoc.kit import options
+    from sim.twins.rfsoc.kit import plant
     from sim.twins.rfsoc.signals import conversion
 
     assert loopback.interpolation(0.3).tolist() == kernel_taps("sinc", 0.3).tolist()
     assert not hasattr(loopback, "BETA")
     assert conversion.correlated_normals.__module__ == "sim.models.photonics.noise"
-    assert assembly.whole is options.whole is address.whole
+    assert assembly.whole is plant.whole is address.whole
 
 
 @pytest.mark.process

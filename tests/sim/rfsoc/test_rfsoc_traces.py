@@ -7,8 +7,7 @@ import pytest
 
 from sim.twins.rfsoc.plant import Received
 from sim.twins.rfsoc.signals import traces
-from sim.twins.rfsoc.signals.timeline import TimeLine, whole_ratio
-from sim.twins.rfsoc.signals.track import Generator, played
+from sim.twins.rfsoc.signals.track import Generator, TimeLine, played, whole_ratio
 from sim.twins.rfsoc.signals.waves import decode
 
 RATE = 3.072e9

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.twins.rfsoc.kit import KIT_OPTIONS, KNOBS, KitParameters, PhotonicKit, UnknownKnob, photonic_kit
-from sim.twins.rfsoc.kit.drift import drifted
+from sim.twins.rfsoc.kit.optics import drifted
 from sim.twins.rfsoc.kit.state import Snapshot
 
 PEAK = 20000

@@ -13,8 +13,10 @@ from lightbed.compiled import AVAILABLE, compiled
 from sim.models.network.engine.program import (
     DIRTY,
     DONE,
+    FLOW_ROWS,
     FLOWS,
     IDLE,
+    RATE_ROWS,
     READY_IN,
     READY_OUT,
     TIMERS,
@@ -25,14 +27,13 @@ from sim.models.network.engine.program import (
     State,
 )
 from sim.models.network.engine.proportional import share_in_proportion
-from sim.models.network.engine.rows import note_flows, note_rates, trace_is_full
 from sim.models.network.engine.timers import set_timer, take_timer
 
 __all__ = ["FINISHED", "FULL", "PAUSED", "STALLED", "join", "leave", "next_end_s", "run", "share"]
 
 if AVAILABLE:
-    from sim.models.network.engine.ends import next_end_s
     from sim.models.network.engine.shares import join, leave, share
+    from sim.models.network.engine.timers import next_end_s
 else:
     from sim.models.network.engine.shares_numpy import join, leave, next_end_s, share
 
@@ -278,3 +279,42 @@ def arrived(program: Program, state: State, group: int) -> None:
     state.chains_left[task] -= 1
     if state.chains_left[task] == 0:
         finish(program, state, task)
+
+
+@compiled
+def trace_is_full(state: State) -> bool:
+    """Return True if the next events might not fit."""
+    flows_fit = state.number[FLOW_ROWS] + state.number[FLOWS] <= state.flow_rows.shape[0]
+    rates_fit = state.number[RATE_ROWS] + state.link_rate.size <= state.rate_rows.shape[0]
+    return not (flows_fit and rates_fit)
+
+
+@compiled
+def note_flows(program: Program, state: State, before: int) -> None:
+    """Trace the flows that have just ended: they stand behind those that move."""
+    if state.flow_rows.shape[0] == 0:
+        return
+    for place in range(state.number[FLOWS], before):
+        message = state.flows[place]
+        row = state.flow_rows[state.number[FLOW_ROWS]]
+        row[0] = message
+        row[1] = state.chain_round[program.group_chain[program.message_group[message]]]
+        row[2] = state.flow_begin_s[message]
+        row[3] = state.clock[0]
+        state.number[FLOW_ROWS] += 1
+
+
+@compiled
+def note_rates(routes: Routes, state: State) -> None:
+    """Trace the links whose rate is another than before."""
+    rate = np.zeros(state.link_rate.size)
+    for place in range(state.number[FLOWS]):
+        message = state.flows[place]
+        for entry in range(routes.first[message], routes.first[message + 1]):
+            rate[routes.links[entry]] += state.flow_rate[message]
+    for link in range(rate.size):
+        if rate[link] != state.link_rate[link]:
+            state.link_rate[link] = rate[link]
+            row = state.rate_rows[state.number[RATE_ROWS]]
+            row[0], row[1], row[2] = state.clock[0], link, rate[link]
+            state.number[RATE_ROWS] += 1

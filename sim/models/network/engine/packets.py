@@ -1,11 +1,29 @@
-"""The event loop with packets that wait in queues, in place of flows that share links; tasks are as in `loop`."""
+"""The event loop with packets that wait in queues, in place of flows that share links; tasks are as in `loop`.
+
+Links have queues of trains of packets, first come first served. Senders of connections have windows that grow with
+acknowledgements and shrink with marks, and timeouts, as in the packet simulator that gave the reference figures (see
+`sim.models.network.execution.packets`): acknowledgements take no time; the window begins at 100 packets, grows by each
+packet that arrives until the first mark, then by one a window; once a window it shrinks by half of the smoothed part of
+marked packets (DCTCP: Alizadeh et al., 2010).
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from lightbed.compiled import compiled
-from sim.models.network.engine.connections import ACTIVE, EVENTS, FREE, SCANS, Paths, Queues, Transport
+from sim.models.network.engine.connections import (
+    ACTIVE,
+    EVENTS,
+    FREE,
+    SCANS,
+    SET,
+    UNUSED,
+    Paths,
+    Queues,
+    Table,
+    Transport,
+)
 from sim.models.network.engine.loop import (
     BEGIN,
     COMPUTED,
@@ -31,11 +49,285 @@ from sim.models.network.engine.program import (
     Program,
     State,
 )
-from sim.models.network.engine.senders import close, connect, receive, time_out
 from sim.models.network.engine.timers import take_timer
-from sim.models.network.engine.trains import drop_train, free_link, take_event, wait
 
 __all__ = ["FINISHED", "FULL", "STALLED", "run_packets"]
+
+
+@compiled
+def set_event(queues: Queues, when_s: float, item: int) -> None:
+    """Set an event; of equal times the older one comes first."""
+    number, events = queues.number, queues.events
+    place, order = number[EVENTS], number[SET]
+    number[EVENTS] += 1
+    number[SET] += 1
+    while place:
+        parent = (place - 1) // 2
+        if events[parent]["at_s"] <= when_s:
+            break
+        events[place] = events[parent]
+        place = parent
+    events[place]["at_s"], events[place]["order"], events[place]["item"] = when_s, order, item
+
+
+@compiled
+def take_event(queues: Queues) -> int:
+    """Remove the first event: its item."""
+    number, events = queues.number, queues.events
+    item = events[0]["item"]
+    number[EVENTS] -= 1
+    size, place = number[EVENTS], 0
+    while 2 * place + 1 < size:
+        child = 2 * place + 1
+        if child + 1 < size and _comes_before(events, child + 1, child):
+            child += 1
+        if _comes_before(events, size, child):
+            break
+        events[place] = events[child]
+        place = child
+    events[place] = events[size]
+    return int(item)
+
+
+@compiled
+def _comes_before(events: Table, one: int, other: int) -> bool:
+    at_s, other_s = events[one]["at_s"], events[other]["at_s"]
+    return bool(at_s < other_s or (at_s == other_s and events[one]["order"] < events[other]["order"]))
+
+
+@compiled
+def send_train(
+    queues: Queues, paths: Paths, transport: Transport, message: int, begin: int, count: int, now_s: float
+) -> None:
+    """Put packets of a connection into the queue of its first link; none of them is the request to connect."""
+    number, place = queues.number, queues.number[UNUSED]
+    train, connection = queues.trains[place], queues.connections[message]
+    number[UNUSED] = train["following"]
+    number[FREE] -= 1
+    train["message"], train["opened"] = message, connection["times_opened"]
+    train["hop"] = paths.first[connection["path"]]
+    train["end"] = paths.first[connection["path"] + 1]
+    train["begin"], train["count"] = begin, count
+    train["marked"] = 0.0
+    train["tail_s"] = train["sent_s"] = now_s
+    wait(queues, paths, transport, place, now_s)
+
+
+@compiled
+def drop_train(queues: Queues, train: int) -> None:
+    """Note that a train is not in use any more."""
+    queues.trains[train]["following"] = queues.number[UNUSED]
+    queues.number[UNUSED] = train
+    queues.number[FREE] += 1
+
+
+@compiled
+def wait(queues: Queues, paths: Paths, transport: Transport, train: int, now_s: float) -> None:
+    """Queue a train at its link, or send it at once."""
+    number = paths.links[queues.trains[train]["hop"]]
+    link = queues.links[number]
+    link["waiting"] += queues.trains[train]["count"]
+    queues.trains[train]["following"] = -1
+    if link["serving"] < 0:
+        _serve(queues, transport, number, train, now_s)
+    elif link["head"] < 0:
+        link["head"] = link["tail"] = train
+    else:
+        queues.trains[link["tail"]]["following"] = train
+        link["tail"] = train
+
+
+@compiled
+def free_link(queues: Queues, transport: Transport, number: int, now_s: float) -> None:
+    """Note that a link has sent a train, and let it send the next."""
+    link = queues.links[number]
+    count = link["serving"]
+    if link["marks"] and count > 0:
+        train = queues.trains[link["sending"]]
+        marked = _above(link["found"], link["waiting"] - count + 1, count, transport.marks_above)
+        train["marked"] = max(train["marked"], marked)
+    link["waiting"] -= count
+    link["serving"] = -1
+    following = link["head"]
+    if following >= 0:
+        link["head"] = queues.trains[following]["following"]
+        _serve(queues, transport, number, following, now_s)
+
+
+@compiled
+def _serve(queues: Queues, transport: Transport, number: int, place: int, now_s: float) -> None:
+    """Send a train: its first packet goes on as soon as it has been sent, at the last link the whole train."""
+    link, train = queues.links[number], queues.trains[place]
+    count, packet_s = train["count"], link["packet_s"]
+    end_s = now_s + count * packet_s
+    if count > 1:
+        end_s = max(end_s, train["tail_s"] + packet_s)
+    link["serving"], link["sending"], link["found"] = count, place, link["waiting"]
+    train["hop"] += 1
+    is_last = train["hop"] == train["end"]
+    flight_s = transport.link_s if is_last else transport.link_s + transport.relay_s
+    train["tail_s"] = end_s + flight_s
+    first_s = end_s if is_last else now_s + min(count, 1) * packet_s
+    # the link is free before its train arrives, so that marks are noted
+    set_event(queues, end_s, -1 - number)
+    set_event(queues, first_s + flight_s, place)
+
+
+@compiled
+def _above(first: float, last: float, count: int, limit: float) -> float:
+    """Return how many packets of a train leave a queue longer than a limit: its length at the first and the last."""
+    more, less = max(first, last), min(first, last)
+    if less > limit:
+        return count * 1.0
+    return count * (more - limit) / (more - less + 1.0) if more > limit else 0.0
+
+
+@compiled
+def connect(
+    queues: Queues, paths: Paths, transport: Transport, message: int, packets: int, path: int, now_s: float
+) -> None:
+    """Open a connection: a request goes ahead, which waits in queues as packets do."""
+    connection = queues.connections[message]
+    connection["path"] = path
+    connection["times_opened"] += 1
+    connection["packets"] = packets
+    connection["sent"] = connection["known"] = 0
+    connection["is_open"] = False
+    connection["window"] = transport.window
+    connection["slow_start_until"] = transport.slow_start_until
+    connection["seen"] = connection["seen_marked"] = connection["marked_part"] = 0.0
+    connection["seen_until"] = 2.0
+    connection["round_trip_s"] = connection["deviation_s"] = 0.0
+    connection["timeout_s"] = connection["first_timeout_s"]
+    connection["deadline_s"] = now_s + connection["timeout_s"]
+    place = queues.number[ACTIVE]
+    queues.active[place], connection["place"] = message, place
+    queues.number[ACTIVE] += 1
+    send_train(queues, paths, transport, message, -1, 0, now_s)
+
+
+@compiled
+def close(queues: Queues, message: int) -> None:
+    """Note that a connection is over."""
+    queues.number[ACTIVE] -= 1
+    place, last = queues.connections[message]["place"], queues.active[queues.number[ACTIVE]]
+    queues.active[place], queues.connections[last]["place"] = last, place
+    queues.connections[message]["times_opened"] += 1
+
+
+@compiled
+def receive(queues: Queues, paths: Paths, transport: Transport, train: int, now_s: float) -> bool:
+    """Return True if the packets of a train, which have arrived, are the last of their message."""
+    came = queues.trains[train]
+    message, count = came["message"], came["count"]
+    connection = queues.connections[message]
+    _note_marks(queues, message, max(count, 1), came["marked"])
+    _note_round_trip(queues, transport, message, now_s - came["sent_s"])
+    if came["begin"] < 0:
+        if connection["is_open"]:
+            return False
+        connection["is_open"] = True
+        connection["deadline_s"] = np.inf
+        _inflate(queues, message, 1)
+    else:
+        known = came["begin"] + count
+        if came["begin"] > connection["known"] or known <= connection["known"]:
+            return False
+        connection["known"] = known
+        if known == connection["packets"]:
+            return True
+        connection["deadline_s"] = now_s + connection["timeout_s"]
+        if known >= connection["sent"]:
+            connection["sent"] = known
+            connection["deadline_s"] = np.inf
+        _inflate(queues, message, count)
+    _send(queues, paths, transport, message, now_s)
+    return False
+
+
+@compiled
+def _note_marks(queues: Queues, message: int, count: int, marked: float) -> None:
+    """Shrink the window, once a window, by half of the smoothed part of marked packets."""
+    connection = queues.connections[message]
+    connection["seen"] += count
+    connection["seen_marked"] += marked
+    window = connection["window"]
+    if marked > 0:
+        connection["slow_start_until"] = min(connection["slow_start_until"], window)
+    if connection["seen"] >= connection["seen_until"]:
+        part = connection["seen_marked"] / connection["seen"]
+        connection["marked_part"] += (part - connection["marked_part"]) / 16
+        connection["seen"] = connection["seen_marked"] = 0.0
+        if connection["marked_part"] > 0:
+            window = max(window * (1 - connection["marked_part"] / 2), 1.0)
+            connection["window"] = connection["slow_start_until"] = window
+        connection["seen_until"] = window
+
+
+@compiled
+def _note_round_trip(queues: Queues, transport: Transport, message: int, passed_s: float) -> None:
+    """Work out the timeout (RFC 2988)."""
+    connection = queues.connections[message]
+    if connection["round_trip_s"] > 0:
+        off_s = abs(passed_s - connection["round_trip_s"])
+        connection["deviation_s"] += (off_s - connection["deviation_s"]) / 4
+        connection["round_trip_s"] += (passed_s - connection["round_trip_s"]) / 8
+    else:
+        connection["round_trip_s"] = passed_s
+        connection["deviation_s"] = passed_s / 2
+    timeout_s = connection["round_trip_s"] + 4 * connection["deviation_s"]
+    connection["timeout_s"] = max(timeout_s, transport.timeout_s)
+
+
+@compiled
+def _inflate(queues: Queues, message: int, count: int) -> None:
+    """Enlarge the window by packets that have arrived."""
+    connection = queues.connections[message]
+    window = connection["window"]
+    room = connection["known"] + window - connection["sent"]
+    grow = min(count * 1.0, room)
+    if grow < 0:
+        return
+    if window < connection["slow_start_until"]:
+        connection["window"] = min(window + grow, connection["slow_start_until"])
+    else:
+        connection["window"] = window + grow / window
+
+
+@compiled
+def _send(queues: Queues, paths: Paths, transport: Transport, message: int, now_s: float) -> None:
+    """Send as many packets as the window lets, in trains."""
+    connection = queues.connections[message]
+    sent, packets = connection["sent"], connection["packets"]
+    end = min(packets, int(connection["known"] + connection["window"] + 1e-9))
+    if sent < end and connection["deadline_s"] == np.inf:
+        connection["deadline_s"] = now_s + connection["timeout_s"]
+    while sent < end:
+        count = end - sent if end - sent < 2 * transport.train else transport.train
+        send_train(queues, paths, transport, message, sent, count, now_s)
+        sent += count
+    connection["sent"] = max(connection["sent"], sent)
+
+
+@compiled
+def time_out(queues: Queues, paths: Paths, transport: Transport, now_s: float) -> None:
+    """Begin connections whose deadline has passed again, with a window of one packet."""
+    for place in range(queues.number[ACTIVE]):
+        message = queues.active[place]
+        connection = queues.connections[message]
+        if connection["deadline_s"] >= now_s:
+            continue
+        connection["timeout_s"] *= 2
+        connection["deadline_s"] = now_s + connection["timeout_s"]
+        connection["seen"] = connection["seen_marked"] = 0.0
+        connection["slow_start_until"] = max(connection["window"] / 2, 2.0)
+        connection["seen_until"] = connection["window"]
+        connection["window"] = 1.0
+        if connection["is_open"]:
+            connection["sent"] = connection["known"] + 1
+            send_train(queues, paths, transport, message, connection["known"], 1, now_s)
+        else:
+            send_train(queues, paths, transport, message, -1, 0, now_s)
 
 
 @compiled

@@ -14,7 +14,6 @@ from __future__ import annotations
 import numpy as np
 
 from lightbed.compiled import compiled
-from sim.models.network.engine.ends import end_s
 from sim.models.network.engine.program import (
     DIRTY,
     FLOWS,
@@ -25,6 +24,7 @@ from sim.models.network.engine.program import (
     Neighbours,
     State,
 )
+from sim.models.network.engine.timers import end_s
 
 ACCURATE = 1e-9
 """Turns end when no wait changes by more than this part of the longest."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.models.network.engine.filling import TOGETHER
 from sim.models.network.engine.program import DIRTY, FLOWS, SHARES, Floats, Integers, Neighbours, State
+from sim.models.network.engine.shares import TOGETHER
 
 
 def join(state: State, near: Neighbours, begin: int) -> None:  # noqa: ARG001 - the signature of `shares`
@@ -37,7 +37,7 @@ def share(state: State, near: Neighbours, capacity: Floats) -> None:
 
 
 def _round_ends(state: State, places: Integers) -> None:
-    """Round ends as `ends.rounded_end_s`, of the flows at these places."""
+    """Round ends as `timers.rounded_end_s`, of the flows at these places."""
     begin_s, end_s = state.flow_begin_s[state.flows[places]], state.flow_until_s[places]
     lasting = end_s > begin_s
     _, exponent = np.frexp((end_s - begin_s)[lasting] * state.rounding[0])

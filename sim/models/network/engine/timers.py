@@ -1,13 +1,17 @@
-"""A binary heap of timers in arrays: the earliest first, the older of two equal ones first."""
+"""The next event: a binary heap of timers in arrays, and the ends of flows at their rates.
+
+The earliest timer comes first, the older of two equal ones first.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from lightbed.compiled import compiled
-from sim.models.network.engine.program import ORDER, TIMERS, State
+from sim.models.network.engine.program import ORDER, TIMERS, Floats, State
 
 TOP: Any = np.int64(0)
 """The place of the first timer; of numpy, as for a plain 0 numba would translate functions again."""
@@ -62,3 +66,44 @@ def take_timer(state: State) -> tuple[int, int]:
             return kind, item
         _swap(state, place, child)
         place = child
+
+
+@compiled
+def end_s(now_s: float, left: float, rate: float, begin_s: float, rounding: float) -> float:
+    """Return the time when a flow that has `left` bytes ends; infinity for one that does not move."""
+    if rate > 0:
+        end = now_s + left / rate
+        return rounded_end_s(begin_s, end, rounding) if rounding > 0 else end
+    # an end that was put off comes now, even if the last bytes have taken the link along
+    return np.inf if left > 0 else now_s
+
+
+@compiled
+def rounded_end_s(begin_s: float, end_s: float, rounding: float) -> float:
+    """Return the end of a flow, put off to a multiple of the largest power of two within `rounding` of its duration.
+
+    Flows of like durations so end together, and rates are worked out once for all of them.
+    """
+    if end_s <= begin_s:
+        return end_s
+    _, exponent = math.frexp((end_s - begin_s) * rounding)
+    step_s = math.ldexp(1.0, exponent - 1)
+    return math.ceil(end_s / step_s) * step_s
+
+
+@compiled
+def next_end_s(until_s: Floats) -> float:
+    """Return the time when the first flow ends; infinity when none moves.
+
+    Four at a time, so that none waits for the one before.
+    """
+    one = two = three = four = np.inf
+    rest = until_s.size % 4
+    for place in range(rest, until_s.size, 4):
+        one = min(one, until_s[place])
+        two = min(two, until_s[place + 1])
+        three = min(three, until_s[place + 2])
+        four = min(four, until_s[place + 3])
+    for place in range(rest):
+        one = min(one, until_s[place])
+    return min(one, two, three, four)

@@ -26,7 +26,7 @@ from sim.models.network.fabrics.cost import circuit_switch_cost
 from sim.models.network.fabrics.direct import next_links, path_router
 from sim.models.network.fabrics.model import Fabric, check_sizes
 from sim.models.network.latency import Latency
-from sim.models.network.taskgraph.graph import TaskGraph
+from sim.models.network.taskgraph import TaskGraph
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -25,7 +25,7 @@ from sim.models.network.engine.program import (
 from sim.models.network.execution.simulation import Change, Execution, simulate
 from sim.models.network.fabrics.model import Fabric
 from sim.models.network.latency import NO_LATENCY, Latency
-from sim.models.network.taskgraph.graph import Kind, TaskGraph
+from sim.models.network.taskgraph import Kind, TaskGraph
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -14,7 +14,7 @@ from sim.models.network.allreduce.algorithms import Algorithm, Chain, Phase, exc
 from sim.models.network.engine.program import Program, Routes
 from sim.models.network.fabrics.model import Fabric
 from sim.models.network.latency import Latency
-from sim.models.network.taskgraph.graph import Kind, TaskGraph
+from sim.models.network.taskgraph import Kind, TaskGraph
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -42,7 +42,7 @@ from sim.models.network.execution.lowering import Lowered, lower
 from sim.models.network.execution.simulation import Execution, Stalled
 from sim.models.network.fabrics.model import Fabric, Integers
 from sim.models.network.latency import Latency
-from sim.models.network.taskgraph.graph import Kind, TaskGraph
+from sim.models.network.taskgraph import Kind, TaskGraph
 
 RING_TIMEOUT_S, TIMEOUT_S, SCAN_S = 1e-3, 10e-3, 1e-3
 WINDOW, SLOW_START_UNTIL, MARKS_ABOVE = 100.0, 10_000.0, 50.0
@@ -70,7 +70,9 @@ def simulate_packets(
     latency = latency or Latency()
     lowered = lower(graph, fabric, replace(latency, handshakes=0, acknowledged=False, link_s=0.0), allreduce)
     program, paths = lowered.program, _paths(lowered, fabric)
-    train = train or _train(lowered, latency)
+    messages = lowered.messages
+    packets = int((lowered.program.message_bytes * messages.rounds).sum()) // latency.packet_bytes
+    train = train or max(1, min(LONGEST_TRAIN, packets // PACKETS_ONE_BY_ONE))
     dead = fabric.capacity_bps[paths.links] == 0
     if dead.any():
         raise Stalled(f"link {paths.links[np.argmax(dead)]} is on a path and has no capacity")
@@ -104,12 +106,6 @@ def _transport(lowered: Lowered, fabric: Fabric, latency: Latency, train: int, s
         spare=group + int(SLOW_START_UNTIL) // train + 2,
         seed=seed,
     )
-
-
-def _train(lowered: Lowered, latency: Latency) -> int:
-    messages = lowered.messages
-    packets = int((lowered.program.message_bytes * messages.rounds).sum()) // latency.packet_bytes
-    return max(1, min(LONGEST_TRAIN, packets // PACKETS_ONE_BY_ONE))
 
 
 def _paths(lowered: Lowered, fabric: Fabric) -> Paths:

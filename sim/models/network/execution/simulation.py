@@ -26,7 +26,7 @@ from sim.models.network.engine.program import (
 from sim.models.network.execution.lowering import Lowered, lower
 from sim.models.network.fabrics.model import Fabric
 from sim.models.network.latency import Latency
-from sim.models.network.taskgraph.graph import TaskGraph
+from sim.models.network.taskgraph import TaskGraph
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from sim.models.network.fabrics.circulants import circulant
 from sim.models.network.fabrics.cost import Cost, equal_cost_rate_gbps
-from sim.models.network.fabrics.direct import direct_connect, shortest_paths
+from sim.models.network.fabrics.direct import direct_connect, routed, shortest_paths
 from sim.models.network.fabrics.expanders import expander
 from sim.models.network.fabrics.model import Fabric
-from sim.models.network.fabrics.routed import routed
 from sim.models.network.fabrics.switched import fat_tree, ideal_switch
 
 __all__ = [

@@ -12,7 +12,7 @@ from lightbed.output_file import save_figure
 from lightbed.wording import install_extra
 from sim.models.network.execution.simulation import Execution
 from sim.models.network.results.traces import link_table
-from sim.models.network.taskgraph.graph import Kind
+from sim.models.network.taskgraph import Kind
 
 Floats = NDArray[np.float64]
 
@@ -38,20 +38,17 @@ def utilisation(execution: Execution, columns: int = _COLUMNS) -> tuple[Floats, 
     borders = np.linspace(0.0, execution.iteration_s, columns + 1)
     bits = np.zeros((execution.fabric.links, columns + 1))
     for sign, at_s in ((1.0, table["begin_s"]), (-1.0, table["end_s"])):
-        _add_ramp(bits, table["link"], at_s, sign * table["rate_bps"], borders)
+        link = table["link"]
+        rate_bps = sign * table["rate_bps"]
+        first = np.searchsorted(borders, at_s)
+        slope, offset = np.zeros_like(bits), np.zeros_like(bits)
+        inside = first < borders.size
+        np.add.at(slope, (link[inside], first[inside]), rate_bps[inside])
+        np.add.at(offset, (link[inside], first[inside]), (rate_bps * at_s)[inside])
+        bits += np.cumsum(slope, axis=1) * borders - np.cumsum(offset, axis=1)
     moved = np.diff(bits, axis=1)
     capacity = np.maximum(execution.fabric.capacity_bps, 1e-300)[:, None]
     return borders, moved / (capacity * np.diff(borders))
-
-
-def _add_ramp(bits: Floats, link: Any, at_s: Floats, rate_bps: Floats, borders: Floats) -> None:
-    """Add to the bits moved until each border those of rates that begin at `at_s`."""
-    first = np.searchsorted(borders, at_s)
-    slope, offset = np.zeros_like(bits), np.zeros_like(bits)
-    inside = first < borders.size
-    np.add.at(slope, (link[inside], first[inside]), rate_bps[inside])
-    np.add.at(offset, (link[inside], first[inside]), (rate_bps * at_s)[inside])
-    bits += np.cumsum(slope, axis=1) * borders - np.cumsum(offset, axis=1)
 
 
 def draw_timeline(execution: Execution, path: str | Path, *, title: str = "") -> Path:

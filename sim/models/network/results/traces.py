@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from lightbed.wording import install_extra
 from sim.models.network.execution.simulation import Execution, Trace
-from sim.models.network.taskgraph.graph import Kind
+from sim.models.network.taskgraph import Kind
 
 Table = dict[str, NDArray[Any]]
 

@@ -14,7 +14,6 @@ from sim.twins.families.calient.circuits import CircuitConfiguration
 from sim.twins.families.calient.rest_frontend import RestFrontend
 from sim.twins.families.calient.tl1_frontend import PROMPT, CalientTl1
 from sim.twins.frontends.http_server import HttpServer
-from sim.twins.switch.device import SwitchDevice
 from sim.twins.switch.settings import SettingError, TwinSettings
 from sim.twins.switch.twin import Frontend, SwitchTwin
 
@@ -31,44 +30,20 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     device = settings.device(switch_time_s=DEFAULT_SWITCH_TIME_S)
     if settings.inputs != settings.outputs or settings.inputs > MOST_PORTS:
         raise SettingError(f"a Calient has as many inputs as outputs, {MOST_PORTS} at most")
-    serial = settings.serial_number
+    account, serial = settings.account(*FACTORY_ACCOUNT), settings.serial_number
     configuration = CircuitConfiguration(
         device, moving_states=(settings.choice("moving", "IS", "UMA"), "RDY")
     )
-    tl1 = _tl1(device, configuration, settings, serial)
-    rest = _rest(device, configuration, settings, serial)
-    account = settings.account(*FACTORY_ACCOUNT)
-    server = HttpServer(rest.routes(), accounts=dict([account]), cookie="JSESSIONID")
-    return SwitchTwin(
-        device,
-        {
-            **_tl1_ways(tl1, echo=_says_yes(settings, "echo")),
-            "rest": Frontend("calient+rest", server.serve),
-        },
-        expire=lambda: tl1.expire() + server.expire_sessions(),
-        faults={**configuration.faults(), **tl1.faults(), **rest.faults()},
-        on_boot=configuration.forget_provisioned,
-    )
-
-
-def _tl1(
-    device: SwitchDevice, configuration: CircuitConfiguration, settings: TwinSettings, serial: str
-) -> CalientTl1:
-    return CalientTl1(
+    tl1 = CalientTl1(
         device,
         configuration,
-        account=settings.account(*FACTORY_ACCOUNT),
+        account=account,
         serial=serial,
         page_rows=int(settings.number("page_rows", 0)),
         reports=_says_yes(settings, "reports"),
         change_word=settings.choice("change_word", "DBCHG", "DBGH"),
     )
-
-
-def _rest(
-    device: SwitchDevice, configuration: CircuitConfiguration, settings: TwinSettings, serial: str
-) -> RestFrontend:
-    return RestFrontend(
+    rest = RestFrontend(
         device,
         configuration,
         serial=serial,
@@ -76,18 +51,23 @@ def _rest(
         full_summary=settings.choice("summary", "full", "short") == "full",
         nested_results=settings.choice("bulk_results", "nested", "flat") == "nested",
     )
-
-
-def _tl1_ways(tl1: CalientTl1, *, echo: bool) -> dict[str, Frontend]:
-    """Return one interpreter behind the port for machines and the port for people."""
-    return {
-        "tl1": Frontend("calient+tl1", tl1.serve, max_sessions_here=False),
-        "tl1-interactive": Frontend(
-            "calient+tl1",
-            lambda line: tl1.serve(line, greeting=PROMPT, prompt=PROMPT, echo=echo),
-            max_sessions_here=False,
-        ),
-    }
+    echo = _says_yes(settings, "echo")
+    server = HttpServer(rest.routes(), accounts=dict([account]), cookie="JSESSIONID")
+    return SwitchTwin(
+        device,
+        {
+            "tl1": Frontend("calient+tl1", tl1.serve, max_sessions_here=False),
+            "tl1-interactive": Frontend(
+                "calient+tl1",
+                lambda line: tl1.serve(line, greeting=PROMPT, prompt=PROMPT, echo=echo),
+                max_sessions_here=False,
+            ),
+            "rest": Frontend("calient+rest", server.serve),
+        },
+        expire=lambda: tl1.expire() + server.expire_sessions(),
+        faults={**configuration.faults(), **tl1.faults(), **rest.faults()},
+        on_boot=configuration.forget_provisioned,
+    )
 
 
 def _says_yes(settings: TwinSettings, option: str) -> bool:

@@ -3,15 +3,17 @@
 Provisioning only books the ports; activating moves mirrors. The book follows the matrix: what somebody made
 there without a word here (another operator) appears as a one-way circuit, and what he took away is gone, or was
 provisioned on ports that he uses.
+
+A port `segment.fibre.port` has a fibre in and a fibre out: the n-th name is input n and output N+n of the matrix.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sim.models.light import DARK_FLOOR_DBM
-from sim.twins.families.calient.names import Names
 from sim.twins.switch.device import SwitchDevice
 from sim.twins.switch.fault_list import Fault
 from sim.twins.switch.matrix import Pair, Reason, Refused
@@ -21,6 +23,8 @@ _DESCRIPTIONS: Mapping[Reason, str] = {
     Reason.NOT_CONNECTED: "Invalid Connection: no such connection",
     Reason.NO_SUCH_PORT: "Invalid Port",
 }
+PORTS_PER_FIBRE = FIBRES_PER_SEGMENT = 8
+_NAME = re.compile(r"(\d)\.(\d)\.(\d)")
 
 
 @dataclass(slots=True)
@@ -201,3 +205,31 @@ class CircuitConfiguration:
             self._device.matrix.check_port(port)
         self.dark.add(pair)
         self._device.faults.fired["oc_fail"] += pair in self._device.matrix.connections.items()
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """All names of a switch with so many ports."""
+
+    ports: int
+
+    def name(self, number: int) -> str:
+        """Return the name of the n-th port, counted from 1.
+
+        >>> Names(320).name(1), Names(320).name(9), Names(320).name(65)
+        ('1.1.1', '1.2.1', '2.1.1')
+        """
+        fibres, port = divmod(number - 1, PORTS_PER_FIBRE)
+        segment, fibre = divmod(fibres, FIBRES_PER_SEGMENT)
+        return f"{segment + 1}.{fibre + 1}.{port + 1}"
+
+    def number(self, name: str) -> int:
+        """Return the port of a name. Raises `Refused`."""
+        match = _NAME.fullmatch(name.strip())
+        if match is None or not all(1 <= int(part) <= 8 for part in match.groups()):
+            raise Refused(Reason.NO_SUCH_PORT, 0)
+        segment, fibre, port = (int(part) - 1 for part in match.groups())
+        number = (segment * FIBRES_PER_SEGMENT + fibre) * PORTS_PER_FIBRE + port + 1
+        if number > self.ports:
+            raise Refused(Reason.NO_SUCH_PORT, number)
+        return number

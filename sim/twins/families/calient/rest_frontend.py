@@ -144,8 +144,10 @@ class RestFrontend:
     def _get_ports(self, request: HttpRequest) -> HttpAnswer:
         wanted = request.query.get("id", "summary")
         if wanted == "summary":
-            tell = self._full if self._full_summary else self._short
-            return json_answer([tell(number) for number in range(1, self._names.ports + 1)])
+            numbers = range(1, self._names.ports + 1)
+            if self._full_summary:
+                return json_answer([{**self._port(number), **self._short(number)} for number in numbers])
+            return json_answer([self._short(number) for number in numbers])
         if wanted != "detail":
             raise _unknown_id(wanted)
         try:
@@ -165,9 +167,6 @@ class RestFrontend:
             "connid": name,
             "power": self._power(number),
         }
-
-    def _full(self, number: int) -> dict[str, str]:
-        return {**self._port(number), **self._short(number)}
 
     def _port(self, number: int) -> dict[str, str]:
         """Return the fields of a public capture of one port, and those alone; the thresholds are its values."""

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from sim.twins.families.calient.circuits import Circuit, CircuitConfiguration
-from sim.twins.frontends.tl1 import Handler, Lines, Tl1Frontend, Tl1Session
-from sim.twins.frontends.tl1_frames import Framing
-from sim.twins.frontends.tl1_syntax import Command, Denied
+from sim.twins.frontends.tl1 import Command, Denied, Framing, Handler, Lines, Tl1Frontend, Tl1Session
 from sim.twins.switch.device import SwitchDevice
 from sim.twins.switch.fault_list import Fault
 from sim.twins.switch.matrix import Refused
@@ -55,7 +53,12 @@ class CalientTl1(Tl1Frontend):
             "INH-MSG": lambda _: session.silence(silenced=True),
             "ALW-MSG": lambda _: session.silence(silenced=False),
             "RTRV-HDR": lambda _: (),
-            "RTRV-NE": lambda _: [self._network_element()],
+            "RTRV-NE": lambda _: [
+                (
+                    f"{self.device.name}:SERIALNUMBER={self._serial},SWPACKAGE=6.0-3,STATUS=OK,CHASSISTYPE=S"
+                    f"{self._names.ports},PLATFORM=VERSION2"
+                )
+            ],
             "RTRV-CRS": self._circuits,
             "RTRV-PORT": lambda command: [self._port(port) for port in self._ports(command)],
             "RTRV-PORT-SUM": lambda command: [self._port_sum(port) for port in self._ports(command)],
@@ -110,12 +113,6 @@ class CalientTl1(Tl1Frontend):
         }
 
     # -- reads
-
-    def _network_element(self) -> str:
-        return (
-            f"{self.device.name}:SERIALNUMBER={self._serial},SWPACKAGE=6.0-3,STATUS=OK,CHASSISTYPE=S"
-            f"{self._names.ports},PLATFORM=VERSION2"
-        )
 
     def _circuits(self, command: Command) -> Lines:
         wanted = next(filter(None, command.positional), "")  # the name comes alone, or behind an empty group

@@ -58,9 +58,6 @@ class Attenuators:
         wanted_dbm = setting.level
         if setting.mode == "RELATIVE":
             wanted_dbm += self._device.power_dbm(setting.reference)
-        return Attenuator(loss_db=max(0.0, self._unattenuated_dbm(port) - wanted_dbm))
-
-    def _unattenuated_dbm(self, port: int) -> float:
         self._device.attenuators.pop(port, None)
         self._device.republish()
-        return self._device.power_dbm(port)
+        return Attenuator(loss_db=max(0.0, self._device.power_dbm(port) - wanted_dbm))

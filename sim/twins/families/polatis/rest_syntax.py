@@ -1,6 +1,7 @@
-"""The bodies of the switch's RESTCONF, seen from the server: media, documents of a client checked, refusals written.
+"""The bodies of the switch's RESTCONF, seen from the server: JSON and XML, documents of a client checked, refusals.
 
-Sources: RFC 8040 (media types; error documents and their tags), RFC 7951 (YANG in JSON), bodies of public clients.
+Sources: RFC 8040 (media types; error documents and their tags), RFC 7951 (YANG in JSON), RFC 7950 (YANG in XML), bodies
+of public clients, which leave the namespace out.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
+from xml.etree import ElementTree as ET
 
-from sim.twins.families.polatis import rest_xml
 from sim.twins.frontends.http_server import HttpAnswer, HttpRefusal, HttpRequest
 from sim.twins.switch.matrix import Pair, Reason, Refused
 
@@ -40,6 +41,12 @@ _STATUS_OF: Mapping[Reason, tuple[int, str]] = {
     Reason.LOCKED: (409, "lock-denied"),
     Reason.FAILED: (500, "operation-failed"),
 }
+_NAMESPACES = {
+    "optical-switch": "http://www.polatis.com/yang/optical-switch",
+    "ietf-restconf": "urn:ietf:params:xml:ns:yang:ietf-restconf",
+}
+_LISTS = frozenset({"pair", "port", "error"})
+"""Elements that stand for entries of a list, of which there may be one."""
 
 
 # -- media
@@ -63,7 +70,7 @@ class Reply:
             return Reply(
                 400, error_document("invalid-value", "XML holds one entry, or their container")
             ).answer(media)
-        body = rest_xml.xml_of(self.document) if media == "xml" else json.dumps(self.document).encode()
+        body = xml_of(self.document) if media == "xml" else json.dumps(self.document).encode()
         return HttpAnswer(self.status, body, (("Content-Type", _TYPES[media]), *self.headers))
 
 
@@ -85,7 +92,7 @@ def _content_type(request: HttpRequest) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def document_of(request: HttpRequest) -> Any:
+def request_document(request: HttpRequest) -> Any:
     """Return the document of a request, in JSON or XML: as its type says, else as it looks.
 
     One public client sends XML without a type, and a unit takes it. Raises `HttpRefusal`, 415 for any other type.
@@ -95,7 +102,7 @@ def document_of(request: HttpRequest) -> Any:
         raise HttpRefusal(415, error_document("invalid-value", f"send {YANG_JSON} or {YANG_XML}, not {kind}"))
     looks_like_xml = request.body.lstrip().startswith(b"<")
     if _MEDIA_OF_BODY.get(kind, "xml" if looks_like_xml else "json") == "xml":
-        return rest_xml.document_of(request.body)
+        return xml_document(request.body)
     return request.json()
 
 
@@ -126,7 +133,7 @@ def body_of(request: HttpRequest, *names: str) -> Any:
 
     Entries come as a list; one may come bare, as public clients send it. A container comes as an object, or empty.
     """
-    document = document_of(request)
+    document = request_document(request)
     for name in names:
         for key in (name, name.partition(":")[2]):
             if isinstance(document, dict) and key in document:
@@ -188,3 +195,64 @@ def whole_number(value: Any) -> int:
     if isinstance(value, str) and re.fullmatch("[0-9]{1,9}", value):
         return int(value)
     raise HttpRefusal(400, error_document("invalid-value", f"{value!r} is no port number"))
+
+
+def xml_document(body: bytes) -> dict[str, Any]:
+    """Return the document that a body in XML stands for, as JSON would have it but for its leaves, which are text.
+
+    >>> xml_document(b"<pair><ingress>1</ingress><egress>13</egress></pair>")
+    {'pair': [{'ingress': '1', 'egress': '13'}]}
+
+    Raises `HttpRefusal` (400), also for a document type, whose entities could grow without end.
+    """
+    try:
+        text = body.decode()
+        if "<!" in text:
+            raise ET.ParseError("a document type or a comment is not taken")
+        root = ET.fromstring(text)  # noqa: S314 - without a document type there are no entities
+    except (ET.ParseError, ValueError, LookupError) as error:
+        raise HttpRefusal(400, f"not XML: {error}") from None
+    name = _name(root)
+    return {name: [_value(root)] if name in _LISTS else _value(root)}
+
+
+def _value(element: ET.Element) -> Any:
+    if not len(element):
+        return (element.text or "").strip()
+    found: dict[str, Any] = {}
+    for child in element:
+        name = _name(child)
+        if name in _LISTS:
+            found.setdefault(name, []).append(_value(child))
+        else:
+            found[name] = _value(child)
+    return found
+
+
+def _name(element: ET.Element) -> str:
+    return element.tag.rpartition("}")[2]
+
+
+def xml_of(document: Mapping[str, Any]) -> bytes:
+    """Return a document of one resource as XML; its name has the module before it.
+
+    >>> xml_of({"optical-switch:pair": {"ingress": 1, "egress": 13}}).decode()
+    '<pair xmlns="http://www.polatis.com/yang/optical-switch"><ingress>1</ingress><egress>13</egress></pair>'
+    """
+    ((qualified, content),) = document.items()
+    module, _, name = qualified.partition(":")
+    (root,) = _elements(name, content)
+    root.set("xmlns", _NAMESPACES[module])
+    return ET.tostring(root)
+
+
+def _elements(name: str, content: Any) -> list[ET.Element]:
+    if isinstance(content, list):
+        return [element for entry in content for element in _elements(name, entry)]
+    element = ET.Element(name)
+    if isinstance(content, Mapping):
+        for key, value in content.items():
+            element.extend(_elements(key, value))
+    else:
+        element.text = str(content)
+    return [element]

@@ -1,4 +1,4 @@
-"""The switch's TL1: logins, sessions, reports, and the table of commands.
+"""The switch's TL1: logins, sessions, reports, and the commands, of cross-connects and of single ports.
 
 Every command but the login needs a login on its connection. Configuration changes by anybody are reported
 to every session that is logged in, but to the one that made them only with `own_reports`.
@@ -7,16 +7,21 @@ to every session that is logged in, but to the one that made them only with `own
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
-from sim.twins.families.polatis.attenuators import Attenuators
-from sim.twins.families.polatis.tl1_aid import aid_ports
-from sim.twins.families.polatis.tl1_ports import PortCommands
-from sim.twins.frontends.tl1 import Handler, Lines, Tl1Frontend, Tl1Session, local_time
-from sim.twins.frontends.tl1_syntax import Command, Denied
+from sim.twins.families.polatis.attenuators import LEVEL_RANGE_DB, MODES, Attenuators, AttenuatorSetting
+from sim.twins.frontends.tl1 import Command, Denied, Handler, Lines, Tl1Frontend, Tl1Session, local_time
 from sim.twins.switch.device import SwitchDevice
 
 DEFAULT_IDLE_TIMEOUT_S = 1800.0
+_PARTS = re.compile(r"\d+(?:&&\d+)?(?:&\d+(?:&&\d+)?)*")
+_ITEM = re.compile(r"\d+(?:&&\d+)?")
+_MAX_LIST = 4096
+PortHandler = Callable[[Command], Lines]
+
+_MOST_CYCLES = 1000
 
 
 class PolatisTl1(Tl1Frontend):
@@ -140,3 +145,200 @@ class PolatisTl1(Tl1Frontend):
         for port in wanted:
             self.device.matrix.check_port(port)
         return [f"{source},{output}" for source, output in connections.items() if wanted & {source, output}]
+
+
+def aid_ports(aid: str) -> list[int]:
+    """Return the ports of an access identifier: `&` lists, `&&` ranges.
+
+    >>> aid_ports("1&4&10"), aid_ports("1&&4")
+    ([1, 4, 10], [1, 2, 3, 4])
+
+    Raises `Denied` (IIAC).
+    """
+    if not _PARTS.fullmatch(aid):
+        raise Denied("IIAC", f"{aid[:40]!r} is not a list of ports")
+    ports: list[int] = []
+    for item in _ITEM.findall(aid):
+        first, _, last = item.partition("&&")
+        ports += range(int(first), int(last or first) + 1)[:_MAX_LIST]
+    return ports[:_MAX_LIST]
+
+
+@dataclass(frozen=True, slots=True)
+class Monitor:
+    """Settings of a power monitor: wavelength in nm, offset added to its readings in dB, averaging."""
+
+    wavelength_nm: float = 1550.0
+    offset_db: float = 0.0
+    averaging: int = 4
+
+    def __str__(self) -> str:
+        return f"{self.wavelength_nm:.1f},{self.offset_db:.1f},{self.averaging}"
+
+
+@dataclass(frozen=True, slots=True)
+class Flap:
+    """A link flap test: dark for `off_s`, light for `on_s`, so many times."""
+
+    off_s: float
+    on_s: float
+    cycles: int
+
+    def __str__(self) -> str:
+        return f"{self.off_s * 1000:.0f},{self.on_s * 1000:.0f},{self.cycles}"
+
+
+class PortCommands:
+    """Executes the port commands on a device."""
+
+    def __init__(self, device: SwitchDevice, attenuators: Attenuators) -> None:
+        self._attenuators = attenuators
+        self._flaps: dict[int, Flap] = {}
+        self._flapping: set[int] = set()
+        self._device = device
+        self._matrix = device.matrix
+        self._monitors: dict[int, Monitor] = {}
+
+    def table(self) -> Mapping[str, PortHandler]:
+        """Return commands by verb."""
+        return {
+            "OPR-PORT-SHUTTER": lambda command: self._set_shutters(command, disabled=True),
+            "RLS-PORT-SHUTTER": lambda command: self._set_shutters(command, disabled=False),
+            "RTRV-PORT-SHUTTER": lambda command: self._each(
+                command, lambda port: "CLOSED" if port in self._matrix.disabled else "OPEN"
+            ),
+            "ENT-PORT-FLAP": self._set_flaps,
+            "OPR-PORT-FLAP": self._flap,
+            "RLS-PORT-FLAP": self._stop_flaps,
+            "RTRV-PORT-FLAP": self._entered_flaps,
+            "RTRV-PORT-POWER": lambda command: self._each(
+                command, lambda port: f"{self._device.power_dbm(port) + self._monitor(port).offset_db:.2f}"
+            ),
+            "RTRV-PORT-PMON": lambda command: self._each(command, lambda port: str(self._monitor(port))),
+            "SET-PORT-PMON": self._set_monitors,
+            "RTRV-PORT-ATTEN": lambda command: self._each(command, lambda port: str(self.attenuation(port))),
+            "SET-PORT-ATTEN": self._set_attenuators,
+            "RTRV-PORT-LABEL": lambda command: self._each(command, lambda p: self._device.labels.get(p, "")),
+            "ED-PORT-LABEL": self._set_labels,
+        }
+
+    def _ports(self, command: Command) -> list[int]:
+        ports = list(self._matrix.ports) if command.aid.upper() == "ALL" else aid_ports(command.aid)
+        for port in ports:
+            self._matrix.check_port(port)
+        return ports
+
+    def _each(self, command: Command, show: Callable[[int], str]) -> Lines:
+        return [f"{port}:{show(port)}" for port in self._ports(command)]
+
+    def _set(self, act: Callable[[], object]) -> Lines:
+        """Do what a set command asks, unless a fault swallows the command."""
+        if not self._device.faults.take_dropped_command():
+            act()
+        return ()
+
+    def _set_shutters(self, command: Command, *, disabled: bool) -> Lines:
+        ports = set(self._ports(command))
+        return self._set(lambda: self._device.set_disabled(ports, disabled=disabled))
+
+    def _set_flaps(self, command: Command) -> Lines:
+        """Return `off ms, on ms, cycles` of the test that `OPR-PORT-FLAP` runs."""
+        try:
+            off_ms, on_ms, cycles = (int(text) for text in command.positional)
+        except ValueError:
+            raise Denied("IDNV", "three whole numbers are needed: off ms, on ms, cycles") from None
+        if min(off_ms, on_ms, cycles) < 1 or cycles > _MOST_CYCLES:
+            raise Denied("IDRG", f"times are from 1 ms, cycles from 1 to {_MOST_CYCLES}")
+        flaps = dict.fromkeys(self._ports(command), Flap(off_ms / 1000, on_ms / 1000, cycles))
+        return self._set(lambda: self._flaps.update(flaps))
+
+    def _flap(self, command: Command) -> Lines:
+        """Run the test on ports that have one; the command is complete at once (assumption)."""
+        ports = self._ports(command)
+        for port in ports:
+            if port not in self._flaps:
+                raise Denied("SNVS", f"no flap was entered for port {port}")
+        return self._set(lambda: [self._device.start(self._run(port, self._flaps[port])) for port in ports])
+
+    def _stop_flaps(self, command: Command) -> Lines:
+        """End tests that run; the light of their ports comes back with the cycle (assumption)."""
+        ports = self._ports(command)
+        return self._set(lambda: self._flapping.difference_update(ports))
+
+    def _entered_flaps(self, command: Command) -> Lines:
+        """Return the tests of ports, of all that have one where none is named (the form is an assumption)."""
+        ports = self._ports(command) if command.aid else sorted(self._flaps)
+        return [f"{port}:{self._flaps[port]}" for port in ports if port in self._flaps]
+
+    async def _run(self, port: int, flap: Flap) -> None:
+        self._flapping.add(port)
+        for _ in range(flap.cycles):
+            if port not in self._flapping:
+                return
+            for disabled, seconds in ((True, flap.off_s), (False, flap.on_s)):
+                self._device.set_disabled({port}, disabled=disabled)
+                await self._device.clock.sleep(seconds)
+
+    def _set_labels(self, command: Command) -> Lines:
+        labels = dict.fromkeys(self._ports(command), command.keyword("LABEL"))
+        return self._set(lambda: self._device.labels.update(labels))
+
+    # -- power monitors
+
+    def _monitor(self, port: int) -> Monitor:
+        return self._monitors.get(port, Monitor())
+
+    def _set_monitors(self, command: Command) -> Lines:
+        changed = {port: self._changed_monitor(port, command) for port in self._ports(command)}
+        return self._set(lambda: self._monitors.update(changed))
+
+    def _changed_monitor(self, port: int, command: Command) -> Monitor:
+        now = self._monitor(port)
+        return replace(
+            now,
+            wavelength_nm=_number(command, "WAVE", now.wavelength_nm),
+            offset_db=_number(command, "OFFSET", now.offset_db),
+            averaging=int(_number(command, "AVG", now.averaging)),
+        )
+
+    # -- attenuators
+
+    def attenuation(self, port: int) -> AttenuatorSetting:
+        """Return the setting of the attenuator of an output. Raises `Denied` (IICM) for an input."""
+        self._check_output(port)
+        return self._attenuators.setting(port)
+
+    def _set_attenuators(self, command: Command) -> Lines:
+        ports = self._ports(command)
+        for port in ports:
+            self._check_output(port)
+        setting = self._setting(command)
+        return self._set(lambda: self._attenuators.set(ports, setting))
+
+    def _setting(self, command: Command) -> AttenuatorSetting:
+        mode = command.keyword("MODE").upper()
+        if mode == "NONE":
+            return AttenuatorSetting()
+        if mode not in MODES:
+            raise Denied("IDNV", f"no attenuation mode {mode[:40]}")
+        command.keyword("LEVEL")
+        level, reference = _number(command, "LEVEL", 0.0), int(_number(command, "REFS", 0))
+        if abs(level) > LEVEL_RANGE_DB:
+            raise Denied("IDRG", f"level {level} is out of range")
+        if reference:
+            self._matrix.check_port(reference)
+        return AttenuatorSetting(mode, level, reference)
+
+    def _check_output(self, port: int) -> None:
+        if self._matrix.is_input(port):
+            raise Denied("IICM", f"port {port} has no attenuator")
+
+
+def _number(command: Command, name: str, default: float) -> float:
+    text = command.keywords.get(name)
+    if text is None:
+        return default
+    try:
+        return float(text)
+    except ValueError:
+        raise Denied("IDNV", f"{name} is not a number") from None

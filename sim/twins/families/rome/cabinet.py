@@ -2,24 +2,80 @@
 
 Ports here are the simulator's own (inputs 1..N, outputs N+1..N+M); `name` and `port` translate to E and W ports.
 A cabinet of two matrices has the first half of its ports in A and the rest in B, and no way from one to the other.
+
+Logical ports are the E and W ports that go by one name. The schemes are those of public captures, here with matrices
+of 128 ports:
+
+    AB  A1 is E1 and W1; B129 is E129 and W129, the first ports of matrix B
+    Q   Q1 is E1, E2, W1 and W2 of each matrix: a cable of several fibres
+    P   P1 is E1 and W1 of each matrix: half of such a cable, the other half of which is in a second cabinet
+    numbers  3 is E3 and W3: an AFM
+    XY  Y1 is E1 and W129, X1 is E129 and W1: one end of a duplex circuit in each matrix
+
+Two names ask for circuits both ways in every matrix, and of several fibres the first goes to the last.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Literal
 
-from sim.twins.families.rome.logical import Place, Scheme, circuits_between, logical_name
 from sim.twins.frontends.cli import CommandError
 from sim.twins.switch.device import Change, SwitchDevice
 from sim.twins.switch.matrix import Pair, Refused
 from sim.twins.switch.robot import Event, Job, Kind, Robot
 
+Scheme = Literal["AB", "Q", "P", "XY", "numbers"]
+
 _BEGINNING = datetime(2026, 1, 1)  # noqa: DTZ001 - devices show local time, and this is nobody's
 _NAME = re.compile(r"(?P<side>[EW])(?P<number>\d{1,9})", re.ASCII)
 _OPERATION = {"connect": "CONNECTING", "disconnect": "DISCONNECTING"}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One E or W port: its number in the device, the letter of its matrix, its number within that."""
+
+    port: int
+    side: str
+    number: int
+    matrix: str
+    within: int
+
+
+def logical_name(scheme: Scheme, place: Place) -> str:
+    """Return the logical name of a port.
+
+    >>> logical_name("XY", Place(129, "E", 129, "B", 1)), logical_name("Q", Place(5, "E", 5, "A", 5))
+    ('X1', 'Q3')
+    """
+    if scheme == "numbers":
+        return str(place.number)
+    if scheme == "AB":
+        return f"{place.matrix}{place.number}"
+    if scheme == "Q":
+        return f"Q{(place.within + 1) // 2}"
+    if scheme == "P":
+        return f"P{place.within}"
+    return f"{'Y' if (place.side == 'E') == (place.matrix == 'A') else 'X'}{place.within}"
+
+
+def circuits_between(one: Iterable[Place], other: Iterable[Place]) -> list[tuple[int, int]]:
+    """Return the circuits of two logical ports, those from `one` first; empty where they have no matrix in common."""
+    here, there = list(one), list(other)
+    return [*_one_way(here, there), *_one_way(there, here)]
+
+
+def _one_way(here: list[Place], there: list[Place]) -> list[tuple[int, int]]:
+    pairs: list[tuple[int, int]] = []
+    for matrix in sorted({place.matrix for place in here}):
+        east = [place.port for place in here if (place.side, place.matrix) == ("E", matrix)]
+        west = [place.port for place in there if (place.side, place.matrix) == ("W", matrix)]
+        pairs += zip(east, reversed(west), strict=False)
+    return pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,16 +288,12 @@ class Cabinet:
             if event == "skipped" and asked is not None and asked.is_logical:
                 self._report_beginning(job)
             if event == "done" and job.kind == "disconnect" and self._quirks.removes_both_ways:
-                self._remove_mirrored(job.pair)
+                mirrored = self.pairs(self.logical(job.pair[0]), self.logical(job.pair[1]))
+                left = set(self.device.matrix.connections.items()) - set(mirrored)
+                self.device.change(dict(sorted(left)))
             self._report_end(event, job)
             if asked is not None:
                 self._end_move(event, job, asked)
-
-    def _remove_mirrored(self, pair: Pair) -> None:
-        """Remove the circuit the other way between the same logical ports."""
-        mirrored = self.pairs(self.logical(pair[0]), self.logical(pair[1]))
-        left = set(self.device.matrix.connections.items()) - set(mirrored)
-        self.device.change(dict(sorted(left)))
 
     def _report_beginning(self, job: Job) -> None:
         """Say once for a request that it is begun."""

@@ -1,15 +1,25 @@
-"""The commands of the shell that concern light, and what they print."""
+"""The commands of the shell that concern light, and what they print, also of what they do not understand.
+
+`show` and `config` are made with click, whose texts and statuses these are (release 7, which SONiC's utilities name).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
-from sim.twins.families.sonic.configuration import Configuration, Mode, refusal_text
-from sim.twins.families.sonic.syntax import Invalid, Pair, pair_name, parse_pairs, port_name, table
-from sim.twins.families.sonic.usage import misunderstood
-from sim.twins.frontends.cli import CommandError, Handler, Typed
-from sim.twins.frontends.interpreter import Printed
+from sim.twins.families.sonic.configuration import (
+    Configuration,
+    Invalid,
+    Mode,
+    Pair,
+    pair_name,
+    parse_pairs,
+    port_name,
+    refusal_text,
+    table,
+)
+from sim.twins.frontends.cli import CommandError, Handler, Printed, Typed
 from sim.twins.switch.matrix import Refused
 from sim.twins.switch.settings import serial_number
 
@@ -20,10 +30,28 @@ _SUCCESS = "cross-connect succeeded"
 
 REFUSED_STATUS = 1
 """Exit status of SONiC's own command lines for what was refused."""
+USAGE_STATUS = 2
+"""Exit status of what cannot be understood."""
 
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "show": ("ocs", "version"),
+    "show ocs": ("cross-connect", "port"),
+    "show ocs cross-connect": ("config", "status"),
+    "show ocs port": ("config", "status"),
+    "config": ("ocs",),
+    "config ocs": ("cross-connect", "port"),
+    "config ocs cross-connect": ("add", "delete"),
+    "config ocs port": ("label", "state"),
+}
+"""Commands that have commands, and those that are simulated."""
 
-def _misunderstood(typed: Typed) -> Printed:
-    return misunderstood(typed.match["words"].split())
+ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "config ocs cross-connect add": ("PAIRS", "[MODE]"),
+    "config ocs cross-connect delete": ("PAIRS",),
+    "config ocs port label": ("PORT", "[LABEL]"),
+    "config ocs port state": ("PORT", "STATE"),
+}
+"""Arguments of commands that take any."""
 
 
 class Commands:
@@ -42,15 +70,22 @@ class Commands:
             r"port state (?P<port>\S+) (?P<state>normal|force_blocked)": self._force,
             r"port label (?P<port>\S+) +(?P<label>\S*)": self._label,
         }
+
+        def unknown(typed: Typed) -> Printed:
+            return misunderstood(typed.match["words"].split())
+
         return {
             **{_CONFIG + pattern: self._privileged(change) for pattern, change in changes.items()},
-            _SHOW + r"ocs cross-connect config": lambda _: self._cross_connects(),
+            _SHOW + r"ocs cross-connect config": lambda _: table(
+                ["id", "a_side", "b_side"],
+                [self._row(pair) for pair in sorted(self._configuration.configured)],
+            ),
             _SHOW + r"ocs cross-connect status": lambda _: self._status(),
             _SHOW + r"ocs port config": lambda _: self._ports(),
             _SHOW + r"ocs port status": lambda _: self._port_status(),
             _SHOW + r"version": lambda _: self._version(),
-            r"(?P<sudo>sudo )?(?P<words>config(?: .*)?)": self._privileged(_misunderstood),
-            r"(?:sudo )?(?P<words>show(?: .*)?)": _misunderstood,
+            r"(?P<sudo>sudo )?(?P<words>config(?: .*)?)": self._privileged(unknown),
+            r"(?:sudo )?(?P<words>show(?: .*)?)": unknown,
         }
 
     def _privileged(self, change: Callable[[Typed], str | Printed]) -> Handler:
@@ -99,11 +134,6 @@ class Commands:
     def _row(self, pair: Pair) -> list[str]:
         inputs = self._matrix.inputs
         return [pair_name(pair, inputs), port_name(pair[0], inputs), port_name(pair[1], inputs)]
-
-    def _cross_connects(self) -> str:
-        return table(
-            ["id", "a_side", "b_side"], [self._row(pair) for pair in sorted(self._configuration.configured)]
-        )
 
     def _status(self) -> str:
         head = ["id", "a_side", "b_side", "a_side_status", "b_side_status"]
@@ -156,3 +186,43 @@ class Commands:
                 f"Serial Number: {serial}",
             )
         )
+
+
+def misunderstood(words: Sequence[str]) -> Printed:
+    """Return the answer to words that begin with `show` or `config` and are not a command.
+
+    >>> print(misunderstood(["show", "light"]).text)
+    Usage: show [OPTIONS] COMMAND [ARGS]...
+    Try "show -h" for help.
+    <BLANKLINE>
+    Error: No such command "light".
+    """
+    path, rest = words[0], list(words[1:])
+    while path in GROUPS and rest and rest[0] in GROUPS[path]:
+        path += f" {rest.pop(0)}"
+    if path in GROUPS:
+        return _error(path, f'No such command "{rest[0]}".') if rest else _help(path)
+    arguments = ARGUMENTS.get(path, ())
+    required = [name for name in arguments if not name.startswith("[")]
+    if len(rest) < len(required):
+        return _error(path, f'Missing argument "{required[len(rest)]}".')
+    if len(rest) > len(arguments):
+        extra = rest[len(arguments) :]
+        return _error(
+            path, f"Got unexpected extra argument{'s' if len(extra) > 1 else ''} ({' '.join(extra)})"
+        )
+    return _error(path, f'Invalid value for "{arguments[-1].strip("[]")}": {rest[-1]}')
+
+
+def _usage(path: str) -> str:
+    takes = ("COMMAND [ARGS]...",) if path in GROUPS else ARGUMENTS.get(path, ())
+    return " ".join(("Usage:", path, "[OPTIONS]", *takes))
+
+
+def _error(path: str, why: str) -> Printed:
+    return Printed(f'{_usage(path)}\nTry "{path} -h" for help.\n\nError: {why}', USAGE_STATUS)
+
+
+def _help(path: str) -> Printed:
+    """Return the help of a command that has commands: click 7 prints it when none is named, and that is no error."""
+    return Printed("\n".join((_usage(path), "", "Commands:", *(f"  {name}" for name in GROUPS[path]))))

@@ -1,20 +1,92 @@
-"""The circuits of a SONiC switch: those configured, and those that the hardware holds.
+"""The circuits of a SONiC switch as it writes them: those configured, and those that the hardware holds.
 
 The hardware is the `SwitchDevice`. The configuration follows it where somebody else changes it; a ghost is in the
 hardware only, and what a broken mirror never made is in the configuration only.
+
+A list of pairs is parted by commas; a pair is `1A-2B` or a range of pairs, `1A..10A-11B..20B`. Letters may be small.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import re
+from collections.abc import Collection, Iterable, Sequence
 from typing import Literal
 
-from sim.twins.families.sonic.syntax import Pair, pair_name, port_name
 from sim.twins.frontends.cli import CommandError
 from sim.twins.switch.device import Change, SwitchDevice
 from sim.twins.switch.fault_list import Fault
 from sim.twins.switch.matrix import Reason, Refused
 from sim.twins.wire.control import Request, VerbError
+
+Pair = tuple[int, int]
+
+_ITEM = re.compile(r"(\d+)A(?:\.\.(\d+)A)?-(\d+)B(?:\.\.(\d+)B)?", re.IGNORECASE)
+
+
+class Invalid(Exception):
+    """Raised for text that is not a list of cross-connects, or names ports that do not exist."""
+
+
+def parse_pairs(text: str, inputs: int, outputs: int) -> list[Pair]:
+    """Return pairs of ports (inputs 1..N, outputs N+1..N+M) of a list; raise the device's `Invalid`.
+
+    >>> parse_pairs("10A-11B,12A..13A-1B..2B", 16, 16)
+    [(10, 27), (12, 17), (13, 18)]
+    """
+    pairs: list[Pair] = []
+    for item in text.split(","):
+        match = _ITEM.fullmatch(item)
+        if match is None:
+            raise Invalid(f"Invalid cross-connect {item}")
+        first_a, last_a, first_b, last_b = (int(group) if group else None for group in match.groups())
+        assert first_a is not None  # or the pattern would not match
+        assert first_b is not None
+        sources = _range(first_a, last_a, inputs, "A")
+        sinks = _range(first_b, last_b, outputs, "B")
+        if len(sources) != len(sinks):
+            raise Invalid(f"Invalid range {item}: {len(sources)} A ports and {len(sinks)} B ports")
+        pairs += [(source, inputs + sink) for source, sink in zip(sources, sinks, strict=True)]
+    if len({port for pair in pairs for port in pair}) != 2 * len(pairs):
+        raise Invalid("Invalid list: a port is in two cross-connects")
+    return pairs
+
+
+def _range(first: int, last: int | None, ports: int, side: str) -> range:
+    last = first if last is None else last
+    if not 1 <= first <= last <= ports:
+        raise Invalid(f"Error: port out of range 1{side}..{ports}{side}")
+    return range(first, last + 1)
+
+
+def port_name(port: int, inputs: int) -> str:
+    """Return the device's name of a port.
+
+    >>> port_name(3, 8), port_name(9, 8)
+    ('3A', '1B')
+    """
+    return f"{port}A" if port <= inputs else f"{port - inputs}B"
+
+
+def pair_name(pair: Pair, inputs: int) -> str:
+    """Return the device's name of a cross-connect."""
+    return f"{port_name(pair[0], inputs)}-{port_name(pair[1], inputs)}"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table as SONiC prints it: a column is as wide as its longest cell, or its head and two more.
+
+    >>> print(table(["id", "label"], [["1A", "left"]]))
+    id    label
+    ----  -------
+    1A    left
+    """
+    widths = [max([len(name) + 2, *(len(row[column]) for row in rows)]) for column, name in enumerate(head)]
+    lines = [head, ["-" * width for width in widths], *rows]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
 
 Mode = Literal["safe", "update", "overwrite"]
 
@@ -59,7 +131,11 @@ class Configuration:
             ghost = pair_name(min(in_the_way & self.ghosts), self.device.matrix.inputs)
             raise CommandError(f"Error: the hardware still holds {ghost}")
         doomed = self.configured - set(pairs) if mode == "overwrite" else in_the_way
-        self._go_to((self.hardware - doomed) | set(pairs), pairs)
+        held = frozenset((self.hardware - doomed) | set(pairs))
+        self._check_unlocked(self.hardware - held)
+        new = [pair for pair in pairs if pair not in self.hardware]
+        self.device.matrix.added([a for a, _ in new], [b for _, b in new], "replace")
+        self.device.change(dict(sorted(held)))
         self.configured = (self.configured - doomed) | set(pairs)
 
     def delete(self, pairs: Collection[Pair]) -> None:
@@ -94,13 +170,6 @@ class Configuration:
         wanted = set(pairs)
         ports = {port for pair in wanted for port in pair}
         return {pair for pair in (self.configured | self.hardware) - wanted if ports & set(pair)}
-
-    def _go_to(self, after: Iterable[Pair], made: Iterable[Pair]) -> None:
-        held = frozenset(after)
-        self._check_unlocked(self.hardware - held)
-        new = [pair for pair in made if pair not in self.hardware]
-        self.device.matrix.added([a for a, _ in new], [b for _, b in new], "replace")
-        self.device.change(dict(sorted(held)))
 
     def _check_unlocked(self, removed: Iterable[Pair]) -> None:
         matrix = self.device.matrix

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sim.twins.hosts.transceivers import text
-from sim.twins.hosts.transceivers.diagnostics import Diagnostics, Quantity
 from sim.twins.hosts.transceivers.memory import (
     FIRST_ADDRESS,
     LOWER,
+    Diagnostics,
     ModuleMemory,
+    Quantity,
     VendorFields,
     ascii_field,
     check_sum,
@@ -36,7 +37,9 @@ def memory(nic: str, found: Diagnostics) -> ModuleMemory:
     lower = page(
         {0: bytes([0x18, 0x40, 0x00, 0x06]), 85: 0x02}, base=0
     )  # CMIS 4.0, paged, ModuleReady; single mode
-    lower[9] = _module_flags(found)
+    (temperature,), (voltage,) = found.temperature.flags, found.voltage.flags
+    # low bits of the temperature, high ones of the voltage, each from high alarm to low warning
+    lower[9] = sum(on << at for at, on in enumerate((*temperature, *voltage)))
     lower[14:18] = found.temperature.memory + found.voltage.memory
     lanes = {value_at: quantity.memory for (value_at, _, _), quantity in of_lanes.items()}
     lanes |= {flags_at: _lane_flags(quantity) for (_, flags_at, _), quantity in of_lanes.items()}
@@ -93,12 +96,6 @@ def _thresholds(found: Diagnostics) -> bytearray:
     content = page({place: each.memory for place, each in limits.items()})
     content[-1] = check_sum(content[:-1])
     return content
-
-
-def _module_flags(found: Diagnostics) -> int:
-    """Return byte 9: low bits of the temperature, high ones of the voltage, each from high alarm to low warning."""
-    (temperature,), (voltage,) = found.temperature.flags, found.voltage.flags
-    return sum(on << at for at, on in enumerate((*temperature, *voltage)))
 
 
 def _lane_flags(quantity: Quantity) -> bytes:

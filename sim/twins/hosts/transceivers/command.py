@@ -6,14 +6,21 @@ The host's command sends its arguments over the control socket of the plant, and
 from __future__ import annotations
 
 import base64
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from sim.twins.fibre import FibreError
 from sim.twins.hosts.transceivers import cmis, sff8472, sff8636
-from sim.twins.hosts.transceivers.diagnostics import Diagnostics, measure
-from sim.twins.hosts.transceivers.memory import FIRST_ADDRESS, PAGE_BYTES, ModuleMemory, NoSuchPageError
+from sim.twins.hosts.transceivers.memory import (
+    FIRST_ADDRESS,
+    PAGE_BYTES,
+    Diagnostics,
+    ModuleMemory,
+    NoSuchPageError,
+    measure,
+)
 from sim.twins.plant import Plant
 from sim.twins.wire.control import Reply, Request, Verb, VerbError
 
@@ -164,3 +171,40 @@ def transceiver_verb(plant: Plant, rate_gbps: float) -> Mapping[str, Verb]:
         }
 
     return {"ethtool": answer}
+
+
+_SCRIPT = r"""#!/bin/bash
+# The modules of @NICS@ are the simulation's; all else goes to the ethtool of the machine.
+field() { [[ $reply =~ \"$1\":\ \"?([A-Za-z0-9+/=]*) ]] && printf %s "${BASH_REMATCH[1]}"; }
+case ${1-} in
+-m | --dump-module-eeprom | --module-info)
+  for nic in @NICS@; do
+    [ "${2-}" = "$nic" ] || continue
+    words=$( (($# > 2)) && printf '%s\n' "${@:3}" | base64 -w0)
+    if ! { exec 3<>/dev/tcp/@ADDRESS@/@PORT@; } 2>/dev/null; then
+      echo "ethtool: the simulation of this lab does not answer at @ADDRESS@:@PORT@" >&2
+      exit 1
+    fi
+    printf '{"do": "ethtool", "nic": "%s/%s", "words": "%s"}\n' @HOST@ "$nic" "$words" >&3
+    IFS= read -r reply <&3
+    field output | base64 -d
+    field error | base64 -d >&2
+    exit "$(field status)"
+  done
+  ;;
+esac
+for real in /usr/sbin/ethtool /sbin/ethtool /usr/bin/ethtool; do
+  [ -x $real ] && exec $real "$@"
+done
+echo "ethtool: the machine has none: apt-get install --no-install-recommends ethtool" >&2
+exit 127
+"""
+
+
+def ethtool_script(host: str, nics: Sequence[str], address: str, port: int) -> str:
+    """Return the command of a host; the plant's control socket is at `address` and `port`."""
+    values = {"NICS": shlex.join(nics), "HOST": shlex.quote(host), "ADDRESS": address, "PORT": str(port)}
+    text = _SCRIPT
+    for name, value in values.items():
+        text = text.replace(f"@{name}@", value)
+    return text

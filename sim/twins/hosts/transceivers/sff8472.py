@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sim.twins.hosts.transceivers import text
-from sim.twins.hosts.transceivers.diagnostics import Diagnostics
 from sim.twins.hosts.transceivers.memory import (
     DATE_CODE,
     FIRST_ADDRESS,
     LOWER,
     SECOND_ADDRESS,
     VENDOR,
+    Diagnostics,
     ModuleMemory,
     ascii_field,
     check_sum,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sim.twins.hosts.transceivers import text
-from sim.twins.hosts.transceivers.diagnostics import Diagnostics, Quantity
 from sim.twins.hosts.transceivers.memory import (
     FIRST_ADDRESS,
     LOWER,
+    Diagnostics,
     ModuleMemory,
+    Quantity,
     VendorFields,
     check_sum,
     page,

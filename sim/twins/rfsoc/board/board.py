@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sim.twins.rfsoc.board import clock, faults
+from sim.twins.rfsoc.board import clock
 from sim.twins.rfsoc.board.clock import DeviceClock
 from sim.twins.rfsoc.board.core import Core
-from sim.twins.rfsoc.board.knobs import BoardKnobs
+from sim.twins.rfsoc.board.knobs import OVERRUN_LOOK_S, WRONG_CLOCK_FACTOR, BoardKnobs
 from sim.twins.rfsoc.not_simulated import NotSimulated
 from sim.twins.rfsoc.plant import Plant
 from sim.twins.rfsoc.processor import Run
@@ -82,7 +82,7 @@ class Board:
     @property
     def clock_factor(self) -> float:
         """Rate of all clocks over what the configuration says."""
-        return faults.WRONG_CLOCK_FACTOR if self.knobs["fault"] == "wrong_clock" else 1.0
+        return WRONG_CLOCK_FACTOR if self.knobs["fault"] == "wrong_clock" else 1.0
 
     def touch(self, seconds: float = clock.CALL_S) -> None:
         """Somebody calls: time passes. Raises `ConnectionError` for a board that does not answer."""
@@ -130,7 +130,9 @@ class Board:
         """
         if self.core.version == 1 and self._is_under_way():
             return
-        self._end_running()
+        self.settle()
+        self.stop()
+        self._running = None
         self.plant.elapse(self.clock.account())
         self.clock.spend(clock.START_S)
         self.converter = self._present_converter()
@@ -172,7 +174,9 @@ class Board:
             self.touch()
         if running is None or self.knobs["fault"] == "stuck_counter":
             self.clock.spend(clock.LOOK_S)
-            return self._memory_word(address) if running is None else running.base.get(address, (0.0, 0))[1]
+            if running is not None:
+                return running.base.get(address, (0.0, 0))[1]
+            return int(self.core.read_mem("dmem", 1, address)[0]) if self.core.version == 1 else 0
         ticks, values = running.playback.counters(address)
         before = int(np.searchsorted(ticks, self._tick(running), "right"))
         self._look(running, ticks, before)
@@ -226,7 +230,7 @@ class Board:
 
     def _look(self, running: Running, ticks: npt.NDArray[np.int64], seen: int) -> None:
         if self.knobs["fault"] == "overrun":
-            self.clock.spend(faults.OVERRUN_LOOK_S)
+            self.clock.spend(OVERRUN_LOOK_S)
             return
         coming = ticks[seen] if seen < len(ticks) else running.playback.run.end
         self.clock.look(running.begun_s + float(coming) / running.ticks_per_s)
@@ -241,11 +245,6 @@ class Board:
             running is not None and self._tick(running) < running.playback.run.end and running.stopped is None
         )
 
-    def _end_running(self) -> None:
-        self.settle()
-        self.stop()
-        self._running = None
-
     def _present_converter(self) -> Converter:
         return Converter(self.knobs["adc_bits"], decimation.taps(self.knobs["filter"]), self.clock_factor)
 
@@ -256,9 +255,6 @@ class Board:
     def stage(self) -> Stage:
         """Return the stage that a run plays on now."""
         return Stage(self.cfg, self.core.version, self.envelopes, self.converter.clock_factor)
-
-    def _memory_word(self, address: int) -> int:
-        return int(self.core.read_mem("dmem", 1, address)[0]) if self.core.version == 1 else 0
 
     def _playback_of(self, run: Run) -> Playback:
         """Return the same as worked out for the last start, when it was of the same run after the same."""

@@ -88,12 +88,12 @@ class Core:
         if self._state is None:
             self._state = self.processor.version
         if self._done is None or self._done.state != self._state:
-            self._done = self._carried_out(self._state, read)
+            self._done = self._execute(self._state, read)
         else:
             self._owed = self._done.left
         return self._done
 
-    def _carried_out(self, state: int, read: ReadInput) -> Done:
+    def _execute(self, state: int, read: ReadInput) -> Done:
         before = self._memories()
         self._state = None
         run = self.processor.run(read)

@@ -5,10 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
-from sim.twins.rfsoc.board import faults
 from sim.twins.rfsoc.signals import decimation
 
+FAULTS: Mapping[str, str] = {
+    "none": "all is well",
+    "dead_board": "no call is answered: ConnectionError",
+    "gone_in_acquisition": "the board answers until it is asked for the counter of a running program, and never again",
+    "stuck_counter": "the counter of shots stays where it is, and programs seem never to end",
+    "overrun": "whoever reads the counter comes so seldom that more shots have passed than the memory of sums holds",
+    "wrong_clock": "the reference clock is 5 % low: clocks are not locked, and rates are not those of the profile",
+}
+
+OF_LIGHT = "laser_dropped"
+"""The kit's own: its knob of this name can be set as a fault, too."""
+OVERRUN_LOOK_S = 1.0
+"""Device time between two looks at the counter under `overrun`."""
+WRONG_CLOCK_FACTOR = 0.95
 CONVERTER_BITS = range(4, 17)
+
+
+def checked(name: str) -> str:
+    """Return the name of a fault. Raises `ValueError` for one that is none.
+
+    >>> checked("dead_board")
+    'dead_board'
+    """
+    if name not in FAULTS:
+        raise ValueError(f"no fault {name!r}; the board knows {', '.join(FAULTS)}")
+    return name
 
 
 class BoardKnobs(MutableMapping[str, Any]):
@@ -31,12 +55,21 @@ class BoardKnobs(MutableMapping[str, Any]):
 
     def __setitem__(self, name: str, value: Any) -> None:
         if name == "adc_bits":
-            self._own[name] = _bits(value)
+            if str(value) not in {str(bits) for bits in CONVERTER_BITS}:
+                raise ValueError(
+                    f"adc_bits lies between {CONVERTER_BITS[0]} and {CONVERTER_BITS[-1]}, not {value!r}"
+                )
+            self._own[name] = int(value)
         elif name == "filter":
             decimation.taps(value)
             self._own[name] = value
         elif name == "fault":
-            self._fail(value)
+            # a plant that has a knob of this name keeps the fault while it lasts
+            if value != OF_LIGHT or OF_LIGHT not in self._plant:
+                checked(value)
+            if OF_LIGHT in {value, self._own["fault"]}:
+                self._plant[OF_LIGHT] = value == OF_LIGHT
+            self._own["fault"] = value
         else:
             self._plant[name] = value
 
@@ -47,23 +80,9 @@ class BoardKnobs(MutableMapping[str, Any]):
         else:
             del self._plant[name]
 
-    def _fail(self, fault: Any) -> None:
-        """Set a fault of the board, or that of a plant which has a knob of this name and keeps it while it lasts."""
-        if fault != faults.OF_LIGHT or faults.OF_LIGHT not in self._plant:
-            faults.checked(fault)
-        if faults.OF_LIGHT in {fault, self._own["fault"]}:
-            self._plant[faults.OF_LIGHT] = fault == faults.OF_LIGHT
-        self._own["fault"] = fault
-
     def __iter__(self) -> Iterator[str]:
         yield from self._own
         yield from (name for name in self._plant if name not in self._own)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
-
-
-def _bits(value: Any) -> int:
-    if str(value) not in {str(bits) for bits in CONVERTER_BITS}:
-        raise ValueError(f"adc_bits lies between {CONVERTER_BITS[0]} and {CONVERTER_BITS[-1]}, not {value!r}")
-    return int(value)

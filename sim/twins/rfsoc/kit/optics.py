@@ -1,4 +1,4 @@
-"""Light through the kit: from what drives four modulators to the power on the one detector.
+"""Light through the kit: from what drives four modulators, late and drifting, to the power on the one detector.
 
 The physics are `sim.models.photonics`; here stands what is connected to what.
 """
@@ -12,17 +12,22 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.models.photonics.decibels import passed, watts
+from sim.models.photonics.drift import BiasDrift, OrnsteinUhlenbeck, null_v, step
+from sim.models.photonics.fibre import FractionalDelay
 from sim.models.photonics.modulator import Modulator, transmission
+from sim.models.photonics.polarisation import Polariser, step_rad
 from sim.models.photonics.polarisation import transmission as polarised
 from sim.models.photonics.wavelengths import combined_w
-from sim.twins.rfsoc.kit.drift import polariser, present_null_v
 from sim.twins.rfsoc.kit.parameters import KitParameters
 from sim.twins.rfsoc.kit.state import Snapshot
+from sim.twins.rfsoc.plant import Outputs
 
 Samples = npt.NDArray[np.float64]
 
 ARMS = ((0, 1), (2, 3))
 """Modulators in series, by arm; the arms' light adds on the detector."""
+
+DRIFT_STEP_S = 1.0
 
 
 def modulator(snapshot: Snapshot, index: int) -> Modulator:
@@ -94,3 +99,55 @@ def tapped_power_w(snapshot: Snapshot) -> float:
     """Return power at the tap for the power meter while all generators rest."""
     resting = [np.zeros(1)] * len(snapshot.parameters.modulators)
     return float(detected_power_w(snapshot, resting)[0]) * passed(snapshot.parameters.meter_tap_db)
+
+
+def drifted(now: Snapshot, rng: np.random.Generator, *, seconds: float) -> tuple[tuple[float, ...], float]:
+    """Drift of each null voltage, in V, and walk of the polarisation, in rad, `seconds` later."""
+    kit = now.parameters
+    drift_v = tuple(
+        step(_wander(kit, index), before_v, seconds, float(rng.standard_normal()))
+        for index, before_v in enumerate(now.drift_v)
+    )
+    return drift_v, step_rad(polariser(kit), now.walk_rad, seconds, float(rng.standard_normal()))
+
+
+def present_null_v(now: Snapshot, index: int) -> float:
+    """Return the bias voltage at which a modulator is darkest now."""
+    kit = now.parameters
+    drift = BiasDrift(_wander(kit, index), kit.null_v_per_k)
+    return null_v(drift, kit.modulators[index].null_v, now.drift_v[index], kit.temperature_c)
+
+
+def polariser(kit: KitParameters) -> Polariser:
+    """Return the polariser that the modulators are, with its drift."""
+    return Polariser(kit.polariser_db, kit.polarisation_rad2_s)
+
+
+def _wander(kit: KitParameters, index: int) -> OrnsteinUhlenbeck:
+    return OrnsteinUhlenbeck(kit.drift_v_pi * kit.modulators[index].v_pi, kit.drift_time_s)
+
+
+def delayed(
+    outputs: Outputs, generator: int, *, rate_hz: float, first: int, count: int, delay_s: float
+) -> Samples:
+    """Return `count` samples at `rate_hz` from number `first` on, of what `generator` gave `delay_s` earlier.
+
+    Between the converter's samples the voltage moves in a straight line: a step takes one sample (163 ps at
+    6.144 GS/s), which is about the rise time of a driver of 2 GHz. Where nothing changes, one sample stands for all.
+    """
+    own_hz = outputs.rate_hz(generator)
+    if own_hz != rate_hz:
+        return _resampled(outputs, generator, own_hz / rate_hz, first, count, delay_s * own_hz)
+    late = FractionalDelay(round(delay_s * rate_hz, 9), "linear")
+    samples = outputs.samples(generator, *late.span(first, count))
+    return samples[:1] if (samples == samples[0]).all() else late.apply(samples)
+
+
+def _resampled(
+    outputs: Outputs, generator: int, ratio: float, first: int, count: int, delay: float
+) -> Samples:
+    """Return the same for a converter `ratio` times as fast as the time line; `delay` is in its samples."""
+    places = (first + np.arange(count)) * ratio - delay
+    start = math.floor(places[0])
+    samples = outputs.samples(generator, start, math.floor(places[-1]) + 2 - start)
+    return np.asarray(np.interp(places - start, np.arange(len(samples)), samples))

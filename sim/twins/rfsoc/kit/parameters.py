@@ -51,10 +51,6 @@ class ModulatorParameters:
 _SKEWS_NS = (0.0, 0.41, 0.13, 0.57)
 
 
-def _nominal_modulators() -> tuple[ModulatorParameters, ...]:
-    return tuple(ModulatorParameters(skew_ns=skew_ns) for skew_ns in _SKEWS_NS)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KitParameters:
     """The whole kit from the laser to the input of the analogue-to-digital converter.
@@ -64,7 +60,9 @@ class KitParameters:
     adds two products drives one operand of each at half its transmission.
     """
 
-    modulators: tuple[ModulatorParameters, ...] = field(default_factory=_nominal_modulators)
+    modulators: tuple[ModulatorParameters, ...] = field(
+        default_factory=lambda: tuple(ModulatorParameters(skew_ns=skew_ns) for skew_ns in _SKEWS_NS)
+    )
     laser: bool = _knob(True, "whether the laser's output is on")
     shutter_open: bool = _knob(True, "whether the laser's shutter is open")
     laser_dbm: float = _knob(10.0, "power of each of the two lines", -60.0, 20.0)

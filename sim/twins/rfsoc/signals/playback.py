@@ -12,10 +12,9 @@ import numpy.typing as npt
 
 from sim.twins.rfsoc.not_simulated import NotSimulated
 from sim.twins.rfsoc.processor import Run
-from sim.twins.rfsoc.signals import triggers, waves
-from sim.twins.rfsoc.signals.readout import Scene
-from sim.twins.rfsoc.signals.timeline import TimeLine
-from sim.twins.rfsoc.signals.track import Generator, Standing, Track, played
+from sim.twins.rfsoc.signals import waves
+from sim.twins.rfsoc.signals.readout import Scene, rises
+from sim.twins.rfsoc.signals.track import Generator, Standing, TimeLine, Track, played
 
 GENERATORS = ("axis_signal_gen_v4", "axis_signal_gen_v5", "axis_signal_gen_v6")
 HOST_TUNED = "axis_readout_v2"
@@ -68,7 +67,7 @@ def playback(stage: Stage, run: Run, before: Standings) -> Playback:
         stage.envelopes,
     )
     scenes = [
-        Scene(line, triggers.rises(run.pins, readout), tuned.get(("ro", number)))
+        Scene(line, rises(run.pins, readout), tuned.get(("ro", number)))
         for number, readout in enumerate(stage.cfg["readouts"])
     ]
     left = {key: track.standing() for key, track in (tracks | tuned).items() if track is not None}

@@ -10,13 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.twins.rfsoc.plant import Plant
-from sim.twins.rfsoc.signals import conversion, triggers
-from sim.twins.rfsoc.signals.buffers import AverageBuffer
+from sim.twins.rfsoc.signals import conversion
 from sim.twins.rfsoc.signals.decimation import DECIMATION, margin
 from sim.twins.rfsoc.signals.level import Level, Mixing, level_of
-from sim.twins.rfsoc.signals.timeline import TimeLine
 from sim.twins.rfsoc.signals.traces import Traces
-from sim.twins.rfsoc.signals.track import TURN, Track
+from sim.twins.rfsoc.signals.track import TURN, TimeLine, Track
 from sim.twins.rfsoc.signals.waves import INPUT, OSCILLATOR, PRODUCT
 
 SOURCES = {"product": PRODUCT, "dds": OSCILLATOR, "input": INPUT}
@@ -24,6 +22,134 @@ LEVELS_BYTES = 64 << 20
 """Of noiseless traces that stand ready for the next round of the same run."""
 BATCH_SAMPLES = 1 << 19
 """Samples converted in one go: bounds what a long run keeps in memory."""
+REST = 2
+"""Ticks of the output between the end of a window and the earliest next."""
+
+Ticks = npt.NDArray[np.int64]
+
+
+class AverageBuffer:
+    """One readout's memories (`axis_avg_buffer`): `avg_maxlen` sums (I, Q) of 32 bits, `buf_maxlen` samples of 16 bits.
+
+    Both write on from their start address as long as they stay enabled, and begin again at the bottom behind the top.
+    Lengths that fit, and the type of errors, are those of QICK's driver.
+    """
+
+    def __init__(self, cfg: Mapping[str, Any]) -> None:
+        self._sums = np.zeros((cfg["avg_maxlen"], 2), np.int32)
+        self._samples = np.zeros((cfg["buf_maxlen"], 2), np.int16)
+        self._avg = (0, 1)
+        self._buf = (0, 1)
+        self._next_sum = 0
+        self._next_sample = 0
+        self.is_summing = False
+        self.is_sampling = False
+
+    @property
+    def length(self) -> int:
+        """Of a window in decimated samples; 0 while nothing is enabled."""
+        lengths = ([self._avg[1]] if self.is_summing else []) + ([self._buf[1]] if self.is_sampling else [])
+        return max(lengths, default=0)
+
+    @property
+    def last_sum(self) -> npt.NDArray[np.int32]:
+        """I and Q of the window last written: what the processor reads at its input."""
+        return np.asarray(self._sums[(self._next_sum - 1) % len(self._sums)])
+
+    def config_avg(self, address: int, length: int) -> None:
+        """Set where sums go, and over how many samples; disable both memories."""
+        self.disable()
+        self._avg = (int(address), int(length))
+
+    def config_buf(self, address: int, length: int) -> None:
+        """Set where samples go, and how many a window has; disable both memories. Raises `RuntimeError`."""
+        self.disable()
+        _fits(length, len(self._samples), "samples")
+        self._buf = (int(address), int(length))
+
+    def enable(self, *, avg: bool, buf: bool) -> None:
+        """Ready for triggers, from the start addresses on."""
+        if avg:
+            self._next_sum, self.is_summing = self._avg[0], True
+        if buf:
+            self._next_sample, self.is_sampling = self._buf[0], True
+
+    def disable(self) -> None:
+        """Deaf to triggers."""
+        self.is_summing = self.is_sampling = False
+
+    def store(self, windows: npt.NDArray[np.int16]) -> None:
+        """Write windows (windows, length, 2) as they come."""
+        if self.is_summing:
+            sums = windows[:, : self._avg[1]].sum(axis=1, dtype=np.int64).astype(np.int32)
+            self._next_sum = _written(self._sums, self._next_sum, sums)
+        if self.is_sampling:
+            samples = windows[:, : self._buf[1]].reshape(-1, 2)
+            self._next_sample = _written(self._samples, self._next_sample, samples)
+
+    def sums(self, address: int, length: int) -> npt.NDArray[np.int32]:
+        """Return (length, 2), a copy. Raises `RuntimeError` for more than the memory gives in one go."""
+        _fits(length, len(self._sums), "sums")
+        return _read(self._sums, address, length)
+
+    def samples(self, address: int, length: int) -> npt.NDArray[np.int16]:
+        """Return (length, 2), a copy. Raises `RuntimeError` for more than the memory gives in one go."""
+        _fits(length, len(self._samples), "samples")
+        return _read(self._samples, address, length)
+
+
+def _fits(length: int, size: int, what: str) -> None:
+    """Raise `RuntimeError` for a length that does not fit: QICK's driver uses one place less than there is."""
+    if length >= size:
+        raise RuntimeError(
+            f"{length} {what} in one go are too many: the memory has {size} places, of which all but one can be used; "
+            "shorten the readout, or take fewer repetitions at a time"
+        )
+
+
+def _written(memory: npt.NDArray[Any], address: int, rows: npt.NDArray[Any]) -> int:
+    """Write rows from an address on, around the top; the address behind the last."""
+    end = address + len(rows)
+    if end <= len(memory):
+        memory[address:end] = rows
+    else:
+        kept = rows[-len(memory) :]
+        memory[np.arange(end - len(kept), end) % len(memory)] = kept
+    return end % len(memory)
+
+
+def _read(memory: npt.NDArray[Any], address: int, length: int) -> npt.NDArray[Any]:
+    if address + length <= len(memory):
+        return memory[address : address + length].copy()
+    return memory[np.arange(address, address + length) % len(memory)]
+
+
+def rises(pins: npt.NDArray[Any], readout: Mapping[str, Any]) -> Ticks:
+    """Return ticks of the processor at which the readout's trigger goes up."""
+    kind = 1 if readout["trigger_type"] == "tport" else 0
+    mine = pins[(pins["kind"] == kind) & (pins["port"] == readout["trigger_port"])]
+    bit = 0 if kind else readout["trigger_bit"]
+    is_high = (mine["word"] >> bit & 1).astype(np.bool_)
+    was_high = np.concatenate([[False], is_high[:-1]])
+    return np.asarray(mine["time"][is_high & ~was_high], dtype=np.int64)
+
+
+def windows(rises: Ticks, ticks_per_time: float, length: int) -> Ticks:
+    """Return first output ticks of the windows of `length` that those rises open (`avg.sv`, `buffer.sv`).
+
+    While a window is open no other opens, and the machine needs two ticks before it listens again.
+
+    >>> windows(np.array([0, 50, 100, 205]), 1.0, 100).tolist()
+    [0, 205]
+    """
+    starts = np.ceil(rises * ticks_per_time - 1e-9).astype(np.int64)
+    if len(starts) < 2 or (np.diff(starts) >= length + REST).all():
+        return np.asarray(starts)
+    opened: list[int] = []
+    for start in starts.tolist():
+        if not opened or start >= opened[-1] + length + REST:
+            opened.append(start)
+    return np.array(opened, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +229,13 @@ class Readout:
             self._opened_by = (rises, {})
         known, key = self._opened_by[1], (first, self.buffer.length)
         if key not in known:
-            known[key] = triggers.windows(rises[first:], self._ticks_per_time, self.buffer.length)
+            known[key] = windows(rises[first:], self._ticks_per_time, self.buffer.length)
         return known[key]
 
     def extend(self, scene: Scene) -> None:
         """More is known of the same run: its windows so far stay as they are."""
         self._scene = scene
-        self._starts = triggers.windows(scene.rises, self._ticks_per_time, self.buffer.length)
+        self._starts = windows(scene.rises, self._ticks_per_time, self.buffer.length)
 
     def stop(self, tick: float) -> None:
         """Open no further window from that tick of the processor on."""
@@ -161,15 +287,10 @@ class Readout:
         if key not in self._levels:
             if sum(level.traces.nbytes for level in self._levels.values()) > LEVELS_BYTES:
                 self._levels = {}
-            self._levels[key] = self._assembled(timeline, firsts, count, converter)
+            rate_hz = self.cfg["fs"] * 1e6 * converter.clock_factor
+            seen, which = self.traces.of_windows(timeline, rate_hz, firsts, count)
+            self._levels[key] = level_of(seen, which, converter.bits)
         return self._levels[key]
-
-    def _assembled(
-        self, timeline: TimeLine, firsts: npt.NDArray[np.int64], count: int, converter: Converter
-    ) -> Level:
-        rate_hz = self.cfg["fs"] * 1e6 * converter.clock_factor
-        seen, which = self.traces.of_windows(timeline, rate_hz, firsts, count)
-        return level_of(seen, which, converter.bits)
 
     def _mixing(self, firsts: npt.NDArray[np.int64]) -> Mixing:
         assert self._scene is not None

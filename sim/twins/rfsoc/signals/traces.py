@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.twins.rfsoc.plant import Plant, Received
-from sim.twins.rfsoc.signals.timeline import Recorder, TimeLine, whole_ratio
+from sim.twins.rfsoc.signals.track import Recorder, TimeLine, whole_ratio
 
 MEMORY_BYTES = 64 << 20
 LOOKS = 4

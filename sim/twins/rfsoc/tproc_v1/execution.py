@@ -1,4 +1,4 @@
-"""One run of a program on the inner machine: makes room for events, answers `read`, explains what stopped it."""
+"""One run of a program on the inner machine: room for events, answers to `read`, what stopped it, its `Run`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sim.twins.rfsoc.processor import ProgramError, ReadInput, Run, endless
+from sim.twins.rfsoc.processor import COUNT, PIN, WRITE, ProgramError, ReadInput, Run, endless
 from sim.twins.rfsoc.tproc_v1 import machine
 from sim.twins.rfsoc.tproc_v1.compiled import COMPILED
-from sim.twins.rfsoc.tproc_v1.events import as_run
 from sim.twins.rfsoc.tproc_v1.instructions import CHANNEL, FIELDS, OPER, A
 from sim.twins.rfsoc.tproc_v1.memories import Memories
 
@@ -25,6 +24,12 @@ UPPER = 0b1010
 READ_TICKS = 2
 FIRST_ROOM = 256
 """Events for which there is room at first; the room doubles when it is used up."""
+_REASONS = {
+    machine.UNKNOWN: "opcode {opcode:#04x} is none of the timed processor's (version 1), where the board would stop "
+    "without a word; compile the program again, and see that every way through it comes to `end`",
+    machine.OVERFLOW: "`pushi` on a full stack, where the board would stop without a word; pop as often as you push",
+    machine.UNDERFLOW: "`popi` from an empty stack, where the board would stop without a word; push before you pop",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +153,6 @@ class Execution:
         return endless(done[status], steps) if status in done else ""
 
 
-_REASONS = {
-    machine.UNKNOWN: "opcode {opcode:#04x} is none of the timed processor's (version 1), where the board would stop "
-    "without a word; compile the program again, and see that every way through it comes to `end`",
-    machine.OVERFLOW: "`pushi` on a full stack, where the board would stop without a word; pop as often as you push",
-    machine.UNDERFLOW: "`popi` from an empty stack, where the board would stop without a word; push before you pop",
-}
-
-
 def _numbers(array: Array) -> Any:
     """Return numbers as the machine wants them: an array when it is compiled, else a list, faster to index."""
     return array if COMPILED else array.tolist()
@@ -181,3 +178,36 @@ def _first_state(depth: int) -> Array:
     state = np.zeros(machine.STATE_SIZE, np.int64)
     state[machine.TICK], state[machine.DEPTH] = 1, depth
     return state
+
+
+def as_run(
+    sent: npt.NDArray[np.int64], stored: npt.NDArray[np.int64], end: int, data_ports: Collection[int]
+) -> Run:
+    """Return the run of `sent` (words, 7: channel, time, five parts) and `stored` (words, 3: address, time, word).
+
+    Words to `data_ports` are levels of pins, all others go to generators and readouts. Words of different ports
+    that take effect at one tick stand in the order in which the program sent them.
+    """
+    in_time = sent[np.argsort(sent[:, 1], kind="stable")]
+    on_pins = np.isin(in_time[:, 0], list(data_ports))
+    return Run(_writes(in_time[~on_pins]), _pins(in_time[on_pins]), _counts(stored), end)
+
+
+def _writes(sent: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    writes = np.zeros(len(sent), WRITE)
+    writes["port"], writes["time"] = sent[:, 0], sent[:, 1]
+    writes["words"][:, :5] = sent[:, 2:]
+    return writes
+
+
+def _pins(sent: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    pins = np.zeros(len(sent), PIN)
+    pins["port"], pins["time"], pins["word"] = sent[:, 0], sent[:, 1], sent[:, 2]
+    return pins
+
+
+def _counts(stored: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    counts = np.zeros(len(stored), COUNT)
+    counts["address"], counts["time"] = stored[:, 0], stored[:, 1]
+    counts["value"] = stored[:, 2].astype(np.uint32).view(np.int32)
+    return counts

@@ -8,11 +8,8 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from sim.twins.rfsoc.tproc_v2 import arithmetic, branches, machine, registers, timing, transfers, units
+from sim.twins.rfsoc.tproc_v2 import machine
 
-MODULES = (arithmetic, units, timing, registers, branches, transfers, machine)
-
-_SOURCES = tuple(Path(str(module.__file__)) for module in MODULES)
 _ready: list[Callable[..., int]] = []
 
 
@@ -20,20 +17,18 @@ _ready: list[Callable[..., int]] = []
 def executor() -> Callable[..., int] | None:
     """Return `machine.execute` for arrays of 64-bit integers, or None without numba.
 
-    The functions of MODULES stay as they are: copies of them, each of which finds compiled copies under the names
+    The functions of `machine` stay as they are: copies of them, each of which finds compiled copies under the names
     that it calls, are given to numba. It compiles on the first call.
     """
     from lightbed import compiled as machine_code  # here: numba takes its time
 
     if not machine_code.AVAILABLE:
         return None
-    names: dict[str, Any] = {}
-    for module in MODULES:
-        names |= vars(module)
+    names: dict[str, Any] = dict(vars(machine))
     for name, function in list(names.items()):
         if isinstance(function, FunctionType):
             copy = FunctionType(function.__code__, names, name)
-            sources = _SOURCES if name == "execute" else ()
+            sources = (Path(str(machine.__file__)),) if name == "execute" else ()
             names[name] = machine_code.compiled(copy, sources=sources, error_model="python")
     compiled: Callable[..., int] = names["execute"]
     _ready.append(compiled)

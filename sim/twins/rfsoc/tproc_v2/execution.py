@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.twins.rfsoc.processor import COUNT, PIN, WRITE, ReadInput, Run
-from sim.twins.rfsoc.tproc_v2 import machine
-from sim.twins.rfsoc.tproc_v2.decoding import cells
-from sim.twins.rfsoc.tproc_v2.decoding.cells import Cells
-from sim.twins.rfsoc.tproc_v2.timing import tick
+from sim.twins.rfsoc.tproc_v2 import cells, machine
+from sim.twins.rfsoc.tproc_v2.cells import Cells
+from sim.twins.rfsoc.tproc_v2.machine import tick
 
 
 class Execution:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.models.contention.sweep import sweep
+from sim.models.contention.simulation import sweep
 from testbed.design.reproductions.figure import (
     Cell,
     Comparison,

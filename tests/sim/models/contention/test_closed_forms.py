@@ -15,8 +15,7 @@ from sim.models.contention.job import (
     Sharing,
     compute_then_send,
 )
-from sim.models.contention.simulation import Holding, Setting, link_rates, simulate
-from sim.models.contention.sweep import sweep
+from sim.models.contention.simulation import Holding, Setting, link_rates, simulate, sweep
 
 
 def twins(fraction: float, period_ms: float = 100.0) -> list[PeriodicJob]:

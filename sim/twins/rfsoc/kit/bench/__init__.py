@@ -4,9 +4,171 @@ instrument   what they have in common: numbers, refusals, the time that settling
 laser        a tunable laser, in the words of Santec's TSL series
 supply       a supply of four bias voltages, in Keysight's words
 meter        an optical power meter, in Thorlabs' words
-bench        the three on their sockets, in a thread of their own
+
+Here are the three on their sockets, in a thread of their own.
 """
 
-from sim.twins.rfsoc.kit.bench.bench import Bench
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from sim.models.clock import Clock, RealClock
+from sim.twins.frontends.scpi import ErrorQueue, Handler, Instrument, Style
+from sim.twins.rfsoc.kit.bench.instrument import Settling
+from sim.twins.rfsoc.kit.bench.laser import SETTLING_S, LaserTwin
+from sim.twins.rfsoc.kit.bench.meter import MeterTwin
+from sim.twins.rfsoc.kit.bench.supply import SupplyTwin
+from sim.twins.rfsoc.kit.state import KitState
+from sim.twins.wire.line import Line, LineFaults, Transcript
+from sim.twins.wire.listener import Listener, bound_socket
 
 __all__ = ["Bench"]
+
+
+Role = Literal["laser", "bias", "meter"]
+ROLES: tuple[Role, ...] = ("laser", "bias", "meter")
+
+_STYLES: Mapping[Role, Style] = {
+    "laser": Style(ends=b"\r\n", answer_end="\r\n"),
+    "bias": Style(answer_end="\n"),
+    "meter": Style(answer_end="\n"),
+}
+_LONGEST_WAIT_S = 10.0
+
+
+class Bench:
+    """Laser, bias supply and power meter of one kit.
+
+    They listen once somebody asks where, on ports of the loopback interface, until `close`. `faults` and `transcripts`
+    of each, by role, are for tests: a fault lies in wait on the line of its instrument.
+    """
+
+    def __init__(self, state: KitState, serial: str, *, clock: Clock | None = None) -> None:
+        self.faults: Mapping[Role, LineFaults] = {role: LineFaults() for role in ROLES}
+        self._clock = RealClock() if clock is None else clock
+        self.transcripts: Mapping[Role, Transcript] = {role: Transcript(self._clock) for role in ROLES}
+        self._state = state
+        self._serial = serial
+        self._starting = threading.Lock()
+        self._sockets: dict[Role, socket.socket] = {}
+        self._listeners: dict[Role, Listener] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._thread: threading.Thread | None = None
+
+    def resources(self) -> dict[str, str]:
+        """Role to VISA resource of every instrument; begins to serve them when it is asked first."""
+        with self._starting:
+            if self._thread is None:
+                self._start()
+            ports = {role: one.getsockname()[1] for role, one in self._sockets.items()}
+        return {role: f"TCPIP::127.0.0.1::{port}::SOCKET" for role, port in ports.items()}
+
+    def close(self) -> None:
+        """Disconnect everybody and stop serving; asked again, `resources` begins again on other ports.
+
+        Returns when all are disconnected, except in the bench's own thread, which cannot wait for itself.
+        """
+        with self._starting:
+            thread, self._thread = self._thread, None
+            if thread is not None:
+                self.signal_end()
+                if thread is not threading.current_thread():
+                    thread.join(_LONGEST_WAIT_S)
+
+    def signal_end(self) -> None:
+        """Tell the thread to disconnect everybody and end, without waiting: for the garbage collector.
+
+        It comes at any time, in any thread.
+        """
+        loop, stop = self._loop, self._stop
+        if loop is not None and stop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(stop.set)
+
+    def unplug(self, role: Role) -> None:
+        """Take one instrument off the network: nobody can connect, and whoever was connected is cut off."""
+        self._of_listener(role, _cut_off)
+
+    def plug_in(self, role: Role) -> None:
+        """Put it back, at the same address."""
+        self._of_listener(role, _accept)
+
+    def _of_listener(self, role: Role, act: Callable[[Listener], Coroutine[Any, Any, None]]) -> None:
+        self.resources()
+        if self._loop is not None:
+            asyncio.run_coroutine_threadsafe(act(self._listeners[role]), self._loop).result(_LONGEST_WAIT_S)
+
+    def _start(self) -> None:
+        self._sockets = {role: bound_socket("127.0.0.1", 0) for role in ROLES}
+        serving = threading.Event()
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._serve(serving)), name=f"bench of {self._serial}", daemon=True
+        )
+        self._thread.start()
+        if not serving.wait(_LONGEST_WAIT_S):
+            raise TimeoutError(
+                f"the bench of {self._serial} did not begin to serve: is the machine overloaded?"
+            )
+
+    async def _serve(self, serving: threading.Event) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self._listeners = {
+            role: Listener(self._sockets[role], self._client(role, instrument))
+            for role, instrument in self._instruments(self._loop).items()
+        }
+        for listener in self._listeners.values():
+            listener.open()
+        serving.set()
+        await self._stop.wait()
+        for listener in self._listeners.values():
+            await listener.close()
+        await asyncio.sleep(
+            0
+        )  # transports that were cut off close their sockets in the next pass of the loop
+
+    def _instruments(self, loop: asyncio.AbstractEventLoop) -> dict[Role, Instrument]:
+        errors = {role: ErrorQueue() for role in ROLES}
+        settling = Settling(self._state, loop.call_later, SETTLING_S)
+        seed = (self._state.now.parameters.seed, 0x6D6574)
+        tables: dict[Role, Mapping[str, Handler]] = {
+            "laser": LaserTwin(self._state, settling, errors["laser"]).table(self._serial),
+            "bias": SupplyTwin(self._state, errors["bias"]).table(self._serial),
+            "meter": MeterTwin(self._state, np.random.default_rng(seed), errors["meter"]).table(self._serial),
+        }
+        return {role: Instrument(tables[role], _STYLES[role], errors[role]) for role in ROLES}
+
+    def _client(
+        self, role: Role, instrument: Instrument
+    ) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
+        sessions = itertools.count(1)
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            line = Line(
+                role,
+                next(sessions),
+                (reader, writer),
+                faults=self.faults[role],
+                transcript=self.transcripts[role],
+                clock=self._clock,
+            )
+            await instrument.serve(line)
+
+        return serve
+
+
+async def _cut_off(listener: Listener) -> None:
+    await listener.refuse()
+    listener.drop_clients()
+
+
+async def _accept(listener: Listener) -> None:
+    listener.open()

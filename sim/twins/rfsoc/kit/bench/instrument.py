@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from sim.twins.frontends.scpi_errors import ErrorQueue, ScpiError
-from sim.twins.frontends.scpi_instrument import Handler
+from sim.twins.frontends.scpi import ErrorQueue, Handler, ScpiError
 from sim.twins.rfsoc.kit.knobs import turned
 from sim.twins.rfsoc.kit.state import KitState
 

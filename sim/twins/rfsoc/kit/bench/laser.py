@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from sim.twins.frontends.scpi_errors import ErrorQueue
-from sim.twins.frontends.scpi_instrument import Handler
+from sim.twins.frontends.scpi import ErrorQueue, Handler
 from sim.twins.rfsoc.kit.bench.instrument import Settling, common_commands, number, sole, truth
 from sim.twins.rfsoc.kit.state import KitState
 
@@ -36,16 +35,20 @@ class LaserTwin:
             **common_commands(f"SANTEC,TSL-770,{serial},0001.000.0001", self._errors),
             "*OPC?": lambda *_: str(int(self._settling.is_done)),
             "SYSTem:ALERt?": lambda *_: self._alert(),
-            "[SOURce:]POWer:STATe": lambda _, texts: self._switch(texts),
+            "[SOURce:]POWer:STATe": lambda _, texts: self._settling.set(laser=truth(sole(texts))),
             "[SOURce:]POWer:STATe?": lambda *_: str(int(self._settling.setting("laser"))),
-            "[SOURce:]POWer:SHUTter": lambda _, texts: self._shut(texts),
+            "[SOURce:]POWer:SHUTter": lambda _, texts: self._settling.set(
+                shutter_open=not truth(sole(texts))
+            ),
             "[SOURce:]POWer:SHUTter?": lambda *_: str(int(not self._settling.setting("shutter_open"))),
             "[SOURce:]POWer:UNIT": lambda _, texts: self._choose_unit(texts),
             "[SOURce:]POWer:UNIT?": lambda *_: str(int(self._milliwatt)),
             "[SOURce:]POWer[:LEVel]": lambda _, texts: self._set_power(texts),
             "[SOURce:]POWer[:LEVel]?": lambda *_: self._power(self._settling.setting("laser_dbm")),
             "[SOURce:]POWer:ACTual[:LEVel]?": lambda *_: self._power(self._actual_dbm()),
-            "[SOURce:]WAVelength": lambda _, texts: self._set_wavelength(texts),
+            "[SOURce:]WAVelength": lambda _, texts: self._settling.set(
+                wavelength_nm=round(number(sole(texts), *WAVELENGTH_NM), 4)
+            ),
             "[SOURce:]WAVelength?": lambda *_: f"{self._settling.setting('wavelength_nm'):+.4f}",
             "[SOURce:]WAVelength:MINimum?": lambda *_: f"{WAVELENGTH_NM[0]:+.4f}",
             "[SOURce:]WAVelength:MAXimum?": lambda *_: f"{WAVELENGTH_NM[1]:+.4f}",
@@ -55,12 +58,6 @@ class LaserTwin:
         dropped = self._state.now.parameters.laser_dropped
         return "No07.,Inter lock detection" if dropped else "No alerts."
 
-    def _switch(self, texts: Sequence[str]) -> None:
-        self._settling.set(laser=truth(sole(texts)))
-
-    def _shut(self, texts: Sequence[str]) -> None:
-        self._settling.set(shutter_open=not truth(sole(texts)))
-
     def _choose_unit(self, texts: Sequence[str]) -> None:
         self._milliwatt = truth(sole(texts))
 
@@ -68,9 +65,6 @@ class LaserTwin:
         low, high = (_milliwatt(end) if self._milliwatt else end for end in POWER_DBM)
         value = number(sole(texts), low, high)
         self._settling.set(laser_dbm=10.0 * math.log10(value) if self._milliwatt else value)
-
-    def _set_wavelength(self, texts: Sequence[str]) -> None:
-        self._settling.set(wavelength_nm=round(number(sole(texts), *WAVELENGTH_NM), 4))
 
     def _power(self, power_dbm: float) -> str:
         return f"{_milliwatt(power_dbm) if self._milliwatt else power_dbm:+.4f}"

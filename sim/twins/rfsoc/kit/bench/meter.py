@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from sim.twins.frontends.scpi_errors import ErrorQueue, ScpiError
-from sim.twins.frontends.scpi_instrument import Handler
+from sim.twins.frontends.scpi import ErrorQueue, Handler, ScpiError
 from sim.twins.rfsoc.kit.bench.instrument import common_commands, number, sole
 from sim.twins.rfsoc.kit.optics import tapped_power_w
 from sim.twins.rfsoc.kit.state import KitState

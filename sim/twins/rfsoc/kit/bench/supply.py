@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from sim.twins.frontends.scpi_errors import ErrorQueue, ScpiError
-from sim.twins.frontends.scpi_instrument import Handler
+from sim.twins.frontends.scpi import ErrorQueue, Handler, ScpiError
 from sim.twins.rfsoc.kit.bench.instrument import common_commands, number, truth
 from sim.twins.rfsoc.kit.parameters import MODULATORS
 from sim.twins.rfsoc.kit.state import KitState
@@ -38,10 +37,16 @@ class SupplyTwin:
             **common_commands(f"Keysight Technologies,N6700C,{serial},E.02.07.3067", self._errors),
             "SYSTem:CHANnel[:COUNt]?": lambda *_: str(MODULATORS),
             volts: lambda _, texts: self._set(texts),
-            f"{volts}?": lambda _, texts: _each(texts, self._set_text),
+            f"{volts}?": lambda _, texts: _each(
+                texts, lambda channel: _volts(self._kept_v.get(channel, self._given_v(channel)))
+            ),
             "OUTPut[:STATe]": lambda _, texts: self._switch(texts),
-            "OUTPut[:STATe]?": lambda _, texts: _each(texts, self._on_text),
-            "MEASure[:SCALar]:VOLTage[:DC]?": lambda _, texts: _each(texts, self._given_text),
+            "OUTPut[:STATe]?": lambda _, texts: _each(
+                texts, lambda channel: str(int(channel not in self._kept_v))
+            ),
+            "MEASure[:SCALar]:VOLTage[:DC]?": lambda _, texts: _each(
+                texts, lambda channel: _volts(self._given_v(channel))
+            ),
         }
 
     def _set(self, texts: Sequence[str]) -> None:
@@ -62,15 +67,6 @@ class SupplyTwin:
             elif not on and channel not in self._kept_v:
                 self._kept_v[channel] = self._given_v(channel)
                 self._give(channel, 0.0)
-
-    def _set_text(self, channel: int) -> str:
-        return _volts(self._kept_v.get(channel, self._given_v(channel)))
-
-    def _on_text(self, channel: int) -> str:
-        return str(int(channel not in self._kept_v))
-
-    def _given_text(self, channel: int) -> str:
-        return _volts(self._given_v(channel))
 
     def _given_v(self, channel: int) -> float:
         return self._state.now.parameters.modulators[channel - 1].bias_v

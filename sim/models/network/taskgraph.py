@@ -1,0 +1,310 @@
+"""One iteration of a training job as a graph: computing on devices, transfers, AllReduces, barriers; its file.
+
+Semantics: a compute task occupies its device for its time; a task starts when all its predecessors have ended and
+its device is free (first come, first served; equals by number); a transfer or an AllReduce first spends its own
+time, then moves its bytes; the iteration ends when every task has ended.
+
+Files are `.npz`, column by column as the TopoOpt artifact has them: `task_type`, `task_id`, `task_device`,
+`task_runtime_ms`, `task_bytes`; successors of task i are the ids `next_ids[next_ptr[i]:next_ptr[i + 1]]`, for an
+AllReduce its member nodes; `device_id`, `device_type`, `device_property`; `meta`, JSON with `nodes` and `switches`. The
+property of a network device holds its pair of nodes as source * (nodes + switches) + destination: with that divisor
+every transfer of the published graphs ends on the node whose computing waits for it, with `nodes` alone it does not.
+Devices that compute are numbered again from 0, in the order of the file.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+MOST_NODES = 1 << 20
+LONGEST_S = 1e9
+MOST_BYTES = 1 << 50
+"""Limits of a graph: times and bytes beyond them would be lost in sums."""
+_NETWORK = (13, 14)
+_COLUMNS = (
+    *("task_type", "task_id", "task_device", "task_runtime_ms", "task_bytes", "next_ptr", "next_ids"),
+    *("device_type", "device_id", "device_property", "meta"),
+)
+
+
+class Kind(IntEnum):
+    """Kind of a task."""
+
+    COMPUTE = 0
+    TRANSFER = 1
+    ALLREDUCE = 2
+    BARRIER = 3
+
+
+_KINDS = {0: Kind.COMPUTE, 1: Kind.COMPUTE, 2: Kind.TRANSFER, 3: Kind.COMPUTE, 4: Kind.COMPUTE}
+_KINDS |= {5: Kind.TRANSFER, 6: Kind.ALLREDUCE}
+"""Kinds by the file's `task_type`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskGraph:
+    """A checked task graph; all arrays are (tasks,) unless stated otherwise.
+
+    `device` is the device of a compute task, else -1; `source` and `target` are the nodes of a transfer, else -1;
+    `time_s` the computing time, or what precedes the bytes; `size_bytes` what a transfer moves or an AllReduce
+    reduces. `before` and `after` (edges,) are the edges: task `before[k]` ends before `after[k]` starts.
+    `groups` are the member nodes of the AllReduces, `group` (tasks,) each AllReduce's place in it, else -1.
+    Errors: `ValueError` that names the task.
+    """
+
+    nodes: int
+    kind: Integers
+    device: Integers
+    time_s: Floats
+    size_bytes: Integers
+    source: Integers
+    target: Integers
+    group: Integers
+    groups: tuple[tuple[int, ...], ...]
+    before: Integers
+    after: Integers
+
+    def __post_init__(self) -> None:
+        if self.nodes < 1:
+            raise ValueError(f"a graph of {self.nodes} nodes: at least 1 is needed")
+        if self.nodes > MOST_NODES:
+            raise ValueError(f"a graph of {self.nodes} nodes: at most {MOST_NODES} are possible")
+        columns = ("device", "time_s", "size_bytes", "source", "target", "group")
+        lengths = {name: getattr(self, name).shape for name in columns}
+        wrong = {name: shape for name, shape in lengths.items() if shape != self.kind.shape}
+        if wrong or self.before.shape != self.after.shape:
+            raise ValueError(
+                f"columns of a task graph must have one entry a task ({self.kind.shape}): {wrong}"
+            )
+        _check_tasks(self)
+        _check_edges(self)
+
+    @property
+    def tasks(self) -> int:
+        """Number of tasks."""
+        return self.kind.size
+
+    @property
+    def transfer_bytes(self) -> int:
+        """Sum of what the transfers move."""
+        return int(self.size_bytes[self.kind == Kind.TRANSFER].sum())
+
+
+class TaskGraphBuilder:
+    """Makes a graph task by task; each method returns the task's number for use in `after`.
+
+    >>> job = TaskGraphBuilder(nodes=2)
+    >>> forward = job.compute(0, 1e-3)
+    >>> move = job.transfer(0, 1, 1_000_000, after=[forward])
+    >>> job.build().transfer_bytes
+    1000000
+    """
+
+    def __init__(self, nodes: int) -> None:
+        self._nodes = nodes
+        self._rows: list[tuple[int, int, float, int, int, int, int]] = []
+        self._groups: list[tuple[int, ...]] = []
+        self._before: list[int] = []
+        self._after: list[int] = []
+
+    def compute(self, device: int, time_s: float, *, after: list[int] | None = None) -> int:
+        """Add computing on a device; device numbers are free, by convention the node's."""
+        return self._add((Kind.COMPUTE, device, time_s, 0, -1, -1, -1), after)
+
+    def transfer(self, source: int, target: int, size_bytes: int, *, after: list[int] | None = None) -> int:
+        """Add bytes from one node to another."""
+        return self._add((Kind.TRANSFER, -1, 0.0, size_bytes, source, target, -1), after)
+
+    def allreduce(
+        self,
+        members: tuple[int, ...],
+        size_bytes: int,
+        *,
+        time_s: float = 0.0,
+        after: list[int] | None = None,
+    ) -> int:
+        """Add a sum of `size_bytes` over the members, which takes `time_s` of local work first."""
+        self._groups.append(tuple(members))
+        return self._add((Kind.ALLREDUCE, -1, time_s, size_bytes, -1, -1, len(self._groups) - 1), after)
+
+    def barrier(self, *, after: list[int]) -> int:
+        """Add a task that only waits."""
+        return self._add((Kind.BARRIER, -1, 0.0, 0, -1, -1, -1), after)
+
+    def build(self) -> TaskGraph:
+        """Return the graph, checked. Raises `ValueError`."""
+        columns = list(zip(*self._rows, strict=True)) if self._rows else [()] * 7
+        kind, device, time_s, size_bytes, source, target, group = columns
+        return TaskGraph(
+            nodes=self._nodes,
+            kind=np.array(kind, dtype=np.int64),
+            device=np.array(device, dtype=np.int64),
+            time_s=np.array(time_s, dtype=np.float64),
+            size_bytes=np.array(size_bytes, dtype=np.int64),
+            source=np.array(source, dtype=np.int64),
+            target=np.array(target, dtype=np.int64),
+            group=np.array(group, dtype=np.int64),
+            groups=tuple(self._groups),
+            before=np.array(self._before, dtype=np.int64),
+            after=np.array(self._after, dtype=np.int64),
+        )
+
+    def _add(self, row: tuple[int, int, float, int, int, int, int], after: list[int] | None) -> int:
+        self._rows.append(row)
+        number = len(self._rows) - 1
+        if after:
+            self._before.extend(after)
+            self._after.extend([number] * len(after))
+        return number
+
+
+def _check_tasks(graph: TaskGraph) -> None:
+    moves, sums = graph.kind == Kind.TRANSFER, graph.kind == Kind.ALLREDUCE
+    ends = np.stack([graph.source, graph.target])
+    faults = {
+        "a time that is not a finite time of 0 s or more": ~(np.isfinite(graph.time_s) & (graph.time_s >= 0)),
+        f"a time of more than {LONGEST_S:g} s": graph.time_s > LONGEST_S,
+        "a negative size": graph.size_bytes < 0,
+        f"more than {MOST_BYTES} bytes": graph.size_bytes > MOST_BYTES,
+        "no device": (graph.kind == Kind.COMPUTE) & (graph.device < 0),
+        "an unknown kind": ~np.isin(graph.kind, list(Kind)),
+        f"a node outside 0..{graph.nodes - 1}": moves & ((ends < 0) | (ends >= graph.nodes)).any(axis=0),
+        "no group": sums & ((graph.group < 0) | (graph.group >= len(graph.groups))),
+    }
+    for fault, where in faults.items():
+        task = int(np.argmax(where)) if where.any() else None
+        if task is not None:
+            raise ValueError(f"task {task} of the graph has {fault}: correct it where the graph is made")
+    if graph.size_bytes.sum(dtype=np.float64) * 2 * graph.nodes > float(1 << 62):
+        raise ValueError(
+            "the sizes of a graph add up to more bytes than can be counted: give it in a larger unit"
+        )
+    for number, members in enumerate(graph.groups):
+        outside = not members or min(members) < 0 or max(members) >= graph.nodes
+        if outside or len(set(members)) != len(members):
+            raise ValueError(f"group {number} {members} must name different nodes of 0..{graph.nodes - 1}")
+
+
+def _check_edges(graph: TaskGraph) -> None:
+    """Check that edges name tasks, and that following them never comes back."""
+    edges = np.concatenate([graph.before, graph.after])
+    if edges.size and (edges.min() < 0 or edges.max() >= graph.tasks):
+        raise ValueError(f"an edge names a task outside 0..{graph.tasks - 1}")
+    waits = np.bincount(graph.after, minlength=graph.tasks)
+    order = np.argsort(graph.before, kind="stable")
+    first = np.searchsorted(graph.before[order], np.arange(graph.tasks + 1))
+    following = graph.after[order].tolist()
+    bounds, left = first.tolist(), waits.tolist()
+    free = np.flatnonzero(waits == 0).tolist()
+    for task in free:  # grows while it is walked
+        for successor in following[bounds[task] : bounds[task + 1]]:
+            left[successor] -= 1
+            if left[successor] == 0:
+                free.append(successor)
+    if len(free) < graph.tasks:
+        task = next(number for number, count in enumerate(left) if count)
+        raise ValueError(f"task {task} of the graph waits for itself: edges must not form a cycle")
+
+
+def read_task_graph(path: str | Path) -> TaskGraph:
+    """Return the graph in a file. Raises `ValueError` that names the file and what is wrong with it; `OSError`."""
+    try:
+        with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+            missing = [name for name in _COLUMNS if name not in file]
+            if missing:
+                raise ValueError(f"it lacks {', '.join(missing)}")
+            return _graph({name: file[name] for name in _COLUMNS})
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"{path} is not a valid task graph: {error}; see the columns in sim.models.network.taskgraph"
+        ) from error
+
+
+def _graph(columns: Mapping[str, Any]) -> TaskGraph:
+    meta = json.loads(str(columns["meta"]))
+    nodes, switches = int(meta["nodes"]), int(meta.get("switches", 0))
+    if not 0 < nodes <= MOST_NODES or not 0 <= switches <= MOST_NODES:
+        raise ValueError(
+            f"it has {nodes} nodes and {switches} switches: 1 to {MOST_NODES} nodes are possible"
+        )
+    kind = _kinds(columns["task_type"])
+    device = _places(columns["device_id"], columns["task_device"])
+    moves, sums, computes = kind == Kind.TRANSFER, kind == Kind.ALLREDUCE, kind == Kind.COMPUTE
+    if (device[moves | computes] < 0).any():
+        raise ValueError("a task names a device that is not listed")
+    ends = _ends(columns, device, moves, nodes + switches)
+    used = np.unique(device[computes])
+    first = columns["next_ptr"].astype(np.int64)
+    groups = tuple(
+        tuple(map(int, columns["next_ids"][first[i] : first[i + 1]])) for i in np.flatnonzero(sums)
+    )
+    before, after = _edges(columns, first, sums)
+    return TaskGraph(
+        nodes=nodes,
+        kind=kind,
+        device=np.where(computes, np.searchsorted(used, device), -1),
+        time_s=np.where(moves, 0.0, columns["task_runtime_ms"].astype(np.float64) * 1e-3),
+        size_bytes=_sizes(columns["task_bytes"]),
+        source=ends[0],
+        target=ends[1],
+        group=np.where(sums, np.cumsum(sums) - 1, -1),
+        groups=groups,
+        before=before,
+        after=after,
+    )
+
+
+def _sizes(column: Any) -> Integers:
+    """Return sizes as integers; those that are too large stay so, for the graph to refuse."""
+    sizes: Integers = np.minimum(column, np.asarray(2 * MOST_BYTES, column.dtype)).astype(np.int64)
+    return sizes
+
+
+def _kinds(types: Any) -> Integers:
+    unknown = set(np.unique(types).tolist()) - set(_KINDS)
+    if unknown:
+        raise ValueError(f"task types {sorted(unknown)} are unknown")
+    table = np.array([_KINDS[number] for number in sorted(_KINDS)], dtype=np.int64)
+    kinds: Integers = table[types.astype(np.int64)]
+    return kinds
+
+
+def _places(ids: Any, wanted: Any) -> Integers:
+    """Return the position of each wanted id in `ids`, -1 for those that are not there."""
+    if not ids.size:
+        return np.full(wanted.shape, -1, np.int64)
+    order = np.argsort(ids, kind="stable")
+    place = order[np.searchsorted(ids[order], wanted).clip(max=ids.size - 1)]
+    places: Integers = np.where(ids[place] == wanted, place, -1).astype(np.int64)
+    return places
+
+
+def _ends(columns: Mapping[str, Any], device: Integers, moves: Any, vertices: int) -> Integers:
+    """Source and target of each transfer, (2, tasks); -1 elsewhere. A transfer inside a node has no network."""
+    ends = np.full((2, device.size), -1, np.int64)
+    if not np.isin(columns["device_type"][device[moves]], _NETWORK).all():
+        raise ValueError("a transfer is on a device that is not a network (types 13 and 14)")
+    pair = columns["device_property"][device[moves]].astype(np.int64)
+    ends[:, moves] = np.stack([pair // vertices, pair % vertices])
+    return ends
+
+
+def _edges(columns: Mapping[str, Any], first: Integers, sums: Any) -> tuple[Integers, Integers]:
+    task = np.repeat(np.arange(sums.size), np.diff(first))
+    follows = ~sums[task]
+    after = _places(columns["task_id"], columns["next_ids"][follows])
+    if (after < 0).any():
+        raise ValueError("a successor is not listed as a task")
+    return task[follows], after

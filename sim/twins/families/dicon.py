@@ -1,0 +1,71 @@
+"""A DiCon MXS-9100: banks of 1xN switches that speak over TCP and over a serial line, CR terminated.
+
+Options for what the manual's page leaves open: `separate_lines` (answers to chained queries on lines of their
+own instead of joined by `;`), `forgets_path` (a header path lasts for its line only), `identity=no` (`*IDN?` is
+not known), `baud`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sim.twins.frontends.scpi import Handler, Instrument, Style, whole_numbers
+from sim.twins.switch.banks import BankDevice, WrongReply, bank_device
+from sim.twins.switch.settings import TwinSettings
+from sim.twins.switch.twin import Frontend, SwitchTwin
+
+DEFAULT_SWITCH_TIME_S = 0.015
+DEFAULT_BAUD = 9600
+
+
+def twin(settings: TwinSettings) -> SwitchTwin:
+    """Return a simulated DiCon; `size` 2x16 is two switches 1x8. Raises `SettingError`."""
+    settings.only("separate_lines", "forgets_path", "identity", "baud")
+    style = Style(
+        ends=b"\r",
+        answer_end="\r",
+        separator="\r" if settings.flag("separate_lines") else ";",
+        remembers_path=not settings.flag("forgets_path"),
+    )
+    has_identity = settings.choice("identity", "yes", "no") == "yes"
+    baud = int(settings.number("baud", DEFAULT_BAUD))
+    device = bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
+    wrong = WrongReply(device)
+    commands = _Commands(device, wrong).table()
+    if has_identity:
+        serial = settings.serial_number
+        commands = {**commands, "*IDN?": lambda *_: f"DiCon Fiberoptics Inc,MXS-9100,{serial},1.04"}
+    instrument = Instrument(commands, style)
+    options = {"banks": str(device.banks), "channels": str(device.channels)}
+    frontends = {
+        "scpi": Frontend("dicon+scpi", instrument.serve, options=options),
+        "serial": Frontend("dicon+serial", instrument.serve, wire="serial", baud=baud, options=options),
+    }
+    return SwitchTwin(device, frontends, faults=wrong.faults(), on_boot=instrument.errors.clear)
+
+
+class _Commands:
+    """Commands of the manual's page, on a device."""
+
+    def __init__(self, device: BankDevice, wrong: WrongReply) -> None:
+        self._device = device
+        self._wrong = wrong
+
+    def table(self) -> Mapping[str, Handler]:
+        """Return commands by header."""
+        return {
+            "ROUTe#:SCAN": self._select,
+            "ROUTe#:SCAN?": lambda numbers, _: str(self._wrong.channel(numbers[0])),
+            "ROUTe#:SCAN:NEXT": self._next,
+            "ROUTe#:OPEN:STATE?": lambda numbers, _: str(int(self._device.channel(numbers[0]) == 0)),
+        }
+
+    def _select(self, numbers: Sequence[int], texts: Sequence[str]) -> None:
+        (channel,) = whole_numbers(texts, 1)
+        self._device.select(numbers[0], channel)
+
+    def _next(self, numbers: Sequence[int], texts: Sequence[str]) -> None:
+        """Move to the channel after this one; after the last comes the first."""
+        del texts
+        bank = numbers[0]
+        self._device.select(bank, self._device.channel(bank) % self._device.channels + 1)

@@ -1,0 +1,384 @@
+"""A simulated Glimmerglass System 100: TL1 behind a `<` prompt, every command repeated, long answers in pages.
+
+Options for what releases do differently: `rows` (`2016` or `2005`: whose rows are printed), `echo=no` (commands are
+not repeated), `greeting=terminal` (a client is greeted with control sequences, as by older software).
+For what the published material leaves open: `opmode` (`sync`: a connection without OPMODE is answered when the light
+is there; `async`: at once), `moving` (the CONNSTATE of a row until then), `reports` (`others`: changes are reported
+to the sessions that did not make them; `yes`: to all; `no`), `when_occupied` (`reject` or `replace`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from sim.twins.frontends.tl1 import Command, Denied, Framing, Handler, Lines, Tl1Frontend, Tl1Session
+from sim.twins.switch.device import SwitchDevice
+from sim.twins.switch.fault_list import Fault
+from sim.twins.switch.matrix import Connections, WhenOccupied
+from sim.twins.switch.settings import TwinSettings
+from sim.twins.switch.twin import Frontend, SwitchTwin
+from sim.twins.wire.control import Request
+
+DEFAULT_SWITCH_TIME_S = 0.02
+TERMINAL_SETUP = "".join(
+    f"\x1b{sequence}"
+    for sequence in ('[62;1"p', ">", "[?4l", "[?5l", "[?7h", "[?8h", "[1;50r", "[50;1H", "[50;0H", "[4l")
+)
+"""Control sequences that a client of 2007 saw after it had connected."""
+PROMPT = "\r\n<"
+INPUT_BASE, OUTPUT_BASE = 10_000, 20_000
+PAGE_BYTES = 3960
+"""Size of the data lines of a page: the pages of the capture of 2016 end where one more line would pass it."""
+
+Release = Literal["2016", "2005"]
+Reports = Literal["no", "others", "yes"]
+
+_RANGE = r"\d{5}(?:&&\d{5})?"
+_LIST = re.compile(rf"{_RANGE}(?:&{_RANGE})*")
+_MAX_LIST = 4096
+
+
+def twin(settings: TwinSettings) -> SwitchTwin:
+    """Return a simulated Glimmerglass. Raises `SettingError` for an option that it does not know."""
+    settings.only("opmode", "moving", "rows", "echo", "greeting", "reports", "when_occupied")
+    occupied = cast("WhenOccupied", settings.choice("when_occupied", "reject", "replace"))
+    device = settings.device(switch_time_s=DEFAULT_SWITCH_TIME_S, when_occupied=occupied)
+    tl1 = GlimmerglassTl1(
+        device,
+        account=settings.account("admin", "admin"),
+        system={
+            "SerialNumber": settings.serial_number,
+            "SystemType": "System100",
+            "ChassisType": "GG100",
+            "SoftwareActiveVersion": "4.2.1",
+            "LicensedPortMatrix": f"{settings.inputs}x{settings.outputs}",
+        },
+        quirks=Quirks(
+            waits=settings.choice("opmode", "sync", "async") == "sync",
+            moving=settings.options.get("moving", "moving"),
+            reports=cast("Reports", settings.choice("reports", "others", "yes", "no")),
+            release=cast("Release", settings.choice("rows", "2016", "2005")),
+        ),
+    )
+    greeting = (
+        TERMINAL_SETUP if settings.choice("greeting", "prompt", "terminal") == "terminal" else ""
+    ) + PROMPT
+    echo = settings.choice("echo", "yes", "no") == "yes"
+    frontends = {
+        "tl1": Frontend(
+            "glimmerglass+tl1",
+            lambda line: tl1.serve(line, greeting=greeting.encode(), echo=echo),
+            max_sessions_here=False,
+        )
+    }
+    return SwitchTwin(device, frontends, expire=tl1.expire, faults=tl1.faults())
+
+
+@dataclass(frozen=True, slots=True)
+class Quirks:
+    """Behaviour that the published material leaves open, or that differs between releases.
+
+    With `waits`, a connection without OPMODE is answered when the mirrors have arrived (Sync), else at once;
+    `moving` is the CONNSTATE of a row until then. `reports` says to whom changes are reported: to nobody, to the
+    `others`, or to the session that made them as well. `release` is whose rows are printed.
+    """
+
+    waits: bool = True
+    moving: str = "moving"
+    reports: Reports = "others"
+    release: Release = "2016"
+
+
+class GlimmerglassTl1(Tl1Frontend):
+    """TL1 of one switch, behind a prompt that follows every answer."""
+
+    framing = Framing(before="\r\n\n   ", after=PROMPT, before_report="\r\n\n   ")
+    noise = ("REPT ALM FIBER", "10001:CL,PWRLOW,NSA,,,:threshold; crossed")
+
+    def __init__(
+        self,
+        device: SwitchDevice,
+        *,
+        account: tuple[str, str],
+        system: Mapping[str, str],
+        quirks: Quirks,
+    ) -> None:
+        super().__init__(device, account=account, own_reports=quirks.reports == "yes")
+        self.numbering = Numbering(device.matrix.inputs, device.matrix.outputs)
+        self._system = system
+        self._quirks = quirks
+        self._wrong_tags = 0
+        self._monitoring = "10"
+        self._made_by: dict[int, str] = {}
+        if quirks.reports != "no":
+            device.listen(lambda change: self.report_changes(change, ("DLT-CRS-FIBER", "ENT-CRS-FIBER")))
+
+    def table(self, session: Tl1Session) -> Mapping[str, Handler]:
+        """Return the commands of a session that is logged in."""
+        return {
+            "RTRV-HDR": lambda _: (),
+            "RTRV-SYSTEM-INFO": lambda _: [f"GGN:{name}={value}" for name, value in self._system.items()],
+            "RTRV-CFG-FIBER": lambda command: [self._port_row(port) for port in self._ports(command.aid)],
+            "RTRV-CRS-FIBER": lambda command: [self._circuit_row(port) for port in self._ports(command.aid)],
+            "RTRV-PORT-POWER": lambda command: [
+                f"GGN:PORTID={self.numbering.number(port)},PORTPOWER={self._power(port):.3f}"
+                for port in self._ports(command.aid)
+            ],
+            "RTRV-SIGTYPE-FIBER": lambda command: [
+                f"GGN:PORTID={self.numbering.number(port)},PORTNAME={self._name(port)},SIGTYPE=1550"
+                for port in self._ports(command.aid)
+            ],
+            "ENT-CRS-FIBER": lambda command: self._connect(command, session),
+            "DLT-CRS-FIBER": self._disconnect,
+            "ED-PARAM": self._edit_parameter,
+        }
+
+    def pages(self, lines: Lines) -> list[Lines]:
+        """Return the lines of each block of an answer: as many as one page holds."""
+        pages: list[Lines] = []
+        first, size = 0, 0
+        for number, line in enumerate(lines):
+            length = len(line) + len('   ""\r\n')
+            if number > first and size + length > PAGE_BYTES:
+                pages.append(lines[first:number])
+                first, size = number, 0
+            size += length
+        return [*pages, lines[first:]]
+
+    def pair_name(self, pair: tuple[int, int]) -> str:
+        """Return a circuit as reports name it."""
+        return f"{self.numbering.number(pair[0])},{self.numbering.number(pair[1])}"
+
+    # -- faults of its own
+
+    def faults(self) -> Mapping[str, Fault]:
+        """Return the faults for the fault board: answers under a foreign tag, reports before an answer."""
+        return {
+            "wrong_tag": Fault(self._set_wrong_tags, lambda _: self._set_wrong_tags(None)),
+            "report_noise": self.noise_fault(),
+        }
+
+    def _set_wrong_tags(self, request: Request | None) -> None:
+        self._wrong_tags = request.whole("count", 1) if request else 0
+
+    def tag(self, command: Command) -> str:
+        """Return the tag that the answer to a command carries."""
+        if not self._wrong_tags:
+            return command.ctag
+        self._wrong_tags -= 1
+        self.device.faults.fired["wrong_tag"] += 1
+        return f"{command.ctag}9"
+
+    # -- reads
+
+    def _ports(self, aid: str) -> Sequence[int]:
+        """Return the ports that a command names; all of them where it names none."""
+        return self.device.matrix.ports if aid.lower() in {"", "all"} else self.numbering.ports(aid)
+
+    def _name(self, port: int) -> str:
+        side = "IN" if self.device.matrix.is_input(port) else "OUT"
+        number = self.numbering.number(port) % INPUT_BASE
+        return self.device.labels.get(port, "" if self._quirks.release == "2005" else f"{side}{number}")
+
+    def _power(self, port: int) -> float:
+        """Return the reading of a port; the monitors see noise where there is no light."""
+        return max(self.device.power_dbm(port), noise_dbm(self.numbering.number(port)))
+
+    def _is_lit(self, port: int) -> bool:
+        return self._power(port) > noise_dbm(self.numbering.number(port))
+
+    def _port_row(self, port: int) -> str:
+        health = "good" if self.device.matrix.state(port) == "E" else "bad"
+        return port_row(self._quirks.release, self.numbering.number(port), self._name(port), health)
+
+    def _circuit_row(self, port: int) -> str:
+        """Return the row of a port: its circuit, the same at both ends, or the port alone."""
+        matrix = self.device.matrix
+        ends = {matrix.is_input(end): end for end in (port, matrix.peer(port)) if end is not None}
+        return circuit_row(
+            self._quirks.release,
+            self._end(ends.get(True)),
+            self._end(ends.get(False)),
+            self._state(ends[True], ends[False]) if len(ends) == 2 else State(),
+        )
+
+    def _end(self, port: int | None) -> End:
+        if port is None:
+            return End()
+        return End(self.numbering.number(port), self._name(port), self._power(port))
+
+    def _state(self, source: int, output: int) -> State:
+        user = self._made_by.get(source, "")
+        if self.device.is_moving(source):
+            return State(self._quirks.moving, user=user)
+        if self._is_lit(source) and self._is_lit(output):
+            return State("steady", user=user)
+        return State("fault", "initial_connection_timer_expired", user)
+
+    # -- changes
+
+    async def _connect(self, command: Command, session: Tl1Session) -> Lines:
+        inputs, outputs = self._two_lists(command.aid)
+        after = self.device.matrix.added(inputs, outputs)
+        waits = self._waits(command)
+        self._made_by |= dict.fromkeys(inputs, session.user)
+        return await self._change(after, waits=waits)
+
+    async def _disconnect(self, command: Command) -> Lines:
+        matrix = self.device.matrix
+        if command.aid.lower() == "all":
+            after = matrix.emptied()
+        elif "," in command.aid:
+            after = matrix.without(*self._two_lists(command.aid))
+        else:
+            after = matrix.without_ports(self.numbering.ports(command.aid))
+        return await self._change(after, waits=self._waits(command))
+
+    async def _change(self, after: Connections, *, waits: bool) -> Lines:
+        """Execute a set command, unless a fault swallows the command."""
+        if not self.device.faults.take_dropped_command():
+            motion = self.device.change(after)
+            if motion is not None and waits:
+                await self.device.wait_idle()
+        return ()
+
+    def _waits(self, command: Command) -> bool:
+        mode = command.keywords.get("OPMODE", "").upper()
+        if mode not in {"", "SYNC", "ASYNC"}:
+            raise Denied("IDNV", f"no OPMODE {mode[:40]}")
+        return self._quirks.waits if not mode else mode == "SYNC"
+
+    def _two_lists(self, aid: str) -> tuple[list[int], list[int]]:
+        inputs, comma, outputs = aid.partition(",")
+        if not comma:
+            raise Denied("IIAC", "inputs and outputs are needed")
+        return self.numbering.ports(inputs), self.numbering.ports(outputs)
+
+    def _edit_parameter(self, command: Command) -> Lines:
+        if command.keyword("NAME").upper() != "POWERMONITORINGPERIOD":
+            raise Denied("IDNV", "no such parameter")
+        self._monitoring = command.keyword("VAL")
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Numbering:
+    """The device's port numbers against those of the matrix: 10001.. for inputs, 20001.. for outputs."""
+
+    inputs: int
+    outputs: int
+
+    def number(self, port: int) -> int:
+        """Return the device's number of a port of the matrix.
+
+        >>> Numbering(8, 8).number(1), Numbering(8, 8).number(9)
+        (10001, 20001)
+        """
+        return INPUT_BASE + port if port <= self.inputs else OUTPUT_BASE + port - self.inputs
+
+    def port(self, number: int) -> int:
+        """Return the port of the matrix. Raises `Denied` (IIAC)."""
+        if INPUT_BASE < number <= INPUT_BASE + self.inputs:
+            return number - INPUT_BASE
+        if OUTPUT_BASE < number <= OUTPUT_BASE + self.outputs:
+            return number - OUTPUT_BASE + self.inputs
+        raise Denied("IIAC", f"there is no port {number}")
+
+    def ports(self, text: str) -> list[int]:
+        """Return ports of a list of numbers and ranges. Raises `Denied` (IIAC).
+
+        >>> Numbering(8, 8).ports("10001&10003&20001&&20003")
+        [1, 3, 9, 10, 11]
+        """
+        if not _LIST.fullmatch(text):
+            raise Denied("IIAC", f"{text[:40]!r} is not a list of ports")
+        ports: list[int] = []
+        for part in re.split(r"(?<!&)&(?!&)", text)[:_MAX_LIST]:
+            first, _, last = part.partition("&&")
+            ports += [self.port(number) for number in range(int(first), int(last or first) + 1)]
+        return ports
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """One end of a row of circuits: a port with its name and its reading, or none (the default)."""
+
+    number: int = 0
+    name: str = ""
+    dbm: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """State of a circuit, why it is so, and who made it."""
+
+    word: str = "single"
+    cause: str = "none"
+    user: str = ""
+
+
+def circuit_row(release: Release, source: End, output: End, state: State) -> str:
+    """Return a row of `rtrv-crs-fiber`: a circuit, or a port that has none.
+
+    >>> circuit_row("2005", End(10001, "", -49.162), End(), State()).partition(",CONNID=")[2]
+    '0,CONNSTATE=single,CONNCAUSE=none,INPWR=-49.162,OUTPWR=0.000,PWRLOSS=0.000,CONNLOCK=0,CONNLOCKUSER='
+    """
+    loss_db = None if source.dbm is None or output.dbm is None else source.dbm - output.dbm
+    lit = (power_text(release, source.dbm), power_text(release, output.dbm), power_text(release, loss_db))
+    if release == "2005":
+        return (
+            f"GGN:IPORTID={source.number},IPORTNAME={source.name},OPORTID={output.number},OPORTNAME={output.name},"
+            f"CONNID=0,CONNSTATE={state.word},CONNCAUSE={state.cause},INPWR={lit[0]},OUTPWR={lit[1]},"
+            f"PWRLOSS={lit[2]},CONNLOCK=0,CONNLOCKUSER={state.user}"
+        )
+    name = source.name if source.number and output.number else ""
+    return (
+        f"GGN:{_end('I', source, lit[0])},{_end('O', output, lit[1])},SIGBAND=1550,PWRLOSS={lit[2]},"
+        f"CONNID=0,CONNNAME={name},CONNSTATE={state.word},CONNCAUSE={state.cause},"
+        f"CONNLOCK=0,CONNLOCKUSER={state.user}"
+    )
+
+
+def _end(side: str, end: End, power: str) -> str:
+    group = "OpenGroup" if end.number else ""
+    return (
+        f"{side}PORTID={end.number},{side}PORTGROUP={group},{side}PORTNAME={end.name},{side}PORTCOMMENT=,"
+        f"{'IN' if side == 'I' else 'OUT'}PWR={power}"
+    )
+
+
+def power_text(release: Release, dbm: float | None) -> str:
+    """Return a reading in dBm, or what stands where there is no port.
+
+    >>> power_text("2016", -12.05), power_text("2016", None), power_text("2005", None)
+    ('-12.05', 'NA', '0.000')
+    """
+    if release == "2005":
+        return f"{dbm or 0:.3f}"
+    return "NA" if dbm is None else f"{dbm:.2f}"
+
+
+def port_row(release: Release, number: int, name: str, health: str) -> str:
+    """Return a row of `RTRV-CFG-FIBER`.
+
+    >>> port_row("2005", 10064, "from stack #4", "good")
+    'GGN:PORTID=10064,PORTNAME=from stack #4,PORTDIR=input,PORTHEALTH=good,PORTCAT=nor,PORTPRIV=0x1'
+    """
+    is_input = number < OUTPUT_BASE
+    if release == "2005":
+        side = "input" if is_input else "output"
+        return (
+            f"GGN:PORTID={number},PORTNAME={name},PORTDIR={side},PORTHEALTH={health},PORTCAT=nor,PORTPRIV=0x1"
+        )
+    return (
+        f"GGN:PORTID={number},PORTGROUP=OpenGroup,PORTNAME={name},SIGBAND=1550,SIGTHRESH=1550,"
+        f"PORTHEALTH={health},PORTCAT=nor,PORTCOMMENT=,STMINSEV=DI,STMAXSEV=DI{'' if is_input else ',CSFLTSEV=CR'}"
+    )
+
+
+def noise_dbm(number: int) -> float:
+    """Return the reading of a port without light: -49.0 to -52.9, another one at each port, as in the captures."""
+    return -49.0 - number * 7 % 40 / 10

@@ -1,0 +1,117 @@
+"""A patch panel and a scripted person in front of it, who is asked by lines of text over TCP.
+
+He takes his time (30 s a cord), does what he is asked to, and says `done`; what he cannot do he refuses with `no` and
+the reason. He errs when a fault says so, and tells the truth when asked where a cord goes. The panel's truth is the
+matrix.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from sim.twins.switch.device import SwitchDevice
+from sim.twins.switch.fault_list import Fault
+from sim.twins.switch.matrix import Refused
+from sim.twins.switch.settings import TwinSettings
+from sim.twins.switch.twin import Frontend, SwitchTwin
+from sim.twins.wire.control import Request
+from sim.twins.wire.line import Line
+
+CORD_TIME_S = 30.0
+_PORT = r"(\d+)(?: \([^)]*\))?"
+_REMOVE = re.compile(rf"\d+\. Remove the cord from input {_PORT} to output {_PORT}\.")
+_CONNECT = re.compile(rf"\d+\. Connect input {_PORT} to output {_PORT}\.")
+_WHERE = re.compile(rf"Where does the cord in input {_PORT} go\?.*")
+_NOTHING_TO_SAY = b""
+
+
+def twin(settings: TwinSettings) -> SwitchTwin:
+    """Return a simulated panel; `switch_time_s` is what a cord takes him. It has no options."""
+    settings.only()
+    cord_time_s = CORD_TIME_S if settings.switch_time_s is None else settings.switch_time_s
+    device = settings.device(switch_time_s=0.0)
+    device.switch_time_s = 0.0  # a cord is dark only while he holds it
+    person = Person(device, cord_time_s=cord_time_s)
+    frontend = Frontend(
+        "manual",
+        person.serve,
+        file="panel.json",
+        options={"size": f"{settings.inputs}x{settings.outputs}", "name": f"SIM{settings.name}"},
+    )
+    return SwitchTwin(device, {"operator": frontend}, faults=person.faults())
+
+
+class Person:
+    """One person at one panel, whoever asks."""
+
+    def __init__(self, device: SwitchDevice, *, cord_time_s: float) -> None:
+        self._device = device
+        self._matrix = device.matrix
+        self._cord_time_s = cord_time_s
+        self._mistakes = 0
+        self._refusals = 0
+
+    def faults(self) -> Mapping[str, Fault]:
+        """Return faults for the fault board: plugging the neighbour and saying done; refusing; forgetting."""
+        return {
+            "mistake": Fault(self._set_mistakes, lambda _: self._set_mistakes(None)),
+            "refuses": Fault(self._set_refusals, lambda _: self._set_refusals(None)),
+        }
+
+    def _set_mistakes(self, request: Request | None) -> None:
+        self._mistakes = request.whole("count", 1) if request else 0
+
+    def _set_refusals(self, request: Request | None) -> None:
+        self._refusals = request.whole("count", 1) if request else 0
+
+    async def serve(self, line: Line) -> None:
+        """Serve one caller until he disconnects."""
+        rest = b""
+        while data := await line.read():
+            *lines, rest = (rest + data).split(b"\n")
+            for text in lines:
+                await line.respond(lambda text=text: self._answer(text.decode("utf-8", "replace")))  # type: ignore[misc]
+
+    async def _answer(self, text: str) -> bytes:
+        remove, connect, where = (pattern.fullmatch(text) for pattern in (_REMOVE, _CONNECT, _WHERE))
+        if where:
+            output = self._matrix.connections.get(int(where[1]))
+            return b"none\n" if output is None else f"{output}\n".encode()
+        order = remove or connect
+        if order is None:
+            return _NOTHING_TO_SAY  # the list of work, or chat
+        await self._device.clock.sleep(self._cord_time_s)
+        try:
+            self._obey(int(order[1]), int(order[2]), connecting=connect is not None)
+        except (Refused, Unwilling) as refused:
+            return f"no {refused}\n".encode()
+        return b"done\n"
+
+    def _obey(self, source: int, output: int, *, connecting: bool) -> None:
+        if self._refusals:
+            self._refusals -= 1
+            self._device.faults.fired["refuses"] += 1
+            raise Unwilling("I cannot reach it")
+        if self._device.faults.take_dropped_command():
+            return
+        if not connecting:
+            self._device.change(self._matrix.without([source], [output]))
+            return
+        self._device.change(self._matrix.added([source], [self._erring(output)]))
+
+    def _erring(self, output: int) -> int:
+        """Return the output he really plugs: the next free one, when he errs."""
+        if not self._mistakes:
+            return output
+        taken = set(self._matrix.connections.values()) | {output}
+        free = [port for port in self._matrix.ports if port > self._matrix.inputs and port not in taken]
+        if not free:
+            return output
+        self._mistakes -= 1
+        self._device.faults.fired["mistake"] += 1
+        return min(free, key=lambda port: abs(port - output))
+
+
+class Unwilling(Exception):
+    """He will not do it."""

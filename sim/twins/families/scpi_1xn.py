@@ -1,0 +1,213 @@
+"""1xN switches of the makes that differ in a word: SCPI with a header to choose, or one of five dialects.
+
+Options: `make` is `scpi`, `leoni-eol`, `thorlabs-osw`, `dicon-module`, `jds-sb` or `santec-sx1`; of SCPI `header` is
+the one that selects (`ROUTe#:CHANnel`, where `#` is the number of the bank), `errors=no` has no error queue,
+`identity=no` no `*IDN?`.
+`end` ends lines (`lf`, `cr`, `crlf`), `baud` is that of the serial line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sim.twins.frontends.scpi import ErrorQueue, Handler, Instrument, Style, whole_numbers
+from sim.twins.switch.banks import BankDevice, WrongReply, bank_device
+from sim.twins.switch.settings import TwinSettings
+from sim.twins.switch.twin import Frontend, SwitchTwin
+
+DEFAULT_SWITCH_TIME_S = 0.02
+
+_ENDS = {"lf": "\n", "cr": "\r", "crlf": "\r\n"}
+
+Dialect = Callable[[TwinSettings, BankDevice, WrongReply], Mapping[str, Handler]]
+"""Gives the commands by header."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Quirks:
+    """Behaviour of a make that the options choose."""
+
+    make: str
+    header: str
+    end: str
+    baud: int
+    has_errors: bool
+    has_identity: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Make:
+    """Commands of a make, its line end and the rate of its serial line in baud."""
+
+    table: Callable[[_Quirks, TwinSettings, BankDevice, WrongReply, ErrorQueue], Mapping[str, Handler]]
+    end: str
+    baud: int
+    answer_end: str = ""  # where it differs from the end of commands
+
+
+def twin(settings: TwinSettings) -> SwitchTwin:
+    """Return a simulated bank; `size` 2x16 is two switches 1x8. Raises `SettingError`."""
+    chosen = _quirks(settings)
+    device = bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
+    wrong, errors = WrongReply(device), ErrorQueue()
+    make = _MAKES[chosen.make]
+    table = make.table(chosen, settings, device, wrong, errors)
+    end = _ENDS[chosen.end]
+    answer_end = end if "end" in settings.options else make.answer_end or end
+    instrument = Instrument(table, Style(end[-1:].encode(), answer_end), errors)
+    options = {"banks": str(device.banks), "channels": str(device.channels), **_words(chosen)}
+    scheme, serve = "scpi-1xn", instrument.serve
+    frontends = {
+        "scpi": Frontend(scheme, serve, options=options),
+        "serial": Frontend(f"{scheme}+serial", serve, wire="serial", baud=chosen.baud, options=options),
+    }
+    return SwitchTwin(device, frontends, faults=wrong.faults(), on_boot=errors.clear)
+
+
+def _quirks(settings: TwinSettings) -> _Quirks:
+    settings.only("make", "header", "end", "errors", "identity", "baud")
+    make = settings.choice("make", *_MAKES)
+    default = "ROUTe#:CHANnel" if settings.inputs > 1 else "ROUTe:CHANnel"
+    return _Quirks(
+        make,
+        settings.options.get("header", default).removeprefix(":"),
+        settings.choice("end", _MAKES[make].end, *_ENDS),
+        int(settings.number("baud", _MAKES[make].baud)),
+        settings.choice("errors", "yes", "no") == "yes",
+        settings.choice("identity", "yes", "no") == "yes",
+    )
+
+
+def _words(chosen: _Quirks) -> dict[str, str]:
+    """Return the part of an address that names the commands, as its driver reads it."""
+    options = {} if chosen.end == _MAKES[chosen.make].end else {"end": chosen.end}
+    if chosen.make != "scpi":
+        return {**options, "preset": chosen.make}
+    header = chosen.header.replace("#", "{bank}")
+    options |= {"set": f":{header} {{channel}}", "query": f":{header}?"}
+    options |= {"errors": ":SYSTem:ERRor?"} if chosen.has_errors else {}
+    return options | ({} if chosen.has_identity else {"idn": ""})
+
+
+def _scpi(
+    chosen: _Quirks, settings: TwinSettings, device: BankDevice, wrong: WrongReply, errors: ErrorQueue
+) -> Mapping[str, Handler]:
+    def select(numbers: Sequence[int], texts: Sequence[str]) -> None:
+        (channel,) = whole_numbers(texts, 1)
+        device.select(numbers[0] if numbers else 1, channel)
+
+    serial = settings.serial_number
+    table: dict[str, Handler] = {
+        chosen.header: select,
+        f"{chosen.header}?": lambda numbers, _: str(wrong.channel(numbers[0] if numbers else 1)),
+    }
+    if chosen.has_errors:
+        table["SYSTem:ERRor[:NEXT]?"] = lambda *_: errors.pop()
+    if chosen.has_identity:
+        table["*IDN?"] = lambda *_: f"Simulated,1x{device.channels},{serial},1.0"
+    return table
+
+
+def leoni(settings: TwinSettings, device: BankDevice, wrong: WrongReply) -> Mapping[str, Handler]:
+    """Return `ch?` -> `2`, `ch3` silent, `firmware?` -> `ver3.27` (manual, page 8), and `type?` -> `eol 1x8`."""
+    del settings
+    return {
+        "ch#": lambda numbers, _: device.select(1, numbers[0]),
+        "ch?": lambda *_: str(wrong.channel(1)),
+        "firmware?": lambda *_: "ver3.27",
+        "type?": lambda *_: f"eol 1x{device.channels}",
+    }
+
+
+def thorlabs(settings: TwinSettings, device: BankDevice, wrong: WrongReply) -> Mapping[str, Handler]:
+    """Return `S 2` silent, `S?` -> `2`."""
+    del settings
+    return {"S": _selecting(device), "S?": lambda *_: str(wrong.channel(1))}
+
+
+def dicon_module(settings: TwinSettings, device: BankDevice, wrong: WrongReply) -> Mapping[str, Handler]:
+    """Return `I1 3` silent, `I1?`, `CF?` with the number of channels second, `ID?`, and `PK`, which parks the mirror.
+
+    Before each answer comes a line feed. What `CF?` says first, and the text of `ID?`, are choices.
+    """
+    serial = settings.serial_number
+    return {
+        "I#": _selecting(device, park=0),
+        "I#?": lambda *_: f"\n{wrong.channel(1)}",
+        "CF?": lambda *_: f"\n1,{device.channels}",
+        "ID?": lambda *_: f"\nDiCon MEMS 1x{device.channels} {serial}",
+        "PK": lambda *_: device.park(1),
+    }
+
+
+def jds(settings: TwinSettings, device: BankDevice, wrong: WrongReply) -> Mapping[str, Handler]:
+    """Return `CLOSE 3` silent, `CLOSE?`, `OPC?` without a star, `IDN?`, and `RESET` to channel 0: none."""
+    serial = settings.serial_number
+    return {
+        "CLOSE": _selecting(device, park=0),
+        "CLOSE?": lambda *_: str(wrong.channel(1)),
+        "OPC?": lambda *_: "0" if device.is_moving(1) else "1",
+        "IDN?": lambda *_: f"JDS FITEL SB 1x{device.channels} {serial}",
+        "RESET": lambda *_: device.park(1),
+    }
+
+
+def santec(settings: TwinSettings, device: BankDevice, wrong: WrongReply) -> Mapping[str, Handler]:
+    """Return `CLOSe 3` silent, `CLOSe` to the next channel, `CLOSe?`, and the questions about its one module."""
+    serial = settings.serial_number
+
+    def close(_: Sequence[int], texts: Sequence[str]) -> None:
+        next_channel = device.channel(1) % device.channels + 1
+        device.select(1, whole_numbers(texts, 1)[0] if texts else next_channel)
+
+    def select_module(_: Sequence[int], texts: Sequence[str]) -> None:
+        whole_numbers(texts, 1)  # any number is taken for the one module there is
+
+    return {
+        "CLOSe": close,
+        "CLOSe?": lambda *_: str(wrong.channel(1)),
+        "CFG:SWT:END?": lambda *_: str(device.channels),
+        "STATus:OPERation:CONDition?": lambda *_: "1" if device.is_moving(1) else "0",
+        "MODule:NUMber?": lambda *_: "1",
+        "MODule:CATalog?": lambda *_: f'"SX 1Ax{device.channels}"',
+        "MODule:SELect": select_module,
+        "ROUTe#:HOMe": lambda *_: device.select(1, 1),
+        "*RST": lambda *_: device.select(1, 1),
+        "*TST?": lambda *_: "0",
+        "*ESR?": lambda *_: "0",
+        "*IDN?": lambda *_: f"Santec,SX1,{serial},1.0",
+    }
+
+
+def _selecting(device: BankDevice, park: int | None = None) -> Handler:
+    """Return the handler of a command with the channel as its parameter; `park` is the number that means none."""
+
+    def select(_: Sequence[int], texts: Sequence[str]) -> None:
+        (channel,) = whole_numbers(texts, 1)
+        if channel == park:
+            device.park(1)
+        else:
+            device.select(1, channel)
+
+    return select
+
+
+def _dialect(words: Dialect) -> Callable[..., Mapping[str, Handler]]:
+    def table(
+        chosen: _Quirks, settings: TwinSettings, device: BankDevice, wrong: WrongReply, errors: ErrorQueue
+    ) -> Mapping[str, Handler]:
+        del chosen, errors
+        return words(settings, device, wrong)
+
+    return table
+
+
+_MAKES: Mapping[str, _Make] = {
+    "scpi": _Make(_scpi, "lf", 9600),
+    "leoni-eol": _Make(_dialect(leoni), "crlf", 57600),
+    "thorlabs-osw": _Make(_dialect(thorlabs), "lf", 115200, "\r\n"),
+    "dicon-module": _Make(_dialect(dicon_module), "cr", 115200, "\r\n"),
+    "jds-sb": _Make(_dialect(jds), "lf", 9600),
+    "santec-sx1": _Make(_dialect(santec), "lf", 9600),
+}

@@ -1,0 +1,243 @@
+"""A small SCPI instrument: the grammar of its commands, its error queue, a table of commands, sessions with clients.
+
+Keywords come in short form (the capitals of `SWITch`) or in full, in any case, some with a number behind them
+(`ROUT6`); `;` chains. Commands that set something answer nothing; what is wrong with them goes to the error queue,
+which all clients share. Sources: SCPI-99 volume 1, chapter 6 (grammar); volume 2, chapter 21 (errors and their queue).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from sim.twins.switch.matrix import Reason, Refused
+from sim.twins.wire.line import Line
+
+MAX_LINE_BYTES = 1 << 16
+NO_ERROR = '0, "No error"'
+
+_PIECE = re.compile(r"[A-Za-z]+|\W")
+_PIECES = {"[": "(?:", "]": ")?", "#": r"(\d{0,4})"}
+_QUEUE_LENGTH = 16
+_NUMBER_OF: Mapping[Reason, int] = {
+    Reason.NO_SUCH_PORT: -222,
+    Reason.WRONG_SIDE: -222,
+    Reason.REPEATED: -224,
+    Reason.UNEQUAL: -224,
+    Reason.FAILED: -240,
+}
+"""Errors for reasons of the matrix; -221, settings conflict, for all others."""
+
+
+class ScpiError(Exception):
+    """An error for the queue: SCPI-99 number and text, and what it is about."""
+
+    TEXTS: Mapping[int, str] = {
+        -102: "Syntax error",
+        -108: "Parameter not allowed",
+        -109: "Missing parameter",
+        -113: "Undefined header",
+        -221: "Settings conflict",
+        -222: "Data out of range",
+        -223: "Too much data",
+        -224: "Illegal parameter value",
+        -240: "Hardware error",
+        -350: "Queue overflow",
+        -363: "Input buffer overrun",
+    }
+
+    def __init__(self, number: int, about: str = "") -> None:
+        self.number = number
+        self.about = about
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        text = self.TEXTS[self.number]
+        quoted = f"{text};{self.about}" if self.about else text
+        return f'{self.number}, "{quoted}"'
+
+
+def error_of(refusal: Refused) -> ScpiError:
+    """Return the error for what the switch refuses."""
+    return ScpiError(_NUMBER_OF.get(refusal.reason, -221), str(refusal))
+
+
+class ErrorQueue:
+    """First in, first out; when it is full its last entry becomes -350 and newer ones are lost."""
+
+    def __init__(self, length: int = _QUEUE_LENGTH) -> None:
+        self._length = length
+        self._errors: deque[ScpiError] = deque()
+
+    def __len__(self) -> int:
+        return len(self._errors)
+
+    def push(self, error: ScpiError) -> None:
+        """Add an error."""
+        if len(self._errors) < self._length:
+            self._errors.append(error)
+        else:
+            self._errors[-1] = ScpiError(-350)
+
+    def pop(self) -> str:
+        """Take the oldest, as text."""
+        return str(self._errors.popleft()) if self._errors else NO_ERROR
+
+    def pop_all(self) -> str:
+        """Take all, as one text."""
+        texts = [self.pop() for _ in range(max(1, len(self._errors)))]
+        return ",".join(texts)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._errors.clear()
+
+
+class LineReader:
+    """Cuts a stream of bytes into lines that end with any of the bytes `ends`, however it was split."""
+
+    def __init__(self, ends: bytes) -> None:
+        self._end = re.compile(b"[" + re.escape(ends) + b"]")
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[str]:
+        """Return the lines that `data` completes, without ends and white space; what grows beyond reason is dropped."""
+        *lines, self._rest = self._end.split(self._rest + data)
+        if len(self._rest) > MAX_LINE_BYTES:
+            self._rest = b""
+        return [text for line in lines if (text := line.decode("latin-1").strip())]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One command of a line: its header as written, and its parameters as texts."""
+
+    header: str
+    parameters: tuple[str, ...]
+
+
+def units(line: str) -> list[Unit]:
+    """Return the commands of one line.
+
+    >>> units("ROUT6:SCAN 2;SCAN?")
+    [Unit(header='ROUT6:SCAN', parameters=('2',)), Unit(header='SCAN?', parameters=())]
+    """
+    return [_unit(text.strip()) for text in line.split(";") if text.strip()]
+
+
+def _unit(text: str) -> Unit:
+    header, *rest = text.split(None, 1)
+    return Unit(header, tuple(part.strip() for part in rest[0].split(",")) if rest else ())
+
+
+@lru_cache(maxsize=256)
+def header_pattern(definition: str) -> re.Pattern[str]:
+    """Return the pattern that `definition` stands for; `#` is a number that may be left out, and is a group.
+
+    >>> header_pattern("ROUTe#:SCAN?").fullmatch("rout6:scan?")[1]
+    '6'
+    >>> header_pattern("ROUTe#:SCAN?").fullmatch("ROUT6:SCA?") is None
+    True
+    >>> bool(header_pattern("OXC:SWITch:SIZE?").fullmatch("oxc:SWIT:size?"))
+    True
+    """
+    pieces = _PIECE.findall(definition)
+    pattern = "".join(_PIECES.get(piece) or _either_form(piece) for piece in pieces)
+    return re.compile(pattern, re.IGNORECASE)
+
+
+def _either_form(piece: str) -> str:
+    short = piece.rstrip("abcdefghijklmnopqrstuvwxyz")
+    rest = piece[len(short) :]
+    return f"{re.escape(short)}(?:{rest})?" if rest else re.escape(piece)
+
+
+Handler = Callable[[Sequence[int], Sequence[str]], str | None]
+"""Given the numbers in the header (1 where left out) and the parameters; gives the answer, if any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """Line endings and separators of an instrument.
+
+    A command ends with any of the bytes `ends`, an answer with `answer_end`. Answers to chained queries are
+    joined by `separator`. Where `remembers_path`, the path of the last header stands for the next line, too.
+    """
+
+    ends: bytes = b"\n"
+    answer_end: str = "\r\n"
+    separator: str = ";"
+    remembers_path: bool = False
+
+
+class Instrument:
+    """Executes lines for all its clients on one table of commands."""
+
+    def __init__(self, table: Mapping[str, Handler], style: Style, errors: ErrorQueue | None = None) -> None:
+        self.errors = ErrorQueue() if errors is None else errors
+        self.style = style
+        self._table = {header_pattern(definition): handler for definition, handler in table.items()}
+
+    async def serve(self, line: Line) -> None:
+        """Serve one client until it leaves."""
+        reader, session = LineReader(self.style.ends), _Session(self)
+        while data := await line.read():
+            for text in reader.feed(data):
+                await line.respond(lambda text=text: session.execute(text))  # type: ignore[misc]
+
+    def find(self, unit: Unit, path: str) -> tuple[Handler, tuple[int, ...], str]:
+        """Return handler, numbers in the header, and the path that a following header may leave out.
+
+        A header is looked up below the path, and failing that from the root. Raises `ScpiError`.
+        """
+        rooted = unit.header.removeprefix(":")
+        relative = not unit.header.startswith((":", "*"))
+        for candidate in [path + rooted, rooted] if relative else [rooted]:
+            for pattern, handler in self._table.items():
+                match = pattern.fullmatch(candidate)
+                if match:
+                    numbers = tuple(int(text or 1) for text in match.groups())
+                    return handler, numbers, candidate.rpartition(":")[0] + ":"
+        raise ScpiError(-113, unit.header[:40])
+
+
+class _Session:
+    """One client: remembers the path of its last header."""
+
+    def __init__(self, instrument: Instrument) -> None:
+        self._instrument = instrument
+        self._path = ""
+
+    async def execute(self, line: str) -> bytes:
+        """Execute one line and give the bytes that answer it, none for a line of set commands."""
+        style = self._instrument.style
+        if not style.remembers_path:
+            self._path = ""
+        answers = [answer for unit in units(line) if (answer := self._run(unit)) is not None]
+        return (style.separator.join(answers) + style.answer_end).encode() if answers else b""
+
+    def _run(self, unit: Unit) -> str | None:
+        errors = self._instrument.errors
+        try:
+            handler, numbers, path = self._instrument.find(unit, self._path)
+            if not unit.header.startswith("*"):
+                self._path = path
+            return handler(numbers, unit.parameters)
+        except Refused as refusal:
+            errors.push(error_of(refusal))
+        except ScpiError as error:
+            errors.push(error)
+        return None
+
+
+def whole_numbers(texts: Sequence[str], count: int) -> list[int]:
+    """Exactly `count` parameters that are whole numbers. Raises `ScpiError`."""
+    if len(texts) != count:
+        raise ScpiError(-109 if len(texts) < count else -108)
+    for text in texts:
+        if not (text.isascii() and text.isdecimal() and len(text) <= 6):
+            raise ScpiError(-224, text[:40])
+    return [int(text) for text in texts]

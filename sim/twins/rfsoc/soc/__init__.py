@@ -1,1 +1,0 @@
-"""The object that behaves as QICK's `QickSoc`."""

@@ -1,0 +1,347 @@
+"""Decoding of an instruction word into a row of plain integers, which `machine` carries out.
+
+The decoder keeps what the hardware does rather than what a mnemonic promises: RET pays no heed to its condition, and
+WMEM_WR with a port takes its time from `s14` though the assembler accepts a literal one.
+
+The layout of a word is that of QICK's assembler (`tprocv2_assembler.py`) and the firmware's decoder (`qcore_cpu.sv`):
+
+    71..69 header   68 AI   67..66 DF   65..63 condition   62 SO   61 TO   60 UF   59 WR   58 RDI   57..56 operation
+    55..45 address (11 bits, or 50..45 a register)   44..39 second address, or port   38..7 data   6..0 destination
+
+The data part depends on DF: 1 two registers and 16 signed bits, 2 one register and 24 signed bits, 3 a literal of 32
+bits.
+
+The firmware stalls an instruction while one before it is still on its way through the stages
+(`qcore_ctrl_hazard.sv`). Here each instruction knows which of a few things it needs, and leaves behind when each of
+them will be there again, in cycles of the core after its own. Some stalls look only at the destination's address, hence
+befall even instructions whose condition did not hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from sim.twins.rfsoc.tproc_v2.cells import (
+    AND,
+    ARITHMETIC,
+    BRANCH,
+    CALL,
+    CFG,
+    COMMUNICATION,
+    CONTROL,
+    CYCLE,
+    DATA_REGISTERS,
+    DIVIDE,
+    FIRST_REFUSED,
+    FLAG,
+    FROM_ALU,
+    FROM_DMEM,
+    FROM_LITERAL,
+    INPUT,
+    JUMP,
+    MEMORY,
+    NETWORK,
+    NOTHING,
+    PERIPHERAL_A,
+    PERIPHERAL_B,
+    PERIPHERAL_HEADER,
+    PIN,
+    PORT_HEADER,
+    READY_ADDRESS,
+    READY_FLAG,
+    READY_INPUT,
+    READY_LOADED,
+    READY_PORT,
+    READY_UNIT,
+    READY_WAVE,
+    READY_WAVE_READ,
+    REFERENCE,
+    REGISTER,
+    RETURN,
+    S_STATUS,
+    STATUS,
+    STORE,
+    TIME_CHANGE,
+    UNKNOWN,
+    WAVE,
+    WAVE_REGISTERS,
+)
+
+WRITABLE = frozenset({0, 1, 2, 12, 13, 14, 15})
+SIMULATED_STATUS = 0x700F
+"""Bits of `s_status` that mean something here: the arithmetic units, and three that are always zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """An instruction cut at the borders of its fields; the names are the hardware's."""
+
+    header: int
+    ai: int
+    df: int
+    cond: int
+    so: int
+    to: int
+    uf: int
+    wr: int
+    rdi: int
+    low: int
+    address: int
+    second: int
+    left: int
+    right: int
+    literal: int
+    rd: int
+
+    @property
+    def loads_wave(self) -> bool:
+        """REG_WR r_wave: six registers at once from the wave memory."""
+        return self.header == REGISTER and bool(self.so) and not self.to
+
+    @property
+    def conditional(self) -> bool:
+        """True if the three bits are a condition; for waves and ports they are switches."""
+        if self.header in {CFG, BRANCH, CONTROL, PERIPHERAL_HEADER}:
+            return True
+        return (self.header == REGISTER and not self.loads_wave) or (self.header == MEMORY and not self.so)
+
+
+def bits(word: int, high: int, low: int) -> int:
+    """Return bits `high` down to `low` of a word.
+
+    >>> bits(0b1011_0000, 7, 4)
+    11
+    """
+    return (word >> low) & ((1 << (high - low + 1)) - 1)
+
+
+def _literal(word: int, df: int) -> int:
+    """Return the literal as 32 bits without sign, extended as DF says."""
+    if df == 0:
+        return bits(word, 55, 45)
+    if df == 3:
+        return bits(word, 38, 7)
+    width = 16 if df == 1 else 24
+    value = bits(word, 6 + width, 7)
+    return (value - ((value >> (width - 1)) << width)) & 0xFFFF_FFFF
+
+
+def cut(word: int) -> Word:
+    """Cut a 72-bit word into its fields."""
+    df = bits(word, 67, 66)
+    return Word(
+        header=bits(word, 71, 69),
+        ai=bits(word, 68, 68),
+        df=df,
+        cond=bits(word, 65, 63),
+        so=bits(word, 62, 62),
+        to=bits(word, 61, 61),
+        uf=bits(word, 60, 60),
+        wr=bits(word, 59, 59),
+        rdi=bits(word, 58, 58),
+        low=bits(word, 59, 56),
+        address=bits(word, 55, 45),
+        second=bits(word, 44, 39),
+        left=bits(word, 37, 31) if df != 3 else 0,
+        right=bits(word, 29, 23) if df == 1 else 0,
+        literal=_literal(word, df),
+        rd=bits(word, 6, 0),
+    )
+
+
+EFFECTS = {
+    "flags": ((READY_FLAG, 3),),
+    "unit": ((READY_FLAG, 4), (READY_UNIT, 3)),
+    "port": ((READY_PORT, 3),),
+    "r_wave": ((READY_WAVE, 4), (READY_WAVE_READ, 3)),
+    "input": ((READY_INPUT, 3),),
+    "load": ((READY_LOADED, 2),),
+    "random read": ((CYCLE, 2),),
+    # By the address of the destination alone:
+    "s_rand": ((CYCLE, 4),),
+    "s_cfg": ((READY_FLAG, 5), (READY_UNIT, 4)),
+    "s_addr": ((READY_ADDRESS, 4),),
+    "w": ((READY_WAVE, 4),),
+}
+"""Which cells of the state an effect sets, and to how many cycles after the instruction's own."""
+
+BY_ADDRESS = {1: "s_rand", 2: "s_cfg", 15: "s_addr"}
+_FLAT = [(effect, cell, delay) for effect, cells in EFFECTS.items() for cell, delay in cells]
+EFFECT_CELL = tuple(cell for _, cell, _ in _FLAT)
+EFFECT_DELAY = tuple(delay for _, _, delay in _FLAT)
+_BITS = {effect: sum(1 << n for n, row in enumerate(_FLAT) if row[0] == effect) for effect in EFFECTS}
+
+
+def needs(word: Word, *, to_memory: bool) -> int:
+    """Return bits of the cells from READY_FLAG on for which the instruction waits before it is taken up."""
+    sources = {word.left, word.right}
+    waits = {
+        READY_FLAG: word.conditional and word.cond,
+        READY_PORT: word.header == PORT_HEADER,
+        READY_WAVE: to_memory,
+        READY_WAVE_READ: any(source >> 5 == WAVE_REGISTERS >> 5 for source in sources),
+        READY_UNIT: sources & {6, 7, 10, 11},
+        READY_INPUT: sources & {8, 9},
+    }
+    return sum(1 << (cell - READY_FLAG) for cell, wanted in waits.items() if wanted)
+
+
+def leaves(word: Word) -> int:
+    """Return bits of EFFECT_CELL for an instruction whose condition did not hold."""
+    by_address = "w" if word.rd >> 5 == WAVE_REGISTERS >> 5 else BY_ADDRESS.get(word.rd)
+    bits = _BITS[by_address] if by_address else 0
+    return bits | (_BITS["random read"] if 1 in {word.left, word.right} else 0)
+
+
+def sets(word: Word, *, to_port: bool, source: int) -> int:
+    """Return bits of EFFECT_CELL for an instruction that was carried out."""
+    effects = {
+        "flags": word.uf and word.header in {CFG, BRANCH, REGISTER, MEMORY, PORT_HEADER},
+        "unit": word.header in {CONTROL, PERIPHERAL_HEADER},
+        "port": to_port,
+        "r_wave": word.loads_wave,
+        "input": word.header == PORT_HEADER and not word.so and not word.cond & 1,
+        "load": source == FROM_DMEM,
+    }
+    return leaves(word) | sum(_BITS[effect] for effect, there in effects.items() if there)
+
+
+def _read_index(address: int, registers: int) -> int:
+    """Return the register of a 7-bit source: 0..15 special, 32.. data, 64.. wave; the fourth bank reads zero."""
+    bank, number = address >> 5, address & 31
+    if bank == 1:
+        return DATA_REGISTERS + (number & (registers - 1))
+    if bank == 2:
+        return WAVE_REGISTERS + (number & 7)
+    return number & 15 if bank == 0 else 0
+
+
+def _write_index(address: int, registers: int) -> int:
+    """Return the register of a 7-bit destination, or -1: the results of units and ports cannot be written."""
+    bank, number = address >> 5, address & 31
+    if bank == 1:
+        return DATA_REGISTERS + (number & (registers - 1))
+    if bank == 2 and (number & 7) < 6:
+        return WAVE_REGISTERS + (number & 7)
+    return number if bank == 0 and number in WRITABLE else -1
+
+
+def _place_index(address: int, registers: int) -> int:
+    """Return the same as `_read_index` for the 6-bit addresses, which know special and data registers only."""
+    return _read_index(address & 63, registers)
+
+
+def _control(word: Word) -> tuple[int, int]:
+    """Return action and operation of the internal units: time, flag, multiplier, divider."""
+    unit, operation = bits(word.low | word.uf << 4 | word.to << 5 | word.so << 6, 6, 4), word.low
+    if unit == 0:
+        return (TIME_CHANGE if operation & 3 else REFERENCE), operation
+    if unit == 1:
+        return FLAG, operation
+    if unit == 2:
+        return (ARITHMETIC if operation <= 8 else UNKNOWN), operation
+    return (DIVIDE if unit == 3 else UNKNOWN), operation
+
+
+def _action(word: Word) -> tuple[int, int]:
+    """Return the effect of the word besides computing, and its number among its kind."""
+    if word.header == CONTROL:
+        return _control(word)
+    if word.header == PERIPHERAL_HEADER:
+        return NETWORK + (word.so << 1 | word.to), word.low | word.uf << 4
+    actions = {
+        CFG: NOTHING,
+        BRANCH: (RETURN if word.to else CALL) if word.so else JUMP,
+        REGISTER: WAVE if word.loads_wave else NOTHING,
+        MEMORY: WAVE if word.so else STORE,
+        PORT_HEADER: WAVE if word.so else (PIN if word.cond & 1 else INPUT),
+    }
+    return actions.get(word.header, UNKNOWN), 0
+
+
+def _alu(word: Word) -> int:
+    """Sixteen operations for REG_WR op, the four even ones of every other instruction."""
+    if word.header == REGISTER and not word.so and not word.to:
+        return word.low
+    return (word.low & 3) << 1
+
+
+def _reads_status(word: Word) -> bool:
+    """Return True if it looks at bits of `s_status` that belong to ports and peripherals."""
+    if S_STATUS not in {word.left, word.right}:
+        return False
+    masked = word.right != S_STATUS and word.df == 2 and _alu(word) == AND
+    return not (masked and word.literal | SIMULATED_STATUS == SIMULATED_STATUS)
+
+
+def _register_write(word: Word, registers: int) -> tuple[int, int]:
+    """Return the register that is written (-1: none) and its source."""
+    if word.header == REGISTER and not word.loads_wave:
+        return _write_index(word.rd, registers), word.so << 1 | word.to
+    also = word.header in {CFG, BRANCH, REGISTER, MEMORY, PORT_HEADER} and word.wr
+    return (_write_index(word.rd, registers) if also else -1), FROM_LITERAL if word.rdi else FROM_ALU
+
+
+def _wave_switches(word: Word) -> tuple[int, int, int]:
+    """Return (to a port, to the wave memory, to the wave registers)."""
+    loads = int(word.loads_wave)
+    stores = int(word.header == MEMORY and word.so == 1)
+    sends = int(word.header == PORT_HEADER and word.so == 1)
+    to_port = sends or ((loads or stores) and word.cond & 1)
+    to_memory = stores or ((loads or sends) and word.cond >> 2)
+    return to_port, to_memory, loads
+
+
+@lru_cache(maxsize=65536)
+def decode(word: int, registers: int = 32) -> tuple[int, ...]:
+    """Return one row for one 72-bit word; `registers` is how many data registers the firmware was built with.
+
+    Every word decodes: what the machine cannot do is refused when it is carried out, not when it is loaded.
+    """
+    w = cut(word)
+    action, operation = _action(w)
+    if action < FIRST_REFUSED and _reads_status(w):
+        action = STATUS
+    target, source = _register_write(w, registers)
+    to_port, to_memory, to_registers = _wave_switches(w)
+    updates = int(w.uf and w.header in {CFG, BRANCH, REGISTER, MEMORY, PORT_HEADER})
+    stores_literal = w.header == MEMORY and w.to
+    return (
+        action,
+        operation,
+        w.cond if w.conditional else 0,
+        _alu(w),
+        _read_index(w.left, registers),
+        _read_index(w.right, registers),
+        int(w.df == 2),
+        int(w.df == 3 or stores_literal),
+        w.literal,
+        updates,
+        target,
+        source,
+        w.address if w.ai else _place_index(w.address & 63, registers),
+        w.ai,
+        _place_index(w.second, registers),
+        w.second,
+        int(w.header == PORT_HEADER and w.to == 1),
+        (w.cond >> 1) & 1,
+        to_port,
+        to_memory,
+        to_registers,
+        _place_index(w.address & 63, registers),
+        needs(w, to_memory=bool(to_memory)),
+        sets(w, to_port=bool(to_port) or action == PIN, source=source if target >= 0 else FROM_ALU),
+        leaves(w),
+    )
+
+
+def name(word: int) -> str:
+    """Return the assembler's name of a refused instruction, for messages."""
+    action, operation = _action(cut(word))
+    if action == TIME_CHANGE:
+        return "TIME rst" if operation & 1 else "TIME updt"
+    peripherals = {NETWORK: "NET", COMMUNICATION: "COM", PERIPHERAL_A: "PA", PERIPHERAL_B: "PB"}
+    if action in peripherals:
+        return f"{peripherals[action]} {operation}"
+    return "a read of s_status (ports and peripherals)"
