@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 import lightning
-from lightning.kit.calibration.accuracy import accuracy, true_product
-from lightning.kit.calibration.decoder import fit_decoder
+from lightning.kit.calibration.decoder import accuracy, fit_decoder, true_product
 from lightning.kit.calibration.document import Calibration
 from lightning.kit.calibration.guided import calibrate
 from lightning.kit.calibration.measurement.batch import Readings

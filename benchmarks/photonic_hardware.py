@@ -19,8 +19,8 @@ import numpy as np
 from one_thread import on_one_thread
 
 from lightning.compiler import CompiledModel, Options, compile_network
-from lightning.compiler.datapath.cycles import cycles_of_model
-from lightning.compiler.hardware import Hardware
+from lightning.compiler.datapath.schedule import cycles_of_model
+from lightning.compiler.model import Hardware
 from lightning.evaluation import load_dataset
 from lightning.execution import open_executor
 from lightning.networks import load_network

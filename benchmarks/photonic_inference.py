@@ -26,10 +26,10 @@ from lightning.evaluation import Dataset, load_dataset
 from lightning.evaluation.onnx_runtime import float32_session, int8_session
 from lightning.execution import Noise, open_executor
 from lightning.execution.interpreter import Interpreter
-from lightning.execution.multipliers.per_readout import PerReadoutMultiplier
+from lightning.execution.multipliers.noisy import PerReadoutMultiplier
 from lightning.networks import Network, load_network
+from lightning.networks.operations import run_float
 from lightning.networks.preprocess import preprocess
-from lightning.networks.reference import run_float
 
 SKIPPED, ALL = Noise("per-product"), Noise("per-product-dense")
 PERFECT = Options(scheme="published", perfect_scaling=True)

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from lightning.compiler import save_model
 from lightning.errors import DatasetError
 from lightning.evaluation import Dataset, load_dataset
 from lightning.execution.noise import Noise
@@ -79,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except DatasetError as error:
         parser.error(str(error))
     found = measured(trained(dataset, epochs=options.epochs, seed=options.seed), dataset)
-    found.model.save(options.output)
+    save_model(found.model, options.output)
     print(f"KDDTest+, {len(dataset.y)} connections, {dataset.x.shape[1]} features:")
     print(
         f"float32 {100 * found.float32:.2f} %, exact {100 * found.exact:.2f} %, noisy {100 * found.noisy:.2f} %"

@@ -19,7 +19,7 @@ import onnx
 import torch
 from networks import MLP, ResNet8
 
-from lightning.compiler import Options
+from lightning.compiler import Options, save_model
 from lightning.errors import LightningError
 from lightning.evaluation import Dataset, load_dataset
 from lightning.execution.noise import Noise
@@ -73,8 +73,8 @@ def write(name: str, found: Comparison, folder: Path) -> None:
     """Write the network as ONNX for others, and compiled for light."""
     folder.mkdir(parents=True, exist_ok=True)
     onnx.save(to_onnx(found.before.network), folder / f"{name}.onnx")
-    found.before.model.save(folder / f"{name}.lng")
-    found.aware.model.save(folder / f"{name}-aware.lng")
+    save_model(found.before.model, folder / f"{name}.lng")
+    save_model(found.aware.model, folder / f"{name}-aware.lng")
     print(f"wrote {name}.onnx, {name}.lng and {name}-aware.lng to {folder}")
 
 

@@ -159,7 +159,7 @@ def _keep(run: GuidedRun, png: Path | None, whose: DeviceIdentity) -> Path | Non
 
     if png is not None and run.calibration is not None:
         from lightning.kit import plots
-        from lightning.kit.plots.curves import kept_sweeps
+        from lightning.kit.plots import kept_sweeps
 
         plots.save(plots.transfer_curves(kept_sweeps(run.calibration, run.raw), whose), png)
     if not run.passed or run.calibration is None:

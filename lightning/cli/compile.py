@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from lightning.cli.import_options import Shapes, Values
-from lightning.cli.options import AsJson
+from lightning.cli.options import AsJson, Shapes, Values
 from lightning.cli.output import DONE, print_document, warn
 from lightning.compiler.measured import MEASURED_SIGMA
 from lightning.errors import InputError, OutOfRange

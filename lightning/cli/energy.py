@@ -72,7 +72,7 @@ def energy(
 
 def _origin(compiled: CompiledModel) -> dict[str, Any]:
     from lightning.compiler.compilation import toolkit_version
-    from lightning.compiler.lng_file.archive import model_hash
+    from lightning.compiler.lng_file import model_hash
 
     return {
         "version": toolkit_version(),
@@ -124,7 +124,7 @@ def _of(costs: Costs) -> dict[str, Any]:
 
 
 def _table(costs: Costs) -> list[str]:
-    from lightning.costs.figures import in_joules
+    from lightning.costs.presets import in_joules
 
     cycles = f"{costs.work.cycles:,} cycles at {costs.clock_hz / 1e6:g} MHz"
     lines = [
@@ -146,7 +146,7 @@ def _table(costs: Costs) -> list[str]:
 
 
 def _each(figure: Figure) -> str:
-    from lightning.costs.figures import in_joules
+    from lightning.costs.presets import in_joules
 
     return in_joules(figure.value) if figure.unit == "J" else f"{figure.value:.4g} {figure.unit}"
 
@@ -157,7 +157,7 @@ def _sourced(figure: Figure) -> str:
 
 def _baseline_table(macs: int) -> list[str]:
     from lightning.costs import BASELINES
-    from lightning.costs.figures import in_joules
+    from lightning.costs.presets import in_joules
 
     lines = [f"digital hardware, {macs:,} MACs an image"]
     lines += [
@@ -169,7 +169,7 @@ def _baseline_table(macs: int) -> list[str]:
 
 
 def _shot_table(points: tuple[ShotPoint, ...], exact: float) -> list[str]:
-    from lightning.costs.figures import in_joules
+    from lightning.costs.presets import in_joules
     from lightning.costs.shot_noise import FEW_PHOTONS
 
     head = f"shot noise alone (accuracy without noise: {100 * exact:.2f} %)"

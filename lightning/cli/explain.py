@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lightning.cli.import_options import Outputs, Shapes, Values
-from lightning.cli.options import AsJson
+from lightning.cli.options import AsJson, Outputs, Shapes, Values
 from lightning.cli.output import DONE, print_document
 
 if TYPE_CHECKING:

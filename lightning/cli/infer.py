@@ -60,7 +60,7 @@ def infer(
 
     For example: lightning infer model.lng seven.png --fidelity noisy
     """
-    from lightning.compiler.source import load_or_compile
+    from lightning.compiler.compilation import load_or_compile
     from lightning.evaluation.images import read_input
     from lightning.evaluation.warnings import warnings_of_clipping
 

@@ -124,8 +124,7 @@ def _print_document(asked: dict[str, Any], outcomes: list[Outcome], png: Path | 
 @contextlib.contextmanager
 def _server(url: str, *, echo: bool) -> Iterator[Target]:
     from lightning.load.echo import running_echo
-    from lightning.load.errors import LoadError
-    from lightning.load.targets import target_of
+    from lightning.load.targets import LoadError, target_of
 
     if not echo:
         yield target_of(url)
@@ -138,7 +137,7 @@ def _server(url: str, *, echo: bool) -> Iterator[Target]:
 
 
 def _number(model: str) -> int:
-    from lightning.load.errors import LoadError
+    from lightning.load.targets import LoadError
 
     if not model.isdecimal() or int(model) >= 1 << 32:
         raise LoadError(

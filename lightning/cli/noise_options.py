@@ -129,7 +129,7 @@ class Run:
             return Provenance(model, self.fidelity, seeds, device=DeviceIdentity(self.bus, simulated=True))
         if self.fidelity != "device":
             return Provenance(model, self.fidelity, seeds, self.noise)
-        from lightning.execution.multipliers.fitted import identity_of_calibration
+        from lightning.execution.multipliers.device import identity_of_calibration
         from lightning.kit.calibration.store import require
         from lightning.kit.devices.identity import identity_of
 
@@ -225,7 +225,7 @@ def noise_of(
             "--calibrated takes sigma and mean from a calibration, and others are given",
             hint="Leave --sigma and --mean out",
         )
-    from lightning.execution.multipliers.fitted import noise_of_calibration
+    from lightning.execution.multipliers.device import noise_of_calibration
     from lightning.kit.calibration.store import require
 
     return replace(noise_of_calibration(require(_connected(device))), place=where, average=average)

@@ -20,6 +20,26 @@ Device = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 Shots = Annotated[int, typer.Option(min=1, max=65535, help="Readings that are averaged.")]
 
+Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the numbers.")]
+TWIN = "sim://kit"
+"""What a command takes when no device is named."""
+Shapes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--shape", metavar="NAME=1x3x224x224", help="Shape of an input, batch axis first; repeatable."
+    ),
+]
+Values = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Make an input constant; repeatable."),
+]
+Outputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--output", metavar="NAME", help="A tensor that the network gives, in place of its outputs."
+    ),
+]
+
 
 def _drawable(file: Path | None) -> Path | None:
     """Check the file before the work, whose result would be lost with it."""
@@ -34,7 +54,3 @@ Png = Annotated[
     Path | None,
     typer.Option("--png", metavar="FILE", callback=_drawable, help="Draw a plot (.png, .svg or .pdf)."),
 ]
-Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the numbers.")]
-
-TWIN = "sim://kit"
-"""What a command takes when no device is named."""

@@ -1,14 +1,15 @@
 """From a trained network to integers for light: quantised, tiled, and as an `fpga.Program`.
 
-    from lightning.compiler import Options, compile_network, load_model
+    from lightning.compiler import Options, compile_network, load_model, save_model
     model = compile_network(network, samples, Options(...))     # `samples`: raw inputs, for ranges
-    model.save("model.lng"); model = load_model("model.lng")
+    save_model(model, "model.lng"); model = load_model("model.lng")
 
 | module | what it is for |
 |---|---|
-| `model`, `hardware`, `options` | `CompiledModel`, `PhotonicLayer`, `Geometry`; lanes, wavelengths, cores; choices |
-| `compilation`, `source` | `compile_network`; `load_or_compile` for any file that a command takes |
-| `lowering` | layers as rows of products |
+| `model`, `options` | `CompiledModel`, `PhotonicLayer`, `Geometry`; lanes, wavelengths, cores; choices |
+| `compilation` | `compile_network`; `load_or_compile` for any file that a command takes |
+| `lowering` | layers as rows of products, and their sums |
+| `measured` | the noise of the prototype |
 | `schemes` | the two schemes, `published` and `scaled`: floats as magnitudes of 8 bits |
 | `datapath` | which product is sent when, what that costs, where activations lie; `program_of` |
 | `lng_file` | the `.lng` file |
@@ -22,17 +23,20 @@ from typing import TYPE_CHECKING
 from lightbed.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from lightning.compiler.compilation import compile_network
-    from lightning.compiler.datapath.cycles import cycles_of, cycles_of_model, work_of
+    from lightning.compiler.compilation import compile_network, load_or_compile
     from lightning.compiler.datapath.memory import memory_plan
     from lightning.compiler.datapath.program import program_of
-    from lightning.compiler.datapath.schedule import readouts_of, schedule_of
+    from lightning.compiler.datapath.schedule import (
+        cycles_of,
+        cycles_of_model,
+        readouts_of,
+        schedule_of,
+        work_of,
+    )
     from lightning.compiler.explain import Report, report
-    from lightning.compiler.hardware import Hardware, LayerWork
-    from lightning.compiler.lng_file.archive import load_model, model_hash, save_model
-    from lightning.compiler.model import CompiledModel, Geometry, PhotonicLayer
+    from lightning.compiler.lng_file import load_model, model_hash, save_model
+    from lightning.compiler.model import CompiledModel, Geometry, Hardware, LayerWork, PhotonicLayer
     from lightning.compiler.options import Options
-    from lightning.compiler.source import load_or_compile
 
 __all__ = [
     "CompiledModel",
@@ -61,16 +65,13 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "lng_file.archive": "load_model model_hash save_model",
-            "compilation": "compile_network",
-            "datapath.cycles": "cycles_of cycles_of_model work_of",
+            "lng_file": "load_model model_hash save_model",
+            "compilation": "compile_network load_or_compile",
             "explain": "Report report",
-            "hardware": "Hardware LayerWork",
             "datapath.memory": "memory_plan",
-            "model": "CompiledModel Geometry PhotonicLayer",
+            "model": "CompiledModel Geometry Hardware LayerWork PhotonicLayer",
             "options": "Options",
             "datapath.program": "program_of",
-            "datapath.schedule": "readouts_of schedule_of",
-            "source": "load_or_compile",
+            "datapath.schedule": "cycles_of cycles_of_model readouts_of schedule_of work_of",
         },
     )

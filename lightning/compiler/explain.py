@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from fpga.photonic_mac.cycles import LayerCycles
-from lightning.compiler.datapath.cycles import cycles_of, work_of
 from lightning.compiler.datapath.memory import MemoryPlan, memory_plan
-from lightning.compiler.hardware import LayerWork
-from lightning.compiler.lng_file.archive import model_hash
-from lightning.compiler.model import CompiledModel, PhotonicLayer
+from lightning.compiler.datapath.schedule import cycles_of, work_of
+from lightning.compiler.lng_file import model_hash
+from lightning.compiler.model import CompiledModel, LayerWork, PhotonicLayer
 from lightning.networks.network import Node
 from lightning.networks.work import macs_of
 

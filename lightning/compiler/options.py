@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
-from lightning.compiler.hardware import Hardware
 from lightning.compiler.measured import MEASURED_SIGMA
+from lightning.compiler.model import Hardware
 from lightning.errors import OutOfRange
 
 Scheme = Literal["published", "scaled"]

@@ -7,12 +7,11 @@
 
 | module | what it is for |
 |---|---|
-| `figures` | a number with its unit and its source |
-| `presets` | `prototype`: the talk's table of powers; `chip`: parts of a published library |
-| `work` | what an image makes the parts do |
-| `cost` | `costs_of` |
-| `baselines` | digital hardware for comparison, and what is assumed of it |
+| `presets` | figures with their sources: the prototype, a published library of parts, digital hardware |
+| `cost` | what an image makes the parts do; `costs_of` |
+| `file_report` | what could be computed of an ONNX file, without samples |
 | `shot_noise` | the limit that photons set, and accuracy against photons |
+| `energy_plot` | plots of both |
 
 An optical figure alone is no system figure: converters and memory are most of it, and every total includes them.
 """
@@ -24,10 +23,8 @@ from typing import TYPE_CHECKING
 from lightbed.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from lightning.costs.baselines import BASELINES, Baseline
     from lightning.costs.cost import Costs, Line, costs_of
-    from lightning.costs.figures import Figure
-    from lightning.costs.presets import PRESETS, Preset
+    from lightning.costs.presets import BASELINES, PRESETS, Baseline, Figure, Preset
 
 __all__ = ["BASELINES", "PRESETS", "Baseline", "Costs", "Figure", "Line", "Preset", "costs_of"]
 
@@ -35,9 +32,7 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "baselines": "BASELINES Baseline",
             "cost": "Costs Line costs_of",
-            "figures": "Figure",
-            "presets": "PRESETS Preset",
+            "presets": "BASELINES PRESETS Baseline Figure Preset",
         },
     )

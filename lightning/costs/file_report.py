@@ -8,15 +8,19 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from lightning.compiler.explain import why_digital
-from lightning.compiler.model import CompiledModel
-from lightning.compiler.sketch import sketched
+from lightning.compiler.lowering import Lowered, lowered, photonic_nodes
+from lightning.compiler.model import CompiledModel, Hardware, PhotonicLayer
+from lightning.compiler.schemes.ranges import never_negative
+from lightning.compiler.schemes.scaled import quantise_weights, weight_scales
+from lightning.costs.cost import work_of_model
 from lightning.costs.presets import PRESETS
-from lightning.costs.work import work_of_model
 from lightning.networks.electronic import ELECTRONIC
 from lightning.networks.imports.onnx.choices import Choices
 from lightning.networks.imports.onnx.inspection import Inspection, inspected
-from lightning.networks.network import Node
+from lightning.networks.network import Network, Node
 from lightning.networks.work import macs_of, photonic_share
 
 PRESET = "chip"
@@ -90,3 +94,28 @@ def _why(node: Node) -> str:
     if node.operation != ELECTRONIC:
         return why_digital(node)
     return _BOTH_VARY if node.attributes["macs"] else _RUNTIME
+
+
+def sketched(network: Network, hardware: Hardware | None = None) -> CompiledModel:
+    """Return the model of a network of which no activations are known. It is not for execution."""
+    positive = never_negative(network)
+    layers = {
+        node.name: _layer(lowered(network, node), signed=node.inputs[0] not in positive)
+        for node in photonic_nodes(network)
+    }
+    return CompiledModel(network, layers, hardware or Hardware())
+
+
+def _layer(each: Lowered, *, signed: bool) -> PhotonicLayer:
+    weights = quantise_weights(each.weights, weight_scales(each.weights, per_channel=True))
+    rows = weights.shape[:2]
+    return PhotonicLayer(
+        each.node.name,
+        weights,
+        np.zeros(rows, np.int32),
+        1.0,
+        np.ones(rows, np.float32),
+        signed,
+        each.geometry,
+        each.vectors,
+    )

@@ -11,8 +11,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from lightning.costs.figures import HOROWITZ, SIMPHONY, TALK, Figure
-
+TALK = "Lightning's talk, table of the prototype's powers"
+SIMPHONY = "SimPhony (ScopeX, DAC 2025), library of devices"
+HOROWITZ = "M. Horowitz, Computing's energy problem, ISSCC 2014, figure 1.1.9 (45 nm, 0.9 V)"
+LIGHTNING_ENERGY = "Lightning (SIGCOMM 2023) artifact, simulation/models.py"
+_PREFIXES = tuple(
+    (10.0 ** (-3 * step), prefix) for step, prefix in enumerate(("", "m", "u", "n", "p", "f", "a", "z"))
+)
 Group = Literal["converters", "optics", "receiver", "digital", "memory"]
 Count = Literal[
     "seconds",
@@ -24,6 +29,29 @@ Count = Literal[
     "digital_macs",
     "memory_bytes",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number, its unit, and where it comes from; `assumed` where the source leaves room."""
+
+    value: float
+    unit: str
+    source: str
+    assumed: str = ""
+    """What is assumed in using it so; empty where nothing is."""
+
+
+def in_joules(value: float) -> str:
+    """Return an energy with a prefix.
+
+    >>> in_joules(1.5e-12), in_joules(0.0)
+    ('1.5 pJ', '0 J')
+    """
+    for factor, prefix in _PREFIXES:
+        if value >= factor:
+            return f"{value / factor:.3g} {prefix}J"
+    return "0 J" if value == 0 else f"{value:.3g} J"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,3 +164,52 @@ CHIP = Preset(
 )
 
 PRESETS: Mapping[str, Preset] = MappingProxyType({"prototype": PROTOTYPE, "chip": CHIP})
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """Energy of a multiply-accumulate on other hardware, and on what assumption."""
+
+    name: str
+    power_w: float
+    macs_per_s: float
+    assumption: str
+    source: str
+
+    @property
+    def joules_per_mac(self) -> float:
+        """Power over rate."""
+        return self.power_w / self.macs_per_s
+
+
+BASELINES = (
+    Baseline(
+        "A100, CUDA cores",
+        250.0,
+        6912 * 1.41e9,
+        "one multiply-accumulate a CUDA core and cycle, all cores busy, tensor cores idle",
+        LIGHTNING_ENERGY,
+    ),
+    Baseline(
+        "A100, tensor cores, int8",
+        250.0,
+        624e12 / 2,
+        "624 TOPS of int8, all of them busy; from memory, not verified",
+        "data sheet of the A100",
+    ),
+    Baseline(
+        "Brainwave",
+        125.0,
+        96_000 * 0.25e9,
+        "96,000 multipliers at 250 MHz, all of them busy",
+        LIGHTNING_ENERGY,
+    ),
+    Baseline(
+        "Lightning's chip, as claimed",
+        91.875,
+        1024 * 97e9,
+        "1,024 cores at 97 GHz, all of them busy; synthesis and extrapolation, never built",
+        LIGHTNING_ENERGY,
+    ),
+)
+"""The first two are the two ways to count the same device: 32 times apart."""

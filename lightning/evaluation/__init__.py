@@ -7,8 +7,7 @@
 | module | what it is for |
 |---|---|
 | `dataset` | `Dataset`: test images, and those of training |
-| `datasets` | `load_dataset("digits")`, `mnist:DIR`, `nsl-kdd:DIR`, `FILE.npz` |
-| `idx`, `nsl_kdd` | the files of MNIST and of NSL-KDD |
+| `datasets`, `nsl_kdd` | `load_dataset("digits")`, `mnist:DIR`, `nsl-kdd:DIR`, `FILE.npz` |
 | `models` | a model by its file name, compiled on the way where it is none yet |
 | `accuracy` | how many answers are right, and how fast they come |
 | `onnx_runtime` | the same network in float32 and in int8 under ONNX Runtime |

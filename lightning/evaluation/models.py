@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from lightning.compiler import CompiledModel
-from lightning.compiler.source import load_or_compile
+from lightning.compiler.compilation import load_or_compile
 from lightning.evaluation.dataset import SAMPLES, Dataset, Raw, evenly
 from lightning.evaluation.images import fitted
 from lightning.networks.network import Preprocessing

@@ -8,7 +8,7 @@ from typing import Any
 
 from lightning.compiler import CompiledModel
 from lightning.compiler.compilation import toolkit_version
-from lightning.compiler.lng_file.archive import model_hash
+from lightning.compiler.lng_file import model_hash
 from lightning.execution.interface import Fidelity
 from lightning.execution.noise import Noise
 from lightning.kit.devices.identity import DeviceIdentity

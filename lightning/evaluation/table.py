@@ -14,7 +14,7 @@ import numpy as np
 
 from lightning.compiler import CompiledModel
 from lightning.costs import costs_of
-from lightning.costs.figures import in_joules
+from lightning.costs.presets import in_joules
 from lightning.evaluation.accuracy import BATCH, evaluate, pace
 from lightning.evaluation.dataset import Dataset, Raw
 from lightning.evaluation.images import fitted

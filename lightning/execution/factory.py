@@ -54,8 +54,7 @@ def open_executor(
 
 def _noisy(model: CompiledModel, noise: Noise, seed: int, average: int, quirks: Quirks | None) -> Executor:
     needed("numba", "for noise")
-    from lightning.execution.multipliers.noisy import NoisyMultiplier
-    from lightning.execution.multipliers.per_readout import PerReadoutMultiplier
+    from lightning.execution.multipliers.noisy import NoisyMultiplier, PerReadoutMultiplier
 
     given = check_noise(replace(noise, average=average) if average != 1 else noise)
     if may_clip(given, model.hardware):
@@ -72,8 +71,7 @@ def _fused_or_interpreted(
     noise: Noise | None = None,
     seed: int = 0,
 ) -> Executor:
-    from lightning.execution.chains.chain import Chain, fits
-    from lightning.execution.chains.fused import FusedExecutor
+    from lightning.execution.chain import Chain, FusedExecutor, fits
 
     interpreter = Interpreter(model, multiplier, fidelity, quirks)
     if not find_spec("numba") or not fits(model, noise):

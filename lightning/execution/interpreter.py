@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from lightning.compiler.datapath.cycles import cycles_of_model
-from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
+from lightning.compiler.datapath.schedule import cycles_of_model
+from lightning.compiler.model import FULL, CompiledModel, Floats, Geometry, Integers, PhotonicLayer
 from lightning.execution.inputs import as_array, check_keys, raw_shape
 from lightning.execution.interface import Activations, Answers, Fidelity, Keys, Multiplier
-from lightning.execution.patches import patches, pixels
 from lightning.execution.published import last_normalised, perfectly_scaled, shift_normalised
-from lightning.execution.quantising import quantised, real_of, wrapped
 from lightning.execution.quirks import Quirks
 from lightning.networks.network import Node
 from lightning.networks.operations import apply
+from lightning.networks.patches import patches as images_as_rows
 from lightning.networks.preprocess import preprocess
 
 PATCHES_BYTES = 2**23
@@ -128,3 +127,56 @@ def _images_at_a_time(model: CompiledModel) -> int:
     """So many that the activations of the largest layer, as patches, take `PATCHES_BYTES`."""
     terms = (layer.positions * len(layer.weights) * layer.weights.shape[2] for layer in model.layers.values())
     return min(max(PATCHES_BYTES // (2 * max(terms, default=1)), 1), MOST_IMAGES)
+
+
+def patches(activations: Activations, geometry: Geometry, groups: int = 1) -> Activations:
+    """Return the patches, (images, positions, groups, terms), of images (images, channels, height, width).
+
+    Padding is 0. Terms run over the channels of a group, then down, then across, as the weights of a `Conv`
+    do.
+
+    >>> geometry = Geometry(1, 2, 3, kernel=(2, 2))
+    >>> patches(np.arange(6, dtype=np.int16).reshape(1, 1, 2, 3), geometry).tolist()
+    [[[[0, 1, 3, 4]], [[1, 2, 4, 5]]]]
+    """
+    return images_as_rows(
+        activations, geometry.kernel, geometry.strides, geometry.pads, geometry.dilations, groups
+    )
+
+
+def pixels(sums: npt.NDArray[np.float32], geometry: Geometry) -> npt.NDArray[np.float32]:
+    """Return the pixels, (images, rows of all groups, height, width), of sums (images, positions, groups, rows)."""
+    images, positions = sums.shape[:2]
+    rows = sums.reshape(images, positions, -1).transpose(0, 2, 1)
+    shaped = np.ascontiguousarray(rows).reshape(images, -1, *geometry.output)
+    return cast("npt.NDArray[np.float32]", shaped)
+
+
+def quantised(real: Floats, layer: PhotonicLayer) -> tuple[Activations, int]:
+    """Return the activations in steps of the layer's `input_scale`, and how many of them were clipped.
+
+    What is below 0 becomes 0 unless the layer takes signs, and counts, too. Behind a ReLU there is nothing below 0.
+    """
+    steps, lowest = steps_of(real, layer), -FULL if layer.signed else 0
+    beyond = int(np.count_nonzero((steps > FULL) | (steps < lowest)))
+    return np.clip(steps, lowest, FULL).astype(np.int16), beyond
+
+
+def steps_of(real: Floats, layer: PhotonicLayer) -> Floats:
+    """Whole steps, not clipped; ties are rounded to even, as in ONNX's QuantizeLinear."""
+    return np.asarray(np.rint(real / np.float32(layer.input_scale)), np.float32)
+
+
+def real_of(sums: Integers, layer: PhotonicLayer) -> Floats:
+    """Return the real values, (images, positions, groups, rows): sums with bias, times what a step is worth."""
+    return np.asarray((sums + layer.bias).astype(np.float32) * layer.output_scale, np.float32)
+
+
+def wrapped(sums: Integers) -> tuple[Integers, int]:
+    """Return the sums as a 16-bit accumulator leaves them, in two's complement, and how many of them that changed.
+
+    >>> wrapped(np.array([32767, 32768, -40000], np.int32))
+    (array([ 32767, -32768,  25536], dtype=int32), 2)
+    """
+    low = sums.astype(np.int16).astype(np.int32)
+    return low, int(np.count_nonzero(low != sums))

@@ -20,9 +20,8 @@ import numpy.typing as npt
 
 from lightning import errors
 from lightning.kit.calibration import store
-from lightning.kit.calibration.checks import check_is_calibration
 from lightning.kit.calibration.decoder import FULL, Decoded
-from lightning.kit.calibration.document import Calibration
+from lightning.kit.calibration.document import Calibration, check_is_calibration
 from lightning.kit.calibration.fringe import Floats
 from lightning.kit.calibration.measurement.batch import Reader, Window
 from lightning.kit.calibration.measurement.transfer import Rows

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lightning.errors import ProgramError
-from lightning.kit.calibration.checks import check_calibrated_channels, check_is_calibration
+from lightning.kit.calibration.document import check_calibrated_channels, check_is_calibration
 from lightning.kit.checks import (
     check,
     check_buffers,

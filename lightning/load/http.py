@@ -19,12 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from lightning.load.errors import LoadError
 from lightning.load.http_messages import ModelInput, input_of, reply_in, requests_of
 from lightning.load.inputs import rows_of
 from lightning.load.outcome import WAITING, Outcome, Traces, traces_of
 from lightning.load.schedule import Times, poisson_schedule
-from lightning.load.targets import CONNECTIONS, Target
+from lightning.load.targets import CONNECTIONS, LoadError, Target
 
 GRACE_S = 2.0
 """How long answers are waited for after the last request was due."""

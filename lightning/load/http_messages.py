@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from lightning.load.errors import LoadError
 from lightning.load.inputs import Rows
-from lightning.load.targets import Target
+from lightning.load.targets import LoadError, Target
 
 DATATYPES = {
     "BOOL": "?",

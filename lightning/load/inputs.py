@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lightning.load.errors import LoadError
+from lightning.load.targets import LoadError
 
 Rows = npt.NDArray[Any]
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lightning.load.errors import LoadError
+from lightning.load.targets import LoadError
 
 Nanoseconds = npt.NDArray[np.int64]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from lightning.load.errors import LoadError
+from lightning.load.targets import LoadError
 
 Times = npt.NDArray[np.int64]
 

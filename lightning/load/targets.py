@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
 
-from lightning.load.errors import LoadError
+from lightning.errors import LightningError
 
 CONNECTIONS = 16
 """To a server of HTTP, unless another number is asked for."""
@@ -56,3 +56,9 @@ def target_of(url: str) -> Target:
             f"{url!r} is not a valid address of a server", hint="Give http://HOST:PORT or udp://HOST:PORT"
         )
     return Target("http" if parts.scheme == "http" else "udp", parts.hostname, port)
+
+
+class LoadError(LightningError):
+    """A load that cannot be made: a wrong address, a server that does not answer, data that its model does not take."""
+
+    code = "load"

@@ -7,11 +7,10 @@
 |---|---|
 | `network` | `Network`, `Node`, `Preprocessing` |
 | `imports` | ONNX files, `torch.nn` modules, `.npz` of weights |
-| `onnx_writer`, `onnx_metadata` | back to ONNX, for other runtimes, with the preprocessing next to the graph |
+| `onnx_writer` | back to ONNX, for other runtimes, with the preprocessing next to the graph |
 | `work` | multiply-accumulates, node by node |
 | `preprocess` | from raw data to what a network takes |
-| `operations`, `windows`, `patches` | what every operation means in float32 |
-| `reference` | the network in float32, which everything is compared with |
+| `operations`, `windows`, `patches` | what every operation means in float32; `run_float`, the reference |
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from __future__ import annotations
 from lightning.networks.imports import from_torch, load_network
 from lightning.networks.network import Network, Node, Preprocessing
 from lightning.networks.onnx_writer import to_onnx
+from lightning.networks.operations import run_float
 from lightning.networks.preprocess import preprocess
-from lightning.networks.reference import run_float
 
 __all__ = [
     "Network",

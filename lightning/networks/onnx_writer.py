@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
-from lightning.networks.network import Network, Node
-from lightning.networks.onnx_metadata import as_metadata
+from lightning.errors import NetworkError
+from lightning.networks.network import Network, Node, Preprocessing
 from lightning.optional import needed
 
 OPSET, IR_VERSION = 20, 9
 THROUGH = -(1 << 63)
 """Where a slice that steps backwards ends, when it takes the first entry too."""
+
+PREPROCESSING = "lightbed.preprocessing"
+"""The key in `metadata_props`; the value is a JSON object with the fields of `Preprocessing`."""
 
 
 def to_onnx(network: Network) -> Any:
@@ -153,3 +157,25 @@ _WRITERS: Mapping[str, Callable[[_Graph, Node], None]] = {
     "Pad": _pad,
     "Concat": _concat,
 }
+
+
+def as_metadata(preprocessing: Preprocessing) -> dict[str, str]:
+    """Return what a file says of it.
+
+    >>> as_metadata(Preprocessing(scale=0.5))["lightbed.preprocessing"]
+    '{"scale": 0.5, "mean": [0.0], "deviation": [1.0], "layout": "as-is"}'
+    """
+    return {PREPROCESSING: json.dumps(asdict(preprocessing))}
+
+
+def from_metadata(text: str, name: str) -> Preprocessing:
+    """Return the preprocessing that metadata say; `name` is the file's. Raises `NetworkError` where it is damaged."""
+    try:
+        given = json.loads(text)
+        mean, deviation = (tuple(map(float, given[field])) for field in ("mean", "deviation"))
+        return Preprocessing(float(given["scale"]), mean, deviation, str(given["layout"]))
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        raise NetworkError(
+            f"{name}.onnx: its metadata {PREPROCESSING} are damaged ({error})",
+            hint="Write the file again, or say how inputs are prepared: lightning compile --scale",
+        ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -10,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from time import monotonic
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -18,32 +21,57 @@ import numpy.typing as npt
 from lightning.compiler.model import CompiledModel
 from lightning.execution.inputs import raw_shape
 from lightning.execution.interface import Answers, Executor
-from lightning.serving.turns import Turn
 
 WIRE = (np.uint8, np.float32, np.int64)
 """Types of arrays that a model is warmed with: of packets and images, of clients, of JSON."""
-
 LIT = 127
 """Every number of an image that a model is warmed with."""
-
 BATCH = 4
 """Images of the batch that a model is warmed with."""
-
 TIMED = 5
 """Runs of which the shortest is what an image takes: others are disturbed."""
-
 SLOW = frozenset({"device", "datapath"})
 """Fidelities of which one image takes so long that only their own `warm` is run. Their models may share one device."""
-
 AT_ONCE_S = 0.002
 """Work that is done where the request arrives. Longer work goes to a thread, so that others are received."""
-
 PIECE_S = 0.05
 """How long a batch keeps a model, about: then others who wait have their turn."""
-
-
 MARKS = ("seed", "calibration")
 """Of what answers depend on, what each of them says; the model's metadata have the rest."""
+
+
+class Turn:
+    """A lock that is handed on. `threading.Lock` is not: a thread that takes it over and over keeps it from others."""
+
+    __slots__ = ("_door", "_inside")
+
+    def __init__(self) -> None:
+        self._door = threading.Lock()  # held by the one who waits next, so that nobody can get past
+        self._inside = threading.Lock()
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def acquire(self, timeout: float = -1) -> bool:
+        """Wait for the turn, for so many seconds (negative: for ever; 0: not at all); whether it came."""
+        end = monotonic() + timeout
+        if not (self._door.acquire(timeout=timeout) if timeout else self._door.acquire(blocking=False)):
+            return False
+        try:
+            if timeout < 0:
+                return self._inside.acquire()
+            return self._inside.acquire(timeout=max(end - monotonic(), 0))
+        finally:
+            self._door.release()
+
+    def release(self) -> None:
+        """Give the turn to the next one."""
+        self._inside.release()
 
 
 @dataclass(eq=False)

@@ -13,8 +13,7 @@ from typing import Any
 from lightning.compiler.model import CompiledModel
 from lightning.errors import ModelFileError, ServingError, UnknownModel
 from lightning.execution.interface import Executor
-from lightning.serving.model_instance import SLOW, ModelInstance
-from lightning.serving.turns import Turn
+from lightning.serving.model_instance import SLOW, ModelInstance, Turn
 
 Source = str | Path | CompiledModel
 """A file (`.lng`, or a network that can be compiled without samples), or what is in one."""
@@ -210,7 +209,7 @@ class Repository:
 def _read(source: Source) -> tuple[CompiledModel, Path | None]:
     if isinstance(source, CompiledModel):
         return source, None
-    from lightning.compiler.source import load_or_compile
+    from lightning.compiler.compilation import load_or_compile
 
     path = Path(source)
     if not path.is_file():

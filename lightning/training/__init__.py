@@ -3,7 +3,7 @@
     from lightning.training import Emulation, emulated, fine_tune
     found = fine_tune(module, load_dataset("digits"), shape=(64,), noise=Noise("per-product-dense", sigma=5))
     print(found)                     # before, without noise, with noise: float32, exact, noisy
-    found.aware.model.save("model.lng")
+    save_model(found.aware.model, "model.lng")      # of lightning.compiler
 
     with emulated(module, Emulation(noise)):        # or a loop of your own
         loss(module(images), labels).backward()
@@ -11,7 +11,7 @@
 | module | what it is for |
 |---|---|
 | `emulation` | `Emulation`: whose noise, which scheme |
-| `modules`, `layers`, `ranges` | any module on emulated light: rounded, noisy, with gradients |
+| `modules` | any module on emulated light: rounded, noisy, with gradients |
 | `fitting` | `fit`, `Schedule`: the training loop |
 | `fine_tuning` | `fine_tune`, `Comparison`: with noise and without, both run on the real executors |
 | `curve` | accuracy over sigma, as far down as one half |

@@ -13,7 +13,6 @@ import pytest
 from libraries import skip_without
 
 from lightning import doctor
-from lightning.doctor import devices, installation, purposes
 from lightning.kit import profiles
 from lightning.kit.calibration import store
 
@@ -35,7 +34,7 @@ def states(findings):
 
 
 def test_libraries_that_go_together_are_well():
-    assert set(states(installation.versions(ALL, "x86_64")).values()) == {"ok"}
+    assert set(states(doctor.versions(ALL, "x86_64")).values()) == {"ok"}
 
 
 @pytest.mark.parametrize(
@@ -50,7 +49,7 @@ def test_libraries_that_go_together_are_well():
     ],
 )
 def test_versions_that_do_not_go_together_are_reported(changed, machine, name, state):
-    found = {each.name: each for each in installation.versions(ALL | changed, machine)}
+    found = {each.name: each for each in doctor.versions(ALL | changed, machine)}
     assert found[name].state == state
     assert bool(found[name].hint) is (state != "ok")
 
@@ -60,17 +59,17 @@ def test_versions_that_do_not_go_together_are_reported(changed, machine, name, s
 )
 def test_a_library_that_is_missing_is_reported_with_its_extra(library, state):
     without = {name: version for name, version in ALL.items() if name != library}
-    (found,) = (each for each in installation.versions(without, "x86_64") if each.name == library)
+    (found,) = (each for each in doctor.versions(without, "x86_64") if each.name == library)
     assert (found.state, found.found[:13]) == (state, "not installed")
     assert found.hint.startswith("install the extra [")
 
 
 @pytest.mark.parametrize("extra", ["inference", "serve", "torch", "hdl"])
 def test_what_trained_networks_need_is_reported_by_extra(extra):
-    wanted = dict.fromkeys(purposes.PURPOSES[extra].libraries, "1.2")
-    assert purposes.finding(extra, wanted).state == "ok"
+    wanted = dict.fromkeys(doctor.PURPOSES[extra].libraries, "1.2")
+    assert doctor.finding(extra, wanted).state == "ok"
     missing = list(wanted)[-1]
-    found = purposes.finding(extra, wanted | {missing: ""})
+    found = doctor.finding(extra, wanted | {missing: ""})
     assert (found.state, found.hint) == ("warning", f"install the extra [{extra}] of lightbed")
     assert found.found.startswith(f"{missing} not installed: no ")
 
@@ -88,23 +87,23 @@ def test_extras_bring_what_doctor_looks_for():
             else:
                 yield re.split(r"[><=;]", line)[0]
 
-    for extra, purpose in purposes.PURPOSES.items():
+    for extra, purpose in doctor.PURPOSES.items():
         assert set(purpose.libraries) <= set(brought(extra))
-    reported = {each.name for each in installation.environment()}
-    assert reported >= set(purposes.PURPOSES)
+    reported = {each.name for each in doctor.environment()}
+    assert reported >= set(doctor.PURPOSES)
 
 
 def test_a_foreign_lightning_is_reported(tmp_path):
-    assert installation.name_clash([str(tmp_path)]).state == "ok"
+    assert doctor.name_clash([str(tmp_path)]).state == "ok"
     (tmp_path / "lightning-2.5.0.dist-info").mkdir()
-    found = installation.name_clash([str(tmp_path)])
+    found = doctor.name_clash([str(tmp_path)])
     assert found.state == "bad"
     assert "environment of its own" in found.hint
 
 
 def test_a_file_that_went_with_a_foreign_lightning_is_reported(tmp_path, monkeypatch):
-    monkeypatch.setattr(installation.name_conflict, "__file__", str(tmp_path / "name_conflict.py"))
-    found = installation.name_clash([])
+    monkeypatch.setattr(doctor.name_conflict, "__file__", str(tmp_path / "name_conflict.py"))
+    found = doctor.name_clash([])
     assert (found.state, found.found) == (
         "warning",
         f"{tmp_path / '__init__.py'} went with another package named lightning",
@@ -122,7 +121,7 @@ def test_a_file_that_went_with_a_foreign_lightning_is_reported(tmp_path, monkeyp
     ],
 )
 def test_a_server_that_others_reach_is_a_warning(sockets, state):
-    assert installation.servers(sockets).state == state
+    assert doctor.servers(sockets).state == state
 
 
 @pytest.mark.socket
@@ -134,7 +133,7 @@ def test_what_listens_here_is_seen():
         opened.bind(("127.0.0.1", 0))
         opened.listen()
         assert psutil.CONN_LISTEN
-        found = installation.listening()
+        found = doctor.listening()
         assert found is None or opened.getsockname() in found
 
 
@@ -149,7 +148,7 @@ def test_what_listens_here_is_seen():
     ],
 )
 def test_a_board_over_the_network_is_a_warning(address, state):
-    assert devices.exposure(address).state == state
+    assert doctor.exposure(address).state == state
 
 
 @pytest.mark.parametrize(
@@ -158,18 +157,18 @@ def test_a_board_over_the_network_is_a_warning(address, state):
 )
 def test_baluns_are_warned_of_because_the_pulses_have_frequency_0(name, state):
     soccfg = profiles.load(name).soccfg()
-    found = devices.coupling(soccfg)
+    found = doctor.coupling(soccfg)
     assert found.state == state
     assert ("pulse_freq 0 droop" in found.found) is (state == "warning")
-    assert devices.firmware(soccfg).found.startswith(f"{name}: ")
+    assert doctor.firmware(soccfg).found.startswith(f"{name}: ")
 
 
 def test_firmware_that_nobody_described_is_reported():
     document = profiles.load("zcu111").config | {"fw_timestamp": "Tue Jan 6 2026"}
-    assert devices.firmware(document).state == "warning"
-    assert "another build for ZCU111" in devices.firmware(document).found
-    assert devices.coupling(document).state == "warning"
-    assert "no profile" in devices.firmware(document | {"board": "KV260"}).found
+    assert doctor.firmware(document).state == "warning"
+    assert "another build for ZCU111" in doctor.firmware(document).found
+    assert doctor.coupling(document).state == "warning"
+    assert "no profile" in doctor.firmware(document | {"board": "KV260"}).found
 
 
 def test_a_healthy_twin_is_well_in_every_finding():
@@ -210,8 +209,8 @@ def test_firmware_on_which_light_cannot_be_looked_at_is_no_fault(kit):
 def test_the_age_of_a_calibration_is_reported(kit):
     made = datetime.now(UTC) - timedelta(hours=3)
     store.save(replace(store.require(kit), origin="measured", made=made))
-    assert devices.calibration(kit).found.endswith(", 3.0 h old")
-    stale = devices.calibration(kit, now=made + timedelta(hours=30))
+    assert doctor.calibration(kit).found.endswith(", 3.0 h old")
+    stale = doctor.calibration(kit, now=made + timedelta(hours=30))
     assert (stale.state, "30.0 h old" in stale.found) == ("bad", True)
 
 

@@ -17,17 +17,39 @@ second, as in NVIDIA's pytorch-quantization: values that are nearly 0 would outw
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from lightning.compiler.lowering import Lowered, lowered, photonic_nodes, vectors_of
 from lightning.compiler.model import FULL
 from lightning.compiler.options import Options
+from lightning.errors import CompileError
+from lightning.networks.network import Network, Node
+
+_IMAGES = 256
+"""Samples of which ranges are measured; of more, so many are chosen."""
+_FEWEST = 8
+_FLOATS = 2**26
+"""Of the largest tensor of all samples together, or of the vectors cut from them; with more, fewer are taken."""
+_VECTORS = (64, 1024)
+"""At least and at most so many vectors of activations, on which a layer's errors are measured."""
+_PRODUCTS = 2**28
+"""Of all these vectors: a large layer is measured on fewer, so that compiling takes seconds."""
+_TOO_LARGE = 1e37
+_KEEPS_SIGN = frozenset(
+    {"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Flatten", "Reshape", "Transpose", "Slice",
+     "ReduceMean", "ReduceSum", "ReduceMax", "Concat", "Add", "Mul", "Max", "Min"}
+)  # fmt: skip
+"""None of their outputs is negative where none of their inputs is."""
+_NOT_NEGATIVE = frozenset({"Relu", "Softmax", "Sigmoid", "HardSigmoid", "Softplus", "Exp", "Abs", "Sqrt"})
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
-
 PARTS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 """Of the largest seen, among which `error` chooses."""
 _NO_WORSE = 1.5
@@ -35,6 +57,105 @@ _NO_WORSE = 1.5
 _BINS = 2048
 _LEVELS = FULL + 1
 _STEP = 16
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Input of one photonic layer."""
+
+    layer: Lowered
+    magnitudes: Floats
+    """Of all activations seen, flat."""
+    vectors: Floats
+    """(vectors, groups, terms) some of them."""
+    signed: bool
+    """Whether any would be rounded to less than 0."""
+    rectified: bool
+    """Whether nothing but rectifiers takes the outputs, so that negative ones do not matter."""
+
+
+def observe(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterator[Observed]:
+    """Return the layers in the order of execution, each with what it is given by the float network."""
+    random = np.random.default_rng(seed)
+    positive, rectified = never_negative(network), only_rectified(network)
+    largest = max(prod(shape) for shape in network.shapes.values())
+    for node, activations in _inputs(network, _some(raw, _affordable(largest), random)):
+        layer = lowered(network, node)
+        cut = vectors_of(layer, _some(activations, _affordable(layer.values), random))
+        vectors = _some(cut, _enough(layer), random)
+        magnitudes = np.abs(activations).ravel()
+        _check_size(layer, float(magnitudes.max(initial=0.0)))
+        below = float(-activations.min(initial=0.0)) * 2 * FULL > magnitudes.max(initial=0.0)
+        signed = bool(below) and node.inputs[0] not in positive
+        yield Observed(layer, magnitudes, vectors, signed, node.output in rectified)
+
+
+def _check_size(layer: Lowered, largest: float) -> None:
+    """Raise `CompileError` for sums that float32 could not hold; NaN is one of them."""
+    weights = np.abs(layer.weights).sum(axis=2, dtype=np.float64).max(initial=0.0)
+    if not largest * float(weights) < _TOO_LARGE:
+        raise CompileError(
+            f"{layer.node.operation} {layer.node.name} gives values that are not finite, or nearly, on these samples",
+            hint="Check the preprocessing (--scale, --mean, --deviation), and the network in float32",
+        )
+
+
+def never_negative(network: Network) -> frozenset[str]:
+    """Return the tensors that are never negative: of a rectifier, or of operations that keep them so."""
+    found: set[str] = set()
+    for node in network.nodes:
+        kept = node.operation in _KEEPS_SIGN and all(_positive(name, found, network) for name in node.inputs)
+        clipped = node.operation == "Clip" and node.attributes["min"] >= 0
+        if kept or clipped or node.operation in _NOT_NEGATIVE:
+            found.add(node.output)
+    return frozenset(found)
+
+
+def only_rectified(network: Network) -> frozenset[str]:
+    """Return the tensors of which only what is positive is ever used: all nodes that take them are rectifiers."""
+    takers: dict[str, set[bool]] = {network.output: {False}}
+    for node in network.nodes:
+        rectifier = node.operation == "Relu" or (node.operation == "Clip" and node.attributes["min"] == 0)
+        for name in node.inputs:
+            takers.setdefault(name, set()).add(rectifier)
+    return frozenset(name for name, rectifiers in takers.items() if rectifiers == {True})
+
+
+def _positive(name: str, found: set[str], network: Network) -> bool:
+    constant = network.constants.get(name)
+    return name in found if constant is None else bool(np.all(constant >= 0))
+
+
+def _inputs(network: Network, raw: npt.NDArray[Any]) -> Iterator[tuple[Node, Floats]]:
+    """Photonic nodes and their activations (images, ...). Tensors are let go after their last use."""
+    from lightning.networks.operations import apply
+    from lightning.networks.preprocess import preprocess
+
+    photonic = {node.name for node in photonic_nodes(network)}
+    tensors: dict[str, npt.NDArray[Any]] = {network.input: preprocess(network, raw)}
+    for node, spent in network.last_uses():
+        if node.name in photonic:
+            yield node, tensors[node.inputs[0]]
+        with np.errstate(all="ignore"):  # what is not finite is found where it would be multiplied
+            tensors[node.output] = apply(node, tensors, network.constants)
+        for name in spent:
+            tensors.pop(name, None)
+
+
+def _affordable(values: int) -> int:
+    """Return how many images of so many values each."""
+    return min(_IMAGES, max(_FEWEST, _FLOATS // max(values, 1)))
+
+
+def _enough(layer: Lowered) -> int:
+    return int(np.clip(_PRODUCTS // max(layer.weights[0].size, 1), *_VECTORS))
+
+
+def _some(rows: npt.NDArray[Any], most: int, random: np.random.Generator) -> npt.NDArray[Any]:
+    """Return all rows, or so many of them, in their order."""
+    if len(rows) <= most:
+        return rows
+    return np.asarray(rows[np.sort(random.choice(len(rows), most, replace=False))])
 
 
 def candidates(magnitudes: Floats, options: Options) -> tuple[float, ...]:

@@ -9,21 +9,81 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.compiler.datapath.schedule import readouts_of_weights
-from lightning.compiler.integers import sums_of
+from lightning.compiler.lowering import sums_of
 from lightning.compiler.model import FULL, PhotonicLayer
 from lightning.compiler.options import Options
-from lightning.compiler.schemes.observed import Observed, observe
-from lightning.compiler.schemes.quantisation import output_scales, quantise, quantise_weights, weight_scales
-from lightning.compiler.schemes.ranges import best_of, candidates
-from lightning.compiler.schemes.rounding import rounded_by, rounding_table
+from lightning.compiler.schemes.ranges import Observed, best_of, candidates, observe
 from lightning.networks.network import Network
+
+_FINER = 8
+"""Steps of the table for one step of a weight."""
+_REACH = 16
+"""How far from the nearest whole number a weight may be rounded."""
 
 Doubles = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.float32]
 Small = npt.NDArray[np.int16]
-
 _LARGEST_BIAS = 2**22
 """In steps of a sum: with its sum it stays exact in float32."""
+
+
+def rounding_table(activations: Small) -> Small:
+    """Return the magnitude for every eighth of a step, for activations like these; 0 stays 0, (255 * 8 + 1,)."""
+    magnitudes = np.abs(activations).ravel()
+    share = np.bincount(magnitudes, minlength=FULL + 1) / max(magnitudes.size, 1)
+    values = np.arange(FULL + 1, dtype=np.float64)
+    products = np.floor(np.outer(values, values) / 256)  # [w', a]
+    means = products @ share
+    variance = products**2 @ share - means**2
+    covariance = (products * values) @ share / 256 - means * (values @ share) / 256
+    wanted = np.arange(FULL * _FINER + 1) / _FINER
+    loss = variance - 2 * wanted[:, None] * covariance
+    loss[np.abs(wanted[:, None] - values) > _REACH] = np.inf
+    nearest = np.rint(wanted).astype(np.int64)
+    worse = loss[np.arange(len(wanted)), nearest] > loss.min(axis=1) + 1e-12
+    found = np.where(worse, loss.argmin(axis=1), nearest)
+    found[: _FINER // 2 + 1] = 0
+    return np.asarray(found, np.int16)
+
+
+def rounded_by(table: Small, steps: Doubles) -> Small:
+    """Return the weights in steps of their scales (any sign, up to 255) as whole numbers."""
+    places = np.rint(np.minimum(np.abs(steps), FULL) * _FINER).astype(np.int64)
+    return np.asarray(np.sign(steps).astype(np.int16) * table[places])
+
+
+def quantise(values: npt.NDArray[np.floating], scale: float, *, signed: bool) -> Small:
+    """Return the activations in steps of `scale`, ties to even; what is beyond the range becomes its end.
+
+    >>> quantise(np.array([-1.0, 0.6, 9.0]), 0.01, signed=False).tolist()
+    [0, 60, 255]
+    """
+    lowest = -FULL if signed else 0
+    return np.asarray(np.clip(np.rint(values / scale), lowest, FULL).astype(np.int16))
+
+
+def weight_scales(weights: Floats, *, per_channel: bool) -> Doubles:
+    """Return what one step of a weight is worth, (groups, rows). Rows of nothing but 0 take the scale of the layer.
+
+    >>> weight_scales(np.array([[[0.5, -1.0], [0.0, 0.0]]], np.float32), per_channel=True).tolist() == [
+    ...     [1 / 255] * 2
+    ... ]
+    True
+    """
+    largest = np.abs(weights.astype(np.float64)).max(axis=2, initial=0.0)
+    whole = float(largest.max(initial=0.0)) or 1.0
+    rows = np.where(largest > 0, largest, whole) if per_channel else np.full_like(largest, whole)
+    return np.asarray(rows / FULL)
+
+
+def quantise_weights(weights: Floats, scales: Doubles) -> Small:
+    """Return the weights in steps of their scales, -255 .. 255, (groups, rows, terms)."""
+    return np.asarray(np.clip(np.rint(weights / scales[..., None]), -FULL, FULL).astype(np.int16))
+
+
+def output_scales(input_scale: float, scales: Doubles) -> Floats:
+    """Return what one step of a sum is worth, (groups, rows): products lose 8 bits."""
+    return (256.0 * input_scale * scales).astype(np.float32)
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,8 @@ from fpga import BusError, DatapathError, RegisterBus, WrongHardware
 from fpga.bus import simulated_bus, verilated_bus
 from fpga.count_action.model import Datapath
 from lightning import errors
-from lightning.compiler.datapath.program import LANES, Sending, program_of, sendings_of
+from lightning.compiler.datapath.program import LANES, Segment, Sending, program_of, sendings_of
 from lightning.compiler.datapath.schedule import passes_of
-from lightning.compiler.datapath.segments import Segment
 from lightning.compiler.model import CompiledModel, Integers, PhotonicLayer
 from lightning.execution.interface import Activations, Keys
 

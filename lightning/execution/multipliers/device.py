@@ -11,6 +11,9 @@ leaks; what is left is below 0.3 of a step a product, as random as the low bits 
 
 from __future__ import annotations
 
+import hashlib
+import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -19,12 +22,24 @@ import numpy.typing as npt
 
 from lightning.compiler.model import Floats, PhotonicLayer
 from lightning.execution.interface import Activations, Keys
-from lightning.execution.multipliers.fitted import identity_of_calibration
+from lightning.execution.noise import Noise
 from lightning.kit.calibration.decoder import FULL
 from lightning.kit.calibration.document import Calibration
+from lightning.kit.calibration.form import to_text
+from lightning.kit.dot.core import VectorCore
+from lightning.kit.dot.symbol import Integers
+from lightning.kit.dot.tuning import play, training_values
+from sim.models.photonics.link import Budget, Link, budget
 
 MOST_PRODUCTS = 1 << 20
 """Handed over at once, zeros included: some tens of megabytes."""
+
+Doubles = npt.NDArray[np.float64]
+FULL_STEPS = FULL * FULL / 256
+"""Of a product of 255 and 255, before `>> 8` rounds it down."""
+FIT_SYMBOLS = 128
+FIT_SHOTS = 65
+"""Of each tile of which the variance is taken."""
 
 
 class DeviceMultiplier:
@@ -95,3 +110,87 @@ def mean_taken() -> npt.NDArray[np.float32]:
     activations, weights = np.arange(1, FULL + 1), np.arange(FULL + 1)
     low_bits = np.outer(weights, activations) & 255
     return np.asarray(low_bits.mean(axis=1) / 256, np.float32)
+
+
+def identity_of_calibration(calibration: Calibration) -> str:
+    """Whose calibration, when it was made, and the hash of all that is in it."""
+    digest = hashlib.sha256(to_text(calibration).encode()).hexdigest()
+    return f"{calibration.device} {calibration.made.isoformat(timespec='seconds')} {digest[:12]}"
+
+
+def noise_of_calibration(calibration: Calibration) -> Noise:
+    """Noise of one reading of one product of the first pair, of which the calibration measured the noise."""
+    model = calibration.noise
+    steps = FULL_STEPS / calibration.decoder.gain[0]
+    return Noise(
+        sigma=math.sqrt(model.constant) * steps,
+        mean=model.mean * FULL_STEPS / FULL,
+        shot=model.shot * steps,
+        intensity=model.rin,
+        identity=identity_of_calibration(calibration),
+    )
+
+
+def noise_of_link(link: Link) -> Noise:
+    """Noise of one sample of the converter at the end of a modelled link.
+
+    By hand: dark current and converter belong to the part that does not grow with light, as thermal noise does.
+
+    >>> noise = noise_of_link(Link())
+    >>> f"{math.sqrt(noise.variance(254)) * 256 / 255:.3f}"
+    '1.676'
+    """
+    dark, full = budget(link, 0.0), budget(link, 1.0)
+    return Noise(
+        sigma=dark.total * FULL_STEPS / FULL,
+        shot=_growth(dark, full, lambda each: each.noises["shot"]) * FULL_STEPS / FULL**2,
+        intensity=(full.noises["intensity"] / FULL) ** 2,
+        identity=f"link {hashlib.sha256(repr(link).encode()).hexdigest()[:12]}",
+    )
+
+
+def noise_of_vectors(core: VectorCore, *, seed: int = 0) -> Noise:
+    """Noise of one product where this core plays vectors, measured: a fraction of a second on the twin.
+
+    Variances of random tiles between shots are laid through the polynomial above, summed over a tile's products. What
+    a tile's dark edges add to its variance is in `sigma`: of a tile of as many symbols as here an eighth, of short ones
+    more. The dark tiles that are taken off all others of a run add a little to every sum, the same to each: it is not
+    in here.
+    """
+    tuning, rng = core.tuning, np.random.default_rng(seed)
+    values = training_values(rng, min(FIT_SYMBOLS, core.tiles.most_symbols(core.symbol)))
+    words = tuning.coding.words(values)
+    played = play(core.tiles, words, tuning.coding.dark, core.symbol, shots=FIT_SHOTS)
+    steps = FULL_STEPS / tuning.decoder.unit
+    found = _fitted(played.var(axis=1, ddof=1) * steps**2, _levels(values))
+    return Noise(
+        sigma=math.sqrt(found[0]),
+        shot=float(found[1]),
+        intensity=float(found[2]),
+        identity=identity_of_calibration(core.calibration),
+    )
+
+
+def _growth(dark: Budget, full: Budget, part: Callable[[Budget], float]) -> float:
+    """Variance, in steps^2 of 255, that light adds."""
+    return part(full) ** 2 - part(dark) ** 2
+
+
+def _levels(values: Integers) -> Doubles:
+    """Return the products of every tile, (tiles, 3): how many, their sum and that of their squares, in steps."""
+    products = values[..., 0::2] * values[..., 1::2] / 256.0
+    flat = products.reshape(len(products), -1)
+    count = np.full(len(flat), float(flat.shape[1]))
+    return np.column_stack([count, flat.sum(axis=1), (flat**2).sum(axis=1)])
+
+
+def _fitted(variances: Doubles, design: Doubles) -> Doubles:
+    """Return the coefficients, none negative, each point weighed by its own variance as `fit_noise` does, (3,)."""
+    from lightning.kit.calibration.noise import nonnegative
+
+    weights = np.full(variances.size, 1.0 / variances.mean())
+    found = np.zeros(3)
+    for _ in range(8):
+        found = nonnegative(design * weights[:, None], variances * weights)
+        weights = 1.0 / np.maximum(design @ found, 1e-6 * variances.mean())
+    return found

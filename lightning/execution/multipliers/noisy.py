@@ -1,14 +1,16 @@
 """Sums with noise, one draw for each: the exact integer sum, and a normal number with the variance of all readouts.
 
 The readouts of a sum are independent and normal, so their signed sum is normal, too, and one draw says the same as
-all of them (`per_readout` takes them one by one; tests hold the two together):
+all of them:
 
     mean      = exact sum + noise.mean * (positive readouts - negative readouts)
     variance  = sum of `noise.variance(level)` of all readouts / average
 
 A level is the light of one readout: of up to W products of one sign. Signed activations are sent in two passes, the
 second of which counts negative: twice the readouts, and a mean that cancels. This holds as long as the converter clips
-nothing: `may_clip` says when that is not sure.
+nothing: `may_clip` says when that is not sure. `PerReadoutMultiplier` takes the readouts one by one, as the schedule
+sends them: slow, and right by construction. Every readout there is bipolar, its baseline subtracted, not rounded, and
+clipped at the converter's full scale alone, which is counted. Tests hold the two together.
 """
 
 from __future__ import annotations
@@ -21,14 +23,12 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from lightning.compiler.datapath.schedule import passes_of, readouts_of
-from lightning.compiler.hardware import Hardware
-from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
+from lightning.compiler.datapath.schedule import GroupSchedule, passes_of, readouts_of, schedule_of
+from lightning.compiler.model import CompiledModel, Floats, Hardware, PhotonicLayer
 from lightning.errors import OutOfRange
 from lightning.execution.interface import Activations, Keys
 from lightning.execution.kernels.laws import HIGHEST_POWER, NoiseLaw, growth
 from lightning.execution.multipliers.exact import CompiledMultiplier
-from lightning.execution.multipliers.ordered_readouts import OrderedReadouts, readouts_in_order
 from lightning.execution.noise import Noise, check_noise
 
 Doubles = npt.NDArray[np.float64]
@@ -155,3 +155,86 @@ def streams_of(model: CompiledModel) -> dict[str, np.uint64]:
 def output_numbers(noise: Noise) -> Doubles:
     """Return the numbers as the kernel of noise per output takes them."""
     return np.array([noise.mean, *(each / noise.average for each in noise.coefficients)])
+
+
+@dataclass(frozen=True)
+class OrderedReadouts:
+    """Of all groups. A place that stays dark names one term more than there are, whose weight is 0: no branch."""
+
+    sizes: npt.NDArray[np.int32]
+    """(groups, rows, terms + 1) magnitudes of weights."""
+    order: npt.NDArray[np.uint32]
+    """(groups, rows, readouts, wavelengths) the term in every place."""
+    signs: npt.NDArray[np.int8]
+    """(groups, rows, readouts) what each counts as; 0 beyond a row's last."""
+
+
+def readouts_in_order(layer: PhotonicLayer, hardware: Hardware, *, dense: bool) -> OrderedReadouts:
+    """Return the readouts of one pass, in order. `dense`: products whose weight is 0 are read, too."""
+    schedules = schedule_of(layer, hardware, dense=dense)
+    longest = max(each.signs.shape[1] for each in schedules)
+    terms = layer.weights.shape[2]
+    return OrderedReadouts(
+        np.pad(np.abs(layer.weights).astype(np.int32), ((0, 0), (0, 0), (0, 1))),
+        np.stack([_order(each, longest, terms) for each in schedules]),
+        np.stack([_padded(each.signs, longest) for each in schedules]),
+    )
+
+
+def _order(schedule: GroupSchedule, longest: int, dark: int) -> npt.NDArray[np.uint32]:
+    named = np.where(schedule.order < 0, dark, schedule.order).astype(np.uint32)
+    return np.pad(named, ((0, 0), (0, longest - named.shape[1]), (0, 0)), constant_values=dark)
+
+
+def _padded(signs: npt.NDArray[np.int8], longest: int) -> npt.NDArray[np.int8]:
+    return np.pad(signs, ((0, 0), (0, longest - signs.shape[1])))
+
+
+class PerReadoutMultiplier:
+    """One draw a readout. `clipped` counts the samples that were beyond the converter's full scale."""
+
+    def __init__(self, model: CompiledModel, noise: Noise, seed: int = 0) -> None:
+        if not noise.drawn.per_readout:
+            raise OutOfRange(
+                "noise per output has no readouts to take one by one", hint="Take per-product noise"
+            )
+        self.noise = check_noise(noise)
+        self.clipped = 0
+        self._hardware = model.hardware
+        self._seed = np.uint64(seed)
+        self._streams = streams_of(model)
+        self._readouts: dict[str, OrderedReadouts] = {}
+
+    def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Floats:
+        """Return the sums as `Multiplier.sums` does, float32 and not rounded."""
+        from lightning.execution.kernels.readouts import read_into
+
+        ready, numbers, stream = self._ready(layer), self._numbers(), self._streams[layer.name]
+        out = np.empty((*activations.shape[:3], layer.weights.shape[1]), np.float32)
+        for image, key in enumerate(keys):
+            self.clipped += read_into(
+                activations[image],
+                ready.sizes,
+                ready.order,
+                ready.signs,
+                passes_of(layer),
+                numbers,
+                self._seed,
+                key,
+                stream,
+                out[image],
+            )
+        return out
+
+    def _numbers(self) -> npt.NDArray[np.float64]:
+        """Return the noise as the kernel takes it."""
+        noise = self.noise
+        limit = noise.full_scale * self._hardware.wavelengths
+        return np.array([noise.mean, noise.average, limit, *noise.coefficients])
+
+    def _ready(self, layer: PhotonicLayer) -> OrderedReadouts:
+        if layer.name not in self._readouts:
+            self._readouts[layer.name] = readouts_in_order(
+                layer, self._hardware, dense=self.noise.drawn.dense
+            )
+        return self._readouts[layer.name]

@@ -4,11 +4,9 @@
 |---|---|
 | `fringe` | the curve of a modulator, found in a sweep |
 | `encoder` | from a value of 0..255 to a word |
-| `decoder` | from a level to a product |
+| `decoder` | from a level to a product, and how good products are |
 | `noise` | which noise there is |
-| `accuracy` | how good answers are, and what they are compared with |
-| `document`, `form`, `store` | the calibration, as a document, as a file; `find(device)` |
-| `validity`, `checks` | what a document may say; whether it fits settings |
+| `document`, `form`, `store` | the calibration, as a document that is checked, as a file; `find(device)` |
 | `measurement` | what is measured on a device |
 | `guided` | the guided run |
 | `drift` | whether a calibration still holds |

@@ -134,3 +134,28 @@ def _products(v: Floats) -> Floats:
     """Return the products of both pairs, (n, 2): v0 v1 and v2 v3."""
     products: Floats = v[:, 0::2] * v[:, 1::2]
     return products
+
+
+def accuracy(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> float:
+    """Return the accuracy of results (0..255) against the products of values a and b, in per cent.
+
+    >>> accuracy([255, 0], [255, 0], [255, 9])
+    100.0
+    """
+    return 100.0 - 100.0 * rms_error(results, a, b) / FULL
+
+
+def rms_error(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> float:
+    """Root of the mean square error, in units of 1/255."""
+    error = np.asarray(results, dtype=float) - true_product(a, b)
+    return float(np.sqrt(np.mean(error**2)))
+
+
+def true_product(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
+    """Return a*b/255 before rounding.
+
+    >>> true_product(100, 51).item()
+    20.0
+    """
+    product: Floats = np.asarray(a, dtype=float) * np.asarray(b, dtype=float) / FULL
+    return product

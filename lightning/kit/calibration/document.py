@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning import errors
+from lightning.errors import ConfigError, WrongChannel
 from lightning.kit.calibration.decoder import FULL, Decoded, Decoder, rounded
 from lightning.kit.calibration.encoder import Encoder
 from lightning.kit.calibration.fringe import Floats, Fringe
 from lightning.kit.calibration.noise import NoiseModel
-from lightning.kit.settings import MODULATORS
+from lightning.kit.settings import MODULATORS, Settings
 
 MAX_AGE = timedelta(hours=24)
 """A bias drifts by parts of V_pi in hours; a calibration older than a day is not believed."""
@@ -241,3 +242,24 @@ def _valid(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
 def _lit(values: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """Return which pairs have a value above 0, (n, 2); where both have, their sum must fit the converter."""
     return np.stack([values[:, :2].any(axis=1), values[:, 2:].any(axis=1)], axis=1)
+
+
+def check_is_calibration(given: Any) -> None:
+    """Raise `ConfigError` for what is handed over as a calibration and is neither one nor None."""
+    if given is not None and not isinstance(given, Calibration):
+        raise ConfigError(
+            f"{given!r:.60} is not a valid calibration",
+            hint="Give what lightning.kit.calibration.load(FILE) returns, or leave it out for that kept for the device",
+        )
+
+
+def check_calibrated_channels(calibration: Calibration, settings: Settings) -> None:
+    """Raise `WrongChannel` where values go to other generators than the modulators were measured with."""
+    for index, channel in settings.driven.items():
+        measured = calibration.modulators[index].channel
+        if settings.values[index] is not None and channel != measured:
+            raise WrongChannel(
+                f"modulator {index} is driven by generator {channel}, and was calibrated with generator {measured}",
+                device=calibration.device,
+                hint=f"Set channel_{index} to {measured}, or calibrate again when it was wired again",
+            )

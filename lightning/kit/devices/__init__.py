@@ -3,7 +3,7 @@
 | module | what it is for |
 |---|---|
 | `board` | `qick://host` (Pyro4) and `qick://local` |
-| `deadline`, `guard`, `worker` | deadlines for every device |
+| `deadline`, `guard` | deadlines for every device |
 | `identity` | a name by which a calibration knows its device |
 """
 

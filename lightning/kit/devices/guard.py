@@ -8,7 +8,10 @@ programs are compiled from it as from the board itself.
 
 from __future__ import annotations
 
+import queue
+import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -18,19 +21,64 @@ from lightning.errors import DeviceGone, ReadoutOverrun
 from lightning.kit.checks import check_running_clocks
 from lightning.kit.devices.deadline import SIMULATED, Clock, Patience, Progress
 from lightning.kit.devices.identity import identity_of
-from lightning.kit.devices.worker import Worker
-from lightning.kit.programs.duration import ticks
+from lightning.kit.programs import ticks
+
+Job = Callable[[], None]
 
 POLL_S = 0.2
 """For one look into the stream, before the counter is asked whether the device is alive."""
-
 INSTRUCTION_TICKS = 16
 """Reckoned for an instruction of version 1, which takes a few clocks: on the safe side."""
-
 OVERFLOWED = "Overflowed the averages buffer"
 """So QICK's reader of streamed sums begins; on a board it is the cause of what its thread's reader raises."""
-
 Call = Callable[..., Any]
+
+
+class Worker:
+    """Makes calls one after the other in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[Job | None] | None = None
+
+    def bounded(self, call: Callable[..., Any], limit_s: float) -> Callable[..., Any]:
+        """Return `call`, which now raises `TimeoutError` when it has not returned after `limit_s`."""
+
+        def made(*args: Any, **kwargs: Any) -> Any:
+            outcome: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
+
+            def job() -> None:
+                try:
+                    outcome.put((True, call(*args, **kwargs)))
+                except BaseException as error:  # noqa: BLE001  raised again where it is waited for
+                    outcome.put((False, error))
+
+            return self._wait(job, outcome, limit_s)
+
+        return made
+
+    def _wait(self, job: Job, outcome: queue.SimpleQueue[tuple[bool, Any]], limit_s: float) -> Any:
+        self._running().put(job)
+        try:
+            returned, value = outcome.get(timeout=limit_s)
+        except queue.Empty:
+            self._jobs = None
+            raise TimeoutError(f"no return after {limit_s:g} s") from None
+        if not returned:
+            raise value
+        return value
+
+    def _running(self) -> queue.SimpleQueue[Job | None]:
+        if self._jobs is None:
+            self._jobs = queue.SimpleQueue()
+            weakref.finalize(self, self._jobs.put, None)
+            threading.Thread(target=_work, args=(self._jobs,), daemon=True, name="calls to the board").start()
+        return self._jobs
+
+
+def _work(jobs: queue.SimpleQueue[Job | None]) -> None:
+    while (job := jobs.get()) is not None:
+        job()
+        del job  # it holds the worker, whose end is waited for
 
 
 class GuardedSoc(QickConfig):  # type: ignore[misc]

@@ -8,9 +8,8 @@
 
 | module | what it is for |
 |---|---|
-| `symbol` | how many samples carry an operand, and which of them count |
+| `symbol` | how many samples carry an operand, and which of them count; from values to samples |
 | `packing` | which product goes into which symbol of which tile |
-| `envelope` | from values to samples |
 | `program` | tiles on a device: many in one program |
 | `tuning` | the gates' curves, and what a tile brings |
 | `core` | `VectorCore` |

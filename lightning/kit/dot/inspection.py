@@ -17,10 +17,9 @@ import numpy.typing as npt
 from lightning.errors import OutOfRange
 from lightning.kit.calibration.document import Calibration
 from lightning.kit.calibration.fringe import Floats
-from lightning.kit.dot.envelope import Coding, Integers, envelopes
 from lightning.kit.dot.packing import PAIRS, operands
 from lightning.kit.dot.program import TileReader
-from lightning.kit.dot.symbol import REACH_TICKS, Symbol, Tile
+from lightning.kit.dot.symbol import REACH_TICKS, Coding, Integers, Symbol, Tile, envelopes
 
 SYMBOL = Symbol(samples=240, guard=7)
 """15 ticks, in the middle of which one sample is settled."""

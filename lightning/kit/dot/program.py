@@ -22,8 +22,7 @@ from lightning.errors import ProgramError, WrongChannel
 from lightning.kit.calibration.document import Calibration
 from lightning.kit.calibration.fringe import Floats
 from lightning.kit.calibration.measurement.batch import MIXED
-from lightning.kit.dot.envelope import Samples
-from lightning.kit.dot.symbol import Alignment, Symbol, Tile
+from lightning.kit.dot.symbol import Alignment, Samples, Symbol, Tile
 from lightning.kit.settings import MODULATORS
 from lightning.optional import needed
 

@@ -19,14 +19,27 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from lightning.errors import OutOfRange
 from lightning.kit.calibration.document import Timing
+from lightning.kit.calibration.encoder import Encoder
+from lightning.kit.calibration.fringe import Floats
+from lightning.kit.settings import MODULATORS
 
 REACH_TICKS = 10
 """Beyond the symbols the window is longer by this, either way: light that the readout's filter (120 samples, 8 ticks
 either way) or a fraction of a tick has moved is still added up."""
 EDGE_TICKS = 2 * REACH_TICKS
 """Dark ticks before the first symbol of a tile and after the last, so that the filter sees no other tile."""
+
+GATES = (1, 3)
+"""The second modulator of each pair."""
+HALF_STEP = 2
+"""A generator's converter drops the two lowest bits of a word; half of what they count makes that a rounding."""
+Integers = npt.NDArray[np.int64]
+Samples = npt.NDArray[np.int16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,3 +124,47 @@ class Tile:
     def offset(self) -> int:
         """From the arrival of the envelope's first sample to the opening of the window, in ticks."""
         return EDGE_TICKS - REACH_TICKS
+
+
+@dataclass(frozen=True, slots=True)
+class Coding:
+    """Words and operands of the four modulators: the first of each pair held, the second gated."""
+
+    encoders: tuple[Encoder, Encoder, Encoder, Encoder]
+
+    @property
+    def dark(self) -> tuple[int, ...]:
+        """The word of value 0 per modulator."""
+        return tuple(int(encoder.words[0]) for encoder in self.encoders)
+
+    @property
+    def fullest(self) -> Floats:
+        """(2,) product of the operands of value 255, per pair."""
+        top = np.array([encoder.operands[-1] for encoder in self.encoders])
+        return np.asarray(top[0::2] * top[1::2])
+
+    def words(self, values: Integers) -> Integers:
+        """Return the words for (..., 4) values, (..., 4)."""
+        return np.stack([e.words[values[..., i]] for i, e in enumerate(self.encoders)], axis=-1)
+
+    def operands(self, values: Integers) -> Floats:
+        """Return the operands that these words give, (..., 4)."""
+        return np.stack([e.operands[values[..., i]] for i, e in enumerate(self.encoders)], axis=-1)
+
+
+def envelopes(words: Integers, dark: tuple[int, ...], tile: Tile, alignment: Alignment) -> Samples:
+    """Return the envelopes for (tiles, symbols, 4) words, symbols beyond these dark, (4, tiles, samples).
+
+    The shift of an alignment moves symbols into the dark edge, which is longer than any shift.
+    """
+    tiles, symbols, _ = words.shape
+    made = np.empty((MODULATORS, tiles, tile.samples), dtype=np.int16)
+    form = tile.symbol
+    for index in range(MODULATORS):
+        within = slice(form.guard, form.samples - form.guard) if index in GATES else slice(None)
+        pattern = np.full((tiles, symbols, form.samples), dark[index], dtype=np.int64)
+        pattern[:, :, within] = words[:, :, index, None]
+        begin = EDGE_TICKS * tile.samples_per_tick + alignment.shifts[index]
+        made[index] = dark[index] + HALF_STEP
+        made[index, :, begin : begin + symbols * form.samples] = pattern.reshape(tiles, -1) + HALF_STEP
+    return made

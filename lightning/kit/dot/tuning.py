@@ -24,9 +24,8 @@ from lightning.kit.calibration.decoder import FULL
 from lightning.kit.calibration.document import Calibration
 from lightning.kit.calibration.encoder import LEVELS, Encoder, encoder
 from lightning.kit.calibration.fringe import Floats, Fringe, fit
-from lightning.kit.dot.envelope import GATES, Coding, Integers, Samples, envelopes
 from lightning.kit.dot.program import Wiring
-from lightning.kit.dot.symbol import Symbol, Tile
+from lightning.kit.dot.symbol import GATES, Coding, Integers, Samples, Symbol, Tile, envelopes
 from lightning.kit.settings import MODULATORS
 
 SWEPT_SYMBOLS = 8

@@ -1,7 +1,6 @@
 """Laboratory instruments around the photonic kit, by PyVISA: tunable laser, bias supply, optical power meter.
 
-    errors    what can go wrong, with the hint
-    line      lines of text over PyVISA, with a deadline on every wait
+    line      lines of text over PyVISA, with a deadline on every wait; what can go wrong, with the hint
     session   one connection: identity, error queue, reading back
     laser     `TunableLaser`, and Santec's TSL series
     supply    `BiasSupply`, and Keysight's N6700 family

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from lightning.kit.instruments.errors import NotAsSet
+from lightning.kit.instruments.line import NotAsSet
 from lightning.kit.instruments.session import Identity, Session
 
 

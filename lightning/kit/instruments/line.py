@@ -17,8 +17,7 @@ import time
 from typing import Any, Protocol
 
 from lightbed.wording import install_extra
-from lightning.errors import AddressError, MissingLibrary
-from lightning.kit.instruments.errors import InstrumentGone, InstrumentSilent, UnreadableReply
+from lightning.errors import AddressError, DeviceError, MissingLibrary
 
 _CHUNK_BYTES = 4096
 _LONGEST_REPLY_BYTES = 1 << 16
@@ -27,6 +26,48 @@ _LACKING = re.compile(r"Please install .*\n*No module named '(\w+)'")
 _LIBRARIES = {"usb": "pyusb", "gpib": "gpib-ctypes", "serial": "pyserial"}
 """What to install for a module."""
 _ENDS = re.compile(rb"[\r\n]+")
+
+
+class InstrumentError(DeviceError):
+    """A laboratory instrument."""
+
+    code = "instrument"
+
+
+class InstrumentGone(InstrumentError, ConnectionError):
+    """Nobody answers at the address, or the connection broke."""
+
+    code = "instrument.gone"
+
+
+class InstrumentSilent(InstrumentError, TimeoutError):
+    """It took the question and did not answer in time."""
+
+    code = "instrument.silent"
+
+
+class UnreadableReply(InstrumentError):
+    """It answered something that is not an answer to the question."""
+
+    code = "instrument.unreadable-reply"
+
+
+class InstrumentRefused(InstrumentError):
+    """It put an error into its queue."""
+
+    code = "instrument.refused"
+
+
+class WrongInstrument(InstrumentError):
+    """Something else answers at the address."""
+
+    code = "instrument.wrong"
+
+
+class NotAsSet(InstrumentError):
+    """It took the setting, and reads back another value, or never settled."""
+
+    code = "instrument.not-as-set"
 
 
 class Line(Protocol):

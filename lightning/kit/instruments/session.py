@@ -10,14 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lightning.errors import OutOfRange
-from lightning.kit.instruments.errors import (
+from lightning.kit.instruments.line import (
     InstrumentError,
     InstrumentRefused,
+    Line,
     NotAsSet,
     UnreadableReply,
     WrongInstrument,
+    open_line,
 )
-from lightning.kit.instruments.line import Line, open_line
 
 _MOST_ERRORS = 32
 _ERROR = re.compile(r'\s*([+-]?\d+)\s*,\s*"?([^"]*)"?\s*')

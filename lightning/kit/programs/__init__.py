@@ -1,11 +1,13 @@
 """Programs of the timed processor, compiled by QICK on board or off.
 
 `build(soccfg, settings, words)` gives the program for the processor that the firmware has; `Shot` is the record
-that both versions compile, so both put out the same pulses and record the same window.
+that both versions compile, so both put out the same pulses and record the same window. `ticks` reads the duration of a
+compiled program from its words.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -17,6 +19,11 @@ from lightning.kit.settings import Settings
 from lightning.optional import needed
 
 Floats = npt.NDArray[np.float64]
+
+SYNCI, REGWI, LOOPNZ = 0x14, 0x19, 0x30
+UNTOLD = frozenset((0x31, 0x52, 0x54))
+"""Opcodes of version 1, and those after which its words do not tell how long a program takes."""
+_IMMEDIATE = (1 << 31) - 1
 
 PROCESSORS = {"axis_tproc64x32_x8": "v1", "qick_processor": "v2"}
 """Type of the timed processor in a configuration, and the module that writes programs for it."""
@@ -65,3 +72,53 @@ def build(soccfg: Any, settings: Settings, words: dict[int, int]) -> Compiled:
 def by_shot(data: npt.NDArray[np.float64], settings: Settings) -> Floats:
     """Return the samples by shot, (reps, 2, samples), also when QICK leaves out the axis of a single repetition."""
     return np.asarray(data, dtype=float).reshape(settings.reps, 2, settings.readout_length)
+
+
+def ticks(words: Sequence[int], *, per_instruction: int = 0) -> int | None:
+    """Return the ticks of the processor's clock from the start to the end of a program of version 1.
+
+    Time passes by `synci` (0x14), which moves the reference time on; `loopnz` (0x30) jumps back and counts a register
+    down, which `regwi` (0x19) has set before. Fields as in QICK's table of instructions: page in bits 55..53, register
+    in bits 45..41, immediate in bits 30..0, target of a jump in bits 15..0. None for a program that moves time by a
+    register (`sync`, 0x52), waits for one (`wait`, 0x54) or branches on data (`condj`, 0x31): its words do not tell.
+
+    `per_instruction` ticks are added for each instruction that is carried out. A loop of three rounds, of ten ticks
+    each:
+
+    >>> regwi = (0x19 << 56) | (14 << 41) | 2
+    >>> loopnz = (0x30 << 56) | (14 << 41) | (8 << 46) | (14 << 36) | 1
+    >>> ticks([regwi, (0x14 << 56) | 10, loopnz, 0x3F << 56])
+    30
+    """
+    elapsed = [0]
+    """At each address the ticks until it is first reached with all loops before it done."""
+    for address, word in enumerate(words):
+        opcode = int(word) >> 56
+        if opcode in UNTOLD:
+            return None
+        after = elapsed[address] + per_instruction
+        if opcode == SYNCI:
+            after += int(word) & _IMMEDIATE
+        elif opcode == LOOPNZ:
+            start = int(word) & 0xFFFF
+            count = _count(words, address, start)
+            if count is None:
+                return None
+            after += (after - elapsed[start]) * count
+        elapsed.append(after)
+    return elapsed[-1]
+
+
+def _count(words: Sequence[int], loop: int, start: int) -> int | None:
+    """Return how often the loop jumps back: what was last written into its register, if it is known."""
+    register = _register(words[loop])
+    if start > loop:
+        return None
+    for word in reversed(words[:start]):
+        if int(word) >> 56 == REGWI and _register(word) == register:
+            return int(word) & _IMMEDIATE
+    return None
+
+
+def _register(word: int) -> tuple[int, int]:
+    return (int(word) >> 53) & 7, (int(word) >> 41) & 31

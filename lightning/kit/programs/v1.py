@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from qick import AveragerProgram
 
-from lightning.kit.programs import Floats, by_shot
-from lightning.kit.programs.duration import ticks
+from lightning.kit.programs import Floats, by_shot, ticks
 from lightning.kit.settings import Settings
 
 SETTLE_TICKS = 200

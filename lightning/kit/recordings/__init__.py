@@ -4,5 +4,4 @@
 |---|---|
 | `recording` | `record(soc, file)`; the file |
 | `replay` | `replay://FILE`: a device that answers as the recorded one did |
-| `sent`, `packing` | what went to a device; documents and arrays |
 """

@@ -28,7 +28,6 @@ import numpy.typing as npt
 from lightbed.output_file import write_output
 from lightning.errors import LightningError, RecordingError
 from lightning.kit.devices.identity import identity_of
-from lightning.kit.recordings.packing import packed, unpacked
 
 if TYPE_CHECKING:
     from lightning.kit.devices.guard import GuardedSoc
@@ -36,6 +35,19 @@ if TYPE_CHECKING:
 FORMAT = "lightbed.recording"
 VERSION = 1
 HEAD = "head"
+
+_NO_ARCHIVE = (
+    ValueError,
+    KeyError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    SyntaxError,  # numpy reads the heads of arrays as Python, by tokens
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What numpy and its archive raise for files that are none, or were damaged."""
 
 
 @dataclass(slots=True)
@@ -173,20 +185,6 @@ def save(recording: Recording, file: str | Path) -> None:
         ) from error
 
 
-_NO_ARCHIVE = (
-    ValueError,
-    KeyError,
-    EOFError,
-    NotImplementedError,
-    RuntimeError,
-    SyntaxError,  # numpy reads the heads of arrays as Python, by tokens
-    tokenize.TokenError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
-"""What numpy and its archive raise for files that are none, or were damaged."""
-
-
 def load(file: str | Path) -> Recording:
     """Read a file. Raises `RecordingError`."""
     hint = "Record it again with lightning.record(soc, FILE)"
@@ -240,3 +238,42 @@ def _event_of(document: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]
         error=(str(error[0]), str(error[1])) if error else None,
         times=int(document["times"]),
     )
+
+
+def packed(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:
+    """Return a value as JSON; arrays are put aside, tuples and dictionaries with other keys than texts marked."""
+    if isinstance(value, np.ndarray):
+        arrays.append(value)
+        return {"": "array", "name": f"array{len(arrays) - 1}"}
+    if isinstance(value, tuple):
+        return {"": "tuple", "items": [packed(each, arrays) for each in value]}
+    if isinstance(value, list):
+        return [packed(each, arrays) for each in value]
+    if isinstance(value, Mapping):
+        pairs = [[packed(k, arrays), packed(v, arrays)] for k, v in value.items()]
+        return {"": "dict", "items": pairs}
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    """Return a number or a text as it is; what is neither, by its looks."""
+    number = value.item() if isinstance(value, np.generic) else value
+    if number is None or isinstance(number, (bool, int, float, str)):
+        return number
+    return {"": "other", "text": repr(value)}
+
+
+def unpacked(value: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> Any:
+    """Back from `packed`; the arrays by name."""
+    if isinstance(value, list):
+        return [unpacked(each, arrays) for each in value]
+    if not isinstance(value, dict):
+        return value
+    kind = value[""]
+    if kind == "array":
+        return arrays[value["name"]]
+    if kind == "tuple":
+        return tuple(unpacked(each, arrays) for each in value["items"])
+    if kind == "dict":
+        return {unpacked(k, arrays): unpacked(v, arrays) for k, v in value["items"]}
+    return value["text"]

@@ -7,24 +7,100 @@ operands are refused.
 
 from __future__ import annotations
 
+import hashlib
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from qick import QickConfig
 
 from lightning.errors import AddressError, RecordingError
 from lightning.kit.config import Configuration
 from lightning.kit.recordings import recording as file_format
 from lightning.kit.recordings.recording import Event, Recording
-from lightning.kit.recordings.sent import Sent, note
 from lightning.kit.settings import Settings
 
+Sent = dict[Hashable, str]
+"""Place -> digest of what was written there last."""
+
+_COMPARED: Mapping[str, tuple[tuple[str, Any], ...]] = {
+    "load_mem": (("data", ()), ("mem_sel", "dmem"), ("addr", 0)),
+    "load_envelope": (("ch", 0), ("data", ()), ("addr", 0)),
+    "configure_readout": (("ch", 0), ("ro_regs", ())),
+    "config_avg": (("ch", 0), ("address", 0), ("length", 1)),
+    "config_buf": (("ch", 0), ("address", 0), ("length", 1)),
+}
+"""Calls of QickSoc that are compared: names and defaults of their arguments."""
+_CONTENT = frozenset({"data", "ro_regs", "length"})
+"""Arguments that say what is written; the others say where."""
+
 PREFIX = "replay://"
+_READS = ("get_decimated", "get_accumulated", "poll_data", "get_tproc_counter")
+_STARTS = ("start_tproc", "start_readout")
+_REPEATED = {
+    kind.__name__: kind
+    for kind in (
+        AttributeError,
+        BrokenPipeError,
+        ConnectionError,
+        ConnectionResetError,
+        IndexError,
+        KeyError,
+        OSError,
+        RuntimeError,
+        TimeoutError,
+        TypeError,
+        ValueError,
+    )
+}
+
+
+def note(sent: Sent, call: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Hashable | None:
+    """Enter what this call writes, and return its place; None for a call that is not compared.
+
+    >>> sent = {}
+    >>> note(sent, "load_mem", ([1, 2],), {"addr": 16})
+    ('load_mem', 'dmem', '16')
+    >>> before = dict(sent)
+    >>> note(sent, "load_mem", (np.array([1, 2]), "dmem", 16), {}), sent == before
+    (('load_mem', 'dmem', '16'), True)
+    """
+    if call not in _COMPARED:
+        return None
+    names = _COMPARED[call]
+    given = {**dict(names), **dict(zip((name for name, _ in names), args, strict=False)), **kwargs}
+    place = (call, *(str(given[name]) for name, _ in names if name not in _CONTENT))
+    content = [given[name] for name, _ in names if name in _CONTENT]
+    sent[place] = hashlib.sha256(repr([_plain(each) for each in content]).encode()).hexdigest()
+    return place
+
+
+def _plain(value: Any) -> Any:
+    """Return the same for lists and arrays, and for numbers of any width: over a network QICK sends lists."""
+    if isinstance(value, Mapping):
+        return sorted((str(key), _plain(each)) for key, each in value.items())
+    if isinstance(value, np.generic):
+        return value.item()
+    if not isinstance(value, np.ndarray | list | tuple):
+        return value
+    numbers = _whole_numbers(value)
+    if numbers is None:
+        return [_plain(each) for each in value]
+    return numbers.shape, hashlib.sha256(numbers.tobytes()).hexdigest()
+
+
+def _whole_numbers(value: Any) -> npt.NDArray[np.int64] | None:
+    """Return the words as one array, where they are whole numbers: envelopes are long."""
+    try:
+        found = np.asarray(value)
+    except ValueError:  # of unequal lengths
+        return None
+    return found.astype(np.int64) if found.dtype.kind in "iu" else None
 
 
 def connect(address: str) -> ReplayedSoc:
@@ -159,9 +235,6 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         return event.result
 
 
-_READS = ("get_decimated", "get_accumulated", "poll_data", "get_tproc_counter")
-
-
 @dataclass(slots=True)
 class Acquisition:
     """A program that was loaded, and what followed."""
@@ -200,9 +273,6 @@ def _by_program(events: list[Event]) -> list[Acquisition]:
     return found
 
 
-_STARTS = ("start_tproc", "start_readout")
-
-
 def _queues(events: list[Event]) -> dict[str, deque[Event]]:
     answers: dict[str, deque[Event]] = {}
     for event in events:
@@ -217,24 +287,6 @@ def _equal(one: Any, other: Any) -> bool:
     if one is None or other is None:
         return one is other
     return np.array_equal(np.asarray(one), np.asarray(other))
-
-
-_REPEATED = {
-    kind.__name__: kind
-    for kind in (
-        AttributeError,
-        BrokenPipeError,
-        ConnectionError,
-        ConnectionResetError,
-        IndexError,
-        KeyError,
-        OSError,
-        RuntimeError,
-        TimeoutError,
-        TypeError,
-        ValueError,
-    )
-}
 
 
 def _error(kind: str, message: str) -> Exception:

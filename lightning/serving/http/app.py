@@ -14,7 +14,6 @@ from lightning.errors import LightningError, MalformedRequest
 from lightning.serving.http.asgi import Disconnected, Reply, body_bytes, read_body, refusal, refused
 from lightning.serving.http.fast_path import Infer
 from lightning.serving.http.metrics import ReadPackets, exposition
-from lightning.serving.http.openapi import INFER
 from lightning.serving.http.v2 import Document, decode_object
 from lightning.serving.model_instance import ModelInstance
 
@@ -25,6 +24,38 @@ SMALL = 1 << 16
 """Bytes of a request that is not a question to a model."""
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+
+_PARAMETERS = {"type": "object", "description": "`timeout` in microseconds, `key` of the noise"}
+_TENSOR = {
+    "type": "object",
+    "required": ["name", "shape", "datatype"],
+    "properties": {
+        "name": {"type": "string"},
+        "shape": {"type": "array", "items": {"type": "integer"}},
+        "datatype": {"type": "string", "examples": ["UINT8", "FP32"]},
+        "parameters": {"type": "object", "description": "`binary_data_size`"},
+        "data": {"type": "array", "items": {}, "description": "flat, or nested as `shape` is"},
+    },
+}
+_REQUEST = {
+    "type": "object",
+    "required": ["inputs"],
+    "properties": {
+        "id": {"type": "string"},
+        "parameters": _PARAMETERS,
+        "inputs": {"type": "array", "items": _TENSOR},
+        "outputs": {"type": "array", "items": {"type": "object", "required": ["name"]}},
+    },
+}
+INFER: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": _REQUEST},
+            "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+        },
+    }
+}
 
 
 class Service:

@@ -4,9 +4,9 @@
 |---|---|
 | `codec` | inference packets, without sockets |
 | `server`, `packet_loop` | the packet server: its thread; from a datagram to its outcome |
-| `mmsg`, `reassembly`, `replay_cache`, `counts` | many datagrams at a time, fragments, repetitions, outcomes |
-| `services`, `deferred` | a model as packets see it; packets that are answered by a thread of their own |
-| `fast_path`, `packet_kernel` | the loop in machine code |
+| `mmsg`, `reassembly`, `counts` | many datagrams at a time; fragments and repetitions; outcomes |
+| `services`, `packet_kernel` | a model as packets see it, and its short way in machine code |
+| `deferred` | packets that are answered by a thread of their own |
 """
 
 from __future__ import annotations

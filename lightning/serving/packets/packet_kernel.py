@@ -17,7 +17,7 @@ from lightning.execution.kernels.compiled import compiled
 from lightning.serving.packets.codec import ANSWER, HEADER
 from lightning.serving.packets.counts import ANSWERED, FAILED, LATE, REPLAYED
 from lightning.serving.packets.mmsg import ADDRESS
-from lightning.serving.packets.replay_cache import PEER_FACTOR, REQUEST_FACTOR, SHIFT
+from lightning.serving.packets.reassembly import PEER_FACTOR, REQUEST_FACTOR, SHIFT
 
 Array = npt.NDArray[Any]
 

@@ -24,8 +24,7 @@ from lightning.serving.packets.codec import (
 from lightning.serving.packets.counts import ANSWERED, FAILED, LATE, LEFT, REPLAYED, PacketCounts
 from lightning.serving.packets.deferred import FOREVER, Deferred, Job, elapsed_us, tried
 from lightning.serving.packets.mmsg import ADDRESS, SLOT, Inbox, address_of
-from lightning.serving.packets.reassembly import Reassembly, Whole
-from lightning.serving.packets.replay_cache import ReplayCache
+from lightning.serving.packets.reassembly import Reassembly, ReplayCache, Whole
 from lightning.serving.packets.services import Bytes, Service
 from lightning.serving.repository import Lease, Repository
 

@@ -22,8 +22,7 @@ from lightning.errors import ServingError
 from lightning.serving.packets.counts import PacketCounts
 from lightning.serving.packets.mmsg import MEMORY
 from lightning.serving.packets.packet_loop import PacketLoop
-from lightning.serving.packets.reassembly import Reassembly
-from lightning.serving.packets.replay_cache import ReplayCache
+from lightning.serving.packets.reassembly import Reassembly, ReplayCache
 from lightning.serving.repository import Repository
 
 LISTEN_MS = 50

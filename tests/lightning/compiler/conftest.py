@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 
 from lightning.compiler import compile_network
-from lightning.compiler.integers import sums_of
-from lightning.compiler.lowering import lowered, vectors_of
-from lightning.compiler.schemes.quantisation import quantise
+from lightning.compiler.lowering import lowered, sums_of, vectors_of
+from lightning.compiler.schemes.scaled import quantise
 from lightning.networks.network import Network, Node, Preprocessing
-from lightning.networks.operations import apply
+from lightning.networks.operations import apply, run_float
 from lightning.networks.preprocess import preprocess
-from lightning.networks.reference import run_float
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 from lightning.compiler import Hardware, PhotonicLayer, readouts_of, schedule_of
 from lightning.compiler.datapath.schedule import passes_of
-from lightning.compiler.integers import sums_of
+from lightning.compiler.lowering import sums_of
 
 values = st.one_of(st.just(0), st.integers(-255, 255))
 matrices = hnp.arrays(np.int16, hnp.array_shapes(min_dims=3, max_dims=3, max_side=9), elements=values)

@@ -7,7 +7,7 @@ import pytest
 
 from fpga.photonic_mac import cycles as datapath
 from lightning.compiler import Geometry, Hardware, Options, PhotonicLayer, compile_network, cycles_of, work_of
-from lightning.compiler.datapath.cycles import cycles_of_model
+from lightning.compiler.datapath.schedule import cycles_of_model
 from lightning.errors import OutOfRange
 
 SHAPES = ((300, 784), (100, 300), (10, 100))

@@ -11,9 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lightning.compiler import CompiledModel, Hardware, Options, compile_network, load_model, model_hash
-from lightning.compiler.lng_file import archive as lng
-from lightning.compiler.lng_file.archive import packed, unpacked
+from lightning.compiler import (
+    CompiledModel,
+    Hardware,
+    Options,
+    compile_network,
+    load_model,
+    model_hash,
+    save_model,
+)
+from lightning.compiler import lng_file as lng
+from lightning.compiler.lng_file import packed, unpacked
 from lightning.errors import CompileError, ModelFileError
 from lightning.networks.network import Node
 
@@ -42,7 +50,7 @@ def assert_same_array(one, other):
 
 
 def test_a_model_comes_back_as_it_was(compiled_residual, tmp_path):
-    compiled_residual.save(tmp_path / "a.lng")
+    save_model(compiled_residual, tmp_path / "a.lng")
     assert_equal(compiled_residual, load_model(tmp_path / "a.lng"))
 
 
@@ -315,4 +323,4 @@ def test_paths_that_cannot_be_read_or_written(small, tmp_path):
     with pytest.raises(ModelFileError, match="cannot be read"):
         load_model(tmp_path / "none.lng")
     with pytest.raises(ModelFileError, match="cannot be written"):
-        small.save(tmp_path / "none" / "a.lng")
+        save_model(small, tmp_path / "none" / "a.lng")

@@ -10,7 +10,7 @@ from libraries import skip_without
 
 from fpga.program import program_from_json
 from lightning.compiler import Hardware, Options, compile_network, program_of, work_of
-from lightning.compiler.lng_file.archive import packed, unpacked
+from lightning.compiler.lng_file import packed, unpacked
 from lightning.errors import CompileError
 
 skip_without("lark", reason="the library of count-action modules is text: pip install 'lightbed[fpga]'")

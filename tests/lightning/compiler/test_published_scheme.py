@@ -9,7 +9,7 @@ import pytest
 
 from fpga.photonic_mac.network import layer_results, quantised
 from lightning.compiler import Options, compile_network
-from lightning.compiler.integers import sums_of
+from lightning.compiler.lowering import sums_of
 from lightning.errors import CompileError
 from lightning.networks.network import Node, Preprocessing
 

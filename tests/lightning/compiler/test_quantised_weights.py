@@ -8,9 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from lightning.compiler.integers import sums_of
-from lightning.compiler.schemes.quantisation import output_scales, quantise, quantise_weights, weight_scales
-from lightning.compiler.schemes.rounding import rounded_by, rounding_table
+from lightning.compiler.lowering import sums_of
+from lightning.compiler.schemes.scaled import (
+    output_scales,
+    quantise,
+    quantise_weights,
+    rounded_by,
+    rounding_table,
+    weight_scales,
+)
 
 weights = hnp.arrays(
     np.float32,

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightning.compiler import Hardware, Options, compile_network, readouts_of
-from lightning.compiler.schemes.observed import only_rectified
-from lightning.compiler.schemes.ranges import PARTS, best_of
+from lightning.compiler.schemes.ranges import PARTS, best_of, only_rectified
 from lightning.networks.network import Node
 
 errors_of_parts = st.lists(st.floats(1, 5), min_size=len(PARTS), max_size=len(PARTS))

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from lightning.compiler import Options, compile_network
-from lightning.compiler.schemes.observed import never_negative
-from lightning.compiler.schemes.ranges import PARTS, candidates, least_divergent
+from lightning.compiler.schemes.ranges import PARTS, candidates, least_divergent, never_negative
 from lightning.errors import CompileError, InputError, OutOfRange
 from lightning.networks.network import Node, Preprocessing
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from lightning.compiler import Options, compile_network, load_or_compile
-from lightning.compiler.hardware import Hardware
-from lightning.compiler.lng_file.archive import model_hash
+from lightning.compiler.lng_file import model_hash
+from lightning.compiler.model import Hardware
 from lightning.costs import BASELINES, PRESETS, costs_of
 from lightning.costs.shot_noise import shot_noise, shot_noise_curve
 from lightning.errors import OutOfRange

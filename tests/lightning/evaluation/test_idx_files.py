@@ -8,7 +8,7 @@ import pytest
 
 from lightning.errors import DatasetError
 from lightning.evaluation import load_dataset
-from lightning.evaluation.idx import parse_idx, read_idx
+from lightning.evaluation.datasets import parse_idx, read_idx
 
 
 def idx(array):

@@ -15,9 +15,8 @@ from fpga.hdl import why_missing
 from fpga.photonic_mac.control import library_datapath
 from lightning import errors
 from lightning.compiler import compile_network, program_of
-from lightning.compiler.datapath.cycles import work_of
-from lightning.compiler.hardware import Hardware
-from lightning.compiler.model import CompiledModel, PhotonicLayer
+from lightning.compiler.datapath.schedule import work_of
+from lightning.compiler.model import CompiledModel, Hardware, PhotonicLayer
 from lightning.compiler.options import Options
 from lightning.execution import open_executor
 from lightning.execution.multipliers.datapath import DatapathMultiplier

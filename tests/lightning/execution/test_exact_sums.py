@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from lightning.compiler import CompiledModel, Geometry, PhotonicLayer
 from lightning.execution import open_executor
-from lightning.execution.interpreter import Interpreter
+from lightning.execution.interpreter import Interpreter, patches, pixels
 from lightning.execution.multipliers.exact import CompiledMultiplier, ExactMultiplier
-from lightning.execution.patches import patches, pixels
 from lightning.networks.network import Network, Node, Preprocessing
 from lightning.networks.operations import apply
 

@@ -124,7 +124,7 @@ def test_threads_share_a_chain(random_model):
 
 def test_what_is_no_chain_says_where_to_go(random_model):
     pytest.importorskip("numba")
-    from lightning.execution.chains.chain import Chain
+    from lightning.execution.chain import Chain
 
     shared = Noise(intensity=1e-4)
     model = random_model(1, (12, 8, 3), hardware=Hardware(wavelengths=2))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lightning.compiler.model import CompiledModel, PhotonicLayer
-from lightning.execution.multipliers.fitted import (
+from lightning.execution.multipliers.device import (
     identity_of_calibration,
     noise_of_calibration,
     noise_of_link,

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightning.execution import Noise, open_executor
-from lightning.execution.chains.lanes import FEWEST, lane_weights
+from lightning.execution.chain import FEWEST, lane_weights
 from lightning.execution.quirks import Quirks
 
 IMAGES = 2 * 64 + 5

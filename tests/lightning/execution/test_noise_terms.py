@@ -10,10 +10,9 @@ skip_without("numba", reason="noise needs numba: pip install 'lightbed[inference
 
 from lightning.errors import OutOfRange
 from lightning.execution import Noise, noise, open_executor
-from lightning.execution.chains.chain import fits
+from lightning.execution.chain import fits
 from lightning.execution.kernels import laws
-from lightning.execution.multipliers.noisy import NoisyMultiplier
-from lightning.execution.multipliers.per_readout import PerReadoutMultiplier
+from lightning.execution.multipliers.noisy import NoisyMultiplier, PerReadoutMultiplier
 from lightning.execution.noise import TERMS, Term
 
 NONE = Noise(sigma=0.0)

@@ -12,12 +12,10 @@ stats = library("scipy.stats")
 from lightning.compiler import Hardware
 from lightning.errors import OutOfRange
 from lightning.execution import Noise, Quirks, open_executor
-from lightning.execution.interpreter import Interpreter
+from lightning.execution.interpreter import Interpreter, patches
 from lightning.execution.multipliers import noisy
 from lightning.execution.multipliers.exact import ExactMultiplier
-from lightning.execution.multipliers.noisy import NoisyMultiplier, may_clip
-from lightning.execution.multipliers.per_readout import PerReadoutMultiplier
-from lightning.execution.patches import patches
+from lightning.execution.multipliers.noisy import NoisyMultiplier, PerReadoutMultiplier, may_clip
 
 DRAWS = 4000
 

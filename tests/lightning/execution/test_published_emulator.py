@@ -7,7 +7,7 @@ import pytest
 
 from fpga.photonic_mac import Network as Integers
 from fpga.photonic_mac import layer_results, quantised
-from lightning.compiler import Options, compile_network, load_model
+from lightning.compiler import Options, compile_network, load_model, save_model
 from lightning.errors import InputError, OutOfRange
 from lightning.execution import EMULATOR, Quirks, open_executor
 from lightning.execution.interpreter import Interpreter
@@ -174,7 +174,7 @@ def weights_file(tmp_path):
 @pytest.mark.parametrize("perfect", [False, True])
 def test_how_activations_are_scaled_is_chosen_at_compilation_and_kept(weights_file, tmp_path, perfect):
     options = Options(scheme="published", perfect_scaling=perfect)
-    compile_network(load_network(weights_file), options=options).save(tmp_path / "small.lng")
+    save_model(compile_network(load_network(weights_file), options=options), tmp_path / "small.lng")
     model = load_model(tmp_path / "small.lng")
     assert model.perfect_scaling == perfect
     found = open_executor(model, quirks=EMULATOR).run(np.array([image(number) for number in range(3)]))

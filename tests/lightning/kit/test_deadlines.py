@@ -7,8 +7,8 @@ from lightning import errors
 from lightning.kit import profiles
 from lightning.kit.config import Configuration
 from lightning.kit.devices.deadline import Patience, Progress
-from lightning.kit.devices.worker import Worker
-from lightning.kit.programs.duration import ticks
+from lightning.kit.devices.guard import Worker
+from lightning.kit.programs import ticks
 
 
 class Board:

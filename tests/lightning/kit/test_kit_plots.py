@@ -144,7 +144,7 @@ def test_the_sweeps_kept_with_a_calibration_can_be_drawn(kit):
     calibration = require(kit)
     words = np.arange(0, 20_000, 500)
     raw = {"sweep_1_words": words, "sweep_1_levels": calibration.modulators[1].curve.level(words)}
-    found = plots.curves.kept_sweeps(calibration, raw)
+    found = plots.kept_sweeps(calibration, raw)
     assert list(found) == [1]
     assert found[1].curve == calibration.modulators[1].curve
     title = plots.transfer_curves(found, TWIN).axes[0].get_title(loc="left")

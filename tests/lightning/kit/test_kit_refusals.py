@@ -108,7 +108,7 @@ def test_another_window_of_the_same_program_is_refused(recorded):
 
 
 def test_what_is_sent_is_the_same_as_list_or_array_and_by_name_or_place():
-    from lightning.kit.recordings.sent import note
+    from lightning.kit.recordings.replay import note
 
     rows = np.array([[1, 0], [-5, 0]], dtype=np.int16)
     one, other = {}, {}

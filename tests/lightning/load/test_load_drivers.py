@@ -11,12 +11,11 @@ import pytest
 from lightning.load import drive_datagrams, drive_http
 from lightning.load.datagrams import exchange
 from lightning.load.echo import ANSWER, echo_datagrams, echo_http
-from lightning.load.errors import LoadError
 from lightning.load.http import BROKEN, ECHOED, only_model, send_on_time
 from lightning.load.http_messages import message_length
 from lightning.load.outcome import WAITING
 from lightning.load.schedule import poisson_schedule
-from lightning.load.targets import Target
+from lightning.load.targets import LoadError, Target
 from lightning.serving.packets.codec import Code, Datatype, Kind, Packet, parse, serialise
 from lightning.serving.packets.mmsg import MEMORY
 

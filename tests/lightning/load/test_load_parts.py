@@ -9,13 +9,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lightning.errors import DatasetError
-from lightning.load.errors import LoadError
-from lightning.load.histogram import PER_DECADE, log_histogram
 from lightning.load.http_messages import ModelInput, input_of, message_length, reply_in, requests_of
 from lightning.load.inputs import kept_rows, rows_of
+from lightning.load.latency_plot import PER_DECADE, log_histogram
 from lightning.load.outcome import WAITING, Outcome, traces_of
 from lightning.load.schedule import poisson_schedule
-from lightning.load.targets import Target, target_of
+from lightning.load.targets import LoadError, Target, target_of
 
 SERVER = Target("http", "127.0.0.1", 80)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx", reason="pip install 'lightbed[inference]'")
-from lightning.compiler import compile_network, load_model
+from lightning.compiler import compile_network, load_model, save_model
 from lightning.errors import InputError, NetworkError, OutOfRange, UnsupportedNode
 from lightning.execution import open_executor
 from lightning.networks import run_float
@@ -209,7 +209,7 @@ def test_a_network_of_two_inputs_is_compiled_kept_and_run(tmp_path):
     network = taken(model)
     given = {"a": floats(40, 6), "b": floats(40, 3, seed=5)}
     compiled = compile_network(network, given)
-    compiled.save(tmp_path / "two.lng")
+    save_model(compiled, tmp_path / "two.lng")
     again = load_model(tmp_path / "two.lng")
     assert (again.network.inputs, again.network.outputs) == (network.inputs, network.outputs)
     scores = open_executor(again, "exact").run(raw_of(again.network, given)).scores

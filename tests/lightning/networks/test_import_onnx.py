@@ -354,12 +354,12 @@ def test_the_reference_page_names_every_operation():
 
 
 def test_a_single_entry_is_still_one_in_a_compiled_file(onnx_model, tmp_path):
-    from lightning.compiler import compile_network, load_model
+    from lightning.compiler import compile_network, load_model, save_model
 
     nodes = [("Gather", ["x", "i"], "e", {"axis": 1}), ("MatMul", ["e", "w"], "y", {})]
     network = bytes_of(onnx_model(nodes, {"i": np.array(1), "w": floats(4, 2)}, (3, 4)))
     model = compile_network(network, np.abs(floats(20, 3, 4)))
-    model.save(tmp_path / "m.lng")
+    save_model(model, tmp_path / "m.lng")
     again = load_model(tmp_path / "m.lng").network
     x = floats(5, 3, 4, seed=9)
     assert run_float(again, x).tolist() == run_float(network, x).tolist()

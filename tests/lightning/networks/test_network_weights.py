@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from lightning.errors import InputError, LightningError, NetworkError, OutOfRange, UnsupportedNode
 from lightning.networks import Network, Node, Preprocessing, load_network, preprocess, run_float
-from lightning.networks.operations import DIGITAL_OPERATIONS, PHOTONIC_OPERATIONS, apply
+from lightning.networks.operations import DIGITAL_OPERATIONS, PHOTONIC_OPERATIONS, activations, apply
 from lightning.networks.patches import output_size, patches
-from lightning.networks.reference import activations
 from lightning.networks.work import macs_of, photonic_share
 
 W1, W2 = np.array([[1, -1, 0.5], [0, 2, 0]]), np.array([[1, 1], [-1, 0], [0, 3]])

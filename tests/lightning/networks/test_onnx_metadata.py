@@ -6,7 +6,7 @@ import pytest
 from lightning.errors import NetworkError, OutOfRange
 from lightning.networks import Preprocessing, load_network, preprocess, run_float, to_onnx
 from lightning.networks.network import Network, Node
-from lightning.networks.onnx_metadata import PREPROCESSING
+from lightning.networks.onnx_writer import PREPROCESSING
 
 onnx = pytest.importorskip("onnx", reason="pip install 'lightbed[inference]'")
 

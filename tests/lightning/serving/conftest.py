@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from needs import needs
 
-from lightning.compiler import Options, compile_network
+from lightning.compiler import Options, compile_network, save_model
 from lightning.execution import open_executor
 from lightning.execution.inputs import check_keys
 from lightning.execution.interface import Answers
@@ -158,7 +158,7 @@ def infer(directory, model):
     """Yield a real model, from a file."""
     from lightning.serving.http.fast_path import Infer, Limits
 
-    model.save(directory / "small.lng")
+    save_model(model, directory / "small.lng")
     repository = Repository(open_executor, directory)
     repository.load("small")
     yield Infer(repository, Limits(body_bytes=100_000))

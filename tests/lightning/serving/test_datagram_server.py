@@ -37,8 +37,7 @@ from lightning.serving.packets.codec import (
 from lightning.serving.packets.counts import LATE
 from lightning.serving.packets.deferred import MOST
 from lightning.serving.packets.mmsg import Inbox
-from lightning.serving.packets.reassembly import Reassembly
-from lightning.serving.packets.replay_cache import ReplayCache
+from lightning.serving.packets.reassembly import Reassembly, ReplayCache
 from lightning.serving.packets.server import DatagramServer
 from lightning.serving.packets.services import Service
 

@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightning.serving.packets.reassembly import COST, Reassembly, Whole
-from lightning.serving.packets.replay_cache import ReplayCache
+from lightning.serving.packets.reassembly import COST, Reassembly, ReplayCache, Whole
 
 
 @given(st.permutations(range(5)))

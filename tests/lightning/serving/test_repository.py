@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from lightning.compiler import save_model
 from lightning.errors import InputError, ModelFileError, ServingError, UnknownModel
 from lightning.serving.repository import Repository
 
@@ -147,7 +148,7 @@ def test_versions_that_are_gone_are_refused(repository, model):
 
 def test_what_cannot_be_loaded_leaves_the_old_one_in_service(opened, double, model, tmp_path):
     damaged = tmp_path / "m.lng"
-    model.save(damaged)
+    save_model(model, damaged)
     repository = Repository(opened, tmp_path)
     repository.load("m")
     content = damaged.read_bytes()
@@ -181,7 +182,7 @@ def test_a_model_that_fails_to_warm_is_closed(double, model):
 
 def test_files_of_the_directory_are_listed_and_loaded_by_name(opened, model, tmp_path):
     for name in ("a.lng", "b.lng", "-odd.lng", "notes.txt"):
-        model.save(tmp_path / name)
+        save_model(model, tmp_path / name)
     repository = Repository(opened, tmp_path)
     repository.load("b")
     repository.load("c", model)

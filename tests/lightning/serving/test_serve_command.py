@@ -29,7 +29,7 @@ skip_without("tritonclient", reason="the page uses tritonclient[http]")
 
 from lightning.cli import run_app
 from lightning.cli.serve import _say as say
-from lightning.compiler.source import load_or_compile
+from lightning.compiler import load_or_compile, save_model
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "how-to" / "serve-a-model.md"
@@ -61,7 +61,7 @@ def folder(tmp_path):
     """With a network of 64 numbers and 10 scores."""
     random = np.random.default_rng(1)
     np.savez(tmp_path / "digits.npz", w1=random.normal(size=(16, 64)), w2=random.normal(size=(10, 16)))
-    load_or_compile(tmp_path / "digits.npz").save(tmp_path / "digits.lng")
+    save_model(load_or_compile(tmp_path / "digits.npz"), tmp_path / "digits.lng")
     return tmp_path
 
 

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from lightning.serving.turns import Turn
+from lightning.serving.model_instance import Turn
 
 
 def test_who_waits_is_not_overtaken_by_who_comes_back(wait_for):

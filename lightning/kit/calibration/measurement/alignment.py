@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
 import numpy as np
+import numpy.typing as npt
 
 from lightning.kit.calibration.document import Outcome
-from lightning.kit.calibration.measurement import bias, probe
-from lightning.kit.calibration.measurement.batch import SETTLE_TICKS
+from lightning.kit.calibration.fringe import Floats, Fringe, fit
+from lightning.kit.calibration.measurement.batch import (
+    CHANNELS,
+    READOUT,
+    SETTLE_TICKS,
+    generator_ticks,
+    processor_ticks,
+)
 from lightning.kit.calibration.measurement.bench import Bench, judged, word
-from lightning.kit.calibration.measurement.delay import Arrival
-from lightning.kit.calibration.measurement.transfer import GUESSES, coarse_peaks
+from lightning.kit.calibration.measurement.delay import Arrival, locate, pattern
+from lightning.kit.calibration.measurement.transfer import GUESSES, PARTNER, Rows, coarse_peaks
+from lightning.optional import needed
 
 FOUND = 0.9
 """Correlation of the received pattern with the one that was sent."""
@@ -21,6 +33,25 @@ BRIGHT = (0.4, 0.98)
 """Share of the converter's range that one full product should fill: below, its steps count; above, noise clips."""
 NULL_OFFSET = 0.12
 """Of V_pi, from word 0 to the null: idle light stays below 4 per cent, and words of either sign reach both ends."""
+
+POINTS = 33
+SPAN_V = 10.0
+"""Of a sweep, inside the supply's limits: about one period of a modulator with V_pi = 5 V."""
+GUARD_TICKS = 20
+"""The partner opens so long before the pattern, and shuts so long after it."""
+MARGIN_TICKS = 250
+"""The partner stays open longer by this: fibres of two modulators differ by less."""
+START_TICKS = GUARD_TICKS + MARGIN_TICKS
+"""Of the pattern, after the partner opened."""
+ROUNDS = 16
+FULL_SCALE = 32_766
+"""Of an envelope's samples."""
+LOOKS = 4
+"""Windows, one after the other, in which the pattern is looked for: some 2 us each."""
+SURE = 0.7
+"""Correlation from which the pattern is believed to be found."""
+_Played = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
+"""Generators of modulator and partner; their words; offset and length of the window."""
 
 
 def laser(bench: Bench) -> Outcome:
@@ -104,7 +135,7 @@ def polarisation(bench: Bench) -> Outcome:
 def bias_point(bench: Bench) -> Outcome:
     """Set every modulator to its null with no word: by the supply, or seen from the curves and left to a person."""
     if bench.instruments.bias is not None:
-        found = [bias.search(bench.reader(), bench.instruments.bias, index) for index in range(4)]
+        found = [find_null(bench.reader(), bench.instruments.bias, index) for index in range(4)]
         for index, point in enumerate(found):
             bench.conditions[f"bias_{index}_v"] = point.null_v
             bench.conditions[f"half_wave_{index}_v"] = point.half_wave_v
@@ -129,10 +160,190 @@ def _arrival(bench: Bench, index: int) -> Arrival:
     best = Arrival(0.0, 0.0, 0.0)
     for partner in GUESSES:
         for own in GUESSES[:2]:
-            found = probe.arrival(
+            found = find_arrival(
                 bench.soc, index, (own, partner), channels=bench.channels, readout=bench.readout
             )
             best = max(best, found, key=lambda arrival: arrival.quality)
             if best.quality >= FOUND:
                 return best
     return best
+
+
+class Supply(Protocol):
+    """Functions of `lightning.kit.instruments.BiasSupply` that are needed; outputs are counted from 1."""
+
+    @property
+    def limit_v(self) -> float:
+        """The highest voltage that may be set."""
+        ...
+
+    def set_voltage_v(self, output: int, voltage_v: float) -> None:
+        """Set an output."""
+        ...
+
+    def voltage_v(self, output: int) -> float:
+        """Voltage at an output."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BiasPoint:
+    """The bias of one modulator, in volts."""
+
+    null_v: float
+    quadrature_v: float
+    peak_v: float
+    half_wave_v: float
+    before_v: float
+    """What was set before."""
+    visibility: float
+    """Swing of the light over the sweep against the residuals of its fit."""
+
+
+def find_null(rows: Rows, supply: Supply, index: int, *, shots: int = 4) -> BiasPoint:
+    """Sweep the bias of modulator `index` and set it to the null.
+
+    Of a few words for the partner the one that shows the greatest swing is believed. The old voltage is set again
+    when no fringe is found, which raises `ValueError`.
+    """
+    output = index + 1
+    before = supply.voltage_v(output)
+    volts = _volts(before, supply.limit_v)
+    try:
+        levels = _swept(rows, supply, index, volts, shots)
+        curve = fit(volts - before, levels[:, int(np.argmax(np.ptp(levels, axis=0)))])
+        point = _point(curve, before, supply.limit_v)
+    except ValueError:
+        supply.set_voltage_v(output, before)
+        raise
+    supply.set_voltage_v(output, point.null_v)
+    return point
+
+
+def _swept(rows: Rows, supply: Supply, index: int, volts: Floats, shots: int) -> Floats:
+    """Return (volts, guesses): detector counts with the modulator's word at zero, idle level added back."""
+    table = np.zeros((len(GUESSES), 4), dtype=np.int64)
+    table[:, PARTNER[index]] = GUESSES
+    levels = np.empty((volts.size, len(GUESSES)))
+    for row, voltage in enumerate(volts):
+        supply.set_voltage_v(index + 1, float(voltage))
+        readings = rows.read(table, shots=shots)
+        levels[row] = readings.levels + readings.idle
+    return levels
+
+
+def _volts(before: float, limit: float) -> Floats:
+    low = min(max(0.0, before - SPAN_V / 2), max(0.0, limit - SPAN_V))
+    return np.linspace(low, min(limit, low + SPAN_V), POINTS)
+
+
+def _point(curve: Fringe, before: float, limit: float) -> BiasPoint:
+    """Raise `ValueError` when the sweep shows no fringe, or none of its nulls is within the supply's reach."""
+    visibility = curve.amplitude / max(curve.rms, 1e-12)
+    if visibility < 10:
+        raise ValueError(
+            f"the light does not follow the bias (swing is {visibility:.1f} times the residuals)"
+        )
+    period = 2 * curve.half_wave
+    nulls = [before + curve.null + n * period for n in (-1, 0, 1)]
+    reached = [null for null in nulls if 0.0 <= null <= limit]
+    if not reached:
+        raise ValueError(f"no null lies between 0 V and {limit:.1f} V")
+    null = min(reached, key=lambda candidate: abs(candidate - before))
+    half = curve.half_wave
+    return BiasPoint(null, null + half / 2, null + half, half, before, visibility)
+
+
+def find_arrival(
+    soc: Any,
+    index: int,
+    words: tuple[int, int],
+    *,
+    channels: tuple[int, int, int, int] = CHANNELS,
+    readout: int = READOUT,
+) -> Arrival:
+    """Return when light through modulator `index` answers to its generator, in ticks after the pulse's time.
+
+    `words` open the modulator and its partner. The answer's quality is low when no window shows the pattern.
+    """
+    from lightning.kit.devices.guard import guarded
+
+    soc = guarded(soc)
+    length = int(soc["readouts"][readout]["buf_maxlen"]) - 24
+    step = length - pattern().size - GUARD_TICKS
+    best = Arrival(0.0, 0.0, 0.0)
+    for look in range(LOOKS):
+        offset = look * step
+        trace = _trace(soc, (channels[index], channels[PARTNER[index]]), words, readout, (offset, length))
+        found = locate(trace)
+        if found.quality > best.quality:
+            began = _rounded(soc, readout, offset + MARGIN_TICKS) - _rounded(soc, readout, START_TICKS)
+            best = Arrival(found.ticks + began, found.swing, found.quality)
+        if best.quality > SURE:
+            break
+    return best
+
+
+def _trace(
+    soc: Any, channels: tuple[int, int], words: tuple[int, int], readout: int, window: tuple[int, int]
+) -> Floats:
+    """Return the counts, mean of all rounds, (length,)."""
+    program = _program_class()(soc, {"reps": 1, "rounds": ROUNDS}, (channels, words, window), readout)
+    received = np.asarray(program.acquire_decimated(soc, progress=False)[0], dtype=float)
+    in_phase: Floats = received.reshape(2, -1)[0]
+    return in_phase
+
+
+def _rounded(soccfg: Any, readout: int, ticks: float) -> float:
+    """Return a time in ticks of the readout, as the timed processor can keep it."""
+    ratio = float(soccfg["readouts"][readout]["f_output"]) / float(soccfg["tprocs"][0]["f_time"])
+    return processor_ticks(soccfg, readout, ticks) * ratio
+
+
+def envelope(soccfg: Any, readout: int, channel: int) -> npt.NDArray[np.int64]:
+    """Return the pattern in samples of this generator, edges at the nearest sample, filled up to whole ticks."""
+    per_tick = int(soccfg["gens"][channel]["samps_per_clk"])
+    rate = (
+        float(soccfg["gens"][channel]["f_fabric"]) * per_tick / float(soccfg["readouts"][readout]["f_output"])
+    )
+    edges = np.rint(np.arange(pattern().size + 1) * rate).astype(np.int64)
+    samples = np.repeat(pattern(), np.diff(edges)) * FULL_SCALE
+    return np.pad(samples, (0, -samples.size % per_tick))
+
+
+@lru_cache(maxsize=1)
+def _program_class() -> Any:
+    """Return QICK's averaging program with a pattern; made when QICK is there."""
+    qick = needed("qick", "to compile programs for the board")
+
+    class PatternProgram(qick.AveragerProgram):  # type: ignore[misc, name-defined]  # QICK has no types
+        """One generator plays the pattern while its partner holds a modulator open."""
+
+        def __init__(self, soccfg: Any, cfg: dict[str, Any], played: _Played, readout: int) -> None:
+            self.played, self.words, (self.offset, self.length) = played
+            self.readout = readout
+            super().__init__(soccfg, cfg)
+
+        def initialize(self) -> None:
+            for channel in self.played:
+                self.declare_gen(ch=channel, nqz=1)
+            self.declare_readout(ch=self.readout, length=self.length, freq=0)
+            first, partner = self.played
+            samples = envelope(self.soccfg, self.readout, first)
+            held = generator_ticks(self.soccfg, self.readout, partner, pattern().size + 2 * START_TICKS)
+            play = {"freq": 0, "phase": 0}
+            self.add_envelope(ch=first, name="pattern", idata=samples, qdata=np.zeros_like(samples))
+            self.set_pulse_registers(ch=first, style="arb", waveform="pattern", gain=self.words[0], **play)
+            self.set_pulse_registers(ch=partner, style="const", length=held, gain=self.words[1], **play)
+            self.synci(200)
+
+        def body(self) -> None:
+            first, partner = self.played
+            self.pulse(ch=partner, t=0)
+            self.pulse(ch=first, t=processor_ticks(self.soccfg, self.readout, START_TICKS))
+            offset = processor_ticks(self.soccfg, self.readout, self.offset + MARGIN_TICKS)
+            self.trigger(adcs=[self.readout], adc_trig_offset=offset, t=0)
+            self.wait_all()
+            self.sync_all(self.us2cycles(1.0))
+
+    return PatternProgram

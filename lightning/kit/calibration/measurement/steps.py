@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
+import numpy.typing as npt
 
-from lightning.kit.calibration.accuracy import accuracy
-from lightning.kit.calibration.decoder import rounded
+from lightning.kit.calibration.decoder import accuracy, rounded
 from lightning.kit.calibration.document import Outcome
 from lightning.kit.calibration.measurement import pairs
 from lightning.kit.calibration.measurement.alignment import (
@@ -24,8 +24,8 @@ from lightning.kit.calibration.measurement.alignment import (
     polarisation,
 )
 from lightning.kit.calibration.measurement.bench import Bench, judged, word
-from lightning.kit.calibration.measurement.noise import measured_noise
-from lightning.kit.calibration.measurement.transfer import RESIDUAL, sweep_all
+from lightning.kit.calibration.measurement.transfer import RESIDUAL, Rows, sweep_all
+from lightning.kit.calibration.noise import NoiseModel, fit_noise
 
 __all__ = ["NEEDED", "STEPS", "Bench", "Step", "delay", "light"]
 
@@ -37,6 +37,12 @@ NOISY = 4.0
 """Of 255, rms of one decimated sample."""
 
 Step = Callable[[Bench], Outcome]
+
+NEEDED = frozenset({"delay", "light", "transfer", "gain", "decoder"})
+"""Without these there is nothing for the later steps to stand on."""
+LEVELS = 24
+READINGS = 199
+"""Per level; no multiple of four, so that no dither adds to the noise."""
 
 
 def transfer(bench: Bench) -> Outcome:
@@ -148,5 +154,15 @@ STEPS: Mapping[str, Step] = {
 }
 """In the order of the run."""
 
-NEEDED = frozenset({"delay", "light", "transfer", "gain", "decoder"})
-"""Without these there is nothing for the later steps to stand on."""
+
+def measured_noise(
+    rows: Rows, word_table: Callable[[npt.ArrayLike], npt.NDArray[np.int64]], *, mean: float = 0.0
+) -> NoiseModel:
+    """Return the noise of single readings on a device, at levels from dark to a full product of the first pair.
+
+    `rows` should read windows of one sample; `word_table` encodes (n, 4) values.
+    """
+    values = np.zeros((LEVELS, 4), dtype=np.int64)
+    values[:, 0], values[:, 1] = np.linspace(0, 255, LEVELS).round(), 255
+    readings = rows.read(word_table(values), shots=READINGS)
+    return fit_noise(readings.levels, readings.singles.var(axis=1, ddof=1), READINGS, mean=mean)

@@ -12,14 +12,20 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import NetworkError, UnsupportedNode
-from lightning.networks.imports.onnx.entries import example_of, ports_of
-from lightning.networks.imports.onnx.order import ordered
-from lightning.networks.imports.onnx.parts import array_of
-from lightning.networks.imports.onnx.recurrent import recurrent_steps
-from lightning.networks.imports.onnx.rewriting import transposed_convolution
+from lightning.networks.imports.onnx.choices import (
+    Choices,
+    chosen,
+    example_of,
+    is_open,
+    ports_of,
+    usual_shape,
+)
+from lightning.networks.imports.onnx.parts import Versions, array_of, opsets_for_tracing, ordered
+from lightning.networks.imports.onnx.recurrent import recurrent_steps, transposed_convolution
 from lightning.networks.imports.onnx.scope import Scope, Value, sample_shape
 from lightning.networks.imports.onnx.tracing import constant_of, refused, take
 from lightning.networks.imports.simplify import finished
+from lightning.networks.imports.translators.operation_list import CONTRADICTIONS
 from lightning.networks.network import Network, Port, Preprocessing
 
 Array = npt.NDArray[Any]
@@ -36,6 +42,9 @@ _RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
 )
 PACKED_INPUT, PACKED_OUTPUT = "inputs", "outputs"
+
+USUAL = (0, 64, 512, 16, 1)
+"""Lengths that are tried where the file leaves one open; 0 stands for what is usual with so many axes."""
 
 
 @dataclass(frozen=True)
@@ -237,3 +246,60 @@ def _packed(scope: Scope, outputs: Iterable[str]) -> str:
             flat = np.asarray(scope.known[name], np.float32).reshape(1, -1)
             parts.append(scope.builder.constant(flat, f"{name}.flat"))
     return scope.builder.emit("Concat", parts, PACKED_OUTPUT, {"axis": 1})
+
+
+def fixed_or_advised(
+    versions: Versions, name: str, folder: Path, preprocessing: Preprocessing, first: NetworkError
+) -> Network:
+    """Return the network with the shapes of the file where all are fixed.
+
+    Raises `first`, the refusal with an open batch, with the shapes as advice where they would help; and the refusal
+    with fixed shapes where they would not.
+    """
+    opens = open_entries(versions.newest)
+    if not opens:
+        return _fixed(versions, name, folder, preprocessing, first)
+    for usual in USUAL:
+        shapes = {entry.name: usual_shape(entry, usual) for entry in opens}
+        try:
+            _try(versions, name, folder, preprocessing, shapes)
+        except UnsupportedNode as error:
+            raise UnsupportedNode(error.what, hint=error.hint) from first
+        except (NetworkError, *CONTRADICTIONS):
+            continue
+        options = " ".join(f"--shape {each}={'x'.join(map(str, shape))}" for each, shape in shapes.items())
+        raise type(first)(first.what, hint=f"Fix the shapes of its inputs: {options}") from first
+    raise first
+
+
+def open_entries(model: Any) -> list[Any]:
+    """Return the inputs with a length that is not fixed."""
+    held = {initialiser.name for initialiser in model.graph.initializer}
+    return [entry for entry in model.graph.input if entry.name not in held and is_open(entry)]
+
+
+def _try(
+    versions: Versions,
+    name: str,
+    folder: Path,
+    preprocessing: Preprocessing,
+    shapes: dict[str, tuple[int, ...]],
+) -> None:
+    model = chosen(versions.newest, name, Choices(shapes))
+    fixed_network(model, name, folder, preprocessing, opsets_for_tracing(model, name))
+
+
+def _fixed(
+    versions: Versions, name: str, folder: Path, preprocessing: Preprocessing, first: NetworkError
+) -> Network:
+    """Try the converted model, then the original."""
+    models = [versions.newest] if versions.converted_to is None else [versions.newest, versions.original]
+    errors = [first]
+    for model in models:
+        try:
+            return fixed_network(model, name, folder, preprocessing, opsets_for_tracing(model, name))
+        except UnsupportedNode as refusal:
+            errors.append(refusal)
+        except (NetworkError, *CONTRADICTIONS):
+            continue
+    raise errors[1] if len(errors) > 1 else first

@@ -10,13 +10,10 @@ from typing import Any
 import numpy as np
 
 from lightning.errors import LightningError, NetworkError
-from lightning.networks.imports.onnx.advice import USUAL, open_entries
-from lightning.networks.imports.onnx.choices import Choices, chosen
-from lightning.networks.imports.onnx.converting import Versions, converted, opsets_for_tracing
-from lightning.networks.imports.onnx.entries import is_open, kind_of, usual_shape
+from lightning.networks.imports.onnx.choices import Choices, chosen, is_open, kind_of, usual_shape
 from lightning.networks.imports.onnx.file import content_of, from_bytes
-from lightning.networks.imports.onnx.fixed import Followed, Refusal, followed
-from lightning.networks.imports.onnx.parts import parsed
+from lightning.networks.imports.onnx.fixed import USUAL, Followed, Refusal, followed, open_entries
+from lightning.networks.imports.onnx.parts import Versions, converted, opsets_for_tracing, parsed
 from lightning.networks.imports.translators.operation_list import CONTRADICTIONS
 from lightning.networks.network import Network
 

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from lightning.errors import NetworkError
+from lightning.errors import CyclicNetwork, NetworkError
+from lightning.networks.network import Network
 from lightning.optional import needed
 
 OPSETS = range(13, 22)
 """Versions of ONNX's own operations that are read without conversion; later ones change none that is read."""
 OLDEST = 7
+
+AGAIN = "Export the network again"
+TARGET = 21
+RUNTIME = 26
+"""The newest opset that ONNX Runtime computes; later files are taken as of this one."""
 
 
 def newest_opset() -> int:
@@ -142,3 +150,90 @@ def _check_lengths(name: str, axes: Any) -> None:
                 f"axis {place} of input {name!r} has the length {length}, and only the batch axis may be open",
                 hint="Give it a length: onnx.tools.update_model_dims, or export without dynamic_axes for it",
             )
+
+
+def ordered(steps: Sequence[Any], known: Iterable[str], wanted: str) -> list[Any]:
+    """Return the nodes that `wanted` needs, each behind those that make its inputs; `known` tensors are there before.
+
+    Nodes have `name`, `input` and `output`, as ONNX's do. Raises `CyclicNetwork`, which names the nodes that wait for
+    each other, and `NetworkError` for a tensor that nothing makes or that two nodes make.
+    """
+    makers, done = _makers(steps), {"", *known}
+    given: list[Any] = []
+    path = [] if wanted in done else [_maker(makers, wanted, "the network's output")]
+    while path:  # each node waits for the one behind it
+        step = steps[path[-1]]
+        missing = next((tensor for tensor in step.input if tensor not in done), None)
+        if missing is None:
+            path.pop()
+            done.update(step.output)
+            given.append(step)
+            continue
+        path.append(_maker(makers, missing, f"node {step.name}"))
+        if path[-1] in path[:-1]:
+            raise _cycle(steps, path)
+    return given
+
+
+def _maker(makers: Mapping[str, int], tensor: str, reader: str) -> int:
+    if tensor not in makers:
+        raise NetworkError(f"{reader} needs {tensor!r}, which no node makes", hint=AGAIN)
+    return makers[tensor]
+
+
+def _makers(steps: Sequence[Any]) -> Mapping[str, int]:
+    makers: dict[str, int] = {}
+    for number, step in enumerate(steps):
+        for output in step.output:
+            if output and output in makers:
+                both = f"{steps[makers[output]].name} and {step.name}"
+                raise NetworkError(f"nodes {both} both make {output!r}", hint=AGAIN)
+            makers[output] = number
+    return makers
+
+
+def _cycle(steps: Sequence[Any], trail: list[int]) -> CyclicNetwork:
+    names = " -> ".join(steps[number].name or "?" for number in trail[trail.index(trail[-1]) :])
+    return CyclicNetwork(
+        f"nodes wait for each other: {names}", hint="Unroll the loop, or export the network again"
+    )
+
+
+@dataclass(frozen=True)
+class Versions:
+    """A model as it came, and converted."""
+
+    original: Any
+    opset: int
+    newest: Any
+    converted_to: int | None
+
+    def noted(self, network: Network) -> Network:
+        """Return the network with a note of the conversion."""
+        if self.converted_to is None:
+            return network
+        note = f"converted from opset {self.opset} to {self.converted_to}"
+        return replace(network, notes=(note, *network.notes))
+
+
+def converted(model: Any, name: str) -> Versions:
+    """Return the model with its operations in an opset that is understood. Raises `NetworkError`."""
+    opset = opsets_of(model, name)[""]
+    if not OLDEST <= opset <= newest_opset():
+        raise NetworkError(
+            f"{name}.onnx is of opset {opset}, and {OLDEST} to {newest_opset()} are understood",
+            hint="Export it with opset_version=17" if opset < OLDEST else "Run: pip install --upgrade onnx",
+        )
+    if opset >= OPSETS[0]:
+        return Versions(model, opset, model, None)
+    converter = needed("onnx.version_converter", "to read ONNX files of older opsets")
+    try:
+        return Versions(model, opset, converter.convert_version(model, TARGET), TARGET)
+    except Exception:  # noqa: BLE001 - the converter raises errors of many classes, and asserts
+        return Versions(model, opset, model, None)
+
+
+def opsets_for_tracing(model: Any, name: str) -> Mapping[str, int]:
+    """Return the opsets by domain, none later than the runtime knows."""
+    given = opsets_of(model, name)
+    return {**given, "": min(given[""], RUNTIME)}

@@ -8,7 +8,9 @@ that move are all allowed. What depends on no input is computed at once. The res
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +18,17 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import NetworkError, UnsupportedNode
-from lightning.networks.electronic import Operation
-from lightning.networks.imports.builder import Call
-from lightning.networks.imports.onnx.electronic_nodes import attributes_in_words, emit_electronic
-from lightning.networks.imports.onnx.lifting import lifted
-from lightning.networks.imports.onnx.parts import array_of
+from lightning.networks.electronic import ELECTRONIC, TENSOR, Operation
+from lightning.networks.imports.builder import Builder, Call
+from lightning.networks.imports.onnx.parts import array_of, attributes_of
 from lightning.networks.imports.onnx.scope import Scope, Value, sample_shape
 from lightning.networks.imports.translators.operation_list import VOCABULARY, translate
 
+_PLAIN = frozenset(
+    "Abs Add Clip Div Elu Erf Exp Gelu Gemm HardSigmoid HardSwish LeakyRelu Log MatMul Max Mean Min Mish Mul "  # noqa: SIM905
+    "Neg Pow PRelu Reciprocal Relu Sigmoid Softplus Sqrt Sub Sum Swish Tanh Where".split()
+)
 Array = npt.NDArray[Any]
-
 OPEN_SINCE = 13
 """Operations outside `UNCHANGED` are understood from this opset on; older ones stay electronic."""
 UNCHANGED = frozenset(
@@ -36,6 +39,158 @@ RESHAPES = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
 MOST_IMAGES = 16
 """Images of a fixed batch that a convolution takes as groups."""
 LARGEST_CONSTANT = 1 << 28
+
+
+def lifted(builder: Builder, call: Call, ranks: Sequence[int]) -> Call | None:
+    """Return `call` for tensors with one more axis in front; None for an operation that does not allow it.
+
+    `ranks` are those of its inputs as ONNX has them.
+    """
+    shift = _SHIFTS.get(call.operation)
+    return None if shift is None else shift(builder, call, ranks)
+
+
+def _as_it_is(_: Builder, call: Call, __: Sequence[int]) -> Call:
+    return call
+
+
+def _axis(default: int) -> Callable[[Builder, Call, Sequence[int]], Call]:
+    def shift(_: Builder, call: Call, __: Sequence[int]) -> Call:
+        axis = call.whole("axis", default)
+        attributes = {**call.attributes, "axis": axis + 1 if axis >= 0 else axis}
+        return replace(call, attributes=attributes)
+
+    return shift
+
+
+def _moved(axes: Iterable[Any]) -> list[int]:
+    return [int(axis) + 1 if axis >= 0 else int(axis) for axis in axes]
+
+
+def _reduction(builder: Builder, call: Call, ranks: Sequence[int]) -> Call | None:
+    if call.given(1):
+        return _axes_input(builder, call, 1)
+    if "axes" in call.attributes:
+        return replace(call, attributes={**call.attributes, "axes": tuple(_moved(call.attributes["axes"]))})
+    if call.whole("noop_with_empty_axes", 0):
+        return None
+    return replace(call, attributes={**call.attributes, "axes": tuple(range(1, ranks[0] + 1))})
+
+
+def _axes_input(builder: Builder, call: Call, place: int) -> Call | None:
+    axes = builder.constants.get(call.given(place))
+    if axes is None:
+        return None
+    kept = builder.constant(np.array(_moved(axes.reshape(-1)), np.int64), f"{call.name}.axes")
+    return replace(call, inputs=(*call.inputs[:place], kept, *call.inputs[place + 1 :]))
+
+
+def _slices(builder: Builder, call: Call, _: Sequence[int]) -> Call | None:
+    starts = builder.constants.get(call.given(1))
+    if starts is None:
+        return None
+    if call.given(3):
+        return _axes_input(builder, call, 3)
+    axes = builder.constant(np.arange(1, starts.size + 1), f"{call.name}.axes")
+    inputs = (*call.inputs, "", "")[:3]
+    return replace(call, inputs=(*inputs, axes, *call.inputs[4:]))
+
+
+def _concat(builder: Builder, call: Call, ranks: Sequence[int]) -> Call:
+    inputs = tuple(
+        builder.constant(builder.constants[name][None], f"{call.name}.part")
+        if builder.is_constant(name)
+        else name
+        for name in call.inputs
+    )
+    return _axis(0)(builder, replace(call, inputs=inputs), ranks)
+
+
+def _transpose(_: Builder, call: Call, ranks: Sequence[int]) -> Call:
+    perm = call.attributes.get("perm", tuple(reversed(range(ranks[0]))))
+    return replace(call, attributes={**call.attributes, "perm": (0, *(int(axis) + 1 for axis in perm))})
+
+
+_SHIFTS: Mapping[str, Callable[[Builder, Call, Sequence[int]], Call | None]] = {
+    **dict.fromkeys(_PLAIN, _as_it_is),
+    **dict.fromkeys(("Softmax", "LogSoftmax", "LayerNormalization"), _axis(-1)),
+    **dict.fromkeys(("Split", "Gather"), _axis(0)),
+    **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax"), _reduction),
+    "Concat": _concat,
+    "Slice": _slices,
+    "Transpose": _transpose,
+}
+
+
+def attributes_in_words(node: Any, folder: Path) -> tuple[tuple[str, Any], ...]:
+    """Return the attributes of a node as plain values: numbers, texts, tuples of them. Raises `UnsupportedNode`."""
+    return tuple((name, _plain(node, value, folder)) for name, value in sorted(attributes_of(node).items()))
+
+
+def _plain(node: Any, value: Any, folder: Path) -> Any:
+    if isinstance(value, (int, float, str)):
+        return value
+    if hasattr(value, "float_data"):
+        array = array_of(value, folder)
+        return TENSOR, array.dtype.name, tuple(array.shape), tuple(array.reshape(-1).tolist())
+    if hasattr(value, "node"):
+        raise UnsupportedNode(
+            f"node {node.name} ({node.op_type}) holds a graph",
+            hint="Cut the network before it: --output NAME",
+        )
+    return tuple(each.decode(errors="replace") if isinstance(each, bytes) else each for each in value)
+
+
+def emit_electronic(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str]:
+    """Add a node for each output that has a name; the tensors they give."""
+    builder = scope.builder
+    names = list(node.input)
+    attributes: dict[str, Any] = {
+        "operation": node.op_type,
+        "domain": "" if node.domain == "ai.onnx" else node.domain,
+        "kinds": tuple("" if not name else _kind(scope, name) for name in names),
+        "shapes": tuple(scope.values[name].shape if name in scope.values else None for name in names),
+        "given": attributes_in_words(node, scope.folder),
+        "outputs": len(node.output),
+        "macs": macs_of_call(node, [scope.array(name) for name in names], outputs),
+    }
+    attributes["opset"] = scope.opset_of(node)
+    _check_kinds(node, outputs)
+    tensors = [scope.tensor(name) for name in names if name]
+    made = []
+    for place, (name, array) in enumerate(zip(node.output, outputs, strict=True)):
+        own = {**attributes, "place": place, "shape": sample_shape(array.shape)}
+        made.append(builder.emit(ELECTRONIC, tensors, f"{node.name}", own) if name else "")
+    return made
+
+
+def _kind(scope: Scope, name: str) -> str:
+    return scope.values[name].kind if name in scope.values else scope.known[name].dtype.name
+
+
+def _check_kinds(node: Any, outputs: Sequence[Array]) -> None:
+    for array in outputs:
+        if array.dtype.kind not in "fiub":
+            raise UnsupportedNode(
+                f"node {node.name} ({node.op_type}) gives {array.dtype} and no numbers",
+                hint=f"Cut the network before it: --output {node.input[0]}",
+            )
+
+
+def macs_of_call(node: Any, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> int:
+    """Return the multiply-accumulates of one operation of ONNX."""
+    size, operation = outputs[0].size, node.op_type
+    if operation in {"MatMul", "Gemm", "MatMulInteger", "FusedMatMul"} and inputs[0] is not None:
+        return size * int(inputs[0].shape[-1])
+    if operation in {"Conv", "ConvInteger", "QLinearConv", "FusedConv"}:
+        weights = inputs[3] if operation == "QLinearConv" else inputs[1]
+        return size * int(prod(weights.shape[1:])) if weights is not None else 0
+    if operation == "ConvTranspose" and inputs[0] is not None and inputs[1] is not None:
+        return int(inputs[0].size * prod(inputs[1].shape[1:]))
+    if operation in {"LSTM", "GRU", "RNN"}:
+        steps, *matrices = [each for each in inputs[:3] if each is not None]
+        return int(prod(steps.shape[:2]) * sum(each.size for each in matrices))
+    return 0
 
 
 def evaluate(scope: Scope, node: Any) -> list[Array]:

@@ -8,10 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from lightning.networks.imports.torch import products, shapes
-from lightning.networks.imports.torch.functions import FUNCTIONS
+from lightning.networks.imports.torch import functions
 from lightning.networks.imports.torch.scope import Scope, Tensor
-from lightning.networks.imports.torch.values import layer_norm
 
 
 def multihead_attention(
@@ -34,18 +32,18 @@ def multihead_attention(
     projections = zip("qkv", (query, key, value), layer.in_proj_weight.chunk(3), biases, strict=True)
     for part, x, weight, bias in projections:
         inner = replace(scope, name=f"{scope.name}.{part}_proj")
-        rows = products.linear(inner, x, weight, bias)
-        split = shapes.reshape(
+        rows = functions.linear(inner, x, weight, bias)
+        split = functions.reshape(
             replace(inner, name=f"{inner.name}/heads"), rows, *scope.shape(x)[:-1], heads, width
         )
-        parts.append(shapes.transpose(replace(inner, name=f"{inner.name}/turned"), split, 1, 2))
-    seen = products.attention(
+        parts.append(functions.transpose(replace(inner, name=f"{inner.name}/turned"), split, 1, 2))
+    seen = functions.attention(
         scope, parts[0], parts[1], parts[2], _mask(scope, attn_mask, is_causal=is_causal)
     )
-    together = shapes.transpose(replace(scope, name=f"{scope.name}/together"), seen, 1, 2)
-    flat = shapes.reshape(replace(scope, name=f"{scope.name}/flat"), together, *scope.shape(query))
+    together = functions.transpose(replace(scope, name=f"{scope.name}/together"), seen, 1, 2)
+    flat = functions.reshape(replace(scope, name=f"{scope.name}/flat"), together, *scope.shape(query))
     out = replace(scope, name=f"{scope.name}.out_proj")
-    return products.linear(out, flat, layer.out_proj.weight, layer.out_proj.bias), None
+    return functions.linear(out, flat, layer.out_proj.weight, layer.out_proj.bias), None
 
 
 def _mask(scope: Scope, mask: Any, *, is_causal: bool) -> Any:
@@ -79,16 +77,18 @@ def encoder_layer(
 
     def norm(part: str, value: Tensor) -> Tensor:
         given = getattr(layer, part)
-        return layer_norm(named(part), value, given.normalized_shape, given.weight, given.bias, given.eps)
+        return functions.layer_norm(
+            named(part), value, given.normalized_shape, given.weight, given.bias, given.eps
+        )
 
     def attended(value: Tensor) -> Tensor:
         inputs = (value, value, value, src_key_padding_mask, False, src_mask)
         return multihead_attention(named("self_attn"), layer.self_attn, *inputs)[0]
 
     def fed(value: Tensor) -> Tensor:
-        wide = products.linear(named("linear1"), value, layer.linear1.weight, layer.linear1.bias)
+        wide = functions.linear(named("linear1"), value, layer.linear1.weight, layer.linear1.bias)
         bent = _activation(named("activation"), layer.activation, wide)
-        return products.linear(named("linear2"), bent, layer.linear2.weight, layer.linear2.bias)
+        return functions.linear(named("linear2"), bent, layer.linear2.weight, layer.linear2.bias)
 
     for norm_name, block in (("norm1", attended), ("norm2", fed)):
         inside = norm(norm_name, x) if layer.norm_first else x
@@ -101,7 +101,7 @@ def _activation(scope: Scope, activation: Any, x: Tensor) -> Tensor:
     name = getattr(activation, "__name__", type(activation).__name__).lower()
     if name not in {"relu", "gelu"}:
         raise scope.refused(f"has the activation {name}", "Use relu or gelu")
-    bent: Tensor = FUNCTIONS[name](scope, x)
+    bent: Tensor = functions.FUNCTIONS[name](scope, x)
     return bent
 
 
@@ -113,7 +113,7 @@ def encoder(scope: Scope, stack: Any, x: Tensor, *settings: Any, **named: Any) -
     if norm is None:
         return x
     last = replace(scope, name=f"{scope.name}.norm")
-    return layer_norm(last, x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+    return functions.layer_norm(last, x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
 
 
 ATTENTION: Mapping[str, Callable[..., Any]] = {

@@ -1,76 +1,491 @@
-"""Functions and methods of torch by name: a function and a method of one name mean the same."""
+"""Functions and methods of torch in ONNX's vocabulary, by name: a function and a method of one name mean the same.
+
+Values and axes come first, then shapes, products and pooling; `FUNCTIONS` names them all.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lightning.networks.imports.torch import products, shapes, values
+import numpy as np
+
+from lightning.networks.imports.builder import BATCH
+from lightning.networks.imports.torch.scope import Scope, Tensor, moving, per_axis, sizes
+
+# ruff: noqa: ARG001 - signatures are torch's own, behind the scope
 
 Function = Callable[..., Any]
 
+
+def plain(operation: str) -> Function:
+    """Return a function of one activation that has no settings."""
+
+    def function(scope: Scope, x: Tensor, inplace: bool = False) -> Tensor:
+        return scope.add(operation, [x])
+
+    return function
+
+
+def relu6(scope: Scope, x: Tensor, inplace: bool = False) -> Tensor:
+    """Between 0 and 6."""
+    return clamp(scope, x, 0.0, 6.0)
+
+
+def hardsigmoid(scope: Scope, x: Tensor, inplace: bool = False) -> Tensor:
+    """Add `Hardsigmoid` of slope 1/6, where ONNX's own has 1/5."""
+    return scope.add("HardSigmoid", [x], alpha=1 / 6, beta=0.5)
+
+
+def leaky_relu(scope: Scope, x: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """Add `LeakyRelu`, ONNX's own."""
+    return scope.add("LeakyRelu", [x], alpha=float(negative_slope))
+
+
+def elu(scope: Scope, x: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """Add `Elu`, ONNX's own."""
+    return scope.add("Elu", [x], alpha=float(alpha))
+
+
+def gelu(scope: Scope, x: Tensor, approximate: str = "none") -> Tensor:
+    """Add `Gelu`, that of ONNX's opset 20."""
+    return scope.add("Gelu", [x], approximate=approximate)
+
+
+def prelu(scope: Scope, x: Tensor, weight: Any) -> Tensor:
+    """Add `PRelu` with one slope, or one a channel."""
+    return scope.add("PRelu", [x, weight.reshape(-1, *(1,) * moving(scope, x))])
+
+
+def softplus(scope: Scope, x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """Add `Softplus` with beta 1; above the threshold it is linear to float32 precision anyhow."""
+    if beta != 1:
+        raise scope.refused(f"has beta = {beta}", "Use beta 1")
+    return scope.add("Softplus", [x])
+
+
+def clamp(scope: Scope, x: Tensor, min: float | None = None, max: float | None = None) -> Tensor:  # noqa: A002
+    """Between two numbers, either of which may be missing."""
+    return scope.add("Clip", [x, None if min is None else float(min), None if max is None else float(max)])
+
+
+def hardtanh(
+    scope: Scope, x: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor:
+    """Between two numbers."""
+    return clamp(scope, x, min_val, max_val)
+
+
+def same(scope: Scope, x: Tensor, *settings: Any, **named: Any) -> Tensor:
+    """Return the activation itself."""
+    if scope.operation.lower().endswith("dropout"):
+        scope.builder.note(f"{scope.operation} {scope.name} left out: it changes nothing in inference")
+    return x
+
+
+def binary(operation: str) -> Function:
+    """Return a function of two tensors or numbers."""
+
+    def function(
+        scope: Scope, x: Any, y: Any, *, alpha: float = 1, rounding_mode: str | None = None
+    ) -> Tensor:
+        if alpha != 1 or rounding_mode is not None:
+            raise scope.refused("has alpha or rounding_mode", "Write the product or the rounding out")
+        return scope.add(operation, [x, y])
+
+    return function
+
+
+def reversed_difference(scope: Scope, x: Any, y: Any) -> Tensor:
+    """Y - x."""
+    return scope.add("Sub", [y, x])
+
+
+def masked_fill(scope: Scope, x: Tensor, mask: Any, value: float) -> Tensor:
+    """Return `value` where a constant mask is true."""
+    return scope.add("Where", [mask, float(value), x])
+
+
+def batch_norm(
+    scope: Scope,
+    x: Tensor,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalise with running statistics."""
+    if running_mean is None or running_var is None or training:
+        raise scope.refused("has no running statistics", "Train with track_running_stats=True")
+    scale = running_var * 0 + 1 if weight is None else weight
+    shift = running_mean * 0 if bias is None else bias
+    return scope.add("BatchNormalization", [x, scale, shift, running_mean, running_var], epsilon=float(eps))
+
+
+def layer_norm(
+    scope: Scope, x: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Tensor:
+    """Over the last axes."""
+    scale = 1.0 if weight is None else weight
+    axis = -len(sizes(normalized_shape, 1))
+    return scope.add("LayerNormalization", [x, scale, bias], axis=axis, epsilon=float(eps))
+
+
+def along(operation: str) -> Function:
+    """Return `softmax` and `log_softmax` along an axis."""
+
+    def function(scope: Scope, x: Tensor, dim: int | None = None, *_: Any, **__: Any) -> Tensor:
+        if dim is None:
+            raise scope.refused("does not say along which axis", "Give dim")
+        return scope.add(operation, [x], axis=int(dim))
+
+    return function
+
+
+def reduction(operation: str) -> Function:
+    """Return a reduction: `mean`, `sum`, `amax`."""
+
+    def function(
+        scope: Scope, x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+    ) -> Tensor:
+        axes = range(len(scope.shape(x))) if dim is None else sizes(dim, 1)
+        return scope.add(operation, [x], axes=[int(axis or 0) for axis in axes], keepdims=int(keepdim))
+
+    return function
+
+
+def _flat(values: Sequence[Any]) -> list[int]:
+    """Return the sizes or axes, given one by one or as one sequence."""
+    given = values[0] if len(values) == 1 and isinstance(values[0], (tuple, list)) else values
+    return [int(value) for value in given]
+
+
+def reshape(scope: Scope, x: Tensor, *shape: Any) -> Tensor:
+    """Reshape to any shape that keeps images apart."""
+    return scope.add("Reshape", [x, _flat(shape)], allowzero=1)
+
+
+def flatten(scope: Scope, x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """Flatten some axes into one."""
+    shape, first, last = scope.shape(x), scope.axis(x, start_dim), scope.axis(x, end_dim)
+    if (first, last) == (1, len(shape) - 1):
+        return scope.add("Flatten", [x], axis=1)
+    return reshape(scope, x, *shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :])
+
+
+def unflatten(scope: Scope, x: Tensor, dim: int, sizes: Any) -> Tensor:
+    """Split one axis into several."""
+    shape, axis = scope.shape(x), scope.axis(x, dim)
+    known = math.prod(size for size in sizes if size != -1)
+    full = [shape[axis] // known if size == -1 else size for size in sizes]
+    return reshape(scope, x, *shape[:axis], *full, *shape[axis + 1 :])
+
+
+def permute(scope: Scope, x: Tensor, *dims: Any) -> Tensor:
+    """Permute the axes."""
+    return scope.add("Transpose", [x], perm=[scope.axis(x, axis) for axis in _flat(dims)])
+
+
+def transpose(scope: Scope, x: Tensor, dim0: int, dim1: int) -> Tensor:
+    """Exchange two axes."""
+    order = list(range(len(scope.shape(x))))
+    first, second = scope.axis(x, dim0), scope.axis(x, dim1)
+    order[first], order[second] = order[second], order[first]
+    return scope.add("Transpose", [x], perm=order)
+
+
+def squeeze(scope: Scope, x: Tensor, *dims: Any) -> Tensor:
+    """Without axes of length 1; one that is longer stays."""
+    shape = scope.shape(x)
+    axes = {scope.axis(x, axis) for axis in (_flat(dims) if dims else range(len(shape)))}
+    return reshape(scope, x, *(size for axis, size in enumerate(shape) if size != 1 or axis not in axes))
+
+
+def unsqueeze(scope: Scope, x: Tensor, dim: int) -> Tensor:
+    """Add one more axis of length 1."""
+    return scope.add("Unsqueeze", [x, [scope.axis(x, dim, more=1)]])
+
+
+def cat(scope: Scope, tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
+    """Concatenate tensors along an axis."""
+    return scope.add("Concat", list(tensors), axis=int(dim if axis is None else axis))
+
+
+def chunk(scope: Scope, x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """Cut into `chunks` pieces, the last of which may be shorter."""
+    length = scope.shape(x)[scope.axis(x, dim)]
+    return split(scope, x, -(-length // chunks), dim)
+
+
+def split(scope: Scope, x: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Cut into pieces of one size, or of the sizes given."""
+    each, length = split_size_or_sections, scope.shape(x)[scope.axis(x, dim)]
+    if isinstance(each, int):
+        each = [min(each, length - start) for start in range(0, length, each)]
+    return scope.add_several("Split", [x, list(each)], "", len(each), {"axis": int(dim)})
+
+
+def unbind(scope: Scope, x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """Return every entry of an axis by itself."""
+    axis = scope.axis(x, dim)
+    return tuple(scope.add("Gather", [x, k], str(k), axis=axis) for k in range(scope.shape(x)[axis]))
+
+
+def pad(scope: Scope, x: Tensor, padding: Any, mode: str = "constant", value: float | None = None) -> Tensor:
+    """Pad the last axis first, as torch counts."""
+    pairs = [tuple(padding[place : place + 2]) for place in range(0, len(padding), 2)][::-1]
+    before, after = zip(*((0, 0),) * (len(scope.shape(x)) - len(pairs)), *pairs, strict=True)
+    return scope.add("Pad", [x, [*before, *after], float(value or 0)], mode=mode)
+
+
+def size(scope: Scope, x: Tensor, dim: int | None = None) -> Any:
+    """Return the numbers, the batch axis's a stand-in."""
+    return scope.shape(x) if dim is None else scope.shape(x)[dim]
+
+
+def attribute(scope: Scope, x: Tensor, name: str) -> Any:
+    """Return `shape`, `ndim` and transposed views."""
+    if name == "shape":
+        return scope.shape(x)
+    if name == "ndim":
+        return len(scope.shape(x))
+    if name == "mT":
+        return transpose(scope, x, -1, -2)
+    raise scope.refused(f"asks for {name}")
+
+
+def item(scope: Scope, x: Any, place: Any) -> Any:
+    """Return a piece of a tuple, or of an activation: `[:, 0]`, `[..., 1:]`, `[:, None]`."""
+    if not isinstance(x, Tensor):
+        return x[place]
+    places = list(place) if isinstance(place, tuple) else [place]
+    if Ellipsis in places:
+        at = places.index(Ellipsis)
+        missing = len(scope.shape(x)) - sum(entry is not None for entry in places) + 1
+        places[at : at + 1] = [slice(None)] * missing
+    axis = 0
+    for number, entry in enumerate(places):
+        if entry is None:
+            x = scope.add("Unsqueeze", [x, [axis]], f"new{number}")
+        elif isinstance(entry, int):
+            x, axis = scope.add("Gather", [x, entry], f"taken{number}", axis=axis), axis - 1
+        elif entry != slice(None):
+            x = _cut(scope, x, axis, entry, f"cut{number}")
+        axis += 1
+    return x
+
+
+def _cut(scope: Scope, x: Tensor, axis: int, span: Any, part: str) -> Tensor:
+    start, stop, step = span.indices(scope.shape(x)[axis])
+    return scope.add("Slice", [x, [start], [BATCH if stop < 0 else stop], [axis], [step]], part)
+
+
+# ruff: noqa: ARG001 - signatures are torch's own, behind the scope
+
+
+def linear(scope: Scope, x: Tensor, weight: Any, bias: Any = None) -> Tensor:
+    """Add rows of weights times the last axis, plus bias."""
+    return scope.add("Gemm", [x, weight, bias], transB=1)
+
+
+def conv(
+    scope: Scope,
+    x: Tensor,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    padding_mode: str = "zeros",
+) -> Tensor:
+    """Over one axis or two."""
+    axes = moving(scope, x)
+    if padding_mode != "zeros":
+        raise scope.refused(f"pads by {padding_mode!r}", "Pad with zeros")
+    attributes = {
+        "strides": per_axis(stride, axes),
+        "dilations": per_axis(dilation, axes),
+        "group": int(groups),
+    }
+    if padding == "same":
+        return scope.add("Conv", [x, weight, bias], auto_pad="SAME_UPPER", **attributes)
+    pads = per_axis(0 if padding == "valid" else padding, axes)
+    return scope.add("Conv", [x, weight, bias], pads=pads * 2, **attributes)
+
+
+def matmul(scope: Scope, x: Any, y: Any) -> Tensor:
+    """Add the product of two activations, or with a constant on either side."""
+    return scope.add("MatMul", [x, y])
+
+
+def additive(mask: Any) -> Any:
+    """Return 0 where a mask of booleans is true and minus infinity elsewhere; other masks as they are."""
+    is_boolean = str(mask.dtype).removeprefix("torch.") == "bool"
+    return np.where(np.asarray(mask), 0, -np.inf).astype(np.float32) if is_boolean else mask
+
+
+def attention(
+    scope: Scope,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> Tensor:
+    """Add softmax(query @ key^T * scale + mask) @ value: products of two activations, digital."""
+    rank, width = len(scope.shape(query)), scope.shape(query)[-1]
+    if is_causal:
+        attn_mask = np.tri(scope.shape(query)[-2], scope.shape(key)[-2], dtype=bool)
+    turned = scope.add("Transpose", [key], "key", perm=[*range(rank - 2), rank - 1, rank - 2])
+    scores = scope.add("MatMul", [query, turned], "scores")
+    scores = scope.add("Mul", [scores, float(scale or 1 / math.sqrt(width))], "scaled")
+    if attn_mask is not None:
+        scores = scope.add("Add", [scores, additive(attn_mask)], "masked")
+    return scope.add("MatMul", [scope.add("Softmax", [scores], "softmax", axis=-1), value])
+
+
+def max_pool(
+    scope: Scope,
+    x: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Tensor:
+    """Over one axis or two."""
+    if return_indices:
+        raise scope.refused("gives indices too", "Ask for the values only")
+    return _pool(scope, "MaxPool", x, kernel_size, stride, padding, ceil_mode, {"dilations": dilation})
+
+
+def average_pool(
+    scope: Scope,
+    x: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """Over one axis or two."""
+    if divisor_override is not None:
+        raise scope.refused("divides by a number of its own", "Leave divisor_override out")
+    return _pool(scope, "AveragePool", x, kernel_size, stride, padding, ceil_mode, {}, int(count_include_pad))
+
+
+def _pool(
+    scope: Scope,
+    operation: str,
+    x: Tensor,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    ceil: bool,
+    more: Mapping[str, Any],
+    count: int = 0,
+) -> Tensor:
+    axes = moving(scope, x)
+    attributes = {name: per_axis(value, axes) for name, value in more.items()}
+    steps = per_axis(kernel if stride is None or stride == [] else stride, axes)
+    return scope.add(
+        operation,
+        [x],
+        kernel_shape=per_axis(kernel, axes),
+        strides=steps,
+        pads=per_axis(padding, axes) * 2,
+        ceil_mode=int(ceil),
+        count_include_pad=count,
+        **attributes,
+    )
+
+
+def adaptive(operation: str) -> Function:
+    """Return a pooling to a given size: one value, or windows that divide the image evenly."""
+
+    def function(scope: Scope, x: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
+        size = scope.shape(x)[2:]
+        wanted = [
+            full if n is None else n for n, full in zip(sizes(output_size, len(size)), size, strict=True)
+        ]
+        if all(n == 1 for n in wanted) and not return_indices:
+            return scope.add(f"Global{operation}", [x])
+        if return_indices or any(full % n for n, full in zip(wanted, size, strict=True)):
+            raise scope.refused(f"pools {size} to {wanted}", "Choose a size that divides it")
+        kernel = [full // n for n, full in zip(wanted, size, strict=True)]
+        return scope.add(operation, [x], kernel_shape=kernel, strides=kernel)
+
+    return function
+
+
 FUNCTIONS: Mapping[str, Function] = {
-    "linear": products.linear,
-    **dict.fromkeys(("conv1d", "conv2d"), products.conv),
-    **dict.fromkeys(("matmul", "bmm"), products.matmul),
-    "scaled_dot_product_attention": products.attention,
-    **dict.fromkeys(("max_pool1d", "max_pool2d"), products.max_pool),
-    **dict.fromkeys(("avg_pool1d", "avg_pool2d"), products.average_pool),
-    **dict.fromkeys(("adaptive_avg_pool1d", "adaptive_avg_pool2d"), products.adaptive("AveragePool")),
-    "adaptive_max_pool2d": products.adaptive("MaxPool"),
-    "relu": values.plain("Relu"),
-    "relu6": values.relu6,
-    "sigmoid": values.plain("Sigmoid"),
-    "tanh": values.plain("Tanh"),
-    "silu": values.plain("Swish"),
-    "mish": values.plain("Mish"),
-    "hardswish": values.plain("HardSwish"),
-    "hardsigmoid": values.hardsigmoid,
-    "leaky_relu": values.leaky_relu,
-    "elu": values.elu,
-    "prelu": values.prelu,
-    "gelu": values.gelu,
-    "gelu_as": values.gelu,
-    "softplus": values.softplus,
-    **dict.fromkeys(("clamp", "clip"), values.clamp),
-    "hardtanh": values.hardtanh,
-    **{
-        name: values.plain(name.capitalize())
-        for name in ("erf", "exp", "log", "sqrt", "abs", "neg", "reciprocal")
-    },
-    **dict.fromkeys(("identity", "dropout", "dropout1d", "dropout2d", "alpha_dropout"), values.same),
-    **dict.fromkeys(("contiguous", "clone", "detach", "float"), values.same),
-    "add": values.binary("Add"),
-    **dict.fromkeys(("sub", "subtract"), values.binary("Sub")),
-    "rsub": values.reversed_difference,
-    **dict.fromkeys(("mul", "multiply"), values.binary("Mul")),
-    **dict.fromkeys(("div", "truediv", "divide", "true_divide"), values.binary("Div")),
-    "pow": values.binary("Pow"),
-    "maximum": values.binary("Max"),
-    "minimum": values.binary("Min"),
-    "masked_fill": values.masked_fill,
+    "linear": linear,
+    **dict.fromkeys(("conv1d", "conv2d"), conv),
+    **dict.fromkeys(("matmul", "bmm"), matmul),
+    "scaled_dot_product_attention": attention,
+    **dict.fromkeys(("max_pool1d", "max_pool2d"), max_pool),
+    **dict.fromkeys(("avg_pool1d", "avg_pool2d"), average_pool),
+    **dict.fromkeys(("adaptive_avg_pool1d", "adaptive_avg_pool2d"), adaptive("AveragePool")),
+    "adaptive_max_pool2d": adaptive("MaxPool"),
+    "relu": plain("Relu"),
+    "relu6": relu6,
+    "sigmoid": plain("Sigmoid"),
+    "tanh": plain("Tanh"),
+    "silu": plain("Swish"),
+    "mish": plain("Mish"),
+    "hardswish": plain("HardSwish"),
+    "hardsigmoid": hardsigmoid,
+    "leaky_relu": leaky_relu,
+    "elu": elu,
+    "prelu": prelu,
+    "gelu": gelu,
+    "gelu_as": gelu,
+    "softplus": softplus,
+    **dict.fromkeys(("clamp", "clip"), clamp),
+    "hardtanh": hardtanh,
+    **{name: plain(name.capitalize()) for name in ("erf", "exp", "log", "sqrt", "abs", "neg", "reciprocal")},
+    **dict.fromkeys(("identity", "dropout", "dropout1d", "dropout2d", "alpha_dropout"), same),
+    **dict.fromkeys(("contiguous", "clone", "detach", "float"), same),
+    "add": binary("Add"),
+    **dict.fromkeys(("sub", "subtract"), binary("Sub")),
+    "rsub": reversed_difference,
+    **dict.fromkeys(("mul", "multiply"), binary("Mul")),
+    **dict.fromkeys(("div", "truediv", "divide", "true_divide"), binary("Div")),
+    "pow": binary("Pow"),
+    "maximum": binary("Max"),
+    "minimum": binary("Min"),
+    "masked_fill": masked_fill,
     "where": lambda scope, condition, x, y: scope.add("Where", [condition, x, y]),
-    "batch_norm": values.batch_norm,
-    "layer_norm": values.layer_norm,
-    "softmax": values.along("Softmax"),
-    "log_softmax": values.along("LogSoftmax"),
-    "mean": values.reduction("ReduceMean"),
-    "sum": values.reduction("ReduceSum"),
-    "amax": values.reduction("ReduceMax"),
-    **dict.fromkeys(("reshape", "view"), shapes.reshape),
-    "flatten": shapes.flatten,
-    "unflatten": shapes.unflatten,
-    "permute": shapes.permute,
-    **dict.fromkeys(("transpose", "swapaxes"), shapes.transpose),
-    "squeeze": shapes.squeeze,
-    "unsqueeze": shapes.unsqueeze,
-    **dict.fromkeys(("cat", "concat", "concatenate"), shapes.cat),
-    "chunk": shapes.chunk,
-    "split": shapes.split,
-    "unbind": shapes.unbind,
-    "pad": shapes.pad,
-    "size": shapes.size,
+    "batch_norm": batch_norm,
+    "layer_norm": layer_norm,
+    "softmax": along("Softmax"),
+    "log_softmax": along("LogSoftmax"),
+    "mean": reduction("ReduceMean"),
+    "sum": reduction("ReduceSum"),
+    "amax": reduction("ReduceMax"),
+    **dict.fromkeys(("reshape", "view"), reshape),
+    "flatten": flatten,
+    "unflatten": unflatten,
+    "permute": permute,
+    **dict.fromkeys(("transpose", "swapaxes"), transpose),
+    "squeeze": squeeze,
+    "unsqueeze": unsqueeze,
+    **dict.fromkeys(("cat", "concat", "concatenate"), cat),
+    "chunk": chunk,
+    "split": split,
+    "unbind": unbind,
+    "pad": pad,
+    "size": size,
     "dim": lambda scope, x: len(scope.shape(x)),
-    "getattr": shapes.attribute,
-    "getitem": shapes.item,
+    "getattr": attribute,
+    "getitem": item,
 }

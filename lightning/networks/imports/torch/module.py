@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
+import io
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from lightning.errors import LightningError, NetworkError, UnsupportedNode
 from lightning.networks.imports.builder import Builder
+from lightning.networks.imports.onnx.file import from_bytes
 from lightning.networks.imports.simplify import finished
-from lightning.networks.imports.torch.aliases import Aliases
 from lightning.networks.imports.torch.attention import ATTENTION
-from lightning.networks.imports.torch.by_export import exported
 from lightning.networks.imports.torch.functions import FUNCTIONS
-from lightning.networks.imports.torch.layers import LAYERS
 from lightning.networks.imports.torch.scope import Scope, Tensor
 from lightning.networks.imports.translators.operation_list import CONTRADICTIONS
 from lightning.networks.network import Network, Preprocessing
+from lightning.networks.operations import run_float
 from lightning.networks.preprocess import check_preprocessing
 from lightning.optional import needed
 
 EXPORT = "Export it with torch.onnx.export and import the file"
+
+RECTIFIERS = frozenset(
+    {"relu", "relu6", "leaky_relu", "elu", "silu", "mish", "hardswish", "hardsigmoid", "hardtanh"}
+)
+"""Functions with `inplace` as their last argument."""
+VIEWS = frozenset(
+    {"view", "view_as", "reshape", "reshape_as", "flatten", "unflatten", "ravel", "permute", "transpose", "t",
+     "swapaxes", "swapdims", "movedim", "moveaxis", "squeeze", "unsqueeze", "expand", "expand_as", "getitem", "getattr",
+     "chunk", "split", "unbind", "narrow", "select", "contiguous", "detach", "float", "to", "dropout", "type_as",
+     "Flatten", "Unflatten", "Identity", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout"}
+)  # fmt: skip
+"""What may give the memory of its first argument another shape, or none: methods, functions and layers."""
+OPSET = 17
+CLOSE = 1e-3
+"""Of the largest answer."""
+Called = tuple[str, tuple[Any, ...]]
 
 
 def from_torch(
@@ -177,3 +195,160 @@ def _holds_activation(value: Any) -> bool:
     if isinstance(value, (tuple, list)):
         return any(map(_holds_activation, value))
     return isinstance(value, Tensor)
+
+
+@dataclass
+class Aliases:
+    """The nodes of a graph of `torch.fx`, taken in order."""
+
+    leaves: Mapping[str, Any]
+    """Layers by name."""
+    places: dict[Any, int] = field(default_factory=dict)
+    memories: dict[Any, Any] = field(default_factory=dict)
+    """The node that made the memory in which a node's tensor lies."""
+    tensors: dict[Any, Any] = field(default_factory=dict)
+    """The node that first gave the very tensor."""
+
+    def take(self, node: Any) -> list[Any]:
+        """Return the nodes before `node` whose tensor it has changed in place.
+
+        Raises `UnsupportedNode` where that changes a view, too, that is read later: views are copies here.
+        """
+        self.places[node] = len(self.places)
+        source = node.args[0] if node.args and node.args[0] in self.memories else node
+        changes = source is not node and in_place(node, self.leaves)
+        shared = changes or title(node, self.leaves) in VIEWS
+        self.memories[node] = self.memories[source] if shared and source is not node else node
+        self.tensors[node] = self.tensors[source] if changes else node
+        if not changes:
+            return []
+        others = [other for other, memory in self.memories.items() if memory is self.memories[node]]
+        self._check_views(node, others)
+        return [other for other in others if self.tensors[other] is self.tensors[node] and other is not node]
+
+    def _check_views(self, node: Any, others: list[Any]) -> None:
+        for other in others:
+            later = any(self.places.get(user, len(self.places)) > self.places[node] for user in other.users)
+            if later and self.tensors[other] is not self.tensors[node]:
+                raise UnsupportedNode(
+                    f"node {node.name} (torch {title(node, self.leaves)}) changes in place what shares its memory with "
+                    f"{other.name}, which is read later",
+                    hint="Write it without in-place",
+                )
+
+
+def title(node: Any, leaves: Mapping[str, Any]) -> str:
+    """Return the name of the method, function or kind of layer."""
+    if node.op == "call_module":
+        return type(leaves[node.target]).__name__
+    return str(node.target) if node.op == "call_method" else str(getattr(node.target, "__name__", ""))
+
+
+def in_place(node: Any, leaves: Mapping[str, Any]) -> bool:
+    """Return whether whoever reads the first argument later sees what `node` made of it."""
+    if node.op == "call_module":
+        return bool(getattr(leaves[node.target], "inplace", False))
+    if node.op == "call_method":
+        return bool(node.target.endswith("_"))
+    positional = title(node, leaves) in RECTIFIERS and node.args[-1] is True
+    return positional or bool(node.kwargs.get("inplace"))
+
+
+def exported(
+    module: Any, example_shape: Sequence[int], preprocessing: Preprocessing | None, first: LightningError
+) -> Network:
+    """Return the network of a module with fixed shapes. Raises `first` where torch cannot write it either."""
+    torch = needed("torch", "to import modules")
+    needed("onnx", "to import modules that torch.fx does not understand")
+    modes = [(part, part.training) for part in module.modules()]
+    buffer = io.BytesIO()
+    try:
+        with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")  # the exporter's own advice to its users
+            example = torch.zeros(1, *example_shape)
+            torch.onnx.export(module.eval(), example, buffer, dynamo=False, opset_version=OPSET)
+            network = from_bytes(buffer.getvalue(), type(module).__name__, preprocessing=preprocessing)
+            if not _agrees(torch, module, network):
+                raise first
+    except Exception:  # noqa: BLE001 - the module's own code runs here, and the exporter's
+        raise first from None
+    finally:
+        for part, training in modes:
+            part.training = training
+    return replace(network, notes=("imported by way of ONNX: " + first.what, *network.notes))
+
+
+def _agrees(torch: Any, module: Any, network: Network) -> bool:
+    """Return whether two images at once give what each gives alone: an export knows one image, and one branch."""
+    random = np.random.default_rng(0)
+    images = random.standard_normal((2, *network.input_shape)).astype(np.float32)
+    with torch.no_grad():
+        wanted = module(torch.from_numpy(images)).numpy()
+    found = run_float(network, images)
+    limit = CLOSE * max(float(np.abs(wanted).max()), CLOSE)
+    return found.shape == wanted.shape and bool(np.abs(found - wanted).max() <= limit)
+
+
+def _convolution(layer: Any) -> Called:
+    settings = (layer.weight, layer.bias, layer.stride, layer.padding, layer.dilation, layer.groups)
+    function = "conv1d" if len(layer.kernel_size) == 1 else "conv2d"
+    return function, (*settings, layer.padding_mode)
+
+
+def _batch_norm(layer: Any) -> Called:
+    weights = (layer.running_mean, layer.running_var, layer.weight, layer.bias)
+    return "batch_norm", (*weights, False, 0.1, layer.eps)
+
+
+def _max_pool(layer: Any) -> Called:
+    settings = (layer.kernel_size, layer.stride, layer.padding, layer.dilation, layer.ceil_mode)
+    return "max_pool2d", (*settings, layer.return_indices)
+
+
+def _average_pool(layer: Any) -> Called:
+    settings = (layer.kernel_size, layer.stride, layer.padding, layer.ceil_mode, layer.count_include_pad)
+    return "avg_pool2d", (*settings, getattr(layer, "divisor_override", None))
+
+
+def _plain(function: str, *settings: str) -> Callable[[Any], Called]:
+    return lambda layer: (function, tuple(getattr(layer, name) for name in settings))
+
+
+LAYERS: Mapping[str, Callable[[Any], Called]] = {
+    "Linear": _plain("linear", "weight", "bias"),
+    "Conv1d": _convolution,
+    "Conv2d": _convolution,
+    "BatchNorm1d": _batch_norm,
+    "BatchNorm2d": _batch_norm,
+    "LayerNorm": _plain("layer_norm", "normalized_shape", "weight", "bias", "eps"),
+    "MaxPool1d": _max_pool,
+    "MaxPool2d": _max_pool,
+    "AvgPool1d": _average_pool,
+    "AvgPool2d": _average_pool,
+    "AdaptiveAvgPool1d": _plain("adaptive_avg_pool2d", "output_size"),
+    "AdaptiveAvgPool2d": _plain("adaptive_avg_pool2d", "output_size"),
+    "AdaptiveMaxPool2d": _plain("adaptive_max_pool2d", "output_size"),
+    "Flatten": _plain("flatten", "start_dim", "end_dim"),
+    "Unflatten": _plain("unflatten", "dim", "unflattened_size"),
+    "Identity": _plain("identity"),
+    **dict.fromkeys(("Dropout", "Dropout1d", "Dropout2d", "AlphaDropout"), _plain("dropout")),
+    "ReLU": _plain("relu"),
+    "ReLU6": _plain("relu6"),
+    "LeakyReLU": _plain("leaky_relu", "negative_slope"),
+    "PReLU": _plain("prelu", "weight"),
+    "ELU": _plain("elu", "alpha"),
+    "GELU": lambda layer: ("gelu_as", (layer.approximate,)),
+    "Sigmoid": _plain("sigmoid"),
+    "Tanh": _plain("tanh"),
+    "SiLU": _plain("silu"),
+    "Mish": _plain("mish"),
+    "Softplus": _plain("softplus", "beta", "threshold"),
+    "Hardswish": _plain("hardswish"),
+    "Hardsigmoid": _plain("hardsigmoid"),
+    "Hardtanh": _plain("hardtanh", "min_val", "max_val"),
+    "Softmax": _plain("softmax", "dim"),
+    "LogSoftmax": _plain("log_softmax", "dim"),
+    "ZeroPad2d": _plain("pad", "padding"),
+    "ConstantPad1d": lambda layer: ("pad", (layer.padding, "constant", layer.value)),
+    "ConstantPad2d": lambda layer: ("pad", (layer.padding, "constant", layer.value)),
+}

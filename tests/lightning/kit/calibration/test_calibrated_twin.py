@@ -9,7 +9,7 @@ from libraries import skip_without
 skip_without("qick")
 
 import lightning
-from lightning.kit.calibration.accuracy import (
+from lightning.kit.calibration.decoder import (
     accuracy,
     rms_error,
     true_product,
@@ -19,9 +19,8 @@ from lightning.kit.calibration.guided import guided_run
 from lightning.kit.calibration.measurement.batch import Reader
 from lightning.kit.calibration.measurement.bench import Bench
 from lightning.kit.calibration.measurement.delay import Arrival
-from lightning.kit.calibration.measurement.noise import measured_noise
 from lightning.kit.calibration.measurement.pairs import Encoders, sum_truth
-from lightning.kit.calibration.measurement.steps import STEPS
+from lightning.kit.calibration.measurement.steps import STEPS, measured_noise
 from lightning.kit.compute import LightningCompute
 
 pytestmark = pytest.mark.board

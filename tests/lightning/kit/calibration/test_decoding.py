@@ -1,12 +1,15 @@
 import numpy as np
 import pytest
 
-from lightning.kit.calibration.accuracy import (
+from lightning.kit.calibration.decoder import (
+    Decoded,
+    Decoder,
     accuracy,
+    fit_decoder,
     rms_error,
+    rounded,
     true_product,
 )
-from lightning.kit.calibration.decoder import Decoded, Decoder, fit_decoder, rounded
 
 KNOWN = Decoder(
     offset=12.0,

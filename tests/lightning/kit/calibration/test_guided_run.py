@@ -14,7 +14,7 @@ from lightning import errors
 from lightning.kit import factory_calibration
 from lightning.kit.calibration import find, from_json, save
 from lightning.kit.calibration.guided import calibrate, guided_run
-from lightning.kit.calibration.measurement import batch, probe
+from lightning.kit.calibration.measurement import alignment, batch
 from lightning.kit.calibration.measurement.bench import Bench
 from lightning.kit.calibration.measurement.steps import STEPS
 from lightning.kit.calibration.store import load_raw
@@ -128,7 +128,7 @@ def test_a_board_that_goes_away_is_named():
     with pytest.raises(errors.DeviceGone):
         reader.read([[0, 0, 0, 0]])
     with pytest.raises(errors.DeviceGone):
-        probe.arrival(soc, 0, (20_000, 20_000))
+        alignment.find_arrival(soc, 0, (20_000, 20_000))
 
 
 @pytest.mark.board

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from lightning import errors
-from lightning.kit.calibration.accuracy import accuracy, true_product
-from lightning.kit.calibration.decoder import fit_decoder
+from lightning.kit.calibration.decoder import accuracy, fit_decoder, true_product
 from lightning.kit.calibration.document import Calibration, Modulator, Timing
 from lightning.kit.calibration.drift import Monitor, drift, recalibrate
 from lightning.kit.calibration.measurement import pairs

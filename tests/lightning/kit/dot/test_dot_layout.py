@@ -10,9 +10,18 @@ from hypothesis import strategies as st
 from lightning.errors import OutOfRange
 from lightning.kit.calibration.document import Timing
 from lightning.kit.calibration.encoder import Encoder
-from lightning.kit.dot.envelope import GATES, HALF_STEP, Coding, envelopes
 from lightning.kit.dot.packing import operands, pack
-from lightning.kit.dot.symbol import EDGE_TICKS, REACH_TICKS, Alignment, Symbol, Tile
+from lightning.kit.dot.symbol import (
+    EDGE_TICKS,
+    GATES,
+    HALF_STEP,
+    REACH_TICKS,
+    Alignment,
+    Coding,
+    Symbol,
+    Tile,
+    envelopes,
+)
 
 RAMP = Encoder(np.arange(256) * 70 + 50, np.arange(256) / 255, 0.0, 1.0)
 CODING = Coding((RAMP, RAMP, RAMP, RAMP))

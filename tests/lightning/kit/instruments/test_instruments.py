@@ -21,7 +21,7 @@ skip_without("pyvisa_py", reason="raw sockets need the pure-Python backend of Py
 from lightning.errors import AddressError, MissingLibrary, OutOfRange
 from lightning.kit.instruments import Instruments, open_bench, open_instrument
 from lightning.kit.instruments import line as line_module
-from lightning.kit.instruments.errors import (
+from lightning.kit.instruments.line import (
     InstrumentGone,
     InstrumentRefused,
     InstrumentSilent,

@@ -8,26 +8,87 @@ Same integers and same noise as the interpreter's, image by image; tests hold th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
 from lightning.errors import CompileError
-from lightning.execution.chains.lanes import FEWEST, lane_weights, takes_lanes
-from lightning.execution.chains.links import Links, links_of
+from lightning.execution.inputs import as_array, check_keys
+from lightning.execution.interface import Answers, Fidelity
+from lightning.execution.interpreter import Interpreter, steps_of
 from lightning.execution.kernels.laws import HIGHEST_POWER, NoiseLaw
+from lightning.execution.multipliers.exact import OrderedWeights, groups_of
 from lightning.execution.multipliers.noisy import may_clip, output_numbers, row_noise
-from lightning.execution.multipliers.weights import OrderedWeights, groups_of
 from lightning.execution.noise import Noise, check_noise
-from lightning.execution.quantising import steps_of
 from lightning.execution.quirks import Quirks
+from lightning.networks.network import PHOTONIC, Network, Node
 from lightning.networks.operations import apply
 from lightning.networks.preprocess import preprocess
 
+_SHAPE_ONLY = frozenset({"Flatten", "Reshape", "Identity", "Dropout"})
+
 Bytes = npt.NDArray[np.uint8]
+COUNTERS = ("clipped_activations", "wrapped_sums")
+FEWEST = 32
+"""Images from which lanes are faster: a vector is computed whole, however few images it holds."""
+SPARSE_BELOW = 0.25
+"""Part of a chain's weights that are not 0, below which lanes are faster than image after image."""
+_FOUR = 4
+
+
+@dataclass(frozen=True)
+class Links:
+    """The layers of a chain, whether a ReLU follows each, and what is digital after the last."""
+
+    layers: tuple[PhotonicLayer, ...]
+    rectified: tuple[bool, ...]
+    tail: tuple[Node, ...]
+
+
+def links_of(model: CompiledModel) -> Links | None:
+    """Return what the network is as a chain: dense layers, ReLU between them or nothing; None for any other.
+
+    What follows the last layer reads nothing from before it, and gives as many scores.
+    """
+    layers: list[PhotonicLayer] = []
+    rectified: list[bool] = []
+    tail: list[Node] = []
+    tensor = model.network.input
+    for node in model.network.nodes:
+        if node.inputs[0] != tensor:
+            return None
+        tensor = node.output
+        layer = model.layers.get(node.name)
+        if layer is not None:
+            if tail or layer.geometry is not None or layer.positions != 1 or len(layer.weights) != 1:
+                return None
+            layers.append(layer)
+            rectified.append(False)
+        elif node.operation == "Relu" and layers and not tail:
+            rectified[-1] = True
+        elif node.operation not in _SHAPE_ONLY or tail:
+            tail.append(node)
+    if not layers or tensor != model.network.output or any(node.operation in PHOTONIC for node in tail):
+        return None
+    found = Links(tuple(layers), tuple(rectified), tuple(tail))
+    return found if _ends(model.network, layers[-1], tail) else None
+
+
+def _ends(network: Network, last: PhotonicLayer, tail: list[Node]) -> bool:
+    """Return whether `tail` makes of the last layer's sums, and of nothing else, as many scores."""
+    scores = (last.weights.shape[1],)
+    if prod(network.output_shape) != prod(scores):
+        return False
+    if not tail:
+        return True
+    start = tail[0].inputs[0]
+    known = {start, *network.constants, *(node.output for node in tail)}
+    return network.shapes[start] == scores and all(known.issuperset(node.inputs) for node in tail)
 
 
 def fits(model: CompiledModel, noise: Noise | None = None) -> bool:
@@ -97,7 +158,7 @@ class Chain:
         if self._lanes is None or len(raw) < FEWEST:
             self.kernel(raw, keys, *self.arrays, out, counted)
         else:
-            from lightning.execution.kernels.lanes import answers_in_lanes
+            from lightning.execution.kernels.chain import answers_in_lanes
 
             many: Callable[..., None] = answers_in_lanes
             many(raw, keys, *self._lanes, *self.arrays, out, counted)
@@ -120,9 +181,6 @@ class Chain:
         for node in self.tail:
             tensors[node.output] = apply(node, tensors, self.model.network.constants)
         return tensors[self.tail[-1].output].reshape(len(scores), -1)
-
-
-COUNTERS = ("clipped_activations", "wrapped_sums")
 
 
 def counted(counters: npt.NDArray[np.int64], *, wrap: bool) -> Mapping[str, int]:
@@ -214,3 +272,87 @@ def _rules(model: CompiledModel, quirks: Quirks) -> int:
         rules |= PERFECT if model.perfect_scaling else 0
         rules |= LAST_NORMALISED if quirks.last_layer_normalised else 0
     return rules
+
+
+class LaneWeights(NamedTuple):
+    """Weights that are not 0, by row, as `kernels.lanes` describes them."""
+
+    magnitudes: npt.NDArray[np.uint16]
+    terms: npt.NDArray[np.uint32]
+    begins: npt.NDArray[np.int64]
+
+
+def takes_lanes(layers: Sequence[PhotonicLayer], law: NoiseLaw) -> bool:
+    """Return whether lanes give the same numbers, faster.
+
+    No activation may be negative, and no noise may need the light of each image.
+    """
+    if law == NoiseLaw.VARYING or any(layer.signed for layer in layers):
+        return False
+    lit = sum(np.count_nonzero(layer.weights) for layer in layers)
+    return bool(lit < SPARSE_BELOW * sum(layer.weights.size for layer in layers))
+
+
+def lane_weights(layers: Sequence[PhotonicLayer]) -> LaneWeights:
+    """Return the weights of all layers of a chain, each part of a row filled up to fours with weights of 0."""
+    magnitudes: list[npt.NDArray[np.generic]] = []
+    terms: list[npt.NDArray[np.generic]] = []
+    begins, place = [], 0
+    for layer in layers:
+        for row in layer.weights[0]:
+            begins.append([place])
+            for chosen in (np.flatnonzero(row > 0), np.flatnonzero(row < 0)):
+                padding = (0, -len(chosen) % _FOUR)
+                magnitudes.append(np.pad(np.abs(row[chosen]), padding))
+                terms.append(np.pad(chosen, padding))
+                place += len(chosen) + padding[1]
+                begins[-1].append(place)
+    return LaneWeights(
+        np.concatenate(magnitudes).astype(np.uint16),
+        np.concatenate(terms).astype(np.uint32),
+        np.array(begins, np.int64),
+    )
+
+
+class FusedExecutor:
+    """Answers bytes by a `Chain`, and data of other types by the interpreter, which gives the same."""
+
+    def __init__(self, chain: Chain, interpreter: Interpreter) -> None:
+        self.model: CompiledModel = interpreter.model
+        self.fidelity: Fidelity = interpreter.fidelity
+        self.chain = chain
+        self.interpreter = interpreter
+
+    def run(self, inputs: npt.ArrayLike, keys: npt.ArrayLike | None = None) -> Answers:
+        """Answer as `Interpreter.run` does: the same scores, counters and errors."""
+        array = as_array(inputs)
+        if array.dtype != np.uint8 or not self._fits(array.shape):
+            return self.interpreter.run(array, keys)
+        named = check_keys(keys, len(array))
+        scores = np.empty((len(array), self.chain.outputs), np.float32)
+        counters = np.zeros(len(COUNTERS), np.int64)
+        raw = np.ascontiguousarray(array).reshape(len(array), -1)
+        self.chain.answer_many(raw, named, scores, counters)
+        shaped = scores.reshape(len(array), *self.model.network.output_shape)
+        clipped = {"clipped_readouts": 0} if self.fidelity == "noisy" else {}  # `fits` has seen to it
+        return Answers(
+            shaped, self.interpreter.cycles, {**counted(counters, wrap=self.model.wrap), **clipped}
+        )
+
+    def warm(self) -> None:
+        """Touch both ways."""
+        self.chain.warm()
+        self.interpreter.warm()
+
+    def close(self) -> None:
+        """Do nothing: nothing is held."""
+
+    def _fits(self, shape: tuple[int, ...]) -> bool:
+        """Return whether these are inputs as the network takes them, or images for a network that takes rows."""
+        wanted = self.model.network.input_shape
+        given = shape[1:]
+        return (
+            bool(shape)
+            and shape[0] > 0
+            and (given == wanted or (len(wanted) == 1 and prod(given) == wanted[0]))
+        )

@@ -1,0 +1,450 @@
+"""The `.lng` file: a zip of `model.json`, arrays as `.npy` without pickle, and `SHA256SUMS` over all of them.
+
+Equal models give equal bytes. What is read is bounded, checked against the sums, and then against itself; whatever is
+wrong with a file is a `ModelFileError`. The sums find damage; they do not prove who made the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightbed.output_file import write_output
+from lightning.compiler.lowering import lowered, photonic_nodes
+from lightning.compiler.model import FULL, CompiledModel, Geometry, Hardware, PhotonicLayer
+from lightning.compiler.schemes.published import check_published
+from lightning.errors import CompileError, LightningError, ModelFileError
+from lightning.networks.network import LARGEST, Network, Node, Port, Preprocessing
+from lightning.networks.operations import apply
+from lightning.networks.preprocess import check_preprocessing
+
+FORMAT = 1
+"""Of `model.json`; a later one is refused."""
+MAX_BYTES = 2**30
+"""Of all members together, unpacked: a file may declare anything."""
+MAX_MEMBERS = 20_000
+_SUMS = "SHA256SUMS"
+_DOCUMENT = "model.json"
+_PROGRAM = "program.json"
+_AGAIN = "Compile the model again: lightning compile NETWORK -o MODEL.lng"
+_DAMAGE = (
+    zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, LookupError, TypeError, AttributeError,
+    ArithmeticError, RuntimeError, MemoryError, LightningError,
+)  # fmt: skip
+"""What reading bytes that somebody has changed may raise: in the zip, in JSON, in arrays, in what they say."""
+
+_HINT = "Compile the model again: lightning compile NETWORK -o MODEL.lng"
+Array = npt.NDArray[Any]
+_LAYER_ARRAYS = {"weights": np.int16, "bias": np.int32, "output_scale": np.float32}
+
+
+class _TooLarge(ValueError):
+    """A file declares more than anybody would want to read."""
+
+
+def save_model(model: CompiledModel, path: str | Path) -> None:
+    """Write a `.lng` file. Raises `ModelFileError` where it cannot be written."""
+    try:
+        write_output(path, packed(model))
+    except OSError as error:
+        raise ModelFileError(
+            f"{path} cannot be written ({error.strerror})", hint="Give another path"
+        ) from error
+
+
+def load_model(path: str | Path) -> CompiledModel:
+    """Read a `.lng` file. Raises `ModelFileError` for one that is none, damaged, too large, or of a later version."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise ModelFileError(f"{path} cannot be read ({error.strerror})", hint="Check the path") from error
+    return unpacked(content, str(path))
+
+
+def model_hash(model: CompiledModel) -> str:
+    """Return the identity of a model: SHA-256 over the sums of all it consists of, in hexadecimal.
+
+    The count-action program is left out: it follows from the rest, and not every environment can make it.
+    """
+    return hashlib.sha256(_sums(_members(model)).encode()).hexdigest()
+
+
+def packed(model: CompiledModel) -> bytes:
+    """Return the bytes of a `.lng` file."""
+    members = _members(model) | _program_members(model)
+    members[_SUMS] = _sums(members).encode()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in sorted(members.items()):
+            member = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            member.create_system = 3  # otherwise that of this machine
+            archive.writestr(member, content, zipfile.ZIP_DEFLATED, 6)
+    return buffer.getvalue()
+
+
+def unpacked(content: bytes, name: str = "the model") -> CompiledModel:
+    """Return the model in the bytes of a `.lng` file; `name` is for messages. Raises `ModelFileError`."""
+    try:
+        members = _read(content)
+        document = json.loads(members[_DOCUMENT])
+        _check_format(document, name)
+        _check_sums(members)
+        model = from_document(document, _arrays(members))
+        check_model(model)
+    except ModelFileError:
+        raise
+    except _TooLarge as error:
+        raise ModelFileError(
+            f"{name} is too large: {error}", hint="Ask who made it; no model needs that"
+        ) from error
+    except _DAMAGE as error:
+        why = "" if isinstance(error, zipfile.BadZipFile) else f" ({error})"  # "not a zip file" helps nobody
+        raise ModelFileError(f"{name} is not a .lng file, or is damaged{why}", hint=_AGAIN) from error
+    return model
+
+
+def _members(model: CompiledModel) -> dict[str, bytes]:
+    document, arrays = to_document(model)
+    text = json.dumps({"format": FORMAT, **document}, indent=1, sort_keys=True, allow_nan=False)
+    return {_DOCUMENT: text.encode(), **{f"{name}.npy": _npy(values) for name, values in arrays.items()}}
+
+
+def _program_members(model: CompiledModel) -> dict[str, bytes]:
+    """Return the count-action program, where the datapath can carry the model and the language is installed."""
+    from lightning.compiler.datapath.program import program_of
+
+    try:
+        return {_PROGRAM: program_of(model).to_json().encode()}
+    except (LightningError, ImportError):
+        return {}
+
+
+def _npy(values: npt.NDArray[Any]) -> bytes:
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, np.asarray(values, order="C"), version=(1, 0), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _sums(members: Mapping[str, bytes]) -> str:
+    """Return the sums as `sha256sum` prints them."""
+    return "".join(f"{hashlib.sha256(members[name]).hexdigest()}  {name}\n" for name in sorted(members))
+
+
+def _read(content: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        listed = archive.infolist()
+        if len(listed) > MAX_MEMBERS or sum(each.file_size for each in listed) > MAX_BYTES:
+            raise _TooLarge(f"it declares more than {MAX_MEMBERS} members, or {MAX_BYTES} bytes unpacked")
+        if len({each.filename for each in listed}) < len(listed):
+            raise ValueError("two members have one name")
+        return {each.filename: _member(archive, each) for each in listed}
+
+
+def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    """Never more than is declared, whatever the packed bytes would become."""
+    if member.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+        raise ValueError(f"{member.filename} is packed in a way that is not used here")
+    with archive.open(member) as opened:
+        found = opened.read(member.file_size)
+    if len(found) != member.file_size:
+        raise ValueError(f"{member.filename} is shorter than it should be")
+    return found
+
+
+def _check_format(document: Any, name: str) -> None:
+    number = document["format"]
+    if type(number) is not int or number < 1:
+        raise ValueError(f"format {number!r}")
+    if number > FORMAT:
+        made = document["origin"]["toolkit"]
+        raise ModelFileError(
+            f"{name} has format {number}, written by lightbed {made}; this version reads up to {FORMAT}",
+            hint="install a newer lightbed",
+        )
+
+
+def _check_sums(members: Mapping[str, bytes]) -> None:
+    held = {name: content for name, content in members.items() if name != _SUMS}
+    if members[_SUMS].decode("ascii") != _sums(held):
+        raise ValueError("the contents are not those of SHA256SUMS")
+
+
+def _arrays(members: Mapping[str, bytes]) -> dict[str, npt.NDArray[Any]]:
+    return {
+        name.removesuffix(".npy"): _array(content)
+        for name, content in members.items()
+        if name.endswith(".npy")
+    }
+
+
+def _array(content: bytes) -> npt.NDArray[Any]:
+    """Return an array of numbers, as large as its bytes: a header may declare anything."""
+    buffer = io.BytesIO(content)
+    if np.lib.format.read_magic(buffer) != (1, 0):
+        raise ValueError("an array of a version that is not used here")
+    shape, by_columns, kind = np.lib.format.read_array_header_1_0(buffer)
+    if by_columns or kind.kind not in "iufb":
+        raise ValueError(f"an array of {kind} that is not used here")
+    return np.frombuffer(content, kind, offset=buffer.tell()).reshape(shape).copy()
+
+
+def check_model(model: CompiledModel) -> None:
+    """Raise `ModelFileError` for a document whose parts do not fit together.
+
+    These are nodes that cannot be computed, products that no layer takes, layers without a node, and numbers
+    out of their ranges.
+    """
+    _check_network(model.network)
+    if model.scheme not in {"published", "scaled"}:
+        raise _unfit(f"scheme {model.scheme!r} is not known")
+    if model.perfect_scaling and model.scheme != "published":
+        raise _unfit("perfect scaling belongs to the scheme `published`")
+    nodes = {node.name: node for node in photonic_nodes(model.network)}
+    if nodes.keys() != model.layers.keys():
+        odd = ", ".join(sorted(nodes.keys() ^ model.layers.keys()))
+        raise _unfit(f"layers are not those that replace a Gemm or Conv of the network: {odd}")
+    for name, layer in model.layers.items():
+        _check_layer(model.network, nodes[name], layer)
+    if model.scheme == "published":
+        check_published(model.network)
+
+
+def _check_network(network: Network) -> None:
+    if not {network.input, network.output} <= network.shapes.keys():
+        raise _unfit("the network has no input or output")
+    for name, shape in network.shapes.items():
+        if min(shape, default=1) < 1 or prod(shape) > LARGEST:
+            raise _unfit(f"activation {name} of shape {shape} cannot be")
+    check_preprocessing(network.preprocessing, network.input_shape)
+    for ports, tensor in ((network.inputs, network.input), (network.outputs, network.output)):
+        if ports and sum(port.size for port in ports) != prod(network.shapes[tensor]):
+            raise _unfit(f"{', '.join(port.name for port in ports)} do not make up {tensor}")
+    there, names = {network.input, *network.constants}, set()
+    for node in network.nodes:
+        missing = [name for name in node.inputs if name and name not in there]
+        if missing or not node.inputs or node.output not in network.shapes:
+            raise _unfit(f"{node.operation} {node.name} has inputs that are not there yet, or no shape")
+        if node.output in there or node.name in names:
+            raise _unfit(f"{node.operation} {node.name} is there twice, or gives what is there")
+        _check_node(network, node)
+        there.add(node.output)
+        names.add(node.name)
+    if network.output not in there:
+        raise _unfit("the network has no output")
+
+
+def _check_node(network: Network, node: Node) -> None:
+    """Send an empty batch through: what `node` gives must have the shape that the model says."""
+    given = [network.shapes[name] for name in node.inputs if name in network.shapes]
+    empty = {
+        name: np.zeros((0, *network.shapes[name]), np.float32)
+        for name in node.inputs
+        if name in network.shapes
+    }
+    try:
+        found = apply(node, empty, network.constants).shape
+    except Exception as error:  # attributes may hold anything
+        raise _unfit(f"{node.operation} {node.name} cannot be computed ({error!r})") from error
+    wanted = network.shapes[node.output]
+    as_many = node.operation != "Reshape" or prod(given[0]) == prod(wanted)
+    if found != (0, *wanted) or not as_many:
+        raise _unfit(f"{node.operation} {node.name} gives {found[1:]} for an input, and not {wanted}")
+
+
+def _check_layer(network: Network, node: Node, layer: PhotonicLayer) -> None:
+    wanted = lowered(network, node)
+    rows = wanted.weights.shape[:2]
+    shapes = layer.weights.shape, layer.bias.shape, layer.output_scale.shape
+    if shapes != (wanted.weights.shape, rows, rows) or (layer.geometry, layer.vectors) != (
+        wanted.geometry,
+        wanted.vectors,
+    ):
+        raise _unfit(f"layer {node.name} has other sizes than its node")
+    if prod(network.shapes[node.output]) != layer.positions * prod(rows):
+        raise _unfit(f"layer {node.name} gives another shape than its node")
+    if np.abs(layer.weights).max(initial=0) > FULL:
+        raise _unfit(f"layer {node.name} has weights beyond {FULL}")
+    if not (0 < layer.input_scale < np.inf and np.isfinite(layer.output_scale).all()):
+        raise _unfit(f"layer {node.name} has scales that are no positive numbers")
+
+
+def _unfit(what: str) -> ModelFileError:
+    return ModelFileError(f"{what}", hint=_HINT)
+
+
+def to_document(model: CompiledModel) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return the document, and the arrays that it names.
+
+    Raises `CompileError` for an attribute that is no plain value.
+    """
+    arrays: dict[str, Array] = {}
+    document = {
+        "scheme": model.scheme,
+        "wrap": model.wrap,
+        **({"perfect_scaling": True} if model.perfect_scaling else {}),
+        "hardware": asdict(model.hardware),
+        "origin": json.loads(json.dumps(dict(model.origin))),
+        "network": _network_document(model.network, arrays),
+        "layers": [
+            _layer_document(node, layer, place, arrays)
+            for place, (node, layer) in enumerate(model.layers.items())
+        ],
+    }
+    return document, arrays
+
+
+def from_document(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> CompiledModel:
+    """Return the model. Raises KeyError, TypeError or ValueError for a document that is none."""
+    layers = {each["node"]: _layer(each, arrays) for each in document["layers"]}
+    return CompiledModel(
+        _network(document["network"], arrays),
+        layers,
+        Hardware(**document["hardware"]),
+        document["scheme"],
+        _flag(document["wrap"]),
+        dict(document["origin"]),
+        _flag(document.get("perfect_scaling", False)),
+    )
+
+
+def _network_document(network: Network, arrays: dict[str, Array]) -> dict[str, Any]:
+    named = {name: f"constants/{place}" for place, name in enumerate(sorted(network.constants))}
+    arrays.update({named[name]: np.asarray(values) for name, values in network.constants.items()})
+    return {
+        "name": network.name,
+        "input": network.input,
+        "output": network.output,
+        "nodes": [_node_document(node) for node in network.nodes],
+        "constants": named,
+        "shapes": {name: list(shape) for name, shape in network.shapes.items()},
+        "preprocessing": asdict(network.preprocessing),
+        "notes": list(network.notes),
+        **{
+            name: [[port.name, list(port.shape), port.kind] for port in ports]
+            for name, ports in (("inputs", network.inputs), ("outputs", network.outputs))
+            if ports
+        },
+    }
+
+
+def _network(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Network:
+    given = document["preprocessing"]
+    return Network(
+        _text(document["name"]),
+        tuple(_node(each) for each in document["nodes"]),
+        {name: arrays[place] for name, place in document["constants"].items()},
+        document["input"],
+        document["output"],
+        {name: tuple(int(size) for size in shape) for name, shape in document["shapes"].items()},
+        Preprocessing(given["scale"], tuple(given["mean"]), tuple(given["deviation"]), given["layout"]),
+        tuple(document["notes"]),
+        *(tuple(_port(*each) for each in document.get(name, ())) for name in ("inputs", "outputs")),
+    )
+
+
+def _port(name: Any, shape: Any, kind: Any) -> Port:
+    return Port(_text(name), tuple(int(size) for size in shape), _text(kind))
+
+
+def _node_document(node: Node) -> dict[str, Any]:
+    try:
+        attributes = {name: _encoded(value) for name, value in node.attributes.items()}
+    except TypeError as error:
+        raise CompileError(
+            f"{node.operation} {node.name} has an attribute that no file can keep: {error}",
+            hint="Give numbers, texts, or tuples of them",
+        ) from None
+    return {
+        "name": node.name,
+        "operation": node.operation,
+        "inputs": list(node.inputs),
+        "output": node.output,
+        "attributes": attributes,
+    }
+
+
+def _node(document: Mapping[str, Any]) -> Node:
+    attributes = {name: _decoded(value) for name, value in document["attributes"].items()}
+    return Node(
+        document["name"], document["operation"], tuple(document["inputs"]), document["output"], attributes
+    )
+
+
+def _encoded(value: Any) -> Any:
+    """JSON has no infinity, which a `Clip` may have."""
+    plain = value.item() if isinstance(value, np.generic) else value
+    if isinstance(plain, tuple | list):
+        return [_encoded(each) for each in plain]
+    if isinstance(plain, float) and not math.isfinite(plain):
+        return {"number": str(plain)}
+    if plain is None or isinstance(plain, bool | int | float | str):
+        return plain
+    raise TypeError(f"a {type(plain).__name__}")
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_decoded(each) for each in value)
+    return float(value["number"]) if isinstance(value, dict) else value
+
+
+def _layer_document(node: str, layer: PhotonicLayer, place: int, arrays: dict[str, Array]) -> dict[str, Any]:
+    named = {each: f"layers/{place}.{each}" for each in _LAYER_ARRAYS}
+    arrays.update(
+        {named[each]: np.asarray(getattr(layer, each), kind) for each, kind in _LAYER_ARRAYS.items()}
+    )
+    return {
+        "node": node,
+        "name": layer.name,
+        "input_scale": layer.input_scale,
+        "signed": layer.signed,
+        "vectors": layer.vectors,
+        "geometry": None if layer.geometry is None else asdict(layer.geometry),
+        **named,
+    }
+
+
+def _layer(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> PhotonicLayer:
+    values = {each: arrays[document[each]] for each in _LAYER_ARRAYS}
+    if any(values[each].dtype != kind for each, kind in _LAYER_ARRAYS.items()):
+        raise ValueError(f"layer {document['name']} has arrays of another data type")
+    given = document["geometry"]
+    return PhotonicLayer(
+        document["name"],
+        **values,
+        input_scale=float(document["input_scale"]),
+        signed=_flag(document["signed"]),
+        geometry=None if given is None else _geometry(given),
+        vectors=int(document["vectors"]),
+    )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a text")
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{value!r} is neither true nor false")
+    return value
+
+
+def _geometry(document: Mapping[str, Any]) -> Geometry:
+    values: dict[str, Any] = {
+        name: tuple(each) if isinstance(each, list) else each for name, each in document.items()
+    }
+    return Geometry(**values)

@@ -1,1 +1,0 @@
-"""The `.lng` file: archive, document, and the check of what was read."""

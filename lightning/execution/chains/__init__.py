@@ -1,1 +1,0 @@
-"""Chains of dense layers as one compiled function, from bytes to scores."""

@@ -1,0 +1,280 @@
+"""Plots of what the light did: matplotlib figures that nobody shows or saves by itself.
+
+| plot | shows |
+|---|---|
+| `waveform` | what a readout recorded, and where the pulses were |
+| `transfer_curves` | sweeps of modulators with their fits, and what the fits leave |
+| `error_histogram` | how far results are from the true products |
+| `constellation` | every result against its true product |
+
+A notebook shows a figure that a cell returns; `save(figure, "x.png")` writes it. No state of pyplot is touched. All
+raise `MissingLibrary` without matplotlib, and what comes from a simulated device says SIMULATED.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.optional import needed
+
+needed("matplotlib", "to draw plots")
+
+from lightning.canvas import (  # noqa: E402  after the look above
+    FAINT,
+    INK,
+    SERIES,
+    SHADE,
+    Plot,
+    PlotError,
+    headed,
+    legend,
+    plain,
+    save,
+    sheet,
+    signed,
+)
+from lightning.kit.calibration import Calibration  # noqa: E402
+from lightning.kit.calibration.decoder import accuracy, rms_error, true_product  # noqa: E402
+from lightning.kit.calibration.fringe import Floats, Fringe  # noqa: E402
+from lightning.kit.calibration.measurement.transfer import PARTNER, Sweep  # noqa: E402
+from lightning.kit.config import Settings  # noqa: E402
+from lightning.kit.devices.identity import DeviceIdentity  # noqa: E402
+from lightning.kit.waveform import Waveform  # noqa: E402
+
+__all__ = [
+    "Plot",
+    "PlotError",
+    "constellation",
+    "error_histogram",
+    "save",
+    "transfer_curves",
+    "waveform",
+]
+
+BINS = 61
+"""Of `error_histogram`."""
+HEADROOM = 1.16
+"""Of the tallest trace, so that names have a place above it."""
+
+
+def error_histogram(
+    results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, device: DeviceIdentity
+) -> Plot:
+    """Plot how many results of a*b/255 are off by how much, in LSB, with a normal distribution fitted.
+
+    `results` may be rounded or analogue; `a`, `b` are values of 0..255 (or signed), shaped as the results.
+    """
+    error = _errors(results, a, b)
+    figure = sheet()
+    axes = figure.subplots()
+    mean, sigma = float(error.mean()), float(error.std())
+    reach = max(float(np.abs(error).max()), 1e-3) * 1.02
+    counts, edges, _ = axes.hist(error, bins=BINS, range=(-reach, reach), color=SERIES[0], alpha=0.55)
+    if sigma > 0:
+        fine = np.linspace(-reach, reach, 400)
+        width = float(edges[1] - edges[0])
+        bell = np.exp(-0.5 * ((fine - mean) / sigma) ** 2) / (sigma * np.sqrt(2 * np.pi))
+        axes.plot(fine, bell * error.size * width, color=INK, linewidth=1.3, label="normal distribution")
+    axes.axvline(mean, color=INK, linewidth=1, linestyle=":", label=f"mean {signed(mean, 3)}")
+    axes.set_ylim(0, 1.25 * float(np.max(counts)))
+    axes.set_xlim(-reach, reach)
+    plain(axes, x="error of the result (LSB)", y="results")
+    legend(axes, loc="upper right")
+    headed(figure, _verdict(results, a, b), _described(error, device), simulated=device.simulated)
+    return figure
+
+
+def constellation(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, device: DeviceIdentity) -> Plot:
+    """Plot every result against a*b/255: above on the line where it should be, below how far it is off.
+
+    Arguments as for `error_histogram`.
+    """
+    truth = true_product(a, b).ravel()
+    given, error = np.asarray(results, dtype=float).ravel(), _errors(results, a, b)
+    figure = sheet(6.4, 6.4)
+    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    ends = [min(0.0, float(truth.min())), max(255.0, float(truth.max()))]
+    top.plot(ends, ends, color=FAINT, linewidth=1, zorder=1, label="exact")
+    size = 9.0 if given.size <= 2_000 else 4.0
+    alpha = float(np.clip(600 / given.size, 0.12, 0.8))
+    top.scatter(truth, given, s=size, color=SERIES[0], alpha=alpha, linewidths=0, label="measured", zorder=2)
+    bottom.axhline(0, color=FAINT, linewidth=1)
+    bottom.scatter(truth, error, s=size, color=SERIES[0], alpha=alpha, linewidths=0)
+    _bounded(bottom, error)
+    plain(top, y="result of the light")
+    plain(bottom, x="a × b / 255", y="error\n(LSB)")
+    top.set_xlim(ends[0] - 5, ends[1] + 5)
+    legend(top, loc="upper left")
+    _opaque(top.get_legend())
+    headed(figure, _verdict(results, a, b), _described(error, device), simulated=device.simulated)
+    return figure
+
+
+def _opaque(names: Any) -> None:
+    """Make symbols of a legend visible, however faint the cloud of points is."""
+    for handle in names.legend_handles:
+        handle.set_alpha(1)
+
+
+def _bounded(axes: Any, error: Floats) -> None:
+    """Symmetric about zero, with the half step of rounding as two lines."""
+    reach = max(1.2 * float(np.abs(error).max()), 0.8)
+    axes.set_ylim(-reach, reach)
+    for half in (-0.5, 0.5):
+        axes.axhline(half, color=INK, linewidth=0.8, linestyle=":")
+
+
+def _errors(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
+    found: Floats = np.asarray(results, dtype=float).ravel() - true_product(a, b).ravel()
+    return found
+
+
+def _verdict(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> str:
+    return f"Accuracy {accuracy(results, a, b):.3f} %, error {rms_error(results, a, b):.3f} of 255 rms"
+
+
+def _described(error: Floats, device: DeviceIdentity) -> str:
+    return f"{device.name} · {error.size:,} products · largest error {float(np.abs(error).max()):.2f}"
+
+
+class Swept(Protocol):
+    """A sweep as `lightning.kit.calibration.measurement.transfer` makes it."""
+
+    @property
+    def words(self) -> npt.NDArray[np.int64]:
+        """(points,) gain words."""
+        ...
+
+    @property
+    def levels(self) -> Floats:
+        """(points,) counts above idle."""
+        ...
+
+    @property
+    def curve(self) -> Fringe:
+        """Return what was fitted."""
+        ...
+
+
+def transfer_curves(sweeps: Mapping[int, Swept], device: DeviceIdentity) -> Plot:
+    """Plot the levels of every swept modulator with its sin² curve, and residuals in per cent of its swing.
+
+    `sweeps` is by number of the modulator, as `transfer.sweep_all` gives it, or `kept_sweeps`.
+    """
+    figure = sheet(7.2, 5.2)
+    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(2.6, 1))
+    for index, sweep in sorted(sweeps.items()):
+        _drawn(top, bottom, index, sweep)
+    bottom.axhline(0, color=FAINT, linewidth=0.8)
+    plain(top, y="level above idle (counts)")
+    plain(bottom, x="gain word", y="residual\n(% of swing)")
+    top.margins(x=0.01)
+    for axis in (top.yaxis, bottom.xaxis):
+        axis.set_major_formatter("{x:,.0f}")
+    legend(top, loc="upper left", ncols=1)
+    numbers = ", ".join(str(index) for index in sorted(sweeps))
+    plural = "s" if len(sweeps) > 1 else ""
+    headed(
+        figure,
+        f"Transfer curve{plural} of modulator{plural} {numbers}",
+        f"{device.name} · dots: measured, lines: sin² fits, ▽ null, △ peak",
+        simulated=device.simulated,
+    )
+    return figure
+
+
+def kept_sweeps(calibration: Calibration, raw: Mapping[str, npt.NDArray[Any]]) -> dict[int, Sweep]:
+    """Return the sweeps of a calibration, from the raw data kept with it; empty where none were kept."""
+    return {
+        index: Sweep(
+            index=index,
+            words=raw[f"sweep_{index}_words"],
+            levels=raw[f"sweep_{index}_levels"],
+            partner_word=round(calibration.modulators[PARTNER[index]].curve.peak),
+            curve=modulator.curve,
+        )
+        for index, modulator in enumerate(calibration.modulators)
+        if f"sweep_{index}_words" in raw
+    }
+
+
+def _drawn(top: Any, bottom: Any, index: int, sweep: Swept) -> None:
+    colour, curve = SERIES[index % len(SERIES)], sweep.curve
+    fine = np.linspace(sweep.words.min(), sweep.words.max(), 600)
+    top.plot(sweep.words, sweep.levels, ".", color=colour, markersize=3.5, alpha=0.5)
+    name = f"{index}: V$_π$ = {curve.half_wave:,.0f} words, null at {signed(curve.null, 0)}"
+    top.plot(fine, curve.level(fine), color=colour, linewidth=1.4, label=name)
+    for word, mark in ((curve.null, "v"), (curve.peak, "^")):
+        if fine[0] <= word <= fine[-1]:
+            top.plot(
+                word, curve.level(word), mark, color=colour, markerfacecolor="white", markersize=7, zorder=4
+            )
+    left = 100 * (sweep.levels - curve.level(sweep.words)) / curve.amplitude
+    bottom.plot(sweep.words, left, ".", color=colour, markersize=3.5, alpha=0.7)
+
+
+def waveform(recorded: Waveform, *, decoded: int | None = None) -> Plot:
+    """I of every readout in counts over the time since the pulses began: the mean, and behind it every shot.
+
+    Where a calibration says when light arrives, the time of the pulses at the detector is shaded. `decoded` is named
+    in the title.
+    """
+    figure = sheet()
+    axes = figure.subplots()
+    for index, readout in enumerate(recorded.origin.settings.readouts):
+        colour, time_us = SERIES[index % len(SERIES)], recorded.time_us(index)
+        for shot in recorded[index] if len(recorded[index]) > 1 else ():
+            axes.plot(time_us, shot[0], color=colour, alpha=0.2, linewidth=0.8)
+        mean = recorded[index].mean(axis=0)[0]
+        axes.plot(time_us, mean, color=colour, linewidth=1.8, label=f"readout {readout}")
+    axes.margins(x=0)
+    bottom, top = axes.get_ylim()
+    axes.set_ylim(bottom, max(bottom + HEADROOM * (top - bottom), bottom + 10))
+    plain(axes, x="time after the start of the pulses (µs)", y="I (counts)")
+    if recorded.calibration is not None:
+        _shade(axes, recorded, recorded.calibration)
+    legend(axes, loc="upper right")
+    title = _operands(recorded.origin.settings, recorded.origin.words, decoded)
+    headed(figure, title, _below(recorded), simulated=recorded.device.simulated)
+    return figure
+
+
+def _shade(axes: Any, recorded: Waveform, calibration: Calibration) -> None:
+    """Shade from the arrival of the last modulator's light to the end of the first one's."""
+    arrival, tick_us = calibration.timing.arrival, calibration.timing.tick_ns * 1e-3
+    start, end = max(arrival) * tick_us, min(arrival) * tick_us + recorded.origin.pulse_ns * 1e-3
+    axes.axvspan(start, end, color=SHADE, zorder=0)
+    axes.annotate(
+        "the pulses’ light",
+        ((start + end) / 2, 1),
+        xytext=(0, -5),
+        xycoords=("data", "axes fraction"),
+        textcoords="offset points",
+        ha="center",
+        va="top",
+        fontsize=9,
+        color=INK,
+    )
+
+
+def _operands(settings: Settings, words: tuple[int, ...], decoded: int | None) -> str:
+    """Return `100 × 50 / 255 = 20`; of the second pair only when it is lit, of bare words what they are."""
+    if any(settings.values[i] is None for i in settings.driven):
+        return f"gain words {', '.join(map(str, words))}"
+    one, two, three, four = (each or 0 for each in settings.values)
+    product = f"{one} × {two}" + (f" + {three} × {four}" if three or four else "")
+    if decoded is None:
+        return product
+    return f"({product}) / 255 = {decoded}" if three or four else f"{product} / 255 = {decoded}"
+
+
+def _below(recorded: Waveform) -> str:
+    settings = recorded.origin.settings
+    shots = f"{settings.reps} shots" if settings.reps > 1 else "1 shot"
+    taken = f"{shots}, each the mean of {settings.soft_avgs} runs" if settings.soft_avgs > 1 else shots
+    driven = "calibrated" if recorded.calibration else "not calibrated: driven linearly"
+    return f"{recorded.device.name} · {taken} · {driven}"
