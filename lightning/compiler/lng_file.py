@@ -27,7 +27,7 @@ from lightning.compiler.model import FULL, CompiledModel, Geometry, Hardware, Ph
 from lightning.compiler.schemes.published import check_published
 from lightning.errors import CompileError, LightningError, ModelFileError
 from lightning.networks.network import LARGEST, Network, Node, Port, Preprocessing
-from lightning.networks.operations import apply
+from lightning.networks.operations.operation_list import apply
 from lightning.networks.preprocess import check_preprocessing
 
 FORMAT = 1

@@ -27,7 +27,7 @@ from lightning.execution.multipliers.noisy import may_clip, output_numbers, row_
 from lightning.execution.noise import Noise, check_noise
 from lightning.execution.quirks import Quirks
 from lightning.networks.network import PHOTONIC, Network, Node
-from lightning.networks.operations import apply
+from lightning.networks.operations.operation_list import apply
 from lightning.networks.preprocess import preprocess
 
 _SHAPE_ONLY = frozenset({"Flatten", "Reshape", "Identity", "Dropout"})

@@ -16,7 +16,7 @@ from lightning.execution.interface import Activations, Answers, Fidelity, Keys, 
 from lightning.execution.published import last_normalised, perfectly_scaled, shift_normalised
 from lightning.execution.quirks import Quirks
 from lightning.networks.network import Node
-from lightning.networks.operations import apply
+from lightning.networks.operations.operation_list import apply
 from lightning.networks.patches import patches as images_as_rows
 from lightning.networks.preprocess import preprocess
 

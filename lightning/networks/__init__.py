@@ -10,7 +10,8 @@
 | `onnx_writer` | back to ONNX, for other runtimes, with the preprocessing next to the graph |
 | `work` | multiply-accumulates, node by node |
 | `preprocess` | from raw data to what a network takes |
-| `operations`, `windows`, `patches` | what every operation means in float32; `run_float`, the reference |
+| `operations` | every operation: what it becomes, and what it computes in float32; `run_float`, the reference |
+| `patches`, `electronic` | what lies under a window; operations that ONNX Runtime computes |
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 from lightning.networks.imports import from_torch, load_network
 from lightning.networks.network import Network, Node, Preprocessing
 from lightning.networks.onnx_writer import to_onnx
-from lightning.networks.operations import run_float
+from lightning.networks.operations.operation_list import run_float
 from lightning.networks.preprocess import preprocess
 
 __all__ = [

@@ -128,7 +128,7 @@ def _positive(name: str, found: set[str], network: Network) -> bool:
 
 def _inputs(network: Network, raw: npt.NDArray[Any]) -> Iterator[tuple[Node, Floats]]:
     """Photonic nodes and their activations (images, ...). Tensors are let go after their last use."""
-    from lightning.networks.operations import apply
+    from lightning.networks.operations.operation_list import apply
     from lightning.networks.preprocess import preprocess
 
     photonic = {node.name for node in photonic_nodes(network)}

@@ -5,8 +5,7 @@
 | `weight_file` | `.npz` of weights w1, w2, ... |
 | `onnx` | ONNX files |
 | `torch` | modules of `torch.nn` |
-| `operations` | what every operation becomes |
-| `builder`, `simplify` | a network under construction; nodes that are one |
+| `simplify` | nodes that are one |
 """
 
 from __future__ import annotations

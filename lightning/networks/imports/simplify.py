@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import NetworkError
-from lightning.networks.imports.builder import Builder
 from lightning.networks.network import PHOTONIC, Network, Node, Preprocessing
+from lightning.networks.operations.builder import Builder
 
 Array = npt.NDArray[Any]
 

@@ -11,7 +11,7 @@ from lightning.compiler import compile_network
 from lightning.compiler.lowering import lowered, sums_of, vectors_of
 from lightning.compiler.schemes.scaled import quantise
 from lightning.networks.network import Network, Node, Preprocessing
-from lightning.networks.operations import apply, run_float
+from lightning.networks.operations.operation_list import apply, run_float
 from lightning.networks.preprocess import preprocess
 
 

@@ -13,7 +13,7 @@ from lightning.execution import open_executor
 from lightning.execution.interpreter import Interpreter, patches, pixels
 from lightning.execution.multipliers.exact import CompiledMultiplier, ExactMultiplier
 from lightning.networks.network import Network, Node, Preprocessing
-from lightning.networks.operations import apply
+from lightning.networks.operations.operation_list import apply
 
 KEYS = np.arange(3, dtype=np.uint64)
 

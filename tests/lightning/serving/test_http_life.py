@@ -52,8 +52,7 @@ def server_loaded(doubled):
 
 @pytest.fixture
 def http_clock(clock, monkeypatch):
-    for module in ("answering", "fast_path"):
-        monkeypatch.setattr(f"lightning.serving.http.{module}.time", clock)
+    monkeypatch.setattr("lightning.serving.http.fast_path.time", clock)
     return clock
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import LightningError, NetworkError
-from lightning.networks.imports.builder import BATCH, Builder, Call
 from lightning.networks.imports.onnx.choices import Choices, chosen
 from lightning.networks.imports.onnx.fixed import fixed_or_advised
 from lightning.networks.imports.onnx.parts import (
@@ -24,9 +23,10 @@ from lightning.networks.imports.onnx.parts import (
     shape_of,
 )
 from lightning.networks.imports.simplify import finished
-from lightning.networks.imports.translators.operation_list import CONTRADICTIONS, translate
 from lightning.networks.network import Network, Preprocessing
 from lightning.networks.onnx_writer import PREPROCESSING, from_metadata
+from lightning.networks.operations.builder import BATCH, Builder, Call
+from lightning.networks.operations.operation_list import CONTRADICTIONS, apply, translate
 from lightning.optional import needed
 
 Array = npt.NDArray[Any]
@@ -107,7 +107,7 @@ def _network(model: Any, name: str, folder: Path, preprocessing: Preprocessing) 
     opsets, graph = opsets_of(model, name), model.graph
     entry, output = _entry(graph, name), _output(graph, name)
     batch, *image = shape_of(entry)
-    builder = Builder(batched=batch != 1)
+    builder = Builder(apply, batched=batch != 1)
     tensors = {"": "", entry.name: builder.input(entry.name, image)}
     for initialiser in graph.initializer:
         tensors[initialiser.name] = builder.constant(array_of(initialiser, folder), initialiser.name)

@@ -25,8 +25,8 @@ from lightning.networks.imports.onnx.recurrent import recurrent_steps, transpose
 from lightning.networks.imports.onnx.scope import Scope, Value, sample_shape
 from lightning.networks.imports.onnx.tracing import constant_of, refused, take
 from lightning.networks.imports.simplify import finished
-from lightning.networks.imports.translators.operation_list import CONTRADICTIONS
 from lightning.networks.network import Network, Port, Preprocessing
+from lightning.networks.operations.operation_list import CONTRADICTIONS
 
 Array = npt.NDArray[Any]
 

@@ -14,8 +14,8 @@ from lightning.networks.imports.onnx.choices import Choices, chosen, is_open, ki
 from lightning.networks.imports.onnx.file import content_of, from_bytes
 from lightning.networks.imports.onnx.fixed import USUAL, Followed, Refusal, followed, open_entries
 from lightning.networks.imports.onnx.parts import Versions, converted, opsets_for_tracing, parsed
-from lightning.networks.imports.translators.operation_list import CONTRADICTIONS
 from lightning.networks.network import Network
+from lightning.networks.operations.operation_list import CONTRADICTIONS
 
 _NODE = re.compile(r"node (.+?) \((\S+?)[,)] ?(.*)", re.DOTALL)
 

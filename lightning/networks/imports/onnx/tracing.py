@@ -2,7 +2,7 @@
 
 Every sample is one call of the whole network, so several inputs and outputs, states, masks, integers and batch axes
 that move are all allowed. What depends on no input is computed at once. The rest is taken over by the importers of
-`translators` where they understand it, so that its constant products go to light; what they refuse stays electronic.
+`operations` where they understand it, so that its constant products go to light; what they refuse stays electronic.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import numpy.typing as npt
 
 from lightning.errors import NetworkError, UnsupportedNode
 from lightning.networks.electronic import ELECTRONIC, TENSOR, Operation
-from lightning.networks.imports.builder import Builder, Call
 from lightning.networks.imports.onnx.parts import array_of, attributes_of
 from lightning.networks.imports.onnx.scope import Scope, Value, sample_shape
-from lightning.networks.imports.translators.operation_list import VOCABULARY, translate
+from lightning.networks.operations.builder import Builder, Call
+from lightning.networks.operations.operation_list import OPERATORS, translate
 
 _PLAIN = frozenset(
     "Abs Add Clip Div Elu Erf Exp Gelu Gemm HardSigmoid HardSwish LeakyRelu Log MatMul Max Mean Min Mish Mul "  # noqa: SIM905
@@ -301,7 +301,7 @@ def _name(node: Any) -> str:
 
 
 def _understood(scope: Scope, node: Any) -> bool:
-    if node.domain not in {"", "ai.onnx"} or node.op_type not in VOCABULARY:
+    if node.domain not in {"", "ai.onnx"} or node.op_type not in OPERATORS:
         return False
     return scope.opset_of(node) >= OPEN_SINCE or node.op_type in UNCHANGED
 

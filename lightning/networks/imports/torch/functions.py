@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from lightning.networks.imports.builder import BATCH
 from lightning.networks.imports.torch.scope import Scope, Tensor, moving, per_axis, sizes
+from lightning.networks.operations.builder import BATCH
 
 # ruff: noqa: ARG001 - signatures are torch's own, behind the scope
 

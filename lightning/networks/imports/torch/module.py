@@ -12,15 +12,14 @@ from typing import Any
 import numpy as np
 
 from lightning.errors import LightningError, NetworkError, UnsupportedNode
-from lightning.networks.imports.builder import Builder
 from lightning.networks.imports.onnx.file import from_bytes
 from lightning.networks.imports.simplify import finished
 from lightning.networks.imports.torch.attention import ATTENTION
 from lightning.networks.imports.torch.functions import FUNCTIONS
 from lightning.networks.imports.torch.scope import Scope, Tensor
-from lightning.networks.imports.translators.operation_list import CONTRADICTIONS
 from lightning.networks.network import Network, Preprocessing
-from lightning.networks.operations import run_float
+from lightning.networks.operations.builder import Builder
+from lightning.networks.operations.operation_list import CONTRADICTIONS, apply, run_float
 from lightning.networks.preprocess import check_preprocessing
 from lightning.optional import needed
 
@@ -69,7 +68,7 @@ def _by_fx(module: Any, example_shape: Sequence[int], preprocessing: Preprocessi
     if name in LAYERS or name in ATTENTION:  # fx looks into the outermost module, whatever it is
         module = torch.nn.Sequential(module)
     graph, leaves = _traced(module, name)
-    builder = Builder()
+    builder = Builder(apply)
     entry = builder.input("input", example_shape)
     with torch.no_grad(), np.errstate(all="ignore"):  # a weight that is not finite is refused in the end
         output = _followed(builder, module, graph, leaves, entry)

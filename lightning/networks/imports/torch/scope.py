@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from lightning.errors import UnsupportedNode
-from lightning.networks.imports.builder import BATCH, Builder, Call
-from lightning.networks.imports.translators.operation_list import translate
+from lightning.networks.operations.builder import BATCH, Builder, Call
+from lightning.networks.operations.operation_list import translate
 
 
 @dataclass(frozen=True)

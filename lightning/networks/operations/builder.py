@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -12,9 +12,10 @@ import numpy.typing as npt
 
 from lightning.errors import NetworkError, UnsupportedNode
 from lightning.networks.network import LARGEST, Node
-from lightning.networks.operations import apply
 
 Array = npt.NDArray[Any]
+Attributes = Mapping[str, Any]
+Computation = Callable[[Sequence[Array], Attributes], Array]
 
 BATCH = (1 << 31) - 1
 """Stands for the number of images in shapes that are computed; a prime that no real shape has as a factor."""
@@ -69,8 +70,12 @@ class Call:
 
 @dataclass
 class Builder:
-    """Grows node by node; `batched` tells whether the batch axis is symbolic (else it is 1)."""
+    """Grows node by node; `batched` tells whether the batch axis is symbolic (else it is 1).
 
+    `apply` computes a node, as that of `operation_list` does; shapes are found by it.
+    """
+
+    apply: Callable[[Node, Mapping[str, Array], Mapping[str, Array]], Array]
     batched: bool = True
     nodes: list[Node] = field(default_factory=list)
     constants: dict[str, Array] = field(default_factory=dict)
@@ -109,7 +114,7 @@ class Builder:
             for name, shape in self.shapes.items()
             if name in node.inputs
         }
-        after = apply(node, empty, self.constants)
+        after = self.apply(node, empty, self.constants)
         if after.ndim == 0 or after.shape[0] != 0:
             raise NetworkError(
                 f"node {node.name} ({node.operation}) loses the batch axis", hint="Keep it in front"
@@ -182,3 +187,17 @@ class Builder:
             number += 1
             unique = f"{name}_{number}"
         return unique
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operation of ONNX.
+
+    `translate` adds what a call of it means to a builder, and gives the names of its outputs. `compute` gives, in
+    float32, what a node of its name makes of its inputs and attributes; None where `translate` writes it as others.
+    Activations have the batch axis in front. An empty batch goes through everything and costs nothing: so shapes are
+    found, without a second description of every operation.
+    """
+
+    translate: Callable[[Builder, Call], str | tuple[str, ...]]
+    compute: Computation | None = None

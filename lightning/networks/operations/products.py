@@ -1,20 +1,23 @@
-"""Products: `Gemm`, `MatMul` and `Conv` of ONNX as `Gemm` and `Conv` with constant weights, which light computes."""
+"""Matrix products of ONNX: `Gemm`, which light computes where a factor is constant, and `MatMul` of activations."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from lightning.networks.imports.builder import Builder, Call
-from lightning.networks.imports.translators.windows import move_of
-from lightning.networks.patches import output_size
+from lightning.networks.operations.builder import (
+    Array,
+    Attributes,
+    Builder,
+    Call,
+    Operator,
+)
 
-Array = npt.NDArray[Any]
+# ----------------------------------------------------------------- translation
 
 
-def gemm(builder: Builder, call: Call) -> str:
+def add_gemm(builder: Builder, call: Call) -> str:
     """Add the matrix product alpha * A @ B + beta * C, with constant B."""
     if builder.is_constant(call.given(0)):
         raise call.refused(
@@ -34,8 +37,8 @@ def _affine(builder: Builder, call: Call, x: str, weights: Array, beta: float) -
     rows = len(weights)
     if builder.is_constant(third):
         bias = beta * np.broadcast_to(_row(call, builder.constants[third], rows), (rows,))
-        return dense(builder, call, x, weights, bias)
-    product = dense(builder, call, x, weights, None)
+        return add_dense(builder, call, x, weights, bias)
+    product = add_dense(builder, call, x, weights, None)
     if not third:
         return product
     if beta != 1:
@@ -52,7 +55,7 @@ def _row(call: Call, bias: Array, rows: int) -> Array:
     return bias.reshape(-1)
 
 
-def dense(builder: Builder, call: Call, x: str, weights: Array, bias: Array | None) -> str:
+def add_dense(builder: Builder, call: Call, x: str, weights: Array, bias: Array | None) -> str:
     """Add a canonical `Gemm`: weights (rows, k), bias (rows,)."""
     if weights.ndim != 2 or not builder.shapes[x] or weights.shape[1] != builder.shapes[x][-1]:
         raise call.refused(f"multiplies {builder.shapes[x]} by weights {weights.T.shape}", "Check the shapes")
@@ -62,7 +65,7 @@ def dense(builder: Builder, call: Call, x: str, weights: Array, bias: Array | No
     return builder.emit("Gemm", inputs, call.name)
 
 
-def matmul(builder: Builder, call: Call) -> str:
+def add_matmul(builder: Builder, call: Call) -> str:
     """Add a `Gemm` where one factor is a constant matrix; else a digital `MatMul`."""
     first, second = call.given(0), call.given(1)
     if builder.is_constant(second):
@@ -87,10 +90,10 @@ def _matrix(factor: Array) -> Array:
 
 def _times_constant(builder: Builder, call: Call, x: str, factor: Array) -> str:
     if factor.ndim == 1:
-        product = dense(builder, call, x, factor[None], None)
+        product = add_dense(builder, call, x, factor[None], None)
         return builder.reshape(product, builder.shapes[product][:-1], f"{call.name}/squeeze")
     if factor.ndim == 2:
-        return dense(builder, call, x, factor.T, None)
+        return add_dense(builder, call, x, factor.T, None)
     return _stacked(builder, call, [x, builder.constant(factor, f"{call.name}.factor")])
 
 
@@ -104,7 +107,7 @@ def _constant_times(builder: Builder, call: Call, x: str, factor: Array) -> str:
         return _stacked(builder, call, [builder.constant(factor, f"{call.name}.factor"), x])
     swapped = (*range(rank - 2), rank - 1, rank - 2)
     turned = builder.emit("Transpose", [x], f"{call.name}/turned", {"perm": swapped})
-    product = dense(builder, call, turned, np.atleast_2d(factor), None)
+    product = add_dense(builder, call, turned, np.atleast_2d(factor), None)
     builder.note(f"MatMul {call.name} computed as a Gemm between two transpositions")
     if factor.ndim == 1:
         return builder.reshape(product, builder.shapes[product][:-1], f"{call.name}/squeeze")
@@ -119,55 +122,16 @@ def _stacked(builder: Builder, call: Call, factors: list[str]) -> str:
     return builder.emit("MatMul", factors, call.name)
 
 
-def conv(builder: Builder, call: Call) -> str:
-    """Add a convolution over one axis or two, grouped, strided, dilated, padded."""
-    x, weights, bias = builder.activation(call), builder.fixed(call, 1), builder.optional(call, 2)
-    groups, rows = call.whole("group", 1), len(weights)
-    _check_kernel(builder, call, weights, bias)
-    image, flat = as_image(builder, call, x)
-    kernels = weights.reshape(rows, weights.shape[1], 1, -1) if flat else weights
-    kernel = (kernels.shape[2], kernels.shape[3])
-    size = (builder.shapes[image][1], builder.shapes[image][2])
-    move = move_of(call, size, kernel, flat=flat)
-    if min(output_size(size, kernel, *move)) < 1:
-        raise call.refused(f"has a kernel {kernel} larger than the image {size}")
-    inputs = [image, builder.constant(kernels, f"{call.name}.weight")]
-    if bias is not None:
-        inputs.append(builder.constant(bias, f"{call.name}.bias"))
-    strides, pads, dilations = move
-    attributes = {"strides": strides, "pads": pads, "dilations": dilations, "groups": groups}
-    return without_row(builder, call, builder.emit("Conv", inputs, call.name, attributes), flat=flat)
+# ------------------------------------------------------------------ computation
 
 
-def _check_kernel(builder: Builder, call: Call, weights: Array, bias: Array | None) -> None:
-    """Raise `UnsupportedNode` where weights, bias, groups and channels contradict each other."""
-    x, groups, rows = builder.activation(call), call.whole("group", 1), len(weights)
-    channels = builder.shapes[x][0]
-    if weights.ndim != builder.rank(x):
-        raise call.refused(f"has weights {weights.shape} for activations of {builder.rank(x)} axes")
-    if groups < 1 or rows % groups or channels != weights.shape[1] * groups:
-        raise call.refused(f"has weights {weights.shape} in {groups} groups for {channels} channels")
-    if bias is not None and bias.shape != (rows,):
-        raise call.refused(f"has a bias of shape {bias.shape} for {rows} outputs")
+def gemm(inputs: Sequence[Array], _: Attributes) -> Array:
+    """Return x @ weights.T, plus the bias where there is one."""
+    product: Array = inputs[0] @ inputs[1].T
+    return product + inputs[2] if len(inputs) > 2 else product
 
 
-def as_image(builder: Builder, call: Call, x: str) -> tuple[str, bool]:
-    """Return `x` (channels, height, width); a sequence (channels, length) becomes an image of one row, and True.
-
-    Raises `UnsupportedNode` for more axes.
-    """
-    shape = builder.shapes[x]
-    if len(shape) not in {2, 3}:
-        raise call.refused(f"moves over {len(shape) - 1} axes", "Use 1 or 2 axes")
-    if len(shape) == 3:
-        return x, False
-    builder.note(f"{call.operation} {call.name} over a sequence computed over an image of one row")
-    return builder.reshape(x, (shape[0], 1, shape[1]), f"{call.name}/image"), True
-
-
-def without_row(builder: Builder, call: Call, image: str, *, flat: bool) -> str:
-    """Return the sequence of an image of one row, where it was a sequence."""
-    if not flat:
-        return image
-    channels, _, length = builder.shapes[image]
-    return builder.reshape(image, (channels, length), f"{call.name}/sequence")
+PRODUCTS: Mapping[str, Operator] = {
+    "Gemm": Operator(add_gemm, gemm),
+    "MatMul": Operator(add_matmul, lambda inputs, _: np.matmul(inputs[0], inputs[1])),
+}

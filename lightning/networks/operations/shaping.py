@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from lightning.networks.imports.builder import BATCH, Builder, Call
+from lightning.networks.operations.builder import (
+    BATCH,
+    Array,
+    Attributes,
+    Builder,
+    Call,
+    Operator,
+)
+
+# ----------------------------------------------------------------- translation
 
 
-def flatten(builder: Builder, call: Call) -> str:
+def add_flatten(builder: Builder, call: Call) -> str:
     """Add a reshape to (n, everything)."""
     x = builder.activation(call)
     axis = call.whole("axis", 1)
@@ -21,7 +30,7 @@ def flatten(builder: Builder, call: Call) -> str:
     return x if builder.rank(x) == 2 else builder.emit("Flatten", [x], call.name)
 
 
-def reshape(builder: Builder, call: Call) -> str:
+def add_reshape(builder: Builder, call: Call) -> str:
     """Add a reshape to a constant shape whose first axis is still that of the images."""
     x = builder.activation(call)
     target = [int(size) for size in builder.fixed(call, 1).reshape(-1)]
@@ -50,7 +59,7 @@ def image_shape(builder: Builder, call: Call, x: str, target: list[int]) -> tupl
     return tuple(wanted)
 
 
-def squeeze(builder: Builder, call: Call) -> str:
+def add_squeeze(builder: Builder, call: Call) -> str:
     """Without axes of length 1, all of them or those given."""
     x = builder.activation(call)
     shape, rank = builder.shapes[x], builder.rank(x)
@@ -65,7 +74,7 @@ def squeeze(builder: Builder, call: Call) -> str:
     return builder.reshape(x, [size for axis, size in enumerate(shape, 1) if axis not in gone], call.name)
 
 
-def unsqueeze(builder: Builder, call: Call) -> str:
+def add_unsqueeze(builder: Builder, call: Call) -> str:
     """Add more axes of length 1."""
     x = builder.activation(call)
     axes = builder.fixed(call, 1).reshape(-1)
@@ -75,7 +84,7 @@ def unsqueeze(builder: Builder, call: Call) -> str:
     return builder.reshape(x, [1 if axis in new else next(sizes) for axis in range(1, rank)], call.name)
 
 
-def transpose(builder: Builder, call: Call) -> str:
+def add_transpose(builder: Builder, call: Call) -> str:
     """Add a transpose of the axes, the batch axis in front."""
     x = builder.activation(call)
     rank = builder.rank(x)
@@ -89,7 +98,7 @@ def transpose(builder: Builder, call: Call) -> str:
     return builder.emit("Transpose", [x], call.name, {"perm": tuple(order)})
 
 
-def concat(builder: Builder, call: Call) -> str:
+def add_concat(builder: Builder, call: Call) -> str:
     """Add a concatenation along an axis; constants are the same for every image."""
     rank = max(builder.rank(tensor) for tensor in call.inputs if not builder.is_constant(tensor))
     for tensor in call.inputs:
@@ -100,7 +109,7 @@ def concat(builder: Builder, call: Call) -> str:
     return builder.emit("Concat", call.inputs, call.name, attributes)
 
 
-def split(builder: Builder, call: Call) -> tuple[str, ...]:
+def add_split(builder: Builder, call: Call) -> tuple[str, ...]:
     """Into pieces along an axis: a `Slice` for each."""
     x = builder.activation(call)
     axis = builder.axis(call, call.whole("axis", 0), builder.rank(x))
@@ -112,16 +121,16 @@ def split(builder: Builder, call: Call) -> tuple[str, ...]:
         raise call.refused(f"splits {length} into {sizes.tolist()} for {call.outputs} outputs")
     stops = np.cumsum(sizes).tolist()
     spans = zip([0, *stops[:-1]], stops, strict=True)
-    return tuple(cut(builder, x, axis, (*span, 1), f"{call.name}/{k}") for k, span in enumerate(spans))
+    return tuple(add_slice(builder, x, axis, (*span, 1), f"{call.name}/{k}") for k, span in enumerate(spans))
 
 
-def cut(builder: Builder, x: str, axis: int, span: tuple[int, int | None, int], name: str) -> str:
+def add_slice(builder: Builder, x: str, axis: int, span: tuple[int, int | None, int], name: str) -> str:
     """Add `x`[start:stop:step] along `axis`, the bounds as Python counts them."""
     start, stop, step = span
     return builder.emit("Slice", [x], name, {"axis": axis, "start": start, "stop": stop, "step": step})
 
 
-def slices(builder: Builder, call: Call) -> str:
+def add_slices(builder: Builder, call: Call) -> str:
     """Add a `Slice` for each axis."""
     x = builder.activation(call)
     starts, stops = (builder.fixed(call, place).reshape(-1) for place in (1, 2))
@@ -132,7 +141,9 @@ def slices(builder: Builder, call: Call) -> str:
         if int(axis) % builder.rank(x) == 0 and start == 0 and stop >= BATCH and step == 1:
             continue
         place = builder.axis(call, int(axis), builder.rank(x))
-        x = cut(builder, x, place, canonical_span(builder.shapes[x][place - 1], start, stop, step), call.name)
+        x = add_slice(
+            builder, x, place, canonical_span(builder.shapes[x][place - 1], start, stop, step), call.name
+        )
     return x
 
 
@@ -146,7 +157,7 @@ def canonical_span(length: int, start: Any, stop: Any, step: Any) -> tuple[int, 
     return first, None if last < 0 else last, move
 
 
-def gather(builder: Builder, call: Call) -> str:
+def add_gather(builder: Builder, call: Call) -> str:
     """Add a choice of entries of an axis, at constant places."""
     if builder.is_constant(call.given(0)):
         raise call.refused("looks activations up in a table", "Feed the vectors instead of their numbers")
@@ -161,7 +172,7 @@ def gather(builder: Builder, call: Call) -> str:
     return builder.emit("Gather", [x, chosen], call.name, {"axis": axis})
 
 
-def pad(builder: Builder, call: Call) -> str:
+def add_pad(builder: Builder, call: Call) -> str:
     """Add a constant around images."""
     x, mode = builder.activation(call), call.attributes.get("mode", "constant")
     value, axes = builder.optional(call, 2), builder.optional(call, 3)
@@ -181,7 +192,7 @@ def pad(builder: Builder, call: Call) -> str:
     return builder.emit("Pad", [x], call.name, {"pads": tuple(pads), "value": filled})
 
 
-def expand(builder: Builder, call: Call) -> str:
+def add_expand(builder: Builder, call: Call) -> str:
     """Add an expansion to a larger shape by repeating axes of length 1."""
     x, target = builder.activation(call), builder.fixed(call, 1).reshape(-1)
     rank = builder.rank(x)
@@ -191,16 +202,35 @@ def expand(builder: Builder, call: Call) -> str:
     return builder.emit("Mul", [x, builder.constant(ones, f"{call.name}.ones")], call.name)
 
 
-SHAPING: Mapping[str, Any] = {
-    "Flatten": flatten,
-    "Reshape": reshape,
-    "Squeeze": squeeze,
-    "Unsqueeze": unsqueeze,
-    "Transpose": transpose,
-    "Concat": concat,
-    "Split": split,
-    "Slice": slices,
-    "Gather": gather,
-    "Pad": pad,
-    "Expand": expand,
+# ------------------------------------------------------------------ computation
+
+
+def concat(inputs: Sequence[Array], attributes: Attributes) -> Array:
+    """Return the tensors one behind the other; constants, whose batch axis has the length 1, for every image."""
+    images = max(len(x) for x in inputs) if all(len(x) for x in inputs) else 0
+    full = [np.broadcast_to(x, (images, *x.shape[1:])) for x in inputs]
+    return np.concatenate(full, axis=attributes["axis"])
+
+
+def take_slice(inputs: Sequence[Array], attributes: Attributes) -> Array:
+    """Return x[start:stop:step] along an axis."""
+    cut = [slice(None)] * inputs[0].ndim
+    cut[attributes["axis"]] = slice(attributes["start"], attributes["stop"], attributes["step"])
+    return inputs[0][tuple(cut)]
+
+
+SHAPING: Mapping[str, Operator] = {
+    "Flatten": Operator(
+        add_flatten, lambda inputs, _: inputs[0].reshape(len(inputs[0]), int(np.prod(inputs[0].shape[1:])))
+    ),
+    "Reshape": Operator(add_reshape, lambda inputs, a: inputs[0].reshape(len(inputs[0]), *a["shape"])),
+    "Squeeze": Operator(add_squeeze),
+    "Unsqueeze": Operator(add_unsqueeze),
+    "Transpose": Operator(add_transpose, lambda inputs, a: inputs[0].transpose(a["perm"])),
+    "Concat": Operator(add_concat, concat),
+    "Split": Operator(add_split),
+    "Slice": Operator(add_slices, take_slice),
+    "Gather": Operator(add_gather, lambda inputs, a: np.take(inputs[0], inputs[1], axis=a["axis"])),
+    "Pad": Operator(add_pad, lambda inputs, a: np.pad(inputs[0], a["pads"], constant_values=a["value"])),
+    "Expand": Operator(add_expand),
 }

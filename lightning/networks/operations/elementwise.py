@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
-from lightning.networks.imports.builder import Builder, Call
-
-Translator = Callable[[Builder, Call], str]
+from lightning.networks.operations.builder import (
+    Array,
+    Builder,
+    Call,
+    Computation,
+    Operator,
+)
 
 DEFAULTS: Mapping[str, Mapping[str, float]] = {
     "LeakyRelu": {"alpha": 0.01},
@@ -17,12 +20,27 @@ DEFAULTS: Mapping[str, Mapping[str, float]] = {
     "HardSigmoid": {"alpha": 0.2, "beta": 0.5},
 }
 """Attributes, with ONNX's defaults."""
-
 FLOATS = frozenset({1, 10, 11, 16})
 """ONNX's numbers of float32, float16, float64, bfloat16."""
+ERFC = (
+    0.17087277,
+    -0.82215223,
+    1.48851587,
+    -1.13520398,
+    0.27886807,
+    -0.18628806,
+    0.09678418,
+    0.37409196,
+    1.00002368,
+    -1.26551223,
+)
+"""Coefficients of t^9 .. 1, with t = 1 / (1 + |x| / 2): Press et al., Numerical Recipes, section 6.2 (erfcc)."""
 
 
-def unary(builder: Builder, call: Call) -> str:
+# ----------------------------------------------------------------- translation
+
+
+def add_unary(builder: Builder, call: Call) -> str:
     """Return an importer of one activation in, one of the same shape out."""
     attributes = {
         name: call.number(name, default) for name, default in DEFAULTS.get(call.operation, {}).items()
@@ -30,7 +48,7 @@ def unary(builder: Builder, call: Call) -> str:
     return builder.emit(call.operation, [builder.activation(call)], call.name, attributes)
 
 
-def same(builder: Builder, call: Call) -> str:
+def leave_out(builder: Builder, call: Call) -> str:
     """`Identity`, and `Dropout` when nothing is trained: the activation itself."""
     if call.operation == "Dropout":
         mode = builder.optional(call, 2)
@@ -40,7 +58,7 @@ def same(builder: Builder, call: Call) -> str:
     return builder.activation(call)
 
 
-def cast(builder: Builder, call: Call) -> str:
+def leave_out_cast(builder: Builder, call: Call) -> str:
     """Add a cast from one float to another; all are float32 here."""
     if call.whole("to", 1) not in FLOATS:
         raise call.refused("makes whole numbers or booleans of activations", "Keep activations floats")
@@ -48,7 +66,7 @@ def cast(builder: Builder, call: Call) -> str:
     return builder.activation(call)
 
 
-def gelu(builder: Builder, call: Call) -> str:
+def add_gelu(builder: Builder, call: Call) -> str:
     """Add `Gelu` of ONNX's opset 20: exact, or approximated by tanh."""
     way = call.attributes.get("approximate", "none")
     if way not in {"none", "tanh"}:
@@ -56,7 +74,7 @@ def gelu(builder: Builder, call: Call) -> str:
     return builder.emit("Gelu", [builder.activation(call)], call.name, {"approximate": way})
 
 
-def clip(builder: Builder, call: Call) -> str:
+def add_clip(builder: Builder, call: Call) -> str:
     """Between two constants, either of which may be missing."""
     bounds = []
     for place, missing in ((1, -np.inf), (2, np.inf)):
@@ -67,7 +85,7 @@ def clip(builder: Builder, call: Call) -> str:
     return builder.emit("Clip", [builder.activation(call)], call.name, {"min": bounds[0], "max": bounds[1]})
 
 
-def binary(builder: Builder, call: Call) -> str:
+def add_binary(builder: Builder, call: Call) -> str:
     """Return an importer of two tensors, at least one of them of activations, broadcast image by image."""
     if call.operation == "Pow" and call.given(0) in builder.constants:
         raise call.refused("raises a constant to the power of activations", "Write it as Exp")
@@ -76,7 +94,7 @@ def binary(builder: Builder, call: Call) -> str:
     return builder.emit(call.operation, _aligned(builder, call, call.inputs), call.name)
 
 
-def several(operation: str) -> Translator:
+def add_pairs(operation: str) -> Callable[[Builder, Call], str]:
     """`Sum`, `Max`, `Min` of any number of tensors, as pairs of `operation`."""
 
     def translate(builder: Builder, call: Call) -> str:
@@ -123,27 +141,27 @@ def _broadcastable(builder: Builder, call: Call, tensor: str, rank: int) -> str:
     )
 
 
-def hard_swish(builder: Builder, call: Call) -> str:
+def add_hard_swish(builder: Builder, call: Call) -> str:
     """X times its hard sigmoid of slope 1/6."""
     x = builder.activation(call)
     gate = builder.emit("HardSigmoid", [x], f"{call.name}/gate", {"alpha": 1 / 6, "beta": 0.5})
     return builder.emit("Mul", [x, gate], call.name)
 
 
-def mish(builder: Builder, call: Call) -> str:
+def add_mish(builder: Builder, call: Call) -> str:
     """X times tanh(softplus(x))."""
     x = builder.activation(call)
     gate = builder.emit("Softplus", [x], f"{call.name}/softplus")
     return builder.emit("Mul", [x, builder.emit("Tanh", [gate], f"{call.name}/gate")], call.name)
 
 
-def swish(builder: Builder, call: Call) -> str:
+def add_swish(builder: Builder, call: Call) -> str:
     """X times its sigmoid; torch calls it SiLU."""
     x = builder.activation(call)
     return builder.emit("Mul", [x, builder.emit("Sigmoid", [x], f"{call.name}/gate")], call.name)
 
 
-def where(builder: Builder, call: Call) -> str:
+def add_where(builder: Builder, call: Call) -> str:
     """Chosen by a constant condition, as attention masks are."""
     condition = builder.fixed(call, 0)
     chosen = _aligned(builder, call, call.inputs[1:])
@@ -156,22 +174,96 @@ def where(builder: Builder, call: Call) -> str:
     return builder.emit("Where", [kept, *chosen], call.name)
 
 
-ELEMENTWISE: Mapping[str, Any] = {
-    **dict.fromkeys(
-        ("Relu", "LeakyRelu", "Elu", "HardSigmoid", "Sigmoid", "Softplus", "Tanh", "Erf", "Exp", "Log"), unary
-    ),
-    **dict.fromkeys(("Sqrt", "Abs", "Neg", "Reciprocal"), unary),
-    **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Pow", "PRelu"), binary),
-    "Identity": same,
-    "Dropout": same,
-    "Cast": cast,
-    "Gelu": gelu,
-    "Clip": clip,
-    "Sum": several("Add"),
-    "Max": several("Max"),
-    "Min": several("Min"),
-    "HardSwish": hard_swish,
-    "Mish": mish,
-    "Swish": swish,
-    "Where": where,
+# ------------------------------------------------------------------ computation
+
+
+def erf(x: Array) -> Array:
+    """Return the error function; its complement has a relative error below 1.2e-7.
+
+    >>> [round(float(v), 6) for v in erf(np.array([-1.0, 0.5, 2.0]))]
+    [-0.842701, 0.5205, 0.995322]
+    """
+    size = np.abs(x, dtype=np.float64)
+    t = 1 / (1 + size / 2)
+    rest = t * np.exp(np.polyval(ERFC, t) - size * size)
+    return np.asarray(np.sign(x) * (1 - rest))
+
+
+def gelu(x: Array, approximate: str = "none") -> Array:
+    """Return each value times the normal distribution's probability of less than it, or its approximation by `tanh`.
+
+    >>> gelu(np.array([1.0])).round(4), gelu(np.array([1.0]), "tanh").round(4)
+    (array([0.8413]), array([0.8412]))
+    """
+    if approximate == "tanh":
+        return np.asarray(0.5 * x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x**3))))
+    return np.asarray(0.5 * x * (1 + erf(x * 0.7071067812)))
+
+
+def sigmoid(x: Array) -> Array:
+    """Return 1 / (1 + exp(-x)), by way of tanh, which does not overflow."""
+    return np.asarray(0.5 * (1 + np.tanh(0.5 * x)))
+
+
+def softplus(x: Array) -> Array:
+    """Return log(1 + exp(x)), without overflow."""
+    return np.asarray(np.logaddexp(x, 0))
+
+
+def leaky_relu(x: Array, alpha: float) -> Array:
+    """Negative values times `alpha`."""
+    return np.where(x < 0, np.float32(alpha) * x, x)
+
+
+def elu(x: Array, alpha: float) -> Array:
+    """Negative values as alpha * (exp(x) - 1)."""
+    return np.where(x < 0, np.float32(alpha) * np.expm1(np.minimum(x, 0)), x)
+
+
+def hard_sigmoid(x: Array, alpha: float, beta: float) -> Array:
+    """Return the values as alpha * x + beta, between 0 and 1."""
+    return np.asarray(np.clip(np.float32(alpha) * x + np.float32(beta), 0, 1))
+
+
+def _unary(function: Callable[[Array], Array]) -> Computation:
+    return lambda inputs, _: function(inputs[0])
+
+
+def _binary(function: Callable[[Array, Array], Array]) -> Computation:
+    return lambda inputs, _: function(inputs[0], inputs[1])
+
+
+ELEMENTWISE: Mapping[str, Operator] = {
+    "Relu": Operator(add_unary, _unary(lambda x: np.maximum(x, 0))),
+    "LeakyRelu": Operator(add_unary, lambda inputs, a: leaky_relu(inputs[0], a["alpha"])),
+    "Elu": Operator(add_unary, lambda inputs, a: elu(inputs[0], a["alpha"])),
+    "HardSigmoid": Operator(add_unary, lambda inputs, a: hard_sigmoid(inputs[0], a["alpha"], a["beta"])),
+    "Sigmoid": Operator(add_unary, _unary(sigmoid)),
+    "Softplus": Operator(add_unary, _unary(softplus)),
+    "Tanh": Operator(add_unary, _unary(np.tanh)),
+    "Erf": Operator(add_unary, _unary(erf)),
+    "Exp": Operator(add_unary, _unary(np.exp)),
+    "Log": Operator(add_unary, _unary(np.log)),
+    "Sqrt": Operator(add_unary, _unary(np.sqrt)),
+    "Abs": Operator(add_unary, _unary(np.abs)),
+    "Neg": Operator(add_unary, _unary(np.negative)),
+    "Reciprocal": Operator(add_unary, _unary(np.reciprocal)),
+    "Add": Operator(add_binary, _binary(np.add)),
+    "Sub": Operator(add_binary, _binary(np.subtract)),
+    "Mul": Operator(add_binary, _binary(np.multiply)),
+    "Div": Operator(add_binary, _binary(np.divide)),
+    "Pow": Operator(add_binary, _binary(np.power)),
+    "PRelu": Operator(add_binary, _binary(lambda x, slope: np.where(x < 0, slope * x, x))),
+    "Identity": Operator(leave_out),
+    "Dropout": Operator(leave_out),
+    "Cast": Operator(leave_out_cast),
+    "Gelu": Operator(add_gelu, lambda inputs, a: gelu(inputs[0], a["approximate"])),
+    "Clip": Operator(add_clip, lambda inputs, a: np.clip(inputs[0], a["min"], a["max"])),
+    "Sum": Operator(add_pairs("Add")),
+    "Max": Operator(add_pairs("Max"), _binary(np.maximum)),
+    "Min": Operator(add_pairs("Min"), _binary(np.minimum)),
+    "HardSwish": Operator(add_hard_swish),
+    "Mish": Operator(add_mish),
+    "Swish": Operator(add_swish),
+    "Where": Operator(add_where, lambda inputs, _: np.where(*inputs)),
 }

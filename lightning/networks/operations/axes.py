@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from lightning.networks.imports.builder import Builder, Call
+from lightning.networks.operations.builder import (
+    Array,
+    Attributes,
+    Builder,
+    Call,
+    Computation,
+    Operator,
+)
+
+# ----------------------------------------------------------------- translation
 
 
-def batch_normalisation(builder: Builder, call: Call) -> str:
+def add_batch_normalisation(builder: Builder, call: Call) -> str:
     """Scale and shift of every channel, from constant statistics; folded later where that can be."""
     x = builder.activation(call)
     scale, bias, mean, variance = (builder.fixed(call, place).astype(np.float64) for place in (1, 2, 3, 4))
@@ -26,7 +34,7 @@ def batch_normalisation(builder: Builder, call: Call) -> str:
     return builder.emit("BatchNormalization", [x, scaled, shift], call.name)
 
 
-def layer_normalisation(builder: Builder, call: Call) -> str:
+def add_layer_normalisation(builder: Builder, call: Call) -> str:
     """Over the last axes, with constant scale and bias."""
     x, scale, bias = builder.activation(call), builder.fixed(call, 1), builder.optional(call, 2)
     if call.outputs > 1:
@@ -42,14 +50,14 @@ def layer_normalisation(builder: Builder, call: Call) -> str:
     return builder.emit("LayerNormalization", inputs, call.name, attributes)
 
 
-def softmax(builder: Builder, call: Call) -> str:
+def add_softmax(builder: Builder, call: Call) -> str:
     """`Softmax` or `LogSoftmax` along one axis."""
     x = builder.activation(call)
     axis = builder.axis(call, call.whole("axis", -1), builder.rank(x))
     return builder.emit(call.operation, [x], call.name, {"axis": axis})
 
 
-def reduced(builder: Builder, call: Call) -> str:
+def add_reduction(builder: Builder, call: Call) -> str:
     """`ReduceMean`, `ReduceSum` or `ReduceMax`; the axes an attribute, or an input as later opsets have it."""
     x = builder.activation(call)
     second = builder.optional(call, 1)
@@ -62,10 +70,47 @@ def reduced(builder: Builder, call: Call) -> str:
     return builder.emit(call.operation, [x], call.name, attributes)
 
 
-NORMALISING: Mapping[str, Any] = {
-    "BatchNormalization": batch_normalisation,
-    "LayerNormalization": layer_normalisation,
-    "Softmax": softmax,
-    "LogSoftmax": softmax,
-    **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax"), reduced),
+# ------------------------------------------------------------------ computation
+
+
+def softmax(x: Array, axis: int) -> Array:
+    """Positive, with the sum 1 along `axis`; the largest is taken off first, so that nothing overflows."""
+    powers = np.exp(x - x.max(axis=axis, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=axis, keepdims=True))
+
+
+def log_softmax(x: Array, axis: int) -> Array:
+    """Return the logarithm of `softmax`."""
+    lower = x - x.max(axis=axis, keepdims=True)
+    return np.asarray(lower - np.log(np.exp(lower).sum(axis=axis, keepdims=True)))
+
+
+def layer_norm(inputs: Sequence[Array], attributes: Attributes) -> Array:
+    """Mean 0 and variance 1 over the axes from `axis` on, then times scale, plus bias."""
+    x = inputs[0]
+    axes = tuple(range(attributes["axis"], x.ndim))
+    centred = x - x.mean(axis=axes, keepdims=True)
+    deviation = np.sqrt(np.mean(centred * centred, axis=axes, keepdims=True) + attributes["epsilon"])
+    scaled: Array = centred / deviation * inputs[1]
+    return scaled + inputs[2] if len(inputs) > 2 else scaled
+
+
+def batch_norm(inputs: Sequence[Array], _: Attributes) -> Array:
+    """Return the channels times their scale, plus their shift."""
+    scaled: Array = inputs[0] * inputs[1]
+    return scaled + inputs[2]
+
+
+def _reduce(function: Callable[..., Array]) -> Computation:
+    return lambda inputs, a: function(inputs[0], axis=tuple(a["axes"]), keepdims=bool(a["keepdims"]))
+
+
+AXES: Mapping[str, Operator] = {
+    "BatchNormalization": Operator(add_batch_normalisation, batch_norm),
+    "LayerNormalization": Operator(add_layer_normalisation, layer_norm),
+    "Softmax": Operator(add_softmax, lambda inputs, a: softmax(inputs[0], a["axis"])),
+    "LogSoftmax": Operator(add_softmax, lambda inputs, a: log_softmax(inputs[0], a["axis"])),
+    "ReduceMean": Operator(add_reduction, _reduce(np.mean)),
+    "ReduceSum": Operator(add_reduction, _reduce(np.sum)),
+    "ReduceMax": Operator(add_reduction, _reduce(np.max)),
 }

@@ -1,1 +1,0 @@
-"""Operations of ONNX as nodes of a network; `operation_list` names them all."""

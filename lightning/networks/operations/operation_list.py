@@ -1,0 +1,98 @@
+"""The list of operations of ONNX that are understood: what each becomes, and what it computes in float32.
+
+An operation is an entry of the table of its kind beside this file, such as `ELEMENTWISE`, with its functions above the
+table. One that is composed of others needs its translation alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.errors import InputError, NetworkError, UnsupportedNode
+from lightning.networks.electronic import ELECTRONIC, electronic
+from lightning.networks.network import Floats, Network, Node
+from lightning.networks.operations.axes import AXES
+from lightning.networks.operations.builder import Array, Builder, Call, Operator
+from lightning.networks.operations.elementwise import ELEMENTWISE
+from lightning.networks.operations.products import PRODUCTS
+from lightning.networks.operations.shaping import SHAPING
+from lightning.networks.operations.windows import WINDOWS
+
+OPERATORS: Mapping[str, Operator] = {**PRODUCTS, **WINDOWS, **ELEMENTWISE, **SHAPING, **AXES}
+
+_COMPUTATIONS = {name: each.compute for name, each in OPERATORS.items()} | {ELECTRONIC: electronic}
+
+CONTRADICTIONS = (
+    ValueError,
+    TypeError,
+    IndexError,
+    KeyError,
+    AttributeError,
+    OverflowError,
+    ZeroDivisionError,
+    MemoryError,
+)
+"""What numpy and Python raise where shapes, types or attributes of a damaged file contradict each other."""
+
+HINT = "Rewrite it with operations that are understood (reference page Trained networks), or cut the network before it"
+
+INTEGERS = ("Quantize", "Dequantize", "QLinear", "DynamicQuantize")
+INTEGERS_HINT = "Import the network in floats: `lightning compile` quantises it"
+
+
+def translate(builder: Builder, call: Call) -> tuple[str, ...]:
+    """Add what `call` means to `builder`; the names of its outputs.
+
+    Raises `UnsupportedNode` for an operation that is not understood, and `NetworkError` where inputs and attributes
+    contradict each other; both name the node.
+    """
+    if call.domain or call.operation not in OPERATORS:
+        hint = INTEGERS_HINT if call.operation.startswith(INTEGERS) else HINT
+        raise call.refused("is an operation that nothing here computes", hint)
+    try:
+        outputs = OPERATORS[call.operation].translate(builder, call)
+    except CONTRADICTIONS as error:
+        raise NetworkError(
+            f"{call.title} contradicts itself: {error}", hint="Export the network again"
+        ) from error
+    return (outputs,) if isinstance(outputs, str) else outputs
+
+
+def apply(node: Node, arrays: Mapping[str, Array], constants: Mapping[str, Array]) -> Array:
+    """Return what `node` gives, float32 (n, ...); `arrays` hold activations with the batch axis in front.
+
+    Raises `UnsupportedNode` for an unknown operation.
+    """
+    compute = _COMPUTATIONS.get(node.operation)
+    if compute is None:
+        raise UnsupportedNode(f"node {node.name}: nothing here computes {node.operation}")
+    inputs = [arrays[name] if name in arrays else constants[name] for name in node.inputs]
+    with np.errstate(all="ignore"):
+        return np.asarray(compute(inputs, node.attributes), np.float32)
+
+
+def run_float(network: Network, inputs: npt.ArrayLike) -> Floats:
+    """Return the outputs, (n, *output_shape), of inputs (n, *input_shape) to which preprocessing has been applied.
+
+    Raises `InputError` for another shape. Overflow gives infinity, as in every other float32 runtime.
+    """
+    return activations(network, inputs, (network.output,))[network.output]
+
+
+def activations(network: Network, inputs: npt.ArrayLike, wanted: tuple[str, ...]) -> dict[str, Floats]:
+    """Return the tensors `wanted`, as in `run_float`; others are let go as soon as nobody reads them."""
+    x = np.asarray(inputs, np.float32)
+    if x.shape[1:] != network.input_shape or x.ndim == 0:
+        raise InputError(
+            f"{network.name} takes (n, {', '.join(map(str, network.input_shape))}), not {x.shape}",
+            hint="Call preprocess(network, raw) first",
+        )
+    arrays = {network.input: x}
+    for node, spent in network.last_uses(wanted):
+        arrays[node.output] = apply(node, arrays, network.constants)
+        for name in spent:
+            arrays.pop(name, None)
+    return {name: arrays[name] for name in wanted}

@@ -1,0 +1,239 @@
+"""Operations whose windows move over images or sequences: convolution and pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any, cast
+
+import numpy as np
+
+from lightning.networks.operations.builder import (
+    Array,
+    Attributes,
+    Builder,
+    Call,
+    Operator,
+)
+from lightning.networks.patches import Pads, Pair, output_size, padded, patches, shifted
+
+Move = tuple[Pair, Pads, Pair]
+"""Strides, pads, dilations."""
+
+BLOCK = 1 << 20
+"""Numbers in the patches of the images that are taken at once: more would leave the processor's caches."""
+
+
+# ----------------------------------------------------------------- translation
+
+
+def add_conv(builder: Builder, call: Call) -> str:
+    """Add a convolution over one axis or two, grouped, strided, dilated, padded."""
+    x, weights, bias = builder.activation(call), builder.fixed(call, 1), builder.optional(call, 2)
+    groups, rows = call.whole("group", 1), len(weights)
+    _check_kernel(builder, call, weights, bias)
+    image, flat = as_image(builder, call, x)
+    kernels = weights.reshape(rows, weights.shape[1], 1, -1) if flat else weights
+    kernel = (kernels.shape[2], kernels.shape[3])
+    size = (builder.shapes[image][1], builder.shapes[image][2])
+    move = move_of(call, size, kernel, flat=flat)
+    if min(output_size(size, kernel, *move)) < 1:
+        raise call.refused(f"has a kernel {kernel} larger than the image {size}")
+    inputs = [image, builder.constant(kernels, f"{call.name}.weight")]
+    if bias is not None:
+        inputs.append(builder.constant(bias, f"{call.name}.bias"))
+    strides, pads, dilations = move
+    attributes = {"strides": strides, "pads": pads, "dilations": dilations, "groups": groups}
+    return without_row(builder, call, builder.emit("Conv", inputs, call.name, attributes), flat=flat)
+
+
+def _check_kernel(builder: Builder, call: Call, weights: Array, bias: Array | None) -> None:
+    """Raise `UnsupportedNode` where weights, bias, groups and channels contradict each other."""
+    x, groups, rows = builder.activation(call), call.whole("group", 1), len(weights)
+    channels = builder.shapes[x][0]
+    if weights.ndim != builder.rank(x):
+        raise call.refused(f"has weights {weights.shape} for activations of {builder.rank(x)} axes")
+    if groups < 1 or rows % groups or channels != weights.shape[1] * groups:
+        raise call.refused(f"has weights {weights.shape} in {groups} groups for {channels} channels")
+    if bias is not None and bias.shape != (rows,):
+        raise call.refused(f"has a bias of shape {bias.shape} for {rows} outputs")
+
+
+def as_image(builder: Builder, call: Call, x: str) -> tuple[str, bool]:
+    """Return `x` (channels, height, width); a sequence (channels, length) becomes an image of one row, and True.
+
+    Raises `UnsupportedNode` for more axes.
+    """
+    shape = builder.shapes[x]
+    if len(shape) not in {2, 3}:
+        raise call.refused(f"moves over {len(shape) - 1} axes", "Use 1 or 2 axes")
+    if len(shape) == 3:
+        return x, False
+    builder.note(f"{call.operation} {call.name} over a sequence computed over an image of one row")
+    return builder.reshape(x, (shape[0], 1, shape[1]), f"{call.name}/image"), True
+
+
+def without_row(builder: Builder, call: Call, image: str, *, flat: bool) -> str:
+    """Return the sequence of an image of one row, where it was a sequence."""
+    if not flat:
+        return image
+    channels, _, length = builder.shapes[image]
+    return builder.reshape(image, (channels, length), f"{call.name}/sequence")
+
+
+def add_pool(builder: Builder, call: Call) -> str:
+    """`MaxPool` or `AveragePool` over one axis or two."""
+    x = builder.activation(call)
+    if call.outputs > 1:
+        raise call.refused("gives indices too", "Export it with one output")
+    image, flat = as_image(builder, call, x)
+    size = (builder.shapes[image][1], builder.shapes[image][2])
+    sides = call.wholes("kernel_shape", (0,) if flat else (0, 0), least=1)
+    kernel = (1, sides[0]) if flat else (sides[0], sides[1])
+    move = move_of(call, size, kernel, flat=flat)
+    strides, pads, dilations = move
+    reach = [dilations[axis % 2] * (kernel[axis % 2] - 1) + 1 for axis in range(4)]
+    if any(pad >= far for pad, far in zip(pads, reach, strict=True)):
+        raise call.refused(f"pads {pads} as much as its kernel {kernel}", "Pad less than the kernel")
+    more = excess(size, kernel, move) if call.whole("ceil_mode", 0) else (0, 0)
+    all_pads = (pads[0], pads[1], pads[2] + more[0], pads[3] + more[1])
+    if min(output_size(size, kernel, strides, all_pads, dilations)) < 1:
+        raise call.refused(f"has a kernel {kernel} larger than the image {size}")
+    attributes: dict[str, Any] = {"kernel": kernel, "strides": strides, "pads": pads, "dilations": dilations}
+    attributes["excess"] = more
+    if call.operation == "AveragePool":
+        attributes["count_include_pad"] = bool(call.whole("count_include_pad", 0))
+    return without_row(builder, call, builder.emit(call.operation, [image], call.name, attributes), flat=flat)
+
+
+def add_global_pool(builder: Builder, call: Call) -> str:
+    """`GlobalAveragePool` or `GlobalMaxPool` of images or sequences."""
+    x = builder.activation(call)
+    image, flat = as_image(builder, call, x)
+    return without_row(builder, call, builder.emit(call.operation, [image], call.name), flat=flat)
+
+
+def move_of(call: Call, size: tuple[int, ...], kernel: Pair, *, flat: bool) -> Move:
+    """Return the move of ONNX's attributes, for an image of `size`; `flat` says that the attributes are of one axis.
+
+    Raises `UnsupportedNode` for attributes that cannot be, negative pads among them.
+    """
+    ones = (1,) if flat else (1, 1)
+    strides = _pair(call.wholes("strides", ones, least=1))
+    dilations = _pair(call.wholes("dilations", ones, least=1))
+    return strides, _given_pads(call, (size[0], size[1]), kernel, strides, dilations, flat=flat), dilations
+
+
+def _pair(values: tuple[int, ...]) -> Pair:
+    return (1, values[0]) if len(values) == 1 else (values[0], values[1])
+
+
+def _given_pads(call: Call, size: Pair, kernel: Pair, strides: Pair, dilations: Pair, *, flat: bool) -> Pads:
+    way = call.attributes.get("auto_pad", "NOTSET")
+    if way == "VALID":
+        return (0, 0, 0, 0)
+    if way in {"SAME_UPPER", "SAME_LOWER"}:
+        return same_pads(size, kernel, strides, dilations, upper=way == "SAME_UPPER")
+    if way != "NOTSET":
+        raise call.refused(f"has auto_pad = {way!r}")
+    given = call.wholes("pads", (0, 0) if flat else (0, 0, 0, 0))
+    return (0, given[0], 0, given[1]) if flat else cast("Pads", given)
+
+
+def same_pads(size: Pair, kernel: Pair, strides: Pair, dilations: Pair, *, upper: bool) -> Pads:
+    """Return pads such that ceil(size / stride) comes out; an odd one lies at the end with `upper`.
+
+    >>> same_pads((5, 6), kernel=(3, 3), strides=(1, 2), dilations=(1, 1), upper=True)
+    (1, 0, 1, 1)
+    """
+    before, after = [], []
+    for length, k, stride, dilation in zip(size, kernel, strides, dilations, strict=True):
+        total = max((-(-length // stride) - 1) * stride + (k - 1) * dilation + 1 - length, 0)
+        less, more = total // 2, total - total // 2
+        before.append(less if upper else more)
+        after.append(more if upper else less)
+    return (before[0], before[1], after[0], after[1])
+
+
+def excess(size: Pair, kernel: Pair, move: Move) -> Pair:
+    """Return what `ceil_mode` adds behind the padding, so that a last, incomplete window counts.
+
+    A window that would start behind the image and its front padding does not.
+
+    >>> excess((5, 6), kernel=(2, 2), move=((2, 2), (0, 0, 0, 0), (1, 1)))
+    (1, 0)
+    """
+    strides, pads, dilations = move
+    added = []
+    for axis in (0, 1):
+        room = size[axis] + pads[axis] + pads[axis + 2] - dilations[axis] * (kernel[axis] - 1) - 1
+        count = -(-room // strides[axis]) + 1
+        if (count - 1) * strides[axis] >= size[axis] + pads[axis]:
+            count -= 1
+        added.append(max((count - 1) * strides[axis] - room, 0))
+    return (added[0], added[1])
+
+
+# ------------------------------------------------------------------ computation
+
+
+def conv(inputs: Sequence[Array], attributes: Attributes) -> Array:
+    """Cross-correlation of images (n, channels, height, width) with weights (rows, channels / groups, kh, kw)."""
+    x, weights = inputs[0], inputs[1]
+    rows, kernel = weights.shape[0], (weights.shape[2], weights.shape[3])
+    strides, pads = attributes["strides"], attributes["pads"]
+    dilations, groups = attributes["dilations"], attributes["groups"]
+    tall, wide = output_size((x.shape[2], x.shape[3]), kernel, strides, pads, dilations)
+    by_group = weights.reshape(groups, rows // groups, -1).transpose(0, 2, 1)
+    out = np.empty((len(x), rows, tall * wide), np.float32)
+    step = max(1, BLOCK // (tall * wide * groups * by_group.shape[1]))
+    for start in range(0, len(x), step):
+        seen = patches(x[start : start + step], kernel, strides, pads, dilations, groups)
+        sums = np.matmul(seen.transpose(0, 2, 1, 3), by_group)
+        out[start : start + step] = sums.transpose(0, 1, 3, 2).reshape(len(seen), rows, tall * wide)
+    if len(inputs) > 2:
+        out += inputs[2][:, None]
+    return out.reshape(len(x), rows, tall, wide)
+
+
+def max_pool(inputs: Sequence[Array], attributes: Attributes) -> Array:
+    """Return the largest value in each window; what lies outside the image is never it."""
+    x = padded(inputs[0], _pads_with_excess(attributes), -np.inf)
+    dilations = attributes.get("dilations", (1, 1))
+    return reduce(np.maximum, shifted(x, attributes["kernel"], attributes["strides"], dilations))
+
+
+def average_pool(inputs: Sequence[Array], attributes: Attributes) -> Array:
+    """Return the mean of each window: over what lies in the image, and over `pads` too with `count_include_pad`.
+
+    `excess` (bottom, right) is what `ceil_mode` adds behind the padding; it never counts.
+    """
+    x, pads = inputs[0], _pads_with_excess(attributes)
+    move = attributes["kernel"], attributes["strides"], attributes.get("dilations", (1, 1))
+    outline = np.ones((1, 1, *x.shape[2:]), np.float32)
+    if attributes.get("count_include_pad", False):
+        outline = padded(outline, attributes["pads"], 1)
+        bottom, right = attributes.get("excess", (0, 0))
+        outline = padded(outline, (0, 0, bottom, right))
+    else:
+        outline = padded(outline, pads)
+    total = sum(shifted(padded(x, pads), *move))
+    return np.asarray(total / sum(shifted(outline, *move)), np.float32)
+
+
+def _pads_with_excess(attributes: Attributes) -> Pads:
+    """Return the padding and what `ceil_mode` adds to it."""
+    top, left, bottom, right = attributes["pads"]
+    below, right_of_it = attributes.get("excess", (0, 0))
+    return top, left, bottom + below, right + right_of_it
+
+
+WINDOWS: Mapping[str, Operator] = {
+    "Conv": Operator(add_conv, conv),
+    "MaxPool": Operator(add_pool, max_pool),
+    "AveragePool": Operator(add_pool, average_pool),
+    "GlobalAveragePool": Operator(
+        add_global_pool, lambda inputs, _: inputs[0].mean(axis=(2, 3), keepdims=True)
+    ),
+    "GlobalMaxPool": Operator(add_global_pool, lambda inputs, _: inputs[0].max(axis=(2, 3), keepdims=True)),
+}
