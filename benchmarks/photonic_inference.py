@@ -28,7 +28,7 @@ from lightning.execution import Noise, open_executor
 from lightning.execution.interpreter import Interpreter
 from lightning.execution.multipliers.noisy import PerReadoutMultiplier
 from lightning.networks import Network, load_network
-from lightning.networks.operations import run_float
+from lightning.networks.operations.operation_list import run_float
 from lightning.networks.preprocess import preprocess
 
 SKIPPED, ALL = Noise("per-product"), Noise("per-product-dense")

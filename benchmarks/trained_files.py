@@ -88,7 +88,7 @@ def measured(each: Trained, path: Path) -> dict[str, Any]:
     from lightning.networks import load_network
     from lightning.networks.imports.onnx.choices import choices_of
     from lightning.networks.network import Port
-    from lightning.networks.ports import pack, unpack
+    from lightning.networks.preprocess import pack, unpack
     from lightning.networks.work import photonic_share
 
     network = load_network(path, None, choices_of(each.shapes, each.values, each.outputs))

@@ -237,7 +237,8 @@ def device(address: str) -> Iterator[Finding]:
     except LightningError as error:
         yield found_by(error, "device")
         return
-    yield _introduced(soc)
+    identity = identity_of(soc)
+    yield Finding("device", "ok", f"{identity.label}, board {identity.board}")
     yield firmware(soc)
     yield coupling(soc)
     for name, look in (("clocks", _clocks), ("shots", _shots)):
@@ -336,11 +337,6 @@ def calibration(soc: Any, *, now: datetime | None = None) -> Finding:
     age_h = ((now or datetime.now(UTC)) - found.made).total_seconds() / 3600
     age = "" if found.origin == "factory" else f", {age_h:.1f} h old"
     return Finding("calibration", "ok", f"{found.describe()}{age}")
-
-
-def _introduced(soc: Any) -> Finding:
-    identity = identity_of(soc)
-    return Finding("device", "ok", f"{identity.label}, board {identity.board}")
 
 
 def _clocks(soc: Any) -> Finding:

@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from types import FrameType, ModuleType, TracebackType
+from types import ModuleType, TracebackType
 from typing import Any
 
 from lightning.errors import ScriptError
@@ -65,13 +65,9 @@ def _exit_code(code: Any) -> int:
 def _from_script_on(found: TracebackType | None, path: Path) -> TracebackType | None:
     """Without the frames through which the script was started; none when it never began, as under Python."""
     step = found
-    while step is not None and not _is_of(step.tb_frame, path):
+    while step is not None and step.tb_frame.f_code.co_filename != str(path):
         step = step.tb_next
     return step
-
-
-def _is_of(frame: FrameType, path: Path) -> bool:
-    return frame.f_code.co_filename == str(path)
 
 
 @contextlib.contextmanager

@@ -146,7 +146,7 @@ def _compile(
     from lightning.cli.explain import summary
     from lightning.compiler import load_or_compile, save_model
     from lightning.compiler.explain import report
-    from lightning.networks.ports import raw_of
+    from lightning.networks.preprocess import raw_of
 
     held = None if samples is None else raw_samples(samples)
     file = _network_file(network)

@@ -88,7 +88,7 @@ def _print_lines(answers: Answers, origin: Provenance) -> None:
 
 def _document_of(compiled: CompiledModel, answers: Answers) -> dict[str, Any]:
     """Return the answer, with the outputs by name where the network came with fixed shapes."""
-    from lightning.networks.ports import unpack
+    from lightning.networks.preprocess import unpack
 
     found = {"class": int(answers.classes[0]), "scores": answers.scores[0].ravel().tolist()}
     named = unpack(compiled.network, answers.scores) if compiled.network.outputs else {}

@@ -1,4 +1,4 @@
-"""From a network to a compiled model."""
+"""From a network, or from any file that a command takes, to a compiled model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lightning.compiler.options import Options
 from lightning.compiler.schemes.published import published_layers
 from lightning.errors import CompileError, InputError
 from lightning.networks.network import Network, Preprocessing
-from lightning.networks.ports import raw_of
+from lightning.networks.preprocess import raw_of
 
 if TYPE_CHECKING:
     from lightning.networks.imports.onnx.choices import Choices

@@ -12,7 +12,7 @@ from fpga.photonic_mac.cycles import LayerCycles
 from lightning.compiler.datapath.memory import MemoryPlan, memory_plan
 from lightning.compiler.datapath.schedule import cycles_of, work_of
 from lightning.compiler.lng_file import model_hash
-from lightning.compiler.model import CompiledModel, LayerWork, PhotonicLayer
+from lightning.compiler.model import CompiledModel, LayerWork
 from lightning.networks.network import Node
 from lightning.networks.work import macs_of
 
@@ -139,7 +139,7 @@ def _node(model: CompiledModel, node: Node, macs: int) -> NodeReport:
         macs,
         work_of(layer, model.hardware),
         cycles_of(layer, model.hardware),
-        _zeros(layer),
+        1.0 - np.count_nonzero(layer.weights) / max(prod(layer.weights.shape), 1),
         layer.signed,
     )
 
@@ -149,10 +149,6 @@ def why_digital(node: Node) -> str:
     if node.operation in _BYTES_ONLY:
         return "moves values, computes nothing"
     return _REASONS.get(node.operation, _ELSE)
-
-
-def _zeros(layer: PhotonicLayer) -> float:
-    return 1.0 - np.count_nonzero(layer.weights) / max(prod(layer.weights.shape), 1)
 
 
 def _node_document(node: NodeReport) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`Gemm` and `Conv` as rows of products: weights (groups, rows, terms), and how activations meet them."""
+"""`Gemm` and `Conv` as rows of products: weights (groups, rows, terms), and how activations meet them and add up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A network in the integers that light computes in.
+"""A network in the integers that light computes in, and the hardware for it.
 
 Activations and weights are sign and magnitude, magnitudes 0 .. 255. One product is `(|a| * |w|) >> 8` with the sign of
 a * w; a row's products are added up without loss:

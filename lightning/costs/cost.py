@@ -1,4 +1,4 @@
-"""Time and energy of one image, line by line."""
+"""Work, time and energy of one image, line by line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lightning.compiler.datapath.schedule import work_of
 from lightning.compiler.model import CompiledModel, LayerWork
-from lightning.costs.presets import PRESETS, Count, Figure, Group, Part, Preset
+from lightning.costs.presets import PRESETS, Count, Figure, Group, Preset
 from lightning.errors import OutOfRange
 from lightning.networks.work import macs_of
 
@@ -125,9 +125,7 @@ def costs_of(model: CompiledModel, preset: str = "chip") -> Costs:
     chosen = PRESETS[preset]
     digital = sum(macs for name, macs in macs_of(model.network).items() if name not in model.layers)
     work = work_of_model(model, digital)
-    lines = tuple(_line(part, work) for part in chosen.parts)
+    lines = tuple(
+        Line(part.name, part.group, getattr(work, part.per), part.per, part.each) for part in chosen.parts
+    )
     return Costs(chosen, model.hardware.clock_hz, layer_works(model), work, lines)
-
-
-def _line(part: Part, work: Work) -> Line:
-    return Line(part.name, part.group, getattr(work, part.per), part.per, part.each)

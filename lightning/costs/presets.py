@@ -1,7 +1,13 @@
-"""Sets of parts. Each part costs so much for each of what it does, or for each second.
+"""Figures that other people measured or claimed, each with its source: presets of systems, and digital hardware.
 
 >>> [part.name for part in PRESETS["prototype"].parts]
 ['digital computer', 'waveform generator', 'modulators', 'digitiser']
+
+Each part of a preset costs so much for each of what it does, or for each second. For digital hardware the assumptions
+decide more than the physics: both are always shown.
+
+>>> [f"{each.joules_per_mac * 1e12:.2f} pJ" for each in BASELINES]
+['25.65 pJ', '0.80 pJ', '5.21 pJ', '0.92 pJ']
 """
 
 from __future__ import annotations

@@ -9,6 +9,10 @@
 
 Parts are fixed: two people who name the same data see the same images. Digits come writer by writer, so those who
 wrote the last ones did not write most of the first.
+
+MNIST's files are IDX. Layout, as MNIST's page states it: two zero bytes, a byte for the type (8: unsigned bytes), a
+byte for the number of axes, the length of each axis as a big-endian 32-bit number, then the values, the last axis
+fastest.
 """
 
 from __future__ import annotations

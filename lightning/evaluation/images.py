@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import InputError
-from lightning.execution.inputs import raw_shape
+from lightning.execution.interface import raw_shape
 from lightning.networks.network import Network
-from lightning.networks.ports import raw_of
+from lightning.networks.preprocess import raw_of
 from lightning.optional import needed
 
 Raw = npt.NDArray[Any]

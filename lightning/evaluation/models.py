@@ -9,7 +9,7 @@ import numpy as np
 
 from lightning.compiler import CompiledModel
 from lightning.compiler.compilation import load_or_compile
-from lightning.evaluation.dataset import SAMPLES, Dataset, Raw, evenly
+from lightning.evaluation.dataset import SAMPLES, Dataset, evenly
 from lightning.evaluation.images import fitted
 from lightning.networks.network import Preprocessing
 
@@ -29,13 +29,9 @@ def compiled_for(path: str | Path, dataset: Dataset) -> tuple[CompiledModel, Dat
 
     part = dataset.train_x if len(dataset.train_x) else dataset.x
     samples = fitted(part[evenly(len(part), SAMPLES)], load_network(path))
-    model = load_or_compile(path, samples, preprocessing=_preprocessing(Path(path), samples))
+    of_floats = Path(path).suffix == ".npz" and samples.dtype.kind == "f"  # elsewhere the file's own holds
+    model = load_or_compile(path, samples, preprocessing=Preprocessing() if of_floats else None)
     return model, dataset if model.scheme == "published" else dataset.with_samples(SAMPLES)
-
-
-def _preprocessing(path: Path, samples: Raw) -> Preprocessing | None:
-    """Return None where the file's own preprocessing holds."""
-    return Preprocessing() if path.suffix == ".npz" and samples.dtype.kind == "f" else None
 
 
 def _compiled_with(model: CompiledModel, dataset: Dataset) -> bool:

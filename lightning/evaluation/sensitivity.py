@@ -136,7 +136,11 @@ def sensitivity(
     search = _Search(model, dataset, noise, tuple(seeds), exact, allowed)
     layers = tuple(
         LayerLoss(name, accuracy, 100 * (exact - accuracy))
-        for name, accuracy in ((name, search.of_layer(name)) for name in _in_order(model))
+        for name, accuracy in (
+            (node.name, search.of_layer(node.name))
+            for node in model.network.nodes
+            if node.name in model.layers
+        )
     )
     averaged = search.averaged()
     factor = search.bearable()
@@ -227,7 +231,3 @@ class _Search:
 
     def _mean(self, executors: Sequence[Executor]) -> float:
         return float(np.mean([evaluate(executor, self.dataset).accuracy for executor in executors]))
-
-
-def _in_order(model: CompiledModel) -> list[str]:
-    return [node.name for node in model.network.nodes if node.name in model.layers]

@@ -18,8 +18,7 @@ import numpy.typing as npt
 
 from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
 from lightning.errors import CompileError
-from lightning.execution.inputs import as_array, check_keys
-from lightning.execution.interface import Answers, Fidelity
+from lightning.execution.interface import Answers, Fidelity, as_array, check_keys
 from lightning.execution.interpreter import Interpreter, steps_of
 from lightning.execution.kernels.laws import HIGHEST_POWER, NoiseLaw
 from lightning.execution.multipliers.exact import OrderedWeights, groups_of

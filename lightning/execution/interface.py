@@ -1,4 +1,4 @@
-"""An interface for all fidelities: the multiplier, and the answers."""
+"""An interface for all fidelities: the multiplier, the answers, and checks of inputs that preprocessing leaves out."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.compiler.model import CompiledModel, PhotonicLayer
+from lightning.errors import InputError
+from lightning.networks.network import Network
 
 Keys = npt.NDArray[np.uint64]
 Activations = npt.NDArray[np.int16]
@@ -78,3 +80,36 @@ class Executor(Protocol):
     def close(self) -> None:
         """Release the devices."""
         ...
+
+
+def raw_shape(network: Network) -> tuple[int, ...]:
+    """Return the shape of one raw input: that of the network, or with channels last where preprocessing turns them."""
+    shape = network.input_shape
+    if network.preprocessing.layout == "HWC" and len(shape) == 3:
+        return (*shape[1:], shape[0])
+    return shape
+
+
+def as_array(inputs: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Return the inputs as an array. Raises `InputError` for rows of unequal length."""
+    try:
+        return np.asarray(inputs)
+    except ValueError as error:
+        raise InputError(f"the inputs are no array: {error}", hint="Give rows of equal length") from error
+
+
+def check_keys(keys: npt.ArrayLike | None, images: int) -> Keys:
+    """Return one whole number an image; 0, 1, 2, ... by default. Raises `InputError`."""
+    if keys is None:
+        return np.arange(images, dtype=np.uint64)
+    try:
+        array = np.asarray(keys)
+    except ValueError as error:
+        raise InputError(f"the keys are no array: {error}", hint="Give one whole number an input") from error
+    whole = array.dtype.kind == "u" or (array.dtype.kind == "i" and bool((array >= 0).all()))
+    if array.shape != (images,) or not whole:
+        raise InputError(
+            f"keys of shape {array.shape} and type {array.dtype} do not go with {images} inputs",
+            hint="Give one whole number of 0 .. 2**64 - 1 for each input: its index, or its request",
+        )
+    return np.ascontiguousarray(array, dtype=np.uint64)

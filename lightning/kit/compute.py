@@ -197,15 +197,14 @@ def _signed(values: npt.ArrayLike, device: str) -> Integers:
     if not given.size:
         return np.zeros(given.shape, dtype=np.int64)
     if given.dtype.kind not in "biuf":
-        raise _no_operand(next((each for each in given.flat if not _is_operand(each)), values), device)
+        raise _no_operand(
+            next((each for each in given.flat if not isinstance(each, int) or abs(each) > FULL), values),
+            device,
+        )
     wrong = ~((np.abs(given.astype(float)) <= FULL) & (given == np.rint(given.astype(float))))
     if wrong.any():
         raise _no_operand(given[wrong][0], device)
     return given.astype(np.int64)
-
-
-def _is_operand(value: Any) -> bool:
-    return isinstance(value, int) and abs(value) <= FULL
 
 
 def _no_operand(value: Any, device: str) -> errors.OutOfRange:

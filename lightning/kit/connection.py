@@ -40,7 +40,7 @@ def connect(address: str, *, patience: Patience | None = None) -> Any:
     if patience is not None:
         soc.be_patient(patience)
     if about := getattr(soc, "about", "") or (_introduced(soc) if soc.simulated else ""):
-        _say(f"{address}: {about}")
+        sys.stderr.write(f"{address}: {about}\n")
     return soc
 
 
@@ -106,7 +106,3 @@ def _introduced(soc: Any) -> str:
     else:
         suffix = ", without a calibration" if found is None else f", with its {found.kind}"
     return f"SIMULATED device {soc.identity}{suffix}"
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")

@@ -28,7 +28,12 @@ def kept_rows(data: str) -> Rows:
     Raises `LoadError`, and `DatasetError` for a data set that cannot be read.
     """
     file = Path(data)
-    rows = _of_dataset(data) if data == "digits" or (":" in data and not file.is_file()) else _from_file(file)
+    if data == "digits" or (":" in data and not file.is_file()):
+        from lightning.evaluation import load_dataset
+
+        rows = np.asarray(load_dataset(data).x)
+    else:
+        rows = _from_file(file)
     if not rows.size or rows.dtype.kind not in "uifb":
         raise LoadError(f"{data} holds no numbers", hint="Give an .npy file of numbers, shape (rows, ...)")
     return rows
@@ -46,12 +51,6 @@ def rows_of(data: str, shape: Sequence[int], seed: int) -> Rows:
             hint="Give data of the model's shape, with one row for each input",
         )
     return rows.reshape(len(rows), *shape)
-
-
-def _of_dataset(name: str) -> Rows:
-    from lightning.evaluation import load_dataset
-
-    return np.asarray(load_dataset(name).x)
 
 
 def _from_file(path: Path) -> Rows:

@@ -1,4 +1,4 @@
-"""Targets of a load: `http://HOST:PORT` or `udp://HOST:PORT`."""
+"""Targets of a load: `http://HOST:PORT` or `udp://HOST:PORT`; the error of loads."""
 
 from __future__ import annotations
 

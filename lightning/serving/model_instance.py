@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.compiler.model import CompiledModel
-from lightning.execution.inputs import raw_shape
-from lightning.execution.interface import Answers, Executor
+from lightning.execution.interface import Answers, Executor, raw_shape
 
 WIRE = (np.uint8, np.float32, np.int64)
 """Types of arrays that a model is warmed with: of packets and images, of clients, of JSON."""

@@ -1,4 +1,9 @@
-"""Any module on emulated light, for as long as a `with` lasts."""
+"""Any module on emulated light, for as long as a `with` lasts.
+
+All rounding is straight-through: forward it rounds, backward it is not there
+(Bengio, Leonard, Courville 2013, https://arxiv.org/abs/1308.3432). The units are those of
+`lightning.compiler.model`: activations and weights are whole steps up to 255, a sum is their products over 256.
+"""
 
 from __future__ import annotations
 
@@ -149,7 +154,8 @@ class PhotonicForward:
         step = self.range.scale(activations, learning=self.layer.training)
         step_of_rows = self._weight_scale()
         steps = in_steps(activations, step)
-        weights = in_steps(self.layer.weight, self._for_weights(step_of_rows))
+        along_rows = step_of_rows.reshape(-1, *[1] * (self.layer.weight.ndim - 1))
+        weights = in_steps(self.layer.weight, along_rows)
         sums = self._multiplied(steps, weights) / 256
         noisy = sums + self._noise(sums.detach(), steps.detach(), weights.detach())
         results = noisy * (256 * step) * self._for_results(step_of_rows)
@@ -172,9 +178,6 @@ class PhotonicForward:
         return functional.conv2d(
             activations, weights, None, layer.stride, layer.padding, layer.dilation, layer.groups
         )
-
-    def _for_weights(self, rows: Tensor) -> Tensor:
-        return rows.reshape(-1, *[1] * (self.layer.weight.ndim - 1))
 
     def _for_results(self, rows: Tensor) -> Tensor:
         return rows if self._is_dense else rows.reshape(-1, 1, 1)

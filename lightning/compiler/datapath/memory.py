@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from lightning.compiler.model import CompiledModel
-from lightning.networks.network import Network, Node
+from lightning.networks.network import Network
 
 ALIGNMENT = 64
 """Bytes: a row of 16 activations of float32, or two of the published datapath's words."""
@@ -101,12 +101,9 @@ def _owners(network: Network) -> dict[str, str]:
     """Return for every tensor the one in whose bytes it lies."""
     owner = {network.input: network.input}
     for node in network.nodes:
-        owner[node.output] = owner[node.inputs[0]] if _is_view(node, owner) else node.output
+        is_view = node.operation in _SAME_BYTES and node.inputs[0] in owner
+        owner[node.output] = owner[node.inputs[0]] if is_view else node.output
     return owner
-
-
-def _is_view(node: Node, owner: dict[str, str]) -> bool:
-    return node.operation in _SAME_BYTES and node.inputs[0] in owner
 
 
 def _rounded_up(size: int) -> int:

@@ -1,6 +1,10 @@
 """A compiled model as an `fpga.Program`: targets of the count-action datapath `photonic_dot`, layer by layer.
 
 Names of targets are all that is known here; where their registers lie is known to the driver alone.
+
+The datapath adds up a fixed number of beats for a sum, its target `adder.beats`. Rows of which zeros are left out take
+fewer beats than others; so they are sent in segments of rows with equally many, each with targets of its own, which
+come into force in one cycle. Where no zeros are left out a layer is one segment.
 """
 
 from __future__ import annotations

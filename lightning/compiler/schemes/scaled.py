@@ -1,4 +1,19 @@
-"""The scheme `scaled`: ranges measured on samples, weight scales a row, biases, the mean of `>> 8` put back."""
+"""The scheme `scaled`: ranges measured on samples, weight scales a row, biases, the mean of `>> 8` put back.
+
+a = clip(rint(x / input_scale), -255 or 0, 255)            input_scale = largest kept / 255
+w = rint(v / weight_scale[row])                            weight_scale = largest of the row (or layer) / 255
+sum_k v_k x_k = 256 * input_scale * weight_scale * sum_k (a_k w_k / 256)
+
+Weights are rounded for products that lose their lowest 8 bits.
+
+A product (a * w) >> 8 is too small by 0 .. 255/256, and by nothing where a is 0: the loss depends on a, so a bias takes
+only its mean away. What remains is least where w is rounded not to the nearest whole number, but to the one whose
+products differ least from the true ones, on the average over the activations that the layer meets:
+
+    choose w' for v so that Var_a[((a * w') >> 8) - a * v / 256] is least
+
+It is worth most where many activations are 0 and others are not, together, as in images: their losses add up.
+"""
 
 from __future__ import annotations
 

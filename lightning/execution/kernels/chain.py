@@ -3,6 +3,12 @@
 `table` has a row for each layer: its rows, its terms, where its values, its pointers (-1: dense) and its rows begin
 in the arrays of all layers, and whether it is rectified, takes signs. `steps` are the input scales. `noise`: kind,
 mean, and the coefficients of the variance, divided by the readouts averaged.
+
+`answers_in_lanes` takes many images at a time: each is a lane of the processor's vectors. A weight that is not 0 is
+multiplied with the activations of `LANES` images at once, in 16 bits: the magnitude of a product before its division by
+256 is at most 255 * 255. So activations are not negative there. Weights are ordered by row, positive ones first, in
+fours: `magnitudes`, `terms`, and `begins` (rows of all layers, 3): where the positive ones begin, the negative ones,
+and where they end.
 """
 
 from __future__ import annotations

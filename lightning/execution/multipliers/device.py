@@ -1,4 +1,4 @@
-"""Sums by light: the kit, or its twin, plays the dot products of a layer as waveforms.
+"""Sums by light: the kit, or its twin, plays the dot products of a layer as waveforms; noise as it was measured there.
 
 `VectorCore` gives sum_k w_k a_k / 255, and no product is rounded on its way. Sums of a model lose 8 bits a product:
 
@@ -7,6 +7,19 @@
 What it takes is not known to one who does not multiply. Its mean is: over all activations that are not 0 it depends on
 the weight alone (0.498 for most). The controller subtracts that mean for every product that was lit, as it subtracts
 leaks; what is left is below 0.3 of a step a product, as random as the low bits are.
+
+Noise of readouts is given in the steps that sums count.
+
+A full product (255 times 255) is 255 * 255 / 256 = 254.004 steps. With c counts of the readout for a full product,
+a variance of v counts^2 is v (254.004 / c)^2 steps^2, and of the polynomial
+
+    variance(y) = constant + shot y + rin y^2        y in counts above the dark      (lightning.kit.calibration.noise)
+
+the constant is scaled so, the shot term once, the intensity term not at all.
+
+Which readout: `noise_of_calibration` is one reading of the calibration's window (as a rule one decimated sample) of one
+product. `noise_of_vectors` is what one product costs where `VectorCore` plays it, which is what the fidelity
+`device` does: the light of some nanoseconds, of two products at once and half as bright, added up.
 """
 
 from __future__ import annotations

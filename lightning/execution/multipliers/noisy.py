@@ -177,17 +177,13 @@ def readouts_in_order(layer: PhotonicLayer, hardware: Hardware, *, dense: bool) 
     return OrderedReadouts(
         np.pad(np.abs(layer.weights).astype(np.int32), ((0, 0), (0, 0), (0, 1))),
         np.stack([_order(each, longest, terms) for each in schedules]),
-        np.stack([_padded(each.signs, longest) for each in schedules]),
+        np.stack([np.pad(each.signs, ((0, 0), (0, longest - each.signs.shape[1]))) for each in schedules]),
     )
 
 
 def _order(schedule: GroupSchedule, longest: int, dark: int) -> npt.NDArray[np.uint32]:
     named = np.where(schedule.order < 0, dark, schedule.order).astype(np.uint32)
     return np.pad(named, ((0, 0), (0, longest - named.shape[1]), (0, 0)), constant_values=dark)
-
-
-def _padded(signs: npt.NDArray[np.int8], longest: int) -> npt.NDArray[np.int8]:
-    return np.pad(signs, ((0, 0), (0, longest - signs.shape[1])))
 
 
 class PerReadoutMultiplier:

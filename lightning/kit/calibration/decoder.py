@@ -1,4 +1,4 @@
-"""From what the detector says to the product of two values, or to the sum of two products.
+"""From what the detector says to the product of two values, or to the sum of two products; the accuracy of products.
 
 Modulators 0 and 1 stand one behind the other, and so do 2 and 3; both pairs shine on one detector. Each modulator
 passes floor and slope times its operand v (0..1), so the level above the idle level is
@@ -14,6 +14,12 @@ is then opened less far, so that both products weigh the same and their sum fits
 brings at its fullest.
 
 Worked value: gains 20,000 counts, no leak, offset 0: y = 10,000 with v_0 = 1 is v_0 v_1 = 0.5, or 127.5 of 255.
+
+Accuracy in per cent is 100 - 100 * RMSE of the result normalised to 1. Rounding to eight bits alone leaves an
+error of 1/sqrt(12) of 1/255, so no eight-bit answer exceeds 99.887 per cent on average.
+
+>>> round(100 - 100 / 12**0.5 / 255, 3)
+99.887
 """
 
 from __future__ import annotations

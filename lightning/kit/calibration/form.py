@@ -1,4 +1,8 @@
-"""The calibration as a document: versioned JSON that a person can read."""
+"""The calibration as a document: versioned JSON that a person can read.
+
+A damaged or edited file must not become wrong products. So ranges are checked, too, and that words and operands belong
+to their curve. The checks raise `ValueError`, which `from_json` turns into a `CalibrationError` that names the file.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,10 @@ QICK asks a running program for its shot counter without pause and without end, 
 ever. `GuardedSoc` passes every call on, and raises `DeviceStuck` when the counter stands still for five seconds or
 the run is far over its compiled length, and `DeviceGone` when the device does not answer. It is a `QickConfig`, so
 programs are compiled from it as from the board itself.
+
+Hardware on this very machine has its calls made by a `Worker`: a transfer that never ends cannot be interrupted there.
+A thread makes the call; whoever waits for it gives up in time. A thread that hangs is left behind (it is a daemon, so
+the program can still end), and the next call gets a new one. The thread ends with its `Worker`.
 """
 
 from __future__ import annotations

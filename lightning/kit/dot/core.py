@@ -92,14 +92,12 @@ class VectorCore:
         if isinstance(shots, bool) or shots != int(shots) or shots < 1:
             raise OutOfRange(f"shots are whole numbers from 1 on, and {shots} is none")
         length = first.shape[-1]
-        packed = pack(first.reshape(-1, length), second.reshape(-1, length), self._most())
+        most = self.tiles.most_symbols(self.symbol) // WHOLE_SYMBOLS * WHOLE_SYMBOLS
+        packed = pack(first.reshape(-1, length), second.reshape(-1, length), most)
         totals = np.zeros(first.size // length)
         if packed.row.size:
             np.add.at(totals, packed.row, packed.sign * self._tile_values(packed, int(shots)))
         return totals.reshape(first.shape[:-1])
-
-    def _most(self) -> int:
-        return self.tiles.most_symbols(self.symbol) // WHOLE_SYMBOLS * WHOLE_SYMBOLS
 
     def _tile_values(self, packed: Packed, shots: int) -> Floats:
         """Return the sums of products in units of 1/255, (tiles,)."""

@@ -1,9 +1,20 @@
-"""Lines of text to an instrument and back, by PyVISA, with a deadline on every wait.
+"""Lines of text to an instrument and back, by PyVISA, with a deadline on every wait; errors of instruments.
 
 On raw sockets (`TCPIP::host::port::SOCKET`) the pure-Python backend has defaults that would corrupt a session: a
 refused connection opens all the same, a read spins until its timeout once the other end has closed, a late answer is
 given to the next question. So we wait on the socket ourselves, take only what has arrived, and cut the lines here.
 Other resources (USB, GPIB, VXI-11) are framed by their bus and go through whichever VISA is installed.
+
+    DeviceError
+    └── InstrumentError
+        ├── InstrumentGone     nobody answers at the address, or the connection broke
+        ├── InstrumentSilent   it took the question and did not answer in time
+        ├── UnreadableReply    it answered something that is not an answer to the question
+        ├── InstrumentRefused  it put an error into its queue
+        ├── WrongInstrument    something else answers at the address
+        └── NotAsSet           it took the setting, and reads back another value, or never settled
+
+After the first three the connection is closed, so that a late answer meets nobody; the next use connects again.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 A program that is loaded must be one of the recorded, with the recorded tables, envelopes and windows; what is then
 read comes in the recorded order, errors too. So the same lines that met a fault meet it again, anywhere, and other
 operands are refused.
+
+A program is the same whatever its tables hold. So a replay compares these, too, by a digest of each.
 """
 
 from __future__ import annotations
@@ -206,12 +208,10 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        if name not in self._recorded_names() and not name.startswith(("load_", "config", "set_", "reset")):
+        recorded = {each.call for each in self._recording.events}
+        if name not in recorded and not name.startswith(("load_", "config", "set_", "reset")):
             raise AttributeError(f"{name} was not recorded")
         return partial(self._answer, name)
-
-    def _recorded_names(self) -> set[str]:
-        return {each.call for each in self._recording.events}
 
     def _answer(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Return what was recorded next for this call; what it sends is noted."""

@@ -91,7 +91,9 @@ def build_face(infer: Infer, packets: ReadPackets | None = None) -> FastAPI:
     _add_health(face, infer)
     _add_models(face, infer)
     _add_repository(face, infer)
-    _add_errors(face)
+    face.add_exception_handler(LightningError, _refused)
+    face.add_exception_handler(HTTPException, _refused_by_framework)
+    face.add_exception_handler(Disconnected, _unheard)
 
     @face.get("/metrics")
     async def metrics() -> Response:
@@ -199,12 +201,6 @@ def _add_repository(face: FastAPI, infer: Infer) -> None:
         """Take a model out of service; what has been asked is answered."""
         infer.repository.unload(model)
         return {"name": model}
-
-
-def _add_errors(face: FastAPI) -> None:
-    face.add_exception_handler(LightningError, _refused)
-    face.add_exception_handler(HTTPException, _refused_by_framework)
-    face.add_exception_handler(Disconnected, _unheard)
 
 
 async def _refused(request: Request, error: Exception) -> Response:

@@ -1,4 +1,4 @@
-"""Counts in the text form that Prometheus reads (https://prometheus.io/docs/instrumenting/exposition_formats)."""
+"""Counts of what happened, and the text form that Prometheus reads (https://prometheus.io/docs/instrumenting/exposition_formats)."""
 
 from __future__ import annotations
 

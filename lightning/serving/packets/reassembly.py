@@ -1,4 +1,4 @@
-"""Messages from fragments, with a limit to how long and how much is kept for those that never become whole."""
+"""Messages from fragments, within limits of time and memory, and a cache of requests seen lately."""
 
 from __future__ import annotations
 

@@ -10,9 +10,8 @@ from fpga.photonic_mac import layer_results, quantised
 from lightning.compiler import Options, compile_network, load_model, save_model
 from lightning.errors import InputError, OutOfRange
 from lightning.execution import EMULATOR, Quirks, open_executor
-from lightning.execution.interpreter import Interpreter
+from lightning.execution.interpreter import Interpreter, log_softmax
 from lightning.execution.multipliers.exact import ExactMultiplier
-from lightning.execution.published import log_softmax
 from lightning.networks import load_network
 from lightning.networks.network import Preprocessing
 

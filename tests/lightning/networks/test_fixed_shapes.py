@@ -15,7 +15,7 @@ from lightning.networks import run_float
 from lightning.networks.electronic import Operation
 from lightning.networks.imports.onnx.choices import Choices, choices_of
 from lightning.networks.imports.onnx.file import from_bytes
-from lightning.networks.ports import pack, raw_of, unpack
+from lightning.networks.preprocess import pack, raw_of, unpack
 
 HELPER = onnx.helper
 FLOAT, WHOLE, BOOL = 1, 7, 9

@@ -11,8 +11,7 @@ from needs import needs
 
 from lightning.compiler import Options, compile_network, save_model
 from lightning.execution import open_executor
-from lightning.execution.inputs import check_keys
-from lightning.execution.interface import Answers
+from lightning.execution.interface import Answers, check_keys
 from lightning.networks.network import Network, Node, Preprocessing
 from lightning.networks.preprocess import preprocess
 from lightning.serving.repository import Repository

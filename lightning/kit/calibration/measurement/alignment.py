@@ -1,4 +1,9 @@
-"""The first steps of the guided run: light, when it comes, its polarisation, and the biases."""
+"""The first steps of the guided run: light, when it comes, its polarisation, and the biases.
+
+With a word of zero on the generator a modulator stands where its bias puts it. The kit wants the null there: no
+word, no light. The supply is swept, the light fitted by a fringe in volts, and the null nearest to the present
+voltage taken that the supply reaches.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""ONNX files, opset 7 to the newest. Nothing in a file is run, and pickles are not read."""
+"""ONNX files, opset 7 to the newest. Nothing in a file is run, and pickles are not read.
+
+What depends on constants only is folded: shapes above all, which exporters write as small programs.
+"""
 
 from __future__ import annotations
 

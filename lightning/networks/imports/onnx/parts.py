@@ -1,4 +1,4 @@
-"""Pieces of an ONNX file, read with `onnx`; what it raises becomes `NetworkError` here."""
+"""Pieces of an ONNX file, read with `onnx`: opsets, the order of nodes; what it raises becomes `NetworkError` here."""
 
 from __future__ import annotations
 

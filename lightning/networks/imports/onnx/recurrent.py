@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN step by step: their matrices as constant products, their gates digital."""
+"""LSTM, GRU and RNN step by step: matrices as constant products, gates digital; other operations rewritten."""
 
 from __future__ import annotations
 
