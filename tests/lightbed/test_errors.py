@@ -38,7 +38,7 @@ def rows_of(module):
 @pytest.mark.parametrize("module", MODULES)
 def test_a_tree_has_every_class_of_its_module_at_its_place(module):
     rows = {name: (base, who) for name, base, who in rows_of(module)}
-    root, *classes = [each for each in classes_of(module) if each.__module__ == module]
+    _root, *classes = [each for each in classes_of(module) if each.__module__ == module]
     assert len(classes) >= 8
     bases = {
         each: next(base for base in each.__bases__ if issubclass(base, LightbedError)) for each in classes
