@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
-from pathlib import Path
-
 import pytest
 from schemes import BANKS, SCHEMES
 
 from ocs_drivers import CrossConnects, known_schemes
-from ocs_drivers.families import ENTRY_POINTS, FAMILIES
-
-PROJECT = Path(__file__).parents[2] / "pyproject.toml"
+from ocs_drivers.families import FAMILIES
 
 SIZE, CIRCUITS = 24, 24
 PLAN = tuple((n, (5 * n + 3) % SIZE) for n in range(CIRCUITS))
 """Pairs of indices from 0: a permutation, for 5 and 24 have no common factor."""
-
-
-def test_the_table_of_families_is_the_list_of_entry_points():
-    project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
-    assert list(project["entry-points"][ENTRY_POINTS].items()) == list(FAMILIES.items())
 
 
 def test_every_scheme_of_the_table_is_known():
