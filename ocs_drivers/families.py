@@ -25,10 +25,11 @@ _SIMULATED_SWITCH = "ocs_drivers.simulated:simulated_switch"
 
 
 class Family(NamedTuple):
-    """How a scheme is served: by which factory, written `module:function`, and by which twin where it is simulated.
+    """The driver of a scheme, and its twin.
 
-    `twin` is the name that `python -m sim.twins` has for it, where it is not what the scheme has before its `+`.
-    `in_labs` says that a simulated lab may have such a switch: a matrix that answers on a network.
+    `factory` is a `DriverFactory`, written `module:function`. `twin` is the name that `python -m sim.twins` has for
+    the family, where that is not what stands before the `+` of the scheme. `in_labs` says that a simulated lab may
+    have such a switch: a matrix that answers on a network.
     """
 
     factory: str
@@ -113,7 +114,8 @@ def twin_of(scheme: str) -> str:
     >>> twin_of("polatis+tl1"), twin_of("sonic-ocs")
     ('polatis', 'sonic')
     """
-    return (scheme in FAMILIES and FAMILIES[scheme].twin) or scheme.partition("+")[0]
+    family = FAMILIES.get(scheme)
+    return (family and family.twin) or scheme.partition("+")[0]
 
 
 def open_switch(
