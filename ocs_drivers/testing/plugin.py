@@ -43,11 +43,8 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-class RecordError(OcsError):
+class RecordError(OcsError, code="ocs.record", who="user"):
     """The record cannot be written, signed or believed."""
-
-    code = "ocs.record"
-    who = "user"
 
 
 @dataclass(slots=True)
