@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from ocs_drivers.contract import Guard
 from ocs_drivers.engine import planning, transaction
-from ocs_drivers.engine.driver import SwitchDriver
-from ocs_drivers.engine.session import Session
+from ocs_drivers.engine.driver import Session, SwitchDriver
 from ocs_drivers.errors import DeviceError, OcsError, PortBusy, TransportError
 from ocs_drivers.model import CrossConnects, PortInfo, PortState, Power, Side, Snapshot, Step
 from ocs_drivers.timing import Clock

@@ -30,10 +30,10 @@ from ocs_drivers.model import (
 )
 from ocs_drivers.protocols import tl1
 from ocs_drivers.protocols.tl1_session import Dialect
-from ocs_drivers.timing import SYSTEM_CLOCK, Clock
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
+from ocs_drivers.transports.echo import EchoCancelled
 from ocs_drivers.transports.transport import Transport
 from ocs_drivers.vendors.glimmerglass import codec
-from ocs_drivers.vendors.glimmerglass.plain_text import PlainText
 from ocs_drivers.vendors.tl1_driver import Tl1Driver
 
 OPERATION_MODES: Mapping[str, str] = {"": "", "sync": "OPMODE=Sync", "async": "OPMODE=Async"}
@@ -44,6 +44,10 @@ DIALECT = Dialect(
 )
 
 LONGEST_MOVE_S = 0.5
+
+_SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[ -/]*[0-Z\\-~])")
+_LONGEST_SEQUENCE = 32
+"""A control sequence of a terminal, and the bytes that one has at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,3 +229,28 @@ class GlimmerglassTl1(Tl1Driver):
     def _desync(self, what: str, ports: Iterable[int]) -> ProtocolDesync:
         self._session.disconnect()
         return ProtocolDesync(what, device=self.address, ports=ports)
+
+
+class PlainText(EchoCancelled):
+    """A transport without the echo of commands and without control sequences (ECMA-48), in any pieces.
+
+    Released software repeats every command, and older software sets up a terminal when a client connects.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        super().__init__(transport)
+        self._unfinished = b""
+
+    def open(self, timeout_s: float) -> None:
+        """Connect."""
+        self._unfinished = b""
+        super().open(timeout_s)
+
+    def receive(self, deadline: Deadline) -> bytes:
+        """Return what has arrived as plain text; nothing, when none of it was."""
+        text = _SEQUENCE.sub(b"", self._unfinished + super().receive(deadline))
+        start = text.rfind(b"\x1b")
+        if start < 0 or len(text) - start > _LONGEST_SEQUENCE:
+            start = len(text)
+        self._unfinished = text[start:]
+        return text[:start]
