@@ -490,7 +490,9 @@ def advise(error: OcsError) -> None:
 
 def _hints(error: OcsError) -> list[str]:
     """Return what may be the reason; a refusal in the language of the scheme means the right port."""
-    if _is_session_limit(error):
+    text = f"{error.what} {error.received}"
+    is_refusal = isinstance(error, DeviceError | AuthError)
+    if is_refusal and (_NO_SESSION.search(text) or _TOO_MANY.search(text)):  # the device itself says so
         return [SESSIONS]
     if isinstance(error, TransportError):
         closed = isinstance(error, ConnectionLost) or (
@@ -503,13 +505,6 @@ def _hints(error: OcsError) -> list[str]:
     if is_unknown or isinstance(error, AuthError) or (isinstance(error, Unsupported) and error.sent):
         return [ANOTHER_MAKE]
     return []
-
-
-def _is_session_limit(error: OcsError) -> bool:
-    """Return True if the device itself says that it has no session left."""
-    text = f"{error.what} {error.received}"
-    is_refusal = isinstance(error, DeviceError | AuthError)
-    return is_refusal and bool(_NO_SESSION.search(text) or _TOO_MANY.search(text))
 
 
 def _is_said(hint: str, already: str) -> bool:

@@ -10,7 +10,7 @@ ports, and a port of ours that is connected to one of them is locked.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from ocs_drivers.contract import Guard
@@ -110,7 +110,8 @@ class GlimmerglassTl1(Tl1Driver):
         capabilities = self.capabilities
         missing = sorted(set(range(1, capabilities.inputs + capabilities.outputs + 1)) - rows.keys())
         if missing:
-            raise self._desync("the list of ports leaves some out", missing)
+            self._session.disconnect()
+            raise ProtocolDesync("the list of ports leaves some out", device=self.address, ports=missing)
         return {
             number: self._info(number, row, is_locked=number in elsewhere)
             for number, row in sorted(rows.items())
@@ -195,7 +196,9 @@ class GlimmerglassTl1(Tl1Driver):
             self._session.ask(
                 "ent-crs-fiber" if adding else "dlt-crs-fiber",
                 tl1.ignore,
-                aid=codec.fibre_pairs(self._own(step.pairs.items())),
+                aid=codec.fibre_pairs(
+                    [(source, output - self._inputs) for source, output in step.pairs.items()]
+                ),
                 keywords=self._mode if adding else "",
                 timeout_s=self._timeout_s + step.estimated_s,
                 before_resending=guard,
@@ -204,9 +207,6 @@ class GlimmerglassTl1(Tl1Driver):
             self._settled_s = self._clock.now() + LONGEST_MOVE_S
             raise
         self._settled_s = self._clock.now() + LONGEST_MOVE_S
-
-    def _own(self, pairs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-        return [(source, output - self._inputs) for source, output in pairs]
 
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
         """Return True while mirrors move, or may have yet to begin: an asynchronous command is answered before."""
@@ -225,10 +225,6 @@ class GlimmerglassTl1(Tl1Driver):
             known[self._port(row.source, is_input=True)] = row.input_power
             known[self._port(row.output, is_input=False)] = row.output_power
         return {port: known.get(port) for port in ports}
-
-    def _desync(self, what: str, ports: Iterable[int]) -> ProtocolDesync:
-        self._session.disconnect()
-        return ProtocolDesync(what, device=self.address, ports=ports)
 
 
 class PlainText(EchoCancelled):

@@ -216,14 +216,13 @@ class PolatisRest(SwitchDriver):
     def _look_once(self) -> Snapshot:
         self._check_same_device()
         connections, tag = self._session.get_with_tag(
-            rest_codec.CROSS_CONNECTS, self._decode, CrossConnects()
+            rest_codec.CROSS_CONNECTS,
+            lambda document: self._check_possible(rest_codec.decode_pairs(document).items()),
+            CrossConnects(),
         )
         snapshot = Snapshot(connections, self._clock.now())
         self._etag = snapshot.revision, tag
         return snapshot
-
-    def _decode(self, document: object) -> CrossConnects:
-        return self._check_possible(rest_codec.decode_pairs(document).items())
 
     def _begin(self, step: Step, guard: Guard) -> None:
         self._check_same_device()

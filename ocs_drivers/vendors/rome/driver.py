@@ -263,17 +263,13 @@ class RomeCli(SwitchDriver):
         self._session.ready()
         seen = self.read()
         transaction.check_unmoved(step, seen.connections, device=self._address)
-        self._check_running()
+        lines = [line for event in self.events() for line in event.lines]
+        if why := why_standing(self._queue, lines):  # a request would wait, and move fibres later
+            raise RobotFault(why, device=self._address, hint=codec.HOMING_HINT)
         claim = claim_on(step, seen, self._layout)
         if claim is not None:
             raise claim.locate(device=self._address)
         super()._begin(step, guard)
-
-    def _check_running(self) -> None:
-        """Raise `RobotFault` when the robot would not even begin: a request would wait, and move fibres later."""
-        lines = [line for event in self.events() for line in event.lines]
-        if why := why_standing(self._queue, lines):
-            raise RobotFault(why, device=self._address, hint=codec.HOMING_HINT)
 
     def _perform(self, step: Step, guard: Guard) -> None:
         """Send one request; the answer comes before the robot has begun.
