@@ -26,8 +26,8 @@ from sim.models.network.execution import simulate
 from sim.models.network.fabrics import Fabric, circulant, expander, fat_tree, ideal_switch
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import TaskGraph, read_task_graph
-from testbed.design.fabrics.builders import FabricOptions, FabricRequest
 from testbed.design.fabrics.fabric_list import build_fabric
+from testbed.design.fabrics.kind import FabricOptions, FabricRequest
 
 RATE_GBPS = 100
 PACKETS_MS = {

@@ -3,7 +3,7 @@
 Five topologies are brought into force one after the other. On each, every case runs three times in turn, some
 iterations back to back each time; what is measured is the median of the three. The flow simulator predicts the same
 iterations from the wiring, the installed routes and constants that were fixed beforehand
-(`testbed.design.collectives.performance`). Hosts share the processors of one machine: run it when nothing else
+(`testbed.design.collectives`). Hosts share the processors of one machine: run it when nothing else
 does. Cases in which the processors and not the links were full are marked `cpu_limited`.
 
 Needs root. Arguments name topologies (functions here) to leave out all others; each case is reported as it is measured.
@@ -22,11 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.design.collectives.performance import (
-    NAMESPACE_HOSTS,
-    hosts_fabric,
-    predicted_s,
-)
+from testbed.design.collectives.performance import NAMESPACE_HOSTS, hosts_fabric, predicted_s
 from testbed.design.model import RingOrder, Topology
 from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes

@@ -26,7 +26,7 @@ from sim.models.network.taskgraph import TaskGraph, TaskGraphBuilder
 from testbed.design.collectives.performance import NAMESPACE_HOSTS
 from testbed.design.evaluation.host_job import host_job
 from testbed.design.evaluation.job import open_job
-from testbed.design.fabrics.builders import route_job
+from testbed.design.fabrics.direct import route_job
 from testbed.design.model import Topology
 from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes

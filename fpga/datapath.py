@@ -36,11 +36,8 @@ _READS = 16
 """Times that both words of a register are read before they are given up."""
 
 
-class DatapathError(FpgaError):
+class DatapathError(FpgaError, code="fpga.datapath", who="device"):
     """Hardware and program do not fit, or beats do not go through."""
-
-    code = "fpga.datapath"
-    who = "device"
 
 
 class WrongHardware(DatapathError):

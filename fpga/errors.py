@@ -10,13 +10,8 @@ FpgaError
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from lightbed.errors import LightbedError, Who
+from lightbed.errors import LightbedError
 
 
-class FpgaError(LightbedError):
+class FpgaError(LightbedError, code="fpga.error", who="user"):
     """Root of all errors raised by `fpga`."""
-
-    code = "fpga.error"
-    who: ClassVar[Who] = "user"

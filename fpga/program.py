@@ -21,10 +21,8 @@ Layer = Mapping[str, int]
 """`module.target` to value."""
 
 
-class ProgramError(FpgaError, ValueError):
+class ProgramError(FpgaError, ValueError, code="fpga.program"):
     """A program that cannot be for its datapath; the message says what to change."""
-
-    code = "fpga.program"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,11 @@
     ├── lightning.errors.LightningError         photonic inference
     └── testbed.errors.TestbedError             labs, plans and measurements
 
-Every class has a stable `code`, which command line, journal and service share.
+A class is one row of a table, with its `code` and with `who` must act in its header:
+
+    class ConnectError(TransportError, code="ocs.transport.connect"): ...
+
+Codes are stable: command line, journal and service share them. A class that names neither has those of its base.
 """
 
 from __future__ import annotations
@@ -17,24 +21,15 @@ Who = Literal["user", "device", "conflict", "unknown", "ourselves"]
 """The one who must act: fix the input, look at the device, resolve a conflict, look what happened, file a bug."""
 
 
-CODES: dict[str, Who] = {
-    "operation.none": "user",
-    "operation.running": "conflict",
-    "operation.stopped": "conflict",
-    "operation.superseded": "conflict",
-    "plan.stale": "conflict",
-    "lease.denied": "conflict",
-    "confirm.pending": "conflict",
-    "confirm.none": "user",
-    "confirm.unarmed": "ourselves",
-    "rollback.none": "user",
-}
-"""Codes of refusals of operations, with who must act; a class with such a code takes `who` from here."""
-
-
 class LightbedError(Exception):
     """Root of all errors. The message says what, why and what to do; `hint` is the last of these, alone."""
 
     code: str = "error"
     who: ClassVar[Who] = "ourselves"
     hint: str = ""
+
+    def __init_subclass__(cls, *, code: str = "", who: Who | None = None) -> None:
+        """Take `code` and `who` from the header of a class."""
+        super().__init_subclass__()
+        cls.code = code or cls.code
+        cls.who = who or cls.who

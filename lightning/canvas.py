@@ -24,10 +24,8 @@ SERIES = ("#0b62a4", "#0f8a6a", "#8a3ffc", "#b2457a")
 DPI = 144
 
 
-class PlotError(LightningError):
+class PlotError(LightningError, code="picture"):
     """A plot that cannot be written."""
-
-    code = "picture"
 
 
 class Plot(Figure):

@@ -46,20 +46,16 @@ Each class has a stable `code` and says in `who` whose turn it is. A message say
 from __future__ import annotations
 
 import warnings
-from typing import ClassVar
 
-from lightbed.errors import LightbedError, Who
+from lightbed.errors import LightbedError
 from lightning import name_conflict
 
 # Here, because every module of ours imports this one, also when `lightning/__init__.py` is no longer ours.
 name_conflict.check_installed(__file__)
 
 
-class LightningError(LightbedError):
+class LightningError(LightbedError, code="lightning.error", who="user"):
     """Root of all errors of `lightning`: `what` happened and why, the `device`, and a `hint` what to do."""
-
-    code = "lightning.error"
-    who: ClassVar[Who] = "user"
 
     def __init__(self, what: str, *, device: str = "", hint: str = "") -> None:
         self.what, self.device, self.hint = what, device, hint
@@ -79,227 +75,152 @@ def _rebuilt(kind: type[LightningError], what: str, device: str, hint: str) -> L
     return kind(what, device=device, hint=hint)
 
 
-class MissingLibrary(LightningError, ImportError):
+class MissingLibrary(LightningError, ImportError, code="library.missing"):
     """An optional library is needed here."""
 
-    code = "library.missing"
 
-
-class ConfigError(LightningError):
+class ConfigError(LightningError, code="config"):
     """A request that cannot be met."""
 
-    code = "config"
 
-
-class UnknownKey(ConfigError, KeyError):
+class UnknownKey(ConfigError, KeyError, code="config.unknown-key"):
     """The configuration has no such key."""
 
-    code = "config.unknown-key"
 
-
-class AmbiguousConfig(ConfigError):
+class AmbiguousConfig(ConfigError, code="config.ambiguous"):
     """A key that means one thing in the talk and another in the published library."""
 
-    code = "config.ambiguous"
 
-
-class OutOfRange(ConfigError, ValueError):
+class OutOfRange(ConfigError, ValueError, code="config.out-of-range"):
     """A value outside its range."""
 
-    code = "config.out-of-range"
 
-
-class ProgramError(LightningError):
+class ProgramError(LightningError, code="program"):
     """The device cannot carry this out. Nothing was sent."""
 
-    code = "program"
 
-
-class WrongChannel(ProgramError):
+class WrongChannel(ProgramError, code="program.wrong-channel"):
     """The firmware has no such generator or readout."""
 
-    code = "program.wrong-channel"
 
-
-class ReadoutTooLong(ProgramError):
+class ReadoutTooLong(ProgramError, code="program.readout-too-long"):
     """More samples than the buffer of the readout holds."""
 
-    code = "program.readout-too-long"
 
-
-class UnsupportedClock(ProgramError):
+class UnsupportedClock(ProgramError, code="program.unsupported-clock"):
     """The board runs at a clock for which nothing here is made."""
 
-    code = "program.unsupported-clock"
 
-
-class AddressError(LightningError):
+class AddressError(LightningError, code="address"):
     """The address cannot be understood."""
 
-    code = "address"
 
-
-class UnknownScheme(AddressError):
+class UnknownScheme(AddressError, code="address.unknown-scheme"):
     """Nothing is installed for this kind of address."""
 
-    code = "address.unknown-scheme"
 
-
-class UnknownProfile(AddressError):
+class UnknownProfile(AddressError, code="address.unknown-profile"):
     """No firmware profile of this name."""
 
-    code = "address.unknown-profile"
 
-
-class DeviceError(LightningError):
+class DeviceError(LightningError, code="device", who="device"):
     """The device itself."""
 
-    code = "device"
-    who = "device"
 
-
-class DeviceGone(DeviceError, ConnectionError):
+class DeviceGone(DeviceError, ConnectionError, code="device.gone"):
     """It does not answer any more, or never did."""
 
-    code = "device.gone"
 
-
-class DeviceStuck(DeviceError, TimeoutError):
+class DeviceStuck(DeviceError, TimeoutError, code="device.stuck"):
     """It answers, but its shot counter stands still, or the program is far too late."""
 
-    code = "device.stuck"
 
-
-class ReadoutOverrun(DeviceError, RuntimeError):
+class ReadoutOverrun(DeviceError, RuntimeError, code="device.overrun"):
     """Sums came faster than they were fetched, and some were overwritten."""
 
-    code = "device.overrun"
 
-
-class RecordingError(LightningError):
+class RecordingError(LightningError, code="recording"):
     """A recording that cannot be read, or was made of something else."""
 
-    code = "recording"
 
-
-class NoWaveformError(LightningError):
+class NoWaveformError(LightningError, code="waveform.none"):
     """Nothing has been acquired and bound yet."""
 
-    code = "waveform.none"
 
-
-class NotCalibrated(LightningError):
+class NotCalibrated(LightningError, code="calibration.none"):
     """The device has no calibration."""
 
-    code = "calibration.none"
 
-
-class CalibrationError(LightningError):
+class CalibrationError(LightningError, code="calibration"):
     """A calibration that must not be used."""
 
-    code = "calibration"
 
-
-class ForeignCalibration(CalibrationError):
+class ForeignCalibration(CalibrationError, code="calibration.foreign"):
     """A calibration of another device."""
 
-    code = "calibration.foreign"
 
-
-class StaleCalibration(CalibrationError):
+class StaleCalibration(CalibrationError, code="calibration.stale"):
     """A calibration that is too old, or of a device that has drifted since."""
 
-    code = "calibration.stale"
 
-
-class UnknownVersion(CalibrationError):
+class UnknownVersion(CalibrationError, code="calibration.unknown-version"):
     """Written by a later version, or no calibration at all."""
 
-    code = "calibration.unknown-version"
 
-
-class ScriptError(LightningError):
+class ScriptError(LightningError, code="script"):
     """A script that cannot be run."""
 
-    code = "script"
 
-
-class NetworkError(LightningError):
+class NetworkError(LightningError, code="network"):
     """A trained network that cannot be taken."""
 
-    code = "network"
 
-
-class UnsupportedNode(NetworkError):
+class UnsupportedNode(NetworkError, code="network.unsupported-node"):
     """An operation that nothing here computes."""
 
-    code = "network.unsupported-node"
 
-
-class CyclicNetwork(NetworkError):
+class CyclicNetwork(NetworkError, code="network.cyclic"):
     """Nodes that wait for each other."""
 
-    code = "network.cyclic"
 
-
-class CompileError(LightningError):
+class CompileError(LightningError, code="compile"):
     """A network that this hardware or scheme cannot carry."""
 
-    code = "compile"
 
-
-class ModelFileError(LightningError):
+class ModelFileError(LightningError, code="model-file"):
     """No `.lng` file, or a damaged one."""
 
-    code = "model-file"
 
-
-class InputError(LightningError, ValueError):
+class InputError(LightningError, ValueError, code="input"):
     """Data that the model does not take."""
 
-    code = "input"
 
-
-class DatasetError(LightningError):
+class DatasetError(LightningError, code="dataset"):
     """Data to evaluate on that is not there, or cannot be read."""
 
-    code = "dataset"
 
-
-class ServingError(LightningError):
+class ServingError(LightningError, code="serving"):
     """A request that cannot be answered."""
 
-    code = "serving"
 
-
-class UnknownModel(ServingError):
+class UnknownModel(ServingError, code="serving.unknown-model"):
     """No model of this name is loaded."""
 
-    code = "serving.unknown-model"
 
-
-class MalformedRequest(ServingError, ValueError):
+class MalformedRequest(ServingError, ValueError, code="serving.malformed"):
     """A request that is not what the protocol says."""
 
-    code = "serving.malformed"
 
-
-class RequestTooLarge(ServingError):
+class RequestTooLarge(ServingError, code="serving.too-large"):
     """A request of more bytes than the server takes."""
 
-    code = "serving.too-large"
 
-
-class Busy(ServingError):
+class Busy(ServingError, code="serving.busy"):
     """Too many requests wait already."""
 
-    code = "serving.busy"
 
-
-class DeadlineMissed(ServingError):
+class DeadlineMissed(ServingError, code="serving.deadline"):
     """The answer would have come too late."""
-
-    code = "serving.deadline"
 
 
 class SaturationWarning(UserWarning):

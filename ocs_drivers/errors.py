@@ -35,9 +35,9 @@ Each class has a stable `code` and says in `who` whose turn it is. A message als
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Self
 
-from lightbed.errors import LightbedError, Who
+from lightbed.errors import LightbedError
 from lightbed.wording import list_some
 
 if TYPE_CHECKING:
@@ -46,11 +46,9 @@ if TYPE_CHECKING:
 CHARACTERS_SHOWN = 300
 
 
-class OcsError(LightbedError):
+class OcsError(LightbedError, code="ocs.error", who="device"):
     """Root of all errors of `ocs_drivers`: `what` happened, at which device (no credentials), and what was sent."""
 
-    code = "ocs.error"
-    who: ClassVar[Who] = "device"
     report: ApplyReport | None = None
     """What became of every pair, when the error ended an `apply` that had begun to write."""
 
@@ -92,143 +90,96 @@ def _shortened(text: str) -> str:
     return text if len(text) <= CHARACTERS_SHOWN else f"{text[:CHARACTERS_SHOWN]}..."
 
 
-class AddressError(OcsError):
+class AddressError(OcsError, code="ocs.address", who="user"):
     """The address names no known driver or cannot be parsed."""
 
-    code = "ocs.address"
-    who = "user"
 
-
-class CredentialsError(OcsError):
+class CredentialsError(OcsError, code="ocs.credentials", who="user"):
     """The file of accounts is missing, readable by others, or not as it should be."""
 
-    code = "ocs.credentials"
-    who = "user"
 
-
-class TransportError(OcsError):
+class TransportError(OcsError, code="ocs.transport"):
     """The session with the device failed; what the device did is known only after a read."""
 
-    code = "ocs.transport"
 
-
-class ConnectError(TransportError):
+class ConnectError(TransportError, code="ocs.transport.connect"):
     """Nobody answers at the address."""
 
-    code = "ocs.transport.connect"
 
-
-class AnotherDevice(ConnectError):
+class AnotherDevice(ConnectError, code="ocs.transport.another"):
     """A different device answers at the address than when it was opened."""
 
-    code = "ocs.transport.another"
 
-
-class ConnectionLost(TransportError):
+class ConnectionLost(TransportError, code="ocs.transport.lost"):
     """The line was closed or broke in the middle."""
 
-    code = "ocs.transport.lost"
 
-
-class Timeout(TransportError):
+class Timeout(TransportError, code="ocs.transport.timeout"):
     """No answer by the deadline. The line has been closed, so that a late answer meets nobody."""
 
-    code = "ocs.transport.timeout"
 
-
-class ProtocolDesync(TransportError):
+class ProtocolDesync(TransportError, code="ocs.transport.desync"):
     """A reply that is not of the device's protocol; the connection has been closed."""
 
-    code = "ocs.transport.desync"
 
-
-class AuthError(OcsError):
+class AuthError(OcsError, code="ocs.auth", who="user"):
     """The device does not accept who we say we are."""
 
-    code = "ocs.auth"
-    who = "user"
 
-
-class LoginFailed(AuthError):
+class LoginFailed(AuthError, code="ocs.auth.login"):
     """Wrong user name or password."""
 
-    code = "ocs.auth.login"
 
-
-class SessionExpired(AuthError):
+class SessionExpired(AuthError, code="ocs.auth.expired"):
     """The login was lost and could not be renewed."""
 
-    code = "ocs.auth.expired"
 
-
-class PermissionDenied(AuthError):
+class PermissionDenied(AuthError, code="ocs.auth.permission"):
     """Logged in, but not allowed to do this."""
 
-    code = "ocs.auth.permission"
 
-
-class DeviceError(OcsError):
+class DeviceError(OcsError, code="ocs.device"):
     """The device refused a command and said why; `device_code` is its own code."""
-
-    code = "ocs.device"
 
     def __init__(self, what: str, *, device_code: str = "", **where: object) -> None:
         self.device_code = device_code
         super().__init__(what, **where)  # type: ignore[arg-type]
 
 
-class PortError(OcsError):
+class PortError(OcsError, code="ocs.port", who="user"):
     """The request cannot be right for these ports; nothing was sent."""
 
-    code = "ocs.port"
-    who = "user"
 
-
-class UnknownPort(PortError):
+class UnknownPort(PortError, code="ocs.port.unknown"):
     """The device has no such port."""
 
-    code = "ocs.port.unknown"
 
-
-class WrongSide(PortError):
+class WrongSide(PortError, code="ocs.port.side"):
     """An input port where an output belongs, or the reverse."""
 
-    code = "ocs.port.side"
 
-
-class PortLocked(PortError):
+class PortLocked(PortError, code="ocs.port.locked"):
     """The port is reserved by somebody."""
 
-    code = "ocs.port.locked"
 
-
-class PortDisabled(PortError):
+class PortDisabled(PortError, code="ocs.port.disabled"):
     """The port's shutter is closed."""
 
-    code = "ocs.port.disabled"
 
-
-class PortFailed(PortError):
+class PortFailed(PortError, code="ocs.port.failed"):
     """The device reports the port as broken."""
 
-    code = "ocs.port.failed"
 
-
-class PortBusy(PortError):
+class PortBusy(PortError, code="ocs.port.busy"):
     """The port carries another circuit, whose other end is `peer`."""
-
-    code = "ocs.port.busy"
 
     def __init__(self, what: str, *, peer: int | None = None, **where: object) -> None:
         self.peer = peer
         super().__init__(what, **where)  # type: ignore[arg-type]
 
 
-class Conflict(OcsError):
+class Conflict(OcsError, code="ocs.conflict", who="conflict"):
     """The switch is not as expected: somebody else changed it. Nothing more was sent; `report` says what was."""
-
-    code = "ocs.conflict"
-    who = "conflict"
 
     def __init__(
         self, what: str, *, expected: Mapping[int, int], found: Mapping[int, int], **where: object
@@ -237,21 +188,16 @@ class Conflict(OcsError):
         super().__init__(what, **where)  # type: ignore[arg-type]
 
 
-class SwitchHeld(OcsError):
+class SwitchHeld(OcsError, code="ocs.held", who="conflict"):
     """Another process is changing this switch now; `pid` is that process where it could be found out."""
-
-    code = "ocs.held"
-    who = "conflict"
 
     def __init__(self, what: str, *, pid: int | None = None, **where: object) -> None:
         self.pid = pid
         super().__init__(what, **where)  # type: ignore[arg-type]
 
 
-class VerifyMismatch(OcsError):
+class VerifyMismatch(OcsError, code="ocs.verify"):
     """Read-back differs from the target: pairs `missing` and pairs `extra`."""
-
-    code = "ocs.verify"
 
     def __init__(
         self, what: str, *, missing: Mapping[int, int], extra: Mapping[int, int], **where: object
@@ -260,23 +206,17 @@ class VerifyMismatch(OcsError):
         super().__init__(what, **where)  # type: ignore[arg-type]
 
 
-class NoLight(OcsError):
+class NoLight(OcsError, code="ocs.no_light"):
     """Connected, but no light arrives."""
 
-    code = "ocs.no_light"
 
-
-class RobotFault(OcsError):
+class RobotFault(OcsError, code="ocs.robot"):
     """The robot stopped; a person must look before it moves again."""
 
-    code = "ocs.robot"
 
-
-class PartialApply(OcsError):
+class PartialApply(OcsError, code="ocs.partial", who="unknown"):
     """Not everything was done; `report` says for every pair done, failed or unknown."""
 
-    code = "ocs.partial"
-    who = "unknown"
     report: ApplyReport
 
     def __init__(self, what: str, *, report: ApplyReport, **where: object) -> None:
@@ -284,8 +224,5 @@ class PartialApply(OcsError):
         super().__init__(what, **where)  # type: ignore[arg-type]
 
 
-class Unsupported(OcsError):
+class Unsupported(OcsError, code="ocs.unsupported", who="user"):
     """The device has no such function."""
-
-    code = "ocs.unsupported"
-    who = "user"

@@ -1,14 +1,14 @@
-"""Families of switches: the scheme of an address, and the factory of the driver that it stands for.
+"""Families of switches: the scheme of an address, the factory of its driver, and the twin that answers it.
 
-`FAMILIES` are those that come with this package; `pyproject.toml` lists the same as entry points, so that other tools
-find them, and a test compares the two. Others are added by an entry point of their own distribution.
+`FAMILIES` are those that come with this package: a line each, and no other place lists them. Others are added by an
+entry point of their own distribution.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from ocs_drivers.address import DEFAULT_TIMEOUT_S, parse_address
 from ocs_drivers.contract import OpticalSwitch
@@ -23,26 +23,40 @@ SIMULATED = "sim+"
 
 _SIMULATED_SWITCH = "ocs_drivers.simulated:simulated_switch"
 
-FAMILIES: Mapping[str, str] = {
-    "polatis+scpi": "ocs_drivers.vendors.polatis:scpi_switch",
-    "polatis+tl1": "ocs_drivers.vendors.polatis:tl1_switch",
-    "polatis+serial": "ocs_drivers.vendors.polatis:serial_switch",
-    "polatis+rest": "ocs_drivers.vendors.polatis:rest_switch",
-    "calient+tl1": "ocs_drivers.vendors.calient:tl1_switch",
-    "calient+rest": "ocs_drivers.vendors.calient:rest_switch",
-    "glimmerglass+tl1": "ocs_drivers.vendors.glimmerglass:tl1_switch",
-    "telescent+cli": "ocs_drivers.vendors.telescent:cli_switch",
-    "rome+cli": "ocs_drivers.vendors.rome:rome_ssh",
-    "rome+telnet": "ocs_drivers.vendors.rome:rome_telnet",
-    "afm+cli": "ocs_drivers.vendors.rome:afm_ssh",
-    "afm+telnet": "ocs_drivers.vendors.rome:afm_telnet",
-    "sonic-ocs": "ocs_drivers.vendors.sonic:ssh_switch",
-    "dicon+scpi": "ocs_drivers.vendors.dicon:tcp_switch",
-    "dicon+serial": "ocs_drivers.vendors.dicon:serial_switch",
-    "mosw+scpi": "ocs_drivers.vendors.mosw:tcp_switch",
-    "scpi-1xn": "ocs_drivers.vendors.scpi_1xn:tcp_switch",
-    "scpi-1xn+serial": "ocs_drivers.vendors.scpi_1xn:serial_switch",
-    "manual": "ocs_drivers.vendors.manual:manual_panel",
+
+class Family(NamedTuple):
+    """The driver of a scheme, and its twin.
+
+    `factory` is a `DriverFactory`, written `module:function`. `twin` is the name that `python -m sim.twins` has for
+    the family, where that is not what stands before the `+` of the scheme. `in_labs` says that a simulated lab may
+    have such a switch: a matrix that answers on a network.
+    """
+
+    factory: str
+    twin: str = ""
+    in_labs: bool = False
+
+
+FAMILIES: Mapping[str, Family] = {
+    "polatis+scpi": Family("ocs_drivers.vendors.polatis:scpi_switch", in_labs=True),
+    "polatis+tl1": Family("ocs_drivers.vendors.polatis:tl1_switch", in_labs=True),
+    "polatis+serial": Family("ocs_drivers.vendors.polatis:serial_switch"),
+    "polatis+rest": Family("ocs_drivers.vendors.polatis:rest_switch", in_labs=True),
+    "calient+tl1": Family("ocs_drivers.vendors.calient:tl1_switch", in_labs=True),
+    "calient+rest": Family("ocs_drivers.vendors.calient:rest_switch", in_labs=True),
+    "glimmerglass+tl1": Family("ocs_drivers.vendors.glimmerglass:tl1_switch", in_labs=True),
+    "telescent+cli": Family("ocs_drivers.vendors.telescent:cli_switch", in_labs=True),
+    "rome+cli": Family("ocs_drivers.vendors.rome:rome_ssh", in_labs=True),
+    "rome+telnet": Family("ocs_drivers.vendors.rome:rome_telnet", in_labs=True),
+    "afm+cli": Family("ocs_drivers.vendors.rome:afm_ssh", in_labs=True),
+    "afm+telnet": Family("ocs_drivers.vendors.rome:afm_telnet", in_labs=True),
+    "sonic-ocs": Family("ocs_drivers.vendors.sonic:ssh_switch", twin="sonic", in_labs=True),
+    "dicon+scpi": Family("ocs_drivers.vendors.dicon:tcp_switch"),
+    "dicon+serial": Family("ocs_drivers.vendors.dicon:serial_switch"),
+    "mosw+scpi": Family("ocs_drivers.vendors.mosw:tcp_switch"),
+    "scpi-1xn": Family("ocs_drivers.vendors.scpi_1xn:tcp_switch"),
+    "scpi-1xn+serial": Family("ocs_drivers.vendors.scpi_1xn:serial_switch"),
+    "manual": Family("ocs_drivers.vendors.manual:manual_panel"),
 }
 
 DriverFactory = Callable[..., OpticalSwitch]
@@ -65,7 +79,7 @@ def driver_factory(scheme: str) -> DriverFactory:
         driver_factory(scheme.removeprefix(SIMULATED))  # raises when there is no such driver
         return _imported(_SIMULATED_SWITCH)
     if scheme in FAMILIES:
-        return _imported(FAMILIES[scheme])
+        return _imported(FAMILIES[scheme].factory)
     for entry_point in entry_points(group=ENTRY_POINTS, name=scheme):
         try:
             factory: DriverFactory = entry_point.load()
@@ -87,6 +101,21 @@ def _imported(target: str) -> DriverFactory:
 def known_schemes() -> tuple[str, ...]:
     """Return the schemes that `open_switch` understands here, sorted."""
     return tuple(sorted({*FAMILIES, *entry_points(group=ENTRY_POINTS).names}))
+
+
+def lab_schemes() -> tuple[str, ...]:
+    """Return the schemes of switches that a simulated lab may have, in the order of the table."""
+    return tuple(scheme for scheme, family in FAMILIES.items() if family.in_labs)
+
+
+def twin_of(scheme: str) -> str:
+    """Return the name that the twins have for the family of a scheme.
+
+    >>> twin_of("polatis+tl1"), twin_of("sonic-ocs")
+    ('polatis', 'sonic')
+    """
+    family = FAMILIES.get(scheme)
+    return (family and family.twin) or scheme.partition("+")[0]
 
 
 def open_switch(

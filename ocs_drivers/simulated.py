@@ -16,9 +16,8 @@ from ocs_drivers.address import Address, parse_address
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import AddressError, ConnectError
-from ocs_drivers.families import SIMULATED, driver_factory
+from ocs_drivers.families import SIMULATED, driver_factory, twin_of
 
-_FAMILY_OF = {"sonic-ocs": "sonic"}
 _twins: dict[tuple[str, ...], dict[str, str]] = {}
 _starting = threading.Lock()
 
@@ -39,17 +38,11 @@ def simulated_switch(
     )
 
 
-def family_of(scheme: str) -> str:
-    """Return the name that the twins have for the family of a scheme."""
-    return _FAMILY_OF.get(scheme, scheme.partition("+")[0])
-
-
 def _twin(scheme: str, name: str, address: Address) -> dict[str, str]:
     """Return the addresses of the twin of that name, started when it is not there."""
-    family = family_of(scheme)
     options = [f"--{key}={value}" for key, value in sorted(address.options.items())]
     called_as = ["--called-as", "testbed sim switch"]
-    command = module_command("sim.twins", *called_as, family, f"--name={name}", *options)
+    command = module_command("sim.twins", *called_as, twin_of(scheme), f"--name={name}", *options)
     with _starting:
         key = tuple(command)
         if key not in _twins:

@@ -43,106 +43,68 @@ Each class has a stable `code`, shared by command line, journal and service. Err
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
-from lightbed.errors import LightbedError, Who
+from lightbed.errors import LightbedError
 from lightbed.wording import list_some
 
 
-class TestbedError(LightbedError):
+class TestbedError(LightbedError, code="testbed.error"):
     """Root of the testbed's errors. The message says what, why and what to do."""
 
     __test__ = False  # not a pytest class
-    code = "testbed.error"
 
 
-class UsageError(TestbedError):
+class UsageError(TestbedError, code="usage", who="user"):
     """Options that exclude each other, or a value that cannot be read. The message names the option."""
 
-    code = "usage"
-    who: ClassVar[Who] = "user"
 
-
-class LabFileError(TestbedError):
+class LabFileError(TestbedError, code="lab.file", who="user"):
     """The lab file is wrong. The message begins with `file:line:` and ends with the hint."""
 
-    code = "lab.file"
-    who = "user"
 
-
-class TopologyError(TestbedError):
+class TopologyError(TestbedError, code="topology", who="user"):
     """A topology that cannot exist, or that cannot be wired to these NICs and switches."""
 
-    code = "topology"
-    who = "user"
 
-
-class DemandError(TopologyError):
+class DemandError(TopologyError, code="topology.demand", who="user"):
     """Demands that are no demands: not a number, negative, or of nodes and groups that do not exist."""
 
-    code = "topology.demand"
-    who = "user"
 
-
-class WorkloadError(TestbedError):
+class WorkloadError(TestbedError, code="workload", who="user"):
     """A model, a profile or a task graph that cannot be read or run."""
 
-    code = "workload"
-    who = "user"
 
-
-class StrategyError(WorkloadError):
+class StrategyError(WorkloadError, code="workload.strategy"):
     """A strategy that does not fit its workload or its servers."""
 
-    code = "workload.strategy"
 
-
-class OutOfMemory(StrategyError):
+class OutOfMemory(StrategyError, code="workload.memory"):
     """A server's memory does not hold what the strategy puts there."""
 
-    code = "workload.memory"
 
-
-class SearchError(TestbedError):
+class SearchError(TestbedError, code="search", who="user"):
     """A search cannot be begun or gone on with: its options, its checkpoint, its workers."""
 
-    code = "search"
-    who = "user"
 
-
-class OffloadError(TestbedError):
+class OffloadError(TestbedError, code="offload", who="user"):
     """A pipeline cannot be run elsewhere: its metrics, its script, its configuration, its workers."""
 
-    code = "offload"
-    who = "user"
 
-
-class PlanFileError(TestbedError):
+class PlanFileError(TestbedError, code="plan.file", who="user"):
     """A plan file cannot be read, or is for another lab."""
 
-    code = "plan.file"
-    who = "user"
 
-
-class IntentError(TestbedError):
+class IntentError(TestbedError, code="intent", who="user"):
     """A stored topology that does not exist, or does not fit the lab file of today."""
 
-    code = "intent"
-    who = "user"
 
-
-class RefusedToMove(TestbedError):
+class RefusedToMove(TestbedError, code="refused", who="user"):
     """A lab that is not simulated, and the operator did not say `--really-move NAME`."""
 
-    code = "refused"
-    who = "user"
 
-
-class HostError(TestbedError):
+class HostError(TestbedError, code="host", who="device"):
     """Hosts cannot be reached, or a command failed there; `host` is the first, `reasons` says why of each."""
-
-    code = "host"
-    who = "device"
 
     def __init__(self, message: str, *, host: str = "", reasons: Mapping[str, str] | None = None) -> None:
         self.reasons = dict(reasons or ({host: message} if host else {}))
@@ -150,24 +112,16 @@ class HostError(TestbedError):
         super().__init__(message)
 
 
-class LabStartError(TestbedError):
+class LabStartError(TestbedError, code="lab.start"):
     """The simulated lab did not come up."""
 
-    code = "lab.start"
 
-
-class DriftError(TestbedError):
+class DriftError(TestbedError, code="drift", who="conflict"):
     """A switch is not as the plan saw it."""
 
-    code = "drift"
-    who = "conflict"
 
-
-class PlanStale(TestbedError):
+class PlanStale(TestbedError, code="plan.stale", who="conflict"):
     """The lab is not as it was when a change was planned; `differences` are the fields. Nothing was sent."""
-
-    code = "plan.stale"
-    who = "conflict"
 
     def __init__(self, what: str, *, differences: Sequence[Any] = ()) -> None:
         self.differences = tuple(differences)
@@ -175,124 +129,80 @@ class PlanStale(TestbedError):
         super().__init__(f"{what}: {fields}; nothing was sent. See `testbed plan`, and plan again")
 
 
-class StorageError(TestbedError):
+class StorageError(TestbedError, code="storage", who="user"):
     """A database that cannot be used: its address, its file system or its revision is not one that will do."""
 
-    code = "storage"
-    who = "user"
 
-
-class JournalError(TestbedError):
+class JournalError(TestbedError, code="journal"):
     """The journal cannot be written; without a written intent nothing is sent to a device."""
 
-    code = "journal"
 
-
-class LeaseDenied(TestbedError):
+class LeaseDenied(TestbedError, code="lease.denied", who="conflict"):
     """A lease that is not granted, or that does not allow what was to be done."""
 
-    code = "lease.denied"
-    who: ClassVar[Who] = "conflict"
 
-
-class LeaseStale(LeaseDenied):
+class LeaseStale(LeaseDenied, code="lease.stale"):
     """The lease ended, or its parts were granted again: nothing may be sent under it."""
 
-    code = "lease.stale"
 
-
-class LeaseHeld(LeaseDenied):
+class LeaseHeld(LeaseDenied, code="lease.held"):
     """The holder is in the middle of a write to a device, so the lease cannot be taken from it."""
 
-    code = "lease.held"
 
-
-class LeaseImpossible(LeaseDenied):
+class LeaseImpossible(LeaseDenied, code="lease.impossible", who="user"):
     """A request for what the lab does not have."""
 
-    code = "lease.impossible"
-    who = "user"
 
-
-class UnderMaintenance(LeaseDenied):
+class UnderMaintenance(LeaseDenied, code="maintenance"):
     """The lab is under maintenance: somebody's hands are in the rack."""
 
-    code = "maintenance"
 
-
-class ClockError(TestbedError):
+class ClockError(TestbedError, code="clock"):
     """The clock is behind the newest entry of the database."""
 
-    code = "clock"
 
-
-class ApplyFailed(TestbedError):
+class ApplyFailed(TestbedError, code="apply", who="unknown"):
     """Some circuits were not made, or nobody knows; `result` (an `ApplyResult`) accounts for every pair."""
-
-    code = "apply"
-    who = "unknown"
 
     def __init__(self, message: str, *, result: object = None) -> None:
         self.result = result
         super().__init__(message)
 
 
-class VerifyFailed(TestbedError):
+class VerifyFailed(TestbedError, code="verify", who="device"):
     """Light, fibres or routes are not as planned."""
 
-    code = "verify"
-    who = "device"
 
-
-class CollectiveError(TestbedError):
+class CollectiveError(TestbedError, code="collective", who="device"):
     """A collective failed."""
 
-    code = "collective"
-    who = "device"
 
-
-class CollectiveTimeout(CollectiveError):
+class CollectiveTimeout(CollectiveError, code="collective.timeout"):
     """The deadline passed; the message names the rank that waited and the link that is dark."""
 
-    code = "collective.timeout"
 
-
-class WrongResult(CollectiveError):
+class WrongResult(CollectiveError, code="collective.wrong"):
     """A rank holds a wrong sum."""
 
-    code = "collective.wrong"
 
-
-class ResultsError(TestbedError):
+class ResultsError(TestbedError, code="results", who="user"):
     """Stored or imported results cannot be read."""
 
-    code = "results"
-    who = "user"
 
-
-class Interrupted(TestbedError):
+class Interrupted(TestbedError, code="interrupted", who="unknown"):
     """Ctrl-C while a device was being moved: what was sent may still be carried out; `unknown` are its pairs."""
-
-    code = "interrupted"
-    who = "unknown"
 
     def __init__(self, message: str, *, unknown: Mapping[int, int] | None = None) -> None:
         self.unknown = dict(unknown or {})
         super().__init__(message)
 
 
-class TimedOut(TestbedError):
+class TimedOut(TestbedError, code="timed_out", who="device"):
     """The time of a command is over: `--timeout`."""
 
-    code = "timed_out"
-    who: ClassVar[Who] = "device"
 
-
-class MoveTimedOut(TimedOut):
+class MoveTimedOut(TimedOut, code="timed_out.moving", who="unknown"):
     """The time is over while a device was being moved; `unknown` are its pairs."""
-
-    code = "timed_out.moving"
-    who = "unknown"
 
     def __init__(self, message: str, *, unknown: Mapping[int, int] | None = None) -> None:
         self.unknown = dict(unknown or {})

@@ -1,4 +1,4 @@
-"""Refusals of operations, sorted by who must act; their codes are a table of the ground, `lightbed.errors.CODES`.
+"""Refusals of operations, sorted by who must act.
 
 OperationRefused      an operation that may not begin, or not go on
 ├── NoSuchOperation   the journal knows no such operation of this lab          (user)
@@ -13,66 +13,40 @@ OperationRefused      an operation that may not begin, or not go on
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from lightbed.errors import CODES, Who
 from testbed.errors import TestbedError
 
 
-class OperationRefused(TestbedError):
-    """An operation that may not begin, or not go on; nothing more was sent. `who` is that of its code."""
-
-    code = "operation"
-    who: ClassVar[Who] = "conflict"
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        cls.who = CODES[cls.code]
+class OperationRefused(TestbedError, code="operation", who="conflict"):
+    """An operation that may not begin, or not go on; nothing more was sent."""
 
 
-class NoSuchOperation(OperationRefused):
+class NoSuchOperation(OperationRefused, code="operation.none", who="user"):
     """The journal knows no such operation of this lab."""
 
-    code = "operation.none"
 
-
-class OperationRunning(OperationRefused):
+class OperationRunning(OperationRefused, code="operation.running", who="conflict"):
     """A living process carries the operation out."""
 
-    code = "operation.running"
 
-
-class OperationStopped(OperationRefused):
+class OperationStopped(OperationRefused, code="operation.stopped", who="conflict"):
     """The emergency stop of the lab is in force: nothing moves until it is released."""
 
-    code = "operation.stopped"
 
-
-class Superseded(OperationRefused):
+class Superseded(OperationRefused, code="operation.superseded", who="conflict"):
     """Later operations have taken hosts or ports that the operation was for."""
 
-    code = "operation.superseded"
 
-
-class ConfirmPending(OperationRefused):
+class ConfirmPending(OperationRefused, code="confirm.pending", who="conflict"):
     """An apply waits for its confirmation; another may not begin meanwhile."""
 
-    code = "confirm.pending"
 
-
-class NothingToConfirm(OperationRefused):
+class NothingToConfirm(OperationRefused, code="confirm.none", who="user"):
     """No apply waits for a confirmation."""
 
-    code = "confirm.none"
 
-
-class NotArmed(OperationRefused):
+class NotArmed(OperationRefused, code="confirm.unarmed", who="ourselves"):
     """An apply that stands although the process that would go back from it could not be started."""
 
-    code = "confirm.unarmed"
 
-
-class NothingBefore(OperationRefused):
+class NothingBefore(OperationRefused, code="rollback.none", who="user"):
     """There is no verified epoch to go back to."""
-
-    code = "rollback.none"

@@ -2,8 +2,8 @@
 
 ServiceError
 ├── NotAuthenticated    no token, or one that is not valid                    (user)
+│   └── TooManyAttempts ten tokens from one address that were not valid        (user)
 ├── NotAllowed          the role, a scope or a lab of the token does not do    (user)
-├── TooManyAttempts     ten tokens from one address that were not valid        (user)
 ├── NotFound            no such lab, run, lease, epoch                         (user)
 ├── InvalidRequest      a body or a parameter that does not fit                (user)
 ├── KeyReused           an Idempotency-Key that another request has used       (conflict)
@@ -15,77 +15,48 @@ ServiceError
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from lightbed.errors import Who
 from testbed.errors import TestbedError
 
 
-class ServiceError(TestbedError):
+class ServiceError(TestbedError, code="service", who="user"):
     """Root of the refusals of the service."""
 
-    code = "service"
-    who: ClassVar[Who] = "user"
 
-
-class NotAuthenticated(ServiceError):
+class NotAuthenticated(ServiceError, code="service.authentication"):
     """No token was given, or it is unknown, expired or revoked."""
 
-    code = "service.authentication"
 
-
-class TooManyAttempts(NotAuthenticated):
+class TooManyAttempts(NotAuthenticated, code="service.attempts"):
     """Too many tokens from one address were not valid: others are not looked at for a minute."""
 
-    code = "service.attempts"
 
-
-class NotAllowed(ServiceError):
+class NotAllowed(ServiceError, code="service.role"):
     """The role, a scope or a lab of the token does not allow it."""
 
-    code = "service.role"
 
-
-class NotFound(ServiceError):
+class NotFound(ServiceError, code="service.unknown"):
     """A lab, run, lease or epoch that the service does not know."""
 
-    code = "service.unknown"
 
-
-class InvalidRequest(ServiceError):
+class InvalidRequest(ServiceError, code="service.request"):
     """A body or a parameter that does not fit the interface."""
 
-    code = "service.request"
 
-
-class KeyReused(ServiceError):
+class KeyReused(ServiceError, code="service.key", who="conflict"):
     """An Idempotency-Key that was given with another request before."""
 
-    code = "service.key"
-    who = "conflict"
 
-
-class StateChanged(ServiceError):
+class StateChanged(ServiceError, code="service.changed", who="conflict"):
     """A change of something that is no longer in the state that If-Match names."""
 
-    code = "service.changed"
-    who = "conflict"
 
-
-class TooManyRuns(ServiceError):
+class TooManyRuns(ServiceError, code="service.busy"):
     """A run of somebody of whose runs as many wait as may."""
 
-    code = "service.busy"
 
-
-class MatchNeeded(ServiceError):
+class MatchNeeded(ServiceError, code="service.match"):
     """A change that must say in If-Match which state it is for."""
 
-    code = "service.match"
 
-
-class RunEnded(ServiceError):
+class RunEnded(ServiceError, code="service.ended", who="conflict"):
     """A run that has ended cannot be cancelled."""
-
-    code = "service.ended"
-    who = "conflict"

@@ -17,9 +17,9 @@ import testbed.errors
 import testbed.operation_errors
 from lightning import errors as lightning_errors
 from ocs_drivers import known_schemes
+from sim.twins.__main__ import arguments, settings_of
 from sim.twins.families import FAMILIES, make_twin
 from sim.twins.plant import Plant, plant_verbs
-from sim.twins.process import arguments, settings_of
 
 ROOT = Path(__file__).parent.parent
 TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md")

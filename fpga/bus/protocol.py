@@ -18,11 +18,8 @@ Access = tuple[int, int | None]
 Transfer = Callable[[Sequence[Access]], list[int]]
 
 
-class BusError(FpgaError):
+class BusError(FpgaError, code="fpga.bus", who="device"):
     """Anything that goes wrong on the way to the registers."""
-
-    code = "fpga.bus"
-    who = "device"
 
 
 class BusUnavailable(BusError):

@@ -53,10 +53,8 @@ class Diagnostic:
 Diagnostics: TypeAlias = Iterator[Diagnostic]
 
 
-class CountActionError(FpgaError, ValueError):
+class CountActionError(FpgaError, ValueError, code="fpga.text"):
     """A text or a datapath is not a count-action datapath; `errors` say where, what, why, and what to do."""
-
-    code = "fpga.text"
 
     def __init__(self, errors: Iterable[Diagnostic]) -> None:
         self.errors = tuple(errors)[:_MAX_ERRORS]

@@ -43,7 +43,7 @@ class Bits:
     def __str__(self) -> str:
         return f"{self.port}[{self.low}+:{self.width}]"
 
-    def fitted(self, width: int) -> str:
+    def fit(self, width: int) -> str:
         """Return the same number in `width` bits: extended by its own sign, or without its upper bits (R10)."""
         if self.width >= width:
             return str(Bits(self.port, self.low, width))
@@ -144,9 +144,9 @@ class Meaning:
             return Bits(self._port(ref, ""), ref.index * width, width)
         return Bits(self._port(ref, "_data"), (ref.index * lanes + ref.lane) * width, width, signed)
 
-    def fitted(self, ref: Ref, width: int) -> str:
+    def fit(self, ref: Ref, width: int) -> str:
         """Return a sample in `width` bits: extended by its own sign, or without its upper bits (R10)."""
-        return self.sample(ref).fitted(width)
+        return self.sample(ref).fit(width)
 
     # ---- Counts
 
@@ -232,7 +232,7 @@ class Meaning:
             return f"{FORMULA_WIDTH}'d{(1 << count.width) - 1}"
         return str(Bits(self.formulas.wire(count.bound), 0, FORMULA_WIDTH))
 
-    def cleared(self, module: Module, count: Count) -> str:
+    def clear(self, module: Module, count: Count) -> str:
         """Return whether somebody clears the count (R5)."""
         fires = (
             self.fire(other, action.on)
@@ -242,7 +242,7 @@ class Meaning:
         )
         return " || ".join(fires) or NEVER
 
-    def taken(self, module: Module, count: Count, ref: Ref) -> str:
+    def take(self, module: Module, count: Count, ref: Ref) -> str:
         """Return whether a sample is added in this cycle (R11)."""
         streams = self.formulas.streams(ref) if is_value(ref) else [ref] * self.is_stream(ref)
         counts = f"!stall_{module.name} && ({self.enabled(count)})"
@@ -288,7 +288,7 @@ class Formulas:
         if isinstance(operand, int):
             return f"{FORMULA_WIDTH}'sd{operand}"
         if isinstance(operand, Ref):
-            return f"$signed({self._meaning.sample(operand).fitted(FORMULA_WIDTH)})"
+            return f"$signed({self._meaning.sample(operand).fit(FORMULA_WIDTH)})"
         first = operand.operands[0]
         if isinstance(first, Ref) and operand.operator in {"valid", "count", "target"}:
             return f"$signed({self._stored(operand.operator, first)})"
@@ -301,8 +301,8 @@ class Formulas:
             return f"{{{bits}}}"
         module = self._meaning.datapath.module(ref.module or "")
         if operator == "count":
-            return self._meaning.base(module, module.count(ref.name)).fitted(FORMULA_WIDTH)
-        return self._meaning.target(module, ref.name).fitted(FORMULA_WIDTH)
+            return self._meaning.base(module, module.count(ref.name)).fit(FORMULA_WIDTH)
+        return self._meaning.target(module, ref.name).fit(FORMULA_WIDTH)
 
 
 _COMPARED = f"$signed({{{{{FORMULA_WIDTH - 1}'d0, {{0}} @ {{1}}}}}})"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from fpga.count_action.actions import KINDS
-from fpga.count_action.actions.proof import CLOCKED, NEVER, Check, bit, concatenated, hidden
+from fpga.count_action.actions.proof import CLOCKED, NEVER, Check, bit, concatenate, hidden_wire
 from fpga.count_action.arbitration import last_of, registers
 from fpga.count_action.model import Count, CountKind, Datapath, Module, Ref, Signal
 from fpga.count_action.ports import buffered_parts
@@ -72,7 +72,7 @@ class Specification:
         inputs = [f"  input logic [{port.width - 1}:0] {port.name}" for port in ports.inputs]
         width = sum(target.width for _, target in self.datapath.targets())
         lines = [f"logic [{port.width - 1}:0] {port.name};" for port in ports.outputs]
-        lines += [f"{self.datapath.name} dut (.*);", hidden("target", width)]
+        lines += [f"{self.datapath.name} dut (.*);", hidden_wire("target", width)]
         lines += [*hidden_wires(self.meaning), *self.meaning.shared_lines()]
         if self.claims is not None:
             lines += assumption_lines(self.meaning)
@@ -120,7 +120,7 @@ class Specification:
             **CLOCKED,
             "enable_i": meaning.enabled(count),
             "stall_i": f"stall_{module.name}",
-            "clear_i": meaning.cleared(module, count),
+            "clear_i": meaning.clear(module, count),
             "clear_status_i": "clear_status_i[0]",
             "increment_i": increment,
             "target_i": target,
@@ -153,15 +153,15 @@ class Specification:
 
     def _ready(self, module: Module, count: Count, streams: list[Ref]) -> Check:
         ports = {
-            "ready_o": concatenated(self.meaning.accepted(ref) for ref in streams),
-            "expected_i": concatenated(f"({self.meaning.ready(ref)})" for ref in streams),
+            "ready_o": concatenate(self.meaning.accepted(ref) for ref in streams),
+            "expected_i": concatenate(f"({self.meaning.ready(ref)})" for ref in streams),
         }
         return Check("count_action_ready", module.name, count.name, {"Streams": len(streams)}, ports)
 
 
 def _targets(datapath: Datapath) -> Check:
     targets = [target for _, target in datapath.targets()]
-    reset = concatenated(f"{target.width}'d{target.reset}" for target in targets)
+    reset = concatenate(f"{target.width}'d{target.reset}" for target in targets)
     parameters = {"Width": sum(target.width for target in targets), "Reset": reset}
     ports = {
         **CLOCKED,
@@ -175,12 +175,12 @@ def _targets(datapath: Datapath) -> Check:
 def hidden_wires(meaning: Meaning) -> Iterator[str]:
     """Return the wires that stand for the ports of buffered streams, and two registers of each buffer."""
     for signal, ports in _streams(meaning):
-        yield hidden(f"{signal.name}_valid_held", signal.size)
-        yield hidden(f"{signal.name}_ready_held", signal.size)
-        yield from (hidden(f"{port}_held", width * signal.size) for port, width in ports)
+        yield hidden_wire(f"{signal.name}_valid_held", signal.size)
+        yield hidden_wire(f"{signal.name}_ready_held", signal.size)
+        yield from (hidden_wire(f"{port}_held", width * signal.size) for port, width in ports)
         for index in range(signal.size):
-            yield hidden(f"{_buffer(signal, index)}.full_q", 1)
-            yield hidden(f"{_buffer(signal, index)}.second_q", sum(width for _, width in ports))
+            yield hidden_wire(f"{_buffer(signal, index)}.full_q", 1)
+            yield hidden_wire(f"{_buffer(signal, index)}.second_q", sum(width for _, width in ports))
 
 
 def buffers_of(meaning: Meaning) -> Iterator[Check]:
@@ -188,7 +188,7 @@ def buffers_of(meaning: Meaning) -> Iterator[Check]:
     for signal, ports in _streams(meaning):
         for index in range(signal.size):
             outside, inside = (
-                concatenated(f"{name.format(port)}[{index * width}+:{width}]" for port, width in ports)
+                concatenate(f"{name.format(port)}[{index * width}+:{width}]" for port, width in ports)
                 for name in ("{}_i", "\\dut.{}_held ")
             )
             wires = {
@@ -231,9 +231,9 @@ def choice(meaning: Meaning, module: Module, count: Count) -> Check:
     ports = {
         **CLOCKED,
         "fire_i": meaning.fire(module, count.name),
-        "valid_i": concatenated(meaning.valid(each) for each in count.terms),
-        "ready_i": concatenated(meaning.accepted(each) for each in count.terms),
-        "last_i": concatenated(lasts) if lasts else f"{len(count.terms)}'d0",
+        "valid_i": concatenate(meaning.valid(each) for each in count.terms),
+        "ready_i": concatenate(meaning.accepted(each) for each in count.terms),
+        "last_i": concatenate(lasts) if lasts else f"{len(count.terms)}'d0",
         "turn_i": shown.get("turn", NEVER),
         "open_i": shown.get("open", NEVER),
     }

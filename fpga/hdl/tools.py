@@ -27,10 +27,8 @@ _HINTS = {"iverilog": _FROM_APT, "vvp": _FROM_APT, "g++": "apt install g++", "ma
 _SHOWN = 2000
 
 
-class HdlError(FpgaError):
+class HdlError(FpgaError, code="fpga.hdl"):
     """Anything that goes wrong with a tool."""
-
-    code = "fpga.hdl"
 
 
 class ToolMissing(HdlError):

@@ -22,10 +22,8 @@ DONE = 0
 ERROR = 1
 
 
-class FileError(LightningError):
+class FileError(LightningError, code="file"):
     """A file that cannot be written."""
-
-    code = "file"
 
 
 def print_document(device: DeviceIdentity | None, document: dict[str, Any], *, ok: bool = True) -> None:

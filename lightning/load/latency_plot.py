@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from lightning.canvas import INK, SERIES, Plot, headed, legend, plain, sheet
-from lightning.load.outcome import Outcome
+from lightning.load.outcome import Outcome, log_histogram
 
 PERCENTILES = ((50, "p50"), (99, "p99"), (99.9, "p99.9"))
-
-PER_DECADE = 40
-"""Buckets: a bucket's ends differ by 10^(1/40), 5.9 %."""
 
 
 def latencies(outcomes: Sequence[Outcome], about: str) -> Plot:
@@ -92,32 +87,3 @@ def _over_rates(top: Any, bottom: Any, outcomes: Sequence[Outcome]) -> None:
     top.sharex(bottom)
     top.tick_params(labelbottom=False)
     legend(bottom, loc="best")
-
-
-@dataclass(frozen=True)
-class Histogram:
-    """`counts[i]` values lie from `edges[i]` (included) to `edges[i + 1]` (not)."""
-
-    edges: npt.NDArray[np.float64]
-    """(buckets + 1,)"""
-    counts: npt.NDArray[np.int64]
-    """(buckets,)"""
-
-
-def log_histogram(values: npt.NDArray[np.float64]) -> Histogram:
-    """Return the buckets from the smallest value to the largest (at least 0.1); none without values.
-
-    >>> found = log_histogram(np.array([10.0, 10.1, 1000.0]))
-    >>> len(found.counts)  # two decades, and the bucket that holds 1000
-    81
-    >>> found.counts[[0, -1]].tolist()
-    [2, 1]
-    """
-    if not len(values):
-        return Histogram(np.array([1.0]), np.zeros(0, dtype=np.int64))
-    # The small excess puts a power of ten into the bucket that it opens, whatever its logarithm's last digit.
-    buckets = np.floor(np.log10(np.maximum(values, 0.1)) * PER_DECADE + 1e-9).astype(np.int64)
-    first = int(buckets.min())
-    counts = np.bincount(buckets - first)
-    edges = 10.0 ** (np.arange(first, first + len(counts) + 1) / PER_DECADE)
-    return Histogram(edges, counts.astype(np.int64))

@@ -58,7 +58,5 @@ def target_of(url: str) -> Target:
     return Target("http" if parts.scheme == "http" else "udp", parts.hostname, port)
 
 
-class LoadError(LightningError):
+class LoadError(LightningError, code="load"):
     """A load that cannot be made: a wrong address, a server that does not answer, data that its model does not take."""
-
-    code = "load"

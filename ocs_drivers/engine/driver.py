@@ -8,20 +8,20 @@ apply, connect, disconnect              loops over those: `ocs_drivers.engine.tr
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import ClassVar, Literal, Self, TypeVar
+from contextlib import AbstractContextManager, contextmanager
+from typing import ClassVar, Literal, Protocol, Self, TypeVar
 
 from ocs_drivers.contract import Guard, unguarded
 from ocs_drivers.engine import planning, transaction
 from ocs_drivers.engine.device_lock import DeviceLock, lock_names
-from ocs_drivers.engine.opening import advise
-from ocs_drivers.engine.progress import Progress
-from ocs_drivers.engine.session import Session
-from ocs_drivers.engine.step_execution import StepExecution, StepHooks
+from ocs_drivers.engine.step_execution import Progress, StepExecution, StepHooks
 from ocs_drivers.errors import (
+    AddressError,
     AnotherDevice,
+    AuthError,
     ConnectError,
     ConnectionLost,
     DeviceError,
@@ -64,6 +64,61 @@ OUTAGE_PAUSE_S = 1.0
 
 FIRST_POLL_S = 0.02
 """Before the second read of a switch that is still moving; every further pause is twice as long."""
+
+
+CHECK_PORT = "Check the port and the scheme of the address: something else may answer there."
+ANOTHER_MAKE = "Or check the port and the scheme of the address: another make of switch may answer there."
+SESSIONS = (
+    "It may have no session left: close other clients, or wait until the device ends those that are idle."
+)
+
+_CLOSED = re.compile("closed|reset|lost", re.IGNORECASE)
+"""In the reason of a `ConnectError` when somebody was there, and left."""
+
+_NO_SESSION = re.compile(
+    r"\b(sessions?|logins?|users?)\b.*\b(reached|exceeded|limit|full|in use)\b", re.IGNORECASE
+)
+_TOO_MANY = re.compile(r"\b(maximum|max|too many|no more)\b.*\b(sessions?|logins?|users?)\b", re.IGNORECASE)
+
+_NO_SUCH_PAGE = frozenset({"404", "405", "406", "415", "501"})
+"""HTTP statuses of a server that has nothing where the scheme asks."""
+
+_NO_SUCH_COMMAND = re.compile(r"(?<!\d)-113\b")
+"""The error that SCPI has for a command that the device does not know."""
+
+
+class Session(Protocol):
+    """Session of a driver with its device; those of `ocs_drivers.protocols` are such."""
+
+    def open(self) -> object:
+        """Connect and log in."""
+
+    def close(self) -> None:
+        """Log out and close the connection; does nothing when closed."""
+
+    def disconnect(self) -> None:
+        """Drop the connection, for the next exchange to make a new one."""
+
+    @property
+    def in_use(self) -> bool:
+        """True from `open` to `close`."""
+
+    @property
+    def event_count(self) -> int:
+        """Number of unsolicited messages that have come in since it was made."""
+
+    @property
+    def connections(self) -> int:
+        """Number of connections made; when it grows, messages may have been missed in between."""
+
+    def events(self, since: int) -> tuple[Event, ...]:
+        """Return the unsolicited messages after number `since`; asked for where the device sends any."""
+
+    def lock(self) -> AbstractContextManager[object]:
+        """Return a re-entrant lock that holds off other threads over several exchanges."""
+
+    def ready(self) -> None:
+        """Make sure of a fresh connection with a login; takes in what waits. Raises `ConnectionLost` when closed."""
 
 
 class SwitchDriver(ABC):
@@ -423,3 +478,35 @@ class SwitchDriver(ABC):
             ports=ports,
             hint="See `capabilities`; on a Polatis, attenuators answer on TL1 and REST only.",
         )
+
+
+def advise(error: OcsError) -> None:
+    """Complete the hint of an error that ended the opening of a switch."""
+    hints = [error.hint]
+    hints += [hint for hint in _hints(error) if not _is_said(hint, error.hint)]
+    error.hint = " ".join(filter(None, hints))
+    error.locate(device=error.device)
+
+
+def _hints(error: OcsError) -> list[str]:
+    """Return what may be the reason; a refusal in the language of the scheme means the right port."""
+    text = f"{error.what} {error.received}"
+    is_refusal = isinstance(error, DeviceError | AuthError)
+    if is_refusal and (_NO_SESSION.search(text) or _TOO_MANY.search(text)):  # the device itself says so
+        return [SESSIONS]
+    if isinstance(error, TransportError):
+        closed = isinstance(error, ConnectionLost) or (
+            isinstance(error, ConnectError) and _CLOSED.search(error.what)
+        )
+        return [SESSIONS, CHECK_PORT] if closed else [CHECK_PORT]
+    if isinstance(error, DeviceError) and error.device_code in _NO_SUCH_PAGE:
+        return [CHECK_PORT]
+    is_unknown = isinstance(error, DeviceError | AddressError) and _NO_SUCH_COMMAND.search(error.what)
+    if is_unknown or isinstance(error, AuthError) or (isinstance(error, Unsupported) and error.sent):
+        return [ANOTHER_MAKE]
+    return []
+
+
+def _is_said(hint: str, already: str) -> bool:
+    said = "session" if hint is SESSIONS else "check the port"
+    return said in already.lower()

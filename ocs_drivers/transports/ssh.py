@@ -3,7 +3,13 @@
 All SSH connections of the process live on one event loop in one background thread, which starts with the first
 of them; a closed transport leaves neither a task nor a socket on it.
 
-The device's host key is checked as `ocs_drivers.transports.ssh_host_keys` says.
+The device's host key is checked, so that an SSH server is the device it was:
+
+1. With the option `known_hosts` of the address, against that file; a key it does not have is refused.
+2. Else against `~/.ssh/known_hosts`, when that has the host.
+3. Else the first key that is seen is trusted, with a warning in the log (`ocs_drivers.ssh`), and remembered for as
+   long as the transport lives: most switches have a key of their own making that nobody has signed. Another key
+   at a later connection is `AnotherDevice`, before the password is sent.
 
 The key and the agent of the user are not offered: a device counts every key it refuses as a failed login. Name a
 key with the option `key`.
@@ -13,22 +19,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import threading
 from collections.abc import Coroutine
 from functools import cache
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from lightbed.wording import install_extra
 from ocs_drivers.credentials import Credentials
-from ocs_drivers.errors import AddressError, ConnectError, LoginFailed
+from ocs_drivers.errors import AddressError, AnotherDevice, ConnectError, LoginFailed, OcsError, Unsupported
 from ocs_drivers.timing import Deadline
-from ocs_drivers.transports.ssh_host_keys import HostKeys, asyncssh_module
 from ocs_drivers.transports.transport import lost, refused, silent
 
 if TYPE_CHECKING:
     import asyncssh
 
-_T = TypeVar("_T")
+logger = logging.getLogger("ocs_drivers.ssh")
+
+DEFAULT_PORT = 22
 
 TERMINAL = "vt100"
 TERMINAL_SIZE = (1000, 1000)
@@ -36,6 +47,70 @@ TERMINAL_SIZE = (1000, 1000)
 
 CLOSE_TIMEOUT_S = 1.0
 """Time that closing waits for the device to agree."""
+
+_T = TypeVar("_T")
+
+
+def asyncssh_module() -> ModuleType:
+    """Return the library. Raises `Unsupported`, with the hint, where it is not installed."""
+    try:
+        import asyncssh
+    except ImportError as error:
+        raise Unsupported("asyncssh is not installed", hint=f"To use it, {install_extra('ssh')}.") from error
+    return asyncssh
+
+
+class HostKeys:
+    """The host key that is the right one; see the module."""
+
+    def __init__(self, device: str, known_hosts: str | None) -> None:
+        self._device = device
+        self._file = known_hosts
+        self._filed = False  # whether a file says what the key is
+        self._seen: bytes | None = None
+        self.refusal: OcsError | None = None
+
+    def trusted(self, port: int) -> Any:
+        """Return what asyncssh checks keys against: the file of the address, or what the user's file has for the host.
+
+        Where that is nothing, asyncssh asks `accept`.
+        """
+        self.refusal, self._filed = None, self._file is not None
+        if self._file is not None:
+            return self._file
+        users = Path("~/.ssh/known_hosts").expanduser()
+        named_port = None if port == DEFAULT_PORT else port
+
+        def look_up(host: str, address: str, asked_port: int | None) -> Any:
+            if (
+                asked_port != named_port
+            ):  # the host's own key is not that of a switch behind another of its ports
+                return [], [], []
+            try:
+                found = asyncssh_module().match_known_hosts(str(users), host, address, asked_port)
+            except OSError:
+                return [], [], []
+            self._filed = any(found)
+            return found
+
+        return look_up
+
+    def accept(self, key: asyncssh.SSHKey) -> bool:
+        """Return True if a key that no file knows is the one seen first."""
+        if self._filed:
+            return False
+        if self._seen is None:
+            self._seen = key.public_data
+            logger.warning(
+                "%s: trusting host key %s, which no known_hosts file has", self._device, key.get_fingerprint()
+            )
+        elif self._seen != key.public_data:
+            self.refusal = AnotherDevice(
+                f"the host key is now {key.get_fingerprint()}, not the one seen first",
+                device=self._device,
+                hint="Make sure that it is the right device, then open the switch again.",
+            )
+        return self.refusal is None
 
 
 class _Loop:

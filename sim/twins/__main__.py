@@ -1,5 +1,207 @@
-"""`python -m sim.twins FAMILY`: see `sim.twins.process`."""
+"""One simulated switch as a process of its own: options in, one JSON line out, and an end.
 
-from sim.twins.process import main
+    python -m sim.twins polatis --size 48x48 --fault fail_port=3
 
-main()
+Prints one JSON line when it answers, with the address of every frontend as drivers take it, and ends when its
+standard input closes, or on SIGTERM or SIGINT.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import math
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from lightbed.wording import install_extra
+from sim.models.clock import Clock, RealClock, ScaledClock, VirtualClock
+from sim.twins.families import FAMILIES, make_twin
+from sim.twins.plant import DEFAULT_INSERTION_LOSS_DB, Plant
+from sim.twins.switch.device import BOOT_MODES
+from sim.twins.switch.settings import SettingError, TwinSettings
+from sim.twins.switch.twin import SwitchTwin
+from sim.twins.wire.control import Request, VerbError
+from sim.twins.wire.listener import bound_socket
+
+PROGRAM = "python -m sim.twins"
+
+_LAST_PORT = 65535
+
+CALLED_AS = "--called-as"
+"""First option, for another command that starts this one: the name that usage and errors show."""
+
+
+def arguments(program: str = PROGRAM) -> argparse.ArgumentParser:
+    """Return the command line."""
+    parser = argparse.ArgumentParser(prog=program, description=__doc__.partition("\n")[0])
+    parser.add_argument("family", nargs="?", choices=FAMILIES, metavar=f"{{{','.join(FAMILIES)}}}")
+    parser.add_argument("--list", action="store_true", help="print the families, one a line, and end")
+    parser.add_argument("--name", default=f"ocs-{os.getpid()}", help="the serial number follows from it")
+    parser.add_argument("--size", type=_size, default=(48, 48), metavar="INPUTSxOUTPUTS")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address of all frontends and of the control socket"
+    )
+    parser.add_argument(
+        "--port", type=_pair, action="append", default=[], metavar="FRONT=PORT", help="default: any free one"
+    )
+    parser.add_argument("--clock", choices=["real", "virtual"], default="real")
+    parser.add_argument("--speed", type=_speed, default=1.0, help="how much faster than ours its time goes")
+    parser.add_argument("--switch-time-ms", type=float, help="default: the family's own")
+    parser.add_argument("--boot-mode", choices=BOOT_MODES, default="DARK")
+    parser.add_argument("--user")
+    parser.add_argument("--password")
+    parser.add_argument("--insertion-loss-db", type=float, default=DEFAULT_INSERTION_LOSS_DB)
+    parser.add_argument(
+        "--option", type=_pair, action="append", default=[], metavar="KEY=VALUE", help="the family's own"
+    )
+    parser.add_argument(
+        "--fault",
+        type=_knob,
+        action="append",
+        default=[],
+        metavar="KNOB[=VALUE]",
+        help='set a fault from the start: refuse, fail_port=3, stuck=[1,9], close_connection={"after_bytes":3}',
+    )
+    return parser
+
+
+def _size(text: str) -> tuple[int, int]:
+    if not re.fullmatch("[1-9][0-9]{0,3}x[1-9][0-9]{0,3}", text):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a size: write INPUTSxOUTPUTS, such as 48x48")
+    inputs, _, outputs = text.partition("x")
+    return int(inputs), int(outputs)
+
+
+def _speed(text: str) -> float:
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = 0.0
+    if not 0 < speed < math.inf:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a speed: write a number above 0, such as 100")
+    return speed
+
+
+def _knob(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    return name, value
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not NAME=VALUE")
+    return name, value
+
+
+def settings_of(options: argparse.Namespace) -> TwinSettings:
+    """Return the settings of a twin alone, from the command line, with light on all its inputs."""
+    switch = {"name": options.name, "insertion_loss_db": options.insertion_loss_db}
+    inputs, outputs = options.size
+    return TwinSettings(
+        options.name,
+        inputs,
+        outputs,
+        plant=Plant({"switches": [switch], "hosts": []}),
+        clock=_clock(options),
+        switch_time_s=None if options.switch_time_ms is None else options.switch_time_ms / 1000,
+        boot_mode=options.boot_mode,
+        user=options.user,
+        password=options.password,
+        options=dict(options.option),
+    )
+
+
+def _clock(options: argparse.Namespace) -> Clock:
+    if options.clock == "virtual":
+        return VirtualClock()
+    return RealClock() if options.speed == 1.0 else ScaledClock(options.speed)
+
+
+async def run(options: argparse.Namespace) -> None:
+    """Serve until standard input closes. Raises `SettingError` and `OSError` before the line that says ready."""
+    twin = make_twin(options.family, settings_of(options))
+    await twin.serve(_sockets(twin, options.host, dict(options.port)), serial=True)
+    try:
+        for name, value in options.fault:  # not before: who begins to serve accepts clients
+            await _set_fault(twin, name, value)
+        ended = _end_of_input()
+        ready = {"ready": True, "simulated": True, "family": options.family, **twin.addresses()}
+        sys.stdout.write(json.dumps(ready) + "\n")
+        sys.stdout.flush()
+        await ended.wait()
+    finally:
+        await twin.close()
+
+
+def _sockets(twin: SwitchTwin, host: str, ports: dict[str, str]) -> dict[str, socket.socket]:
+    names = (*twin.needs_socket, "control")
+    for name, port in ports.items():
+        if name not in names or not re.fullmatch("[0-9]{1,5}", port) or int(port) > _LAST_PORT:
+            raise SettingError(
+                f"--port {name}={port}: frontends are {', '.join(names)}, a port is a number from 0 to {_LAST_PORT}"
+            )
+    return {name: bound_socket(host, int(ports.get(name, "0"))) for name in names}
+
+
+async def _set_fault(twin: SwitchTwin, name: str, value: str) -> None:
+    if name not in twin.faults:
+        raise SettingError(f"no fault {name!r}; this device knows: {', '.join(sorted(twin.faults))}")
+    try:
+        fields: Any = json.loads(value) if value else {}
+        if not isinstance(fields, dict):
+            fields = {twin.faults[name].main: fields}
+        await twin.set_fault(Request({"fault": name, **fields}))
+    except (ValueError, VerbError) as error:
+        raise SettingError(f"--fault {name}={value}: {error}") from None
+
+
+def _end_of_input() -> asyncio.Event:
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    threading.Thread(target=_drain_input, args=(loop, ended), daemon=True).start()
+    return ended
+
+
+def _drain_input(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
+    # Not sys.stdin: a thread that waits inside its lock would disturb the interpreter's end.
+    while os.read(0, 4096):
+        pass
+    loop.call_soon_threadsafe(ended.set)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Run one twin; ends with 2 for settings it cannot have, and 1 when it cannot serve."""
+    words = list(sys.argv[1:] if words is None else words)
+    program = PROGRAM
+    if words[:1] == [CALLED_AS] and len(words) > 1:
+        _, program, *words = words
+    parser = arguments(program)
+    options = parser.parse_args(words)
+    if options.list:
+        sys.stdout.write("\n".join(FAMILIES) + "\n")
+        return
+    if options.family is None:
+        parser.error("which family? --list names them")
+    try:
+        asyncio.run(run(options))
+    except SettingError as error:
+        parser.error(str(error))
+    except ModuleNotFoundError as error:
+        parser.exit(1, f"cannot serve: {error}; {install_extra('sim')}\n")
+    except OSError as error:
+        parser.exit(1, f"cannot serve: {error}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -24,10 +24,9 @@ def addresses(incomplete: str) -> Completions:
 
 def families(incomplete: str) -> list[str]:
     """Return the families of simulated switches that begin so, and `list`."""
-    from ocs_drivers.families import FAMILIES
-    from ocs_drivers.simulated import family_of
+    from ocs_drivers.families import FAMILIES, twin_of
 
-    return sorted(name for name in {"list", *map(family_of, FAMILIES)} if name.startswith(incomplete))
+    return sorted(name for name in {"list", *map(twin_of, FAMILIES)} if name.startswith(incomplete))
 
 
 def lab_files(incomplete: str) -> Completions:

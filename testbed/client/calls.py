@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
 import httpx
 
-from lightbed.errors import Who
 from testbed.client.documents import Run
 from testbed.errors import TestbedError
 
@@ -22,25 +21,16 @@ PAUSES_S = (0.1, 2.0)
 """First and longest pause before a stream is opened again."""
 
 
-class ServiceUnreachable(TestbedError):
+class ServiceUnreachable(TestbedError, code="service.unreachable", who="device"):
     """The service does not answer, or not as this release expects."""
 
-    code = "service.unreachable"
-    who: ClassVar[Who] = "device"
 
-
-class NotThroughService(TestbedError):
+class NotThroughService(TestbedError, code="service.here", who="user"):
     """A command or an option that works here alone."""
 
-    code = "service.here"
-    who: ClassVar[Who] = "user"
 
-
-class ServiceRefused(TestbedError):
+class ServiceRefused(TestbedError, code="service", who="user"):
     """A request that the service refused: `problem` is its document, `code` and `who` are those of the error there."""
-
-    code = "service"
-    who: ClassVar[Who] = "user"
 
     def __init__(self, problem: Mapping[str, Any]) -> None:
         self.problem = dict(problem)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lightbed.wording import counted
@@ -82,6 +82,6 @@ def describe_findings(
 ) -> tuple[Finding, ...]:
     """Return findings for a document; with a design their advice to apply names it."""
     rows: Sequence[dict[str, Any]] = (
-        meant.findings_json(findings) if meant else [asdict(each) for each in findings]
+        meant.findings_json(findings) if meant else [each.as_json() for each in findings]
     )
     return tuple(Finding(**row) for row in rows)

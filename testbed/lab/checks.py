@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import AddressValueError, IPv4Address
 from typing import Literal, NamedTuple
 
+from ocs_drivers.families import lab_schemes
 from testbed.lab.document import Document, Location
 from testbed.lab.schema import FibreSchema, LabSchema, SwitchSchema, TwinSchema
 
@@ -19,21 +20,6 @@ Direction = Literal["transmit", "receive"]
 
 LANGUAGE_PORTS: Mapping[str, int] = {"polatis+scpi": 5025, "polatis+tl1": 3082}
 """Languages of a simulated Polatis, which answers in both, and their ports."""
-
-SIMULATED_LANGUAGES = (
-    *LANGUAGE_PORTS,
-    "polatis+rest",
-    "calient+tl1",
-    "calient+rest",
-    "glimmerglass+tl1",
-    "telescent+cli",
-    "rome+cli",
-    "rome+telnet",
-    "afm+cli",
-    "afm+telnet",
-    "sonic-ocs",
-)
-"""Schemes of switches that a simulated lab may have: matrices that answer on a network."""
 
 
 class Endpoint(NamedTuple):
@@ -151,9 +137,9 @@ def _check_switches(document: Document, schema: LabSchema) -> None:
             raise document.error(where, what, "write it like polatis+scpi://10.99.0.2:5025")
         if place.port is not None and not 1 <= place.port <= 65535:
             raise document.error(where, f"there is no TCP port {place.port}", "write one from 1 to 65535")
-        if schema.simulated and place.language not in SIMULATED_LANGUAGES:
+        if schema.simulated and place.language not in lab_schemes():
             what = f"there is no simulated switch that speaks '{place.language}' in a lab"
-            known = ", ".join(SIMULATED_LANGUAGES)
+            known = ", ".join(lab_schemes())
             raise document.error(where, what, f"use one of {known}; or 'simulated: false'")
         if schema.simulated and place.port is None and place.language not in LANGUAGE_PORTS:
             what = f"the simulated switch '{switch.name}' has no TCP port"

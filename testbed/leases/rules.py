@@ -4,12 +4,14 @@ Within a priority requests are granted in the order in which they came. One that
 those behind it, so that a large request is not starved by small ones. Exceptions: one that waits for a part that failed
 its check, or for a reservation ahead, holds nothing back: nobody knows for how long. Implicit leases get such parts,
 too: whoever repairs them must move them.
+
+Conditions of a grant are `POLICIES`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from testbed.errors import ClockError, LeaseDenied
 from testbed.leases.model import Lease
@@ -34,21 +36,96 @@ def in_order(waiting: Iterable[Lease]) -> list[Lease]:
     return sorted(waiting, key=lambda one: (one.starts_s is None, -one.priority, one.arrival))
 
 
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """The leases of a lab while requests are granted: parts that are `taken`, and those held back by who waits."""
+
+    leases: Collection[Lease]
+    faults: Mapping[str, str]
+    now_s: float
+    taken: frozenset[str] = frozenset()
+    held_back: frozenset[str] = frozenset()
+
+    def ends_before(self, lease: Lease) -> float:
+        """Return when the next reservation of one of its parts begins."""
+        ahead = [one for one in self.leases if one.state == "requested"]
+        return _ends_before(ahead, lease, self.now_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A condition of a grant: whether it stops a request, and what the request waits for then, as a sentence.
+
+    A request that it stops holds its parts back from those behind it only if `holds_back`.
+    """
+
+    stops: Callable[[Lease, Queue], bool]
+    why: Callable[[Lease, Queue], str]
+    holds_back: bool = False
+
+
+def _is_broken(lease: Lease, queue: Queue) -> bool:
+    return not (lease.is_implicit or lease.parts.isdisjoint(queue.faults))
+
+
+def _why_broken(lease: Lease, queue: Queue) -> str:
+    broken = sorted(part for part in lease.parts if part in queue.faults)
+    return f"{broken[0]} failed its last check ({queue.faults[broken[0]]})" if broken else ""
+
+
+def _must_queue(lease: Lease, queue: Queue) -> bool:
+    return not lease.parts.isdisjoint(queue.taken | queue.held_back)
+
+
+def _why_queued(lease: Lease, queue: Queue) -> str:
+    others = [one for one in queue.leases if one.id != lease.id and not one.parts.isdisjoint(lease.parts)]
+    for one in (*filter(lambda each: each.is_held, others), *in_order(others)):
+        if one.is_held:
+            return f"lease {one.id} of {one.owner} holds {_common(one, lease)}"
+        if one.state == "queued" and in_order((one, lease))[0] is one:
+            return f"request {one.id} of {one.owner} for {_common(one, lease)} came before"
+    return ""
+
+
+def _meets_reservation(lease: Lease, queue: Queue) -> bool:
+    return queue.ends_before(lease) < queue.now_s + lease.ttl_s
+
+
+def _why_reserved(lease: Lease, queue: Queue) -> str:
+    others = [one for one in queue.leases if one.id != lease.id]
+    would_meet = _ends_before(others, lease, queue.now_s) < queue.now_s + lease.ttl_s
+    return f"{lease.ttl_s:.0f} s would run into a reservation" if would_meet else ""
+
+
+POLICIES = (
+    Policy(_is_broken, _why_broken),
+    Policy(_must_queue, _why_queued, holds_back=True),
+    Policy(_meets_reservation, _why_reserved),
+)
+"""Every condition of a grant. A request waits for the first whose sentence is not empty."""
+
+
 def grants(leases: Collection[Lease], faults: Mapping[str, str], now_s: float) -> list[Lease]:
     """Return the requests that are granted now, in order."""
     taken = frozenset[str]().union(*(one.parts for one in leases if one.is_held))
-    ahead = [one for one in leases if one.state == "requested"]
-    held_back: frozenset[str] = frozenset()
+    queue = Queue(leases, faults, now_s, taken)
     granted = []
     for one in in_order(one for one in leases if one.state == "queued"):
-        if not one.parts.isdisjoint(taken | held_back):
-            held_back |= one.parts
-        elif (one.is_implicit or one.parts.isdisjoint(faults)) and _ends_before(
-            ahead, one, now_s
-        ) >= now_s + one.ttl_s:
+        stopping = [policy for policy in POLICIES if policy.stops(one, queue)]
+        if any(policy.holds_back for policy in stopping):
+            queue = replace(queue, held_back=queue.held_back | one.parts)
+        elif not stopping:
             granted.append(one)
-            taken |= one.parts
+            queue = replace(queue, taken=queue.taken | one.parts)
     return granted
+
+
+def why_waiting(lease: Lease, leases: Collection[Lease], faults: Mapping[str, str], now_s: float) -> str:
+    """Return what a request waits for, as a sentence."""
+    if lease.state == "requested":
+        return "its time has not come"
+    queue = Queue(leases, faults, now_s)
+    return next((why for policy in POLICIES if (why := policy.why(lease, queue))), "")
 
 
 def _ends_before(ahead: Iterable[Lease], lease: Lease, now_s: float) -> float:
@@ -59,24 +136,6 @@ def _ends_before(ahead: Iterable[Lease], lease: Lease, now_s: float) -> float:
         if one.id != lease.id and one.starts_s is not None and not one.parts.isdisjoint(lease.parts)
     ]
     return max(now_s, min(starts, default=float("inf")))
-
-
-def why_waiting(lease: Lease, leases: Collection[Lease], faults: Mapping[str, str], now_s: float) -> str:
-    """Return what a request waits for, as a sentence."""
-    if lease.state == "requested":
-        return "its time has not come"
-    broken = sorted(part for part in lease.parts if part in faults)
-    if broken:
-        return f"{broken[0]} failed its last check ({faults[broken[0]]})"
-    others = [one for one in leases if one.id != lease.id and not one.parts.isdisjoint(lease.parts)]
-    for one in (*filter(lambda each: each.is_held, others), *in_order(others)):
-        if one.is_held:
-            return f"lease {one.id} of {one.owner} holds {_common(one, lease)}"
-        if one.state == "queued" and in_order((one, lease))[0] is one:
-            return f"request {one.id} of {one.owner} for {_common(one, lease)} came before"
-    if _ends_before(others, lease, now_s) < now_s + lease.ttl_s:
-        return f"{lease.ttl_s:.0f} s would run into a reservation"
-    return ""
 
 
 def _common(one: Lease, other: Lease) -> str:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from testbed.design.evaluation.simulation import simulate_on
-from testbed.design.fabrics.builders import FabricRequest
 from testbed.design.fabrics.fabric_list import build_fabric
+from testbed.design.fabrics.kind import FabricRequest
 from testbed.design.model import Routes, Topology
 from testbed.design.search import Found, optimise
 from testbed.design.topology.demand import AllReduceDemand

@@ -462,6 +462,10 @@ class Exchange:
         return sum(count_different(part, rights[source]) for source, part in parcels.incoming.items())
 
 
+COLLECTIVES: dict[str, Any] = {"pairs": Exchange, "rings": Reduction}
+"""What runs a collective, by the key of the ways of its data; the first that a description has counts."""
+
+
 class Configuration:
     """A collective that this node takes part in, and the sizes to measure."""
 
@@ -469,12 +473,9 @@ class Configuration:
         self.node = node
         self.name: str = description["name"]
         self.sizes: list[int] = description["sizes"]
-        pairs, weights = description.get("pairs"), description.get("weights")
-        self.collective: Any = (
-            Exchange(node, self.name, pairs, weights)
-            if pairs
-            else Reduction(node, self.name, description["rings"], weights)
-        )
+        ways = next(key for key in COLLECTIVES if description.get(key))
+        run = COLLECTIVES[ways]
+        self.collective = run(node, self.name, description[ways], description.get("weights"))
 
     def perform(self, values: Any) -> None:
         """Run the collective on its buffers, to the end."""

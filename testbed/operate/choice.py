@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +61,7 @@ class MeantDesign:
     def findings_json(self, findings: Iterable[LinkFinding]) -> list[dict[str, Any]]:
         """Return findings for programs, their advice to apply naming this design."""
         return [
-            asdict(finding)
+            finding.as_json()
             | {
                 "detail": self.with_apply_command(finding.detail),
                 "hint": self.with_apply_command(finding.hint),

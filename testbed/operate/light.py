@@ -26,12 +26,33 @@ from ocs_drivers.model import Power, Snapshot
 from testbed.design.model import Link, Nic
 from testbed.errors import HostError
 from testbed.lab.model import Lab, LabHost
-from testbed.operate.model import Circuit, LinkFinding
+from testbed.operate.model import Circuit, FindingKind, LinkFinding
 from testbed.operate.plan import own_ports, pair_label, port_owners
 
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
 
+
+MISSING_CIRCUIT = FindingKind(
+    "missing_circuit", "a planned cross-connect is not there", "run `testbed apply`"
+)
+EXTRA_CIRCUIT = FindingKind(
+    "extra_circuit",
+    "a cross-connect at a port of the lab is not planned",
+    "run `testbed apply`",
+    stops_packets=False,
+)
+NO_LIGHT = FindingKind(
+    "no_light",
+    "a monitor of the switch sees no light",
+    "check laser and transmit fibre; behind a lit input, the cross-connect",
+)
+EXCESS_LOSS = FindingKind(
+    "excess_loss",
+    "light is more than 1 dB weaker than the lab file says",
+    "clean the connectors that the detail names, look for a bend, or correct `loss_db`",
+    stops_packets=False,
+)
 
 TOLERANCE_DB = 1.0
 Fibre = Literal["transmit", "receive"]
@@ -119,8 +140,8 @@ def judge_circuits(
             for of_kind in (_judge_missing(lab, reading, planned), _judge_extra(lab, name, reading, planned))
         )
         is_bare = 1 < len(missing) == len(planned)
-        findings += _fold(name, missing) if is_bare or len(missing) > SHOWN else missing
-        findings += _fold(name, extra) if len(extra) > SHOWN else extra
+        findings += _fold(MISSING_CIRCUIT, name, missing) if is_bare or len(missing) > SHOWN else missing
+        findings += _fold(EXTRA_CIRCUIT, name, extra) if len(extra) > SHOWN else extra
         for circuit in planned:
             if circuit.link.source not in silent:
                 findings += _judge_light(lab, circuit, reading)
@@ -131,15 +152,15 @@ def _judge_missing(lab: Lab, reading: SwitchReading, planned: Iterable[Circuit])
     for circuit in planned:
         if not _stands(circuit, reading):
             detail = _missing(circuit, reading.snapshot)
-            yield LinkFinding("missing_circuit", lab.link_label(circuit.link), detail)
+            yield MISSING_CIRCUIT.report(lab.link_label(circuit.link), detail)
 
 
-def _fold(switch: str, findings: list[LinkFinding]) -> list[LinkFinding]:
+def _fold(kind: FindingKind, switch: str, findings: list[LinkFinding]) -> list[LinkFinding]:
     """Return findings of one kind about circuits of one switch as one: it was off, or somebody else used it."""
-    kind, parts = findings[0].kind, tuple(finding.subject for finding in findings)
-    words = "planned circuits are missing" if kind == "missing_circuit" else "circuits are not planned"
+    parts = tuple(finding.subject for finding in findings)
+    words = "planned circuits are missing" if kind is MISSING_CIRCUIT else "circuits are not planned"
     detail = f"{len(parts)} {words} at {switch}: {list_some(parts)}; run `testbed apply`"
-    return [LinkFinding(kind, switch, detail, parts=parts)]
+    return [kind.report(switch, detail, parts=parts)]
 
 
 def _judge_light(lab: Lab, circuit: Circuit, reading: SwitchReading) -> Iterator[LinkFinding]:
@@ -181,7 +202,7 @@ def _judge_input(lab: Lab, circuit: Circuit, entering: Power | None, budget: Bud
     nic, place = lab.nic_label(circuit.link.source), f"input {circuit.input_port} of {circuit.switch}"
     if entering.below_floor:
         detail = f"no light enters {place}: {nic} does not send, or its transmit fibre is cut"
-        yield LinkFinding("no_light", lab.link_label(circuit.link), detail)
+        yield NO_LIGHT.report(lab.link_label(circuit.link), detail)
     elif budget.input_dbm - entering.dbm > TOLERANCE_DB:
         what = f"the transmit fibre from {nic} to {place}"
         yield _excess(lab, circuit, what, budget.input_dbm - entering.dbm, entering.dbm, budget.input_dbm)
@@ -195,7 +216,7 @@ def _judge_output(
     pair = f"{circuit.input_port} -> {circuit.output_port} of {circuit.switch}"
     if leaving.below_floor:
         detail = f"no light leaves output {circuit.output_port}: the cross-connect {pair} passes none"
-        yield LinkFinding("no_light", lab.link_label(circuit.link), detail)
+        yield NO_LIGHT.report(lab.link_label(circuit.link), detail)
         return
     # What the input already lacks is the fibre's fault and has been said.
     expected_dbm = budget.output_dbm - (budget.input_dbm - entering.dbm if entering else 0.0)
@@ -210,7 +231,7 @@ def _excess(
     detail = (
         f"{what} loses {excess_db:.1f} dB more than planned ({found_dbm:.1f} dBm, not {expected_dbm:.1f})"
     )
-    return LinkFinding("excess_loss", lab.link_label(circuit.link), detail)
+    return EXCESS_LOSS.report(lab.link_label(circuit.link), detail)
 
 
 def _judge_extra(
@@ -222,7 +243,7 @@ def _judge_extra(
     for pair in sorted(reading.snapshot.connections.pairs - pairs):
         if any((switch, port) in ours for port in pair):
             detail = f"{switch} connects {pair[0]} -> {pair[1]}, which is not planned; run `testbed apply`"
-            yield LinkFinding("extra_circuit", pair_label(owners, switch, pair), detail)
+            yield EXTRA_CIRCUIT.report(pair_label(owners, switch, pair), detail)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from ocs_drivers.model import ApplyReport, CrossConnects, Snapshot, Step
 from testbed.design.model import Link, Wiring
-from testbed.operate.findings import KINDS, hint_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,32 @@ class ApplyResult:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkFinding:
-    """One fact about one link, host or switch that is not as planned.
+class FindingKind:
+    """One kind of finding: its meaning, a hint, whether packets are lost by it, and whether it only informs.
 
-    `kind` is a row of `findings.KINDS`; without a `hint` of its own a finding has that of its kind. A finding that
-    stands for several things, of which its detail names a few, lists them all in `parts`.
+    It stands beside the check that reports it. Pairs of hosts that do not reach one another are told only where no
+    finding that `stops_packets` explains it. A lab with no findings but those that inform is as planned.
+    """
+
+    name: str
+    meaning: str
+    hint: str
+    stops_packets: bool = True
+    only_informs: bool = False
+
+    def report(self, subject: str, detail: str, hint: str = "", parts: tuple[str, ...] = ()) -> LinkFinding:
+        """Return a finding of this kind, with the hint of its kind unless it has its own."""
+        return LinkFinding(
+            self.name, subject, detail, hint or self.hint, parts, self.stops_packets, self.only_informs
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LinkFinding:
+    """One fact about one link, host or switch that is not as planned, see `FindingKind.report`.
+
+    `kind` is the name of its kind. A finding that stands for several things, of which its detail names a few, lists
+    them all in `parts`.
     """
 
     kind: str
@@ -76,10 +97,18 @@ class LinkFinding:
     detail: str
     hint: str = ""
     parts: tuple[str, ...] = ()
+    stops_packets: bool = True
+    only_informs: bool = False
 
-    def __post_init__(self) -> None:
-        if not self.hint:
-            object.__setattr__(self, "hint", hint_of(self.kind))
+    def as_json(self) -> dict[str, Any]:
+        """Return the finding as documents have it."""
+        return {
+            "kind": self.kind,
+            "subject": self.subject,
+            "detail": self.detail,
+            "hint": self.hint,
+            "parts": self.parts,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,5 +131,4 @@ class VerifyReport:
     @property
     def ok(self) -> bool:
         """True if everything is as planned."""
-        informing = {name for name, kind in KINDS.items() if kind.only_informs}
-        return all(finding.kind in informing for finding in self.findings)
+        return all(finding.only_informs for finding in self.findings)

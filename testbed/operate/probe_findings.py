@@ -13,7 +13,30 @@ from typing import Literal
 from testbed.design.model import Link, Nic, Wiring
 from testbed.lab.hosts.probe import NicReport, ProbeReport
 from testbed.lab.model import Lab
-from testbed.operate.model import LinkFinding
+from testbed.operate.light import EXTRA_CIRCUIT
+from testbed.operate.model import FindingKind, LinkFinding
+
+NO_CARRIER = FindingKind(
+    "no_carrier",
+    "light leaves the switch, or may, and the NIC has no carrier",
+    "check the receive fibre and the module of the NIC",
+)
+SWAPPED = FindingKind(
+    "swapped",
+    "fibres, or whole cables, are exchanged",
+    "exchange the plugs that the detail names, or correct the lab file; `testbed verify --narrow` tells which",
+)
+NOT_HEARD = FindingKind(
+    "not_heard",
+    "the NIC has carrier and receives no frame of its sender",
+    "check the fibres that the detail names",
+)
+FOREIGN = FindingKind(
+    "foreign",
+    "frames of another lab or of another run are received",
+    "find out who shares these fibres",
+    stops_packets=False,
+)
 
 _DEAF = NicReport(carrier=False, sent=0, frames=())
 Fibre = Literal["transmit", "receive"]
@@ -146,9 +169,7 @@ def _cables(lab: Lab, cables: Cables) -> LinkFinding:
         if ends == others:
             choices.append(" and ".join(lab.nic_label(nic) for nic in sorted(ends)))
     subject = " and ".join(lab.link_label(link) for link in (*one, *other))
-    return LinkFinding(
-        "swapped", subject, f"the whole cables of {', or those of '.join(choices)} are exchanged"
-    )
+    return SWAPPED.report(subject, f"the whole cables of {', or those of '.join(choices)} are exchanged")
 
 
 def _judge_link(probed: _Probed, link: Link, ignore: Collection[Link]) -> Iterator[LinkFinding]:
@@ -157,18 +178,18 @@ def _judge_link(probed: _Probed, link: Link, ignore: Collection[Link]) -> Iterat
     subject, target = lab.link_label(link), lab.nic_label(link.target)
     other = probed.received_instead.get(link)
     if stray := _stray_of(probed, link):
-        yield LinkFinding("swapped", subject, stray)
+        yield SWAPPED.report(subject, stray)
     elif not probed.report(link.target).carrier:
         silenced = _silenced(probed, link.target)
-        yield LinkFinding("no_carrier", subject, f"{target} receives no light{silenced}")
+        yield NO_CARRIER.report(subject, f"{target} receives no light{silenced}")
     elif other is not None and probed.received_instead.get(other) == link:
         if link < other or other in ignore:  # the pair is one finding
             yield _swapped(lab, link, other)
     elif other is not None:
         what = f"{target} hears {lab.nic_label(other.source)} instead of {lab.nic_label(link.source)}"
-        yield LinkFinding("swapped", subject, f"{what}; {_fibres(lab, link)}")
+        yield SWAPPED.report(subject, f"{what}; {_fibres(lab, link)}")
     elif not _is_consequence(probed, link):
-        yield LinkFinding("not_heard", subject, _why_not_received(probed, link))
+        yield NOT_HEARD.report(subject, _why_not_received(probed, link))
 
 
 def _stray_of(probed: _Probed, link: Link) -> str:
@@ -210,7 +231,7 @@ def _swapped(lab: Lab, one: Link, other: Link) -> LinkFinding:
         f"{lab.nic_label(one.source)}: two fibres are swapped, either the transmit fibres at {sources} or the "
         f"receive fibres at {targets}"
     )
-    return LinkFinding("swapped", f"{first} and {second}", detail)
+    return SWAPPED.report(f"{first} and {second}", detail)
 
 
 def _fibres(lab: Lab, link: Link) -> str:
@@ -256,10 +277,10 @@ def _foreign_frames(probed: _Probed) -> Iterator[LinkFinding]:
             subject = f"{frame.host}/{frame.nic} -> {host}/{nic}"
             if frame.epoch != heard.epoch or frame[:2] not in probed.nics:
                 detail = f"a frame of epoch {frame.epoch}, not {heard.epoch}: another lab or run shares these fibres"
-                yield LinkFinding("foreign", subject, detail)
+                yield FOREIGN.report(subject, detail)
             elif (probed.nics[frame[:2]], probed.nics.get((host, nic))) in unexplained:
                 detail = f"{host}/{nic} hears {frame.host}/{frame.nic}, and no link is planned there"
-                yield LinkFinding("extra_circuit", subject, detail)
+                yield EXTRA_CIRCUIT.report(subject, detail)
 
 
 def _has_silent_link(probed: _Probed, source: Nic, nic: Nic) -> bool:

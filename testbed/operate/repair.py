@@ -12,7 +12,7 @@ counts only while the switches hold its links to the last one: `testbed apply` e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -131,6 +131,11 @@ class Repaired:
     repatch_s: float
     outage_s: float
     verified: VerifyReport
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what the run of a repair has on record."""
+        findings = tuple(finding.as_json() for finding in self.verified.findings)
+        return asdict(self) | {"verified": asdict(self.verified) | {"findings": findings}}
 
 
 def look_at(session: LabSession, design: Design) -> Sight:

@@ -195,9 +195,13 @@ class LabSession:
     @property
     def off_findings(self) -> tuple[LinkFinding, ...]:
         """Findings of the switches and hosts that do not answer."""
+        if not self.off:
+            return ()
+        from testbed.operate.proof.judge import HOST_OFF, SWITCH_OFF
+
         switches = {switch.name for switch in self.lab.switches}
         return tuple(
-            LinkFinding("switch_off" if name in switches else "host_off", name, reason)
+            (SWITCH_OFF if name in switches else HOST_OFF).report(name, reason)
             for name, reason in self.off.items()
         )
 

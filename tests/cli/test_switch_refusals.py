@@ -11,7 +11,7 @@ import pytest
 from libraries import skip_without
 
 from ocs_drivers.families import FAMILIES as SCHEMES
-from sim.twins.process import main
+from sim.twins.__main__ import main
 
 skip_without("pyvisa_py")
 skip_without("asyncssh")

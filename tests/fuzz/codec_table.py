@@ -32,18 +32,11 @@ from ocs_drivers.vendors.glimmerglass import codec as glimmerglass
 from ocs_drivers.vendors.polatis import rest_codec as polatis_rest
 from ocs_drivers.vendors.polatis import scpi_codec as polatis_scpi
 from ocs_drivers.vendors.polatis import tl1_codec as polatis_tl1
-from ocs_drivers.vendors.rome import board as rome_board
-from ocs_drivers.vendors.rome import both_ways as rome_both_ways
 from ocs_drivers.vendors.rome import codec as rome
-from ocs_drivers.vendors.rome import dialect as rome_dialect
 from ocs_drivers.vendors.rome import port_table as rome_table
 from ocs_drivers.vendors.rome import ports as rome_ports
-from ocs_drivers.vendors.rome import queue as rome_queue
 from ocs_drivers.vendors.sonic import codec as sonic
-from ocs_drivers.vendors.sonic import ports as sonic_ports
 from ocs_drivers.vendors.telescent import codec as telescent
-from ocs_drivers.vendors.telescent import ports as telescent_ports
-from ocs_drivers.vendors.telescent import table as telescent_table
 
 ROOT = Path(__file__).parents[2]
 TRANSCRIPTS = ROOT / "tests/ocs_drivers/transcripts"
@@ -162,31 +155,31 @@ _SIX = rome_ports.Layout(
     ("E1", "E2", "E3"), ("W1", "W2", "W3"), logical={"A1": ("E1", "W1"), "A2": ("E2", "W2")}
 )
 _NOBODY = Identity("", "", "", "")
-_SIXTY_FOUR = sonic_ports.Names(64)
+_SIXTY_FOUR = sonic.Names(64)
 _TELESCENT = telescent.CommandSet()
 
 
-def decode_rome_ports(dialect: rome_dialect.Dialect, ports_a_side: int, lines: Lines) -> Any:
-    board = rome_board.Board(_NOBODY, ports_a_side, ports_a_side)
+def decode_rome_ports(dialect: rome.Dialect, ports_a_side: int, lines: Lines) -> Any:
+    board = rome.Board(_NOBODY, ports_a_side, ports_a_side)
     table = rome_table.decode_ports(lines, dialect, board)
     return table, table.unfit(), table.connections(())
 
 
 def telescent_cells(lines: Lines) -> Any:
-    table = telescent_table.Table(telescent.decode_cells(lines, _TELESCENT), _TELESCENT)
+    table = telescent.Table(telescent.decode_cells(lines, _TELESCENT), _TELESCENT)
     return table, table.pending, table.outputs, table.unfit(force=True), table.connections
 
 
 _SCREEN_DECODERS: tuple[Decode, ...] = (
-    lambda lines: rome_board.decode_board(lines, rome_dialect.ROME),
-    lambda lines: rome_board.decode_board(lines, rome_dialect.AFM),
-    partial(decode_rome_ports, rome_dialect.ROME, 1),
-    partial(decode_rome_ports, rome_dialect.ROME, 8),
-    partial(decode_rome_ports, rome_dialect.AFM, 1),
-    partial(decode_rome_ports, rome_dialect.AFM, 8),
-    lambda lines: rome_queue.decode_queue(lines).moves(_SIX),
+    lambda lines: rome.decode_board(lines, rome.ROME),
+    lambda lines: rome.decode_board(lines, rome.AFM),
+    partial(decode_rome_ports, rome.ROME, 1),
+    partial(decode_rome_ports, rome.ROME, 8),
+    partial(decode_rome_ports, rome.AFM, 1),
+    partial(decode_rome_ports, rome.AFM, 8),
+    lambda lines: rome.decode_queue(lines).moves(_SIX),
     rome.check_accepted,
-    rome_both_ways.decode_logical,
+    rome_ports.decode_logical,
     lambda lines: rome.failure_of(lines, [("E6", "W4")], "connect"),
     telescent_cells,
     lambda lines: telescent.decode_input(lines, _TELESCENT),
@@ -334,17 +327,10 @@ CODECS: dict[str, Codec] = {
         (
             cli,
             rome,
-            rome_board,
-            rome_both_ways,
-            rome_dialect,
             rome_ports,
-            rome_queue,
             rome_table,
             sonic,
-            sonic_ports,
             telescent,
-            telescent_table,
-            telescent_ports,
         ),
         (
             *recorded("rome+cli", "afm+telnet", "telescent+cli", "sonic-ocs"),

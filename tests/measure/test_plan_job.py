@@ -18,7 +18,7 @@ skip_without("sqlalchemy")
 
 from sim.models.network.taskgraph import TaskGraphBuilder
 from testbed.design.evaluation.host_job import host_job, scripts
-from testbed.design.fabrics.builders import route_job
+from testbed.design.fabrics.direct import route_job
 from testbed.design.model import Routes
 from testbed.design.patching.wiring import wire
 from testbed.design.topology.circulants import find_topology

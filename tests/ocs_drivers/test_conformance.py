@@ -12,7 +12,7 @@ import pytest
 from libraries import skip_without
 from schemes import BANKS, SCHEMES
 
-from ocs_drivers.testing.record import read_record
+from ocs_drivers.testing.plugin import read_record
 
 skip_without("pyvisa_py")
 skip_without("asyncssh")

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import tomllib
-from pathlib import Path
-
 import pytest
 from schemes import BANKS, SCHEMES
 
 from ocs_drivers import CrossConnects, known_schemes
-from ocs_drivers.families import ENTRY_POINTS, FAMILIES
-
-PROJECT = Path(__file__).parents[2] / "pyproject.toml"
+from ocs_drivers.families import FAMILIES, driver_factory, lab_schemes
 
 SIZE, CIRCUITS = 24, 24
 PLAN = tuple((n, (5 * n + 3) % SIZE) for n in range(CIRCUITS))
 """Pairs of indices from 0: a permutation, for 5 and 24 have no common factor."""
 
 
-def test_the_table_of_families_is_the_list_of_entry_points():
-    project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
-    assert list(project["entry-points"][ENTRY_POINTS].items()) == list(FAMILIES.items())
-
-
 def test_every_scheme_of_the_table_is_known():
     assert set(FAMILIES) <= set(known_schemes())
+
+
+@pytest.mark.parametrize("scheme", FAMILIES)
+def test_every_scheme_of_the_table_leads_to_a_factory(scheme):
+    assert callable(driver_factory(scheme))
+
+
+def test_simulated_labs_may_have_every_matrix_that_answers_on_a_network():
+    others = {scheme for scheme in FAMILIES if scheme.endswith("+serial")} | BANKS | {"manual"}
+    assert set(lab_schemes()) == FAMILIES.keys() - others
 
 
 @pytest.mark.slow

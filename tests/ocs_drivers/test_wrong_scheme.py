@@ -7,7 +7,7 @@ from libraries import skip_without
 from schemes import BANKS, SCHEMES
 
 from ocs_drivers import open_switch
-from ocs_drivers.engine.opening import CHECK_PORT, SESSIONS, advise
+from ocs_drivers.engine.driver import CHECK_PORT, SESSIONS, advise
 from ocs_drivers.errors import ConnectionLost, DeviceError, LoginFailed, OcsError, Unsupported
 
 skip_without("pyvisa_py")

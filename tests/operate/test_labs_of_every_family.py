@@ -14,9 +14,9 @@ skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from ocs_drivers import open_switch
+from ocs_drivers.families import lab_schemes
 from testbed.design.patching.wiring import wire
 from testbed.design.topology.circulants import find_topology
-from testbed.lab.checks import SIMULATED_LANGUAGES
 from testbed.lab.control import control
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
@@ -65,7 +65,7 @@ def applied(up, wiring, directory):
     "scheme",
     [
         scheme if scheme in DAILY else pytest.param(scheme, marks=pytest.mark.long)
-        for scheme in SIMULATED_LANGUAGES
+        for scheme in lab_schemes()
         if scheme != "polatis+scpi"
     ],
 )

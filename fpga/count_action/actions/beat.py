@@ -15,7 +15,7 @@ from fpga.count_action.actions.kind import (
     Texts,
     Written,
 )
-from fpga.count_action.actions.proof import CLOCKED, Check, Proof, bit, concatenated
+from fpga.count_action.actions.proof import CLOCKED, Check, Proof, bit, concatenate
 from fpga.count_action.defaults import beat_signed, beat_width
 from fpga.count_action.diagnostics import Diagnostics, note, quoted
 from fpga.count_action.expressions import bits_for, interval_of_bits
@@ -107,7 +107,7 @@ class Beat(Kind):
 
     def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
         yield beat_check(
-            proof, module, action, concatenated(proof.fitted(ref, action.width) for ref in action.refs)
+            proof, module, action, concatenate(proof.fit(ref, action.width) for ref in action.refs)
         )
 
 

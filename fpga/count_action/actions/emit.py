@@ -18,7 +18,7 @@ from fpga.count_action.actions.kind import (
     Written,
     when,
 )
-from fpga.count_action.actions.proof import ALWAYS, CLOCKED, Check, Proof, bit, concatenated, hidden
+from fpga.count_action.actions.proof import ALWAYS, CLOCKED, Check, Proof, bit, concatenate, hidden_wire
 from fpga.count_action.defaults import EMIT_WIDTH, beat_signed
 from fpga.count_action.diagnostics import Diagnostics, in_range, note, quoted
 from fpga.count_action.model import MAX_LANES, MAX_WIDTH, Action, ActionKind, Datapath, Module
@@ -113,14 +113,14 @@ class Emit(Kind):
 
     def _sum(self, edge: Edge, module: Module, action: Action) -> int:
         """Return the sum with the samples of this cycle, in the action's width."""
-        total: int = edge.kept(module, action.output)
+        total: int = edge.memory(module, action.output)
         if edge.adds(module, action.on):
             total += sum(edge.sample(ref) for ref in action.refs if edge.moves(ref))
         return total & (1 << action.width) - 1
 
     def _extreme(self, edge: Edge, module: Module, action: Action) -> Extreme:
         """Return the extreme sample with those of this cycle, in the action's width and sign."""
-        best: Extreme = edge.kept(module, action.output)
+        best: Extreme = edge.memory(module, action.output)
         if not edge.adds(module, action.on):
             return best
         mask = (1 << action.width) - 1
@@ -180,7 +180,7 @@ class Emit(Kind):
 
     def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
         name = f"{module.name}_{action.output}"
-        ports = {"clear_i": hardware.clear(module, action), "take_i": hardware.taken(module, action)}
+        ports = {"clear_i": hardware.clear(module, action), "take_i": hardware.take(module, action)}
         parameters: dict[str, object] = {"Samples": len(action.refs)}
         common = {
             "Width": action.width,
@@ -224,13 +224,13 @@ class Emit(Kind):
         }
         ports: dict[str, object] = {
             **CLOCKED,
-            "clear_i": f"{fire} || {proof.cleared(module, count)}",
-            "take_i": concatenated(f"({proof.taken(module, count, ref)})" for ref in action.refs),
-            "samples_i": concatenated(proof.fitted(ref, action.width) for ref in action.refs),
+            "clear_i": f"{fire} || {proof.clear(module, count)}",
+            "take_i": concatenate(f"({proof.take(module, count, ref)})" for ref in action.refs),
+            "samples_i": concatenate(proof.fit(ref, action.width) for ref in action.refs),
             "check_i": ALWAYS if count.accumulates else fire,
             "expected_o": f"expected_{name}",
         }
-        before = [f"logic [{bits - 1}:0] expected_{name};", hidden(f"{name}_{wire}", bits)]
+        before = [f"logic [{bits - 1}:0] expected_{name};", hidden_wire(f"{name}_{wire}", bits)]
         if wire == "sum":
             parameters |= {"SampleWidth": action.width}
             ports |= {"sum_o": f"\\dut.{name}_sum "}
@@ -247,7 +247,7 @@ class Emit(Kind):
         for port, (register, width) in registers.items():
             path = f"u_{name}_{wire}.gen_accumulate.{register}"
             ports[port] = f"\\dut.{path} " if count.accumulates else f"{width}'d0"
-            before += [hidden(path, width)] if count.accumulates else []
+            before += [hidden_wire(path, width)] if count.accumulates else []
         yield Check(f"count_action_{wire}", module.name, action.output, parameters, ports, tuple(before))
         yield beat_check(proof, module, action, f"expected_{name}")
 

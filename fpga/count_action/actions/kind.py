@@ -90,7 +90,7 @@ class Edge(Protocol):
     def output(self, module: Module, name: str) -> int:
         """Return what drives an output now: the bits of a beat, or a flag or a number."""
 
-    def kept(self, module: Module, name: str) -> Any:
+    def memory(self, module: Module, name: str) -> Any:
         """Return what the action keeps from cycle to cycle beside its output."""
 
 
@@ -131,7 +131,7 @@ class Hardware(Protocol):
     def clear(self, module: Module, action: Action) -> str:
         """Return when what an action adds up begins again: its count fires or is cleared."""
 
-    def taken(self, module: Module, action: Action) -> str:
+    def take(self, module: Module, action: Action) -> str:
         """Return which samples are counted in this cycle, the first lowest."""
 
     def samples(self, action: Action, width: int | None = None) -> str:

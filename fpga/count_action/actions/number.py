@@ -141,7 +141,7 @@ class Store(Kind):
         ports = {
             **CLOCKED,
             "fire_i": proof.fire(module, action.on),
-            "data_i": proof.fitted(action.refs[0], action.width),
+            "data_i": proof.fit(action.refs[0], action.width),
             "number_o": f"{module.name}_{action.output}_o",
         }
         yield Check("count_action_store", module.name, action.output, {"Width": action.width}, ports)

@@ -38,7 +38,7 @@ class Check:
         yield ");"
 
 
-def hidden(name: str, width: int) -> str:
+def hidden_wire(name: str, width: int) -> str:
     """Return a wire of the top that no port shows."""
     return f"(* hierconn *) logic [{width - 1}:0] \\dut.{name} ;"
 
@@ -52,7 +52,7 @@ def bit(value: bool) -> str:
     return f"1'b{int(value)}"
 
 
-def concatenated(first_lowest: Iterable[str]) -> str:
+def concatenate(first_lowest: Iterable[str]) -> str:
     """Return the expressions side by side."""
     return f"{{{', '.join(reversed(list(first_lowest)))}}}"
 
@@ -66,13 +66,13 @@ class Proof(Protocol):
     def any_fire(self, module: Module, actions: Iterable[Action]) -> str:
         """Return whether one of the actions happens."""
 
-    def cleared(self, module: Module, count: Count) -> str:
+    def clear(self, module: Module, count: Count) -> str:
         """Return whether somebody clears the count (R5)."""
 
-    def taken(self, module: Module, count: Count, ref: Ref) -> str:
+    def take(self, module: Module, count: Count, ref: Ref) -> str:
         """Return whether a sample is added in this cycle (R11)."""
 
-    def fitted(self, ref: Ref, width: int) -> str:
+    def fit(self, ref: Ref, width: int) -> str:
         """Return a sample in `width` bits: extended by its own sign, or without its upper bits (R10)."""
 
     def beat_width(self, module: Module, action: Action) -> int:

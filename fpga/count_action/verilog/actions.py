@@ -97,7 +97,7 @@ class Connections:
         fitted = [_fitted(each, source.signed, width) for each, source in zip(slices, sources, strict=True)]
         return concatenation(fitted)
 
-    def taken(self, module: Module, action: Action) -> str:
+    def take(self, module: Module, action: Action) -> str:
         """Return which samples are counted in this cycle, the first lowest.
 
         They are those of beats that move while the count is enabled and not stalled. A level count keeps no sum, and

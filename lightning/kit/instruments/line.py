@@ -39,46 +39,32 @@ _LIBRARIES = {"usb": "pyusb", "gpib": "gpib-ctypes", "serial": "pyserial"}
 _ENDS = re.compile(rb"[\r\n]+")
 
 
-class InstrumentError(DeviceError):
+class InstrumentError(DeviceError, code="instrument"):
     """A laboratory instrument."""
 
-    code = "instrument"
 
-
-class InstrumentGone(InstrumentError, ConnectionError):
+class InstrumentGone(InstrumentError, ConnectionError, code="instrument.gone"):
     """Nobody answers at the address, or the connection broke."""
 
-    code = "instrument.gone"
 
-
-class InstrumentSilent(InstrumentError, TimeoutError):
+class InstrumentSilent(InstrumentError, TimeoutError, code="instrument.silent"):
     """It took the question and did not answer in time."""
 
-    code = "instrument.silent"
 
-
-class UnreadableReply(InstrumentError):
+class UnreadableReply(InstrumentError, code="instrument.unreadable-reply"):
     """It answered something that is not an answer to the question."""
 
-    code = "instrument.unreadable-reply"
 
-
-class InstrumentRefused(InstrumentError):
+class InstrumentRefused(InstrumentError, code="instrument.refused"):
     """It put an error into its queue."""
 
-    code = "instrument.refused"
 
-
-class WrongInstrument(InstrumentError):
+class WrongInstrument(InstrumentError, code="instrument.wrong"):
     """Something else answers at the address."""
 
-    code = "instrument.wrong"
 
-
-class NotAsSet(InstrumentError):
+class NotAsSet(InstrumentError, code="instrument.not-as-set"):
     """It took the setting, and reads back another value, or never settled."""
-
-    code = "instrument.not-as-set"
 
 
 class Line(Protocol):

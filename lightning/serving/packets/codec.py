@@ -74,10 +74,8 @@ class Code(IntEnum):
     """Too many requests wait for models that take long."""
 
 
-class PacketError(ServingError):
+class PacketError(ServingError, code="serving.packet"):
     """A datagram that is not a valid inference packet. `reason` is a word for programs."""
-
-    code = "serving.packet"
 
     def __init__(self, reason: str) -> None:
         super().__init__(

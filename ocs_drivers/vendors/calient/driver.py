@@ -8,13 +8,12 @@ from dataclasses import dataclass
 
 from ocs_drivers.contract import Guard
 from ocs_drivers.engine import planning, transaction
-from ocs_drivers.engine.driver import SwitchDriver
-from ocs_drivers.engine.session import Session
+from ocs_drivers.engine.driver import Session, SwitchDriver
 from ocs_drivers.errors import DeviceError, OcsError, PortBusy, TransportError
 from ocs_drivers.model import CrossConnects, PortInfo, PortState, Power, Side, Snapshot, Step
 from ocs_drivers.timing import Clock
 from ocs_drivers.vendors.calient.circuits import Circuits, check_not_booked, power_reading
-from ocs_drivers.vendors.calient.ports import Names, Pair
+from ocs_drivers.vendors.calient.ports import Names, Pair, circuit_name
 
 ACTIVATION_S = 10.0
 """How long a circuit may stay provisioned after it was activated: one public driver asks ten times, every second."""
@@ -191,6 +190,11 @@ class CalientSwitch(SwitchDriver):
         self._awaited = pairs
         self._awaited_until_s = self._clock.now() + self._activation_s
 
+    def _name_of(self, pair: Pair) -> str:
+        """Return the circuit that makes a pair; never read by us, it can only be one-way."""
+        circuit = self._seen.of(pair)
+        return circuit.name if circuit else circuit_name(*self._names.one_way(pair))
+
     def _longest_s(self, first: Snapshot) -> float:
         """Leave out what others have provisioned: it is nobody's queue, and delays nothing."""
         return self._timeout_s + self._activation_s
@@ -216,11 +220,8 @@ class CalientSwitch(SwitchDriver):
     def _explain(self, refusal: OcsError, step: Step) -> OcsError:
         """Name the other end of the circuit in a denial because of a port in use."""
         is_provisioning = refusal.sent.startswith(self.provisions)
-        if is_provisioning and isinstance(refusal, DeviceError) and BUSY in refusal.what.lower():
-            return self._busy(refusal, step)
-        return super()._explain(refusal, step)
-
-    def _busy(self, refusal: DeviceError, step: Step) -> PortBusy:
+        if not (is_provisioning and isinstance(refusal, DeviceError) and BUSY in refusal.what.lower()):
+            return super()._explain(refusal, step)
         named = set(refusal.ports) or {port for pair in step.pairs.items() for port in pair}
         peer, ports = None, tuple(sorted(named))
         for pair in sorted(step.pairs.items()):

@@ -157,11 +157,6 @@ class CalientRest(CalientSwitch):
         booked = self._seen.booked(pair)
         return [*self._seen.in_the_way(pair), *([booked] if booked else [])]
 
-    def _name_of(self, pair: Pair) -> str:
-        """Return the circuit that makes a pair; never read by us, it can only be one-way."""
-        circuit = self._seen.of(pair)
-        return circuit.name if circuit else circuit_name(*self._names.one_way(pair))
-
     def _item(self, pair: Pair) -> dict[str, str]:
         source, target = self._names.one_way(pair)
         return {

@@ -141,8 +141,3 @@ class CalientTl1(CalientSwitch):
             commands.append(("ENT-CRS", aid, f"{GROUP},1WAY"))
         name = booked.name if booked else circuit_name(source, target)
         return [*commands, ("ACT-CRS", aid, f"{name},{GROUP}")]
-
-    def _name_of(self, pair: Pair) -> str:
-        """Return the circuit that makes a pair; never read by us, it can only be one-way."""
-        circuit = self._seen.of(pair)
-        return circuit.name if circuit else circuit_name(*self._names.one_way(pair))

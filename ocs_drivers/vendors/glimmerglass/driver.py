@@ -10,7 +10,7 @@ ports, and a port of ours that is connected to one of them is locked.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from ocs_drivers.contract import Guard
@@ -30,10 +30,10 @@ from ocs_drivers.model import (
 )
 from ocs_drivers.protocols import tl1
 from ocs_drivers.protocols.tl1_session import Dialect
-from ocs_drivers.timing import SYSTEM_CLOCK, Clock
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
+from ocs_drivers.transports.echo import EchoCancelled
 from ocs_drivers.transports.transport import Transport
 from ocs_drivers.vendors.glimmerglass import codec
-from ocs_drivers.vendors.glimmerglass.plain_text import PlainText
 from ocs_drivers.vendors.tl1_driver import Tl1Driver
 
 OPERATION_MODES: Mapping[str, str] = {"": "", "sync": "OPMODE=Sync", "async": "OPMODE=Async"}
@@ -44,6 +44,10 @@ DIALECT = Dialect(
 )
 
 LONGEST_MOVE_S = 0.5
+
+_SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[ -/]*[0-Z\\-~])")
+_LONGEST_SEQUENCE = 32
+"""A control sequence of a terminal, and the bytes that one has at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,8 @@ class GlimmerglassTl1(Tl1Driver):
         capabilities = self.capabilities
         missing = sorted(set(range(1, capabilities.inputs + capabilities.outputs + 1)) - rows.keys())
         if missing:
-            raise self._desync("the list of ports leaves some out", missing)
+            self._session.disconnect()
+            raise ProtocolDesync("the list of ports leaves some out", device=self.address, ports=missing)
         return {
             number: self._info(number, row, is_locked=number in elsewhere)
             for number, row in sorted(rows.items())
@@ -191,7 +196,9 @@ class GlimmerglassTl1(Tl1Driver):
             self._session.ask(
                 "ent-crs-fiber" if adding else "dlt-crs-fiber",
                 tl1.ignore,
-                aid=codec.fibre_pairs(self._own(step.pairs.items())),
+                aid=codec.fibre_pairs(
+                    [(source, output - self._inputs) for source, output in step.pairs.items()]
+                ),
                 keywords=self._mode if adding else "",
                 timeout_s=self._timeout_s + step.estimated_s,
                 before_resending=guard,
@@ -200,9 +207,6 @@ class GlimmerglassTl1(Tl1Driver):
             self._settled_s = self._clock.now() + LONGEST_MOVE_S
             raise
         self._settled_s = self._clock.now() + LONGEST_MOVE_S
-
-    def _own(self, pairs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-        return [(source, output - self._inputs) for source, output in pairs]
 
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
         """Return True while mirrors move, or may have yet to begin: an asynchronous command is answered before."""
@@ -222,6 +226,27 @@ class GlimmerglassTl1(Tl1Driver):
             known[self._port(row.output, is_input=False)] = row.output_power
         return {port: known.get(port) for port in ports}
 
-    def _desync(self, what: str, ports: Iterable[int]) -> ProtocolDesync:
-        self._session.disconnect()
-        return ProtocolDesync(what, device=self.address, ports=ports)
+
+class PlainText(EchoCancelled):
+    """A transport without the echo of commands and without control sequences (ECMA-48), in any pieces.
+
+    Released software repeats every command, and older software sets up a terminal when a client connects.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        super().__init__(transport)
+        self._unfinished = b""
+
+    def open(self, timeout_s: float) -> None:
+        """Connect."""
+        self._unfinished = b""
+        super().open(timeout_s)
+
+    def receive(self, deadline: Deadline) -> bytes:
+        """Return what has arrived as plain text; nothing, when none of it was."""
+        text = _SEQUENCE.sub(b"", self._unfinished + super().receive(deadline))
+        start = text.rfind(b"\x1b")
+        if start < 0 or len(text) - start > _LONGEST_SEQUENCE:
+            start = len(text)
+        self._unfinished = text[start:]
+        return text[:start]

@@ -35,7 +35,7 @@ Probe = Callable[[tuple[int, int]], bool | None]
 
 
 class PanelSession:
-    """The session with the person at the panel, as `ocs_drivers.engine.session.Session`."""
+    """The session with the person at the panel, as `ocs_drivers.engine.driver.Session`."""
 
     def __init__(self, operator: Operator, *, device: str, timeout_s: float) -> None:
         self._operator = operator

@@ -82,11 +82,11 @@ class PolatisScpi(SwitchDriver):
     def ports(self) -> Mapping[int, PortInfo]:
         """Return all ports with their state now; SCPI has no labels."""
         states = self._session.ask_again(scpi_codec.PORT_STATES, self._decode_states)
-        return {number: self._port_info(number, state) for number, state in states.items()}
-
-    def _port_info(self, number: int, state: PortState) -> PortInfo:
-        side = self._side(number)
-        return PortInfo(number, side, state, has_power_monitor=side in self._monitored)
+        sides = {number: self._side(number) for number in states}
+        return {
+            number: PortInfo(number, side, states[number], has_power_monitor=side in self._monitored)
+            for number, side in sides.items()
+        }
 
     def _side(self, port: int) -> Side:
         return Side.IN if port <= self.capabilities.inputs else Side.OUT
@@ -131,16 +131,13 @@ class PolatisScpi(SwitchDriver):
         readings: dict[int, Power | None] = dict.fromkeys(ports)
         monitored = [port for port in readings if self._side(port) in self._monitored]
         for chunk in chunks(monitored, MAX_PORTS_PER_QUERY):
-            readings.update(zip(chunk, self._ask_power(chunk), strict=True))
+            values, refusals = self._session.ask_checked(scpi_codec.power(chunk), scpi_codec.decode_powers)
+            if values is None:
+                raise refusals[0]
+            if len(values) != len(chunk):
+                raise self._desync(f"{len(values)} power readings for {len(chunk)} ports")
+            readings.update(zip(chunk, map(power_reading, values), strict=True))
         return readings
-
-    def _ask_power(self, ports: Collection[int]) -> list[Power | None]:
-        values, refusals = self._session.ask_checked(scpi_codec.power(ports), scpi_codec.decode_powers)
-        if values is None:
-            raise refusals[0]
-        if len(values) != len(ports):
-            raise self._desync(f"{len(values)} power readings for {len(ports)} ports")
-        return [power_reading(value) for value in values]
 
     def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = unguarded) -> None:
         """Enable or disable ports, and prove it by reading their states back.

@@ -116,16 +116,12 @@ class PolatisTl1(Tl1Driver):
         return step.kind == "remove" or super()._must_look(step)
 
     def _perform(self, step: Step, guard: Guard) -> None:
-        verb, aid = self._command_of(step)
+        if step.kind == "replace":
+            raise self._unsupported("the whole configuration at once")
+        inputs, outputs = port_list(step.pairs), port_list(step.pairs.values())
+        verb, aid = ("ENT-PATCH", f"{inputs},{outputs}") if step.kind == "add" else ("DLT-PATCH", inputs)
         timeout_s = self._timeout_s + step.estimated_s
         self._session.ask(verb, tl1.ignore, aid=aid, timeout_s=timeout_s, before_resending=guard)
-
-    def _command_of(self, step: Step) -> tuple[str, str]:
-        if step.kind == "remove":
-            return "DLT-PATCH", port_list(step.pairs)
-        if step.kind == "add":
-            return "ENT-PATCH", f"{port_list(step.pairs)},{port_list(step.pairs.values())}"
-        raise self._unsupported("the whole configuration at once")
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
         """Return the optical power in dBm, asked for in as few commands as the device takes."""

@@ -21,9 +21,8 @@ from ocs_drivers.address import DEFAULT_TIMEOUT_S, Address
 from ocs_drivers.credentials import Credentials, find_credentials
 from ocs_drivers.protocols.cli_session import Login
 from ocs_drivers.transports.lines import ssh_line, telnet_line
-from ocs_drivers.vendors.rome.dialect import AFM, ROME, Dialect
-from ocs_drivers.vendors.rome.driver import RomeCli
-from ocs_drivers.vendors.rome.options import OPTIONS, Timeouts, timeouts_in
+from ocs_drivers.vendors.rome.codec import AFM, ROME, Dialect
+from ocs_drivers.vendors.rome.driver import OPTIONS, RomeCli, Timeouts, timeouts_in
 
 __all__ = [
     "AFM",

@@ -1,18 +1,40 @@
-"""Commands, unsolicited lines and refusals of ROME and AFM. Pure.
+"""Commands of ROME and AFM, their refusals, unsolicited lines, `show board` and the robot's queue. Pure.
 
 OK - request added to pending queue (E3-W4)                                        accepted; the prompt is back
 08-05-2019 09:20 CONNECTING...                                                     unsolicited, from here on
 08-05-2019 09:20 CONNECTION OPERATION SUCCEEDED:E3[1AE3]<->W4[1AW4] OP:connect
 08-05-2019 09:32 OPERATION VALIDATION FAILED:E6-W4 requestType=connect
 Multiple Cross Connect Severe Failure                                              the robot has stopped
+
+The queue holds other people's requests, too:
+
+Connection execution status: enabled
+Command in process:
+connect, ports: E3-W4, status: in process with payload
+======= ========= ========= ================== ======= ===================
+Request Port1     Port2     Command            Source  User
+======= ========= ========= ================== ======= ===================
+772     A1        A2        connect            CLI     admin
+
+The two families differ in the heading of `show board`, its sizes, and the columns of `port show` (a `Dialect`). The
+columns are those of published captures:
+
+E249[1BE121]     Unlocked     Enabled     Connected     13      W253[1BW125]   B249       ROME
+1AE12            Unlocked     Enabled     Connected     17      W60[1AW60]     E12,A12    ROME, other releases
+1AE129           Unlocked     Enabled     Disconnected  0                                 ROME, a spare place
+E5      1      2      1      w5      W6               1      765                          AFM
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from ocs_drivers.errors import DeviceError, PortError, RobotFault
+from ocs_drivers.errors import DeviceError, PortError, ProtocolDesync, RobotFault
+from ocs_drivers.model import Identity, PendingMove
+from ocs_drivers.vendors.rome.ports import Layout, Pair
 
 SHOW_BOARD = "show board"
 SHOW_PORTS = "port show"
@@ -43,9 +65,71 @@ _FAILED = re.compile(
 _OTHER_MATRIX = re.compile(r"ports\s+are\s+not\s+of\s+the\s+same\s+matrix", re.IGNORECASE)
 _REFUSAL = re.compile(r"\berror\b|\binvalid\b|unknown command", re.IGNORECASE)
 
+_SERIAL = re.compile(r"^BOARD\b.*S/N\((?P<serial>[^)]*)\)", re.MULTILINE)
+_FIRMWARE = re.compile(r"^ACTIVE SW VER\s+(?P<version>\S+)", re.MULTILINE)
+_PAIRED = re.compile(r"^PAIRED PORT\s+Enabled\b", re.MULTILINE | re.IGNORECASE)
+_LAST_LINE = "AUTHENTICATION"
+
+_STATUS = re.compile(r"Connection execution status:\s*(?P<status>.*)", re.IGNORECASE)
+_HOMING = re.compile(r'Perform\s+"?homing run"?', re.IGNORECASE)
+_RUNNING = re.compile(
+    r"\s*(?P<command>(?:dis)?connect), ports: (?P<one>[A-Z]?\d+)-(?P<other>[A-Z]?\d+)\b.*", re.IGNORECASE
+)
+_RULE = re.compile(r"\s*=+(?:\s+=+)+\s*")
+_REQUEST = re.compile(
+    r"\s*(?P<number>\d+)\s+(?P<one>[A-Z]?\d+)\s+(?P<other>[A-Z]?\d+)\s+(?P<command>(?:dis)?connect)"
+    r"(?:\s+(?P<source>\S+)(?:\s+(?P<user>\S.*))?)?",
+    re.IGNORECASE,
+)
+_NUMBERED = re.compile(r"\s*\d+(?:\s|$)")
+
 HOMING_HINT = (
     "Have somebody look at the robot, then home it: `testbed switch ADDRESS home`, or `homing_run()` in Python; "
     "this driver never does that by itself."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One device family on this command line.
+
+    `kind` is what the lines of `show board` begin with. `size` matches one entry of its MATRIX SIZE, with groups
+    `side` and `last`. `row` matches one port of `port show` in text whose lines may have run together, with
+    groups as `port_table` reads them. With `logical_requests`, there is a table of logical ports, and two circuits
+    between the same two of them are asked for at once.
+    """
+
+    kind: str
+    vendor: str
+    size: re.Pattern[str]
+    row: re.Pattern[str]
+    logical_requests: bool = False
+
+
+ROME = Dialect(
+    kind="ROME",
+    vendor="Wave2Wave",
+    size=re.compile(r"(?:Male|Female)/(?P<side>West|East)\s+\d+\.\.(?P<last>\d{1,9})(?!\d)"),
+    row=re.compile(
+        r"(?<!\S)(?:(?P<port>[EW]\d{1,9})\[(?P<place>\w+)\]|(?P<bare>\d+[A-Z][EW]\d+))"
+        r"\s+(?P<lock>Locked|Unlocked)\s+(?P<admin>Enabled|Disabled)"
+        r"\s+(?P<state>Connected|Disconnected|In process)\s+(?P<counter>\d{1,9})(?!\S)"
+        r"(?:\s+(?P<peer>[EW]\d+)\[\w+\](?!\s+(?:Un)?locked))?"
+        r"(?:\s+(?:(?P<alias>[EW]\d{1,9})\s*,\s*)?(?P<logical>[A-Z]\d+)(?!\S))?",
+        re.IGNORECASE,
+    ),
+)
+
+AFM = Dialect(
+    kind="AFM",
+    vendor="FiberZone",
+    size=re.compile(r"MAX_PORT_(?P<side>EAST|WEST)\s+(?P<last>\d{1,9})(?!\d)"),
+    row=re.compile(
+        r"(?<!\S)(?P<port>[EW]\d{1,9})\s+(?P<lock>[12])\s+(?P<state>\d)\s+(?P<admin>[12])"
+        r"(?:\s+(?P<paired>[ew]\d+))?(?:\s+(?P<peer>[EW]\d+)(?:\s+[^\s\d]\S*)?)?"
+        r"\s+(?P<role>[1-5])\s+(?P<counter>\d{1,9})(?!\S)"
+    ),
+    logical_requests=True,
 )
 
 
@@ -98,3 +182,124 @@ def failure_of(lines: Iterable[str], names: Collection[tuple[str, str]], command
         if any(typed == set(pair) for pair in names):
             return line
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """Identity of the device; `east` and `west` are the rows that its table of ports has on each side.
+
+    `paired` is True where the device says that its ports are paired: a circuit may go with its mirrored one.
+    """
+
+    identity: Identity
+    east: int
+    west: int
+    paired: bool = False
+
+
+def decode_board(lines: Sequence[str], dialect: Dialect) -> Board:
+    """Decode the board from the lines of `show board`.
+
+    Raises `ProtocolDesync` when it is another family's, or not whole.
+    """
+    text = "\n".join(lines)
+    kind = re.search(rf"^{dialect.kind} TYPE\s+(?P<type>\S.*)$", text, re.MULTILINE)
+    sizes = _sizes(text, dialect)
+    if kind is None or not all(sizes.values()) or _LAST_LINE not in text:
+        raise ProtocolDesync(
+            f"this is not the whole board of a device of kind {dialect.kind}",
+            received=text,
+            hint="Check the address: rome+... is for ROME, afm+... for AFM.",
+        )
+    name = kind["type"].rstrip()
+    model = name if name.startswith(dialect.kind) else f"{dialect.kind} type {name}"
+    identity = Identity(dialect.vendor, model, _found(_SERIAL, text), _found(_FIRMWARE, text))
+    return Board(identity, sizes["east"], sizes["west"], _PAIRED.search(text) is not None)
+
+
+def _sizes(text: str, dialect: Dialect) -> dict[str, int]:
+    """Return the rows of each side, summed over all matrices."""
+    sizes = {"east": 0, "west": 0}
+    for match in dialect.size.finditer(text):
+        sizes[match["side"].lower()] += int(match["last"])
+    return sizes
+
+
+def _found(pattern: re.Pattern[str], text: str) -> str:
+    match = pattern.search(text)
+    return match[1] if match else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A move that was asked for; the one in process has no user and no source."""
+
+    command: str
+    one: str
+    other: str
+    number: str = ""
+    source: str = ""
+    user: str = ""
+
+    def moves(self, layout: Layout) -> tuple[PendingMove, ...]:
+        """Return the moves of the robot that this makes; a request for two logical ports makes two."""
+        kind: Literal["connect", "disconnect"] = "disconnect" if self.command == "disconnect" else "connect"
+        pairs: tuple[Pair | None, ...] = layout.pairs(self.one, self.other) or (None,)
+        return tuple(PendingMove(kind, pair, self.user, self.source, self.number) for pair in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """The request in process and those that wait. `needs_homing` is that the device asks for a homing run."""
+
+    status: str = "enabled"
+    needs_homing: bool = False
+    running: Request | None = None
+    waiting: tuple[Request, ...] = ()
+
+    @property
+    def is_disabled(self) -> bool:
+        """True if nothing is executed until somebody enables it."""
+        return "disabled" in self.status
+
+    def moves(self, layout: Layout) -> tuple[PendingMove, ...]:
+        """Return all moves in the order in which they are made, the one in process first."""
+        requests = (self.running, *self.waiting) if self.running else self.waiting
+        return tuple(move for request in requests for move in request.moves(layout))
+
+
+def decode_queue(lines: Sequence[str]) -> Queue:
+    """Decode the queue. Raises `ProtocolDesync` when its status, the heading or a part of a row is missing."""
+    status = next((match["status"] for line in lines if (match := _STATUS.match(line))), None)
+    rules = [number for number, line in enumerate(lines) if _RULE.fullmatch(line)]
+    if status is None or len(rules) != 2:
+        raise ProtocolDesync("the queue of the robot is incomplete", received=" ".join(lines))
+    above, below = lines[: rules[0]], lines[rules[1] + 1 :]
+    running = next((_request(match) for line in above if (match := _RUNNING.fullmatch(line))), None)
+    if running is None and any(line.strip().lower() == "command in process:" for line in above):
+        raise ProtocolDesync("the command in process is missing", received=" ".join(lines))
+    return Queue(
+        status.strip().lower(),
+        any(_HOMING.search(line) for line in above),
+        running,
+        tuple(_row(line) for line in below if _NUMBERED.match(line)),
+    )
+
+
+def _row(line: str) -> Request:
+    match = _REQUEST.fullmatch(line)
+    if match is None:
+        raise ProtocolDesync("a row of the robot's queue cannot be read", received=line)
+    return _request(match)
+
+
+def _request(match: re.Match[str]) -> Request:
+    fields = match.groupdict(default="")
+    return Request(
+        fields["command"].lower(),
+        fields["one"].upper(),
+        fields["other"].upper(),
+        fields.get("number", ""),
+        fields.get("source", ""),
+        fields.get("user", "").strip(),
+    )

@@ -8,14 +8,17 @@ the wait for a request that was not valid. Only `homing_run`, called by an opera
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from ocs_drivers.address import Address
 from ocs_drivers.contract import Guard, unguarded
 from ocs_drivers.engine import transaction
 from ocs_drivers.engine.driver import SwitchDriver
 from ocs_drivers.errors import (
+    AddressError,
     DeviceError,
     OcsError,
     PortBusy,
@@ -34,19 +37,84 @@ from ocs_drivers.model import (
     Step,
 )
 from ocs_drivers.protocols.cli_session import CliSession, Login
-from ocs_drivers.timing import SYSTEM_CLOCK, Clock
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
 from ocs_drivers.transports.transport import Transport
-from ocs_drivers.vendors.rome import codec, homing
-from ocs_drivers.vendors.rome.board import Board, decode_board
-from ocs_drivers.vendors.rome.both_ways import decode_logical, explain_tie, join_both_ways, two_way_circuits
-from ocs_drivers.vendors.rome.dialect import ROME, Dialect
-from ocs_drivers.vendors.rome.options import Timeouts
+from ocs_drivers.vendors.rome import codec
+from ocs_drivers.vendors.rome.codec import ROME, Board, Dialect, Queue, decode_board, decode_queue
 from ocs_drivers.vendors.rome.port_table import Table, decode_ports
-from ocs_drivers.vendors.rome.ports import Layout, check_one_matrix
-from ocs_drivers.vendors.rome.queue import Queue, decode_queue
+from ocs_drivers.vendors.rome.ports import (
+    Layout,
+    check_one_matrix,
+    decode_logical,
+    explain_tie,
+    join_both_ways,
+    two_way_circuits,
+)
 from ocs_drivers.vendors.rome.wait import Move, Progress, claim_on, judge_progress, why_standing
 
 _T = TypeVar("_T")
+
+MOVE_TIME_S = (60.0, 120.0)
+"""One move: typically (an assumption), and the longest that the public driver waits."""
+
+POLL_S = 3.0
+IDLE_LIMIT_S = 180.0
+HOMING_S = 900.0
+
+OPTIONS = ("move_s", "longest_s", "poll_s", "idle_s", "homing_s", "grace_s", "one_way")
+"""Options of an address that `timeouts_in` reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Times that the driver waits.
+
+    `move_time_s` is (typical, longest) for one move. `homing_grace_s`: the device shows `Perform "homing run"` in a
+    capture of a move that went on, so a robot is taken as stopped when it shows that for so long with the same
+    command in process; at once when none is. With `removes_one_way`, one direction of a two-way circuit may be removed
+    from a device that says that its ports are paired.
+    """
+
+    move_time_s: tuple[float, float] = MOVE_TIME_S
+    poll_s: float = POLL_S
+    idle_limit_s: float = IDLE_LIMIT_S
+    homing_s: float = HOMING_S
+    homing_grace_s: float = MOVE_TIME_S[1]
+    removes_one_way: bool = False
+
+
+def timeouts_in(address: Address) -> Timeouts:
+    """Return the timeouts that the options of an address give."""
+    typical_s = _seconds(address, "move_s", MOVE_TIME_S[0])
+    longest_s = max(typical_s, _seconds(address, "longest_s", MOVE_TIME_S[1]))
+    return Timeouts(
+        (typical_s, longest_s),
+        poll_s=_seconds(address, "poll_s", POLL_S),
+        idle_limit_s=_seconds(address, "idle_s", IDLE_LIMIT_S),
+        homing_s=_seconds(address, "homing_s", HOMING_S),
+        homing_grace_s=_seconds(address, "grace_s", longest_s),
+        removes_one_way=_agrees(address, "one_way"),
+    )
+
+
+def _agrees(address: Address, option: str) -> bool:
+    text = address.options.get(option, "no")
+    if text not in {"yes", "no"}:
+        raise AddressError(f"option {option} is yes or no, not {text!r}", device=str(address))
+    return text == "yes"
+
+
+def _seconds(address: Address, option: str, default_s: float) -> float:
+    text = address.options.get(option)
+    if text is None:
+        return default_s
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise AddressError(f"option {option} is a number of seconds, not {text!r}", device=str(address))
+    return seconds
 
 
 class RomeCli(SwitchDriver):
@@ -195,17 +263,13 @@ class RomeCli(SwitchDriver):
         self._session.ready()
         seen = self.read()
         transaction.check_unmoved(step, seen.connections, device=self._address)
-        self._check_running()
+        lines = [line for event in self.events() for line in event.lines]
+        if why := why_standing(self._queue, lines):  # a request would wait, and move fibres later
+            raise RobotFault(why, device=self._address, hint=codec.HOMING_HINT)
         claim = claim_on(step, seen, self._layout)
         if claim is not None:
             raise claim.locate(device=self._address)
         super()._begin(step, guard)
-
-    def _check_running(self) -> None:
-        """Raise `RobotFault` when the robot would not even begin: a request would wait, and move fibres later."""
-        lines = [line for event in self.events() for line in event.lines]
-        if why := why_standing(self._queue, lines):
-            raise RobotFault(why, device=self._address, hint=codec.HOMING_HINT)
 
     def _perform(self, step: Step, guard: Guard) -> None:
         """Send one request; the answer comes before the robot has begun.
@@ -282,12 +346,43 @@ class RomeCli(SwitchDriver):
         executed afterwards. Raises `RobotFault` when it does not recover, `Timeout` when it does not say so
         within `timeouts.homing_s`.
         """
+        homing_s = max(self._timeouts.homing_s, self._timeout_s)
         with self._writing, self._session.lock():
             self._session.ready()
             try:
                 guard()
-                homing.recover(self._session, self._timeouts, self._clock, timeout_s=self._timeout_s)
+                self._say_until(codec.HOMING_RUN, codec.RECOVERED, homing_s)
                 guard()
-                homing.enable(self._session, self._timeouts, self._clock, timeout_s=self._timeout_s)
+                self._say_until(codec.ENABLE, codec.ENABLED, self._timeout_s)
             except OcsError as failure:
                 raise failure.locate(device=self._address) from None
+
+    def _say_until(self, command: str, wanted: re.Pattern[str], timeout_s: float) -> None:
+        """Send a command, and wait until the device says `wanted`, in its reply or unsolicited afterwards."""
+        deadline = Deadline(timeout_s, self._clock)
+        before = self._session.event_count
+
+        def unless_refused(lines: tuple[str, ...]) -> tuple[str, ...]:
+            codec.check_accepted(lines)
+            return lines
+
+        reply = self._session.ask(command, unless_refused, timeout_s=timeout_s)
+        while True:
+            lines = [*reply, *(line for event in self._session.events(before) for line in event.lines)]
+            if any(wanted.search(line) for line in lines):
+                return
+            if failed := next((line for line in lines if codec.NOT_RECOVERED.search(line)), None):
+                raise RobotFault(
+                    "the robot did not recover",
+                    sent=command,
+                    received=failed,
+                    hint="Call the vendor's service.",
+                )
+            if deadline.passed:
+                raise Timeout(
+                    f"the device did not say that it was done within {timeout_s:.3g} s",
+                    sent=command,
+                    hint="Look at the device; nothing else was sent.",
+                )
+            self._clock.sleep(min(self._timeouts.poll_s, max(deadline.remaining_s(), 0.001)))
+            self._session.ready()

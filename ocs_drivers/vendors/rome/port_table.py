@@ -12,8 +12,7 @@ from enum import Enum
 
 from ocs_drivers.errors import ProtocolDesync
 from ocs_drivers.model import CrossConnects, PortState
-from ocs_drivers.vendors.rome.board import Board
-from ocs_drivers.vendors.rome.dialect import Dialect
+from ocs_drivers.vendors.rome.codec import Board, Dialect
 from ocs_drivers.vendors.rome.ports import Layout, Pair
 
 FOR_CONNECTIONS = "1"

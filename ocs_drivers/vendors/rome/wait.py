@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from ocs_drivers.errors import Conflict, DeviceError, OcsError, RobotFault, Timeout, TransportError
 from ocs_drivers.model import PendingMove, Snapshot, Step
 from ocs_drivers.vendors.rome import codec
+from ocs_drivers.vendors.rome.codec import Queue, Request
 from ocs_drivers.vendors.rome.ports import Layout, Pair
-from ocs_drivers.vendors.rome.queue import Queue, Request
 
 POLLS_WHEN_LOST = 5
 """For how many polls the queue is looked at for a request of which nobody knows whether it was received."""

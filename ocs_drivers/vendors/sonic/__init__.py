@@ -25,7 +25,7 @@ FACTORY_ACCOUNT = Credentials("admin", "YourPaSsWoRd")
 def ssh_switch(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> SonicOcs:
-    """Return an unopened SONiC switch; `sudo=no` is for accounts that are root. Host keys: `ssh_host_keys`."""
+    """Return an unopened SONiC switch; `sudo=no` is for accounts that are root. Host keys: see `transports.ssh`."""
     address = address.only_options("key", "known_hosts", "sudo").with_port(SSH_PORT)
     sudo = address.options.get("sudo", "yes")
     if sudo not in {"yes", "no"}:

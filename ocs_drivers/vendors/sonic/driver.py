@@ -38,8 +38,7 @@ from ocs_drivers.protocols.cli_session import CliSession
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock
 from ocs_drivers.transports.transport import Transport
 from ocs_drivers.vendors.sonic import codec
-from ocs_drivers.vendors.sonic.codec import CrossConnectTables, Lines
-from ocs_drivers.vendors.sonic.ports import Names, Pair
+from ocs_drivers.vendors.sonic.codec import CrossConnectTables, Lines, Names, Pair
 
 _T = TypeVar("_T")
 

@@ -23,8 +23,7 @@ from ocs_drivers.credentials import Credentials, find_credentials
 from ocs_drivers.errors import AddressError
 from ocs_drivers.transports.lines import ssh_line
 from ocs_drivers.vendors.telescent.codec import CommandSet
-from ocs_drivers.vendors.telescent.driver import TelescentCli
-from ocs_drivers.vendors.telescent.options import IDLE_LIMIT_S, MOVE_TIME_S, POLL_S, Options
+from ocs_drivers.vendors.telescent.driver import IDLE_LIMIT_S, MOVE_TIME_S, POLL_S, Options, TelescentCli
 
 __all__ = ["CommandSet", "Options", "TelescentCli", "cli_switch"]
 

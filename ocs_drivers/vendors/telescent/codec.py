@@ -1,4 +1,4 @@
-"""Commands of a Telescent, and its answers: the table of all outputs, the state of one input, refusals. Pure.
+"""Commands of a Telescent, and its answers in the types of the contract: all outputs, one input, refusals. Pure.
 
     R0#N  AL3 UU1 UU2 ... x12        row 0: output 0 is allocated to input 3, outputs 1 and 2 are free
     STATE = ALLOCATED_AND_LOCKED     input asked for alone
@@ -12,6 +12,9 @@ device's own guard against a slip, which is why a circuit is unlocked before it 
 reservation. `UNALLOCATED_AND_LOCKED` is what no documented sequence leaves behind: somebody has reserved a port
 that carries nothing. Only that is reported as locked. `ALLOCATED_AND_UNLOCKED` still holds its circuit.
 
+The device counts ports from 0, and each port has an input and an output that go their own ways: input 3 of ours is
+the input of its port 2, and the first output of ours is the output of its port 0.
+
 The commands are those of one public driver for the fourth generation of the frame. Nobody has published what
 today's firmware answers to, so every word can be replaced (see `cli_switch` for the options of an address).
 """
@@ -22,7 +25,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ocs_drivers.errors import DeviceError, ProtocolDesync, RobotFault
+from ocs_drivers.engine import planning
+from ocs_drivers.errors import DeviceError, OcsError, ProtocolDesync, RobotFault
+from ocs_drivers.model import Capabilities, CrossConnects, PendingMove, PortState
 
 Command = tuple[str, bool]
 """A command, and whether it makes the robot move."""
@@ -208,3 +213,108 @@ def decode_input(lines: Sequence[str], commands: CommandSet) -> InputReading:
     if reading.is_allocated and reading.output is None:
         raise ProtocolDesync("an allocated input without an output", received=" ".join(lines))
     return reading
+
+
+@dataclass(frozen=True, slots=True)
+class Numbering:
+    """Our port numbers and the device's, for a frame with `ports` ports.
+
+    >>> Numbering(96).input_port(0), Numbering(96).output_port(0)
+    (1, 97)
+    >>> Numbering(96).device_pair((3, 97))
+    (2, 0)
+    """
+
+    ports: int
+
+    def input_port(self, number: int) -> int:
+        """Return our number of the input of the device's port `number`."""
+        return number + 1
+
+    def output_port(self, number: int) -> int:
+        """Return our number of the output of the device's port `number`."""
+        return self.ports + number + 1
+
+    def device_pair(self, pair: tuple[int, int]) -> tuple[int, int]:
+        """Return the device's numbers of the two ports of a circuit."""
+        return pair[0] - 1, pair[1] - self.ports - 1
+
+    def name(self, port: int) -> str:
+        """Return the device's name of our port, on its side."""
+        return str((port - 1) % self.ports)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """All outputs of a frame as they were read at one moment.
+
+    >>> cells = (Cell("AL", 1), Cell("CU", 0), Cell("UL", 2))
+    >>> table = Table(cells, CommandSet())
+    >>> table.connections, table.pending[0].pair, table.outputs[6]
+    (CrossConnects({2: 4}), (1, 5), <PortState.LOCKED: 'locked'>)
+    """
+
+    cells: tuple[Cell, ...]
+    commands: CommandSet
+
+    @property
+    def numbering(self) -> Numbering:
+        """The numbers of the ports of a frame of this size."""
+        return Numbering(len(self.cells))
+
+    @property
+    def connections(self) -> CrossConnects:
+        """The circuits: those that are allocated, and those that the robot has yet to clear.
+
+        Raises `ProtocolDesync` for a table that cannot be right.
+        """
+        pairs = [
+            self._pair(output)
+            for output, cell in enumerate(self.cells)
+            if cell.is_allocated or self._is_clearing(cell)
+        ]
+        try:
+            connections = CrossConnects(pairs)
+            planning.check_target(connections, None, Capabilities(len(self.cells), len(self.cells)))
+        except (ValueError, OcsError) as error:
+            raise ProtocolDesync(f"the table cannot be right: {error}") from error
+        return connections
+
+    @property
+    def pending(self) -> tuple[PendingMove, ...]:
+        """Moves that the robot still has to do, as far as the table shows; it does not show whose they are."""
+        making = [n for n, cell in enumerate(self.cells) if self._is_making(cell)]
+        clearing = [n for n, cell in enumerate(self.cells) if self._is_clearing(cell)]
+        return (
+            *(PendingMove("connect", self._pair(output)) for output in making),
+            *(PendingMove("disconnect", self._pair(output)) for output in clearing),
+        )
+
+    @property
+    def outputs(self) -> dict[int, PortState]:
+        """The state of every output, by our numbers."""
+        return {self.numbering.output_port(n): self._state(cell) for n, cell in enumerate(self.cells)}
+
+    def unfit(self, *, force: bool) -> dict[int, PortState]:
+        """Return the outputs that cannot be used; with `force`, those that somebody has locked can."""
+        return {
+            port: state
+            for port, state in self.outputs.items()
+            if state is not PortState.ENABLED and not (force and state is PortState.LOCKED)
+        }
+
+    def _state(self, cell: Cell) -> PortState:
+        """Return the state that a status means; letters that we do not know are a reason not to use the port."""
+        if cell.is_free and cell.is_locked:
+            return PortState.LOCKED
+        known = cell.is_free or cell.is_allocated or self._is_making(cell) or self._is_clearing(cell)
+        return PortState.ENABLED if known else PortState.FAILED
+
+    def _pair(self, output: int) -> tuple[int, int]:
+        return self.numbering.input_port(self.cells[output].number), self.numbering.output_port(output)
+
+    def _is_making(self, cell: Cell) -> bool:
+        return cell.status.startswith(self.commands.making)
+
+    def _is_clearing(self, cell: Cell) -> bool:
+        return cell.status.startswith(self.commands.clearing)

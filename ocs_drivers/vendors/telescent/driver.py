@@ -30,12 +30,33 @@ from ocs_drivers.protocols.cli_session import CliSession
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock
 from ocs_drivers.transports.transport import Transport, lost
 from ocs_drivers.vendors.telescent import codec
-from ocs_drivers.vendors.telescent.codec import CommandSet, InputReading
-from ocs_drivers.vendors.telescent.options import Options
-from ocs_drivers.vendors.telescent.ports import Numbering
-from ocs_drivers.vendors.telescent.table import Table
+from ocs_drivers.vendors.telescent.codec import CommandSet, InputReading, Numbering, Table
 
 _T = TypeVar("_T")
+
+IDLE_LIMIT_S = 180.0
+"""The device leaves a connection to die that was idle for so long."""
+
+MOVE_TIME_S = (60.0, 1800.0)
+"""One move of the robot: typically, and the longest that the public driver waits."""
+
+POLL_S = 5.0
+"""Between two reads of the table, as the public driver does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Times to wait and liberties to take, of one driver.
+
+    `move_time_s` is (typical, longest) for one move. With `force`, ports that somebody else has locked are
+    unlocked and used. A device that does not repeat what is typed is asked with `echoes` False.
+    """
+
+    move_time_s: tuple[float, float] = MOVE_TIME_S
+    poll_s: float = POLL_S
+    idle_limit_s: float = IDLE_LIMIT_S
+    force: bool = False
+    echoes: bool = True
 
 
 @dataclass(slots=True)

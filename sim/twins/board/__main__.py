@@ -14,7 +14,6 @@ from pathlib import Path
 
 from fpga.bus import load_datapath, simulated_bus
 from lightbed.wording import install_extra
-from sim.twins.board.server import BoardServer
 from sim.twins.board.space import DEFAULT_BASE, Slot
 
 
@@ -40,6 +39,8 @@ def main(words: Sequence[str] | None = None) -> None:
     try:
         datapath = load_datapath(options.file)
         slot = Slot(lambda: simulated_bus(datapath, options.engine), options.base)
+        from sim.twins.board.server import BoardServer  # needs pynq
+
         with BoardServer(slot, host=options.host, port=options.port) as server:
             ready = {"ready": True, "simulated": True, "board": f"{options.host}:{server.port}"}
             sys.stdout.write(

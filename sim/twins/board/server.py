@@ -1,14 +1,30 @@
-"""The board as a server: PYNQ.remote on a TCP port."""
+"""The board as a server: the gRPC services of PYNQ.remote that a client needs for registers, buffers and files.
+
+Messages are those of pynq's own modules. A field `msg` that is not empty is an error, which the client raises.
+"""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
-from typing import Self
+from typing import Any, Self
 
-from sim.twins.board.space import AddressSpace, BoardFiles, Buffers, Slot
+from pynq.remote import (
+    buffer_pb2,
+    buffer_pb2_grpc,
+    mmio_pb2,
+    mmio_pb2_grpc,
+    remote_device_pb2,
+    remote_device_pb2_grpc,
+)
+
+from fpga.bus import BusError
+from sim.twins.board.space import AddressSpace, BoardFiles, Buffers, NoBuffer, NothingThere, Slot
 
 BOARD = "ZCU111 SIMULATED"
+_CHUNK = 2 * 1024 * 1024
 
 
 class BoardServer:
@@ -25,10 +41,6 @@ class BoardServer:
 
     def start(self) -> None:
         """Accept clients. Raises OSError when the port is taken."""
-        from pynq.remote import buffer_pb2_grpc, mmio_pb2_grpc, remote_device_pb2_grpc
-
-        from sim.twins.board.services import BufferService, DeviceService, MmioService
-
         mmio_pb2_grpc.add_MmioServicer_to_server(MmioService(self.space), self._server)
         buffer_pb2_grpc.add_RemoteBufferServicer_to_server(BufferService(self.buffers), self._server)
         remote_device_pb2_grpc.add_RemoteDeviceServicer_to_server(DeviceService(self.files), self._server)
@@ -49,3 +61,166 @@ class BoardServer:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+class MmioService(mmio_pb2_grpc.MmioServicer):  # type: ignore[misc]  # pynq has no types
+    """Registers. Every mapping that a client makes has an identifier."""
+
+    def __init__(self, space: AddressSpace) -> None:
+        self._space = space
+        self._mappings: dict[str, tuple[int, int]] = {}
+        self._numbers = itertools.count(1)
+
+    def get_mmio(self, request: Any, context: Any) -> Any:
+        """Map `length` bytes from `base_addr` on."""
+        name = f"mmio-{next(self._numbers)}"
+        self._mappings[name] = (request.base_addr, request.length)
+        return mmio_pb2.GetMmioResponse(status=True, mmio_id=name)
+
+    def read(self, request: Any, context: Any) -> Any:
+        """Read one word; the answer has no room for two."""
+        try:
+            address = self._address(request.mmio_id, request.offset, request.length)
+            word = self._space.read32(address)
+        except (BusError, NothingThere, ValueError) as error:
+            return mmio_pb2.ReadResponse(status=False, msg=str(error))
+        return mmio_pb2.ReadResponse(status=True, data=word & ((1 << 8 * request.length) - 1))
+
+    def write(self, request: Any, context: Any) -> Any:
+        """Write words one after the other."""
+        try:
+            address = self._address(request.mmio_id, request.offset, 4)
+            size, room = len(request.data), self._mappings[request.mmio_id][1] - request.offset
+            if size % 4 or size > room:
+                raise ValueError(
+                    f"{size} bytes at offset {request.offset:#x}: whole words, and {room} bytes at most"
+                )
+            for place in range(0, len(request.data), 4):
+                word = int.from_bytes(request.data[place : place + 4], "little")
+                self._space.write32(address + place, word)
+        except (BusError, NothingThere, ValueError) as error:
+            return mmio_pb2.WriteResponse(status=False, msg=str(error))
+        return mmio_pb2.WriteResponse(status=True)
+
+    def _address(self, name: str, offset: int, length: int) -> int:
+        if name not in self._mappings:
+            raise ValueError(f"no mapping {name!r}")
+        base, size = self._mappings[name]
+        if length > 4 or offset % 4 or not 0 <= offset < size:
+            raise ValueError(f"{length} bytes at offset {offset:#x} of {size:#x} cannot be accessed at once")
+        return base + offset
+
+
+class BufferService(buffer_pb2_grpc.RemoteBufferServicer):  # type: ignore[misc]  # pynq has no types
+    """Memory that the client keeps a copy of."""
+
+    def __init__(self, buffers: Buffers) -> None:
+        self._buffers = buffers
+
+    def allocate(self, request: Any, context: Any) -> Any:
+        """Allocate memory."""
+        try:
+            name = self._buffers.allocate(request.size, cacheable=request.cacheable)
+        except NoBuffer as error:
+            return buffer_pb2.AllocateResponse(msg=str(error))
+        return buffer_pb2.AllocateResponse(buffer_id=name)
+
+    def write(self, request_iterator: Iterator[Any], context: Any) -> Any:
+        """Write all bytes of a buffer, piece by piece."""
+        written = 0
+        try:
+            for request in request_iterator:
+                self._buffers.write(request.buffer_id, written, request.data)
+                written += len(request.data)
+        except NoBuffer as error:
+            return buffer_pb2.BufferWriteResponse(msg=str(error))
+        return buffer_pb2.BufferWriteResponse()
+
+    def read(self, request: Any, context: Any) -> Iterator[Any]:
+        """Read all bytes of a buffer, piece by piece."""
+        try:
+            data = self._buffers.read(request.buffer_id)
+        except NoBuffer as error:
+            yield buffer_pb2.BufferReadResponse(msg=str(error))
+            return
+        for place in range(0, len(data), _CHUNK):
+            yield buffer_pb2.BufferReadResponse(data=data[place : place + _CHUNK])
+
+    def freebuffer(self, request: Any, context: Any) -> Any:
+        """Give memory back."""
+        try:
+            self._buffers.free(request.buffer_id)
+        except NoBuffer as error:
+            return buffer_pb2.FreeBufferResponse(msg=str(error))
+        return buffer_pb2.FreeBufferResponse()
+
+    def flush(self, request: Any, context: Any) -> Any:
+        """There is no cache: only whether the buffer is there."""
+        return buffer_pb2.FlushResponse(msg=self._missing(request.buffer_id))
+
+    def invalidate(self, request: Any, context: Any) -> Any:
+        """Return the same as `flush`."""
+        return buffer_pb2.InvalidateResponse(msg=self._missing(request.buffer_id))
+
+    def physical_address(self, request: Any, context: Any) -> Any:
+        """Return the buffer's address for the logic."""
+        try:
+            return buffer_pb2.AddressResponse(address=self._buffers.address(request.buffer_id))
+        except NoBuffer as error:
+            return buffer_pb2.AddressResponse(msg=str(error))
+
+    def virtual_address(self, request: Any, context: Any) -> Any:
+        """Return the buffer's address for the board's processor: the same."""
+        return self.physical_address(request, context)
+
+    def cacheable(self, request: Any, context: Any) -> Any:
+        """Return True if it was allocated as cacheable."""
+        try:
+            return buffer_pb2.CacheableResponse(cacheable=self._buffers.cacheable(request.buffer_id))
+        except NoBuffer as error:
+            return buffer_pb2.CacheableResponse(msg=str(error))
+
+    def _missing(self, name: str) -> str:
+        try:
+            self._buffers.address(name)
+        except NoBuffer as error:
+            return str(error)
+        return ""
+
+
+class DeviceService(remote_device_pb2_grpc.RemoteDeviceServicer):  # type: ignore[misc]  # pynq has no types
+    """Files of the board, through which a bitstream is loaded too."""
+
+    def __init__(self, files: BoardFiles) -> None:
+        self._files = files
+
+    def existsfile(self, request: Any, context: Any) -> Any:
+        """Return True if there is a file."""
+        return remote_device_pb2.ExistsFileResponse(exists=self._files.exists(request.file_path))
+
+    def readfile(self, request: Any, context: Any) -> Iterator[Any]:
+        """Read a file, piece by piece."""
+        data = self._files.read(request.file_path)
+        for place in range(0, len(data), _CHUNK):
+            yield remote_device_pb2.ReadFileResponse(data=data[place : place + _CHUNK])
+
+    def writefile(self, request_iterator: Iterator[Any], context: Any) -> Any:
+        """Write a file, piece by piece."""
+        path, content = "", b""
+        for request in request_iterator:
+            path, content = request.file_path, content + request.data
+        if path:
+            self._files.write(path, content)
+        return remote_device_pb2.WriteFileResponse()
+
+    def set_bitstream_attrs(self, request: Any, context: Any) -> Any:
+        """Accept that what follows is of a bitstream: the files say the same."""
+        return remote_device_pb2.SetBitstreamAttrsResponse(status=True)
+
+    def set_pl_clk(self, request: Any, context: Any) -> Any:
+        """Accept a frequency: the simulated logic has none."""
+        return remote_device_pb2.SetPlClkResponse(status=True)
+
+    def shutdown(self, request: Any, context: Any) -> Any:
+        """Do nothing: nothing is to be stopped."""
+        return remote_device_pb2.ShutdownResponse(status=True)

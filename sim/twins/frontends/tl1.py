@@ -395,7 +395,12 @@ class Tl1Session:
             self.user = self._frontend.check_account(self, command)
             self._used_s = self._clock.now()
             return self._frontend.welcome(self)
-        self._check_login()
+        limit_s, idle_s = self._frontend.idle_timeout_s, self._clock.now() - self._used_s
+        if limit_s and idle_s > limit_s:
+            self.user = ""
+        if not self.user:
+            raise Denied(*self._frontend.not_logged_in)
+        self._used_s = self._clock.now()
         if command.verb == "CANC-USER":
             self.user = ""
             return ()
@@ -404,11 +409,3 @@ class Tl1Session:
             raise Denied("ICNV", self._frontend.unknown_command.format(verb=verb[:40]))
         lines = self._table[verb](command)
         return lines if isinstance(lines, Sequence) else await lines
-
-    def _check_login(self) -> None:
-        limit_s, idle_s = self._frontend.idle_timeout_s, self._clock.now() - self._used_s
-        if limit_s and idle_s > limit_s:
-            self.user = ""
-        if not self.user:
-            raise Denied(*self._frontend.not_logged_in)
-        self._used_s = self._clock.now()

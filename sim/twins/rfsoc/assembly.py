@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from sim.twins.rfsoc.address import DEFAULT_PROFILES, Address, AddressError, configuration, parsed, whole
-from sim.twins.rfsoc.board.board import Board
-from sim.twins.rfsoc.board.knobs import BoardKnobs
+from sim.twins.rfsoc.board import Board, BoardKnobs
 from sim.twins.rfsoc.loopback import Loopback
 from sim.twins.rfsoc.not_simulated import NotSimulated
 from sim.twins.rfsoc.plant import Plant

@@ -24,7 +24,7 @@ from qick import obtain
 from qick.qick_asm import QickConfig
 
 from sim.twins.rfsoc.assembly import assembled
-from sim.twins.rfsoc.board import clock
+from sim.twins.rfsoc.board import TRANSFER_S
 from sim.twins.rfsoc.not_simulated import NotSimulated, NotSimulatedAttribute
 from sim.twins.rfsoc.processor import ProgramError
 
@@ -200,7 +200,7 @@ class SimulatedSoc(TwinDevice):
     # ---------------------------------------------------------------------------- generators
     def load_envelope(self, ch: int, data: Any, addr: int) -> None:
         """Envelope samples (n, 2), I and Q of 16 bits, from address `addr` on."""
-        self._board.touch(clock.TRANSFER_S)
+        self._board.touch(TRANSFER_S)
         self._board.load_envelope(ch, np.array(obtain(data), dtype=np.int16).reshape(-1, 2), addr)
 
     def set_nyquist(self, ch: int, nqz: int, force: bool = False) -> None:
@@ -267,7 +267,7 @@ class SimulatedSoc(TwinDevice):
 
     def _transfer(self, ch: int, what: str, address: int, length: int | None, most: str) -> Any:
         with self._board.lock:
-            self._board.touch(clock.TRANSFER_S)
+            self._board.touch(TRANSFER_S)
             self._board.settle(ch)
             asked = self["readouts"][ch][most] if length is None else int(length)
             return getattr(self._board.readouts[ch].buffer, what)(int(address), asked)
@@ -275,7 +275,7 @@ class SimulatedSoc(TwinDevice):
     # ----------------------------------------------------------------------------- processor
     def load_bin_program(self, binprog: Any, load_mem: bool = True) -> None:
         """Program memory, and waveform and data memory where there are some. Raises `ProgramError`."""
-        self._board.touch(clock.TRANSFER_S)
+        self._board.touch(TRANSFER_S)
         program = obtain(binprog)
         if self.TPROC_VERSION == 2 and not isinstance(program, Mapping):
             raise ProgramError(
@@ -291,13 +291,13 @@ class SimulatedSoc(TwinDevice):
 
     def load_mem(self, data: Any, mem_sel: str = "dmem", addr: int = 0) -> None:
         """Write a block of memory: (n,) for "dmem", (n, 8) for "pmem" and "wmem"."""
-        self._board.touch(clock.TRANSFER_S)
+        self._board.touch(TRANSFER_S)
         self._known_memory(mem_sel)
         self._board.core.load_mem(mem_sel, np.array(obtain(data), dtype=np.int32), addr)
 
     def read_mem(self, length: int, mem_sel: str = "dmem", addr: int = 0) -> npt.NDArray[np.int32]:
         """Read a block of memory."""
-        self._board.touch(clock.TRANSFER_S)
+        self._board.touch(TRANSFER_S)
         self._known_memory(mem_sel)
         return self._board.core.read_mem(mem_sel, length, addr)
 

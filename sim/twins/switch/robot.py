@@ -102,7 +102,10 @@ class Robot:
         job = Job(next(self._numbers), kind, pair, user, source)
         self._jobs[job.number] = job
         self._waiting.append(job.number)
-        self._forget_old()
+        turns = {job.number for job in self.queue}
+        for number in list(self._jobs)[:-_KEPT_JOBS]:  # old ones are forgotten
+            if number not in turns:
+                del self._jobs[number]
         self._idle.clear()
         self._tell("queued", job)
         self._go()
@@ -191,7 +194,9 @@ class Robot:
             return
         self._running = job.number
         self._tell("running", self._note(job, "running"))
-        self._hold({source for source, _ in touched})
+        for source in {source for source, _ in touched}:
+            self._held.add(source)
+            self.device.hold(source)
         await self._move(job)
 
     async def _move(self, job: Job) -> None:
@@ -229,11 +234,6 @@ class Robot:
         if job.kind == "connect":
             return matrix.added([source], [output])
         return matrix.without([source], [output])
-
-    def _hold(self, sources: set[int]) -> None:
-        for source in sources:
-            self._held.add(source)
-            self.device.hold(source)
 
     def _let_go(self) -> None:
         while self._held:
@@ -287,9 +287,3 @@ class Robot:
     def _tell(self, event: Event, job: Job | None) -> None:
         for listener in self._listeners:
             listener(event, job)
-
-    def _forget_old(self) -> None:
-        turns = {job.number for job in self.queue}
-        for number in list(self._jobs)[:-_KEPT_JOBS]:
-            if number not in turns:
-                del self._jobs[number]

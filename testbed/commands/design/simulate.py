@@ -18,12 +18,12 @@ from testbed.commands.design.workload import (
 )
 from testbed.commands.documents import OMIT_NONE
 from testbed.commands.place import Place
-from testbed.design.fabrics.fabric_list import FABRICS, SWITCHED
+from testbed.design.fabrics.fabric_list import FABRICS, is_switched
 
 if TYPE_CHECKING:
     from testbed.design.evaluation.job import Job
     from testbed.design.evaluation.simulation import Execution
-    from testbed.design.fabrics.builders import ChosenFabric
+    from testbed.design.fabrics.kind import ChosenFabric
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,8 +96,8 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
         from testbed.design.evaluation.simulation import figures, link_traffic, simulate_on
 
         # At equal cost a Fat-tree stands beside direct connect, so that it is as many links that are paid for.
-        is_switched = self.fabric in SWITCHED and not self.equal_cost
-        setting = self.setting(1 if is_switched else DIRECT_DEGREE, may_share=is_switched)
+        has_one_link = is_switched(self.fabric) and not self.equal_cost
+        setting = self.setting(1 if has_one_link else DIRECT_DEGREE, may_share=has_one_link)
         job, rate_gbps = setting.job, setting.rate_gbps
         fabric = job.fabric(
             self.fabric, setting.degree, rate_gbps, setting.options, equal_cost=self.equal_cost
@@ -131,7 +131,7 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
 
 
 def _fabric_keys(setting: FabricSetting, fabric: ChosenFabric) -> dict[str, Any]:
-    if fabric.name in SWITCHED:
+    if is_switched(fabric.name):
         return {"fabric": fabric.name, "host_gbps": fabric.host_gbps}
     plan = setting.job.plan
     has_planned_routes = plan is not None and fabric.fabric.weights is not None

@@ -14,7 +14,7 @@ from testbed.errors import WorkloadError
 if TYPE_CHECKING:
     from testbed.design.evaluation.compilation import Part
     from testbed.design.evaluation.job import Job
-    from testbed.design.fabrics.builders import FabricOptions
+    from testbed.design.fabrics.kind import FabricOptions
     from testbed.design.workloads.choice import WorkloadChoice
 
 SEED = option("Where chance begins; the same seed, the same answer.", least=0)
@@ -148,7 +148,7 @@ class SimulatesWorkload(NamesWorkload):
         `WorkloadError` for settings.
         """
         from testbed.design.evaluation.job import open_job
-        from testbed.design.fabrics.builders import FabricOptions
+        from testbed.design.fabrics.kind import FabricOptions
 
         nodes, degree, part = self.cut(default_degree, may_share=may_share)
         choice = self.choose(self.mig, "packets" if self.routing == "hash" else "flows")

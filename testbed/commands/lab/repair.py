@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -168,7 +168,7 @@ class Repair(Moves, AsksHosts, NamesTopology):
             stated = Stated(f"repair of epoch {before}", meant.stated.plan_text, before)
             with interruptible(at.tell):
                 repaired = carry_out(session, planned, at.say, stated=stated)
-            run.add_phase(REPAIR, repair_json(lab, planned) | asdict(repaired))
+            run.add_phase(REPAIR, repair_json(lab, planned) | repaired.as_json())
         return repaired
 
 

@@ -74,8 +74,8 @@ class Verify(AsksHosts, NamesTopology):
         from testbed.measure.plan_job import link_lines, links_since_job
         from testbed.operate.apply import check_permission
         from testbed.operate.choice import meant_design
-        from testbed.operate.model import LinkFinding
         from testbed.operate.narrow import narrow
+        from testbed.operate.proof.effects import UNFINISHED
         from testbed.operate.session import note_checks
         from testbed.operate.unfinished import unfinished_or_why_not
         from testbed.storage.owner import this_run
@@ -100,7 +100,7 @@ class Verify(AsksHosts, NamesTopology):
         if this_run() and has_hosts and is_settled:  # a command that nobody shares writes nothing
             note_checks(at.runs_dir, meant.lab, meant.design.wiring, report)
         if meant.intent and meant.intent.lacks_proof:
-            lacking = tuple(LinkFinding("unfinished", each.operation, each.detail, each.hint) for each in own)
+            lacking = tuple(UNFINISHED.report(each.operation, each.detail, each.hint) for each in own)
             report = replace(report, findings=(*lacking, *report.findings))
         findings = describe_findings(report.findings, meant)
         at.say(*heading_lines(meant, self.hosts), _summary(report), *notes)

@@ -11,8 +11,8 @@ from lightbed.output_file import save_figure
 from lightbed.wording import install_extra
 from testbed.design.evaluation.job import Job
 from testbed.design.evaluation.simulation import figures, simulate_on
-from testbed.design.fabrics.builders import DEFAULT_OPTIONS, ChosenFabric, FabricOptions
 from testbed.design.fabrics.fabric_list import FABRICS
+from testbed.design.fabrics.kind import DEFAULT_OPTIONS, ChosenFabric, FabricOptions
 from testbed.errors import TopologyError, WorkloadError
 
 EQUAL_COST = "fattree-equal-cost"

@@ -26,7 +26,7 @@ from sim.models.network.fabrics import Fabric, routed
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import Kind, TaskGraph
 from testbed.design.collectives.performance import MTU_BYTES, NAMESPACE_HOSTS
-from testbed.design.fabrics.builders import rings_over
+from testbed.design.fabrics.direct import rings_over
 from testbed.design.routing.route_sets import RouteSets
 from testbed.errors import WorkloadError
 

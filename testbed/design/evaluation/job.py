@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.design.evaluation.simulation import TaskGraph, read_graph
-from testbed.design.fabrics.builders import ChosenFabric, FabricOptions, FabricRequest, route_job
+from testbed.design.fabrics.direct import route_job
 from testbed.design.fabrics.fabric_list import build_fabric
+from testbed.design.fabrics.kind import ChosenFabric, FabricOptions, FabricRequest
 from testbed.design.model import Topology
 from testbed.design.plans.file import Plan, read_plan
 from testbed.design.routing.route_sets import RouteSets

@@ -9,7 +9,7 @@ import numpy as np
 
 from sim.models.network.execution import Execution, Stalled
 from sim.models.network.taskgraph import Kind, TaskGraph, read_task_graph
-from testbed.design.fabrics.builders import ChosenFabric
+from testbed.design.fabrics.kind import ChosenFabric
 from testbed.errors import WorkloadError
 
 __all__ = [

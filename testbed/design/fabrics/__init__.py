@@ -1,1 +1,12 @@
-"""Fabrics by name, ready to run jobs on."""
+"""Fabrics by name, ready to run jobs on: one file each, or one for fabrics that belong together.
+
+| module | fabrics |
+|---|---|
+| `fabric_list` | the table of them |
+| `kind` | a kind of fabric, what is asked of it, and the fabric that a job runs on |
+| `ideal` | `ideal` |
+| `fat_tree` | `fattree`, `oversub` |
+| `direct` | `direct`, with routes and rings on it |
+| `expander` | `expander` |
+| `circuits` | `circuits`, `circuits-forwarding` |
+"""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from testbed.design.fabrics.builders import demand_on, route_job
+from testbed.design.fabrics.direct import demand_on, route_job
 from testbed.design.model import Topology, check_rate
 from testbed.design.plans.file import Plan
 from testbed.design.routing.route_sets import RouteSets

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.models.network.fabrics.circulants import ROUTE_SETS, circulant
-from testbed.design.fabrics.builders import ring_strides
+from testbed.design.fabrics.direct import ring_strides
 from testbed.design.model import Topology
 from testbed.design.routing.next_hops import next_hops
 from testbed.design.search.problem import Problem

@@ -9,7 +9,8 @@ from lightbed.wording import counted
 from sim.models.network.allreduce.fluid import fluid_ring
 from sim.models.network.execution import simulate
 from sim.models.network.fabrics import fat_tree
-from testbed.design.fabrics.builders import RANKED_ROUNDING, equal_cost_fat_tree_gbps
+from testbed.design.fabrics.fat_tree import equal_cost_fat_tree_gbps
+from testbed.design.fabrics.kind import RANKED_ROUNDING
 from testbed.design.search.finalists import Ranked
 from testbed.design.search.problem import Problem
 from testbed.design.workloads.iteration.task_graph import iteration

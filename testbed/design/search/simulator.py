@@ -15,8 +15,9 @@ import numpy as np
 from sim.models.network.execution import Execution
 from sim.models.network.execution.lowering import lower
 from sim.models.network.execution.simulation import Run
-from testbed.design.fabrics.builders import ChosenFabric, FabricRequest, demand_on, route_job
+from testbed.design.fabrics.direct import demand_on, route_job
 from testbed.design.fabrics.fabric_list import build_fabric
+from testbed.design.fabrics.kind import ChosenFabric, FabricRequest
 from testbed.design.model import Topology
 from testbed.design.routing.route_sets import MOST_SETS, RouteSets
 from testbed.design.search.problem import Problem

@@ -8,8 +8,8 @@ from itertools import pairwise
 from sim.models.network.results.traces import link_table
 from testbed.design.evaluation.job import open_job
 from testbed.design.evaluation.simulation import simulate_on
-from testbed.design.fabrics.builders import FabricOptions, FabricRequest
 from testbed.design.fabrics.fabric_list import build_fabric
+from testbed.design.fabrics.kind import FabricOptions, FabricRequest
 from testbed.design.sharing.jobs import Burst
 from testbed.design.topology.circulants import find_topology
 from testbed.design.workloads.choice import WorkloadChoice

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from testbed.design.collectives.performance import Pair
+from testbed.design.collectives.kind import Pair
 from testbed.design.model import Link, Nic, Routes, Wiring
 from testbed.design.routing.route_sets import RouteSets
 from testbed.errors import WrongResult

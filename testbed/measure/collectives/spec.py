@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import TYPE_CHECKING, Any, Literal
 
-from testbed.design.collectives.collective_list import Collective, collective_of
-from testbed.design.collectives.performance import Pair
+from testbed.design.collectives.collective_list import collective_of
+from testbed.design.collectives.kind import Collective, Pair
 from testbed.design.model import RingOrder
 from testbed.errors import CollectiveError
 

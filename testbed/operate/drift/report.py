@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +15,35 @@ from testbed.lab.hosts.receivers import outside_window, read_receivers
 from testbed.lab.model import Lab
 from testbed.operate.drift.losses import Receivers, StretchLoss, losses_of
 from testbed.operate.drift.statistics import Verdict, judge_series
-from testbed.operate.findings import KINDS
-from testbed.operate.light import TOLERANCE_DB, SwitchReading, held_circuits, judge_circuits, read_ports
-from testbed.operate.model import Circuit, LinkFinding
+from testbed.operate.light import (
+    EXCESS_LOSS,
+    TOLERANCE_DB,
+    SwitchReading,
+    held_circuits,
+    judge_circuits,
+    read_ports,
+)
+from testbed.operate.model import Circuit, FindingKind, LinkFinding
 from testbed.operate.plan import own_ports
+from testbed.operate.probe_findings import NO_CARRIER
+from testbed.operate.proof.receivers import NO_MODULE_READINGS, POWER_OUT_OF_WINDOW
 
 if TYPE_CHECKING:
     from testbed.operate.drift.history import LossHistory, Series
     from testbed.operate.session import LabSession
+
+SUDDEN_LOSS = FindingKind(
+    "sudden_loss",
+    "a stretch of glass loses more than it did, since a step in its series",
+    "clean or straighten what the detail names; after a change of your own, correct `loss_db` and use `--since`",
+    stops_packets=False,
+)
+SLOW_LOSS = FindingKind(
+    "slow_loss",
+    "a stretch of glass loses more from day to day",
+    "plan the work before the receiver's window ends; the detail names the slope",
+    stops_packets=False,
+)
 
 HISTORY_S = 30 * 86400.0
 """Readings older than this are kept, and no longer judged."""
@@ -70,7 +91,7 @@ class DriftReport:
     @property
     def ok(self) -> bool:
         """True if there is nothing that somebody should act on."""
-        return all(KINDS[finding.kind].only_informs for finding in self.findings)
+        return all(finding.only_informs for finding in self.findings)
 
     def as_json(self) -> dict[str, Any]:
         """Return what `testbed drift --json` prints, but for the lab."""
@@ -79,7 +100,7 @@ class DriftReport:
             "ok": self.ok,
             "not_kept": self.not_kept,
             "series": [stretch.as_json() for stretch in self.stretches],
-            "findings": [asdict(finding) for finding in self.findings],
+            "findings": [finding.as_json() for finding in self.findings],
         }
 
 
@@ -157,18 +178,18 @@ def judge_stretches(stretches: Iterable[StretchReport]) -> Iterator[LinkFinding]
         excess = loss.excess_db >= TOLERANCE_DB - RESOLUTION_DB
         since = time_text(verdict.since_s)
         if verdict.kind == "trend" and verdict.slope_db_per_day > 0:
-            kind = "slow_loss"
+            kind = SLOW_LOSS
             what = f"loses {verdict.slope_db_per_day:.2f} dB more every day since {since} ({past})"
         elif verdict.kind == "step":
-            kind = "sudden_loss"
+            kind = SUDDEN_LOSS
             once = ", in one reading so far" if verdict.readings_since == 1 else ""
             what = f"loses {verdict.change_db:.1f} dB more since {since}{once} ({past})"
         elif excess:
-            yield LinkFinding("excess_loss", loss.subject, f"{loss.place} loses {by_file} ({past})")
+            yield EXCESS_LOSS.report(loss.subject, f"{loss.place} loses {by_file} ({past})")
             continue
         else:
             continue
-        yield LinkFinding(kind, loss.subject, f"{loss.place} {what}{f'; {by_file}' if excess else ''}")
+        yield kind.report(loss.subject, f"{loss.place} {what}{f'; {by_file}' if excess else ''}")
 
 
 def judge_modules(
@@ -185,12 +206,12 @@ def judge_modules(
         if not math.isfinite(reading.power_dbm):
             if leaving:
                 detail = f"light leaves output {circuit.output_port} of {circuit.switch} and does not reach {label}"
-                yield LinkFinding("no_carrier", subject, detail)
+                yield NO_CARRIER.report(subject, detail)
         elif outside := outside_window(reading):
-            yield LinkFinding("power_out_of_window", subject, f"{label}: {outside}")
+            yield POWER_OUT_OF_WINDOW.report(subject, f"{label}: {outside}")
     silent: dict[tuple[str, str], list[str]] = {}
     for (host, nic_name), reading in receivers.items():
         if reading.power_dbm is None:
             silent.setdefault((host, reading.reason), []).append(nic_name)
     for (host, reason), nics in silent.items():
-        yield LinkFinding("no_module_readings", host, f"{', '.join(nics)}: {reason}")
+        yield NO_MODULE_READINGS.report(host, f"{', '.join(nics)}: {reason}")

@@ -27,11 +27,18 @@ from testbed.lab.hosts.kernel_state import (
 from testbed.lab.model import Lab, LabHost, shard_of
 from testbed.operate.design import stored_design
 from testbed.operate.intent import Intent
-from testbed.operate.model import Circuit, LabPlan, LinkFinding
+from testbed.operate.model import Circuit, FindingKind, LabPlan, LinkFinding
 from testbed.operate.plan import circuits_of, own_ports, pair_label, port_owners
 from testbed.operate.proof.evidence import Evidence
 from testbed.operate.proof.host_findings import deviations, is_bare
 from testbed.operate.unfinished import SwitchCircuit, Unfinished
+
+UNFINISHED = FindingKind(
+    "unfinished",
+    "an operation ended before all of its work was done",
+    "run `testbed apply` again",
+    stops_packets=False,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +166,14 @@ class Effects:
         if self.apply is None:
             return None
         planned = planned_state(part)
-        least, likely = deviations(host, planned, state), None
+        least, likely = deviations(self.lab, host, planned, state), None
         for one in self._states(host, part) if least else ():
-            differs = deviations(host, one.state, state)
+            differs = deviations(self.lab, host, one.state, state)
             if differs < least:
                 least, likely = differs, one
             if not least:
                 break
-        return None if least and is_bare(host, planned, state) else likely
+        return None if least and is_bare(self.lab, host, planned, state) else likely
 
     def _states(self, host: LabHost, part: HostForwarding) -> Iterator[HalfWay]:
         """Yield states before the apply, then those while it installed, without the last, which is as planned."""
@@ -189,7 +196,7 @@ class Effects:
             effects += [f"{len(stand)} of its circuits stand: {list_some(sorted(stand))}"] if stand else []
             detail = f"{one.detail}: {'; '.join(effects)}" if effects else one.detail
             circuits = stand | (self.missing | self.extra if is_apply else frozenset())
-            yield LinkFinding("unfinished", one.operation, detail, one.hint, tuple(sorted(circuits)))
+            yield UNFINISHED.report(one.operation, detail, one.hint, tuple(sorted(circuits)))
 
     def _circuit_words(self) -> Iterator[str]:
         if self.missing:

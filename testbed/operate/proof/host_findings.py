@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import IPv4Network, ip_network
@@ -12,7 +12,73 @@ from testbed.lab.hosts.forwarding import ROUTE_PROTOCOL, forwarding_path, set_ad
 from testbed.lab.hosts.kernel_state import UNKNOWN_MAC, Interface, KernelState, Neighbour, PlannedState, Route
 from testbed.lab.hosts.packet_rules import overlaps
 from testbed.lab.model import Lab, LabHost
-from testbed.operate.model import LinkFinding
+from testbed.operate.model import FindingKind, LinkFinding
+
+MISSING_INTERFACE = FindingKind(
+    "missing_interface", "a host has no interface of that name", "correct the lab file, or the driver"
+)
+INTERFACE_DOWN = FindingKind(
+    "interface_down",
+    "an interface is administratively down",
+    "`ip link set dev NIC up` on the host, then `testbed apply`: its routes went with it",
+)
+WRONG_MASTER = FindingKind(
+    "wrong_master",
+    "a NIC is part of a bridge, a bond or a VRF, which takes what comes in there",
+    "`ip link set dev NIC nomaster` on the host, then `testbed apply`",
+)
+WRONG_MTU = FindingKind(
+    "wrong_mtu", "an interface has another MTU than the lab file", "run `testbed apply`", stops_packets=False
+)
+WRONG_RATE = FindingKind(
+    "wrong_rate",
+    "a NIC sends at another rate than the lab file",
+    "check negotiation (`ethtool NIC`) and queueing discipline (`tc qdisc`), or correct `rate_mbps`",
+    stops_packets=False,
+)
+WRONG_QUEUE = FindingKind(
+    "wrong_queue",
+    "a NIC has a queueing discipline, a filter of tc or an XDP program that may drop, delay or divert packets",
+    "`tc qdisc del dev NIC root`, or `clsact`, `ingress` for `root`; `ip link set dev NIC xdp off`",
+)
+PACKET_FILTER = FindingKind(
+    "packet_filter",
+    "rules of a packet filter may stop, change or divert packets of the lab",
+    "remove the rules that the detail names (`nft -a list ruleset`), or restrict them to other NICs",
+)
+WRONG_RULE = FindingKind(
+    "wrong_rule",
+    "policy rules decide about packets of the lab before its routes are asked",
+    "`ip rule del` what the detail names, or restrict it to other addresses",
+)
+WRONG_ADDRESS = FindingKind("wrong_address", "an address is missing, or not planned", "run `testbed apply`")
+FORWARDING_OFF = FindingKind("forwarding_off", "a host does not forward packets", "run `testbed apply`")
+WRONG_SYSCTL = FindingKind("wrong_sysctl", "a kernel setting is not as planned", "run `testbed apply`")
+WRONG_NEIGHBOUR = FindingKind(
+    "wrong_neighbour",
+    "a neighbour entry is missing, has another MAC address or is not permanent",
+    "run `testbed apply`",
+)
+MISSING_ROUTE = FindingKind("missing_route", "planned routes are missing", "run `testbed apply`")
+WRONG_ROUTE = FindingKind(
+    "wrong_route",
+    "routes lead over another link than planned, or one to a part of a host's addresses is taken instead",
+    "run `testbed apply`",
+)
+EXTRA_ROUTE = FindingKind(
+    "extra_route",
+    "routes of ours lead to addresses that are not planned",
+    "run `testbed apply`",
+    stops_packets=False,
+)
+NOT_CONFIGURED = FindingKind(
+    "not_configured",
+    "hosts hold nothing of the plan: no address, no route, no neighbour",
+    "run `testbed apply`",
+)
+OTHER_TOPOLOGY = FindingKind(
+    "other_topology", "hosts hold routes and neighbours of another topology", "run `testbed apply`"
+)
 
 RATE_TOLERANCE = 0.01
 _LOOPBACK = "lo"
@@ -25,37 +91,29 @@ def judge_host(lab: Lab, host: LabHost, planned: PlannedState, state: KernelStat
     An interface that is down, or has no address, takes its routes and neighbours with it, a missing node address
     the routes that send from it. A host that holds nothing of the plan, or another plan, is one finding.
     """
-    compared = _Compared(host, planned, state)
-    interfaces = (*_judge_interfaces(lab, compared), *_judge_packet_rules(compared))
-    if compared.is_bare:
-        detail = f"{host.name} has none of the {len(planned.routes)} routes, and no neighbour entry"
-        return (*interfaces, LinkFinding("not_configured", host.name, detail))
-    return (
-        *interfaces,
-        *_judge_addresses(compared),
-        *_judge_foreign_addresses(lab, compared),
-        *_judge_sysctls(compared),
-        *_judge_forwarding_state(compared),
-    )
+    compared = _Compared(lab, host, planned, state)
+    checks = (check for check in CHECKS if check.of_bare_hosts or not compared.is_bare)
+    return tuple(finding for check in checks for finding in check.judge(compared))
 
 
-def deviations(host: LabHost, planned: PlannedState, state: KernelState) -> int:
+def deviations(lab: Lab, host: LabHost, planned: PlannedState, state: KernelState) -> int:
     """Return in how many addresses, neighbours and routes a host differs from a planned state."""
-    compared = _Compared(host, planned, state)
+    compared = _Compared(lab, host, planned, state)
     addresses = sum(len(compared.lacking_addresses(device)) for device in planned.addresses)
     routes = len(compared.missing_routes) + len(compared.wrong_routes) + len(compared.extra_routes)
     return addresses + routes + len(compared.wrong_neighbours)
 
 
-def is_bare(host: LabHost, planned: PlannedState, state: KernelState) -> bool:
+def is_bare(lab: Lab, host: LabHost, planned: PlannedState, state: KernelState) -> bool:
     """Return whether a host holds nothing of any plan."""
-    return _Compared(host, planned, state).is_bare
+    return _Compared(lab, host, planned, state).is_bare
 
 
 @dataclass(frozen=True)
 class _Compared:
     """One host's kernel beside its plan."""
 
+    lab: Lab
     host: LabHost
     planned: PlannedState
     state: KernelState
@@ -180,27 +238,25 @@ def _wrong_with(held: Neighbour | None, mac: str) -> str:
     return "" if held.is_permanent else "learnt, not permanent"
 
 
-def _judge_interfaces(lab: Lab, compared: _Compared) -> Iterator[LinkFinding]:
+def _judge_interfaces(compared: _Compared) -> Iterator[LinkFinding]:
     host = compared.host
     for nic in host.nics:
         subject, found = f"{host.name}/{nic.name}", compared.state.interfaces.get(nic.name)
         if found is None:
             there = ", ".join(sorted(compared.state.interfaces))
-            yield LinkFinding("missing_interface", subject, f"{host.name} has {there}")
+            yield MISSING_INTERFACE.report(subject, f"{host.name} has {there}")
             continue
         if not found.is_up:
-            yield LinkFinding(
-                "interface_down", subject, f"{nic.name} of {host.name} is administratively down"
-            )
+            yield INTERFACE_DOWN.report(subject, f"{nic.name} of {host.name} is administratively down")
         if found.master:
             detail = f"{nic.name} of {host.name} is part of {found.master}, which takes what comes in there"
-            yield LinkFinding("wrong_master", subject, detail)
+            yield WRONG_MASTER.report(subject, detail)
         if compared.is_bare:
             continue
         planned = compared.planned.mtus.get(nic.name, found.mtu)
         if found.mtu != planned:
-            yield LinkFinding("wrong_mtu", subject, f"the MTU is {found.mtu}, not {planned}")
-        yield from _judge_rate(lab, subject, found)
+            yield WRONG_MTU.report(subject, f"the MTU is {found.mtu}, not {planned}")
+        yield from _judge_rate(compared.lab, subject, found)
 
 
 def _judge_packet_rules(compared: _Compared) -> Iterator[LinkFinding]:
@@ -210,13 +266,13 @@ def _judge_packet_rules(compared: _Compared) -> Iterator[LinkFinding]:
         found = compared.state.interfaces.get(name)
         if found and found.queues:
             detail = f"{name} of {host} has {found.queues}"
-            yield LinkFinding("wrong_queue", f"{host}/{name}", detail)
+            yield WRONG_QUEUE.report(f"{host}/{name}", detail)
     filters = [one.words for one in compared.state.filters if one.concerns(nics, compared.networks)]
     if filters:
-        yield _list_facts("packet_filter", host, filters)
+        yield _list_facts(PACKET_FILTER, host, filters)
     rules = list(_rules_of_others(compared))
     if rules:
-        yield _list_facts("wrong_rule", host, rules)
+        yield _list_facts(WRONG_RULE, host, rules)
 
 
 def _rules_of_others(compared: _Compared) -> Iterator[str]:
@@ -247,7 +303,7 @@ def _rules_of_others(compared: _Compared) -> Iterator[str]:
 def _judge_rate(lab: Lab, subject: str, found: Interface) -> Iterator[LinkFinding]:
     planned, rate = lab.link.rate_mbps, found.rate_mbps
     if rate is not None and abs(rate - planned) > RATE_TOLERANCE * planned:
-        yield LinkFinding("wrong_rate", subject, f"the NIC sends at {rate:g} Mbit/s, not {planned:g}")
+        yield WRONG_RATE.report(subject, f"the NIC sends at {rate:g} Mbit/s, not {planned:g}")
 
 
 def _judge_addresses(compared: _Compared) -> Iterator[LinkFinding]:
@@ -261,14 +317,14 @@ def _judge_addresses(compared: _Compared) -> Iterator[LinkFinding]:
             words += [f"{address} is not planned" for address in sorted(found.addresses - planned)]
         if words:
             subject = f"{compared.host.name}/{device}"
-            yield _list_facts("wrong_address", subject, words, f"of the addresses of {device} ")
+            yield _list_facts(WRONG_ADDRESS, subject, words, f"of the addresses of {device} ")
 
 
-def _judge_foreign_addresses(lab: Lab, compared: _Compared) -> Iterator[LinkFinding]:
+def _judge_foreign_addresses(compared: _Compared) -> Iterator[LinkFinding]:
     """Yield addresses of other hosts on lo and further interfaces, which an apply leaves alone."""
     owners = {
         f"{address}/32": other.name
-        for other in (*lab.hosts, *lab.others)
+        for other in (*compared.lab.hosts, *compared.lab.others)
         if other.name != compared.host.name
         for address in (*set_addresses(other), *(nic.address for nic in other.nics))
     }
@@ -278,8 +334,8 @@ def _judge_foreign_addresses(lab: Lab, compared: _Compared) -> Iterator[LinkFind
         for address in sorted(found.addresses & owners.keys()):
             subject = f"{compared.host.name}/{device}"
             detail = f"{device} has {address}, an address of {owners[address]}: packets for it end here"
-            yield LinkFinding(
-                "wrong_address", subject, detail, f"`ip address del {address} dev {device}` on the host"
+            yield WRONG_ADDRESS.report(
+                subject, detail, f"`ip address del {address} dev {device}` on the host"
             )
 
 
@@ -293,20 +349,20 @@ def _judge_sysctls(compared: _Compared) -> Iterator[LinkFinding]:
         detail = (
             f"{_IP_FORWARD} is {found.get(_IP_FORWARD, 'not there')}: packets for other hosts are dropped"
         )
-        yield LinkFinding("forwarding_off", host, detail)
+        yield FORWARDING_OFF.report(host, detail)
     else:
         for nic in compared.host.nics:
             path = forwarding_path(nic.name)
             if found.get(path, "1") != "1":
                 detail = f"{path} is {found[path]}: packets that come in there are dropped"
-                yield LinkFinding("forwarding_off", f"{host}/{nic.name}", detail)
+                yield FORWARDING_OFF.report(f"{host}/{nic.name}", detail)
     wrong = [
         f"{path} is {found.get(path, 'not there')}, not {value}"
         for path, value in compared.planned.sysctls.items()
         if path not in of_forwarding and found.get(path) != value and _is_there(compared, path)
     ]
     if wrong:
-        yield _list_facts("wrong_sysctl", host, wrong)
+        yield _list_facts(WRONG_SYSCTL, host, wrong)
 
 
 def _is_there(compared: _Compared, path: str) -> bool:
@@ -315,37 +371,45 @@ def _is_there(compared: _Compared, path: str) -> bool:
     return not any(f"/{name}/" in path for name in missing)
 
 
-def _judge_forwarding_state(compared: _Compared) -> Iterator[LinkFinding]:
-    """Yield routes and neighbours that are not as planned, each kind as one finding."""
+def _judge_routes(compared: _Compared) -> Iterator[LinkFinding]:
+    """Yield routes and neighbours that are not as planned, each kind as one finding; none of another topology."""
+    if compared.is_of_another_topology:
+        return
     host, total = compared.host.name, len(compared.planned.routes)
     missing, wrong = compared.missing_routes, compared.wrong_routes
     neighbours = compared.wrong_neighbours
-    if compared.is_of_another_topology:
-        detail = (
-            f"on {host} {len(missing) + len(wrong)} of {total} routes and {len(neighbours)} of "
-            f"{len(compared.planned.neighbours)} neighbours are not those of this plan"
-        )
-        yield LinkFinding("other_topology", host, detail)
-        return
     if neighbours:
         words = [f"{address} on {device} is {what}" for device, address, what in neighbours]
-        yield _list_facts("wrong_neighbour", host, words, "neighbour ")
+        yield _list_facts(WRONG_NEIGHBOUR, host, words, "neighbour ")
     if missing:
         count = "none" if len(missing) == total else f"{total - len(missing)}"
         words = [_described(route) for route in missing]
         yield _list_facts(
-            "missing_route", host, words, f"{count} of {total} planned routes is there; missing: "
+            MISSING_ROUTE, host, words, f"{count} of {total} planned routes is there; missing: "
         )
     if wrong:
         words = [f"{_described(held)}, not {_described(route)}" for route, held in wrong]
-        yield _list_facts("wrong_route", host, words)
+        yield _list_facts(WRONG_ROUTE, host, words)
     if compared.extra_routes:
-        yield _list_facts("extra_route", host, [_described(route) for route in compared.extra_routes])
+        yield _list_facts(EXTRA_ROUTE, host, [_described(route) for route in compared.extra_routes])
 
 
-def _list_facts(kind: str, subject: str, facts: list[str], intro: str = "") -> LinkFinding:
+def _judge_topology(compared: _Compared) -> Iterator[LinkFinding]:
+    """Yield one finding of a host that holds another topology."""
+    if compared.is_of_another_topology:
+        host, total = compared.host.name, len(compared.planned.routes)
+        missing, wrong = compared.missing_routes, compared.wrong_routes
+        neighbours = compared.wrong_neighbours
+        detail = (
+            f"on {host} {len(missing) + len(wrong)} of {total} routes and {len(neighbours)} of "
+            f"{len(compared.planned.neighbours)} neighbours are not those of this plan"
+        )
+        yield OTHER_TOPOLOGY.report(host, detail)
+
+
+def _list_facts(kind: FindingKind, subject: str, facts: list[str], intro: str = "") -> LinkFinding:
     """Return a finding whose detail names the first of several facts, and whose parts are all of them."""
-    return LinkFinding(kind, subject, intro + list_some(facts, "; "), parts=tuple(facts))
+    return kind.report(subject, intro + list_some(facts, "; "), parts=tuple(facts))
 
 
 def _described(route: Route) -> str:
@@ -354,3 +418,39 @@ def _described(route: Route) -> str:
     words += ["dev", route.device] if route.device else ["dropped"]
     words += ["src", route.source] if route.source else []
     return " ".join([*words, *([route.options] if route.options else [])])
+
+
+def _judge_bare_host(compared: _Compared) -> Iterator[LinkFinding]:
+    """Yield one finding of a host that holds nothing of the plan."""
+    if compared.is_bare:
+        host = compared.host.name
+        detail = f"{host} has none of the {len(compared.planned.routes)} routes, and no neighbour entry"
+        yield NOT_CONFIGURED.report(host, detail)
+
+
+@dataclass(frozen=True, slots=True)
+class HostCheck:
+    """A check of one host, and the kinds of findings that it alone reports; most skip a host that is bare."""
+
+    judge: Callable[[_Compared], Iterator[LinkFinding]]
+    kinds: tuple[FindingKind, ...] = ()
+    of_bare_hosts: bool = False
+
+
+CHECKS = (
+    HostCheck(
+        _judge_interfaces,
+        (MISSING_INTERFACE, INTERFACE_DOWN, WRONG_MASTER, WRONG_MTU, WRONG_RATE),
+        of_bare_hosts=True,
+    ),
+    HostCheck(_judge_packet_rules, (WRONG_QUEUE, PACKET_FILTER, WRONG_RULE), of_bare_hosts=True),
+    HostCheck(_judge_addresses, (WRONG_ADDRESS,)),
+    HostCheck(_judge_foreign_addresses),
+    HostCheck(_judge_sysctls, (FORWARDING_OFF, WRONG_SYSCTL)),
+    HostCheck(_judge_routes, (WRONG_NEIGHBOUR, MISSING_ROUTE, WRONG_ROUTE, EXTRA_ROUTE)),
+    HostCheck(_judge_bare_host, (NOT_CONFIGURED,), of_bare_hosts=True),
+    HostCheck(_judge_topology, (OTHER_TOPOLOGY,)),
+)
+"""Every check of a host, in the order of its findings."""
+
+KINDS = tuple(kind for check in CHECKS for kind in check.kinds)

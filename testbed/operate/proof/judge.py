@@ -12,13 +12,12 @@ from testbed.design.model import Link, Nic, Routes
 from testbed.lab.hosts.forwarding import forwarding_plan
 from testbed.lab.hosts.kernel_state import UNKNOWN_MAC, planned_state
 from testbed.lab.model import Lab
-from testbed.operate.findings import KINDS
 from testbed.operate.light import held_circuits, is_dark, judge_circuits, read_light
-from testbed.operate.model import Circuit, LabPlan, LinkFinding, VerifyReport
+from testbed.operate.model import Circuit, FindingKind, LabPlan, LinkFinding, VerifyReport
 from testbed.operate.probe_findings import compare, links_received, silent_links
 from testbed.operate.proof.effects import Effects, HalfWay
 from testbed.operate.proof.evidence import Evidence, gather
-from testbed.operate.proof.host_findings import judge_host
+from testbed.operate.proof.host_findings import NOT_CONFIGURED, OTHER_TOPOLOGY, WRONG_MTU, judge_host
 from testbed.operate.proof.reach_findings import Blame, Way, count_pings, find_loss_floor, judge_reachability
 from testbed.operate.proof.receivers import judge_receivers, whole_cables
 from testbed.operate.unfinished import Unfinished
@@ -27,7 +26,29 @@ if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
 
 
-_OF_ALL_HOSTS = ("not_configured", "other_topology")
+SWITCH_OFF = FindingKind(
+    "switch_off",
+    "a switch does not answer; its circuits and its light are not judged",
+    "check its power, its management cable and the address in the lab file",
+)
+HOST_OFF = FindingKind(
+    "host_off",
+    "a host does not answer over SSH; its links are not judged",
+    "check its power, its management network and sshd",
+)
+NOT_PROBED = FindingKind(
+    "not_probed",
+    "a host answers, and a part of the proof cannot run there; what it would tell is not judged",
+    "the proof needs root, Python 3, `ip`, `tc` and `ethtool` on the host: the detail says what failed",
+    stops_packets=False,
+)
+CHANGING = FindingKind(
+    "changing",
+    "somebody changes a switch while we look",
+    "wait until the other operation has ended, then verify again",
+)
+
+_OF_ALL_HOSTS = {kind.name: kind for kind in (NOT_CONFIGURED, OTHER_TOPOLOGY)}
 
 
 def verify_circuits(
@@ -102,7 +123,7 @@ def judge(
     findings = [*case.effects.findings(half_way), *_devices(case), *_judge_light(case)]
     sets = (routes, *further) if routes else ()
     blame = Blame(case.silent_links, case.nodes_that_fail(of_hosts, half_way))
-    packets = judge_reachability(lab, sets, evidence.reached, blame, case.nodes_with("wrong_mtu", of_hosts))
+    packets = judge_reachability(lab, sets, evidence.reached, blame, case.nodes_with(WRONG_MTU, of_hosts))
     return (*findings, *_joined(of_hosts), *packets)
 
 
@@ -197,12 +218,12 @@ class _Case:
         silent = silent_links(self.lab, self.plan.wiring, probe) if probe else frozenset()
         return frozenset(link for link in silent if not self._is_unprobed(link))
 
-    def nodes_with(self, kind: str, of_hosts: Mapping[str, Iterable[LinkFinding]]) -> frozenset[int]:
+    def nodes_with(self, kind: FindingKind, of_hosts: Mapping[str, Iterable[LinkFinding]]) -> frozenset[int]:
         """Return the nodes that have a finding of this kind."""
         return frozenset(
             node
             for node, host in enumerate(self.lab.hosts)
-            if any(finding.kind == kind for finding in of_hosts.get(host.name, ()))
+            if any(finding.kind == kind.name for finding in of_hosts.get(host.name, ()))
         )
 
     def nodes_that_fail(
@@ -210,9 +231,7 @@ class _Case:
     ) -> frozenset[int]:
         """Return the nodes that other findings blame for lost packets."""
         failing = {*self.evidence.off, *half_way} | {
-            host
-            for host, findings in of_hosts.items()
-            if any(KINDS[finding.kind].stops_packets for finding in findings)
+            host for host, findings in of_hosts.items() if any(finding.stops_packets for finding in findings)
         }
         return frozenset(node for node, host in enumerate(self.lab.hosts) if host.name in failing)
 
@@ -221,12 +240,12 @@ def _devices(case: _Case) -> Iterator[LinkFinding]:
     """Yield switches and hosts that do not answer, do not do their part, or do not hold still."""
     switches = {switch.name for switch in case.lab.switches}
     for name, reason in case.evidence.off.items():
-        yield LinkFinding("switch_off" if name in switches else "host_off", name, reason)
+        yield (SWITCH_OFF if name in switches else HOST_OFF).report(name, reason)
     for host, parts in case.evidence.failures.items():
         detail = "; ".join(f"{part}: {why}" for part, why in parts.items())
-        yield LinkFinding("not_probed", host, detail)
+        yield NOT_PROBED.report(host, detail)
     for name in case.evidence.changing:
-        yield LinkFinding("changing", name, f"the circuits of {name} changed each time that we looked")
+        yield CHANGING.report(name, f"the circuits of {name} changed each time that we looked")
 
 
 def _judge_light(case: _Case) -> Iterator[LinkFinding]:
@@ -269,12 +288,12 @@ def _mac(evidence: Evidence, host: str, nic: str) -> str:
 
 def _joined(of_hosts: Mapping[str, tuple[LinkFinding, ...]]) -> Iterator[LinkFinding]:
     """Yield findings of hosts; what several hosts lack altogether is one finding that names them."""
-    for kind in _OF_ALL_HOSTS:
-        whole = [finding for findings in of_hosts.values() for finding in findings if finding.kind == kind]
+    for name, kind in _OF_ALL_HOSTS.items():
+        whole = [finding for findings in of_hosts.values() for finding in findings if finding.kind == name]
         if whole:
             names = tuple(finding.subject for finding in whole)
             detail = "; ".join(finding.detail for finding in whole[:2])
             detail += f"; the same of {len(whole) - 2} more" if len(whole) > 2 else ""
-            yield LinkFinding(kind, ", ".join(names), detail, parts=names)
+            yield kind.report(", ".join(names), detail, parts=names)
     for findings in of_hosts.values():
         yield from (finding for finding in findings if finding.kind not in _OF_ALL_HOSTS)

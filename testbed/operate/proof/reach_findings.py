@@ -13,7 +13,39 @@ from lightbed.wording import list_some
 from testbed.design.model import Link, Routes
 from testbed.lab.hosts.reachability import Reachability
 from testbed.lab.model import Lab
-from testbed.operate.model import LinkFinding
+from testbed.operate.model import FindingKind, LinkFinding
+
+UNREACHABLE = FindingKind(
+    "unreachable",
+    "hosts do not answer one another, and no other finding explains it",
+    "look for packet filters and policy rules (`nft list ruleset`, `ip rule`) on the hosts of the path",
+)
+NO_LARGE_PACKETS = FindingKind(
+    "no_large_packets",
+    "packets of the full size do not pass where small ones do",
+    "compare the MTUs on the way (`ip link`, `ip route`), and look for filters by size (`nft list ruleset`)",
+    stops_packets=False,
+)
+NO_TCP = FindingKind(
+    "no_tcp",
+    "an exchange over TCP does not pass where pings do",
+    "look for packet filters on the hosts of the path (`nft list ruleset`)",
+    stops_packets=False,
+)
+LOSSY_PATH = FindingKind(
+    "lossy_path",
+    "packets are lost on the way",
+    "look for a dirty connector, errors of the NICs (`ip -s link`), queues and filters at both ends",
+    stops_packets=False,
+)
+WRONG_PATH = FindingKind(
+    "wrong_path",
+    "replies take another number of hops than planned, and no other finding explains it",
+    "`testbed path A B` shows the way that the kernels choose",
+    stops_packets=False,
+)
+
+KINDS = (UNREACHABLE, NO_LARGE_PACKETS, NO_TCP, LOSSY_PATH, WRONG_PATH)
 
 Links = tuple[Link, ...]
 LEAST_LOST = 3
@@ -83,7 +115,7 @@ def judge_reachability(
         ]
         return {way: traces[way] for way in ways if way in traces and not blame.explains(traces[way])}
 
-    yield from _stopped(lab, unexplained(one.missing for one in reached), "unreachable")
+    yield from _stopped(lab, unexplained(one.missing for one in reached), UNREACHABLE)
     counts = {
         Way(number, nodes[a], nodes[b]): count
         for number, one in enumerate(reached)
@@ -93,9 +125,9 @@ def judge_reachability(
     lossy = _find_lossy(over, {way: counts[way] for way in over})
     yield from _lossy(lab, lossy)
     blame = replace(blame, links=blame.links.union(*lossy), nodes=blame.nodes | narrow)
-    yield from _stopped(lab, unexplained(sorted(one.small_only) for one in reached), "no_large_packets")
+    yield from _stopped(lab, unexplained(sorted(one.small_only) for one in reached), NO_LARGE_PACKETS)
     without_tcp = [one.without_tcp - one.small_only for one in reached]  # its segments are of the full size
-    yield from _stopped(lab, unexplained(map(sorted, without_tcp)), "no_tcp")
+    yield from _stopped(lab, unexplained(map(sorted, without_tcp)), NO_TCP)
     hops = {
         Way(number, nodes[a], nodes[b]): count
         for number, one in enumerate(reached)
@@ -116,7 +148,7 @@ def _label(lab: Lab, way: Way) -> str:
     return f"{label} (set {way.set} of routes)" if way.set else label
 
 
-def _stopped(lab: Lab, traces: Mapping[Way, Links], kind: str) -> Iterator[LinkFinding]:
+def _stopped(lab: Lab, traces: Mapping[Way, Links], kind: FindingKind) -> Iterator[LinkFinding]:
     """Yield the fewest hosts that all these ways have in common; a pair on its own is named as such."""
     left = {way: _nodes_on(links) for way, links in traces.items()}
     while left:
@@ -129,25 +161,25 @@ def _stopped(lab: Lab, traces: Mapping[Way, Links], kind: str) -> Iterator[LinkF
 
 
 _WORDS = {
-    "unreachable": ("{b} does not answer {a}", "get no answer"),
-    "no_large_packets": (
+    UNREACHABLE: ("{b} does not answer {a}", "get no answer"),
+    NO_LARGE_PACKETS: (
         "pings of the full size from {a} do not come back from {b}",
         "get no answer to pings of the full size",
     ),
-    "no_tcp": ("an exchange over TCP from {a} with {b} does not end", "cannot exchange data over TCP"),
+    NO_TCP: ("an exchange over TCP from {a} with {b} does not end", "cannot exchange data over TCP"),
 }
 """By kind, what is said of one pair, and of several."""
 
 
-def _common(lab: Lab, node: int, ways: list[Way], kind: str) -> LinkFinding:
+def _common(lab: Lab, node: int, ways: list[Way], kind: FindingKind) -> LinkFinding:
     names = tuple(_label(lab, way) for way in ways)
     of_one, of_several = _WORDS[kind]
     if len({(way.set, *sorted(way[1:])) for way in ways}) == 1:
         a, b = (lab.hosts[end].name for end in ways[0][1:])
-        return LinkFinding(kind, names[0], of_one.format(a=a, b=b))
+        return kind.report(names[0], of_one.format(a=a, b=b))
     host = lab.hosts[node].name
     detail = f"{len(ways)} pairs {of_several}, all by way of {host} or with it: {list_some(names)}"
-    return LinkFinding(kind, host, detail, parts=names)
+    return kind.report(host, detail, parts=names)
 
 
 def count_pings(sets: Sequence[Routes]) -> dict[Way, int]:
@@ -237,10 +269,10 @@ def _lossy(lab: Lab, lossy: Mapping[Links, tuple[int, int]]) -> Iterator[LinkFin
     shared = frozenset.intersection(*map(_nodes_on, lossy)) if lossy else frozenset()
     if len(lossy) > 1 and shared:
         detail = f"pings were lost: {list_some(words.values(), '; ')}"
-        yield LinkFinding("lossy_path", lab.hosts[min(shared)].name, detail, parts=tuple(words.values()))
+        yield LOSSY_PATH.report(lab.hosts[min(shared)].name, detail, parts=tuple(words.values()))
         return
     for links, counted in words.items():
-        yield LinkFinding("lossy_path", labels[links], f"pings were lost: {counted}")
+        yield LOSSY_PATH.report(labels[links], f"pings were lost: {counted}")
 
 
 def _detoured(lab: Lab, planned: Mapping[Way, int], hops: Mapping[Way, int]) -> Iterator[LinkFinding]:
@@ -249,4 +281,4 @@ def _detoured(lab: Lab, planned: Mapping[Way, int], hops: Mapping[Way, int]) -> 
     if other:
         labels = {way: _label(lab, way) for way in other}
         words = tuple(f"{labels[way]} takes {hops[way]} hops, not {planned[way]}" for way in other)
-        yield LinkFinding("wrong_path", labels[other[0]], list_some(words, "; "), parts=words)
+        yield WRONG_PATH.report(labels[other[0]], list_some(words, "; "), parts=words)

@@ -12,8 +12,27 @@ from ocs_drivers.model import Power
 from testbed.design.model import Link, Nic
 from testbed.lab.hosts.receivers import ReceiverReading, outside_window
 from testbed.lab.model import Lab
-from testbed.operate.light import TOLERANCE_DB, Budget, SwitchReading, budget_of
-from testbed.operate.model import Circuit, LinkFinding
+from testbed.operate.light import EXCESS_LOSS, TOLERANCE_DB, Budget, SwitchReading, budget_of
+from testbed.operate.model import Circuit, FindingKind, LinkFinding
+
+POWER_OUT_OF_WINDOW = FindingKind(
+    "power_out_of_window",
+    "the power at a receiver is outside the window of its own module",
+    "too weak: clean the receive fibre; too strong: insert an attenuator",
+    stops_packets=False,
+)
+NO_MODULE_READINGS = FindingKind(
+    "no_module_readings",
+    "modules do not report their received power; this only informs, and the lab may be as planned",
+    "none is needed; of these receivers only the power at the switch is judged",
+    stops_packets=False,
+    only_informs=True,
+)
+DARK_CABLE = FindingKind(
+    "dark_cable",
+    "both fibres of one NIC are dark",
+    "check the cable and the module: it may be out, or the NIC may have no power",
+)
 
 RESOLUTION_DB = 0.05
 """Readings of modules are in steps of 0.1 uW; a planted loss of 1 dB reads a little less."""
@@ -45,7 +64,7 @@ def judge_receivers(
     if silent:
         names = tuple(name for name, _ in silent)
         reasons = "; ".join(sorted({reason for _, reason in silent}))
-        yield LinkFinding("no_module_readings", list_some(names), reasons, parts=names)
+        yield NO_MODULE_READINGS.report(list_some(names), reasons, parts=names)
 
 
 def _judge(
@@ -61,9 +80,9 @@ def _judge(
             f"{place} to {receiver} loses {expected_dbm - dbm:.1f} dB more than planned "
             f"({dbm:.1f} dBm at the receiver, not {expected_dbm:.1f}){f'; {outside}' if outside else ''}"
         )
-        yield LinkFinding("excess_loss", subject, detail)
+        yield EXCESS_LOSS.report(subject, detail)
     elif outside:
-        yield LinkFinding("power_out_of_window", subject, f"{receiver}: {outside}")
+        yield POWER_OUT_OF_WINDOW.report(subject, f"{receiver}: {outside}")
 
 
 def _known_loss(circuit: Circuit, reading: SwitchReading, budget: Budget) -> tuple[float, str]:
@@ -153,15 +172,15 @@ def _cable_findings(
         if len(nics) > 1 and alone.issuperset(nics):
             host = lab.hosts[node].name
             detail = f"no light comes from any of the {len(nics)} NICs of {host}, and none arrives there"
-            yield LinkFinding("dark_cable", host, detail)
+            yield DARK_CABLE.report(host, detail)
             alone -= set(nics)
     for ends in cables:
         labels = " and ".join(lab.nic_label(nic) for nic in ends)
         if len(ends) == 2:
             detail = f"no light arrives either way between {labels}: one of the two cables is out"
-            yield LinkFinding("dark_cable", labels, detail)
+            yield DARK_CABLE.report(labels, detail)
         elif ends[0] in alone:
             detail = (
                 f"no light comes from {labels}, and none arrives there: its cable is out, or it has no power"
             )
-            yield LinkFinding("dark_cable", labels, detail)
+            yield DARK_CABLE.report(labels, detail)

@@ -6,15 +6,9 @@ import pytest
 
 from sim.models.network import wire_efficiency
 from sim.models.network.latency import NO_LATENCY, Latency
-from testbed.design.collectives.performance import (
-    NAMESPACE_HOSTS,
-    allreduce_graph,
-    exchange_graph,
-    exchange_limit_mbps,
-    exchange_loads,
-    hosts_fabric,
-    predicted_s,
-)
+from testbed.design.collectives.all_reduce import allreduce_graph
+from testbed.design.collectives.exchange import exchange_graph, exchange_limit_mbps, exchange_loads
+from testbed.design.collectives.performance import NAMESPACE_HOSTS, hosts_fabric, predicted_s
 from testbed.design.model import Link, Nic, Wiring
 from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.design.collectives.performance import (
-    Network,
+from sim.models.network import Network
+from testbed.design.collectives.all_reduce import (
     allreduce_time_s,
     bus_bandwidth_mbps,
     link_limit_mbps,

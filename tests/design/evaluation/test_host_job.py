@@ -13,7 +13,7 @@ from sim.models.network.fabrics import ideal_switch
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import TaskGraphBuilder
 from testbed.design.evaluation.host_job import host_job, on_hosts, scripts
-from testbed.design.fabrics.builders import route_job
+from testbed.design.fabrics.direct import route_job
 from testbed.design.topology.circulants import find_topology
 from testbed.errors import WorkloadError
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +13,9 @@ from sim.models.network.taskgraph import TaskGraphBuilder
 from testbed.design.evaluation.comparison import ROWS, compare_fabrics, rows_of
 from testbed.design.evaluation.job import Job, open_job
 from testbed.design.evaluation.simulation import figures, read_graph, simulate_on
-from testbed.design.fabrics import builders
-from testbed.design.fabrics.builders import FabricOptions, FabricRequest, fabric_of, ring_strides
-from testbed.design.fabrics.fabric_list import ENTRIES, FABRICS, build_fabric
+from testbed.design.fabrics.direct import fabric_of, ring_strides
+from testbed.design.fabrics.fabric_list import FABRICS, build_fabric, is_switched, kind_of
+from testbed.design.fabrics.kind import DEFAULT_OPTIONS, FabricOptions, FabricRequest
 from testbed.design.plans.file import Plan, write_plan
 from testbed.design.plans.planning import Servers
 from testbed.design.topology.circulants import find_topology
@@ -279,6 +281,30 @@ def test_a_damaged_task_graph_is_named(tmp_path):
         read_graph(tmp_path / "bad.npz")
 
 
-def test_every_entry_of_the_table_has_its_builder():
-    assert all(callable(getattr(builders, entry.builder)) for entry in ENTRIES)
-    assert sum(entry.is_switched for entry in ENTRIES) == 3
+class ReadOptions:
+    """Default options that note which of them are read."""
+
+    def __init__(self):
+        self.read = set()
+
+    def __getattr__(self, name):
+        self.read.add(name)
+        return getattr(DEFAULT_OPTIONS, name)
+
+
+@pytest.mark.parametrize("name", FABRICS)
+def test_a_builder_reads_the_options_of_its_kind(name):
+    options = ReadOptions()
+    kind_of(name).build(FabricRequest(name, NODES, DEGREE, RATE, options=options))
+
+    assert options.read == set(kind_of(name).options)
+
+
+def test_the_page_has_the_sentence_of_every_fabric():
+    page = (Path(__file__).parents[3] / "docs/reference/command-line.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| `(\S+)` \| (.*) \|$", page.partition("### Fabrics")[2].partition("\n#")[0], re.MULTILINE
+    )
+
+    assert rows == [(name, kind_of(name).sentence) for name in FABRICS]
+    assert sum(map(is_switched, FABRICS)) == 3

@@ -12,15 +12,9 @@ from free_routes import least_maximum
 from sim.models.network.execution.lowering import lower
 from sim.models.network.latency import NO_LATENCY, Latency
 from sim.models.network.taskgraph import TaskGraphBuilder
-from testbed.design.fabrics.builders import (
-    ROUTINGS,
-    FabricOptions,
-    FabricRequest,
-    demand_on,
-    rings_over,
-    route_job,
-)
+from testbed.design.fabrics.direct import demand_on, rings_over, route_job
 from testbed.design.fabrics.fabric_list import build_fabric
+from testbed.design.fabrics.kind import ROUTINGS, FabricOptions, FabricRequest
 from testbed.design.model import Topology
 from testbed.design.topology.circulants import circulant_edges
 from testbed.design.topology.demand import AllReduceDemand, demand_of

@@ -4,7 +4,7 @@ import pytest
 from sim.models.network.allreduce.fluid import rings_on
 from sim.models.network.execution import simulate
 from sim.models.network.latency import NO_LATENCY
-from testbed.design.fabrics.builders import fabric_of, ring_strides
+from testbed.design.fabrics.direct import fabric_of, ring_strides
 from testbed.design.search.cost import Costs, paths_over
 from testbed.design.search.problem import Problem
 from testbed.design.search.program import Computing, Programs, Sending, Summing

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from lightning.errors import DatasetError
 from lightning.load.http_messages import ModelInput, input_of, message_length, reply_in, requests_of
 from lightning.load.inputs import kept_rows, rows_of
-from lightning.load.latency_plot import PER_DECADE, log_histogram
-from lightning.load.outcome import WAITING, Outcome, traces_of
+from lightning.load.outcome import PER_DECADE, WAITING, Outcome, log_histogram, traces_of
 from lightning.load.schedule import poisson_schedule
 from lightning.load.targets import LoadError, Target, target_of
 

@@ -16,7 +16,7 @@ from libraries import skip_without
 skip_without("asyncssh")
 skip_without("pydantic")
 
-from testbed.design.collectives.performance import exchange_limit_mbps, exchange_loads
+from testbed.design.collectives.exchange import exchange_limit_mbps, exchange_loads
 from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ocs_drivers import CrossConnects, Step
-from ocs_drivers.engine.progress import EVERY_S, Progress
+from ocs_drivers.engine.step_execution import EVERY_S, Progress
 from ocs_drivers.errors import ConnectError, Timeout
 from ocs_drivers.protocols.session import TransportSession
 from ocs_drivers.timing import LOOK_S, Deadline, Silence, answer_deadline, answered
@@ -187,7 +187,7 @@ def test_lines_come_every_five_seconds_whatever_the_pauses(pauses_s):
     progress = Progress(STEP, "rome+cli://h", clock, Silence(8.0, clock))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "ocs_drivers.engine.progress.logger.info", lambda *_: told_s.append(clock.now() - 100.0)
+            "ocs_drivers.engine.step_execution.logger.info", lambda *_: told_s.append(clock.now() - 100.0)
         )
         for pause_s in pauses_s:
             progress.sleep(pause_s)

@@ -8,8 +8,14 @@ from itertools import repeat
 import pytest
 
 from ocs_drivers import CrossConnects, Snapshot, Status, Step
-from ocs_drivers.engine.progress import Progress
-from ocs_drivers.engine.step_execution import TRANSITIONS, State, StepEvent, StepExecution, StepHooks
+from ocs_drivers.engine.step_execution import (
+    TRANSITIONS,
+    Progress,
+    State,
+    StepEvent,
+    StepExecution,
+    StepHooks,
+)
 from ocs_drivers.errors import ConnectionLost, DeviceError, RobotFault, Timeout
 from ocs_drivers.timing import Silence, answer_deadline
 

@@ -14,9 +14,8 @@ from ocs_drivers.address import parse_address
 from ocs_drivers.errors import Conflict, OcsError, PortBusy, RobotFault
 from ocs_drivers.model import PendingMove, Snapshot, Step
 from ocs_drivers.vendors.rome import AFM, RomeCli, timeouts_in
-from ocs_drivers.vendors.rome.both_ways import TIED_HINT, decode_logical, explain_tie, join_both_ways
-from ocs_drivers.vendors.rome.ports import Layout
-from ocs_drivers.vendors.rome.queue import decode_queue
+from ocs_drivers.vendors.rome.codec import decode_queue
+from ocs_drivers.vendors.rome.ports import TIED_HINT, Layout, decode_logical, explain_tie, join_both_ways
 
 pytestmark = pytest.mark.codec
 

@@ -13,8 +13,7 @@ from ocs_drivers.address import parse_address
 from ocs_drivers.errors import AddressError, ConnectionLost, VerifyMismatch
 from ocs_drivers.vendors.banks.codec import decode_channel
 from ocs_drivers.vendors.banks.driver import BankSwitch
-from ocs_drivers.vendors.dicon import serial_switch, tcp_switch
-from ocs_drivers.vendors.dicon.codec import COMMANDS, OPEN_STATE
+from ocs_drivers.vendors.dicon import COMMANDS, OPEN_STATE, serial_switch, tcp_switch
 
 BANKS, CHANNELS = 2, 8
 

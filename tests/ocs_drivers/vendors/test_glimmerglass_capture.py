@@ -23,7 +23,7 @@ from ocs_drivers.model import PortState, Power
 from ocs_drivers.timing import Deadline
 from ocs_drivers.transports.echo import EchoCancelled
 from ocs_drivers.vendors.glimmerglass import GlimmerglassTl1, codec
-from ocs_drivers.vendors.glimmerglass.plain_text import PlainText
+from ocs_drivers.vendors.glimmerglass.driver import PlainText
 
 pytestmark = pytest.mark.codec
 

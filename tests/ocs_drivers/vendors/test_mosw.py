@@ -13,8 +13,7 @@ from ocs_drivers.address import parse_address
 from ocs_drivers.errors import AddressError, DeviceError
 from ocs_drivers.model import Power
 from ocs_drivers.vendors.banks.codec import decode_channel, decode_monitor
-from ocs_drivers.vendors.mosw import tcp_switch
-from ocs_drivers.vendors.mosw.codec import COMMANDS
+from ocs_drivers.vendors.mosw import COMMANDS, tcp_switch
 
 SIZE = {"banks": "2", "channels": "8"}
 

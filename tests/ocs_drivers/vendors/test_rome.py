@@ -40,18 +40,20 @@ from ocs_drivers.vendors.rome import (
     rome_telnet,
     timeouts_in,
 )
-from ocs_drivers.vendors.rome.board import Board, decode_board
 from ocs_drivers.vendors.rome.codec import (
     RECOVERED,
     UNSOLICITED,
+    Board,
+    Request,
     check_accepted,
     connecting,
+    decode_board,
+    decode_queue,
     disconnecting,
     failure_of,
 )
 from ocs_drivers.vendors.rome.port_table import Motion, decode_ports
 from ocs_drivers.vendors.rome.ports import Layout
-from ocs_drivers.vendors.rome.queue import Request, decode_queue
 
 ADDRESS = "rome+cli://memory"
 

@@ -8,11 +8,9 @@ from ocs_drivers import CrossConnects
 from ocs_drivers.errors import PortError, ProtocolDesync
 from ocs_drivers.model import Identity, PendingMove, PortState, Step
 from ocs_drivers.vendors.rome import codec
-from ocs_drivers.vendors.rome.board import Board, decode_board
-from ocs_drivers.vendors.rome.dialect import AFM, ROME
+from ocs_drivers.vendors.rome.codec import AFM, ROME, Board, Queue, decode_board, decode_queue
 from ocs_drivers.vendors.rome.port_table import Motion, Table, decode_ports
 from ocs_drivers.vendors.rome.ports import Layout, check_one_matrix
-from ocs_drivers.vendors.rome.queue import Queue, decode_queue
 
 pytestmark = pytest.mark.codec
 

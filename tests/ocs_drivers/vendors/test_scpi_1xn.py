@@ -25,8 +25,7 @@ from ocs_drivers.errors import (
 from ocs_drivers.model import Identity, Power, Side, Step
 from ocs_drivers.vendors.banks.codec import CommandSet, decode_channel, decode_monitor, decode_open
 from ocs_drivers.vendors.banks.driver import BankSwitch, size_in
-from ocs_drivers.vendors.scpi_1xn import tcp_switch
-from ocs_drivers.vendors.scpi_1xn.options import PRESETS, commands_in
+from ocs_drivers.vendors.scpi_1xn import PRESETS, commands_in, tcp_switch
 
 pytestmark = pytest.mark.codec
 

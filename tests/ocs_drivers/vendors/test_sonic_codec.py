@@ -15,7 +15,7 @@ from ocs_drivers.errors import (
 )
 from ocs_drivers.model import PortState
 from ocs_drivers.vendors.sonic import codec
-from ocs_drivers.vendors.sonic.ports import LONGEST_LIST, Names
+from ocs_drivers.vendors.sonic.codec import LONGEST_LIST, Names
 
 pytestmark = pytest.mark.codec
 

@@ -10,12 +10,12 @@ from ocs_drivers.model import PendingMove, PortState
 from ocs_drivers.vendors.telescent.codec import (
     Cell,
     CommandSet,
+    Numbering,
+    Table,
     decode_cells,
     decode_input,
     decode_serial,
 )
-from ocs_drivers.vendors.telescent.ports import Numbering
-from ocs_drivers.vendors.telescent.table import Table
 
 pytestmark = pytest.mark.codec
 

@@ -17,7 +17,8 @@ from testbed.lab.hosts.packet_rules import PacketFilter, PolicyRule
 from testbed.lab.hosts.receivers import ReceiverReading, Window
 from testbed.operate.drift.report import judge_modules
 from testbed.operate.findings import KINDS
-from testbed.operate.model import LinkFinding, VerifyReport
+from testbed.operate.model import VerifyReport
+from testbed.operate.proof.host_findings import WRONG_MTU
 
 
 @pytest.mark.slow
@@ -407,7 +408,7 @@ def test_a_module_that_reports_nothing_is_a_finding_and_no_error(worlds):
     assert (finding.kind, finding.subject) == ("no_module_readings", "b/nic1")
     assert finding.detail == "Operation not supported"
     assert VerifyReport(48, 48, (finding,)).ok
-    assert not VerifyReport(48, 48, (finding, LinkFinding("wrong_mtu", "b/nic1", "1500"))).ok
+    assert not VerifyReport(48, 48, (finding, WRONG_MTU.report("b/nic1", "1500"))).ok
 
 
 def test_power_outside_the_modules_window_is_told_where_no_loss_is(worlds):

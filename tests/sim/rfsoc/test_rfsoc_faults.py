@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from libraries import skip_without
 
-from sim.twins.rfsoc.board.clock import LOOK_S, DeviceClock
-from sim.twins.rfsoc.board.knobs import FAULTS
+from sim.twins.rfsoc.board import FAULTS, LOOK_S, DeviceClock
 
 skip_without("qick")
 

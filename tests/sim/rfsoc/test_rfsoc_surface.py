@@ -89,7 +89,7 @@ def test_the_docs_name_what_is_simulated_and_what_is_not():
     text = DOCS.read_text(encoding="utf-8")
     for name in simulated_names() | set(LACKING):
         assert f"`{name}`" in text, name
-    from sim.twins.rfsoc.board.knobs import FAULTS
+    from sim.twins.rfsoc.board import FAULTS
 
     for name in (*FAULTS, *profiles(), "adc_bits", "filter", "delay_ns", "noise_rms"):
         assert f"`{name}`" in text, name

@@ -84,7 +84,7 @@ class Updates:
         yield when(fire, KINDS[action.kind].update(self, module, action))
         clears = self.names.clears(module.name, action.on)
         if clears:
-            for name in self.names.kept(module, action):
+            for name in self.names.memory(module, action):
                 yield f"{name} = {name} & (({any_of(clears)}) - 1)"
         yield f"v{place} = {fire} | v{place} & (y{place} ^ 1)"
 

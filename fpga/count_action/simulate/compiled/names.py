@@ -173,7 +173,7 @@ class Names:
         """Return 1 when the beats that a sample is of move (R11)."""
         return all_of(unsigned(self.moves(stream)) for stream in self.graph.streams(ref))
 
-    def kept(self, module: Module, action: Action) -> list[str]:
+    def memory(self, module: Module, action: Action) -> list[str]:
         """Return the registers that an action keeps beside its output."""
         place = self.outputs[module.name, action.output]
         return [f"{letter}{place}" for letter in KINDS[action.kind].letters(module, action)]
@@ -207,4 +207,4 @@ class Names:
             yield from self.beat(key)
         else:
             yield f"r{place}"
-        yield from self.kept(module, action)
+        yield from self.memory(module, action)

@@ -84,12 +84,12 @@ class ClockEdge:
         now, before = self._now, self._now.state
         keep_status = not now.inputs.get("clear_status_i", 0)
         datapath = now.wiring.datapath
-        outputs, kept = dict(before.outputs), dict(before.kept)
+        outputs, memories = dict(before.outputs), dict(before.memories)
         for module in datapath.modules:
             for action in module.actions:
                 key = (module.name, action.output)
                 if action.kind.drives:
-                    kept[key] = KINDS[action.kind].keep(self, module, action)
+                    memories[key] = KINDS[action.kind].keep(self, module, action)
                     driven = KINDS[action.kind].drive(self, module, action)
                     outputs[key] = outputs[key] if driven is None else driven
         return State(
@@ -107,7 +107,7 @@ class ClockEdge:
             targets=self._targets(),
             valid={beat: self._sends(beat) or now.backpressured(beat) for beat in before.valid},
             outputs=outputs,
-            kept=kept,
+            memories=memories,
             buffers=next_buffers(datapath, before.buffers, now.inputs, now.moves),
         )
 
@@ -157,6 +157,6 @@ class ClockEdge:
         """Return what drives an output now: the bits of a beat, or a flag or a number."""
         return self._now.state.outputs[module.name, name]
 
-    def kept(self, module: Module, name: str) -> Any:
+    def memory(self, module: Module, name: str) -> Any:
         """Return what the action keeps from cycle to cycle beside its output."""
-        return self._now.state.kept[module.name, name]
+        return self._now.state.memories[module.name, name]

@@ -88,7 +88,7 @@ class State:
     saturated: Mapping[Key, bool]
     targets: Mapping[Key, int]
     """The targets in force."""
-    kept: Mapping[Key, Any]
+    memories: Mapping[Key, Any]
     """What actions keep beside their outputs: sums and extreme samples since the last fire, say."""
     valid: Mapping[Key, bool]
     """True while there is a beat on its way out."""
@@ -141,7 +141,7 @@ def reset_state(datapath: Datapath) -> State:
         overshoot=dict.fromkeys(counts, False),
         saturated=dict.fromkeys(counts, False),
         targets={(module.name, target.name): target.reset for module, target in datapath.targets()},
-        kept={key: KINDS[action.kind].reset(action) for key, action in outputs.items()},
+        memories={key: KINDS[action.kind].reset(action) for key, action in outputs.items()},
         valid=dict.fromkeys((beat for module in datapath.modules for beat in beats_of(module)), False),
         outputs=dict.fromkeys(outputs, 0),
         buffers=empty_buffers(datapath),

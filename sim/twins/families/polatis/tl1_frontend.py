@@ -289,17 +289,16 @@ class PortCommands:
         return self._monitors.get(port, Monitor())
 
     def _set_monitors(self, command: Command) -> Lines:
-        changed = {port: self._changed_monitor(port, command) for port in self._ports(command)}
+        changed = {}
+        for port in self._ports(command):
+            now = self._monitor(port)
+            changed[port] = replace(
+                now,
+                wavelength_nm=_number(command, "WAVE", now.wavelength_nm),
+                offset_db=_number(command, "OFFSET", now.offset_db),
+                averaging=int(_number(command, "AVG", now.averaging)),
+            )
         return self._set(lambda: self._monitors.update(changed))
-
-    def _changed_monitor(self, port: int, command: Command) -> Monitor:
-        now = self._monitor(port)
-        return replace(
-            now,
-            wavelength_nm=_number(command, "WAVE", now.wavelength_nm),
-            offset_db=_number(command, "OFFSET", now.offset_db),
-            averaging=int(_number(command, "AVG", now.averaging)),
-        )
 
     # -- attenuators
 

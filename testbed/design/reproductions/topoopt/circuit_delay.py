@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from testbed.design.fabrics.builders import FabricOptions, FabricRequest
 from testbed.design.fabrics.fabric_list import build_fabric
+from testbed.design.fabrics.kind import FabricOptions, FabricRequest
 from testbed.design.reproductions.figure import (
     NOTHING,
     Cell,

@@ -15,7 +15,7 @@ from sim.models.network.fabrics.cost import (
     ideal_switch_cost,
     patch_panel_cost,
 )
-from testbed.design.fabrics.builders import equal_cost_fat_tree_gbps
+from testbed.design.fabrics.fat_tree import equal_cost_fat_tree_gbps
 from testbed.design.reproductions.figure import (
     NOTHING,
     Comparison,

@@ -11,8 +11,10 @@ from sim.models.network.execution import Execution, simulate
 from sim.models.network.execution.circuits import simulate_circuits
 from sim.models.network.fabrics.cost import DEFAULT_READING, MIXNET, Reading
 from sim.models.network.taskgraph import TaskGraph
-from testbed.design.fabrics.builders import ChosenFabric, FabricRequest, equal_cost_fat_tree_gbps, route_job
+from testbed.design.fabrics.direct import route_job
 from testbed.design.fabrics.fabric_list import build_fabric
+from testbed.design.fabrics.fat_tree import equal_cost_fat_tree_gbps
+from testbed.design.fabrics.kind import ChosenFabric, FabricRequest
 from testbed.design.model import Topology
 from testbed.design.routing.route_sets import MOST_SETS, RouteSets
 from testbed.design.topology.finder import find

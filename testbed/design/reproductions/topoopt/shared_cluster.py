@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sim.models.network.allreduce.fluid import fluid_ring
 from sim.models.network.execution import simulate
 from sim.models.network.fabrics import Fabric, fat_tree
-from testbed.design.fabrics.builders import equal_cost_fat_tree_gbps
+from testbed.design.fabrics.fat_tree import equal_cost_fat_tree_gbps
 from testbed.design.reproductions.figure import (
     Cell,
     Comparison,

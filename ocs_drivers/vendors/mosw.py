@@ -13,13 +13,22 @@ from __future__ import annotations
 from ocs_drivers.address import DEFAULT_TIMEOUT_S, Address
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.transports.lines import visa_line
+from ocs_drivers.vendors.banks.codec import CommandSet
 from ocs_drivers.vendors.banks.driver import BankSwitch, size_in
-from ocs_drivers.vendors.mosw.codec import COMMANDS
 
 __all__ = ["tcp_switch"]
 
 PORT = 8100
 """Where a MAP chassis answers SCPI; an assumption, so say otherwise in the address."""
+
+COMMANDS = CommandSet(
+    select=":ROUTe:CLOSe {bank},1,{channel}",
+    query=":ROUTe:CLOSe? {bank}",
+    errors=":SYSTem:ERRor?",
+    monitor=":ROUTe:MONitor? {bank}",
+    vendor="Viavi",
+    model="mOSW",
+)
 
 
 def tcp_switch(

@@ -19,13 +19,23 @@ from ocs_drivers.address import DEFAULT_TIMEOUT_S, Address
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.transports.lines import serial_line, visa_line
 from ocs_drivers.transports.transport import Transport
+from ocs_drivers.vendors.banks.codec import CommandSet
 from ocs_drivers.vendors.banks.driver import BankSwitch, flag_in, size_in
-from ocs_drivers.vendors.dicon.codec import COMMANDS, OPEN_STATE
 
 __all__ = ["serial_switch", "tcp_switch"]
 
 PORT = 5025
 BAUD = 9600
+
+COMMANDS = CommandSet(
+    select="ROUT{bank}:SCAN {channel}",
+    query="ROUT{bank}:SCAN?",
+    terminator=b"\r",
+    vendor="DiCon",
+    model="MXS-9100",
+    switch_time_s=(0.02, 0.2),
+)
+OPEN_STATE = "ROUTE{bank}:OPEN:STATE?"
 
 _OPTIONS = ("banks", "channels", "open_state", "identity")
 

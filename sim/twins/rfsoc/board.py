@@ -1,8 +1,9 @@
-"""The board itself: processor, generators, readouts, clock, faults; `soc` gives it QICK's names."""
+"""The board itself: processor, generators, readouts, clock, faults, knobs; `soc` gives it QICK's names."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from threading import RLock
 from typing import Any
@@ -10,10 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sim.twins.rfsoc.board import clock
-from sim.twins.rfsoc.board.clock import DeviceClock
-from sim.twins.rfsoc.board.core import Core
-from sim.twins.rfsoc.board.knobs import OVERRUN_LOOK_S, WRONG_CLOCK_FACTOR, BoardKnobs
+from sim.twins.rfsoc.core import Core
 from sim.twins.rfsoc.not_simulated import NotSimulated
 from sim.twins.rfsoc.plant import Plant
 from sim.twins.rfsoc.processor import Run
@@ -26,6 +24,138 @@ from sim.twins.rfsoc.signals.playback import (
     until,
 )
 from sim.twins.rfsoc.signals.readout import Converter, Readout
+
+CALL_S = 20e-6
+"""Registers written over a memory bus, Python on the board included."""
+LOOK_S = 50e-6
+"""One look at the counter of shots."""
+TRANSFER_S = 200e-6
+"""One transfer by direct memory access."""
+START_S = 5e-6
+"""Between a start and the first instruction."""
+AGE_S = 1.0
+"""Within a run, everything that drifts is updated so often."""
+PATIENCE = 2.0
+"""By how much each look that found nothing new takes longer than the one before."""
+
+FAULTS: Mapping[str, str] = {
+    "none": "all is well",
+    "dead_board": "no call is answered: ConnectionError",
+    "gone_in_acquisition": "the board answers until it is asked for the counter of a running program, and never again",
+    "stuck_counter": "the counter of shots stays where it is, and programs seem never to end",
+    "overrun": "whoever reads the counter comes so seldom that more shots have passed than the memory of sums holds",
+    "wrong_clock": "the reference clock is 5 % low: clocks are not locked, and rates are not those of the profile",
+}
+
+OF_LIGHT = "laser_dropped"
+"""The kit's own: its knob of this name can be set as a fault, too."""
+OVERRUN_LOOK_S = 1.0
+"""Device time between two looks at the counter under `overrun`."""
+WRONG_CLOCK_FACTOR = 0.95
+CONVERTER_BITS = range(4, 17)
+
+
+class DeviceClock:
+    """Seconds since power-on, and those that nobody has accounted for yet."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self._unaccounted_s = 0.0
+        self._look_s = LOOK_S
+
+    def spend(self, seconds: float) -> None:
+        """Advance the time."""
+        self.now_s += seconds
+        self._unaccounted_s += seconds
+
+    @property
+    def accounted_s(self) -> float:
+        """Time up to which everything that drifts has been updated."""
+        return self.now_s - self._unaccounted_s
+
+    def account(self, most_s: float = math.inf) -> float:
+        """Return the seconds that have passed since the last call; of more than `most_s` the rest at the next call."""
+        passed_s = min(self._unaccounted_s, most_s)
+        self._unaccounted_s -= passed_s
+        return passed_s
+
+    def look(self, next_news_s: float | None) -> None:
+        """Note one look at a counter that will change at `next_news_s`, the end of it included; never, for None.
+
+        Looks in vain take ever longer, so that a program that waits for a second needs twenty of them and not
+        twenty thousand, but none goes past the news by more than one look.
+        """
+        longest_s = self._look_s if next_news_s is None else max(next_news_s - self.now_s, 0.0) + LOOK_S
+        self.spend(min(self._look_s, longest_s))
+        self._look_s = min(self._look_s * PATIENCE, 1.0)
+
+    def refreshed(self) -> None:
+        """There was something new: looks are short again."""
+        self._look_s = LOOK_S
+
+
+def checked(name: str) -> str:
+    """Return the name of a fault. Raises `ValueError` for one that is none.
+
+    >>> checked("dead_board")
+    'dead_board'
+    """
+    if name not in FAULTS:
+        raise ValueError(f"no fault {name!r}; the board knows {', '.join(FAULTS)}")
+    return name
+
+
+class BoardKnobs(MutableMapping[str, Any]):
+    """`adc_bits` (4 to 16), `filter` ("fir", "mean") and `fault` are the board's; every other name is the plant's.
+
+    Raises `KeyError` for a name that neither has, `ValueError` for a value that cannot be.
+    """
+
+    def __init__(
+        self, adc_bits: int, plant: MutableMapping[str, Any], options: Mapping[str, str] | None = None
+    ) -> None:
+        self._own: dict[str, Any] = {"adc_bits": adc_bits, "filter": "fir", "fault": "none"}
+        self._plant = plant
+        for name, value in (options or {}).items():
+            self[name] = value
+        self._made = dict(self._own)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._own[name] if name in self._own else self._plant[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name == "adc_bits":
+            if str(value) not in {str(bits) for bits in CONVERTER_BITS}:
+                raise ValueError(
+                    f"adc_bits lies between {CONVERTER_BITS[0]} and {CONVERTER_BITS[-1]}, not {value!r}"
+                )
+            self._own[name] = int(value)
+        elif name == "filter":
+            decimation.taps(value)
+            self._own[name] = value
+        elif name == "fault":
+            # a plant that has a knob of this name keeps the fault while it lasts
+            if value != OF_LIGHT or OF_LIGHT not in self._plant:
+                checked(value)
+            if OF_LIGHT in {value, self._own["fault"]}:
+                self._plant[OF_LIGHT] = value == OF_LIGHT
+            self._own["fault"] = value
+        else:
+            self._plant[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        """Back to what it was made with."""
+        if name in self._made:
+            self[name] = self._made[name]
+        else:
+            del self._plant[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._own
+        yield from (name for name in self._plant if name not in self._own)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 @dataclass(slots=True)
@@ -84,7 +214,7 @@ class Board:
         """Rate of all clocks over what the configuration says."""
         return WRONG_CLOCK_FACTOR if self.knobs["fault"] == "wrong_clock" else 1.0
 
-    def touch(self, seconds: float = clock.CALL_S) -> None:
+    def touch(self, seconds: float = CALL_S) -> None:
         """Somebody calls: time passes. Raises `ConnectionError` for a board that does not answer."""
         if self._is_gone or self.knobs["fault"] == "dead_board":
             raise ConnectionError(
@@ -134,7 +264,7 @@ class Board:
         self.stop()
         self._running = None
         self.plant.elapse(self.clock.account())
-        self.clock.spend(clock.START_S)
+        self.clock.spend(START_S)
         self.converter = self._present_converter()
         feedback = Feedback(self)
         done = self.core.run(feedback.read)
@@ -173,7 +303,7 @@ class Board:
             self._is_gone = True
             self.touch()
         if running is None or self.knobs["fault"] == "stuck_counter":
-            self.clock.spend(clock.LOOK_S)
+            self.clock.spend(LOOK_S)
             if running is not None:
                 return running.base.get(address, (0.0, 0))[1]
             return int(self.core.read_mem("dmem", 1, address)[0]) if self.core.version == 1 else 0
@@ -216,17 +346,15 @@ class Board:
 
         Seconds in which no window ends pass in one go; what is left of a second waits.
         """
-        while (whole := math.floor((self.clock.now_s - self.clock.accounted_s) / clock.AGE_S)) >= 1:
+        while (whole := math.floor((self.clock.now_s - self.clock.accounted_s) / AGE_S)) >= 1:
             ends = [end for one in self.readouts if (end := one.next_end()) is not None]
             next_s = running.begun_s + min(ends) / running.ticks_per_s if ends else math.inf
-            quiet = math.floor(
-                min(max(next_s - self.clock.accounted_s, 0.0), whole * clock.AGE_S) / clock.AGE_S
-            )
-            moment_s = self.clock.accounted_s + clock.AGE_S
+            quiet = math.floor(min(max(next_s - self.clock.accounted_s, 0.0), whole * AGE_S) / AGE_S)
+            moment_s = self.clock.accounted_s + AGE_S
             if not quiet:
                 for one in self.readouts:
                     one.settle(running.tick(moment_s), self.converter, self.epoch())
-            self.plant.elapse(self.clock.account(max(quiet, 1) * clock.AGE_S))
+            self.plant.elapse(self.clock.account(max(quiet, 1) * AGE_S))
 
     def _look(self, running: Running, ticks: npt.NDArray[np.int64], seen: int) -> None:
         if self.knobs["fault"] == "overrun":

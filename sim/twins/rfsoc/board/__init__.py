@@ -1,1 +1,0 @@
-"""The board of a simulated RFSoC: its blocks, its cores, its clock, its faults and its knobs."""

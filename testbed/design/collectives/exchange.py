@@ -1,0 +1,71 @@
+"""Exchanges between pairs, all to all or any others: loads of links, limits, and times by the flow simulator."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from sim.models.network.allreduce import parts
+from sim.models.network.taskgraph import TaskGraph
+from testbed.design.collectives.kind import Collective, Pair, Ways
+from testbed.design.collectives.performance import NAMESPACE_HOSTS, Steps, hosts_fabric, predicted_s
+from testbed.design.model import Link, Routes, Wiring
+from testbed.errors import TopologyError
+
+
+def exchange_loads(routes: Routes, pairs: Sequence[Pair]) -> dict[Link, float]:
+    """Return what an exchange puts on each link, in tensors of a node: each is split evenly over the node's targets."""
+    targets = Counter(source for source, _ in pairs)
+    loads: dict[Link, float] = {}
+    for source, target in pairs:
+        for link in routes.path(source, target):
+            loads[link] = loads.get(link, 0.0) + 1 / targets[source]
+    return loads
+
+
+def exchange_limit_mbps(routes: Routes, pairs: Sequence[Pair], rate_mbps: float) -> float:
+    """Return a node's tensor over the time that the fullest link needs in an exchange of large tensors.
+
+    Raises `TopologyError` without pairs.
+    """
+    if not pairs:
+        raise TopologyError("no pairs, so no link limit: name at least one (source, target)")
+    return rate_mbps / max(exchange_loads(routes, pairs).values())
+
+
+def exchange_graph(nodes: int, pairs: Sequence[Pair], size_bytes: int, iterations: int = 1) -> TaskGraph:
+    """Return transfers of all pairs at once, back to back: a node's tensor is split evenly over its targets."""
+    targets = {source: sorted(t for s, t in pairs if s == source) for source, _ in pairs}
+    steps = Steps(nodes)
+    for _ in range(iterations):
+        for source, target in pairs:
+            share = parts(size_bytes, len(targets[source]))[targets[source].index(target)]
+            after = steps.before((source, target))
+            steps.add((source, target), steps.job.transfer(source, target, share, after=after))
+        steps.end_iteration()
+    return steps.job.build()
+
+
+def _exchange_time_s(
+    wiring: Wiring, routes: Routes, ways: Ways, size_bytes: int, rate_mbps: float, mtu_bytes: int
+) -> float:
+    fabric = hosts_fabric(wiring, routes, rate_mbps, mtu_bytes=mtu_bytes)
+    return predicted_s(exchange_graph(wiring.nodes, ways.pairs, size_bytes), fabric, NAMESPACE_HOSTS)
+
+
+def _exchange(name: str, is_one_of: Callable[[Ways], bool]) -> Collective:
+    """Return a collective that sends a node's tensor, in equal parts, to the targets of its pairs."""
+    return Collective(
+        name,
+        is_one_of,
+        bus_factor=lambda _ranks: 1.0,
+        link_shares=lambda _wiring, routes, ways: exchange_loads(routes, ways.pairs),
+        limit_mbps=lambda _wiring, routes, ways, rate: exchange_limit_mbps(routes, ways.pairs, rate),
+        time_s=_exchange_time_s,
+        graph=lambda nodes, ways, size, iterations: exchange_graph(nodes, ways.pairs, size, iterations),
+        on_gpus=False,
+    )
+
+
+ALL_TO_ALL = _exchange("all_to_all", lambda ways: len(ways.pairs) == ways.ranks * (ways.ranks - 1))
+SEND_RECEIVE = _exchange("sendrecv", lambda ways: bool(ways.pairs))

@@ -1,0 +1,93 @@
+"""Direct connect: optical circuits as TopologyFinder places them, their routes, and the rings of AllReduces on them.
+
+It pays for a look-ahead plane of patch panels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sim.models.network.allreduce import Algorithm, Chain, ring
+from sim.models.network.allreduce.fluid import position_strides
+from sim.models.network.execution.lowering import bytes_by_pair
+from sim.models.network.fabrics import Fabric, circulant, direct_connect, routed
+from sim.models.network.latency import Latency
+from sim.models.network.taskgraph import TaskGraph
+from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest
+from testbed.design.model import Topology
+from testbed.design.routing.route_sets import MOST_SETS, RouteSets
+from testbed.design.topology.circulants import circulant_edges
+from testbed.design.topology.demand import Demand, demand_of, demand_of_matrix
+from testbed.design.topology.finder import find
+from testbed.design.topology.strides import directed_strides
+
+
+def build(asked: FabricRequest) -> ChosenFabric:
+    """Return optical circuits as TopologyFinder places them, or as a topology says."""
+    found = asked.topology or find(asked.demand or demand_of(asked.nodes), asked.degree).topology
+    fabric = fabric_of(found, asked.rate_gbps, routes=asked.routes, seed=asked.options.seed)
+    return ChosenFabric(asked.name, fabric, found.degree * asked.rate_gbps, rings_over(found), found)
+
+
+DIRECT = FabricKind(
+    "optical circuits as TopologyFinder places them for the demand; D links of R, hosts forward",
+    build,
+    options=("seed",),
+)
+
+
+def fabric_of(
+    topology: Topology, rate_gbps: float, *, routes: RouteSets | None = None, seed: int = 0
+) -> Fabric:
+    """Return direct connect as a topology says, on `routes`; without, those of a circulant load all strides alike."""
+    nodes = topology.nodes
+    if routes is not None:
+        return routed(nodes, topology.edges, rate_gbps, routes.onward, routes.weight)
+    steps = directed_strides(nodes, topology.strides, simplex=topology.simplex) if nodes > 1 else ()
+    if steps and topology.edges == circulant_edges(nodes, steps):
+        return circulant(nodes, steps, rate_gbps)
+    return direct_connect(nodes, topology.edges, rate_gbps, seed=seed)
+
+
+def ring_strides(topology: Topology, members: Sequence[int]) -> tuple[int, ...]:
+    """Return strides over the positions of an ascending group, on whose rings its AllReduces are split.
+
+    Links of the topology where it has such rings, see `position_strides`; else one ring, each way when duplex.
+
+    >>> from testbed.design.topology.circulants import find_topology
+    >>> ring_strides(find_topology(12, 4), range(12)), ring_strides(find_topology(12, 4), (0, 1, 5))
+    ((1, 11, 5, 7), (1, 2))
+    """
+    steps = directed_strides(topology.nodes, topology.strides, simplex=topology.simplex)
+    strides = position_strides(topology.nodes, steps, tuple(members)) or (1,)
+    one_way = topology.simplex or len(members) == 2 or len(strides) > 1
+    return strides if one_way else (1, len(members) - 1)
+
+
+def rings_over(topology: Topology) -> Algorithm:
+    """Return AllReduce split evenly over the rings that a topology has for the group."""
+
+    def run(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
+        ordered = sorted(members)
+        return ring(ordered, size_bytes, strides=ring_strides(topology, ordered)) if len(ordered) > 1 else ()
+
+    return run
+
+
+def demand_on(topology: Topology, graph: TaskGraph, latency: Latency | None = None) -> Demand:
+    """Return what an iteration sends between pairs on a topology, whose rings its AllReduces take."""
+    return demand_of_matrix(bytes_by_pair(graph, latency or Latency(), rings_over(topology)))
+
+
+def route_job(
+    topology: Topology,
+    graph: TaskGraph,
+    *,
+    most_paths: int = MOST_SETS,
+    latency: Latency | None = None,
+    tries: int = 3,
+) -> RouteSets:
+    """Return routes on which the fullest link carries little of an iteration. Raises `TopologyError` as `route`."""
+    from testbed.design.routing.balancing import route
+
+    return route(topology, demand_on(topology, graph, latency), most_paths=most_paths, tries=tries)

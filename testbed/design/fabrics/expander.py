@@ -1,0 +1,32 @@
+"""Links to random others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from sim.models.network.allreduce import Algorithm, Chain, ring
+from sim.models.network.fabrics import expander
+from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest, alone
+
+
+def build(asked: FabricRequest) -> ChosenFabric:
+    """Return an expander with the links of each host."""
+    if asked.nodes == 1:
+        return alone(asked)
+    fabric = expander(asked.nodes, asked.degree, asked.rate_gbps, seed=asked.options.seed)
+    return ChosenFabric(asked.name, fabric, asked.host_gbps, spread_rings(asked.degree))
+
+
+def spread_rings(count: int) -> Algorithm:
+    """Return AllReduce split over up to `count` rings of different strides, where links follow no stride."""
+
+    def run(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
+        size = len(members)
+        strides = [stride for stride in range(1, size) if math.gcd(stride, size) == 1][:count]
+        return ring(sorted(members), size_bytes, strides=strides or (1,))
+
+    return run
+
+
+EXPANDER = FabricKind("links to random others; D links of R, hosts forward", build, options=("seed",))

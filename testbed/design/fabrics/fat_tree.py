@@ -1,0 +1,56 @@
+"""Fat-trees of packet switches: with full bisection, at equal rate or equal cost, and oversubscribed."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from sim.models.network.allreduce import ring
+from sim.models.network.fabrics import equal_cost_rate_gbps, fat_tree
+from sim.models.network.fabrics.cost import DEFAULT_READING, Reading, fat_tree_cost, patch_panel_cost
+from testbed.design.fabrics.kind import HASH, IDEAL, ChosenFabric, FabricKind, FabricRequest
+
+
+def equal_cost_fat_tree_gbps(
+    nodes: int, degree: int, rate_gbps: float, reading: Reading = DEFAULT_READING
+) -> float:
+    """Return the rate of a host's link at which a full-bisection Fat-tree costs what direct connect does."""
+    budget = patch_panel_cost(nodes, degree, rate_gbps, reading).total_usd
+    return equal_cost_rate_gbps(budget, lambda rate: fat_tree_cost(nodes, rate, reading=reading))
+
+
+def build(asked: FabricRequest) -> ChosenFabric:
+    """Return a Fat-tree with as many links above the edge as below, if asked for at the cost of direct connect."""
+    host_gbps = asked.host_gbps
+    if asked.equal_cost:
+        host_gbps = equal_cost_fat_tree_gbps(asked.nodes, asked.degree, asked.rate_gbps)
+    return _fat_tree(asked, host_gbps, 1.0)
+
+
+def build_oversubscribed(asked: FabricRequest) -> ChosenFabric:
+    """Return a Fat-tree with fewer links above the edge than below."""
+    return _fat_tree(asked, asked.host_gbps, asked.options.oversubscription)
+
+
+def _fat_tree(asked: FabricRequest, host_gbps: float, oversubscription: float) -> ChosenFabric:
+    balance: Literal["spread", "hash", "ideal"] = "spread"
+    if asked.options.routing == HASH:
+        balance = "hash"
+    elif asked.options.routing == IDEAL:
+        balance = "ideal"
+    fabric = fat_tree(asked.nodes, host_gbps, oversubscription=oversubscription, balance=balance)
+    return ChosenFabric(asked.name, fabric, host_gbps, ring)
+
+
+FATTREE = FabricKind(
+    "a Fat-tree with full bisection; one link of D times R, or of the rate that costs as much as `direct`",
+    build,
+    options=("routing",),
+    is_switched=True,
+    has_equal_cost=True,
+)
+OVERSUB = FabricKind(
+    "a Fat-tree with half the links above the edge, or fewer; one link of D times R",
+    build_oversubscribed,
+    options=("oversubscription", "routing"),
+    is_switched=True,
+)
