@@ -19,7 +19,7 @@ from pathlib import Path
 from fpga.count_action import load
 from fpga.registers.build import top_sources
 from fpga.registers.register_list import Streams
-from fpga.registers.top import top_name
+from fpga.registers.top import Top
 
 ROOT = Path(__file__).resolve().parent.parent
 DEFAULT = [
@@ -40,8 +40,8 @@ for command in sys.argv[1:]:
 def measure(file: Path, streams: Streams, folder: Path) -> dict[str, object]:
     """Return the median clock of a top, that of each seed, and its cells."""
     datapath = load(file).datapath
-    top, names = top_name(datapath, streams), []
-    for name, text in top_sources(datapath, streams):
+    top, names = Top(datapath, streams).name, []
+    for name, text in top_sources(Top(datapath, streams)):
         (folder / name).write_text(text, encoding="utf-8")
         names.append(name)
     passes = (

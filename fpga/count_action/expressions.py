@@ -95,3 +95,12 @@ _MEANING: dict[str, Callable[[Sequence[int]], int]] = {
     "if": lambda each: each[1] if each[0] else each[2],
     "table": lambda each: each[1 + each[0]] if 0 <= each[0] < len(each) - 1 else 0,
 }
+
+
+def number_of(bits: int, width: int, *, signed: bool) -> int:
+    """Return the number that `width` bits stand for.
+
+    >>> number_of(0b110, 3, signed=True), number_of(0b110, 3, signed=False)
+    (-2, 6)
+    """
+    return bits - (1 << width) if signed and bits >> (width - 1) else bits

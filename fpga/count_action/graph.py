@@ -9,7 +9,6 @@ from functools import cached_property
 from fpga.count_action.expressions import STORED, Interval, bits_for, combined, interval_of_bits, leaves
 from fpga.count_action.model import (
     Action,
-    ActionKind,
     Count,
     Datapath,
     Module,
@@ -129,7 +128,7 @@ class Graph:
         """Return whether `ref` is a bit that lasts one cycle."""
         if is_value(ref):
             return False
-        return ref.module is not None and self.drivers[ref.module, ref.name][0][1].kind is ActionKind.PULSE
+        return ref.module is not None and self.drivers[ref.module, ref.name][0][1].kind.is_transient
 
     @cached_property
     def takers(self) -> dict[tuple[str | None, str, int], list[tuple[Module, Count]]]:

@@ -18,6 +18,12 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
+__all__ = [
+    "ADDED", "MAX_INPUT_WIDTH", "MAX_LANES", "MAX_WIDTH", "VALUE", "Action", "ActionKind", "Claim", "Condition",
+    "Count", "CountKind", "Datapath", "Location", "Module", "Operand", "Operation", "Ref", "Signal",
+    "SignalKind", "Target", "is_value",
+]  # fmt: skip
+
 
 class SignalKind(enum.Enum):
     """Kind of signal that a name carries."""
@@ -46,12 +52,15 @@ class ActionKind(enum.Enum):
     """
 
     drives: SignalKind | None
+    is_transient: bool
+    """True when its output lasts one cycle: whoever looks must look then."""
 
-    def __new__(cls, name: str, drives: SignalKind | None = None) -> Self:
+    def __new__(cls, name: str, drives: SignalKind | None = None, *transient: str) -> Self:
         """Return a member: its name in texts of the representation is its value."""
         kind = object.__new__(cls)
         kind._value_ = name
         kind.drives = drives
+        kind.is_transient = bool(transient)
         return kind
 
     STREAM = "stream", SignalKind.STREAM
@@ -61,7 +70,7 @@ class ActionKind(enum.Enum):
 
     With `reduction` it is the largest or smallest of them instead, and may have its index as second sample (R14).
     """
-    PULSE = "pulse", SignalKind.FLAG
+    PULSE = "pulse", SignalKind.FLAG, "transient"
     """One bit, for one cycle."""
     SET = "set", SignalKind.FLAG
     """A flag becomes 1."""
@@ -74,12 +83,6 @@ class ActionKind(enum.Enum):
     STORE = "store", SignalKind.NUMBER
     """A number becomes the one sample of `refs`, and keeps it (R18)."""
 
-
-__all__ = [
-    "ADDED", "MAX_INPUT_WIDTH", "MAX_LANES", "MAX_WIDTH", "VALUE", "Action", "ActionKind", "Claim", "Condition",
-    "Count", "CountKind", "Datapath", "Location", "Module", "Operand", "Operation", "Ref", "Signal",
-    "SignalKind", "Target", "is_value",
-]  # fmt: skip
 
 MAX_WIDTH = 48
 """Bits of a count, a target, a sample, or a number that an action drives."""

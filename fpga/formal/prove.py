@@ -10,7 +10,7 @@ from fpga.count_action.model import Datapath
 from fpga.formal import sby
 from fpga.formal.properties import STATED
 from fpga.formal.search import Found, read_vcd, search, table
-from fpga.formal.specification import Specification, stated
+from fpga.formal.specification import Specification, claims_to_prove
 from fpga.formal.verdicts import Result, Verdict, results
 
 SHOWN = 8
@@ -72,7 +72,7 @@ def prove(
         datapath.module(module)
     specification = Specification(datapath, module)
     proof = prove_specification(specification, cover=cover, depth=depth, timeout_s=timeout_s)
-    claims = stated(datapath, module)
+    claims = claims_to_prove(datapath, module)
     if claims:
         proof = _with_claims(proof, Specification(datapath, module, claims), depth, timeout_s)
     return (

@@ -96,8 +96,11 @@ class Specification:
                 yield self._ready(module, count, streams)
             if count.order:
                 yield choice(self.meaning, module, count)
-        for action in module.outputs().values():
-            yield from KINDS[action.kind].prove(self.meaning, module, action)
+        proven: set[str] = set()
+        for action in module.actions:
+            if action.kind.drives and action.output not in proven:
+                proven.add(action.output)
+                yield from KINDS[action.kind].prove(self.meaning, module, action)
 
     def _count(self, module: Module, count: Count) -> Check:
         meaning = self.meaning
@@ -252,7 +255,7 @@ def assumption_lines(meaning: Meaning) -> Iterator[str]:
                 yield f"always_comb if (begun_q && !rst_i) assume ({holds} != 0);"
 
 
-def stated(datapath: Datapath, only: str | None) -> frozenset[tuple[str, str]]:
+def claims_to_prove(datapath: Datapath, only: str | None) -> frozenset[tuple[str, str]]:
     """Return the properties that are to be proven: module and name."""
     modules = [module for module in datapath.modules if only in {None, module.name}]
     return frozenset((m.name, each.name) for m in modules for each in m.claims if each.kind != ASSUMED)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from fpga.count_action.model import Datapath
@@ -12,9 +13,9 @@ from fpga.registers.bench import emit_bench
 from fpga.registers.ipxact import to_ipxact
 from fpga.registers.peakrdl import emit_register_file
 from fpga.registers.register_blocks import bit_range
-from fpga.registers.register_list import Streams, register_map
+from fpga.registers.register_list import Streams
 from fpga.registers.text import to_header, to_ip_registers, to_json, to_markdown, to_rdl
-from fpga.registers.top import block_files, emit_top, top_name, top_table
+from fpga.registers.top import Top, block_files
 from fpga.registers.wrapper import axi_signals
 from lightbed.output_file import write_output
 
@@ -29,7 +30,13 @@ def build_files(datapath: Datapath) -> dict[str, str]:
     beginning of the same map), the representation, and a cocotb bench. Raises ValueError for names that SystemVerilog
     cannot have, HdlError when a tool is missing or refuses.
     """
-    return dict(_files(datapath))
+    tops = [Top(datapath, streams) for streams in Streams]
+    files: dict[str, str] = {}
+    for top in tops:
+        sources = top_sources(top)
+        files |= sources
+        files[f"{top.name}.f"] = "".join(f"{file}\n" for file, _ in sources)
+    return files | dict(document_files(tops))
 
 
 def board_files(board: str) -> dict[str, str]:
@@ -48,53 +55,45 @@ def write_files(files: dict[str, str], folder: Path) -> None:
         write_output(path, text)
 
 
-def _files(datapath: Datapath) -> Iterator[tuple[str, str]]:
-    for streams in Streams:
-        sources = top_sources(datapath, streams)
-        yield from sources
-        top = top_name(datapath, streams)
-        yield f"{top}.f", "".join(f"{file}\n" for file, _ in sources)
-    yield from document_files(datapath)
+def document_files(tops: Sequence[Top]) -> Iterator[tuple[str, str]]:
+    """Return the names and texts of all that is no hardware: registers in several forms, and the bench.
+
+    `tops` are those of one datapath, that with all registers first.
+    """
+    datapath = tops[0].datapath
+    for top in tops:
+        yield f"{top.name}_ip_registers.tcl", to_ip_registers(top.table)
+        yield f"{top.name}.rdl", to_rdl(top.table)
+        yield f"{top.name}.h", to_header(top.table)
+        yield f"{top.name}.xml", to_ipxact(top)
+    table = replace(tops[0].table, name=datapath.name)
+    yield f"{datapath.name}.rdl", to_rdl(table)
+    yield f"{datapath.name}.registers.json", to_json(table)
+    yield f"{datapath.name}.md", to_markdown(table)
+    yield f"{datapath.name}.json", datapath.to_json() + "\n"
+    yield f"test_{datapath.name}.py", emit_bench(datapath)
 
 
-def document_files(datapath: Datapath) -> Iterator[tuple[str, str]]:
-    """Return the names and texts of all that is no hardware: registers in several forms, and the bench."""
-    name = datapath.name
-    for streams in Streams:
-        top, of_top = top_name(datapath, streams), top_table(datapath, streams)
-        yield f"{top}_ip_registers.tcl", to_ip_registers(of_top)
-        yield f"{top}.rdl", to_rdl(of_top)
-        yield f"{top}.h", to_header(of_top)
-        yield f"{top}.xml", to_ipxact(datapath, streams)
-    table = register_map(datapath)
-    yield f"{name}.rdl", to_rdl(table)
-    yield f"{name}.registers.json", to_json(table)
-    yield f"{name}.md", to_markdown(table)
-    yield f"{name}.json", datapath.to_json() + "\n"
-    yield f"test_{name}.py", emit_bench(datapath)
-
-
-def top_sources(datapath: Datapath, streams: Streams) -> tuple[tuple[str, str], ...]:
-    """Return the name and text of every file of which a top is made of; the top is the last. Raises HdlError."""
-    table = top_table(datapath, streams)
+def top_sources(top: Top) -> tuple[tuple[str, str], ...]:
+    """Return the name and text of every file of which a top is made; the top is the last. Raises HdlError."""
     return (
-        *design_of(datapath).sources,
-        *((path.name, path.read_text(encoding="ascii")) for path in block_files(streams)),
-        (f"{table.name}_registers.v", emit_register_file(table)),
-        (f"{table.name}.sv", emit_top(datapath, streams)),
+        *design_of(top.datapath).sources,
+        *((path.name, path.read_text(encoding="ascii")) for path in block_files(top.streams)),
+        (f"{top.name}_registers.v", emit_register_file(top.table)),
+        (f"{top.name}.sv", top.text),
     )
 
 
 def axi_design(datapath: Datapath) -> Design:
     """Return the AXI4-Lite top for the simulators of `fpga.hdl`: its clock is `clk_i`, its reset `rst_i`."""
-    name = f"{top_name(datapath, Streams.REGISTERS)}_pins"
-    sources = (*top_sources(datapath, Streams.REGISTERS), (f"{name}.sv", _pins(datapath, name)))
-    return Design(name, sources, _ports(top_table(datapath, Streams.REGISTERS).address_bits))
+    top = Top(datapath, Streams.REGISTERS)
+    name = f"{top.name}_pins"
+    sources = (*top_sources(top), (f"{name}.sv", _pins(top, name)))
+    return Design(name, sources, _ports(top.table.address_bits))
 
 
-def _pins(datapath: Datapath, name: str) -> str:
-    top = top_table(datapath, Streams.REGISTERS)
-    signals = axi_signals(top.address_bits)
+def _pins(top: Top, name: str) -> str:
+    signals = axi_signals(top.table.address_bits)
     ports = [
         f"  {'output' if each.driven else 'input'} wire {bit_range(each.width)}{each.name}"
         for each in signals

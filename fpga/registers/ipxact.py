@@ -6,10 +6,8 @@ import re
 from collections.abc import Iterator
 from xml.etree import ElementTree as ET
 
-from fpga.count_action.model import Datapath
 from fpga.registers.model import WORD_BITS, Access, Register, RegisterMap
-from fpga.registers.register_list import Streams
-from fpga.registers.top import top_ports, top_table
+from fpga.registers.top import Top
 
 NAMESPACE = "http://www.accellera.org/XMLSchema/IPXACT/1685-2014"
 _PORT = re.compile(r"(input|output)\s+wire\s+(?:\[(\d+):0\]\s*)?(\w+)$")
@@ -22,24 +20,23 @@ _ACCESS = {
 }
 
 
-def to_ipxact(datapath: Datapath, streams: Streams) -> str:
+def to_ipxact(top: Top) -> str:
     """Return the component of a top."""
     ET.register_namespace("ipxact", NAMESPACE)
-    table = top_table(datapath, streams)
     component = ET.Element(_tag("component"))
     identity = {
         "vendor": "lightbed",
         "library": "count_action",
-        "name": table.name,
-        "version": f"{table.digest:08x}",
+        "name": top.name,
+        "version": f"{top.table.digest:08x}",
     }
     _texts(component, identity)
-    pins = [_pin(line) for line in top_ports(datapath, streams)]
+    pins = [_pin(line) for line in top.ports]
     buses = ET.SubElement(component, _tag("busInterfaces"))
     for name in dict.fromkeys(name for name, _, _ in map(_bus_of, pins) if name):
         _bus(buses, name, [pin for pin in pins if _bus_of(pin)[0] == name])
     maps = ET.SubElement(component, _tag("memoryMaps"))
-    _memory_map(ET.SubElement(maps, _tag("memoryMap")), table)
+    _memory_map(ET.SubElement(maps, _tag("memoryMap")), top.table)
     ports = ET.SubElement(ET.SubElement(component, _tag("model")), _tag("ports"))
     for direction, width, name in pins:
         _port(ports, direction, width, name)

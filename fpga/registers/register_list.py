@@ -12,7 +12,7 @@ import enum
 from collections.abc import Iterator
 
 from fpga.count_action.actions import KINDS
-from fpga.count_action.model import Action, ActionKind, Datapath, Signal, SignalKind
+from fpga.count_action.model import Action, Datapath, Signal, SignalKind
 from fpga.count_action.ports import consumed_streams
 from fpga.registers.model import WORD_BITS, Access, Bits, BlockPin, Key, MapBuilder, PortBits, RegisterMap
 
@@ -186,7 +186,7 @@ def _add_levels(builder: MapBuilder, inputs: list[Signal]) -> None:
 def _add_effects(builder: MapBuilder, datapath: Datapath) -> None:
     for module, name, action in effects(datapath):
         description = f"{name} of {module}: {KINDS[action.kind].register}"
-        if action.kind is not ActionKind.PULSE:
+        if not action.kind.is_transient:
             signal = PortBits(f"{module}_{name}_o", action.width)
             _add_wide(builder, ("OUT", module, name), signal, description, Access.READ)
             continue

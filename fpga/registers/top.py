@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from fpga.count_action.model import Datapath
@@ -45,60 +47,60 @@ def block_files(streams: Streams) -> tuple[Path, ...]:
     return tuple(_RTL / f"{module}.sv" for module in modules)
 
 
-def top_name(datapath: Datapath, streams: Streams) -> str:
-    """Return the module name of a top."""
-    return f"{datapath.name}_{'axi' if streams is Streams.REGISTERS else 'axis'}"
+@dataclass(frozen=True)
+class Top:
+    """A top of a datapath. What it is made of is computed once: pass it on."""
 
+    datapath: Datapath
+    streams: Streams
 
-def top_table(datapath: Datapath, streams: Streams) -> RegisterMap:
-    """Return the registers of a top, in a module named after it."""
-    table = register_map(datapath, streams)
-    return RegisterMap(top_name(datapath, streams), table.digest, table.registers)
+    @property
+    def name(self) -> str:
+        """The module's name."""
+        return f"{self.datapath.name}_{'axi' if self.streams is Streams.REGISTERS else 'axis'}"
 
+    @cached_property
+    def table(self) -> RegisterMap:
+        """The registers, in a module named after the top."""
+        return replace(register_map(self.datapath, self.streams), name=self.name)
 
-def emit_top(datapath: Datapath, streams: Streams) -> str:
-    """Return the SystemVerilog of one top. It needs the datapath, its blocks, `block_files` and the register file.
+    @cached_property
+    def ports(self) -> list[str]:
+        """The declarations of the ports, in their order."""
+        return ["input  wire aclk", "input  wire aresetn", *_axi_ports(self.table), *self._streams_part.ports]
 
-    Raises ValueError when two of its ports would have one name.
-    """
-    table = top_table(datapath, streams)
-    streams_part = _streams_part(datapath, table, streams)
-    levels = joined(_connections(table))
-    ports = top_ports(datapath, streams)
-    _check_distinct(table.name, ports)
-    blocks = (
-        _wires(datapath, table),
-        levels.body,
-        streams_part.body,
-        _register_file(table),
-        _datapath(datapath),
-        _unused((*_unread(datapath, table), *levels.unused, *streams_part.unused)),
-    )
-    return "\n".join(_lines(datapath, table, ports, blocks)) + "\n"
+    @cached_property
+    def text(self) -> str:
+        """The SystemVerilog. It needs the datapath, its blocks, `block_files` and the register file.
 
+        Raises ValueError when two of its ports would have one name.
+        """
+        _check_distinct(self.name, self.ports)
+        levels = joined(_connections(self.table))
+        unread = _unread(self.datapath, self.table)
+        blocks = (
+            _wires(self.datapath, self.table),
+            levels.body,
+            self._streams_part.body,
+            _register_file(self.table),
+            _datapath(self.datapath),
+            _unused((*unread, *levels.unused, *self._streams_part.unused)),
+        )
+        lines = [
+            f"// {self.datapath.name} (hash {self.table.digest:08x}) with its registers on AXI4-Lite. Generated.",
+            f"module {self.name} (",
+            ",\n".join(f"  {port}" for port in self.ports),
+            ");",
+            *(line for block in blocks for line in ("", *(f"  {each}" for each in block))),
+            "",
+            "endmodule",
+        ]
+        return "\n".join(lines) + "\n"
 
-def top_ports(datapath: Datapath, streams: Streams) -> list[str]:
-    """Return the declarations of the ports of a top, in their order."""
-    table = top_table(datapath, streams)
-    carried = _streams_part(datapath, table, streams).ports
-    return ["input  wire aclk", "input  wire aresetn", *_axi_ports(table), *carried]
-
-
-def _streams_part(datapath: Datapath, table: RegisterMap, streams: Streams) -> Fragment:
-    return joined(_portal(table) if streams is Streams.REGISTERS else axi_stream_parts(datapath))
-
-
-def _lines(
-    datapath: Datapath, table: RegisterMap, ports: list[str], blocks: Iterable[Iterable[str]]
-) -> Iterator[str]:
-    yield f"// {datapath.name} (hash {table.digest:08x}) with its registers on AXI4-Lite. Generated."
-    yield f"module {table.name} ("
-    yield ",\n".join(f"  {port}" for port in ports)
-    yield ");"
-    for block in blocks:
-        yield ""
-        yield from (f"  {line}" for line in block)
-    yield from ("", "endmodule")
+    @cached_property
+    def _streams_part(self) -> Fragment:
+        registers = self.streams is Streams.REGISTERS
+        return joined(_portal(self.table) if registers else axi_stream_parts(self.datapath))
 
 
 def _check_distinct(top: str, ports: list[str]) -> None:

@@ -12,7 +12,7 @@ from fpga.count_action.ports import ports_of
 from fpga.hdl.design import Design
 from fpga.registers.origin import ORIGIN, Origin, read_origin
 from fpga.registers.register_list import Streams
-from fpga.registers.top import top_name
+from fpga.registers.top import Top
 
 
 class NotListed(ValueError):
@@ -40,7 +40,7 @@ class Delivered:
 
     def sources(self, streams: Streams) -> dict[str, str]:
         """Return the sources of a top as its list names them, those of the datapath among them."""
-        listed = self.text(f"{top_name(self.datapath, streams)}.f").split()
+        listed = self.text(f"{Top(self.datapath, streams).name}.f").split()
         return {name: self.text(name) for name in listed}
 
     def around(self, streams: Streams) -> dict[str, str]:
@@ -51,7 +51,7 @@ class Delivered:
     @cached_property
     def core(self) -> Design:
         """The datapath with its blocks, without registers and streams."""
-        tops = [top_name(self.datapath, streams) for streams in Streams]
+        tops = [Top(self.datapath, streams).name for streams in Streams]
         apart = {f"{top}{end}" for top in tops for end in (".sv", "_registers.v")}
         # Both lists must lead to the same datapath: what only one of them names is looked at, too.
         found = {**self.sources(Streams.AXI_STREAM), **self.sources(Streams.REGISTERS)}

@@ -13,7 +13,7 @@ from fpga.count_action.model import Datapath
 from fpga.hdl.tools import BadOutput, find_tool
 from fpga.registers.model import Access, RegisterMap
 from fpga.registers.register_list import Streams
-from fpga.registers.top import top_table
+from fpga.registers.top import Top
 from fpga.verify.accesses import SEEDS, Read, Write, random_accesses
 from fpga.verify.bus_bench import (
     bench_text,
@@ -64,7 +64,7 @@ class TopResult:
 
 def run_top(datapath: Datapath, streams: Streams, sources: dict[str, str], seed: int = 0) -> TopResult:
     """Simulate a top made of `sources`, without the file of the datapath. Raises HdlError."""
-    table = top_table(datapath, streams)
+    table = Top(datapath, streams).table
     ports = streams_of(datapath) if streams is Streams.AXI_STREAM else ()
     writes, reads = random_accesses(table, seed)
     waits = sum(each.wait_address for each in writes)

@@ -25,7 +25,7 @@ from fpga.hdl.stimulus import generated_stimulus
 from fpga.hdl.tools import BadOutput, HdlError, ToolFailed, ToolMissing
 from fpga.registers.build import document_files
 from fpga.registers.register_list import Streams
-from fpga.registers.top import block_files, emit_top, top_name
+from fpga.registers.top import Top, block_files
 from fpga.verify.bus_record import Breach
 from fpga.verify.delivered import Delivered, NotListed, read_folder
 from fpga.verify.tops import TOP_PROPERTIES, run_seeds
@@ -94,7 +94,7 @@ def _core(delivered: Delivered, depth: int, timeout_s: float) -> Iterator[Result
 
 def _top(delivered: Delivered, streams: Streams) -> Iterator[Result]:
     """Return what the simulation of a top has shown."""
-    top = top_name(delivered.datapath, streams)
+    top = Top(delivered.datapath, streams).name
     try:
         found = run_seeds(delivered.datapath, streams, delivered.around(streams))
     except ToolMissing:
@@ -127,7 +127,7 @@ def _files(
     """Return a verdict for every file: those that were expected, in their order, and then all others."""
     present = delivered.files()
     verdicts = dict.fromkeys(delivered.origin.files, TEXT)
-    documents = dict(document_files(delivered.datapath))
+    documents = dict(document_files([Top(delivered.datapath, streams) for streams in Streams]))
     for name, made in documents.items():
         if name in present:
             path = delivered.folder / name
@@ -145,7 +145,7 @@ def _hardware(delivered: Delivered) -> dict[str, tuple[Streams, ...]]:
     datapath = delivered.datapath
     found: dict[str, tuple[Streams, ...]] = {name: () for name, _ in design_of(datapath).sources}
     for streams in Streams:
-        top = top_name(datapath, streams)
+        top = Top(datapath, streams).name
         blocks = [path.name for path in block_files(streams)]
         for name in (*blocks, f"{top}.f", f"{top}.sv", f"{top}_registers.v"):
             found[name] = (*found.get(name, ()), streams)
@@ -180,7 +180,8 @@ def _made(delivered: Delivered) -> dict[str, str]:
     made = dict(design_of(datapath).sources)
     for streams in Streams:
         made |= {path.name: path.read_text(encoding="ascii") for path in block_files(streams)}
-        made[f"{top_name(datapath, streams)}.sv"] = emit_top(datapath, streams)
+        top = Top(datapath, streams)
+        made[f"{top.name}.sv"] = top.text
     return made
 
 

@@ -46,17 +46,14 @@ class Queue:
     taken: frozenset[str] = frozenset()
     held_back: frozenset[str] = frozenset()
 
-    def ends_before(self, lease: Lease) -> float:
-        """Return when the next reservation of one of its parts begins."""
-        ahead = [one for one in self.leases if one.state == "requested"]
-        return _ends_before(ahead, lease, self.now_s)
-
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A condition of a grant: whether it stops a request, and what the request waits for then, as a sentence.
+    """A condition of a grant: whether it stops a request, and what the request waits for, as a sentence.
 
-    A request that it stops holds its parts back from those behind it only if `holds_back`.
+    `why` is asked of every request that waits, with a queue in which nothing is `taken`: it returns "" where the
+    condition is not the reason. A request that is stopped holds its parts back from those behind it only with
+    `holds_back`.
     """
 
     stops: Callable[[Lease, Queue], bool]
@@ -88,7 +85,8 @@ def _why_queued(lease: Lease, queue: Queue) -> str:
 
 
 def _meets_reservation(lease: Lease, queue: Queue) -> bool:
-    return queue.ends_before(lease) < queue.now_s + lease.ttl_s
+    ahead = [one for one in queue.leases if one.state == "requested"]
+    return _ends_before(ahead, lease, queue.now_s) < queue.now_s + lease.ttl_s
 
 
 def _why_reserved(lease: Lease, queue: Queue) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fpga.count_action.actions.kind import (
+    ActionSyntax,
     Edge,
     Hardware,
     Kind,
@@ -13,7 +14,6 @@ from fpga.count_action.actions.kind import (
     Shape,
     Statements,
     Texts,
-    Written,
 )
 from fpga.count_action.actions.proof import CLOCKED, Check, Proof, bit, concatenate
 from fpga.count_action.defaults import beat_signed, beat_width
@@ -64,7 +64,7 @@ class Beat(Kind):
             ]
         return " ".join([*words, *([f"as {action.output}"] if action.output != "out" else [])])
 
-    def shape(self, action: Written, samples: Callable[[], Sequence[Shape]]) -> Shape:
+    def shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
         sources = samples()
         width, signed = (
             beat_width(each.width for each in sources),

@@ -8,6 +8,7 @@ from typing import Any
 
 from fpga.count_action.actions.beat import beat_check
 from fpga.count_action.actions.kind import (
+    ActionSyntax,
     Edge,
     Hardware,
     Kind,
@@ -15,12 +16,12 @@ from fpga.count_action.actions.kind import (
     Shape,
     Statements,
     Texts,
-    Written,
     when,
 )
 from fpga.count_action.actions.proof import ALWAYS, CLOCKED, Check, Proof, bit, concatenate, hidden_wire
 from fpga.count_action.defaults import EMIT_WIDTH, beat_signed
 from fpga.count_action.diagnostics import Diagnostics, in_range, note, quoted
+from fpga.count_action.expressions import number_of
 from fpga.count_action.model import MAX_LANES, MAX_WIDTH, Action, ActionKind, Datapath, Module
 
 
@@ -42,17 +43,19 @@ class Emit(Kind):
     collects = True
 
     def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
-        fields: dict[str, Any] = {"verb": "emit"}
         *samples, shift, width, sign, name = parts
+        words: dict[str, Any] = {}
         if rule == "emit_extreme":
             reduction, *samples, index = samples
-            fields |= {"reduction": reduction, "with_index": index is not None}
-        return fields | {
+            words = {"reduction": reduction, "with_index": index is not None}
+        return {
+            "verb": "emit",
             "name": name,
             "samples": tuple(samples),
-            "shift": shift,
             "width": width,
             "sign": sign and sign.signed,
+            "numbers": {"shift": shift},
+            "words": words,
         }
 
     def write(self, texts: Texts, module: Module, action: Action) -> str:
@@ -65,10 +68,10 @@ class Emit(Kind):
             words.append("signed" if action.signed else "unsigned")
         return " ".join([*words, *([f"as {action.output}"] if action.output != "out" else [])])
 
-    def shape(self, action: Written, samples: Callable[[], Sequence[Shape]]) -> Shape:
+    def shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
         sources = samples()
         return Shape(
-            2 if action.with_index else 1,
+            2 if action.words.get("with_index") else 1,
             EMIT_WIDTH if action.width is None else action.width,
             beat_signed(each.signed for each in sources) if action.sign is None else action.sign,
         )
@@ -87,8 +90,6 @@ class Emit(Kind):
         what = {"sum": "the sum", "max": "the largest sample", "min": "the smallest sample"}[action.reduction]
         return f"{what} on {name} ({'R11' if action.reduction == 'sum' else 'R14'})"
 
-    # Reference simulator
-
     def reset(self, action: Action) -> int | Extreme:
         return 0 if action.reduction == "sum" else Extreme()
 
@@ -106,7 +107,10 @@ class Emit(Kind):
             return None
         mask = (1 << action.width) - 1
         if action.reduction == "sum":
-            return _number(self._sum(edge, module, action), action) >> action.shift & mask
+            return (
+                number_of(self._sum(edge, module, action), action.width, signed=action.signed) >> action.shift
+                & mask
+            )
         best = self._extreme(edge, module, action)
         value = best.value >> action.shift & mask
         return value | best.index << action.width if action.with_index else value
@@ -126,14 +130,14 @@ class Emit(Kind):
         mask = (1 << action.width) - 1
         for ref in action.refs:
             if edge.moves(ref):
-                sample = _number(edge.sample(ref) & mask, action)
+                sample = number_of(edge.sample(ref) & mask, action.width, signed=action.signed)
                 further = sample > best.value if action.reduction == "max" else sample < best.value
                 if best.counted == 0 or further:
                     best = Extreme(sample, best.counted & mask, best.counted)
                 best = Extreme(best.value, best.index, best.counted + 1)
         return best
 
-    # Fast simulator. A sum is in `a`. Of an extreme sample: `a` is the sample, `h` there is one, `k` its index, `q` how
+    # A sum is in `a`. Of an extreme sample: `a` is the sample, `h` there is one, `k` its index, `q` how
     # many were counted. A level count keeps none of them; they are variables then.
 
     def letters(self, module: Module, action: Action) -> str:
@@ -176,21 +180,19 @@ class Emit(Kind):
         if accumulates:
             yield from (f"{statements.register(module, action, each)} = 0" for each in _letters(action))
 
-    # Hardware and proof
-
     def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
         name = f"{module.name}_{action.output}"
         ports = {"clear_i": hardware.clear(module, action), "take_i": hardware.take(module, action)}
         parameters: dict[str, object] = {"Samples": len(action.refs)}
         common = {
             "Width": action.width,
-            "Accumulate": bit(module.count(action.on).accumulates),
+            "Accumulate": hardware.bit(module.count(action.on).accumulates),
             "Shift": action.shift,
-            "Signed": bit(action.signed),
+            "Signed": hardware.bit(action.signed),
         }
         if action.reduction == "sum":
             width, signed = hardware.sample_type(action)
-            parameters |= {"SampleWidth": width, "SampleSigned": bit(signed), **common}
+            parameters |= {"SampleWidth": width, "SampleSigned": hardware.bit(signed), **common}
             ports |= {"samples_i": hardware.samples(action, width), "sum_o": f"{name}_sum"}
             yield hardware.wire(f"{name}_sum", action.width)
             yield from hardware.block("count_action_sum", f"u_{name}_sum", parameters, ports)
@@ -198,8 +200,8 @@ class Emit(Kind):
             return
         parameters |= {
             **common,
-            "Minimum": bit(action.reduction == "min"),
-            "WithIndex": bit(action.with_index),
+            "Minimum": hardware.bit(action.reduction == "min"),
+            "WithIndex": hardware.bit(action.with_index),
         }
         ports |= {"samples_i": hardware.samples(action), "beat_o": f"{name}_extreme"}
         yield hardware.wire(f"{name}_extreme", hardware.beat_width(module, action))
@@ -250,10 +252,6 @@ class Emit(Kind):
             before += [hidden_wire(path, width)] if count.accumulates else []
         yield Check(f"count_action_{wire}", module.name, action.output, parameters, ports, tuple(before))
         yield beat_check(proof, module, action, f"expected_{name}")
-
-
-def _number(bits: int, action: Action) -> int:
-    return bits - (1 << action.width) if action.signed and bits >> (action.width - 1) else bits
 
 
 def _letters(action: Action) -> str:

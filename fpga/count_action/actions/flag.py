@@ -38,7 +38,7 @@ class Pulse(Kind):
 
     def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
         name = f"{module.name}_{action.output}"
-        ports = {"set_i": hardware.fire(module, action), "clear_i": ALWAYS, "flag_o": f"{name}_o"}
+        ports = {"set_i": hardware.fire(module, action), "clear_i": hardware.bit(True), "flag_o": f"{name}_o"}
         return hardware.block("count_action_flag", f"u_{name}_flag", {}, ports)
 
     def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
@@ -56,11 +56,11 @@ class Flag(Kind):
 
     noun = "flag"
     register = "the flag as it is now"
-    shared = True
+    shared = "flag"
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
         name = statements.register(module, action)
-        sets, clears = _sort(statements.drivers(module, action))
+        sets, clears = _sort(module.drivers(action.output))
         set_when = " | ".join(dict.fromkeys(statements.fire(module, each) for each in sets)) or "0"
         clear_when = " | ".join(dict.fromkeys(statements.fire(module, each) for each in clears)) or "0"
         if any(each.wins for each in clears):
@@ -70,13 +70,15 @@ class Flag(Kind):
 
     def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
         name = f"{module.name}_{action.output}"
-        sets, clears = _sort(module.drivers(action.output))
+        drivers = module.drivers(action.output)
+        sets = [each for each in drivers if each.kind is ActionKind.SET]
+        clears = [each for each in drivers if each.kind is ActionKind.CLEAR_FLAG]
         ports = {
             "set_i": hardware.any_fire(module, sets),
             "clear_i": hardware.any_fire(module, clears),
             "flag_o": f"{name}_o",
         }
-        parameters = {"ClearWins": bit(True)} if any(each.wins for each in clears) else {}
+        parameters = {"ClearWins": hardware.bit(True)} if any(each.wins for each in clears) else {}
         return hardware.block("count_action_flag", f"u_{name}_flag", parameters, ports)
 
     def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
@@ -98,9 +100,10 @@ class SetFlag(Flag):
 
     kind = ActionKind.SET
     rules = ("set",)
+    cleared_by = ActionKind.CLEAR_FLAG
 
     def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
-        return {"name": parts[0], "wins": parts[1] is not None}
+        return {"name": parts[0], "words": {"wins": parts[1] is not None}}
 
     def write(self, texts: Texts, module: Module, action: Action) -> str:
         return f"set {action.output}{' wins' if action.wins else ''}"
@@ -111,7 +114,7 @@ class SetFlag(Flag):
     def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
         if not edge.fires(module, action.on):
             return None
-        _, clears = _sort(module.drivers(action.output))
+        clears = [each for each in module.drives(ActionKind.CLEAR_FLAG) if each.output == action.output]
         cleared = any(edge.fires(module, each.on) for each in clears)
         return int(not (cleared and any(each.wins for each in clears)))
 
@@ -155,8 +158,9 @@ class ClearFlag(Flag):
     def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
         if not edge.fires(module, action.on):
             return None
-        sets, clears = _sort(module.drivers(action.output))
+        sets = [each for each in module.drives(ActionKind.SET) if each.output == action.output]
         is_set = any(edge.fires(module, each.on) for each in sets)
+        clears = [each for each in module.drives(ActionKind.CLEAR_FLAG) if each.output == action.output]
         return None if is_set and not any(each.wins for each in clears) else 0
 
     def find_broken_rules(self, graph: Graph) -> Diagnostics:
@@ -166,7 +170,7 @@ class ClearFlag(Flag):
                 yield note(drivers[0][1].at, message, f"Add `set {output}`.")
 
 
-def _sort(drivers: list[Action] | tuple[Action, ...]) -> tuple[list[Action], list[Action]]:
+def _sort(drivers: tuple[Action, ...]) -> tuple[list[Action], list[Action]]:
     """Return what sets a flag, and what clears it."""
     sets = [each for each in drivers if each.kind is ActionKind.SET]
     return sets, [each for each in drivers if each.kind is ActionKind.CLEAR_FLAG]

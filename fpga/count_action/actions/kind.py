@@ -5,8 +5,8 @@ methods say how the kind is read and written, what shape its output has, what ma
 clock edge in both simulators, which hardware it is, and what is proven of that hardware. A back-end gives a method
 what it needs as its first argument; the protocols below say what may be asked of it.
 
-The methods of a kind share no code with each other: the proof holds the hardware to the rules, and tests hold the
-simulators to each other, because each was written by itself.
+What proves the hardware of a kind shares no code with what builds it, and the reference simulator none with the fast
+one: each holds the other to the rules because it was written by itself.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Shape:
     signed: bool
 
 
-class Written(Protocol):
-    """An action as the text has it: numbers are worked out, names are still words. None where nothing is written."""
+class ActionSyntax(Protocol):
+    """An action as the text has it: numbers are evaluated, names are still words. None where nothing is written."""
 
     @property
     def verb(self) -> str: ...
@@ -47,9 +47,9 @@ class Written(Protocol):
     @property
     def sign(self) -> bool | None: ...
     @property
-    def modulo(self) -> int: ...
+    def numbers(self) -> Mapping[str, Any]: ...
     @property
-    def with_index(self) -> bool: ...
+    def words(self) -> Mapping[str, Any]: ...
     @property
     def part_of(self) -> str: ...
 
@@ -82,7 +82,7 @@ class Edge(Protocol):
         """Return whether a count is enabled and its module not stalled."""
 
     def moves(self, ref: Ref) -> bool:
-        """Return whether the beats move of which a sample is (R7)."""
+        """Return whether the beats that hold a sample move (R7)."""
 
     def sample(self, ref: Ref) -> int:
         """Return the value of a sample, a flag, a number or a formula."""
@@ -104,7 +104,7 @@ class Statements(Protocol):
         """Return 1 while the count of an action is enabled and its module not stalled."""
 
     def moves(self, ref: Ref) -> str:
-        """Return 1 when the beats move of which a sample is."""
+        """Return 1 when the beats that hold a sample move."""
 
     def register(self, module: Module, action: Action, letter: str = "r") -> str:
         """Return a register or a variable of an action; `r` holds a flag or a number."""
@@ -117,9 +117,6 @@ class Statements(Protocol):
 
     def send(self, module: Module, action: Action, samples: Iterable[Ref | str]) -> Lines:
         """Return the statements that put samples, or variables of the action's width, side by side into its beat."""
-
-    def drivers(self, module: Module, action: Action) -> list[Action]:
-        """Return all actions that drive the output of this one."""
 
 
 class Hardware(Protocol):
@@ -151,6 +148,9 @@ class Hardware(Protocol):
     def wire(self, name: str, width: int) -> str:
         """Return the declaration of a wire."""
 
+    def bit(self, value: object) -> str:
+        """Return a constant of one bit."""
+
     def beat(self, module: Module, action: Action, data: str) -> Lines:
         """Return the register in which a beat leaves."""
 
@@ -164,28 +164,33 @@ class Kind:
     kind: ActionKind
     rules: tuple[str, ...] = ()
     """Rules of the grammar for its verbs."""
-    noun: str
+    noun: str = ""
     """Word of messages for its output."""
     register: str = ""
     """What a driver reads where a register shows its output."""
     collects = False
     """True when its samples are looked at in every cycle that counts them, not at the fire alone (R11)."""
-    shared = False
-    """True when several actions may drive one output (R9)."""
+    shared: str = ""
+    """Group of kinds of which several actions may drive one output (R9)."""
+    cleared_by: ActionKind | None = None
+    """Kind that a `clear` of its output is; None where nothing clears it."""
     raises = True
     """True when it can make its output other than 0."""
 
     # Language
 
     def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
-        """Return the fields of the syntax node of a verb, of the parts that a rule of the grammar has."""
+        """Return the fields of `VerbText` for a verb, from the parts of a rule of the grammar.
+
+        What is a field of the `Action` stands in `numbers` (expressions, None where left out) or in `words`.
+        """
         raise NotImplementedError
 
     def write(self, texts: Texts, module: Module, action: Action) -> str:
         """Return the verb with its operands, as `parse` reads it."""
         raise NotImplementedError
 
-    def shape(self, action: Written, samples: Callable[[], Sequence[Shape]]) -> Shape:
+    def shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
         """Return what an action drives. `samples` may refuse a circle: ask for it only where it matters."""
         return Shape(1, 1, signed=False)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fpga.count_action.actions.kind import (
+    ActionSyntax,
     Edge,
     Hardware,
     Kind,
@@ -13,7 +14,6 @@ from fpga.count_action.actions.kind import (
     Shape,
     Statements,
     Texts,
-    Written,
     when,
 )
 from fpga.count_action.actions.proof import CLOCKED, Check, Proof
@@ -32,14 +32,15 @@ class Advance(Kind):
 
     def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
         name, modulo, width = parts
-        return {"name": name, "modulo": modulo, "width": width}
+        return {"name": name, "width": width, "numbers": {"modulo": modulo}}
 
     def write(self, texts: Texts, module: Module, action: Action) -> str:
         width = "" if action.width == number_width(action.modulo) else f" width {action.width}"
         return f"advance {action.output} modulo {action.modulo}{width}"
 
-    def shape(self, action: Written, samples: Callable[[], Sequence[Shape]]) -> Shape:
-        return Shape(1, number_width(action.modulo) if action.width is None else action.width, signed=False)
+    def shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
+        width = number_width(action.numbers["modulo"]) if action.width is None else action.width
+        return Shape(1, width, signed=False)
 
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
         name = quoted(action.output)
@@ -98,7 +99,7 @@ class Store(Kind):
         (ref,) = action.refs
         return f"store {texts.sample(ref)} width {action.width} as {action.output}"
 
-    def shape(self, action: Written, samples: Callable[[], Sequence[Shape]]) -> Shape:
+    def shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
         """Return the width of what is stored; of the kept lanes of a stream, as many bits as it has lanes (R18)."""
         if action.width is not None:
             return Shape(1, action.width, signed=False)

@@ -27,6 +27,7 @@ from fpga.count_action.model import (
     MAX_LANES,
     MAX_WIDTH,
     Action,
+    ActionKind,
     Count,
     Datapath,
     Location,
@@ -187,7 +188,16 @@ class _Parts:
             widest = 1 if kind.kind.drives is SignalKind.FLAG else MAX_WIDTH
             what = f"width of {kind.noun} {quoted(action.output)}"
             yield from in_range(what, action.width, 1, widest, action.at)
+        if action.clears is not None or action.kind is ActionKind.CLEAR_COUNT:
+            yield from self._cleared(action)
         yield from kind.find_problems(self.datapath, action)
+
+    def _cleared(self, action: Action) -> Diagnostics:
+        owner, name = action.clears or ("", "")
+        if all((owner, name) != (module.name, count.name) for module, count in self.datapath.counts()):
+            known = [f"{each.name}.{count.name}" for each, count in self.datapath.counts()]
+            message = f"there is no count {quoted(f'{owner}.{name}')} to clear"
+            yield note(action.at, message, did_you_mean(name, known))
 
 
 _WIDEST = {SignalKind.FLAG: 1, SignalKind.NUMBER: MAX_INPUT_WIDTH, SignalKind.STREAM: MAX_WIDTH}

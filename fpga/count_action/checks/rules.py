@@ -45,7 +45,8 @@ def broken_rules(graph: Graph) -> Diagnostics:
 
 def _two_drivers(graph: Graph) -> Diagnostics:
     for (name, output), drivers in graph.drivers.items():
-        if len(drivers) == 1 or all(KINDS[action.kind].shared for _, action in drivers):
+        groups = {KINDS[action.kind].shared for _, action in drivers}
+        if len(drivers) == 1 or (len(groups) == 1 and groups != {""}):
             continue
         first, second = drivers[0][1], drivers[1][1]
         where = f", the other one at {first.at}" if first.at else ""

@@ -152,7 +152,7 @@ def _unused(graph: Graph) -> Diagnostics:
 def _endless(graph: Graph) -> Diagnostics:
     edges: dict[str, list[str]] = {}
     for link in graph.links:
-        if link.how == "counts" and link.action.kind is ActionKind.PULSE:
+        if link.how == "counts" and link.action.kind.is_transient:
             edges.setdefault(f"{link.driver.name}.{link.action.on}", []).append(
                 f"{link.reader.name}.{link.count.name}"
             )

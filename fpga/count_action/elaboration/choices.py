@@ -77,6 +77,6 @@ def end_of(stream: FlatReference, end: str) -> FlatReference:
 
 def _made(verb: str, name: str, on: str, part_of: str, at: Location, width: int) -> FlatAction:
     return FlatAction(
-        verb=verb, name=name, on=on, on_at=at, samples=(), width=width, sign=None, shift=0, modulo=0,
-        reduction="sum", with_index=False, cleared=None, wins=False, at=at, part_of=part_of,
+        verb=verb, name=name, on=on, on_at=at, samples=(), width=width, sign=None, cleared=None, at=at,
+        part_of=part_of,
     )  # fmt: skip

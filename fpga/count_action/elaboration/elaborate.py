@@ -147,11 +147,10 @@ class Elaborator(FormulaElaborator):
             samples=tuple(samples),
             width=None if does.width is None else evaluate(does.width, values),
             sign=does.sign,
-            shift=_optional(does.shift, values, 0),
-            modulo=_optional(does.modulo, values, 0),
-            reduction=does.reduction,
-            with_index=does.with_index,
-            wins=does.wins,
+            numbers={
+                name: evaluate(number, values) for name, number in does.numbers.items() if number is not None
+            },
+            words=does.words,
             cleared=None if does.cleared is None else flat_reference(does.cleared, values),
             at=does.at,
         )

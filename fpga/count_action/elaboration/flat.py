@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from fpga.count_action.language.syntax import Operator, Wire
 from fpga.count_action.model import CountKind, Location, SignalKind
@@ -113,13 +113,10 @@ class FlatAction:
     samples: tuple[FlatOperand, ...]
     width: int | None
     sign: bool | None
-    shift: int
-    modulo: int
-    reduction: str
-    with_index: bool
     cleared: FlatReference | None
-    wins: bool
     at: Location
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    words: Mapping[str, Any] = field(default_factory=dict)
     part_of: str = ""
 
 

@@ -263,7 +263,7 @@ def _names_of_action(action: ActionText) -> Iterator[str]:
             yield from names_in(label.index)
     for sample in does.samples:
         yield from _names_by_themselves(sample)
-    for number in (does.shift, does.width, does.modulo, does.cleared):
+    for number in (does.width, does.cleared, *does.numbers.values()):
         yield from names_in(number)
 
 

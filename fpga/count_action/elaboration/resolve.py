@@ -343,14 +343,11 @@ class _Resolver:
             refs=tuple(refs),
             width=beat.width,
             signed=beat.signed,
-            shift=action.shift,
-            modulo=action.modulo,
-            reduction=action.reduction,
-            with_index=action.with_index,
             part_of=action.part_of,
             merges=action.verb == "merge",
-            wins=action.wins,
             at=action.at,
+            **action.numbers,
+            **action.words,
         )
 
     def _chosen(self, module: FlatModule, action: FlatAction, count: Count, lanes: int) -> list[Operand]:
@@ -375,9 +372,10 @@ class _Resolver:
                 "Clear a count or a flag.",
             )
         driver = self._names.drivers.get(Output(module.name, reference.label))
-        if reference.module is None and driver is not None and driver.verb == "set":
-            return Action(ActionKind.CLEAR_FLAG, on, reference.label, at=action.at, wins=action.wins)
-        if action.wins:
+        cleared_by = None if driver is None else VERBS[driver.verb].cleared_by
+        if reference.module is None and cleared_by is not None:
+            return Action(cleared_by, on, reference.label, at=action.at, **action.words)
+        if action.words["wins"]:
             raise Refused(
                 action.at, "only the clear of a flag can win: nothing sets a count", "Leave `wins` away."
             )
@@ -387,7 +385,8 @@ class _Resolver:
             raise Refused(reference.at, f"there is no module {quoted(str(reference.module))}", hint)
         if reference.label in self._names.counts[owner.name]:
             return Action(ActionKind.CLEAR_COUNT, on, clears=(owner.name, reference.label), at=action.at)
-        flags = [each.name for each in module.actions if each.verb == "set"] if owner is module else []
+        own = module.actions if owner is module else ()
+        flags = [each.name for each in own if VERBS[each.verb].cleared_by]
         hint = did_you_mean(reference.label, [*(count.name for count in owner.counts), *flags])
         if owner is not module and Output(owner.name, reference.label) in self._names.drivers:
             hint = f"Pulse, count the pulse in {owner.name}, and let that clear {reference.label}."

@@ -12,6 +12,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from fpga.count_action.actions import VERBS
 from fpga.count_action.diagnostics import CountActionError, Diagnostic, note, quoted
 from fpga.count_action.language.syntax import FileText
 from fpga.count_action.language.tree import TreeBuilder
@@ -203,23 +204,9 @@ _WORDS = {
     "EXACTLY": "`exactly`",
 }
 _OPERATORS = frozenset({"PLUS", "MINUS", "STAR", "SLASH"})
-_ITEM_WORDS = frozenset(
-    {
-        "SUM",
-        "FOR",
-        "ON",
-        "STREAM",
-        "EMIT",
-        "STORE",
-        "PULSE",
-        "SET",
-        "CLEAR",
-        "ADVANCE",
-        "FLAG",
-        "NUMBER",
-        "NAME",
-    }
-)
+_VERBS = [*dict.fromkeys(rule.partition("_")[0] for rule in VERBS)]
+"""Words with which an action begins."""
+_ITEM_WORDS = frozenset(["SUM", "FOR", "ON", "FLAG", "NUMBER", "NAME", *(verb.upper() for verb in _VERBS)])
 
 
 def expected_words(terminals: Collection[str]) -> str:
@@ -279,8 +266,8 @@ _SLIPS: tuple[tuple[_Slip, str], ...] = (
     (
         _has("PULSE", "EMIT", "ADVANCE"),
         (
-            "An action is `stream`, `merge`, `emit`, `store`, `pulse`, `set`, `clear` or `advance`; what it waits for"
-            " stands in its count: `on COUNT: pulse done`."
+            f"An action is {', '.join(f'`{verb}`' for verb in _VERBS[:-1])} or `{_VERBS[-1]}`; what it waits"
+            " for stands in its count: `on COUNT: pulse done`."
         ),
     ),
     (

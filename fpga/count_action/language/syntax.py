@@ -5,9 +5,9 @@ Every node knows its place. Numbers are still expressions, ranges are not expand
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
 from fpga.count_action.model import Location, SignalKind
 
@@ -225,14 +225,13 @@ class VerbText:
     at: Location
     name: Label | None = None
     samples: tuple[Operand, ...] = ()
-    reduction: Literal["sum", "max", "min"] = "sum"
-    with_index: bool = False
-    shift: Number | None = None
     width: Number | None = None
     sign: bool | None = None
-    modulo: Number | None = None
     cleared: Reference | None = None
-    wins: bool = False
+    numbers: Mapping[str, Number | None] = field(default_factory=dict)
+    """Other numbers of the verb, by the fields of `model.Action`; None where the text leaves one out."""
+    words: Mapping[str, Any] = field(default_factory=dict)
+    """What words of the verb say, by the fields of `model.Action`."""
     ends: tuple[Operand, ...] = ()
     """Of a stream of packets: whether the beat is the last, and which lanes it keeps."""
     merged_ends: tuple[str, ...] = ()

@@ -42,15 +42,6 @@ def valid_slice(ref: Ref) -> BitSlice:
     return BitSlice(f"{ref.name}_valid_i", ("", ref.name), ref.index, 1)
 
 
-def extended(bits: int, width: int, *, signed: bool) -> int:
-    """Return the number that `width` bits stand for.
-
-    >>> extended(0b110, 3, signed=True), extended(0b110, 3, signed=False)
-    (-2, 6)
-    """
-    return bits - (1 << width) if signed and bits >> (width - 1) else bits
-
-
 def stall_order(graph: Graph) -> tuple[Module, ...]:
     """Return the modules, whoever takes a module's streams before it: stalls run against streams (R7).
 

@@ -59,6 +59,10 @@ class Connections:
         """Return the declaration of a wire."""
         return declared(name, width)
 
+    def bit(self, value: object) -> str:
+        """Return a constant of one bit."""
+        return bit(value)
+
     def beat_width(self, module: Module, action: Action) -> int:
         """Return the bits of a beat."""
         return self.wiring.ports.output(f"{module.name}_{action.output}_data_o").width

@@ -7,7 +7,7 @@ from testbed.design.collectives.exchange import ALL_TO_ALL, SEND_RECEIVE
 from testbed.design.collectives.kind import Collective, Ways
 
 COLLECTIVES = (ALL_REDUCE, ALL_TO_ALL, SEND_RECEIVE)
-"""All collectives; the first whose ways are given counts, so that the more particular stand first."""
+"""All collectives; the first whose ways are given counts: of those between pairs, the more particular stand first."""
 
 
 def collective_of(ways: Ways) -> Collective:

@@ -3,7 +3,7 @@
 | module | fabrics |
 |---|---|
 | `fabric_list` | the table of them |
-| `kind` | a kind of fabric, what is asked of it, and the fabric that a job runs on |
+| `kind` | a kind of fabric, a request for one, and the fabric that a job runs on |
 | `ideal` | `ideal` |
 | `fat_tree` | `fattree`, `oversub` |
 | `direct` | `direct`, with routes and rings on it |

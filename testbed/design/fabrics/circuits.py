@@ -7,30 +7,30 @@ from sim.models.network.execution.circuits import CircuitSwitch
 from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest, alone
 
 
-def build(asked: FabricRequest) -> ChosenFabric:
+def build(request: FabricRequest) -> ChosenFabric:
     """Return an optical switch that follows the demand within an iteration."""
-    return _circuits(asked, forwarding=False)
+    return _circuits(request, forwarding=False)
 
 
-def build_forwarding(asked: FabricRequest) -> ChosenFabric:
+def build_forwarding(request: FabricRequest) -> ChosenFabric:
     """Return the same with one circuit in a ring, over which hosts forward."""
-    return _circuits(asked, forwarding=True)
+    return _circuits(request, forwarding=True)
 
 
-def _circuits(asked: FabricRequest, *, forwarding: bool) -> ChosenFabric:
-    if asked.nodes == 1:
-        return alone(asked)
+def _circuits(request: FabricRequest, *, forwarding: bool) -> ChosenFabric:
+    if request.nodes == 1:
+        return alone(request)
     # The demand is looked at every 50 ms, or less often where moving the circuits takes that long.
-    period_s = max(50e-3, 2 * asked.options.reconfiguration_s)
+    period_s = max(50e-3, 2 * request.options.reconfiguration_s)
     switch = CircuitSwitch(
-        asked.nodes,
-        asked.degree,
-        asked.rate_gbps,
+        request.nodes,
+        request.degree,
+        request.rate_gbps,
         period_s,
-        asked.options.reconfiguration_s,
+        request.options.reconfiguration_s,
         forwarding=forwarding,
     )
-    return ChosenFabric(asked.name, switch.fabric(), asked.host_gbps, ring, circuits=switch)
+    return ChosenFabric(request.name, switch.fabric(), request.host_gbps, ring, circuits=switch)
 
 
 CIRCUITS = FabricKind(

@@ -22,11 +22,13 @@ from testbed.design.topology.finder import find
 from testbed.design.topology.strides import directed_strides
 
 
-def build(asked: FabricRequest) -> ChosenFabric:
+def build(request: FabricRequest) -> ChosenFabric:
     """Return optical circuits as TopologyFinder places them, or as a topology says."""
-    found = asked.topology or find(asked.demand or demand_of(asked.nodes), asked.degree).topology
-    fabric = fabric_of(found, asked.rate_gbps, routes=asked.routes, seed=asked.options.seed)
-    return ChosenFabric(asked.name, fabric, found.degree * asked.rate_gbps, rings_over(found), found)
+    topology = request.topology or find(request.demand or demand_of(request.nodes), request.degree).topology
+    fabric = fabric_of(topology, request.rate_gbps, routes=request.routes, seed=request.options.seed)
+    return ChosenFabric(
+        request.name, fabric, topology.degree * request.rate_gbps, rings_over(topology), topology
+    )
 
 
 DIRECT = FabricKind(

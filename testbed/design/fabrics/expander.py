@@ -10,12 +10,12 @@ from sim.models.network.fabrics import expander
 from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest, alone
 
 
-def build(asked: FabricRequest) -> ChosenFabric:
+def build(request: FabricRequest) -> ChosenFabric:
     """Return an expander with the links of each host."""
-    if asked.nodes == 1:
-        return alone(asked)
-    fabric = expander(asked.nodes, asked.degree, asked.rate_gbps, seed=asked.options.seed)
-    return ChosenFabric(asked.name, fabric, asked.host_gbps, spread_rings(asked.degree))
+    if request.nodes == 1:
+        return alone(request)
+    fabric = expander(request.nodes, request.degree, request.rate_gbps, seed=request.options.seed)
+    return ChosenFabric(request.name, fabric, request.host_gbps, spread_rings(request.degree))
 
 
 def spread_rings(count: int) -> Algorithm:

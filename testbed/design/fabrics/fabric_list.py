@@ -1,6 +1,6 @@
 """The table of fabrics that a job can be simulated on. A new fabric is a file here and a line in `FABRICS`.
 
-The table needs no numerical library, for commands show it: a fabric's file is imported when the fabric is built.
+The table needs no numerical library, for commands show it: a fabric's file is imported when the fabric is looked up.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ def is_switched(name: str) -> bool:
     return kind is not None and kind.is_switched
 
 
-def build_fabric(asked: FabricRequest) -> ChosenFabric:
-    """Return the fabric that is asked for; `.fabric` is the simulator's.
+def build_fabric(request: FabricRequest) -> ChosenFabric:
+    """Return the fabric of a request; `.fabric` is the simulator's.
 
     Raises `TopologyError` for an unknown name and a fabric that cannot be.
     """
     from testbed.design.fabrics.kind import with_routing
     from testbed.design.model import check_rate
 
-    name = asked.name
-    check_rate(asked.rate_gbps)
+    name = request.name
+    check_rate(request.rate_gbps)
     kind = kind_of(name)
-    if asked.equal_cost and not (kind and kind.has_equal_cost):
+    if request.equal_cost and not (kind and kind.has_equal_cost):
         raise TopologyError(f"fabric {name!r} at equal cost: only a Fat-tree is, take 'fattree'")
     if kind is None:
         raise TopologyError(f"unknown fabric {name!r}: choose {', '.join(FABRICS)}")
     try:
-        return with_routing(kind.build(asked), asked.options)
+        return with_routing(kind.build(request), request.options)
     except ValueError as error:
-        size = f"{asked.nodes} nodes, degree {asked.degree}"
+        size = f"{request.nodes} nodes, degree {request.degree}"
         raise TopologyError(f"no fabric {name!r} of {size}: {error}") from error

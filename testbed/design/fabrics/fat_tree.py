@@ -7,7 +7,7 @@ from typing import Literal
 from sim.models.network.allreduce import ring
 from sim.models.network.fabrics import equal_cost_rate_gbps, fat_tree
 from sim.models.network.fabrics.cost import DEFAULT_READING, Reading, fat_tree_cost, patch_panel_cost
-from testbed.design.fabrics.kind import HASH, IDEAL, ChosenFabric, FabricKind, FabricRequest
+from testbed.design.fabrics.kind import BALANCED, HASH, ChosenFabric, FabricKind, FabricRequest
 
 
 def equal_cost_fat_tree_gbps(
@@ -18,27 +18,27 @@ def equal_cost_fat_tree_gbps(
     return equal_cost_rate_gbps(budget, lambda rate: fat_tree_cost(nodes, rate, reading=reading))
 
 
-def build(asked: FabricRequest) -> ChosenFabric:
-    """Return a Fat-tree with as many links above the edge as below, if asked for at the cost of direct connect."""
-    host_gbps = asked.host_gbps
-    if asked.equal_cost:
-        host_gbps = equal_cost_fat_tree_gbps(asked.nodes, asked.degree, asked.rate_gbps)
-    return _fat_tree(asked, host_gbps, 1.0)
+def build(request: FabricRequest) -> ChosenFabric:
+    """Return a Fat-tree with as many links above the edge as below, at the cost of direct connect with `equal_cost`."""
+    host_gbps = request.host_gbps
+    if request.equal_cost:
+        host_gbps = equal_cost_fat_tree_gbps(request.nodes, request.degree, request.rate_gbps)
+    return _fat_tree(request, host_gbps, 1.0)
 
 
-def build_oversubscribed(asked: FabricRequest) -> ChosenFabric:
+def build_oversubscribed(request: FabricRequest) -> ChosenFabric:
     """Return a Fat-tree with fewer links above the edge than below."""
-    return _fat_tree(asked, asked.host_gbps, asked.options.oversubscription)
+    return _fat_tree(request, request.host_gbps, request.options.oversubscription)
 
 
-def _fat_tree(asked: FabricRequest, host_gbps: float, oversubscription: float) -> ChosenFabric:
+def _fat_tree(request: FabricRequest, host_gbps: float, oversubscription: float) -> ChosenFabric:
     balance: Literal["spread", "hash", "ideal"] = "spread"
-    if asked.options.routing == HASH:
+    if request.options.routing == HASH:
         balance = "hash"
-    elif asked.options.routing == IDEAL:
+    elif request.options.routing == BALANCED:
         balance = "ideal"
-    fabric = fat_tree(asked.nodes, host_gbps, oversubscription=oversubscription, balance=balance)
-    return ChosenFabric(asked.name, fabric, host_gbps, ring)
+    fabric = fat_tree(request.nodes, host_gbps, oversubscription=oversubscription, balance=balance)
+    return ChosenFabric(request.name, fabric, host_gbps, ring)
 
 
 FATTREE = FabricKind(

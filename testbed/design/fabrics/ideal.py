@@ -7,9 +7,9 @@ from sim.models.network.fabrics import ideal_switch
 from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest
 
 
-def build(asked: FabricRequest) -> ChosenFabric:
+def build(request: FabricRequest) -> ChosenFabric:
     """Return a switch with one link to each host."""
-    return ChosenFabric(asked.name, ideal_switch(asked.nodes, asked.host_gbps), asked.host_gbps, ring)
+    return ChosenFabric(request.name, ideal_switch(request.nodes, request.host_gbps), request.host_gbps, ring)
 
 
 IDEAL = FabricKind("a switch that never blocks; one link of D times R", build, is_switched=True)

@@ -37,7 +37,7 @@ SPREAD_PARTS = 4
 RANKED_ROUNDING = 0.01
 """Ends are rounded so while a search ranks its finalists: a hundredth of the computing."""
 
-IDEAL, SPREAD, HASH = ROUTINGS = ("ideal", "spread", "hash")
+BALANCED, SPREAD, HASH = ROUTINGS = ("ideal", "spread", "hash")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +153,14 @@ class FabricKind:
     has_equal_cost: bool = False
 
 
-def alone(asked: FabricRequest) -> ChosenFabric:
+def alone(request: FabricRequest) -> ChosenFabric:
     """Return a fabric without links: a single host has nobody to send to."""
-    fabric = direct_connect(1, (), asked.rate_gbps, name=asked.name)
-    return ChosenFabric(asked.name, fabric, asked.host_gbps, ring)
+    fabric = direct_connect(1, (), request.rate_gbps, name=request.name)
+    return ChosenFabric(request.name, fabric, request.host_gbps, ring)
 
 
 def with_routing(chosen: ChosenFabric, options: FabricOptions) -> ChosenFabric:
-    """Return a fabric whose messages take the paths that are asked for; `spread` and `hash` know no weights of a plan.
+    """Return a fabric whose messages take the paths of `options.routing`: `spread` and `hash` ignore weights.
 
     Raises `ValueError` for an unknown routing, and one of circuits that move: their paths change with them.
     """
@@ -171,7 +171,7 @@ def with_routing(chosen: ChosenFabric, options: FabricOptions) -> ChosenFabric:
     if chosen.circuits is not None:
         raise ValueError("circuits that move have no routing to choose: leave out --routing")
     fabric = chosen.fabric
-    if fabric.hosts_forward and options.routing != IDEAL:
+    if fabric.hosts_forward and options.routing != BALANCED:
         alternatives = shortest_paths(fabric.nodes, fabric.sources, fabric.targets, options.seed)
         router = alternatives[1] if options.routing == SPREAD else fabric.router
         fabric = replace(fabric, alternatives=alternatives, router=router, weights=None)

@@ -295,7 +295,7 @@ def _rules_of_others(compared: _Compared) -> Iterator[str]:
                 if overlaps(route.target, compared.networks) and not route.options.startswith("throw")
             ]
             if routes:
-                yield f"rule {rule.words}: {_described(routes[0])}"
+                yield f"rule {rule.words}: {_describe(routes[0])}"
     if compared.state.rules:
         yield "no rule looks up the table main, which has the routes of the lab"
 
@@ -330,7 +330,7 @@ def _judge_foreign_addresses(compared: _Compared) -> Iterator[LinkFinding]:
     }
     for device, found in compared.state.interfaces.items():
         if device in {nic.name for nic in compared.host.nics}:
-            continue  # told as not planned
+            continue  # reported as not planned
         for address in sorted(found.addresses & owners.keys()):
             subject = f"{compared.host.name}/{device}"
             detail = f"{device} has {address}, an address of {owners[address]}: packets for it end here"
@@ -383,15 +383,15 @@ def _judge_routes(compared: _Compared) -> Iterator[LinkFinding]:
         yield _list_facts(WRONG_NEIGHBOUR, host, words, "neighbour ")
     if missing:
         count = "none" if len(missing) == total else f"{total - len(missing)}"
-        words = [_described(route) for route in missing]
+        words = [_describe(route) for route in missing]
         yield _list_facts(
             MISSING_ROUTE, host, words, f"{count} of {total} planned routes is there; missing: "
         )
     if wrong:
-        words = [f"{_described(held)}, not {_described(route)}" for route, held in wrong]
+        words = [f"{_describe(held)}, not {_describe(route)}" for route, held in wrong]
         yield _list_facts(WRONG_ROUTE, host, words)
     if compared.extra_routes:
-        yield _list_facts(EXTRA_ROUTE, host, [_described(route) for route in compared.extra_routes])
+        yield _list_facts(EXTRA_ROUTE, host, [_describe(route) for route in compared.extra_routes])
 
 
 def _judge_topology(compared: _Compared) -> Iterator[LinkFinding]:
@@ -412,7 +412,7 @@ def _list_facts(kind: FindingKind, subject: str, facts: list[str], intro: str = 
     return kind.report(subject, intro + list_some(facts, "; "), parts=tuple(facts))
 
 
-def _described(route: Route) -> str:
+def _describe(route: Route) -> str:
     words = [route.target.removesuffix("/32")]
     words += ["via", route.gateway] if route.gateway else []
     words += ["dev", route.device] if route.device else ["dropped"]
@@ -430,7 +430,7 @@ def _judge_bare_host(compared: _Compared) -> Iterator[LinkFinding]:
 
 @dataclass(frozen=True, slots=True)
 class HostCheck:
-    """A check of one host, and the kinds of findings that it alone reports; most skip a host that is bare."""
+    """A check of one host, and the kinds of findings that it adds to the table; most skip a host that is bare."""
 
     judge: Callable[[_Compared], Iterator[LinkFinding]]
     kinds: tuple[FindingKind, ...] = ()

@@ -70,7 +70,7 @@ def told_in_icarus(demo, has_registers, tmp_path, monkeypatch):
     """Return a function: the JSON that a test of `cocotb_story.py` writes about a top."""
     from fpga.hdl import why_missing
     from fpga.registers.build import top_sources
-    from fpga.registers.top import top_name
+    from fpga.registers.top import Top
 
     reason = why_missing("iverilog", "vvp")
     if reason:
@@ -81,12 +81,12 @@ def told_in_icarus(demo, has_registers, tmp_path, monkeypatch):
 
     def tell(streams, test):
         sources = []
-        for name, text in top_sources(demo, streams):
+        for name, text in top_sources(Top(demo, streams)):
             sources.append(tmp_path / name)
             sources[-1].write_text(text)
         monkeypatch.setenv("STORY_FILE", str(tmp_path / "story.json"))
         monkeypatch.syspath_prepend(HERE)
-        top = top_name(demo, streams)
+        top = Top(demo, streams).name
         runner = get_runner("icarus")
         runner.build(sources=sources, hdl_toplevel=top, build_dir=tmp_path, timescale=("1ns", "1ps"))
         results = runner.test(

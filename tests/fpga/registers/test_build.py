@@ -24,7 +24,7 @@ from fpga.count_action import (
 from fpga.hdl import ToolMissing, find_tool, why_missing
 from fpga.registers import Streams
 from fpga.registers.build import board_files, build_files, top_sources, write_files
-from fpga.registers.top import block_files, emit_top, top_name
+from fpga.registers.top import Top, block_files
 
 TOPS = [pytest.param(each, id=each.name.lower()) for each in Streams]
 
@@ -61,7 +61,7 @@ def sources(built, streams):
 @pytest.mark.parametrize("streams", TOPS)
 def test_icarus_takes_it(built, demo, streams):
     printed = tool("iverilog").run(
-        ["-g2012", "-Wall", "-t", "null", "-s", top_name(demo, streams), *sources(built, streams)],
+        ["-g2012", "-Wall", "-t", "null", "-s", Top(demo, streams).name, *sources(built, streams)],
         folder=built,
     )
     assert printed == ""
@@ -70,7 +70,7 @@ def test_icarus_takes_it(built, demo, streams):
 @pytest.mark.hdl
 @pytest.mark.parametrize("streams", TOPS)
 def test_verilator_takes_it_without_a_warning(built, demo, streams):
-    arguments = ["--lint-only", "-Wall", "--top-module", top_name(demo, streams), *sources(built, streams)]
+    arguments = ["--lint-only", "-Wall", "--top-module", Top(demo, streams).name, *sources(built, streams)]
     assert "%Warning" not in tool("verilator").run(arguments, folder=built)
 
 
@@ -79,7 +79,7 @@ def test_yosys_takes_it(built, demo, streams):
     files = " ".join(sources(built, streams))
     commands = [
         f"read_verilog -sv {files}",
-        f"hierarchy -check -top {top_name(demo, streams)}",
+        f"hierarchy -check -top {Top(demo, streams).name}",
         "proc",
         "check -assert",
     ]
@@ -96,10 +96,10 @@ def test_yosys_takes_it(built, demo, streams):
 @pytest.mark.parametrize("streams", TOPS)
 def test_tops_of_random_datapaths_are_taken(has_registers, random_datapath, tmp_path, streams, seed, modules):
     datapath = random_datapath(seed, modules)
-    sources = top_sources(datapath, streams)
+    sources = top_sources(Top(datapath, streams))
     for name, text in sources:
         (tmp_path / name).write_text(text)
-    top, names = top_name(datapath, streams), [name for name, _ in sources]
+    top, names = Top(datapath, streams).name, [name for name, _ in sources]
     assert tool("iverilog").run(["-g2012", "-Wall", "-t", "null", "-s", top, *names], folder=tmp_path) == ""
     arguments = ["--lint-only", "-Wall", "--top-module", top, *names]
     assert "%Warning" not in tool("verilator").run(arguments, folder=tmp_path)
@@ -160,7 +160,7 @@ def test_port_names_that_coincide_are_refused():
     module = Module("m", (count,), (Target("t", 1),), (Action(ActionKind.PULSE, "c", "p"),))
     datapath = Datapath("d", (stream("x", 2), stream("x_0", 1)), (module,))
     with pytest.raises(ValueError, match=r"s_axis_x_0_tvalid.*Rename"):
-        emit_top(datapath, Streams.AXI_STREAM)
+        _ = Top(datapath, Streams.AXI_STREAM).text
 
 
 def test_unknown_board():

@@ -8,7 +8,7 @@ from fpga.count_action import parse_text
 from fpga.count_action.verilog import emit
 from fpga.registers import Streams
 from fpga.registers.register_list import register_map
-from fpga.registers.top import emit_top
+from fpga.registers.top import Top
 
 TEXT = """module p { inputs: { stream x of 2 lanes of 16 bits with last and keep } counts: { sum x.valid over cycles }
   targets: { 1 } actions: { stream x.data last x.last keep x.keep as y } }"""
@@ -19,7 +19,7 @@ def lines(top: str) -> set[str]:
 
 
 def test_axi_stream_ports_have_tlast_and_tkeep():
-    found = lines(emit_top(parse_text(TEXT, "p.ca").datapath, Streams.AXI_STREAM))
+    found = lines(Top(parse_text(TEXT, "p.ca").datapath, Streams.AXI_STREAM).text)
     assert found >= {
         "input  wire s_axis_x_tlast",
         "input  wire [3:0] s_axis_x_tkeep",
@@ -51,6 +51,6 @@ def test_the_ready_of_a_buffered_stream_comes_from_its_buffer_at_both_tops():
     assert "assign x_ready_o" not in core
     assert "assign z_ready_o = !p_stall;" in core  # what is not marked keeps R7
     assert ".data_i({x_keep_i, x_last_i, x_data_i})" in core
-    axis, axi = (lines(emit_top(datapath, each)) for each in (Streams.AXI_STREAM, Streams.REGISTERS))
+    axis, axi = (lines(Top(datapath, each).text) for each in (Streams.AXI_STREAM, Streams.REGISTERS))
     assert "assign s_axis_x_tready = dp_x_ready_o && !held" in axis  # both from registers
     assert ".ready_i(dp_x_ready_o & {1{!held}})" in axi

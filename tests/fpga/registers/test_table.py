@@ -8,7 +8,7 @@ from fpga.bus import simulated_bus
 from fpga.count_action import Count, CountKind, Datapath, Module, Ref, Signal, SignalKind, Target
 from fpga.registers import Access, Streams, register_list, register_map, to_json, to_markdown, to_rdl
 from fpga.registers.model import WORD_BYTES, PortBits
-from fpga.registers.top import emit_top
+from fpga.registers.top import Top
 
 
 @pytest.fixture(params=list(Streams), ids=lambda each: each.name.lower())
@@ -120,7 +120,7 @@ def test_a_row_is_all_that_a_register_needs(monkeypatch):
     counts = tuple(Count(f"c{n}", CountKind.ACCUMULATE, f"t{n}", (), constant=1) for n in (1, 2))
     module = Module("m", counts, (Target("t1", 1), Target("t2", 0)), ())
     datapath = Datapath("always", (), (module,))
-    assert "dp_fire_o}" in emit_top(datapath, Streams.REGISTERS).partition("wire unused")[2]
+    assert "dp_fire_o}" in Top(datapath, Streams.REGISTERS).text.partition("wire unused")[2]
     add_levels = register_list._add_levels
 
     def add_fires(builder, datapath):
@@ -128,7 +128,7 @@ def test_a_row_is_all_that_a_register_needs(monkeypatch):
         add_levels(builder, datapath)
 
     monkeypatch.setattr(register_list, "_add_levels", add_fires)
-    text = emit_top(datapath, Streams.REGISTERS)
+    text = Top(datapath, Streams.REGISTERS).text
     assert "assign FIRES_i = dp_fire_o;" in text
     assert "dp_fire_o" not in text.partition("wire unused")[2]
     bus = simulated_bus(datapath, "reference")

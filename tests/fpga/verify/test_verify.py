@@ -23,7 +23,7 @@ from fpga.hdl import why_missing
 from fpga.registers.model import Access
 from fpga.registers.register_list import Streams
 from fpga.registers.text import to_rdl
-from fpga.registers.top import top_table
+from fpga.registers.top import Top
 from fpga.verify.accesses import PARTIALS, SEEDS, random_accesses
 from fpga.verify.bus_bench import random_datapath_text
 from fpga.verify.bus_record import WAITING, waits_for_ready
@@ -153,7 +153,7 @@ def test_sound_tops_pass_from_every_seed(sound):
 def test_every_byte_of_every_register_is_written_alone_and_left_alone():
     """Over all seeds, every word is written with each set of strobes that leaves a byte away."""
     for streams in Streams:
-        table = top_table(parse_text(PLANTED.TEXT, "delivered.ca").datapath, streams)
+        table = Top(parse_text(PLANTED.TEXT, "delivered.ca").datapath, streams).table
         strobes = {}
         for seed in range(SEEDS):
             writes, _ = random_accesses(table, seed)
@@ -256,7 +256,7 @@ def test_bits_that_act_have_the_strobe_of_their_byte():
       inputs: { stream a[0 to 10] of 2 bits }
       counts: { sum a[i].valid (i = 0 to 10) } targets: { 11 } actions: { pulse p }
     }"""
-    table = top_table(parse_text(text, "wide.ca").datapath, Streams.REGISTERS)
+    table = Top(parse_text(text, "wide.ca").datapath, Streams.REGISTERS).table
     rdl = to_rdl(table)
     assert "singlepulse; swmod; } COMMIT[0:0]" in rdl
     assert "} BYTE0[7:0] = 8'h0" in rdl

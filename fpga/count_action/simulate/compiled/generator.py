@@ -56,7 +56,11 @@ def program_of(datapath: Datapath) -> CycleProgram:
 
 @dataclass(frozen=True)
 class Updates:
-    """The second half of a cycle, and the pieces of it that kinds of actions use (`actions.kind.Statements`)."""
+    """The second half of a cycle, and the pieces of it that kinds of actions use (`actions.kind.Statements`).
+
+    Registers that other actions look at change after those that look: memories and beats before flags, pulses and
+    numbers. Beats may look at each other, hence what they were is kept under names that end in `_before`.
+    """
 
     names: Names
 
@@ -74,6 +78,7 @@ class Updates:
         for module, action in first:
             if action.kind.drives is not SignalKind.STREAM:
                 yield from KINDS[action.kind].update(self, module, action)
+                yield from self._clear_memory(module, action)
         yield from self._counts()
         yield from self._commit()
         yield from buffer_lines(self.names)
@@ -82,11 +87,14 @@ class Updates:
         """Return the statements of a beat that leaves with a fire and waits until it is taken (R6, R7, R10)."""
         place, fire = self.names.outputs[module.name, action.output], self.fire(module, action)
         yield when(fire, KINDS[action.kind].update(self, module, action))
-        clears = self.names.clears(module.name, action.on)
-        if clears:
-            for name in self.names.memory(module, action):
-                yield f"{name} = {name} & (({any_of(clears)}) - 1)"
+        yield from self._clear_memory(module, action)
         yield f"v{place} = {fire} | v{place} & (y{place} ^ 1)"
+
+    def _clear_memory(self, module: Module, action: Action) -> Lines:
+        """Return the statements by which what an action keeps is 0 again where its count is cleared (R5)."""
+        clears = self.names.clears(module.name, action.on)
+        for name in self.names.memory(module, action) if clears else ():
+            yield f"{name} = {name} & (({any_of(clears)}) - 1)"
 
     # ------------------------------------------------------------------------ pieces for kinds of actions
     def fire(self, module: Module, action: Action) -> str:
@@ -98,12 +106,8 @@ class Updates:
         return self.names.on(module, module.count(action.on))
 
     def moves(self, ref: Ref) -> str:
-        """Return 1 when the beats move of which a sample is."""
+        """Return 1 when the beats that hold a sample move."""
         return self.names.counted(ref)
-
-    def drivers(self, module: Module, action: Action) -> list[Action]:
-        """Return all actions that drive the output of this one."""
-        return list(module.drivers(action.output))
 
     def register(self, module: Module, action: Action, letter: str = "r") -> str:
         """Return a register or a variable of an action; `r` holds a flag or a number."""

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
 from fpga.count_action.arbitration import pick_of
-from fpga.count_action.expressions import STORED, value_of
+from fpga.count_action.expressions import STORED, number_of, value_of
 from fpga.count_action.graph import Graph, stream_of
 from fpga.count_action.model import (
-    ActionKind,
     Count,
     CountKind,
     Datapath,
@@ -25,7 +24,6 @@ from fpga.count_action.simulate.bit_slices import (
     BitSlice,
     Key,
     beats_of,
-    extended,
     sample_slice,
     stall_order,
     valid_slice,
@@ -68,7 +66,7 @@ class Wiring:
         """The counts whose fires clear a count."""
         found: dict[Key, list[Key]] = {}
         for module in self.datapath.modules:
-            for action in module.drives(ActionKind.CLEAR_COUNT):
+            for action in module.actions:
                 if action.clears is not None:
                     found.setdefault(action.clears, []).append((module.name, action.on))
         return found
@@ -257,7 +255,7 @@ class Evaluation:
         if is_value(ref):
             return self._worked_out(self.wiring.graph.formula(ref))
         place = self.wiring.slice_of(ref)
-        return extended(self._bits(place), place.width, signed=place.signed)
+        return number_of(self._bits(place), place.width, signed=place.signed)
 
 
 def packed(fields: Iterable[tuple[int, int]]) -> int:

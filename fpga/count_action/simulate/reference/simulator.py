@@ -129,7 +129,7 @@ class ClockEdge:
         module = self._now.wiring.datapath.module(beat[0])
         return any(self.fires(module, each.on) for each in module.drivers(beat[1]))
 
-    # Questions of the kinds of actions
+    # Methods of `actions.kind.Edge`
 
     def fires(self, module: Module, count: str) -> bool:
         """Return whether a count fires (R1)."""
@@ -146,7 +146,7 @@ class ClockEdge:
         return now.enabled and not now.stalled
 
     def moves(self, ref: Ref) -> bool:
-        """Return whether the beats move of which a sample is (R7)."""
+        """Return whether the beats that hold a sample move (R7)."""
         return all(self._now.moves(stream) for stream in self._now.wiring.streams_of(ref))
 
     def sample(self, ref: Ref) -> int:
