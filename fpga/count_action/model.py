@@ -353,6 +353,13 @@ class Datapath:
         """Return every target with its module, in the order in which registers stand."""
         return ((module, target) for module in self.modules for target in module.targets)
 
+    @cached_property
+    def consumed(self) -> frozenset[tuple[str, str]]:
+        """Streams of modules (module, output) that another module takes; the others leave the datapath."""
+        driven = {(module.name, action.output) for module in self.modules for action in module.streams()}
+        terms = (term for _, count in self.counts() for term in count.counted)
+        return frozenset(driven & {(term.module, term.name) for term in terms if term.module is not None})
+
     def to_json(self) -> str:
         """Return the canonical text: sorted keys, no spaces, no locations."""
         return canonical(self)

@@ -77,18 +77,6 @@ def targets_of(datapath: Datapath, bank: int) -> dict[tuple[str, str], int]:
     return found
 
 
-def consumed_streams(datapath: Datapath) -> frozenset[tuple[str, str]]:
-    """Return the streams of modules (module, output) that another module takes; the others leave the datapath."""
-    driven = {(module.name, action.output) for module in datapath.modules for action in module.streams()}
-    taken = {
-        (term.module, term.name)
-        for _, count in datapath.counts()
-        for term in count.counted
-        if term.module is not None
-    }
-    return frozenset(driven & taken)
-
-
 def buffered_parts(datapath: Datapath, stream: Signal) -> Iterator[tuple[str, int]]:
     """Return the ports that a buffered stream keeps of a beat, each with its bits of one beat (R20)."""
     yield f"{stream.name}_data_i", stream.lanes * stream.width
@@ -112,7 +100,7 @@ def _inputs(datapath: Datapath) -> Iterator[tuple[str, int]]:
             yield f"{signal.name}_data_i", signal.size * signal.lanes * signal.width
         else:
             yield f"{signal.name}_i", signal.size * signal.width
-    consumed = consumed_streams(datapath)
+    consumed = datapath.consumed
     for module in datapath.modules:
         for action in module.streams():
             if (module.name, action.output) not in consumed:

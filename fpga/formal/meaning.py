@@ -23,7 +23,7 @@ from fpga.count_action.model import (
     SignalKind,
     is_value,
 )
-from fpga.count_action.ports import Ports, consumed_streams, ports_of
+from fpga.count_action.ports import Ports, ports_of
 
 INCREMENT_WIDTH = 48
 """Bits of an increment in the checks: it fits in its count (R10)."""
@@ -70,7 +70,7 @@ class Meaning:
     def shared_lines(self) -> Iterator[str]:
         """Return the lines for when each module is stalled, and when its output beats can leave (R7)."""
         streams = [(module, action) for module in self.datapath.modules for action in module.streams()]
-        inside = consumed_streams(self.datapath)
+        inside = self.datapath.consumed
         for module in self.datapath.modules:
             yield f"logic stall_{module.name};"
             yield from self.formulas.lines(module)

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 from fpga.count_action.actions import KINDS
 from fpga.count_action.model import Action, Datapath, Signal, SignalKind
-from fpga.count_action.ports import consumed_streams
 from fpga.registers.model import WORD_BITS, Access, Bits, BlockPin, Key, MapBuilder, PortBits, RegisterMap
 
 FIFO_DEPTH = 16
@@ -59,7 +58,7 @@ def register_map(datapath: Datapath, streams: Streams = Streams.REGISTERS) -> Re
 
 def output_streams(datapath: Datapath) -> Iterator[tuple[str, str, int, int, bool]]:
     """Return the streams that leave the datapath: module, name, samples a beat, bits a sample, signed."""
-    consumed = consumed_streams(datapath)
+    consumed = datapath.consumed
     for module in datapath.modules:
         for action in module.streams():
             if (module.name, action.output) not in consumed:

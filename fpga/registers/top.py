@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fpga.count_action.model import Datapath
-from fpga.count_action.ports import consumed_streams, ports_of
+from fpga.count_action.ports import ports_of
 from fpga.registers.axi_stream import OUTPUT_BLOCK, axi_stream_parts
 from fpga.registers.model import Access, BlockPin, PortBits, Register, RegisterMap
 from fpga.registers.register_blocks import (
@@ -191,7 +191,7 @@ def _unread(datapath: Datapath, table: RegisterMap) -> Iterator[str]:
     shown = {each.signal.port for each in table if isinstance(each.signal, PortBits)}
     streams = (
         f"{module}_{name}_{part}_o"
-        for module, name in sorted(consumed_streams(datapath))
+        for module, name in sorted(datapath.consumed)
         for part in ("valid", "data")
     )
     return (f"dp_{port}" for port in ("fire_o", *streams) if port not in shown)

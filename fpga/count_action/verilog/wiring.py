@@ -25,7 +25,7 @@ from fpga.count_action.model import (
     SignalKind,
     is_value,
 )
-from fpga.count_action.ports import Ports, consumed_streams, ports_of
+from fpga.count_action.ports import Ports, ports_of
 from fpga.count_action.verilog.text import KEYWORDS, bit, concatenation
 
 
@@ -131,7 +131,7 @@ class Wiring:
     @cached_property
     def consumed(self) -> frozenset[tuple[str, str]]:
         """Streams of modules that stay inside."""
-        return consumed_streams(self.datapath)
+        return self.datapath.consumed
 
     @cached_property
     def takers(self) -> dict[Ref, dict[tuple[str, str], Count]]:

@@ -28,7 +28,7 @@ from fpga.count_action.model import (
     SignalKind,
     is_value,
 )
-from fpga.count_action.ports import Port, buffered_parts, consumed_streams, ports_of
+from fpga.count_action.ports import Port, buffered_parts, ports_of
 from fpga.count_action.simulate.bit_slices import Key, sample_slice, valid_slice
 from fpga.count_action.simulate.compiled.expressions import Field, all_of, unsigned, whole
 
@@ -43,7 +43,7 @@ class Names:
         self._modules = {module.name: place for place, module in enumerate(datapath.modules)}
         self._counts = {(m.name, count.name): place for place, (m, count) in enumerate(datapath.counts())}
         self._targets = {(m.name, target.name): place for place, (m, target) in enumerate(datapath.targets())}
-        self.consumed = consumed_streams(datapath)
+        self.consumed = datapath.consumed
         self.outputs = {key: place for place, key in enumerate(self.graph.drivers)}
         """Places of what actions drive."""
 

@@ -19,7 +19,6 @@ from fpga.count_action.model import (
     SignalKind,
     is_value,
 )
-from fpga.count_action.ports import consumed_streams
 from fpga.count_action.simulate.bit_slices import (
     BitSlice,
     Key,
@@ -38,7 +37,7 @@ class Wiring:
         self.datapath = datapath
         self.graph = Graph(datapath)
         self.order = stall_order(self.graph)
-        self.inside = consumed_streams(datapath)
+        self.inside = datapath.consumed
         self._slices: dict[Ref, BitSlice] = {}
         self._streams: dict[Ref, bool] = {}
         self._beats: dict[Ref, tuple[Ref, ...]] = {}
