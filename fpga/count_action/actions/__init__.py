@@ -23,9 +23,9 @@ from fpga.count_action.model import Action, ActionKind
 
 KINDS: dict[ActionKind, Kind] = {
     each.kind: each
-    for each in (Beat(), Emit(), Pulse(), SetFlag(), ClearFlag(), ClearCount(), Advance(), Store())
+    for each in (Beat(), Emit(), Store(), Pulse(), SetFlag(), ClearFlag(), ClearCount(), Advance())
 }
-"""Every kind, by its name in the representation."""
+"""Every kind, by its name in the representation, in the order in which messages list their verbs."""
 VERBS = {rule: kind for kind in KINDS.values() for rule in kind.rules}
 """Kinds by their rules of the grammar; of `clear`, which may be of a flag, that of counts."""
 
