@@ -200,13 +200,13 @@ class Datapath:
     def status(self) -> Status:
         """Return which counts have jumped over their targets or exceeded their widths since `clear_status`."""
         names = [f"{module.name}.{count.name}" for module, count in self._loaded().datapath.counts()]
-        return Status(self._named_bits("OVERSHOOT", names), self._named_bits("SATURATED", names))
+        return Status(self._find_bits("OVERSHOOT", names), self._find_bits("SATURATED", names))
 
     def clear_status(self) -> None:
         """Clear the sticky bits of all counts."""
         self._control(CLEAR_STATUS)
 
-    def _named_bits(self, register: str, names: list[str]) -> frozenset[str]:
+    def _find_bits(self, register: str, names: list[str]) -> frozenset[str]:
         bits = read_words(self.bus, self._table, (register,))
         return frozenset(name for place, name in enumerate(names) if bits >> place & 1)
 

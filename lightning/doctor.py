@@ -52,7 +52,7 @@ class Finding:
     hint: str = ""
 
 
-def found_by(error: LightningError, name: str) -> Finding:
+def finding_of(error: LightningError, name: str) -> Finding:
     """Return an error as a finding."""
     return Finding(name, "bad", error.what, error.hint)
 
@@ -235,7 +235,7 @@ def device(address: str) -> Iterator[Finding]:
     try:
         soc = connect(address)
     except LightningError as error:
-        yield found_by(error, "device")
+        yield finding_of(error, "device")
         return
     identity = identity_of(soc)
     yield Finding("device", "ok", f"{identity.label}, board {identity.board}")
@@ -261,7 +261,7 @@ def exposure(address: str) -> Finding:
     try:
         at = parse(address)
     except LightningError as error:
-        return found_by(error, "network")
+        return finding_of(error, "network")
     if at.loopback:
         return Finding("network", "ok", f"{address} stays on this machine")
     return Finding(
@@ -333,7 +333,7 @@ def calibration(soc: Any, *, now: datetime | None = None) -> Finding:
     except NotCalibrated as error:
         return Finding("calibration", "warning", error.what, error.hint)
     except LightningError as error:
-        return found_by(error, "calibration")
+        return finding_of(error, "calibration")
     age_h = ((now or datetime.now(UTC)) - found.made).total_seconds() / 3600
     age = "" if found.origin == "factory" else f", {age_h:.1f} h old"
     return Finding("calibration", "ok", f"{found.describe()}{age}")
@@ -385,4 +385,4 @@ def _inspected(name: str, inspect: Callable[[Any], Finding], soc: Any) -> Findin
     try:
         return inspect(soc)
     except LightningError as error:
-        return found_by(error, name)
+        return finding_of(error, name)

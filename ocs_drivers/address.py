@@ -69,6 +69,17 @@ class Address:
                 raise AddressError(f"no option {name!r}", device=str(self), hint=hint)
         return self
 
+    def seconds(self, option: str, default: float) -> float:
+        """Return an option that is a time in seconds. Raises `AddressError` unless it is finite and above 0."""
+        text = self.options.get(option, str(default))
+        try:
+            value = float(text)
+        except ValueError:
+            value = 0.0
+        if not 0 < value < float("inf"):
+            raise AddressError(f"option {option} is a number of seconds, not {text!r}", device=str(self))
+        return value
+
 
 def parse_address(text: str) -> Address:
     """Take an address apart. Raises `AddressError`, which shows no credentials.

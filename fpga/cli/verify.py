@@ -68,7 +68,7 @@ def _lines(found: Verification) -> list[str]:
     lines = []
     for module in dict.fromkeys(each.module for each in found.properties):
         lines.append(module)
-        lines += [line for each in found.properties if each.module == module for line in _told(each)]
+        lines += [line for each in found.properties if each.module == module for line in _describe(each)]
     lines.append("files")
     good = [each for each in found.files if each.verdict in {"verified", "text"}]
     lines.append(f"  {len(good)} of {len(found.files)} verified, or text that the others are held against")
@@ -77,7 +77,7 @@ def _lines(found: Verification) -> list[str]:
     return [*lines, f"{found.datapath} {verdict}"]
 
 
-def _told(each: Result) -> list[str]:
+def _describe(each: Result) -> list[str]:
     where = f" at {each.part}" if each.part else ""
     where += f" in cycle {each.cycle}" if each.cycle is not None else ""
     lines = [f"  {each.verdict.value:<14}  {each.property}{where}"]

@@ -165,7 +165,7 @@ def _of_hardware(
             fails = any(top_fails[streams] for streams in tops) if tops else core_fails
             verdicts[name] = FAILED if fails else VERIFIED
     suspects = [name for name, verdict in verdicts.items() if verdict == FAILED]
-    made = _made(delivered) if suspects else {}
+    made = _make_hardware(delivered) if suspects else {}
     changed = [name for name in suspects if name in made and delivered.text(name) != made[name]]
     unsure = [name for name in suspects if name not in made]
     if changed:
@@ -174,7 +174,7 @@ def _of_hardware(
     return verdicts
 
 
-def _made(delivered: Delivered) -> dict[str, str]:
+def _make_hardware(delivered: Delivered) -> dict[str, str]:
     """Return the hardware as it would be made now, as far as that is quick."""
     datapath = delivered.datapath
     made = dict(design_of(datapath).sources)

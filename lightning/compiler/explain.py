@@ -72,7 +72,7 @@ class Report:
 
     @property
     def macs(self) -> int:
-        """Of all nodes."""
+        """Multiply-accumulates of all nodes."""
         return sum(node.macs for node in self.nodes)
 
     @property
@@ -82,12 +82,12 @@ class Report:
 
     @property
     def cycles(self) -> int:
-        """Of the datapath, for one image; digital operations are not in it."""
+        """Cycles of the datapath for one image; digital operations take none of them."""
         return sum(node.work.cycles for node in self.nodes if node.work is not None)
 
     @property
     def latency_s(self) -> float:
-        """Of those cycles."""
+        """Time of those cycles."""
         return self.cycles / self.clock_hz
 
     @property

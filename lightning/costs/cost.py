@@ -77,7 +77,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Costs:
-    """Of one image, batch 1, nothing overlapped."""
+    """Energy and latency of one image: batch 1, nothing overlaps."""
 
     preset: Preset
     clock_hz: float

@@ -166,3 +166,11 @@ def test_an_address_that_is_refused_shows_no_password(text):
         open_switch(text)
     assert "cret" not in str(caught.value)
     assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "soon", ""])
+def test_a_time_in_an_address_is_finite_and_above_0(text):
+    address = Address("manual", "", path="panel", options={"patience_s": text})
+    with pytest.raises(AddressError, match="patience_s is a number of seconds"):
+        address.seconds("patience_s", 60)
+    assert Address("manual", "", path="panel").seconds("patience_s", 60) == 60

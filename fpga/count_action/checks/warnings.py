@@ -88,7 +88,7 @@ def _contradictions(count: Count) -> Diagnostics:
 
 def _missed_pulses(graph: Graph, module: Module, count: Count) -> Diagnostics:
     for condition in count.gate:
-        pulses = [ref for ref in _asked(graph, condition.ref) if graph.is_pulse(ref)]
+        pulses = [ref for ref in _signals_of_condition(graph, condition.ref) if graph.is_pulse(ref)]
         if can_stall(module) and pulses:
             message = (
                 f"count {quoted(count.name)} waits for the pulse {quoted(shown(pulses[0]))}, and module"
@@ -97,7 +97,7 @@ def _missed_pulses(graph: Graph, module: Module, count: Count) -> Diagnostics:
             yield note(condition.ref.at or count.at, message, "Set a flag instead of the pulse.")
 
 
-def _asked(graph: Graph, ref: Ref) -> Iterator[Ref]:
+def _signals_of_condition(graph: Graph, ref: Ref) -> Iterator[Ref]:
     """Return the signals that a condition asks for; what it compares or adds is looked at, not waited for."""
     todo: list[Operand] = [graph.formula(ref) if is_value(ref) else ref]
     while todo:

@@ -33,11 +33,11 @@ def check_choice(text: CountText, picking: Picking, streams: list[FlatReference]
         raise Refused(picking.at, f"{quoted(twice)} is twice in the sum", "Name each stream once.")
 
 
-def kept_by(count: FlatCount) -> Iterator[FlatAction]:
+def registers_of(count: FlatCount) -> Iterator[FlatAction]:
     """Return the actions that store whose turn it is, and whether a packet is open."""
     if count.order:
         for name, width in registers(count.order, whole=count.whole, streams=len(count.terms)).items():
-            yield _made("store", f"{count.name}_{name}", count.name, count.name, count.at, width)
+            yield _make_action("store", f"{count.name}_{name}", count.name, count.name, count.at, width)
 
 
 def merged_ends(action: FlatAction, ends: tuple[str, ...]) -> Iterator[FlatAction]:
@@ -75,7 +75,7 @@ def end_of(stream: FlatReference, end: str) -> FlatReference:
     return FlatReference(end, stream.name, None, "", None, stream.at)
 
 
-def _made(verb: str, name: str, on: str, part_of: str, at: Location, width: int) -> FlatAction:
+def _make_action(verb: str, name: str, on: str, part_of: str, at: Location, width: int) -> FlatAction:
     return FlatAction(
         verb=verb, name=name, on=on, on_at=at, samples=(), width=width, sign=None, cleared=None, at=at,
         part_of=part_of,

@@ -9,7 +9,7 @@ from fpga.count_action.actions import VERBS
 from fpga.count_action.defaults import COUNT_WIDTH
 from fpga.count_action.diagnostics import Refused, quoted
 from fpga.count_action.elaboration.arithmetic import Values, evaluate, span_of
-from fpga.count_action.elaboration.choices import check_choice, kept_by, merged_ends
+from fpga.count_action.elaboration.choices import check_choice, merged_ends, registers_of
 from fpga.count_action.elaboration.flat import (
     FlatAction,
     FlatClaim,
@@ -71,7 +71,7 @@ class Elaborator(FormulaElaborator):
             with self.report.part():
                 for inner in each_value(count.each, values):
                     made.counts.append(self._count(count, inner, len(made.counts)))
-                    made.actions += kept_by(made.counts[-1])
+                    made.actions += registers_of(made.counts[-1])
         for action in instance.text.actions:
             with self.report.part():
                 for inner in each_value(action.each, values):

@@ -242,7 +242,7 @@ class Names:
         hint = f"Declare it: stream {stream} of 4 lanes of 8 bits with last and keep."
         raise Refused(reference.at, message, hint)
 
-    def kept_lanes(self, module: FlatModule, reference: FlatReference) -> int:
+    def count_kept_lanes(self, module: FlatModule, reference: FlatReference) -> int:
         """Return how many lanes `x.keep` stands for, as a number of so many bits; 0 for anything else."""
         if reference.module is None or reference.name != "keep" or reference.index is not None:
             return 0

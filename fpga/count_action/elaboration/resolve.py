@@ -107,14 +107,14 @@ class Beats:
 
         def samples() -> list[Shape]:
             if action.verb == "merge":
-                return self._merged(module, action)
+                return self._merge_shapes(module, action)
             if action.part_of:
                 return [self._beat(Output(driven.module, action.part_of))]
             return [self._shape_of(module, operand) for operand in action.samples]
 
         return VERBS[action.verb].shape(action, samples)
 
-    def _merged(self, module: FlatModule, action: FlatAction) -> list[Shape]:
+    def _merge_shapes(self, module: FlatModule, action: FlatAction) -> list[Shape]:
         """Return the shapes of the streams of which one is chosen: all have as many lanes (R19)."""
         streams = streams_of(module, action)
         shapes = [self._source(module, each) for each in streams]
@@ -142,7 +142,7 @@ class Beats:
             return interval_of_bits(_stored_width(self._names.modules[stored.module], stored), signed=False)
         if operand.suffix == "valid":
             return 0, 1
-        if lanes := self._names.kept_lanes(module, operand):
+        if lanes := self._names.count_kept_lanes(module, operand):
             return interval_of_bits(lanes, signed=False)
         source = self._source(module, operand)
         return interval_of_bits(source.width, signed=source.signed)
@@ -277,10 +277,10 @@ class _Resolver:
         )
         if not made.order:
             return made
-        picks = (self._kept_value(module, pick, values) for pick in arbitration.picks(made, module.name))
+        picks = (self._add_value(module, pick, values) for pick in arbitration.picks(made, module.name))
         return replace(made, picks=tuple(picks))
 
-    def _kept_value(self, module: FlatModule, value: Operand, values: list[Operand]) -> Ref:
+    def _add_value(self, module: FlatModule, value: Operand, values: list[Operand]) -> Ref:
         values.append(value)
         return Ref(f"{VALUE}{len(values) - 1}", module.name)
 
@@ -308,15 +308,15 @@ class _Resolver:
         if operand.suffix == "valid":
             refs = self._beats.refs(module, operand, "condition")
             return [Operation("valid", (ref,)) for ref in refs]
-        if lanes := self._names.kept_lanes(module, operand):
-            return [self._kept(module, operand, lanes)]
+        if lanes := self._names.count_kept_lanes(module, operand):
+            return [self._pack_kept_lanes(module, operand, lanes)]
         found = list(self._beats.refs(module, operand, "sample"))
         if len(found) > 1 and not several:
             message = f"{quoted(f'{operand}.data')} has {len(found)} lanes; which one is meant?"
             raise Refused(operand.at, message, f"Write {operand}.data[1], or a range.")
         return list(found)
 
-    def _kept(self, module: FlatModule, reference: FlatReference, lanes: int) -> Operand:
+    def _pack_kept_lanes(self, module: FlatModule, reference: FlatReference, lanes: int) -> Operand:
         """Return the kept lanes of a beat as a number, the first lane lowest (R18)."""
         made: Operand = 0
         for lane in range(lanes):
@@ -334,8 +334,8 @@ class _Resolver:
         refs = [ref for operand in action.samples for ref in self._refs(module, operand, "sample", values)]
         beat = self._beats.beat_of(module, action)
         if not action.samples and on in counts:
-            chosen = self._chosen(module, action, counts[on], beat.lanes)
-            refs = [self._kept_value(module, each, values) for each in chosen]
+            chosen = self._find_choice(module, action, counts[on], beat.lanes)
+            refs = [self._add_value(module, each, values) for each in chosen]
         return Action(
             kind=VERBS[action.verb].kind,
             on=on,
@@ -350,7 +350,7 @@ class _Resolver:
             **action.words,
         )
 
-    def _chosen(self, module: FlatModule, action: FlatAction, count: Count, lanes: int) -> list[Operand]:
+    def _find_choice(self, module: FlatModule, action: FlatAction, count: Count, lanes: int) -> list[Operand]:
         """Return what a choice sends or keeps: samples, the ends of a packet, or whose turn it is (R19)."""
         if action.verb == "merge":
             return arbitration.chosen_samples(count, module.name, lanes)

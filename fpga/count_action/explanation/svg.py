@@ -258,11 +258,11 @@ def _arrows(explanation: Explanation, part: ModuleFacts, following: str) -> Iter
     if not down:
         yield ""
         return
-    yield f"      │ {_carried(down)}"
+    yield f"      │ {_describe_links(down)}"
     yield "      ▼ 1 cycle later"
 
 
-def _carried(lines: list[Connection]) -> str:
+def _describe_links(lines: list[Connection]) -> str:
     uses: dict[str, dict[str, None]] = {}
     for line in lines:
         uses.setdefault(line.name, {})[line.how] = None

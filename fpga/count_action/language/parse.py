@@ -31,7 +31,7 @@ def parse_tree(text: str, file: str) -> FileText:
     errors: list[Diagnostic] = []
     while len(errors) < _MAX_MISTAKES:
         try:
-            tree = _parsed(text, file, budget)
+            tree = _parse(text, file, budget)
         except CountActionError as refused:
             raise CountActionError(errors or refused.errors) from None
         except _lark().UnexpectedInput as mistake:
@@ -95,7 +95,7 @@ class _Budget:
             raise CountActionError([note(at, message, "Split the file, or write ranges.")])
 
 
-def _parsed(text: str, file: str, budget: _Budget) -> FileText:
+def _parse(text: str, file: str, budget: _Budget) -> FileText:
     """Read a text once. Bottom up without recursion: no depth of nesting is too much."""
     lark = _lark()
     reading = _parser().parse_interactive(text)
@@ -240,7 +240,7 @@ def _only(*words: str) -> _Slip:
     return lambda _found, _text, _before, there: bool(there) and there <= set(words)
 
 
-def _written(*texts: str) -> _Slip:
+def _is_text(*texts: str) -> _Slip:
     return lambda _found, text, _before, _there: text in texts
 
 
@@ -248,8 +248,8 @@ _CLAUSES = frozenset({"BY", "OVER", "AT_MOST", "TO", "WHILE", "WIDTH"})
 _ORDER = "In a count stand, in this order: terms, `by`, `over cycles`, `at most`, `to`, `while`, `width`."
 _SLIPS: tuple[tuple[_Slip, str], ...] = (
     (lambda found, *_: found == "$END", "Close what is open: every `{`, `(` and `[` has its partner."),
-    (_written("&", "|", "!"), "Write `and`, `or` and `not`."),
-    (_written("buffered"), "Write it last, for a stream from outside: stream NAME of 8 bits buffered."),
+    (_is_text("&", "|", "!"), "Write `and`, `or` and `not`."),
+    (_is_text("buffered"), "Write it last, for a stream from outside: stream NAME of 8 bits buffered."),
     (
         _has("COUNTS", "TARGETS", "ACTIONS"),
         (

@@ -259,7 +259,7 @@ class TreeBuilder:
     def _ends(self, at: Location, *ends: Operand | None) -> tuple[Operand, ...]:
         return tuple(each for each in ends if each is not None)
 
-    def _taken_sample(self, at: Location, value: Operand) -> Operand:
+    def _minus_sample(self, at: Location, value: Operand) -> Operand:
         if isinstance(value, Ranged):
             return replace(value, value=self._opposite(at, value.value))
         return self._opposite(at, value)

@@ -102,7 +102,7 @@ def _declarations(wiring: Wiring) -> Iterator[str]:
         for count in module.counts:
             yield declared(f"{wiring.prefix(module.name, count.name)}_count", count.width)
     yield from (declared(f"{module}_{output}_ready") for module, output in sorted(wiring.consumed))
-    yield from held_declarations(wiring)
+    yield from declare_buffer_wires(wiring)
 
 
 def _targets(wiring: Wiring) -> Iterator[str]:
@@ -209,7 +209,7 @@ def _unused(wiring: Wiring, body: list[str]) -> list[str]:
     given = ("//", "logic ", ".data_o(", ".valid_o(")  # what leaves a buffer there is not looked at yet
     code = "\n".join(line.split(" = ")[-1] for line in lines if not line.startswith(given))
     names = [*(port.name for port in wiring.ports.inputs), "target", *sorted(_watched(wiring))]
-    names += held_wires(wiring)
+    names += buffer_wires(wiring)
     for module in wiring.datapath.modules:
         names += [wiring.value(Ref(f"{VALUE}{place}", module.name)) for place in range(len(module.values))]
     names = list(dict.fromkeys(name for name in names if not name.endswith("_o")))
@@ -221,12 +221,12 @@ def _unused(wiring: Wiring, body: list[str]) -> list[str]:
     return ["", "// Bits that no module looks at.", declared("unused", len(partly)), *sinks]
 
 
-def held_wires(wiring: Wiring) -> Iterator[str]:
+def buffer_wires(wiring: Wiring) -> Iterator[str]:
     """Return the wires that leave the buffers: what the modules see in the place of the ports."""
     return (held for signal in buffered(wiring) for _, held, _ in _wires(wiring, signal))
 
 
-def held_declarations(wiring: Wiring) -> Iterator[str]:
+def declare_buffer_wires(wiring: Wiring) -> Iterator[str]:
     """Return the declarations of the wires between buffers and modules."""
     for signal in buffered(wiring):
         yield declared(f"{signal.name}_ready_held", signal.size)

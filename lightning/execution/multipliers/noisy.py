@@ -159,7 +159,7 @@ def output_numbers(noise: Noise) -> Doubles:
 
 @dataclass(frozen=True)
 class OrderedReadouts:
-    """Of all groups. A place that stays dark names one term more than there are, whose weight is 0: no branch."""
+    """Readouts of all groups in order. A dark place names one term beyond the last, with weight 0: no branch."""
 
     sizes: npt.NDArray[np.int32]
     """(groups, rows, terms + 1) magnitudes of weights."""

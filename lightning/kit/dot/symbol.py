@@ -107,12 +107,12 @@ class Tile:
 
     @property
     def ticks(self) -> int:
-        """Of the whole envelope."""
+        """Ticks of the whole envelope."""
         return self.lit_ticks + 2 * EDGE_TICKS
 
     @property
     def samples(self) -> int:
-        """Of the whole envelope, per generator."""
+        """Samples of the whole envelope, per generator."""
         return self.ticks * self.samples_per_tick
 
     @property

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from ocs_drivers.address import DEFAULT_TIMEOUT_S, Address
 from ocs_drivers.credentials import Credentials, find_credentials
-from ocs_drivers.errors import AddressError
 from ocs_drivers.transports.lines import HTTP_OPTIONS, http_line, tcp_line, with_http_port
 from ocs_drivers.vendors.calient.driver import ACTIVATION_S
 from ocs_drivers.vendors.calient.rest_driver import CalientRest
@@ -43,7 +42,7 @@ def tl1_switch(
         tcp_line(address, TL1_PORT),
         credentials=account,
         timeout_s=timeout_s,
-        activation_s=_activation_s(address),
+        activation_s=address.seconds("activation_s", ACTIVATION_S),
     )
 
 
@@ -62,16 +61,5 @@ def rest_switch(
         http_line(address, port=HTTP_PORT, tls_port=HTTPS_PORT),
         credentials=account,
         timeout_s=REST_TIMEOUT_S if timeout_s == DEFAULT_TIMEOUT_S else timeout_s,
-        activation_s=_activation_s(address),
+        activation_s=address.seconds("activation_s", ACTIVATION_S),
     )
-
-
-def _activation_s(address: Address) -> float:
-    text = address.options.get("activation_s", str(ACTIVATION_S))
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise AddressError(f"activation_s is a number of seconds, not {text!r}", device=str(address))
-    return seconds

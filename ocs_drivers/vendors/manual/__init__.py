@@ -37,7 +37,11 @@ def manual_panel(
     address = address.only_options("size", "name", "operator", "patience_s")
     file = PanelFile(Path(address.path), size=_size(address), name=address.options.get("name", ""))
     return ManualPanel(
-        str(address), file, _operator(address), timeout_s=timeout_s, patience_s=_patience_s(address)
+        str(address),
+        file,
+        _operator(address),
+        timeout_s=timeout_s,
+        patience_s=address.seconds("patience_s", DEFAULT_PATIENCE_S),
     )
 
 
@@ -61,11 +65,3 @@ def _operator(address: Address) -> Operator:
             f"no operator at {where!r}", device=str(address), hint="Write operator=10.0.0.9:7000."
         )
     return LineOperator(tcp_line(Address("manual", host, int(port)), int(port)), device=str(address))
-
-
-def _patience_s(address: Address) -> float:
-    text = address.options.get("patience_s", str(DEFAULT_PATIENCE_S))
-    try:
-        return float(text)
-    except ValueError:
-        raise AddressError(f"patience_s is not a number: {text!r}", device=str(address)) from None

@@ -85,14 +85,14 @@ class Timeouts:
 
 def timeouts_in(address: Address) -> Timeouts:
     """Return the timeouts that the options of an address give."""
-    typical_s = _seconds(address, "move_s", MOVE_TIME_S[0])
-    longest_s = max(typical_s, _seconds(address, "longest_s", MOVE_TIME_S[1]))
+    typical_s = address.seconds("move_s", MOVE_TIME_S[0])
+    longest_s = max(typical_s, address.seconds("longest_s", MOVE_TIME_S[1]))
     return Timeouts(
         (typical_s, longest_s),
-        poll_s=_seconds(address, "poll_s", POLL_S),
-        idle_limit_s=_seconds(address, "idle_s", IDLE_LIMIT_S),
-        homing_s=_seconds(address, "homing_s", HOMING_S),
-        homing_grace_s=_seconds(address, "grace_s", longest_s),
+        poll_s=address.seconds("poll_s", POLL_S),
+        idle_limit_s=address.seconds("idle_s", IDLE_LIMIT_S),
+        homing_s=address.seconds("homing_s", HOMING_S),
+        homing_grace_s=address.seconds("grace_s", longest_s),
         removes_one_way=_agrees(address, "one_way"),
     )
 
@@ -102,19 +102,6 @@ def _agrees(address: Address, option: str) -> bool:
     if text not in {"yes", "no"}:
         raise AddressError(f"option {option} is yes or no, not {text!r}", device=str(address))
     return text == "yes"
-
-
-def _seconds(address: Address, option: str, default_s: float) -> float:
-    text = address.options.get(option)
-    if text is None:
-        return default_s
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise AddressError(f"option {option} is a number of seconds, not {text!r}", device=str(address))
-    return seconds
 
 
 class RomeCli(SwitchDriver):

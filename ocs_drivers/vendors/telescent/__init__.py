@@ -64,27 +64,14 @@ def commands_in(address: Address) -> CommandSet:
 
 def options_in(address: Address) -> Options:
     """Return the timeouts and permissions that the options of an address give."""
-    typical_s = _seconds(address, "move_s", MOVE_TIME_S[0])
+    typical_s = address.seconds("move_s", MOVE_TIME_S[0])
     return Options(
-        (typical_s, max(typical_s, _seconds(address, "longest_s", MOVE_TIME_S[1]))),
-        poll_s=_seconds(address, "poll_s", POLL_S),
-        idle_limit_s=_seconds(address, "idle_s", IDLE_LIMIT_S),
+        (typical_s, max(typical_s, address.seconds("longest_s", MOVE_TIME_S[1]))),
+        poll_s=address.seconds("poll_s", POLL_S),
+        idle_limit_s=address.seconds("idle_s", IDLE_LIMIT_S),
         force=_is_on(address, "force", default=False),
         echoes=_is_on(address, "echo", default=True),
     )
-
-
-def _seconds(address: Address, option: str, default_s: float) -> float:
-    text = address.options.get(option)
-    if text is None:
-        return default_s
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise AddressError(f"option {option} is a number of seconds, not {text!r}", device=str(address))
-    return seconds
 
 
 def _is_on(address: Address, option: str, *, default: bool) -> bool:

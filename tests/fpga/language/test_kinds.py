@@ -7,7 +7,7 @@ from importlib import resources
 import pytest
 
 from fpga.count_action import ActionKind
-from fpga.count_action.actions import KINDS, VERBS, proof
+from fpga.count_action.actions import KINDS, VERBS, Kind, proof
 
 
 def globals_of(code):
@@ -20,6 +20,14 @@ def test_every_kind_is_in_the_table():
     assert set(KINDS) == set(ActionKind)
     assert [kind.kind for kind in KINDS.values()] == list(KINDS)
     assert [kind.noun for kind in KINDS.values() if kind.kind.drives and not kind.noun] == []
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.kind.value)
+def test_a_kind_answers_every_back_end_that_asks_it(kind):
+    methods = ["write", "describe"]
+    methods += ["parse"] if kind.rules else []
+    methods += ["drive", "update", "build", "prove"] if kind.kind.drives else []
+    assert [name for name in methods if getattr(type(kind), name) is getattr(Kind, name)] == []
 
 
 def test_verbs_are_rules_of_the_grammar():

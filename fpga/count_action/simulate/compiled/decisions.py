@@ -243,20 +243,20 @@ class _Writer:
     def operand(self, operand: Operand) -> str:
         """Return the name of what an operand comes to, or a constant."""
         if isinstance(operand, int):
-            return self._kept(str(operand))
+            return self._keep(str(operand))
         if isinstance(operand, Ref):
             signed = self.names.graph.source(operand).signed
-            return self._kept(number(self.names.now(operand), signed=signed))
+            return self._keep(number(self.names.now(operand), signed=signed))
         first = operand.operands[0]
         if isinstance(first, Ref) and operand.operator == "valid":
-            return self._kept(unsigned(self.names.valid(first)))
+            return self._keep(unsigned(self.names.valid(first)))
         if isinstance(first, Ref) and operand.operator == "count":
-            return self._kept(self.names.base(first.module or "", first.name))
+            return self._keep(self.names.base(first.module or "", first.name))
         if isinstance(first, Ref) and operand.operator == "target":
-            return self._kept(self.names.target(first.module or "", first.name))
+            return self._keep(self.names.target(first.module or "", first.name))
         return self._operation(operand, [self.operand(each) for each in operand.operands])
 
-    def _kept(self, text: str) -> str:
+    def _keep(self, text: str) -> str:
         self._made += 1
         name = f"{self.prefix}_{self._made}"
         self.lines.append(f"{name} = {text}")
@@ -265,24 +265,24 @@ class _Writer:
     def _operation(self, operation: Operation, parts: list[str]) -> str:
         operator = operation.operator
         if operator in {"max", "min"}:
-            made = self._kept(parts[0])
+            made = self._keep(parts[0])
             for each in parts[1:]:
                 further = f"{each} > {made}" if operator == "max" else f"{made} > {each}"
                 self.lines.append(when(further, [f"{made} = {each}"]))
             return made
         if operator == "if":
-            made = self._kept(parts[2])
+            made = self._keep(parts[2])
             self.lines.append(when(f"{parts[0]} != 0", [f"{made} = {parts[1]}"]))
             return made
         if operator == "table":
-            made = self._kept("0")
+            made = self._keep("0")
             for place, each in enumerate(parts[1:]):
                 self.lines.append(when(f"{parts[0]} == {place}", [f"{made} = {each}"]))
             return made
         if operator in {"and", "or"}:
             bits = [f"({each} != 0)" for each in parts]
-            return self._kept(any_of(bits) if operator == "or" else " & ".join(bits))
-        return self._kept(_TEXTS[operator].format(*parts))
+            return self._keep(any_of(bits) if operator == "or" else " & ".join(bits))
+        return self._keep(_TEXTS[operator].format(*parts))
 
 
 _TEXTS = {

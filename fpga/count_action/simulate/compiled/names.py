@@ -58,11 +58,11 @@ class Names:
     # ----------------------------------------------------------------------------------------- fields
     def words(self, port: Port) -> tuple[str, ...]:
         """Return the words of an input port; of a buffered stream those of the beats that leave the buffer."""
-        letter = self._kept.get(port.name, "i")
+        letter = self._buffer_letters.get(port.name, "i")
         return tuple(f"{letter}{port.column + word}" for word in range(port.words))
 
     @cached_property
-    def _kept(self) -> dict[str, str]:
+    def _buffer_letters(self) -> dict[str, str]:
         """The registers of buffers by the port that they stand for (R20)."""
         found: dict[str, str] = {}
         for signal in self.datapath.inputs:
@@ -74,7 +74,7 @@ class Names:
     def buffer_registers(self) -> Iterator[str]:
         """Return the registers of the buffers: which streams have one beat or two, the first beat and the second."""
         second = {"bv": "bw", "bh": "bn"}
-        for name, letter in self._kept.items():
+        for name, letter in self._buffer_letters.items():
             port = self.ports.input(name)
             for word in range(port.words):
                 yield f"{letter}{port.column + word}"

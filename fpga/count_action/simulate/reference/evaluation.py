@@ -106,7 +106,7 @@ class Evaluation:
         if module is not None and (module, name) not in self.wiring.inside:
             return bool(self.inputs.get(f"{module}_{name}_ready_i", 0))
         return all(
-            self.fires(taker.name, count.name) and self._chosen(count, stream)
+            self.fires(taker.name, count.name) and self._takes(count, stream)
             if count.kind is CountKind.LEVEL
             else not self._stalled[taker.name]
             for taker, count in self.wiring.graph.takers.get(stream, ())
@@ -129,11 +129,11 @@ class Evaluation:
     def _compare(self, module: Module, kind: CountKind) -> None:
         for count in module.counts:
             if count.kind is kind:
-                self.counts[module.name, count.name] = self._compared(module, count)
+                self.counts[module.name, count.name] = self._compare_count(module, count)
 
-    def _compared(self, module: Module, count: Count) -> CountCycle:
+    def _compare_count(self, module: Module, count: Count) -> CountCycle:
         key = (module.name, count.name)
-        enabled, stalled = self._enabled(count), self._stalled[module.name]
+        enabled, stalled = self._is_enabled(count), self._stalled[module.name]
         increment = self._increment(count) if enabled and not stalled else 0
         base = self.state.counts[key]
         aimed = None if count.aim is None else self.sample(count.aim)
@@ -168,7 +168,7 @@ class Evaluation:
         largest = (1 << count.width) - 1
         return largest if count.bound is None else min(largest, self.sample(count.bound))
 
-    def _enabled(self, count: Count) -> bool:
+    def _is_enabled(self, count: Count) -> bool:
         return all(self._holds(condition.ref) != condition.negated for condition in count.gate)
 
     def _holds(self, ref: Ref) -> bool:
@@ -184,16 +184,16 @@ class Evaluation:
             return self._bits(self.wiring.slice_of(ref))
         if count.kind is not CountKind.LEVEL:
             return self.moves(ref)
-        return self._valid(ref) and self._chosen(count, stream_of(ref))
+        return self._valid(ref) and self._takes(count, stream_of(ref))
 
-    def _chosen(self, count: Count, stream: Stream) -> bool:
+    def _takes(self, count: Count, stream: Stream) -> bool:
         """Return whether a count takes this stream when it fires: one that chooses takes one of them (R19)."""
         pick = pick_of(count, Ref(stream[1], stream[0], stream[2])) if count.order else None
         return pick is None or self.sample(pick) != 0
 
     # Formulas (R13)
 
-    def _worked_out(self, operand: Operand) -> int:
+    def _evaluate(self, operand: Operand) -> int:
         """Return what a formula comes to, without loss."""
         if isinstance(operand, int):
             return operand
@@ -205,13 +205,13 @@ class Evaluation:
         if isinstance(first, Ref) and operand.operator in STORED:
             registers = self.state.counts if operand.operator == "count" else self.state.targets
             return registers[first.module or "", first.name]
-        return value_of(operand.operator, [self._worked_out(each) for each in operand.operands])
+        return value_of(operand.operator, [self._evaluate(each) for each in operand.operands])
 
-    def violated(self) -> Iterator[tuple[str, str, str]]:
+    def find_violations(self) -> Iterator[tuple[str, str, str]]:
         """Return the properties that do not hold in this cycle: module, kind and name (R21)."""
         for module in self.wiring.datapath.modules:
             for claim in module.claims:
-                if (self._worked_out(claim.holds) != 0) == (claim.kind == "never"):
+                if (self._evaluate(claim.holds) != 0) == (claim.kind == "never"):
                     yield module.name, claim.kind, claim.name
 
     # Outputs
@@ -252,7 +252,7 @@ class Evaluation:
     def sample(self, ref: Ref) -> int:
         """Return the value of a sample, a flag, a number or a formula in this cycle."""
         if is_value(ref):
-            return self._worked_out(self.wiring.graph.formula(ref))
+            return self._evaluate(self.wiring.graph.formula(ref))
         place = self.wiring.slice_of(ref)
         return number_of(self._bits(place), place.width, signed=place.signed)
 

@@ -58,7 +58,7 @@ class Reference:
         """Return the properties that do not hold, cycle by cycle: cycle, module, kind and name (R21)."""
         for cycle, row in enumerate(check_inputs(self.ports, rows).tolist()):
             evaluation = Evaluation(self._wiring, self.state, values_of(self.ports.inputs, row))
-            yield from ((cycle, *each) for each in evaluation.violated())
+            yield from ((cycle, *each) for each in evaluation.find_violations())
             self.state = next_state(evaluation)
 
     def step(self, inputs: Mapping[str, int]) -> Cycle:
