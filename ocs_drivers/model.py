@@ -8,7 +8,7 @@ is its `PortInfo.name`. Everything here is frozen.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
@@ -64,6 +64,10 @@ class CrossConnects(Mapping[int, int]):
     def inputs_of(self) -> Mapping[int, int]:
         """The inverse map, from output port to input port."""
         return {output: source for source, output in self._outputs.items()}
+
+    def touching(self, ports: Collection[int]) -> frozenset[tuple[int, int]]:
+        """Return the pairs of which an input or output is among these ports."""
+        return frozenset(pair for pair in self._outputs.items() if pair[0] in ports or pair[1] in ports)
 
     @property
     def digest(self) -> str:

@@ -72,7 +72,7 @@ print(json.dumps([lightning.__file__, LightningConfig["dac_0"], "kit" in names])
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("order", ["ours last", "theirs last"])
 def test_ours_is_whole_when_theirs_was_installed_and_is_gone(wheel, tmp_path, order):
     theirs = tmp_path / "lightning-2.6.6-py3-none-any.whl"

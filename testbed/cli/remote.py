@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from testbed.commands.share.stop import Stop
 
 _server: ContextVar[str] = ContextVar("server", default="")
-_DONE_HERE = frozenset({"every", "force"})
-"""Local options that are honoured here, whoever carries the command out: when to ask again, what to overwrite."""
 
 
 def choose_server(url: str) -> None:
@@ -79,10 +77,14 @@ def _wait(client: Client, submission: _Submission) -> int:
 
 
 def _submission(client: Client, words: str, command: Command[Any], place: Place) -> _Submission:
+    from testbed.lab.wired_file import check_new_file
     from testbed.leases.choice import chosen
 
+    files = command.files_to_write() or command.default_files()
+    flags = {each.option.writes: each.option.new_unless for each in fields_of(type(command))}
+    for name, path in files.items():
+        check_new_file(path, replace=not flags[name] or getattr(command, flags[name]))
     variant = next((name for name in command.variants if getattr(command, name)), "")
-    files = _files(words, command)
     given = [each for each in fields_of(type(command)) if getattr(command, each.name) != each.default]
     fields = {each.name: _value(command, each) for each in _fields_to_send(words, command, given, variant)}
     fields |= {each.name: True for each in fields_of(type(command)) if each.option.writes and files}
@@ -103,7 +105,7 @@ def _fields_to_send(words: str, command: Command[Any], given: list[Field], varia
     from testbed.client import NotThroughService
 
     for each in given:
-        if each.name in command.variants or each.name in _DONE_HERE or each.option.writes:
+        if each.name in command.variants or each.option.for_caller or each.option.writes:
             continue
         is_address = command.needs == "switch" and each.name == "address"
         if not is_address and (each.option.is_local or each.option.only_with not in ("", variant)):
@@ -121,22 +123,6 @@ def _value(command: Command[Any], each: Field) -> Any:
     if each.option.text is not None:
         return each.option.text.write(value)
     return list(value) if each.has_several else value
-
-
-def _files(words: str, command: Command[Any]) -> dict[str, Path]:
-    """Return where files of the run are written here. Raises as `check_new_file`."""
-    from testbed.lab.wired_file import check_new_file
-
-    files = {
-        each.option.writes: path
-        for each in fields_of(type(command))
-        if each.option.writes and (path := getattr(command, each.name))
-    }
-    if words == "report" and not files:
-        files = {"report.html": Path(f"report-{getattr(command, 'run_id')}.html")}  # noqa: B009  of a report alone
-    for path in files.values():
-        check_new_file(path, replace=getattr(command, "force", True))
-    return files
 
 
 def lab_name(lab_file: Path) -> str:

@@ -74,8 +74,10 @@ class Option:
     length of a text in a request, which has one line unless `has_lines`. A file that `must_exist` is refused before
     the command runs.
     `complete` names a function of `testbed.cli.completion`. `reads` is a file whose text a request carries; `writes`
-    is the name, among the files of a run, of one that the command writes. One that `is_local` is no part of requests;
-    one of `only_with` is part of the request for that variant alone.
+    is the name, among the files of a run, of one that the command writes, which must be new unless the flag
+    `new_unless` is set. One that `is_local` is no part of requests: a service refuses it, unless the caller honours it
+    alone (`for_caller`: when to ask again, what to overwrite). One of `only_with` is part of the request for that
+    variant alone.
     One that `is_of_group` stands in front of the command's name: all commands of its group have it. One that
     `is_rest` takes all words that are no options of the command.
     """
@@ -92,7 +94,9 @@ class Option:
     is_argument: bool = False
     reads: bool = False
     writes: str = ""
+    new_unless: str = ""
     is_local: bool = False
+    for_caller: bool = False
     is_of_group: bool = False
     must_exist: bool = False
     is_rest: bool = False
@@ -173,6 +177,15 @@ class Command(ABC, Generic[D_co]):
     def validate(self) -> None:
         """Raise an error of `testbed.errors` for options that exclude each other."""
 
+    def files_to_write(self) -> dict[str, Path]:
+        """Return the paths of the files that it was told to write, by their names among those of a run."""
+        fields = [each for each in fields_of(type(self)) if each.option.writes]
+        return {each.option.writes: path for each in fields if (path := getattr(self, each.name))}
+
+    def default_files(self) -> dict[str, Path]:
+        """Return the paths of files that a run of a service writes unasked, for its caller to keep."""
+        return {}
+
     @classmethod
     def group_epilog(cls) -> str:
         """Return the end of the help of its group, for commands that share options."""
@@ -236,7 +249,6 @@ def carry_out(command: Command[D_co], place: Place) -> D_co:
 
     Lines go to standard error where the command writes its file to standard output.
     """
-    files = [getattr(command, each.name) for each in fields_of(type(command)) if each.option.writes]
-    if STANDARD_OUTPUT in map(str, files):
+    if STANDARD_OUTPUT in map(str, command.files_to_write().values()):
         place.stream = sys.stderr
     return command.run(place)

@@ -114,8 +114,8 @@ FORMAT = "lightbed change 1"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """Change of a lab as a file holds it.
+class ChangeFile:
+    """Change of a lab, as a file holds it.
 
     `intent` is the epoch that it will be, with number 0 until it is applied. `steps` are those of each switch.
     """
@@ -179,7 +179,7 @@ def write_change(path: str | Path, document: Mapping[str, Any]) -> None:
     write_output(path, json.dumps({**document, "digest": _digest(document)}, indent=1) + "\n")
 
 
-def read_change(path: str | Path) -> Change:
+def read_change(path: str | Path) -> ChangeFile:
     """Return the change in a file. Raises `PlanFileError` for a file that is not one or was edited; `OSError`."""
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -194,7 +194,7 @@ def read_change(path: str | Path) -> Change:
     kept |= {"topology": json.dumps(kept["topology"]), "hosts": json.dumps(kept["hosts"])}
     kept |= {"epoch": 0, "state": "intended", "operation": "", "owner": "", "revision": observed.revision}
     kept |= {"intended_at": "", "applied_at": None, "error": ""}
-    return Change(Path(path), intent_of(kept), observed, document["steps"], document["take_over"])
+    return ChangeFile(Path(path), intent_of(kept), observed, document["steps"], document["take_over"])
 
 
 _AGAIN = "make it again with `testbed plan LAB --out FILE`"

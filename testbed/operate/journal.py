@@ -241,13 +241,9 @@ def journal_in(runs_dir: str | Path) -> Journal:
 def _judge(step: OpenStep, found: CrossConnects) -> Status:
     """Return what became of a step by the ports that it touches: others may have been patched since."""
     ports = {port for pair in step.before.pairs ^ step.after.pairs for port in pair}
-
-    def at_ports(connections: CrossConnects) -> frozenset[tuple[int, int]]:
-        return frozenset(pair for pair in connections.pairs if not ports.isdisjoint(pair))
-
-    if at_ports(found) == at_ports(step.after):
+    if found.touching(ports) == step.after.touching(ports):
         return Status.DONE
-    return Status.FAILED if at_ports(found) == at_ports(step.before) else Status.UNKNOWN
+    return Status.FAILED if found.touching(ports) == step.before.touching(ports) else Status.UNKNOWN
 
 
 def _open_step(row: Mapping[str, Any]) -> OpenStep:

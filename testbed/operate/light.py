@@ -167,7 +167,7 @@ def _judge_light(lab: Lab, circuit: Circuit, reading: SwitchReading) -> Iterator
     budget = budget_of(lab, circuit)
     entering = reading.power.get(circuit.input_port)
     yield from _judge_input(lab, circuit, entering, budget)
-    if _stands(circuit, reading) and not (entering and entering.below_floor):
+    if _stands(circuit, reading) and not _is_dark(entering):
         leaving = reading.power.get(circuit.output_port)
         yield from _judge_output(lab, circuit, entering, leaving, budget)
 
@@ -181,7 +181,7 @@ def is_dark(circuit: Circuit, reading: SwitchReading) -> bool:
     if not _stands(circuit, reading):
         return True
     monitors = (reading.power.get(port) for port in (circuit.input_port, circuit.output_port))
-    return any(power is not None and power.below_floor for power in monitors)
+    return any(_is_dark(power) for power in monitors)
 
 
 def _missing(circuit: Circuit, snapshot: Snapshot) -> str:

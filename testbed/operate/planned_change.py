@@ -21,7 +21,7 @@ from testbed.lab.simulated.lifecycle import find_running
 from testbed.leases.listing import read_leases
 from testbed.leases.model import parts_of
 from testbed.operate.change_file import (
-    Change,
+    ChangeFile,
     Observed,
     change_document,
     check_expected,
@@ -237,7 +237,7 @@ class AskedChange:
     meant: MeantDesign
     runs_dir: Path
     take_over: bool
-    change: Change | None = None
+    change: ChangeFile | None = None
     expect: str | None = None
 
     @classmethod

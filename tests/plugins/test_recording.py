@@ -91,6 +91,7 @@ def test_an_inventory_sees_new_files_and_nothing_twice(tmp_path, monkeypatch):
     assert f"file {tmp_path / 'left'}" in leftovers.take_inventory() - before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("outcomes", "code"), [("10", 0), ("11", 1)], ids=["flaky", "broken"])
 def test_what_fails_among_others_and_passes_alone_is_named(tmp_path, monkeypatch, outcomes, code):
     """The inner test fails where its digit is 1: the first is for its first try, the second for the next."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.installation import environments, system
+from tools.installation import environments, system, translations
 from tools.installation.environments import Environment, Installer, digest, locked_version
 from tools.installation.processes import InstallError
 from tools.installation.progress import Line
@@ -228,3 +228,17 @@ def test_bytecode_is_left_to_python_where_python_writes_it(checkout, monkeypatch
 
 def test_an_environment_that_is_gone_holds_nothing(tmp_path):
     assert not Environment(tmp_path / "gone").holds(".locked", "")
+
+
+@pytest.mark.parametrize("folder", translations.FOLDERS)
+def test_a_folder_whose_change_is_translated_again_holds_machine_code(folder):
+    assert [path for path in (ROOT / folder).glob("*.py") if "compiled" in path.read_text()]
+
+
+@pytest.mark.slow
+def test_programs_that_are_translated_at_installation_run():
+    pytest.importorskip("numba", reason="nothing is translated without numba: pip install 'lightbed[sim]'")
+    programs = [words[-1] for chain in translations.CHAINS for words in chain if words[0] == "bin/python"]
+    assert len(programs) == 2
+    for program in programs:
+        exec(program, {})

@@ -35,7 +35,7 @@ def test_importers_are_followed_to_any_depth_and_through_cycles():
     assert changed.find_affected({"a"}, importers) == {"a", "b", "c"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_change_runs_the_tests_of_its_room_and_of_those_that_import_it():
     tests = changed.find_tests({"fpga/bus/address.py"})
     assert "tests/fpga/bus/test_address.py" in tests
@@ -44,7 +44,7 @@ def test_a_change_runs_the_tests_of_its_room_and_of_those_that_import_it():
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_command_that_is_found_by_its_name_counts_as_its_package():
     assert "tests/cli/test_demo.py" in changed.find_tests({"testbed/commands/measure/demo.py"})
 

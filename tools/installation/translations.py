@@ -28,9 +28,13 @@ FOLDERS = (
 """Where the translated functions stand; a change there makes new translations."""
 
 _SMALL = ("vgg16", "--nodes", "4", "--set", "batch_per_device=2")
-_KERNELS = "; ".join(
-    f"import lightning.execution.kernels.{name}" for name in ("sums", "readouts", "chain", "lanes")
-)
+_KERNELS = """
+from importlib import import_module
+from pkgutil import iter_modules
+from lightning.execution import kernels
+for module in iter_modules(kernels.__path__):
+    import_module(f"{kernels.__name__}.{module.name}")
+"""
 
 # The kit's processor has to be there before a shot: its driver gives up a shot that takes as long as a translation.
 _PROCESSOR = """
@@ -44,7 +48,7 @@ processor.run(None)
 _PLAN = "PLAN"
 """Stands for a file that is thrown away."""
 
-_CHAINS: Sequence[Sequence[Sequence[str]]] = (
+CHAINS: Sequence[Sequence[Sequence[str]]] = (
     (
         ("bin/testbed", "simulate", *_SMALL),
         ("bin/testbed", "optimise", *_SMALL, "--steps", "20", "--chains", "1", "-o", _PLAN),
@@ -56,6 +60,7 @@ _CHAINS: Sequence[Sequence[Sequence[str]]] = (
         ("bin/testbed", "simulate", *_SMALL, "--routing", "hash"),
     ),
 )
+"""Commands that use machine code, program first. Chains run beside each other."""
 
 
 def translate(environment: Path, tick: Callable[[], None]) -> str:
@@ -69,6 +74,6 @@ def translate(environment: Path, tick: Callable[[], None]) -> str:
                 return done.last_lines
         return ""
 
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(len(_CHAINS)) as pool:
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(len(CHAINS)) as pool:
         plan = f"{folder}/plan.json"
-        return "\n".join(filter(None, pool.map(run_chain, _CHAINS)))
+        return "\n".join(filter(None, pool.map(run_chain, CHAINS)))

@@ -99,10 +99,12 @@ class Discover(Moves, Command[DiscoveryDocument]):
     needs = "bare lab"
     lab_help = "Lab file whose NICs need no `transmit` and `receive`."
     details = "Only free ports are patched, and all is put back at the end. After a crash the next discovery goes on."
-    output: Annotated[Path, writes("lab.yaml", "Lab file to write.", "--output", "-o", metavar="OUT")] = (
-        REQUIRED
+    output: Annotated[
+        Path, writes("lab.yaml", "Lab file to write.", "--output", "-o", metavar="OUT", new_unless="force")
+    ] = REQUIRED
+    force: Annotated[bool, option("Replace OUT if it exists.", "--force", is_local=True, for_caller=True)] = (
+        False
     )
-    force: Annotated[bool, option("Replace OUT if it exists.", "--force", is_local=True)] = False
     settle_s: Annotated[
         float | None,
         option(

@@ -75,7 +75,9 @@ class Drift(AsksHosts, NamesTopology):
 
     every: Annotated[
         float | None,
-        option("Go on until interrupted, e.g. 5m.", metavar="TIME", text=INTERVAL, is_local=True),
+        option(
+            "Go on until interrupted, e.g. 5m.", metavar="TIME", text=INTERVAL, is_local=True, for_caller=True
+        ),
     ] = None
     since: Annotated[
         float | None,

@@ -342,6 +342,10 @@ class Report(Command[ReportDocument]):
     run_id: Annotated[str, argument(RUN, "RUN")] = REQUIRED
     out: Annotated[Path | None, writes("report.html", "Write it here, not beside the run's results.")] = None
 
+    def default_files(self) -> dict[str, Path]:
+        """Return a file in the current folder: the run's results lie with the service."""
+        return {"report.html": Path(f"report-{self.run_id}.html")}
+
     def run(self, at: Place) -> ReportDocument:
         """Write the report. Raises `ResultsError`."""
         from testbed.measure.report.page import write_report

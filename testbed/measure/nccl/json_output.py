@@ -275,7 +275,7 @@ def nccl_document(lab: Lab, timings: Sequence[Timing], versions: dict[str, str])
     busbws = [timing.busbw_mbps / 8000 for timing in timings]
     return {
         "version": JSON_VERSION,
-        "args": ["all_reduce", "-g", "1"],
+        "args": [timings[0].collective, "-g", "1"] if timings else [],
         "env": [],
         "nccl_version": None,
         "lightbed": {
@@ -322,7 +322,7 @@ def _result(timing: Timing) -> dict[str, Any]:
         "size": timing.size_bytes,
         "count": max(1, timing.size_bytes // BYTES_PER_ELEMENT),
         "type": "float",
-        "redop": "sum",
+        "redop": "sum" if "reduce" in timing.collective else "none",
         "root": "-1",
         "out_of_place": None,
         "in_place": {

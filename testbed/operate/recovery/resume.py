@@ -224,11 +224,7 @@ def doubts_about(operation: OperationRecord, device: str, found: Snapshot) -> It
 def judge_step(step: StepRecord, found: Snapshot, *, in_doubt: bool) -> Status:
     """Return what became of a step by what was read: one of which a part is done has failed, and is planned again."""
     ports = {port for pair in step.before.pairs ^ step.after.pairs for port in pair}
-
-    def at_ports(connections: CrossConnects) -> set[Pair]:
-        return {pair for pair in connections.pairs if not ports.isdisjoint(pair)}
-
-    if at_ports(found.connections) == at_ports(step.after):
+    if found.connections.touching(ports) == step.after.touching(ports):
         return Status.DONE
     return Status.UNKNOWN if in_doubt else Status.FAILED
 

@@ -113,7 +113,7 @@ def test_renamed_wires_and_comments_pass(copy, capsys):
 
 
 @pytest.mark.parametrize(
-    "place", [place if place in TOPS[::4] else pytest.param(place, marks=pytest.mark.long) for place in TOPS]
+    "place", [place if place in TOPS[::8] else pytest.param(place, marks=pytest.mark.long) for place in TOPS]
 )
 def test_a_fault_of_a_top_is_found_by_an_element(copy, place):
     fault = PLANTED.FAULTS[place]

@@ -173,16 +173,23 @@ def twelve(tmp_path_factory):
         yield hosts
 
 
+@pytest.fixture(scope="module", params=["small", pytest.param("twelve", marks=pytest.mark.long)])
+def proof(request):
+    """Provide the hosts on which one launch is measured."""
+    return request.getfixturevalue(request.param)
+
+
 @pytest.fixture(scope="module")
-def measured(twelve):
-    """Provide one launch: one ring, four rings, four rings as when ranks get sorted, and exchanges over hops."""
-    in_order = [RingOrder(ring.stride, tuple(range(12))) for ring in rings_of(twelve.design.topology)]
-    return twelve.run(
-        twelve.rings("one ring", 4096, MIB, count=1),
-        twelve.rings("four rings", 4096, MIB),
+def measured(proof):
+    """Provide one launch: one ring, all rings, all as when ranks get sorted, and exchanges over hops."""
+    hosts = len(proof.lab.hosts)
+    in_order = [RingOrder(ring.stride, tuple(range(hosts))) for ring in rings_of(proof.design.topology)]
+    return proof.run(
+        proof.rings("one ring", 4096, MIB, count=1),
+        proof.rings("all rings", 4096, MIB),
         Configuration("sorted", tuple(in_order), (MIB,)),
-        all_to_all("all-to-all", 12, (MIB,)),
-        Configuration("three hops", (), (MIB,), ((0, 3),)),
+        all_to_all("all-to-all", hosts, (MIB,)),
+        Configuration("hops", (), (MIB,), ((0, 3 if hosts == 12 else 2),)),
     )
 
 
@@ -196,17 +203,18 @@ def iterations_of(result, configuration):
     return next(rows).iterations
 
 
-@pytest.mark.parametrize(("name", "rings"), [("one ring", 1), ("four rings", 4)])
-def test_each_ring_lies_on_its_twelve_links_and_nowhere_else(twelve, measured, name, rings):
-    ring_bytes = 2 * 11 / 12 * MIB / rings * iterations_of(measured, name)
-    sent = sent_by(measured, name)
-    idle = dict(sent)
-    for ring in rings_of(twelve.design.topology)[:rings]:
-        places = twelve.links_of(ring)
-        assert len(places) == 12
+@pytest.mark.parametrize(("name", "count"), [("one ring", 1), ("all rings", None)])
+def test_each_ring_lies_on_its_links_and_nowhere_else(proof, measured, name, count):
+    hosts, rings = len(proof.lab.hosts), rings_of(proof.design.topology)[:count]
+    ring_bytes = 2 * (hosts - 1) / hosts * MIB / len(rings) * iterations_of(measured, name)
+    idle = sent_by(measured, name)
+    nics = len(idle)
+    for ring in rings:
+        places = proof.links_of(ring)
+        assert len(places) == hosts
         shares = [idle.pop(place).sent_bytes for place in places]
-        assert shares == [pytest.approx(ring_bytes, rel=0.05)] * 12
-    assert len(idle) == 48 - 12 * rings
+        assert shares == [pytest.approx(ring_bytes, rel=0.05)] * hosts
+    assert len(idle) == nics - hosts * len(rings)
     assert max((entry.sent_bytes for entry in idle.values()), default=0) < 0.02 * ring_bytes
 
 
@@ -233,51 +241,55 @@ def test_the_check_that_ships_agrees(measured):
     assert misplaced([entry for entry in measured.nic_bytes if entry.configuration not in others]) == ()
 
 
-def test_an_exchange_sends_what_was_planned_and_lost_packets_again(measured):
+def test_an_exchange_sends_what_was_planned_and_lost_packets_again(proof, measured):
     """Exchanges over several hops overflow queues; on a busy machine some NIC sends a twentieth again, and more."""
     sent = sent_by(measured, "all-to-all")
     again = [entry.sent_bytes / entry.expected_bytes for entry in sent.values() if entry.expected_bytes]
-    assert len(again) == 48
+    assert len(again) == len(proof.design.wiring.links)
     assert min(again) >= 0.95
     assert max(again) <= 1.5
 
 
-def test_sorted_ranks_put_all_rings_on_the_same_links_and_the_check_says_so(twelve, measured):
-    planned = sent_by(measured, "four rings")
-    scale = iterations_of(measured, "sorted") / iterations_of(measured, "four rings")
+def test_sorted_ranks_put_all_rings_on_the_same_links_and_the_check_says_so(proof, measured):
+    rings = rings_of(proof.design.topology)
+    planned = sent_by(measured, "all rings")
+    scale = iterations_of(measured, "sorted") / iterations_of(measured, "all rings")
     as_planned = {
         place: replace(entry, expected_bytes=planned[place].expected_bytes * scale)
         for place, entry in sent_by(measured, "sorted").items()
     }
-    assert len(misplaced(list(as_planned.values()))) == 48
+    assert len(misplaced(list(as_planned.values()))) == len(proof.design.wiring.links)
     heavy = {place: e.sent_bytes / e.expected_bytes for place, e in as_planned.items() if e.sent_bytes > MIB}
-    assert heavy.keys() == twelve.links_of(rings_of(twelve.design.topology)[0])
-    assert list(heavy.values()) == [pytest.approx(4, rel=0.05)] * 12
+    assert heavy.keys() == proof.links_of(rings[0])
+    assert list(heavy.values()) == [pytest.approx(len(rings), rel=0.05)] * len(proof.lab.hosts)
 
 
-def test_timings_follow_their_definitions(twelve, measured):
+def test_timings_follow_their_definitions(proof, measured):
+    hosts, rings = len(proof.lab.hosts), len(rings_of(proof.design.topology))
     names = [(timing.configuration, timing.size_bytes, timing.rings) for timing in measured.timings]
     assert names == [
         ("one ring", 4096, 1),
         ("one ring", MIB, 1),
-        ("four rings", 4096, 4),
-        ("four rings", MIB, 4),
-        ("sorted", MIB, 4),
+        ("all rings", 4096, rings),
+        ("all rings", MIB, rings),
+        ("sorted", MIB, rings),
         ("all-to-all", MIB, 0),
-        ("three hops", MIB, 0),
+        ("hops", MIB, 0),
     ]
     for timing in measured.timings:
         reduced = timing.collective == "all_reduce"
         assert (timing.wrong, timing.simulated) == (0, True)
-        assert timing.ranks == (2 if timing.collective == "sendrecv" else 12)
+        assert timing.ranks == (2 if timing.collective == "sendrecv" else hosts)
         assert 2 <= timing.iterations <= 20
         assert timing.algbw_mbps == pytest.approx(timing.size_bytes * 8 / timing.time_us)
-        assert timing.busbw_mbps == pytest.approx(timing.algbw_mbps * (22 / 12 if reduced else 1))
+        assert timing.busbw_mbps == pytest.approx(
+            timing.algbw_mbps * (2 * (hosts - 1) / hosts if reduced else 1)
+        )
         assert timing.busbw_mbps < timing.limit_mbps * 1.1, "the token bucket allows 16 KB at once"
     limits = {timing.configuration: timing.limit_mbps for timing in measured.timings}
-    assert (limits["one ring"], limits["four rings"]) == (100, 400)
+    assert (limits["one ring"], limits["all rings"]) == pytest.approx((100, 100 * rings))
     assert measured.versions.keys() == {"torch", "host_python", "host_system", "collective_backend"}
-    assert twelve.our_processes() == {}
+    assert proof.our_processes() == {}
 
 
 # --------------------------------------------------------------------------------------------- one-way links

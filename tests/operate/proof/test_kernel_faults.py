@@ -145,6 +145,14 @@ OTHERS_OF_A_KIND = {
     "arp_ignore",
     "address of a NIC gone",
     "another address",
+    "address of another host on lo",
+    "node address gone",
+    "MTU",
+    "MTU of a route",
+    "part of a bridge",
+    "route deleted",
+    "route too many",
+    "rp_filter",
 }
 """Each is told by the same lines as another here, and planted in memory by `test_planted_faults.py`, too."""
 
