@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ from typing import (
 
 from lightbed.output_file import STANDARD_OUTPUT
 from testbed.commands.documents import Document
+from testbed.errors import UsageError
 
 if TYPE_CHECKING:
     from testbed.commands.place import Place
@@ -71,7 +73,7 @@ class Option:
     """An option or a positional argument of a command, for every face.
 
     `names` are its words on the command line; empty for that of the field. `least` and `most` bound a number, or the
-    length of a text in a request, which has one line unless `has_lines`. A file that `must_exist` is refused before
+    length of a text in a request. A text has one line unless `has_lines`. A file that `must_exist` is refused before
     the command runs.
     `complete` names a function of `testbed.cli.completion`. `reads` is a file whose text a request carries; `writes`
     is the name, among the files of a run, of one that the command writes, which must be new unless the flag
@@ -172,6 +174,12 @@ class Command(ABC, Generic[D_co]):
     has_own_route: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        for each in fields_of(type(self)):
+            option, value = each.option, getattr(self, each.name)
+            texts = value if each.has_several else (value,)
+            if not (option.has_lines or option.is_rest) and any(map(_has_control_characters, texts)):
+                name = option.metavar if option.is_argument else each.words[0]
+                raise UsageError(f"{name} has a line break or another control character: leave it out")
         self.validate()
 
     def validate(self) -> None:
@@ -194,6 +202,11 @@ class Command(ABC, Generic[D_co]):
     @abstractmethod
     def run(self, at: Place) -> D_co:
         """Do it, say lines for people to `at`, and return the document."""
+
+
+def _has_control_characters(value: object) -> bool:
+    """Return whether a value is a text that would break a line of a listing or of a log."""
+    return isinstance(value, str) and any(unicodedata.category(character) == "Cc" for character in value)
 
 
 class StreamCommand(Command[D_co]):

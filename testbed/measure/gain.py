@@ -116,8 +116,9 @@ def _rows_of_demands(
 
 
 def _fastest_over_all(timings: Sequence[Timing], topology: str, nodes: int) -> Timing:
-    """Return the fastest configuration over all nodes at the largest size."""
-    rows = [row for row in timings if (row.topology, row.ranks) == (topology, nodes)]
+    """Return the fastest AllReduce over all nodes at the largest size."""
+    wanted = (topology, "all_reduce", nodes)
+    rows = [row for row in timings if (row.topology, row.collective, row.ranks) == wanted]
     largest = max(row.size_bytes for row in rows)
     return min((row for row in rows if row.size_bytes == largest), key=lambda row: row.time_us)
 

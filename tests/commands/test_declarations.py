@@ -115,6 +115,15 @@ def test_a_value_out_of_bounds_names_its_option(table, capsys):
         assert words[0] in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", ["hosts\nlease of root", "hosts\x1b[2J", "\x85"])
+def test_a_text_that_would_break_a_listing_is_refused(text):
+    with pytest.raises(UsageError, match="KIND has a line break"):
+        CountThings(kind=text)
+    with pytest.raises(UsageError, match="--allow has a line break"):
+        DECLARED["lease request"](allow=("ann", text))
+    DECLARED["runs query"](statement="select 1\n  from runs")
+
+
 def test_an_option_is_in_the_request_of_its_variant(table):
     pytest.importorskip("pydantic")
     from testbed.service.requests import models_of

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from libraries import skip_without
 
@@ -44,6 +46,7 @@ def test_the_largest_size_and_the_fastest_configuration_count():
         row("A", "groups of 4", 4, 1 << 20, 300_000),
         row("A", "one ring", 12, 1 << 20, 200_000),
         row("A", "four rings", 12, 1 << 20, 50_000),
+        replace(row("A", "all-to-all", 12, 1 << 20, 1_000), collective="all_to_all"),
         row("B", "groups of 4", 4, 1 << 20, 100_000),
         row("B", "one ring", 12, 1 << 20, 200_000),
     ]

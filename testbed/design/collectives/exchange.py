@@ -53,7 +53,7 @@ def _exchange_time_s(
     return predicted_s(exchange_graph(wiring.nodes, ways.pairs, size_bytes), fabric, NAMESPACE_HOSTS)
 
 
-def _exchange(name: str, is_one_of: Callable[[Ways], bool]) -> Collective:
+def exchange(name: str, is_one_of: Callable[[Ways], bool]) -> Collective:
     """Return a collective that sends a node's tensor, in equal parts, to the targets of its pairs."""
     return Collective(
         name,
@@ -67,5 +67,5 @@ def _exchange(name: str, is_one_of: Callable[[Ways], bool]) -> Collective:
     )
 
 
-ALL_TO_ALL = _exchange("all_to_all", lambda ways: len(ways.pairs) == ways.ranks * (ways.ranks - 1))
-SEND_RECEIVE = _exchange("sendrecv", lambda ways: bool(ways.pairs))
+ALL_TO_ALL = exchange("all_to_all", lambda ways: len(ways.pairs) == ways.ranks * (ways.ranks - 1))
+SEND_RECEIVE = exchange("sendrecv", lambda ways: bool(ways.pairs))
