@@ -107,7 +107,12 @@ def plan_repair(
         return Repair(detours, running, running, (), (), False, _why_not(losses))
     remove = tuple(link for link in running.links if link not in links)
     make = tuple(link for link in links if link not in current.held)
-    why = _why(losses.ring_links.total(), restored(wiring, losses, links).total())
+    whole, again = losses.ring_links.total(), restored(wiring, losses, links).total()
+    why = (
+        "the ring is closed by a link of its own again"
+        if again == whole
+        else f"{again} of {whole} ring links are restored, the others stay on their detours"
+    )
     return Repair(detours, running, repatched, remove, make, True, why)
 
 
@@ -155,12 +160,6 @@ def _trades(wiring: Wiring, losses: Losses, current: CurrentLinks, links: Iterab
 
 def _with_links(wiring: Wiring, links: Iterable[Link]) -> Wiring:
     return Wiring(wiring.nodes, wiring.degree, wiring.simplex, tuple(sorted(links)))
-
-
-def _why(wanted: int, restored: int) -> str:
-    if restored == wanted:
-        return "the ring is closed by a link of its own again"
-    return f"{restored} of {wanted} ring links are restored, the others stay on their detours"
 
 
 def _why_not(losses: Losses) -> str:

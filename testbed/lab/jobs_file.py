@@ -93,7 +93,15 @@ def _job(document: Document, where: Location, row: Any, sources: Sources) -> Sha
     if source:
         period_ms, found = _from_source(document, where, row, source, workers, sources)
     else:
-        period_ms, found = _phases(document, where, row, name)
+        bursts = row.get("bursts")
+        period_ms = _number(
+            document, (*where, "period_ms"), row.get("period_ms"), f"period_ms of job {name!r}"
+        )
+        if not isinstance(bursts, list):
+            raise document.error(
+                (*where, "bursts"), f"job {name!r} has no list of bursts", f"write {EXAMPLE}"
+            )
+        found = tuple(_burst(document, (*where, "bursts", n), one, name) for n, one in enumerate(bursts))
         _check_rates(document, (*where, "bursts"), name, found, sources.rate_gbps)
     job = SharedJob(name, period_ms, found, hosts, workers, traffic)
     try:
@@ -101,18 +109,6 @@ def _job(document: Document, where: Location, row: Any, sources: Sources) -> Sha
     except ValueError as error:
         raise document.error(where, str(error), "correct the phases") from None
     return job
-
-
-def _phases(
-    document: Document, where: Location, row: Mapping[str, Any], name: str
-) -> tuple[float, tuple[Burst, ...]]:
-    bursts = row.get("bursts")
-    period_ms = _number(document, (*where, "period_ms"), row.get("period_ms"), f"period_ms of job {name!r}")
-    if not isinstance(bursts, list):
-        raise document.error((*where, "bursts"), f"job {name!r} has no list of bursts", f"write {EXAMPLE}")
-    return period_ms, tuple(
-        _burst(document, (*where, "bursts", n), one, name) for n, one in enumerate(bursts)
-    )
 
 
 def _check_rates(

@@ -141,7 +141,8 @@ def parse_state(text: str) -> KernelState:
     """Return the state that `state_command` printed. Raises `ValueError` or `KeyError` for other text."""
     parts = _parts_of(text)
     tables: dict[str, list[dict[str, Any]]] = {name: json.loads(parts[name] or "[]") for name in _PARTS}
-    files = _files_of(parts["files"])
+    lines = (line.partition(":") for line in parts["files"].splitlines())
+    files = {path: value.strip() for path, _, value in lines}
     rates = _rates(tables["qdisc"], parse_class_rates(parts.get("class", "")), files)
     queues = parse_queues(tables["qdisc"])
     ingress = {queue["dev"] for queue in tables["qdisc"] if queue["kind"] in INGRESS}
@@ -155,7 +156,12 @@ def parse_state(text: str) -> KernelState:
             entry["ifname"]: _interface(entry, rates, queues, ingress) for entry in tables["address"]
         },
         routes=tuple(of_tables.pop("main", ())),
-        neighbours=_neighbours(tables["neigh"]),
+        neighbours={
+            (entry["dev"], entry["dst"]): Neighbour(
+                str(entry.get("lladdr", "")), "PERMANENT" in entry.get("state", ())
+            )
+            for entry in tables["neigh"]
+        },
         sysctls={
             path.removeprefix(_SYSCTL): value for path, value in files.items() if path.startswith(_SYSCTL)
         },
@@ -175,11 +181,6 @@ def _parts_of(text: str) -> dict[str, str]:
         else:
             lines.append(line)
     return {name: "\n".join(found).strip() for name, found in parts.items()}
-
-
-def _files_of(text: str) -> dict[str, str]:
-    found = (line.partition(":") for line in text.splitlines())
-    return {path: value.strip() for path, _, value in found}
 
 
 def _rates(
@@ -232,15 +233,6 @@ def _route(entry: Mapping[str, Any]) -> Route:
         protocol=str(entry.get("protocol", "")),
         options=" ".join([*([entry["type"]] if entry.get("type") in ("local", "throw") else []), *options]),
     )
-
-
-def _neighbours(table: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Neighbour]:
-    return {
-        (entry["dev"], entry["dst"]): Neighbour(
-            str(entry.get("lladdr", "")), "PERMANENT" in entry.get("state", ())
-        )
-        for entry in table
-    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,14 @@ def draw_fibres(lab: Lab, seed: int, *, crossed: int = 0, dead: int = 0) -> Draw
 
 def without_fibres(lab: Lab) -> Lab:
     """Return a lab as somebody knows it who has not looked for its fibres yet."""
-    return replace(lab, hosts=tuple(_bare(host) for host in lab.hosts))
+    hosts = tuple(
+        replace(
+            host,
+            nics=tuple(replace(nic, transmit=UNKNOWN_FIBRE, receive=UNKNOWN_FIBRE) for nic in host.nics),
+        )
+        for host in lab.hosts
+    )
+    return replace(lab, hosts=hosts)
 
 
 def _drawn_ends(lab: Lab, draw: random.Random) -> dict[str, FibreEnd]:
@@ -112,9 +119,4 @@ def _wired(host: LabHost, ends: dict[str, FibreEnd]) -> LabHost:
         )
         for nic in host.nics
     )
-    return replace(host, nics=nics)
-
-
-def _bare(host: LabHost) -> LabHost:
-    nics = tuple(replace(nic, transmit=UNKNOWN_FIBRE, receive=UNKNOWN_FIBRE) for nic in host.nics)
     return replace(host, nics=nics)
