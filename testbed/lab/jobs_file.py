@@ -133,26 +133,22 @@ def _from_source(
             if sources.measured is None:
                 raise WorkloadError("no runs are at hand here")
             return sources.measured(str(row["run"]), str(row.get("job", row["name"])))
-        return _of_workload(row, workers, sources.rate_gbps)
+        from testbed.design.sharing.workload_phases import phases_of_workload
+        from testbed.design.workloads.choice import WorkloadChoice
+
+        settings = row.get("settings") or {}
+        if not isinstance(settings, Mapping):
+            raise WorkloadError(f"settings are {settings!r}, not a mapping: write settings: {{batch: 64}}")
+        choice = WorkloadChoice(
+            str(row["workload"]),
+            str(row.get("preset", "")),
+            {str(key): str(value) for key, value in settings.items()},
+            str(row.get("device", "")),
+        )
+        found = phases_of_workload(choice, workers, sources.rate_gbps, str(row.get("strategy", "default")))
+        return found.period_ms, found.bursts
     except (TestbedError, OSError) as error:
         raise document.error((*where, source), str(error), f"correct {source}, or write {EXAMPLE}") from None
-
-
-def _of_workload(row: Mapping[str, Any], workers: int, rate_gbps: float) -> tuple[float, tuple[Burst, ...]]:
-    from testbed.design.sharing.workload_phases import phases_of_workload
-    from testbed.design.workloads.choice import WorkloadChoice
-
-    settings = row.get("settings") or {}
-    if not isinstance(settings, Mapping):
-        raise WorkloadError(f"settings are {settings!r}, not a mapping: write settings: {{batch: 64}}")
-    choice = WorkloadChoice(
-        str(row["workload"]),
-        str(row.get("preset", "")),
-        {str(key): str(value) for key, value in settings.items()},
-        str(row.get("device", "")),
-    )
-    found = phases_of_workload(choice, workers, rate_gbps, str(row.get("strategy", "default")))
-    return found.period_ms, found.bursts
 
 
 def _burst(document: Document, where: Location, row: Any, name: str) -> Burst:

@@ -159,7 +159,14 @@ class SshFleet:
         done = self._loop.call(
             self._run_all(dict.fromkeys(names, command), dict.fromkeys(names, archive), CONNECT_TIMEOUT_S)
         )
-        _demand_success(done, "copying files")
+        reasons = {
+            result.host: f"exit {result.exit_status}, {result.stderr.strip() or 'no message'}"
+            for result in done.values()
+            if result.exit_status != 0
+        }
+        if reasons:
+            said = "; ".join(f"{host}: {why}" for host, why in reasons.items())
+            raise HostError(f"copying files failed on {said}", reasons=reasons)
         return directory
 
     def start(self, commands: Mapping[str, str]) -> SshLaunch:
@@ -191,7 +198,12 @@ class SshFleet:
 
         _, failed = await gather({host.name: connect(host) for host in self.hosts})
         if failed and not self._is_partial:
-            raise _unreachable(failed, {host.name: str(host.management) for host in self.hosts})
+            addresses = {host.name: str(host.management) for host in self.hosts}
+            said = "; ".join(f"{name} ({addresses[name]}): {reason(error)}" for name, error in failed.items())
+            hint = (
+                "Check that the hosts are up, that sshd answers there, and that the lab's key is authorised."
+            )
+            raise HostError(f"cannot reach {said}. {hint}", host=next(iter(failed)))
         self.off = {
             host.name: f"no session with {host.management}: {reason(failed[host.name])}"
             for host in self.hosts
@@ -261,23 +273,6 @@ async def _run_one(
 
 def _text(data: bytes | str | None) -> str:
     return data.decode(errors="replace") if isinstance(data, bytes) else data or ""
-
-
-def _demand_success(done: Mapping[str, Completed], what: str) -> None:
-    reasons = {
-        result.host: f"exit {result.exit_status}, {result.stderr.strip() or 'no message'}"
-        for result in done.values()
-        if result.exit_status != 0
-    }
-    if reasons:
-        said = "; ".join(f"{host}: {why}" for host, why in reasons.items())
-        raise HostError(f"{what} failed on {said}", reasons=reasons)
-
-
-def _unreachable(failed: Mapping[str, Exception], addresses: Mapping[str, str]) -> HostError:
-    said = "; ".join(f"{host} ({addresses[host]}): {reason(error)}" for host, error in failed.items())
-    hint = "Check that the hosts are up, that sshd answers there, and that the lab's key is authorised."
-    return HostError(f"cannot reach {said}. {hint}", host=next(iter(failed)))
 
 
 def import_asyncssh() -> None:

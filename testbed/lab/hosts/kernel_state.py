@@ -139,7 +139,15 @@ def state_command(host: LabHost) -> str:
 
 def parse_state(text: str) -> KernelState:
     """Return the state that `state_command` printed. Raises `ValueError` or `KeyError` for other text."""
-    parts = _parts_of(text)
+    # The text below each heading.
+    below: dict[str, list[str]] = {}
+    current: list[str] = []  # what stands before the first heading is a greeting
+    for each in text.splitlines():
+        if each.startswith(_MARK):
+            current = below.setdefault(each.removeprefix(_MARK), [])
+        else:
+            current.append(each)
+    parts = {name: "\n".join(found).strip() for name, found in below.items()}
     tables: dict[str, list[dict[str, Any]]] = {name: json.loads(parts[name] or "[]") for name in _PARTS}
     lines = (line.partition(":") for line in parts["files"].splitlines())
     files = {path: value.strip() for path, _, value in lines}
@@ -169,18 +177,6 @@ def parse_state(text: str) -> KernelState:
         tables={name: tuple(routes) for name, routes in of_tables.items()},
         filters=(*parse_nft(parts.get("nft", "")), *parse_iptables(parts.get("iptables", ""))),
     )
-
-
-def _parts_of(text: str) -> dict[str, str]:
-    """Return the text below each heading."""
-    parts: dict[str, list[str]] = {}
-    lines: list[str] = []  # what stands before the first heading is a greeting
-    for line in text.splitlines():
-        if line.startswith(_MARK):
-            lines = parts.setdefault(line.removeprefix(_MARK), [])
-        else:
-            lines.append(line)
-    return {name: "\n".join(found).strip() for name, found in parts.items()}
 
 
 def _rates(
