@@ -57,7 +57,7 @@ def _network(value: object) -> IPv4Network:
 
 
 def _fibre(value: object) -> object:
-    """Return `ocs1:17` is short for `{port: 'ocs1:17'}`."""
+    """Return what `ocs1:17` is short for: `{port: 'ocs1:17'}`."""
     return {"port": value} if isinstance(value, str) else value
 
 

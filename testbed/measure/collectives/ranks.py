@@ -120,7 +120,7 @@ class Ranks:
         on_row: Callable[[Timing], None],
     ) -> RankReports:
         ends_at = time.monotonic() + self._deadline_s + GRACE_S
-        launch, reports = self._started()
+        launch, reports = self._start()
         ready = _await_ready(launch, reports, self._hosts, min(ends_at, time.monotonic() + READY_TIMEOUT_S))
         if ready:
             ends_at = time.monotonic() + self._deadline_s + GRACE_S if self._kept else ends_at
@@ -145,7 +145,7 @@ class Ranks:
             raise diagnosis.failure()
         return reports
 
-    def _started(self) -> tuple[Launch, RankReports]:
+    def _start(self) -> tuple[Launch, RankReports]:
         """Return the ranks that are there, or new ones, and the reports of their next job."""
         if self._launch is not None and set(self._launch.running) == self._hosts:
             self._reports = RankReports(ready=self._reports.ready_again)
