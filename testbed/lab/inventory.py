@@ -16,7 +16,7 @@ import yaml
 from testbed.lab.checks import check, check_wired, endpoint
 from testbed.lab.document import Document, parse_document, read_document
 from testbed.lab.model import UNKNOWN_FIBRE, FibreEnd, Lab, LabHost, LabNic, LabSwitch, LinkClass, SwitchTwin
-from testbed.lab.schema import FibreSchema, HostSchema, LabSchema, SwitchSchema, read_schema
+from testbed.lab.schema import FibreSchema, HostSchema, LabSchema, read_schema
 
 DEFAULT_PYTHON = "python3"
 
@@ -54,6 +54,8 @@ def _lab(document: Document, *, bare: bool = False) -> Lab:
     if not bare:
         check_wired(document, schema)
     key = schema.ssh.key
+    link = schema.link
+    represents_gbps = link.represents_gbps or link.rate_mbps / 1000
     return Lab(
         name=schema.name,
         path=document.path,
@@ -64,8 +66,12 @@ def _lab(document: Document, *, bare: bool = False) -> Lab:
             LabSwitch(switch.name, switch.address, switch.inputs, switch.outputs, switch.insertion_loss_db)
             for switch in schema.switches
         ),
-        twins={switch.name: _twin(switch) for switch in schema.switches} if schema.simulated else {},
-        link=_link(schema),
+        twins={
+            switch.name: SwitchTwin(**switch.twin.model_dump()) if switch.twin else SwitchTwin()
+            for switch in schema.switches
+            if schema.simulated
+        },
+        link=LinkClass(link.rate_mbps, represents_gbps, link.mtu, link.transmit_power_dbm, link.fit_rate),
         ssh_key=Path(_anchored(os.path.expanduser(key), document.path)) if key else default_key(),  # noqa: PTH111
         revision=document.revision,
     )
@@ -89,16 +95,6 @@ def _host(schema: LabSchema, host: HostSchema, path: Path, *, bare: bool) -> Lab
 
 def _fibre(fibre: FibreSchema | None) -> FibreEnd:
     return FibreEnd(fibre.switch, fibre.number, fibre.loss_db) if fibre else UNKNOWN_FIBRE
-
-
-def _twin(switch: SwitchSchema) -> SwitchTwin:
-    return SwitchTwin(**switch.twin.model_dump()) if switch.twin else SwitchTwin()
-
-
-def _link(schema: LabSchema) -> LinkClass:
-    link = schema.link
-    represents_gbps = link.represents_gbps or link.rate_mbps / 1000
-    return LinkClass(link.rate_mbps, represents_gbps, link.mtu, link.transmit_power_dbm, link.fit_rate)
 
 
 def _anchored(program: str, path: Path) -> str:
@@ -214,12 +210,8 @@ def _nic_keys(nic: LabNic) -> dict[str, Any]:
         "name": nic.name,
         "address": str(nic.address),
         **{
-            way: _fibre_keys(fibre)
+            way: {"port": f"{fibre.switch}:{fibre.port}", "loss_db": fibre.loss_db}
             for way, fibre in (("transmit", nic.transmit), ("receive", nic.receive))
             if fibre != UNKNOWN_FIBRE
         },
     }
-
-
-def _fibre_keys(fibre: FibreEnd) -> dict[str, Any]:
-    return {"port": f"{fibre.switch}:{fibre.port}", "loss_db": fibre.loss_db}

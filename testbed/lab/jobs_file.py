@@ -93,7 +93,15 @@ def _job(document: Document, where: Location, row: Any, sources: Sources) -> Sha
     if source:
         period_ms, found = _from_source(document, where, row, source, workers, sources)
     else:
-        period_ms, found = _phases(document, where, row, name)
+        bursts = row.get("bursts")
+        period_ms = _number(
+            document, (*where, "period_ms"), row.get("period_ms"), f"period_ms of job {name!r}"
+        )
+        if not isinstance(bursts, list):
+            raise document.error(
+                (*where, "bursts"), f"job {name!r} has no list of bursts", f"write {EXAMPLE}"
+            )
+        found = tuple(_burst(document, (*where, "bursts", n), one, name) for n, one in enumerate(bursts))
         _check_rates(document, (*where, "bursts"), name, found, sources.rate_gbps)
     job = SharedJob(name, period_ms, found, hosts, workers, traffic)
     try:
@@ -101,18 +109,6 @@ def _job(document: Document, where: Location, row: Any, sources: Sources) -> Sha
     except ValueError as error:
         raise document.error(where, str(error), "correct the phases") from None
     return job
-
-
-def _phases(
-    document: Document, where: Location, row: Mapping[str, Any], name: str
-) -> tuple[float, tuple[Burst, ...]]:
-    bursts = row.get("bursts")
-    period_ms = _number(document, (*where, "period_ms"), row.get("period_ms"), f"period_ms of job {name!r}")
-    if not isinstance(bursts, list):
-        raise document.error((*where, "bursts"), f"job {name!r} has no list of bursts", f"write {EXAMPLE}")
-    return period_ms, tuple(
-        _burst(document, (*where, "bursts", n), one, name) for n, one in enumerate(bursts)
-    )
 
 
 def _check_rates(
@@ -137,26 +133,22 @@ def _from_source(
             if sources.measured is None:
                 raise WorkloadError("no runs are at hand here")
             return sources.measured(str(row["run"]), str(row.get("job", row["name"])))
-        return _of_workload(row, workers, sources.rate_gbps)
+        from testbed.design.sharing.workload_phases import phases_of_workload
+        from testbed.design.workloads.choice import WorkloadChoice
+
+        settings = row.get("settings") or {}
+        if not isinstance(settings, Mapping):
+            raise WorkloadError(f"settings are {settings!r}, not a mapping: write settings: {{batch: 64}}")
+        choice = WorkloadChoice(
+            str(row["workload"]),
+            str(row.get("preset", "")),
+            {str(key): str(value) for key, value in settings.items()},
+            str(row.get("device", "")),
+        )
+        found = phases_of_workload(choice, workers, sources.rate_gbps, str(row.get("strategy", "default")))
+        return found.period_ms, found.bursts
     except (TestbedError, OSError) as error:
         raise document.error((*where, source), str(error), f"correct {source}, or write {EXAMPLE}") from None
-
-
-def _of_workload(row: Mapping[str, Any], workers: int, rate_gbps: float) -> tuple[float, tuple[Burst, ...]]:
-    from testbed.design.sharing.workload_phases import phases_of_workload
-    from testbed.design.workloads.choice import WorkloadChoice
-
-    settings = row.get("settings") or {}
-    if not isinstance(settings, Mapping):
-        raise WorkloadError(f"settings are {settings!r}, not a mapping: write settings: {{batch: 64}}")
-    choice = WorkloadChoice(
-        str(row["workload"]),
-        str(row.get("preset", "")),
-        {str(key): str(value) for key, value in settings.items()},
-        str(row.get("device", "")),
-    )
-    found = phases_of_workload(choice, workers, rate_gbps, str(row.get("strategy", "default")))
-    return found.period_ms, found.bursts
 
 
 def _burst(document: Document, where: Location, row: Any, name: str) -> Burst:

@@ -57,7 +57,7 @@ def _network(value: object) -> IPv4Network:
 
 
 def _fibre(value: object) -> object:
-    """Return `ocs1:17` is short for `{port: 'ocs1:17'}`."""
+    """Return what `ocs1:17` is short for: `{port: 'ocs1:17'}`."""
     return {"port": value} if isinstance(value, str) else value
 
 
@@ -204,22 +204,26 @@ def read_schema(document: Document) -> LabSchema:
     try:
         return LabSchema.model_validate(document.data)
     except ValidationError as error:
-        details = min(error.errors(), key=lambda each: _urgency(document, each))
+        # A misspelt key first: it is also why another one is missing. Then from top
+        # to bottom.
+        details = min(
+            error.errors(), key=lambda each: (each["type"] != "extra_forbidden", document.line(each["loc"]))
+        )
         raise _explain(document, details) from None
-
-
-def _urgency(document: Document, details: ErrorDetails) -> tuple[bool, int]:
-    """Return a misspelt key first: it is also why another one is missing. Then from top to bottom."""
-    return details["type"] != "extra_forbidden", document.line(details["loc"])
 
 
 def _explain(document: Document, details: ErrorDetails) -> LabFileError:
     where, kind = details["loc"], details["type"]
     key = where[-1] if where else ""
     if kind == "extra_forbidden":
-        return document.error(where, f"unknown key '{key}'{_suggestion(where)}", _allowed(where))
+        near = difflib.get_close_matches(str(where[-1]), _keys(where), n=1, cutoff=0.5)
+        suggestion = f", did you mean '{near[0]}'?" if near else ""
+        return document.error(
+            where, f"unknown key '{key}'{suggestion}", f"allowed here: {', '.join(_keys(where))}"
+        )
     if kind == "missing":
-        return document.error(where, f"'{key}' is missing{_of(where)}", f"add '{key}: ...'")
+        part = f" in '{_dotted(where[:-1])}'" if where[:-1] else ""
+        return document.error(where, f"'{key}' is missing{part}", f"add '{key}: ...'")
     what = _explanation(details)
     return document.error(where, f"'{_dotted(where)}': {what}", _hint(details))
 
@@ -279,19 +283,6 @@ def _hint(details: ErrorDetails) -> str:
 def _keys(where: Location) -> list[str]:
     schema = _SCHEMAS.get(tuple(part for part in where[:-1] if isinstance(part, str)))
     return list(schema.model_fields) if schema else []
-
-
-def _suggestion(where: Location) -> str:
-    near = difflib.get_close_matches(str(where[-1]), _keys(where), n=1, cutoff=0.5)
-    return f", did you mean '{near[0]}'?" if near else ""
-
-
-def _allowed(where: Location) -> str:
-    return f"allowed here: {', '.join(_keys(where))}"
-
-
-def _of(where: Location) -> str:
-    return f" in '{_dotted(where[:-1])}'" if where[:-1] else ""
 
 
 def _dotted(where: Location) -> str:

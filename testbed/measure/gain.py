@@ -72,7 +72,14 @@ def compare_topologies(
     """
     groups = [demand.group for demand in demands if demand.group < nodes]
     rows = [_rows_of_demands(timings, topology, demands, nodes) for topology in (before, after)]
-    seconds = [_iteration_s(one, demands) for one in rows]
+    # All AllReduces of the job, each extrapolated from its row.
+    seconds = [
+        sum(
+            row.time_us / 1e6 * demand.size_bytes / row.size_bytes
+            for row, demand in zip(of_topology, demands, strict=True)
+        )
+        for of_topology in rows
+    ]
     return (
         *(_bandwidth(timings, before, after, group) for group in groups),
         Comparison(
@@ -95,12 +102,6 @@ def _bandwidth(timings: Sequence[Timing], before: str, after: str, group: int) -
         after=fast.busbw_mbps,
         cpu_limited=slow.cpu_limited or fast.cpu_limited,
     )
-
-
-def _iteration_s(rows: Sequence[Timing], demands: Sequence[AllReduceDemand]) -> float:
-    """Return all AllReduces of the job, each extrapolated from its row."""
-    pairs = zip(rows, demands, strict=True)
-    return sum(row.time_us / 1e6 * demand.size_bytes / row.size_bytes for row, demand in pairs)
 
 
 def _rows_of_demands(

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from lightbed.wording import counted
 from testbed.design.topology.circulants import as_json
@@ -132,7 +132,19 @@ class MainJob:
         )
         circuits = [StoredCircuit.of(self.lab, circuit) for circuit in brought.plan.circuits]
         self.run_record.add_circuits(design.name, circuits)
-        self.run_record.add_phase(f"apply {design.name}", _apply_figures(brought))
+        self.run_record.add_phase(
+            f"apply {design.name}",
+            {
+                "circuits": len(brought.plan.circuits),
+                "changed": brought.plan.has_changes,
+                "outage_s": brought.apply.outage_s,
+                "apply_s": brought.apply.total_s,
+                "journal_s": brought.apply.journal_s,
+                "routes_s": brought.routes_s,
+                "links_heard": brought.verified.links_received,
+                "findings": len(brought.verified.findings),
+            },
+        )
         return brought
 
     def prove_routes(self, brought: BringUpReport) -> None:
@@ -223,19 +235,6 @@ class MainJob:
         stalled = f", TCP stalled {repatch.stall_s * 1e3:.0f} ms" if repatch.stall_s is not None else ""
         self.narrator.note(f"dark for {repatch.outage_s * 1e3:.0f} ms{stalled}")
         return repatch
-
-
-def _apply_figures(brought: BringUpReport) -> dict[str, Any]:
-    return {
-        "circuits": len(brought.plan.circuits),
-        "changed": brought.plan.has_changes,
-        "outage_s": brought.apply.outage_s,
-        "apply_s": brought.apply.total_s,
-        "journal_s": brought.apply.journal_s,
-        "routes_s": brought.routes_s,
-        "links_heard": brought.verified.links_received,
-        "findings": len(brought.verified.findings),
-    }
 
 
 @dataclass(frozen=True, slots=True)

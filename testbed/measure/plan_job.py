@@ -12,7 +12,6 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lightbed.wording import counted
 from testbed.design.evaluation.host_job import HostJob, host_job, scripts
@@ -229,7 +228,12 @@ def _result(
         }
         for when in ("before", "after")
     )
-    again = _retransmitted(job, rows)
+    # Bytes that were sent again count on each link of their connection's way.
+    again = np.zeros(len(job.routes.topology.edges), dtype=np.int64)
+    for source, of_host in enumerate(rows):
+        for target, number, size in of_host["retransmitted"]:
+            for edge in job.routes.path(source, target, number):
+                again[edge] += size
     framing = job.link_messages * HEADER.size
     planned, simulated = (
         (of_tensors + framing) * iterations for of_tensors in (job.planned_bytes, job.simulated.link_bytes)
@@ -254,16 +258,6 @@ def _result(
         before=before,
         busy=max(row["busy"] for row in rows),
     )
-
-
-def _retransmitted(job: HostJob, rows: Sequence[Mapping[str, Any]]) -> NDArray[np.int64]:
-    """Return bytes sent again by link: of a connection on each link of its way."""
-    found = np.zeros(len(job.routes.topology.edges), dtype=np.int64)
-    for source, row in enumerate(rows):
-        for target, number, size in row["retransmitted"]:
-            for edge in job.routes.path(source, target, number):
-                found[edge] += size
-    return found
 
 
 def payload_between(before: Sequence[int], after: Sequence[int]) -> int | None:

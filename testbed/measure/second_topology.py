@@ -14,7 +14,7 @@ from testbed.design.evaluation.simulation import simulate_on
 from testbed.design.fabrics.fabric_list import build_fabric
 from testbed.design.fabrics.kind import FabricRequest
 from testbed.design.model import Routes, Topology
-from testbed.design.search import Found, optimise
+from testbed.design.search import optimise
 from testbed.design.topology.demand import AllReduceDemand
 from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.iteration.totals import traffic_of
@@ -70,7 +70,22 @@ def plan_second(first: Topology, routes: Routes, rate_gbps: float) -> SecondTopo
     standing = build_fabric(FabricRequest("direct", first.nodes, first.degree, rate_gbps, topology=first))
     before_ms = simulate_on(standing.as_fluid(), graph).iteration_s * 1e3
     demands = sorted(traffic_of(graph).demand.allreduce, key=lambda demand: demand.group)
-    return SecondTopology(found.finding.topology, tuple(demands), _told(job, found, before_ms))
+    size_gb = job.parameter_bytes / 1e9
+    after_ms = found.predicted.iteration_s * 1e3
+    return SecondTopology(
+        found.finding.topology,
+        tuple(demands),
+        " ".join(
+            (
+                f"Fine-tuning a model of {size_gb:.0f} GB, which no server holds alone.",
+                *found.why[:2],
+                (
+                    "On the topology that stands an iteration is predicted to take "
+                    f"{before_ms:.1f} ms, here {after_ms:.1f}."
+                ),
+            )
+        ),
+    )
 
 
 def farthest_group(nodes: int, routes: Routes) -> int | None:
@@ -110,15 +125,3 @@ def fine_tuning(nodes: int, group: int, cluster: Cluster) -> Workload:
     )
     origin = "LoRA (Hu et al. 2022) on a model larger than a server; sizes are made up"
     return Workload("fine-tuning", (layers, adapters), ((0, 1),), _SAMPLES * nodes, origin=origin)
-
-
-def _told(job: Workload, found: Found, before_ms: float) -> str:
-    size_gb = job.parameter_bytes / 1e9
-    after_ms = found.predicted.iteration_s * 1e3
-    return " ".join(
-        (
-            f"Fine-tuning a model of {size_gb:.0f} GB, which no server holds alone.",
-            *found.why[:2],
-            f"On the topology that stands an iteration is predicted to take {before_ms:.1f} ms, here {after_ms:.1f}.",
-        )
-    )

@@ -207,7 +207,10 @@ class DaskEngine:
             self._run = entry_point()
             self._client.run_on_scheduler(entry_point)  # it reads what tasks are made of
             self._set_up(_plugin(self._name, parts, sources_of(named.values())))
-            self._shares.use(self._named())
+            known = self._client.scheduler_info(n_workers=-1)["workers"]
+            self._shares.use(
+                {name: address for address, about in known.items() for name in (address, str(about["name"]))}
+            )
         except OffloadError:
             self.close()
             raise
@@ -328,11 +331,6 @@ class DaskEngine:
             if self._client.status == "running" and not isinstance(error, OSError):
                 raise
             return nothing
-
-    def _named(self) -> dict[str, str]:
-        """Return the addresses of the workers, by address and by name."""
-        known = self._client.scheduler_info(n_workers=-1)["workers"]
-        return {name: address for address, about in known.items() for name in (address, str(about["name"]))}
 
 
 def _host_of(address: str) -> str:

@@ -81,7 +81,10 @@ def workers_on(
     interpreters = {host.name: host.python for host in hosts} | dict(python or {})
     with SshFleet(lab) as fleet:
         _check_dask(fleet, {host.name: interpreters[host.name] for host in hosts})
-        options = _certificates(fleet, tls)
+        options: list[str] = []
+        if tls is not None:  # the hosts get copies of the files of certificates
+            copies = fleet.put({name: getattr(tls, part).read_bytes() for part, name in _FILES.items()})
+            options = tls_options(Tls(**{part: Path(copies) / name for part, name in _FILES.items()}))
         head = hosts[0]
         protocol = "tls" if tls else "tcp"
         address = f"{protocol}://{head.management}:{PORT}"
@@ -116,14 +119,6 @@ def _check_dask(fleet: SshFleet, interpreters: dict[str, str]) -> None:
             f"{interpreters[failed[0]]} on {', '.join(failed)} cannot import `distributed`: install it there, with what"
             " the transforms import"
         )
-
-
-def _certificates(fleet: SshFleet, tls: Tls | None) -> list[str]:
-    """Copy the files of certificates to the hosts, and return the options that name them there."""
-    if tls is None:
-        return []
-    folder = fleet.put({name: getattr(tls, part).read_bytes() for part, name in _FILES.items()})
-    return tls_options(Tls(**{part: Path(folder) / name for part, name in _FILES.items()}))
 
 
 def _await_listening(fleet: SshFleet, head: LabHost) -> None:

@@ -128,9 +128,12 @@ def decide(metrics: Metrics, threshold: float = THRESHOLD) -> Decision:
     upper = metrics.candidates[name].rthp
     lower = (gthp - lthp) * (1 + metrics.overhead(name))
     is_enough = lower < upper
+    # With so much, workers and trainer end at the same time; with neither, nothing is sent.
+    balance = upper / (lthp + upper) if upper > 0 else 0.0
     return Decision(
         candidate=name,
-        ratio=_clamp(upper / gthp if is_enough else _balance(upper, lthp)),
+        # Noise of a measurement can make workers look faster than the model.
+        ratio=min(1.0, max(0.0, upper / gthp if is_enough else balance)),
         workers=_workers(lower, upper / metrics.workers),
         reasons=tuple(_reasons(metrics, name, lower, is_enough=is_enough)),
     )
@@ -138,16 +141,6 @@ def decide(metrics: Metrics, threshold: float = THRESHOLD) -> Decision:
 
 def _none(reason: str) -> Decision:
     return Decision(None, 0.0, 0, (f"no offload: {reason}",))
-
-
-def _balance(rthp: float, lthp: float) -> float:
-    """Return the share with which workers and trainer end at the same time; with neither, nothing is sent."""
-    return rthp / (lthp + rthp) if rthp > 0 else 0.0
-
-
-def _clamp(ratio: float) -> float:
-    """Return a share: noise of a measurement can make workers look faster than the model."""
-    return min(1.0, max(0.0, ratio))
 
 
 def _workers(lower: float, rthp_of_one: float) -> int:

@@ -168,7 +168,12 @@ class Bench:
             found = self.measure({LOCAL: Rule(), decision.candidate: rule})
             after = found[decision.candidate]
             if after.rate < found[LOCAL].rate:
-                decision = _all_here(decision, after.rate, found[LOCAL].rate)
+                # What was promised has not come, which only a measurement of it can tell.
+                why = (
+                    f"measured, {decision.candidate} at ratio {decision.ratio:.2f} gives {after.rate:.4g} "
+                    f"and all here {found[LOCAL].rate:.4g}: no offload"
+                )
+                decision = Decision(None, 0.0, 0, (*decision.reasons, why))
                 after = found[LOCAL]
         return Profile(metrics, decision, before.stall, after.stall, after.rate, 0.0, 0.0)
 
@@ -244,15 +249,6 @@ def _repeat(stream: Iterable[Any]) -> Iterator[Any]:
             yield element
         if is_empty:
             raise OffloadError("the stream has no elements to measure with, or none for a second time")
-
-
-def _all_here(decision: Decision, rate: float, rate_here: float) -> Decision:
-    """Return the decision that what was promised has not come, which only a measurement of it can tell."""
-    found = (
-        f"measured, {decision.candidate} at ratio {decision.ratio:.2f} gives {rate:.4g} and all here {rate_here:.4g}:"
-        " no offload"
-    )
-    return Decision(None, 0.0, 0, (*decision.reasons, found))
 
 
 def trainer_cpu_ns(engine: Engine | None = None) -> int:

@@ -56,7 +56,23 @@ def build_app(service: Service) -> FastAPI:
     )
     app.state.service = service
     for route in ROUTES:
-        _add(app, route)
+        statuses = {
+            *route.problems,
+            *((401, 403, 429) if route.role else ()),
+            *(() if route.is_looking else (400, 413)),
+            422,
+        }
+        app.add_api_route(
+            route.path,
+            route.handler,
+            methods=[route.method],
+            status_code=route.status,
+            response_model=None,
+            response_class=JSONResponse,
+            operation_id=f"{route.handler.__name__}",
+            responses={status: {"description": "A problem."} for status in sorted(statuses)},
+            tags=[route.scope or "service"],
+        )
     for kind in (LightbedError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, answer_error)
     app.add_exception_handler(Exception, _answer_fault)
@@ -67,26 +83,6 @@ def build_app(service: Service) -> FastAPI:
 async def _answer_fault(request: Request, error: Exception) -> Response:
     log.error("%s %s ended in an error", request.method, request.url.path, exc_info=error)
     return response_of(problem_of(error, request.url.path))
-
-
-def _add(app: FastAPI, route: Route) -> None:
-    statuses = {
-        *route.problems,
-        *((401, 403, 429) if route.role else ()),
-        *(() if route.is_looking else (400, 413)),
-        422,
-    }
-    app.add_api_route(
-        route.path,
-        route.handler,
-        methods=[route.method],
-        status_code=route.status,
-        response_model=None,
-        response_class=JSONResponse,
-        operation_id=f"{route.handler.__name__}",
-        responses={status: {"description": "A problem."} for status in sorted(statuses)},
-        tags=[route.scope or "service"],
-    )
 
 
 def described(app: FastAPI) -> dict[str, Any]:
@@ -102,7 +98,11 @@ def described(app: FastAPI) -> dict[str, Any]:
     for route in ROUTES:
         operation = document["paths"][route.path][route.method.lower()]
         for status, told in operation["responses"].items():
-            told["content"] = _content(route) if int(status) == route.status else _problem()
+            told["content"] = (
+                _content(route)
+                if int(status) == route.status
+                else {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+            )
         operation["security"] = [{"token": []}, *([{}] if route.is_looking else [])] if route.role else [{}]
         operation["x-role"] = route.role or "none"
         operation["x-scope"] = route.scope
@@ -115,10 +115,6 @@ def _content(route: Route) -> dict[str, Any]:
         return {route.content: {"schema": {"type": "string"}}}
     schema = {"$ref": f"#/components/schemas/{route.answer.__name__}"} if route.answer else {"type": "object"}
     return {"application/json": {"schema": schema}}
-
-
-def _problem() -> dict[str, Any]:
-    return {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
 
 
 def document_text(service: Service) -> str:

@@ -69,7 +69,15 @@ class Provider:
     def identity(self, text: str) -> Identity:
         """Return whose token this is. Raises `NotAuthenticated`, and `NotAllowed` for somebody without a role."""
         header, claims, signed, signature = _parts(text)
-        _check_signature(self._key(str(header.get("kid", ""))), str(header.get("alg", "")), signed, signature)
+        kid = str(header.get("kid", ""))
+        with self._lock:
+            if kid not in self._keys and self._now() - self._asked_s > AGAIN_S:
+                self._asked_s = self._now()
+                self._keys = self._published()
+            found = self._keys.get(kid)
+        if found is None:
+            raise NotAuthenticated("this token is signed by no key of the OpenID provider; log in again")
+        _check_signature(found, str(header.get("alg", "")), signed, signature)
         self._check_claims(claims)
         name = f"{claims['sub']}@{self._issuer.partition('://')[2].rstrip('/')}"
         named = _texts(claims.get(self._claim))
@@ -97,16 +105,6 @@ class Provider:
             reason = "names nobody"
         if reason:
             raise NotAuthenticated(f"this token of the OpenID provider {reason}; log in again")
-
-    def _key(self, kid: str) -> Mapping[str, Any]:
-        with self._lock:
-            if kid not in self._keys and self._now() - self._asked_s > AGAIN_S:
-                self._asked_s = self._now()
-                self._keys = self._published()
-            found = self._keys.get(kid)
-        if found is None:
-            raise NotAuthenticated("this token is signed by no key of the OpenID provider; log in again")
-        return found
 
     def _published(self) -> dict[str, Mapping[str, Any]]:
         document = self._fetch(f"{self._issuer.rstrip('/')}/.well-known/openid-configuration")

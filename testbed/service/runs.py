@@ -109,7 +109,9 @@ class RunStore:
                 raise KeyReused(f"Idempotency-Key {key!r} was given with another request, run {same.id}")
             if same is not None:
                 return same, False
-            if _count_queued(connection, who.name) >= self._most_queued:
+            waiting = submitted_runs.c.who == who.name, submitted_runs.c.state == "queued"
+            count: int = connection.execute(sa.select(sa.func.count()).where(*waiting)).scalar_one()
+            if count >= self._most_queued:
                 raise TooManyRuns(
                     f"{self._most_queued} runs of {who.name} wait already: wait for them, or cancel some"
                 )
@@ -211,12 +213,6 @@ def _by_key(connection: sa.Connection, whose: str) -> Run | None:
     query = sa.select(submitted_runs).where(submitted_runs.c.idempotency_key == whose)
     row = connection.execute(query).mappings().first()
     return _run(dict(row)) if row else None
-
-
-def _count_queued(connection: sa.Connection, who: str) -> int:
-    waiting = submitted_runs.c.who == who, submitted_runs.c.state == "queued"
-    count: int = connection.execute(sa.select(sa.func.count()).where(*waiting)).scalar_one()
-    return count
 
 
 def _row(connection: sa.Connection, run_id: str) -> Mapping[str, Any]:

@@ -96,7 +96,9 @@ class Workers:
 
     def _turn(self, run: Run) -> None:
         if run.state == "running" and is_running(run.owner):
-            self._wait_for(run.owner)
+            while is_running(run.owner) and not self._ending:
+                with self._wake:
+                    self._wake.wait(POLL_S)
             return
         if run.attempts >= ATTEMPTS:
             self._store.fail(run.id, f"its process ended {run.attempts} times before its work was done")
@@ -108,11 +110,6 @@ class Workers:
         self._killed[run.id] += 1
         if code >= 0 or self._killed[run.id] >= ATTEMPTS:  # it ended by itself before it took the run
             self._store.fail(run.id, "its process could not be started; see the log of the service")
-
-    def _wait_for(self, owner: str) -> None:
-        while is_running(owner) and not self._ending:
-            with self._wake:
-                self._wake.wait(POLL_S)
 
 
 def interrupt(run: Run) -> None:

@@ -59,7 +59,25 @@ def allocate(demands: Floats, waves: int, max_distance: int | None = None) -> Wa
     """Return whole circuits by rounding the bound down and then serving whoever has least while segments have room."""
     programme = _programme(demands, waves, max_distance)
     chosen = np.floor(_solve(programme, integral=False) + 1e-6)
-    _fill(programme, chosen)
+    # Add circuits, one at a time, to the pair with the least share that has an arc
+    # with room.
+    room = programme.half - programme.crosses @ chosen
+    by_arc = programme.crosses.tocsc()
+    has = programme.serves @ chosen
+    share = has / programme.demands
+    while np.isfinite(share).any():
+        pair = int(np.argmin(share))
+        arcs = programme.serves.indices[programme.serves.indptr[pair] : programme.serves.indptr[pair + 1]]
+        crossed = [by_arc.indices[by_arc.indptr[arc] : by_arc.indptr[arc + 1]] for arc in arcs]
+        open_arcs = [place for place, links in enumerate(crossed) if (room[links] >= 1 - 1e-6).all()]
+        if not open_arcs:
+            share[pair] = np.inf
+            continue
+        place = min(open_arcs, key=lambda candidate: len(crossed[candidate]))
+        chosen[arcs[place]] += 1
+        room[crossed[place]] -= 1
+        has[pair] += 1
+        share[pair] = has[pair] / programme.demands[pair]
     return _wavelengths(programme, chosen)
 
 
@@ -145,27 +163,6 @@ def _solve(programme: _Programme, *, integral: bool) -> Floats:
     if done.x is None:
         raise RuntimeError(f"no wavelengths were found, the solver says: {done.message}")
     return np.asarray(done.x[:arcs])
-
-
-def _fill(programme: _Programme, chosen: Floats) -> None:
-    """Add circuits in place, one at a time to the pair with the least share that has an arc with room."""
-    room = programme.half - programme.crosses @ chosen
-    by_arc = programme.crosses.tocsc()
-    has = programme.serves @ chosen
-    share = has / programme.demands
-    while np.isfinite(share).any():
-        pair = int(np.argmin(share))
-        arcs = programme.serves.indices[programme.serves.indptr[pair] : programme.serves.indptr[pair + 1]]
-        crossed = [by_arc.indices[by_arc.indptr[arc] : by_arc.indptr[arc + 1]] for arc in arcs]
-        open_arcs = [place for place, links in enumerate(crossed) if (room[links] >= 1 - 1e-6).all()]
-        if not open_arcs:
-            share[pair] = np.inf
-            continue
-        place = min(open_arcs, key=lambda candidate: len(crossed[candidate]))
-        chosen[arcs[place]] += 1
-        room[crossed[place]] -= 1
-        has[pair] += 1
-        share[pair] = has[pair] / programme.demands[pair]
 
 
 def _wavelengths(programme: _Programme, chosen: Floats) -> Wavelengths:

@@ -85,14 +85,14 @@ def compare_fabrics(
 
     ideal = _row("ideal", fabric("ideal"), job)
     rows = {name: ideal if name == "ideal" else row(name) for name in names}
-    return tuple(_measured_against(rows[name], ideal.figures["iteration_ms"]) for name in names)
+    return tuple(_compare_with_ideal(rows[name], ideal.figures["iteration_ms"]) for name in names)
 
 
 def _row(name: str, chosen: ChosenFabric, job: Job) -> Row:
     return Row(name, chosen.host_gbps, figures=figures(chosen, simulate_on(chosen, job.graph)))
 
 
-def _measured_against(row: Row, ideal_ms: float) -> Row:
+def _compare_with_ideal(row: Row, ideal_ms: float) -> Row:
     if row.failure:
         return row
     return replace(row, slowdown=row.figures["iteration_ms"] / ideal_ms if ideal_ms else 1.0)

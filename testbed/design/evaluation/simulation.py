@@ -47,9 +47,11 @@ def figures(chosen: ChosenFabric, done: Execution) -> dict[str, Any]:
     1 where hosts forward for nobody; `busiest_link` the part of the iteration in which the fullest link was full.
     """
     fabric, graph = chosen.fabric, done.graph
+    computing = graph.kind == Kind.COMPUTE
+    by_device_s = np.bincount(graph.device[computing], graph.time_s[computing])
     return {
         "iteration_ms": done.iteration_s * 1e3,
-        "compute_ms": _busiest_device_s(graph) * 1e3,
+        "compute_ms": float(by_device_s.max(initial=0.0)) * 1e3,
         "bandwidth_tax": done.bandwidth_tax if fabric.hosts_forward else 1.0,
         "payload_bytes": done.payload_bytes,
         "wire_bytes": done.wire_bytes,
@@ -98,13 +100,6 @@ def draw_timeline(done: Execution, path: str | Path, title: str) -> None:
         timeline.draw_timeline(done, path, title=title)
     except (ModuleNotFoundError, ValueError) as error:
         raise WorkloadError(f"no time line {path}: {error}") from error
-
-
-def _busiest_device_s(graph: TaskGraph) -> float:
-    computing = graph.kind == Kind.COMPUTE
-    if not computing.any():
-        return 0.0
-    return float(np.bincount(graph.device[computing], graph.time_s[computing]).max())
 
 
 def _busiest_link(chosen: ChosenFabric, done: Execution) -> float | None:

@@ -46,7 +46,14 @@ def match_edges(nodes: int, one: Integers, other: Integers, weight: Floats) -> M
     """
     from testbed.design.matching.search import match_all
 
-    one, other, weight = _merged(nodes, one, other, weight)
+    # Each pair once, the smaller node first, in order, with its greatest weight.
+    low, high = np.minimum(one, other), np.maximum(one, other)
+    key = low * nodes + high
+    order = np.lexsort((-weight, key))
+    order = order[(weight[order] > 0) & (low[order] != high[order])]
+    _, firsts = np.unique(key[order], return_index=True)
+    kept = order[firsts]
+    one, other, weight = low[kept], high[kept], weight[kept]
     scale = _scale(weight)
     whole = np.rint(weight * scale).astype(np.int64)
     state = _prepare(nodes, one, other, whole)
@@ -57,17 +64,6 @@ def match_edges(nodes: int, one: Integers, other: Integers, weight: Floats) -> M
     return Matching(
         mate, float(weight[chosen].sum()), bound, np.asarray(state.dual, dtype=np.float64) / 2 / scale
     )
-
-
-def _merged(nodes: int, one: Integers, other: Integers, weight: Floats) -> tuple[Integers, Integers, Floats]:
-    """Return each pair once, the smaller node first, in order, with its greatest weight."""
-    low, high = np.minimum(one, other), np.maximum(one, other)
-    key = low * nodes + high
-    order = np.lexsort((-weight, key))
-    order = order[(weight[order] > 0) & (low[order] != high[order])]
-    _, firsts = np.unique(key[order], return_index=True)
-    kept = order[firsts]
-    return low[kept], high[kept], weight[kept]
 
 
 def _scale(weight: Floats) -> float:

@@ -184,15 +184,13 @@ class _Painting:
         if evicted < 0 and self.edge_at[one][wanted] < 0:
             self._paint(edge, wanted)
             return []
-        return self._take(edge, chance.choice(range(len(self.edge_at[one]))))
-
-    def _take(self, edge: int, colour: int) -> list[int]:
-        """Paint an edge whatever stands in its way, and say what did."""
-        evicted = sorted({self.edge_at[end][colour] for end in self.pairs[edge]} - {-1})
-        for other in evicted:
-            self._erase(other)
+        # Paint it whatever stands in its way.
+        colour = chance.choice(range(len(self.edge_at[one])))
+        bare = sorted({self.edge_at[end][colour] for end in self.pairs[edge]} - {-1})
+        for each in bare:
+            self._erase(each)
         self._paint(edge, colour)
-        return evicted
+        return bare
 
     def _free(self, node: int) -> list[int]:
         return [colour for colour, edge in enumerate(self.edge_at[node]) if edge < 0]

@@ -98,7 +98,7 @@ def make_plan(
         rate_gbps=servers.rate_gbps,
         operators=tuple(operator.name for operator in workload.operators),
         strategy=found.strategy,
-        predicted={**_predicted(found, workload, choice), "batch": workload.batch},
+        predicted={**_predict(found, workload, choice), "batch": workload.batch},
         why=found.why,
         search={
             "seed": effort.seed,
@@ -128,7 +128,7 @@ def path_lengths(topology: Topology) -> dict[str, int]:
     return {str(length): int(count) for length, count in zip(lengths, pairs, strict=True)}
 
 
-def _predicted(found: Found, workload: Workload, choice: WorkloadChoice) -> dict[str, Any]:
+def _predict(found: Found, workload: Workload, choice: WorkloadChoice) -> dict[str, Any]:
     predicted, topology, routes = found.predicted, found.finding.topology, found.wirings[0].routes
     return {
         "iteration_ms": predicted.iteration_s * 1e3,

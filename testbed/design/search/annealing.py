@@ -317,7 +317,11 @@ def polish(
             found.append(one)
             if annealer.work > end - budget * _REST:
                 break
-        for rival in _best_by_links(found)[:_RIVALS]:
+        # The fastest with each number of links for pairs, the fastest of all first.
+        fastest: dict[int, Timed] = {}
+        for timed in sorted(found, key=seconds_of):
+            fastest.setdefault(timed.candidate.finding.matching_degree, timed)
+        for rival in list(fastest.values())[:_RIVALS]:
             counts = (rival.candidate.microbatches,)
             annealed = annealer.run(rival.candidate, chance, part // 4, Cooling(), counts)
             as_many = annealer.on_faster_links(annealer.descend(annealed.candidate, chance, part // 2))
@@ -381,11 +385,3 @@ def _in_turns(annealer: Annealer, best: Timed, chance: np.random.Generator, part
             return min(best, better, key=seconds_of)
         best = better
     return best
-
-
-def _best_by_links(found: Sequence[Timed]) -> list[Timed]:
-    """Return the fastest with each number of links for pairs, the fastest of all first."""
-    fastest: dict[int, Timed] = {}
-    for one in sorted(found, key=seconds_of):
-        fastest.setdefault(one.candidate.finding.matching_degree, one)
-    return list(fastest.values())

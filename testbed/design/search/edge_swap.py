@@ -112,7 +112,7 @@ def _best(objective: StrategyObjective, proposal: Proposal, tries: Tries) -> Pro
 
 
 def _as_link(pair: Edge, *, simplex: bool) -> Edge:
-    """Return duplex pairs are written smaller node first."""
+    """Return the pair as a link is written: a duplex one smaller node first."""
     return pair if simplex else (min(pair), max(pair))
 
 

@@ -46,7 +46,11 @@ class Moves:
         """Operators that a descent lays out together: classes, chains, and members of classes alone."""
         self.largest = [one for one in self.groups if not any(set(one) < set(other) for other in self.groups)]
         """Those of the groups that are not a part of another."""
-        self._beside = _neighbours(workload)
+        self._beside: list[list[int]] = [[] for _ in workload.operators]
+        """For each operator those that feed it, and those that it feeds."""
+        for producer, consumer in workload.edges:
+            self._beside[producer].append(consumer)
+            self._beside[consumer].append(producer)
         self._next = {producer: consumer for producer, consumer in workload.edges if consumer in self.free}
         self._kinds: list[Callable[[Point, np.random.Generator], Point]] = [self.one, self.join, self.run]
         if self._classes:
@@ -242,15 +246,6 @@ def _chains(workload: Workload, free: Sequence[int]) -> list[list[int]]:
         else:
             chains.append([place])
     return [chain for chain in chains if len(chain) > 1]
-
-
-def _neighbours(workload: Workload) -> list[list[int]]:
-    """Return for each operator those that feed it, and those that it feeds."""
-    beside: list[list[int]] = [[] for _ in workload.operators]
-    for producer, consumer in workload.edges:
-        beside[producer].append(consumer)
-        beside[consumer].append(producer)
-    return beside
 
 
 def _changed(point: Point, changes: dict[int, int]) -> Point:

@@ -180,12 +180,12 @@ def optimise(
             Here() if stop.lost else executor,
             stop,
         )
-    ranking = _polished(objective, ranking, seed, budget, stop)
+    ranking = _polish_ranking(objective, ranking, seed, budget, stop)
     found = _conclude(objective, ranking, states, rules, stop, plan_routes=plan_routes)
     return replace(found, cpu_s=process_time() - begin_s)
 
 
-def _polished(
+def _polish_ranking(
     objective: StrategyObjective, ranking: tuple[Ranked, ...], seed: int, budget: int, stop: Stop
 ) -> tuple[Ranked, ...]:
     """Return the ranking with what annealing by simulation makes of its best and of the usual strategy."""

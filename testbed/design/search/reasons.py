@@ -34,12 +34,12 @@ def reasons(problem: Problem, wirings: Sequence[Ranked], ideal_s: float) -> tupl
 
 
 def _strategy(best: Ranked) -> str:
-    ways = Counter(_laid_out(sharding) for sharding in best.strategy.shardings)
+    ways = Counter(_layout(sharding) for sharding in best.strategy.shardings)
     parts = [f"{count} {words}" for words, count in ways.most_common()]
-    return f"Of {_counted(len(best.strategy.shardings), 'operator')}, {_listed(parts)}."
+    return f"Of {_counted(len(best.strategy.shardings), 'operator')}, {_join_words(parts)}."
 
 
-def _laid_out(sharding: Sharding) -> str:
+def _layout(sharding: Sharding) -> str:
     count = f"{sharding.replicas} times" if sharding.replicas > 1 else "once"
     return {
         "data": f"data parallel on {sharding.replicas} servers",
@@ -87,7 +87,7 @@ def _counted(number: int, noun: str) -> str:
     return counted(number, noun) if number else f"no {noun}s"
 
 
-def _listed(parts: Sequence[str]) -> str:
+def _join_words(parts: Sequence[str]) -> str:
     if len(parts) == 1:
         return f"{parts[0]}"
     return ", ".join(parts[:-1]) + " and " + parts[-1]

@@ -91,7 +91,11 @@ def find(
     base = find_topology(
         nodes, rings, simplex=simplex, method=method, demands=demand.allreduce, shares=shares, primes=primes
     )
-    across = _across(base)
+    # Links that an odd degree of rings has beside its strides; where there are some,
+    # nothing is left to buy.
+    steps = directed_strides(base.nodes, base.strides, simplex=base.simplex)
+    more = Counter(base.edges) - Counter(circulant_edges(base.nodes, steps))
+    across = tuple(sorted(edge for edge in more.elements() if edge[0] < edge[1]))
     if across:
         return Finding(replace(base, degree=degree), rings - 1, left + 1, ((),), (across,))
     matchings, fillers = _buy(demand, left, simplex=simplex, discount=discount)
@@ -102,21 +106,16 @@ def find(
     return Finding(topology, rings, left, tuple(matchings), tuple(fillers))
 
 
-def _across(base: Topology) -> Pairs:
-    """Return the links that an odd degree of rings has beside its strides, none for a circulant; nothing else is left.
-
-    Pairs are then not asked for.
-    """
-    steps = directed_strides(base.nodes, base.strides, simplex=base.simplex)
-    more = Counter(base.edges) - Counter(circulant_edges(base.nodes, steps))
-    return tuple(sorted(edge for edge in more.elements() if edge[0] < edge[1]))
-
-
 def _buy(
     demand: Demand, rounds: int, *, simplex: bool, discount: Discount
 ) -> tuple[list[Pairs], list[Pairs]]:
     """Match repeatedly, each time the heaviest: the pairs of each round, and the links between nodes that got none."""
-    source, target, weight = _pairs(demand, simplex=simplex)
+    source, target, weight = demand.source, demand.target, demand.size_bytes
+    if not simplex:  # both directions of a pair are added, smaller node first
+        low, high = np.minimum(source, target), np.maximum(source, target)
+        key, place = np.unique(low * demand.nodes + high, return_inverse=True)
+        source, target = key // demand.nodes, key % demand.nodes
+        weight = np.bincount(place, weight, len(key)).astype(np.float64)
     links = np.zeros(len(weight))
     matchings: list[Pairs] = []
     fillers: list[Pairs] = []
@@ -131,18 +130,6 @@ def _buy(
         fillers.append(filled)
         dark = spare
     return matchings, fillers
-
-
-def _pairs(
-    demand: Demand, *, simplex: bool
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Return pairs that may be bought: as they are, or both directions added, smaller node first."""
-    if simplex:
-        return demand.source, demand.target, demand.size_bytes
-    low, high = np.minimum(demand.source, demand.target), np.maximum(demand.source, demand.target)
-    key, place = np.unique(low * demand.nodes + high, return_inverse=True)
-    summed = np.bincount(place, demand.size_bytes, len(key)).astype(np.float64)
-    return key // demand.nodes, key % demand.nodes, summed
 
 
 def _partners(
@@ -169,7 +156,15 @@ def _fill(nodes: int, bought: Pairs, dark: list[int], *, simplex: bool) -> tuple
     An odd number of nodes leaves one out of every duplex matching: it waits in `dark` for the next.
     """
     if simplex:
-        return _fill_one_way(nodes, bought), []
+        # Senders without a receiver to receivers without a sender, turned until
+        # nobody faces itself.
+        senders = np.setdiff1d(np.arange(nodes), [source for source, _ in bought])
+        receivers = np.setdiff1d(np.arange(nodes), [target for _, target in bought])
+        count = len(senders)
+        turns = [np.roll(receivers, count // 2 + turn) for turn in range(count)]
+        best = min(turns, key=lambda turned: int((turned == senders).sum()), default=receivers)
+        apart = best != senders
+        return tuple(zip(senders[apart].tolist(), best[apart].tolist(), strict=True)), []
     used = {end for pair in bought for end in pair}
     alone = [node for node in range(nodes) if node not in used]
     if len(alone) % 2:  # whoever waits already is not left out twice
@@ -181,14 +176,3 @@ def _fill(nodes: int, bought: Pairs, dark: list[int], *, simplex: bool) -> tuple
         filled.append((min(waiting), max(waiting)))
         waiting = []
     return tuple(filled), waiting
-
-
-def _fill_one_way(nodes: int, bought: Pairs) -> Pairs:
-    """Return senders without a receiver to receivers without a sender, turned until nobody faces itself."""
-    senders = np.setdiff1d(np.arange(nodes), [source for source, _ in bought])
-    receivers = np.setdiff1d(np.arange(nodes), [target for _, target in bought])
-    count = len(senders)
-    turns = [np.roll(receivers, count // 2 + turn) for turn in range(count)]
-    best = min(turns, key=lambda turned: int((turned == senders).sum()), default=receivers)
-    apart = best != senders
-    return tuple(zip(senders[apart].tolist(), best[apart].tolist(), strict=True))

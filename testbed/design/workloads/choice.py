@@ -138,13 +138,13 @@ def with_savings(workload: Workload, *, zero: int = 0, recompute: bool = False) 
         return workload
     if not workload.training:
         raise WorkloadError(f"{workload.name} is served, not trained: leave out --zero and --recompute")
-    operators = [_divided(operator, zero) for operator in workload.operators]
+    operators = [_divide(operator, zero) for operator in workload.operators]
     if recompute:
-        operators = _segmented(operators)
+        operators = _segment(operators)
     return replace(workload, operators=tuple(operators))
 
 
-def _divided(operator: Operator, zero: int) -> Operator:
+def _divide(operator: Operator, zero: int) -> Operator:
     """Return an operator of which each replica keeps a part."""
     if not operator.gradient_bytes:
         return operator
@@ -154,7 +154,7 @@ def _divided(operator: Operator, zero: int) -> Operator:
     return replace(operator, divided_bytes=sum(parts[:zero]), gradient_bytes=sent)
 
 
-def _segmented(operators: list[Operator]) -> list[Operator]:
+def _segment(operators: list[Operator]) -> list[Operator]:
     """Return the operators in segments of about equal outputs, of which the last one's are kept."""
     again = [place for place, operator in enumerate(operators) if _is_cheap(operator)]
     total, done, segments = sum(operators[place].output_bytes for place in again), 0, isqrt(len(again))

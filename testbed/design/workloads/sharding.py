@@ -219,7 +219,7 @@ def _between(sender: _Side, receiver: _Side, batch: int, *, copies: bool) -> Res
     # Outputs of no bytes still have to be waited for; slices that have nothing in common have not.
     asked = (samples > 0) & ((features > 0) | (sender.last.max() == 0))
     if sender.sharding.way == "tensor" and copies:
-        asked &= _chosen_copies(sender.sharding, receiver.sharding)
+        asked &= _choose_copies(sender.sharding, receiver.sharding)
     row, column = np.nonzero(asked)
     sizes = (samples * features)[row, column]
     return Resharding(
@@ -233,7 +233,7 @@ def _overlap(these: tuple[Integers, Integers], those: tuple[Integers, Integers])
     return overlap
 
 
-def _chosen_copies(sender: Sharding, receiver: Sharding) -> NDArray[np.bool_]:
+def _choose_copies(sender: Sharding, receiver: Sharding) -> NDArray[np.bool_]:
     """Return which of the equal copies each receiver takes, (senders, receivers): its own, else they take turns."""
     grid, targets = np.array(sender.grid), np.array(receiver.servers)
     own = grid[:, :, None] == targets
@@ -295,11 +295,11 @@ def gradient_buckets(workload: Workload, strategy: Strategy, bucket_bytes: float
         if bucket is not None and max(bucket.size_bytes) + max(sizes) > limit:
             buckets.append(bucket)
             bucket = None
-        opened[groups] = _joined(bucket, place, sizes, groups)
+        opened[groups] = _join(bucket, place, sizes, groups)
     return buckets + list(opened.values())
 
 
-def _joined(bucket: Bucket | None, place: int, sizes: tuple[int, ...], groups: Grid) -> Bucket:
+def _join(bucket: Bucket | None, place: int, sizes: tuple[int, ...], groups: Grid) -> Bucket:
     if bucket is None:
         return Bucket((place,), sizes, groups)
     total = tuple(had + more for had, more in zip(bucket.size_bytes, sizes, strict=True))

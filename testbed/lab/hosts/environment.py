@@ -62,10 +62,7 @@ def program_environment(lab: Lab, topology: Topology) -> ProgramEnvironment:
         )
     order = rings_of(topology)[0].order if topology.nodes > 1 else (0,)
     ranks = tuple(lab.hosts[node] for node in order)
-    return ProgramEnvironment(_variables(ranks, ",".join(names.pop())), ranks)
-
-
-def _variables(ranks: tuple[LabHost, ...], interfaces: str) -> dict[str, str]:
+    interfaces = ",".join(names.pop())
     variables = {
         "GLOO_SOCKET_IFNAME": interfaces,
         "NCCL_SOCKET_IFNAME": f"={interfaces}",  # "=": these very names, not what begins with them
@@ -74,4 +71,4 @@ def _variables(ranks: tuple[LabHost, ...], interfaces: str) -> dict[str, str]:
     }
     if any(host.user == "root" for host in ranks):
         variables |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    return variables
+    return ProgramEnvironment(variables, ranks)

@@ -103,7 +103,17 @@ class SshFleet:
         self.hosts = lab.hosts
         self.off: Mapping[str, str] = {}
         self._is_partial = partial
-        self._options = _connection_options(lab)
+        options: dict[str, Any] = {
+            "client_keys": [str(lab.ssh_key)],
+            "connect_timeout": CONNECT_TIMEOUT_S,
+            "login_timeout": CONNECT_TIMEOUT_S,
+            "keepalive_interval": KEEPALIVE_S,
+        }
+        if lab.simulated:
+            # Simulated hosts make new host keys at every start and live on a network inside this machine:
+            # there is nothing to compare with and nobody in between. A user's own SSH set-up stays out of it.
+            options |= {"known_hosts": None, "config": None, "agent_path": None}
+        self._options = options
         self._loop = LoopThread()
         self._connections: dict[str, asyncssh.SSHClientConnection] = {}
         self._directories: list[str] = []
@@ -136,13 +146,27 @@ class SshFleet:
         """Copy files to a directory on hosts, in one round trip each; it goes when the fleet is closed."""
         directory = f"{PRIVATE_DIRECTORY}/{secrets.token_hex(6)}"
         command = f"umask 077 && mkdir -p {directory} && tar -xf - -C {directory}"
-        archive = _archive(files)
+        # A tar archive whose files only their owner can read.
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as tar:
+            for name, content in files.items():
+                entry = tarfile.TarInfo(name)
+                entry.size, entry.mode = len(content), 0o600
+                tar.addfile(entry, io.BytesIO(content))
+        archive = buffer.getvalue()
         names = [host.name for host in self.hosts if hosts is None or host.name in hosts]
         self._directories.append(directory)
         done = self._loop.call(
             self._run_all(dict.fromkeys(names, command), dict.fromkeys(names, archive), CONNECT_TIMEOUT_S)
         )
-        _demand_success(done, "copying files")
+        reasons = {
+            result.host: f"exit {result.exit_status}, {result.stderr.strip() or 'no message'}"
+            for result in done.values()
+            if result.exit_status != 0
+        }
+        if reasons:
+            said = "; ".join(f"{host}: {why}" for host, why in reasons.items())
+            raise HostError(f"copying files failed on {said}", reasons=reasons)
         return directory
 
     def start(self, commands: Mapping[str, str]) -> SshLaunch:
@@ -174,7 +198,12 @@ class SshFleet:
 
         _, failed = await gather({host.name: connect(host) for host in self.hosts})
         if failed and not self._is_partial:
-            raise _unreachable(failed, {host.name: str(host.management) for host in self.hosts})
+            addresses = {host.name: str(host.management) for host in self.hosts}
+            said = "; ".join(f"{name} ({addresses[name]}): {reason(error)}" for name, error in failed.items())
+            hint = (
+                "Check that the hosts are up, that sshd answers there, and that the lab's key is authorised."
+            )
+            raise HostError(f"cannot reach {said}. {hint}", host=next(iter(failed)))
         self.off = {
             host.name: f"no session with {host.management}: {reason(failed[host.name])}"
             for host in self.hosts
@@ -226,20 +255,6 @@ class SshFleet:
             raise
 
 
-def _connection_options(lab: Lab) -> dict[str, Any]:
-    options: dict[str, Any] = {
-        "client_keys": [str(lab.ssh_key)],
-        "connect_timeout": CONNECT_TIMEOUT_S,
-        "login_timeout": CONNECT_TIMEOUT_S,
-        "keepalive_interval": KEEPALIVE_S,
-    }
-    if lab.simulated:
-        # Simulated hosts make new host keys at every start and live on a network inside this machine:
-        # there is nothing to compare with and nobody in between. A user's own SSH set-up stays out of it.
-        options |= {"known_hosts": None, "config": None, "agent_path": None}
-    return options
-
-
 async def _run_one(
     host: str, connection: asyncssh.SSHClientConnection, command: str, stdin: bytes
 ) -> Completed:
@@ -258,34 +273,6 @@ async def _run_one(
 
 def _text(data: bytes | str | None) -> str:
     return data.decode(errors="replace") if isinstance(data, bytes) else data or ""
-
-
-def _archive(files: Mapping[str, bytes]) -> bytes:
-    """Return the files as a tar archive, readable by their owner only."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for name, content in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.mode = len(content), 0o600
-            archive.addfile(entry, io.BytesIO(content))
-    return buffer.getvalue()
-
-
-def _demand_success(done: Mapping[str, Completed], what: str) -> None:
-    reasons = {
-        result.host: f"exit {result.exit_status}, {result.stderr.strip() or 'no message'}"
-        for result in done.values()
-        if result.exit_status != 0
-    }
-    if reasons:
-        said = "; ".join(f"{host}: {why}" for host, why in reasons.items())
-        raise HostError(f"{what} failed on {said}", reasons=reasons)
-
-
-def _unreachable(failed: Mapping[str, Exception], addresses: Mapping[str, str]) -> HostError:
-    said = "; ".join(f"{host} ({addresses[host]}): {reason(error)}" for host, error in failed.items())
-    hint = "Check that the hosts are up, that sshd answers there, and that the lab's key is authorised."
-    return HostError(f"cannot reach {said}. {hint}", host=next(iter(failed)))
 
 
 def import_asyncssh() -> None:

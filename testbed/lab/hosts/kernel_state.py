@@ -139,9 +139,18 @@ def state_command(host: LabHost) -> str:
 
 def parse_state(text: str) -> KernelState:
     """Return the state that `state_command` printed. Raises `ValueError` or `KeyError` for other text."""
-    parts = _parts_of(text)
+    # The text below each heading.
+    below: dict[str, list[str]] = {}
+    current: list[str] = []  # what stands before the first heading is a greeting
+    for each in text.splitlines():
+        if each.startswith(_MARK):
+            current = below.setdefault(each.removeprefix(_MARK), [])
+        else:
+            current.append(each)
+    parts = {name: "\n".join(found).strip() for name, found in below.items()}
     tables: dict[str, list[dict[str, Any]]] = {name: json.loads(parts[name] or "[]") for name in _PARTS}
-    files = _files_of(parts["files"])
+    lines = (line.partition(":") for line in parts["files"].splitlines())
+    files = {path: value.strip() for path, _, value in lines}
     rates = _rates(tables["qdisc"], parse_class_rates(parts.get("class", "")), files)
     queues = parse_queues(tables["qdisc"])
     ingress = {queue["dev"] for queue in tables["qdisc"] if queue["kind"] in INGRESS}
@@ -155,7 +164,12 @@ def parse_state(text: str) -> KernelState:
             entry["ifname"]: _interface(entry, rates, queues, ingress) for entry in tables["address"]
         },
         routes=tuple(of_tables.pop("main", ())),
-        neighbours=_neighbours(tables["neigh"]),
+        neighbours={
+            (entry["dev"], entry["dst"]): Neighbour(
+                str(entry.get("lladdr", "")), "PERMANENT" in entry.get("state", ())
+            )
+            for entry in tables["neigh"]
+        },
         sysctls={
             path.removeprefix(_SYSCTL): value for path, value in files.items() if path.startswith(_SYSCTL)
         },
@@ -163,23 +177,6 @@ def parse_state(text: str) -> KernelState:
         tables={name: tuple(routes) for name, routes in of_tables.items()},
         filters=(*parse_nft(parts.get("nft", "")), *parse_iptables(parts.get("iptables", ""))),
     )
-
-
-def _parts_of(text: str) -> dict[str, str]:
-    """Return the text below each heading."""
-    parts: dict[str, list[str]] = {}
-    lines: list[str] = []  # what stands before the first heading is a greeting
-    for line in text.splitlines():
-        if line.startswith(_MARK):
-            lines = parts.setdefault(line.removeprefix(_MARK), [])
-        else:
-            lines.append(line)
-    return {name: "\n".join(found).strip() for name, found in parts.items()}
-
-
-def _files_of(text: str) -> dict[str, str]:
-    found = (line.partition(":") for line in text.splitlines())
-    return {path: value.strip() for path, _, value in found}
 
 
 def _rates(
@@ -232,15 +229,6 @@ def _route(entry: Mapping[str, Any]) -> Route:
         protocol=str(entry.get("protocol", "")),
         options=" ".join([*([entry["type"]] if entry.get("type") in ("local", "throw") else []), *options]),
     )
-
-
-def _neighbours(table: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Neighbour]:
-    return {
-        (entry["dev"], entry["dst"]): Neighbour(
-            str(entry.get("lladdr", "")), "PERMANENT" in entry.get("state", ())
-        )
-        for entry in table
-    }
 
 
 @dataclass(frozen=True, slots=True)

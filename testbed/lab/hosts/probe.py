@@ -68,7 +68,19 @@ def probe_links(fleet: Fleet, lab: Lab, epoch: int, *, window_s: float = 0.4) ->
             pass  # nobody says anything now; a host that ends is missed below
         launch.close_input()
         reports = collect(launch, "heard", set(commands), PROBE)
-    return ProbeReport(epoch, _nic_reports(reports))
+    return ProbeReport(
+        epoch,
+        {
+            (host, nic): NicReport(
+                bool(found["carrier"]),
+                int(found["sent"]),
+                tuple(Frame(*frame) for frame in found["frames"]),
+                dict(found["counters"]),
+            )
+            for host, report in reports.items()
+            for nic, found in report["nics"].items()
+        },
+    )
 
 
 def _command(host: LabHost, path: str, epoch: int) -> str:
@@ -119,16 +131,3 @@ def _silence(launch: Launch, event: str, silent: list[str], what: str) -> HostEr
     return HostError(
         message, reasons={host: last or f"not '{event}' in time" for host, last in words.items()}
     )
-
-
-def _nic_reports(reports: Mapping[str, dict[str, Any]]) -> dict[tuple[str, str], NicReport]:
-    return {
-        (host, nic): NicReport(
-            bool(found["carrier"]),
-            int(found["sent"]),
-            tuple(Frame(*frame) for frame in found["frames"]),
-            dict(found["counters"]),
-        )
-        for host, report in reports.items()
-        for nic, found in report["nics"].items()
-    }

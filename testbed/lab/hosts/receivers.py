@@ -142,7 +142,8 @@ def parse_module(text: str) -> ReceiverReading:
     >>> parse_module("netlink error: Operation not supported").reason
     'netlink error: Operation not supported'
     """
-    fields = dict(_fields(text))
+    pairs = (line.partition(" : ") for line in text.splitlines())
+    fields = {name.strip(): value.strip() for name, colon, value in pairs if colon}
     received, sent, bias = (_by_lane(fields, pattern) for pattern in (_RECEIVED, _SENT, _BIAS))
     module = " ".join(fields[key] for key in ("Vendor name", "Vendor PN", "Vendor SN") if fields.get(key))
     if not received:
@@ -155,11 +156,6 @@ def parse_module(text: str) -> ReceiverReading:
         temperature_c=_number(fields.get("Module temperature", "")),
         module=module,
     )
-
-
-def _fields(text: str) -> list[tuple[str, str]]:
-    pairs = (line.partition(" : ") for line in text.splitlines())
-    return [(name.strip(), value.strip()) for name, colon, value in pairs if colon]
 
 
 def _by_lane(fields: Mapping[str, str], pattern: re.Pattern[str]) -> dict[int, float]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from lightbed.wording import counted
 from testbed.errors import LabStartError
-from testbed.lab.model import UNKNOWN_FIBRE, FibreEnd, Lab, LabHost, LabNic
+from testbed.lab.model import UNKNOWN_FIBRE, FibreEnd, Lab, LabNic
 from testbed.lab.schema import DEFAULT_FIBRE_LOSS_DB
 
 Place = tuple[int, int]
@@ -34,7 +34,7 @@ def draw_fibres(lab: Lab, seed: int, *, crossed: int = 0, dead: int = 0) -> Draw
     interface. Raises `LabStartError` when ports or fibres are too few.
     """
     draw = random.Random(seed)
-    ends = _drawn_ends(lab, draw)
+    ends = _draw_ends(lab, draw)
     names = sorted(ends)
     if 2 * crossed + dead > len(names):
         what = (
@@ -49,16 +49,36 @@ def draw_fibres(lab: Lab, seed: int, *, crossed: int = 0, dead: int = 0) -> Draw
         pairs.append(pair)
         names = [name for name in names if name not in pair]
     chosen = tuple(sorted(draw.sample(names, dead)))
-    hosts = tuple(_wired(host, ends) for host in lab.hosts)
+    hosts = tuple(
+        replace(
+            host,
+            nics=tuple(
+                replace(
+                    nic,
+                    transmit=ends[f"{host.name}/{nic.name}:transmit"],
+                    receive=ends[f"{host.name}/{nic.name}:receive"],
+                )
+                for nic in host.nics
+            ),
+        )
+        for host in lab.hosts
+    )
     return DrawnFibres(replace(lab, hosts=hosts), tuple(pairs), chosen)
 
 
 def without_fibres(lab: Lab) -> Lab:
     """Return a lab as somebody knows it who has not looked for its fibres yet."""
-    return replace(lab, hosts=tuple(_bare(host) for host in lab.hosts))
+    hosts = tuple(
+        replace(
+            host,
+            nics=tuple(replace(nic, transmit=UNKNOWN_FIBRE, receive=UNKNOWN_FIBRE) for nic in host.nics),
+        )
+        for host in lab.hosts
+    )
+    return replace(lab, hosts=hosts)
 
 
-def _drawn_ends(lab: Lab, draw: random.Random) -> dict[str, FibreEnd]:
+def _draw_ends(lab: Lab, draw: random.Random) -> dict[str, FibreEnd]:
     """Return the end of every fibre; the two of a NIC stand at the same place of their sides."""
     free = {
         switch.name: _shuffled(range(min(switch.inputs, switch.outputs)), draw) for switch in lab.switches
@@ -101,20 +121,3 @@ def _nics(lab: Lab) -> Iterator[tuple[str, int, LabNic]]:
     for host in lab.hosts:
         for at, nic in enumerate(host.nics):
             yield f"{host.name}/{nic.name}", at, nic
-
-
-def _wired(host: LabHost, ends: dict[str, FibreEnd]) -> LabHost:
-    nics = tuple(
-        replace(
-            nic,
-            transmit=ends[f"{host.name}/{nic.name}:transmit"],
-            receive=ends[f"{host.name}/{nic.name}:receive"],
-        )
-        for nic in host.nics
-    )
-    return replace(host, nics=nics)
-
-
-def _bare(host: LabHost) -> LabHost:
-    nics = tuple(replace(nic, transmit=UNKNOWN_FIBRE, receive=UNKNOWN_FIBRE) for nic in host.nics)
-    return replace(host, nics=nics)

@@ -64,21 +64,20 @@ def start(document: Mapping[str, Any], *, detached: bool, timeout_s: float) -> S
             start_new_session=True,
         )
         try:
-            _send(process, json.dumps(document))
+            assert process.stdin is not None  # opened as a pipe
+            with suppress(BrokenPipeError):  # when it has ended already, what it printed says why
+                process.stdin.write(json.dumps(document) + "\n")
+                process.stdin.flush()
             ready = _ready_line(process, complaints, timeout_s)
         except BaseException:
             _stop(process)
             raise
     if detached:
-        _let_go(process)
+        # A detached supervisor runs on: close our ends of its pipes.
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
     return Supervisor(process, ready, detached)
-
-
-def _send(process: subprocess.Popen[str], line: str) -> None:
-    assert process.stdin is not None  # opened as a pipe
-    with suppress(BrokenPipeError):  # when it has ended already, what it printed says why
-        process.stdin.write(line + "\n")
-        process.stdin.flush()
 
 
 def _ready_line(process: subprocess.Popen[str], complaints: IO[str], timeout_s: float) -> Any:
@@ -86,7 +85,13 @@ def _ready_line(process: subprocess.Popen[str], complaints: IO[str], timeout_s: 
     try:
         ready = json.loads(line)
     except json.JSONDecodeError:
-        raise LabStartError(_silent(process, complaints, line, timeout_s)) from None
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.5)  # its output ends a moment before it does
+        complaints.seek(0)
+        last = (complaints.read().strip().splitlines() or [line.strip() or "it said nothing"])[-1]
+        status = process.poll()
+        what = f"was not ready within {timeout_s:g} s" if status is None else f"ended with status {status}"
+        raise LabStartError(f"the simulated lab {what}: {last}; run `testbed doctor`") from None
     if not ready.get("ready"):
         raise StartRefused(
             ready.get("code", ""), ready.get("error", "no reason given"), ready.get("hint", "")
@@ -107,23 +112,6 @@ def _read_line(process: subprocess.Popen[str], timeout_s: float) -> str:
                 break
             received += piece
     return received.decode(errors="replace")
-
-
-def _silent(process: subprocess.Popen[str], complaints: IO[str], line: str, timeout_s: float) -> str:
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(0.5)  # its output ends a moment before it does
-    complaints.seek(0)
-    last = (complaints.read().strip().splitlines() or [line.strip() or "it said nothing"])[-1]
-    status = process.poll()
-    what = f"was not ready within {timeout_s:g} s" if status is None else f"ended with status {status}"
-    return f"the simulated lab {what}: {last}; run `testbed doctor`"
-
-
-def _let_go(process: subprocess.Popen[str]) -> None:
-    """Leave a detached supervisor running: close our ends of its pipes."""
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            pipe.close()
 
 
 def _stop(process: subprocess.Popen[str]) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from ocs_drivers.families import twin_of
 from testbed.lab.checks import LANGUAGE_PORTS, Endpoint, endpoint
-from testbed.lab.model import FibreEnd, Lab, LabHost, LabNic, LabSwitch, SwitchTwin
+from testbed.lab.model import FibreEnd, Lab, LabHost, LabSwitch, SwitchTwin
 
 HostsMode = Literal["kernel", "model"]
 PLANT_CONTROL_PORT = 7000
@@ -77,13 +77,16 @@ def _host_entry(host: LabHost) -> dict[str, Any]:
         "management": str(host.management),
         "ssh_port": host.ssh_port,
         "address": str(host.address),
-        "nics": [_nic_entry(nic) for nic in host.nics],
+        "nics": [
+            {
+                "name": nic.name,
+                "address": str(nic.address),
+                "transmit": _fibre_entry(nic.transmit),
+                "receive": _fibre_entry(nic.receive),
+            }
+            for nic in host.nics
+        ],
     }
-
-
-def _nic_entry(nic: LabNic) -> dict[str, Any]:
-    fibres = {"transmit": _fibre_entry(nic.transmit), "receive": _fibre_entry(nic.receive)}
-    return {"name": nic.name, "address": str(nic.address), **fibres}
 
 
 def _fibre_entry(fibre: FibreEnd) -> dict[str, Any]:

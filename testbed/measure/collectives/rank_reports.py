@@ -111,7 +111,9 @@ class Diagnosis:
             return self.failure()
         missing = [host for host in self.nodes if host not in self.reports.ready]
         names = [host for host in missing if host in self.reports.never_began] or missing
-        words = "; ".join(f"{self._rank(host)}: {self._last_words(host)}" for host in names[:NAMED_AT_MOST])
+        words = "; ".join(
+            f"rank {self.nodes[host]} ({host}): {self._last_words(host)}" for host in names[:NAMED_AT_MOST]
+        )
         what = f"{len(names)} of {len(self.nodes)} ranks did not get ready"
         hint = "Does the Python of these hosts have torch? `testbed doctor LAB` looks"
         return CollectiveError(f"{what}, so none ran: {words}{_more(names)}. {hint}{self._unconfirmed()}")
@@ -161,9 +163,6 @@ class Diagnosis:
         for host in (*self.reports.given_up, *silent, *self.nodes):
             return f"{self._place(host)}: {self._last_words(host)}"
         raise AssertionError("a launch without ranks cannot fail")
-
-    def _rank(self, host: str) -> str:
-        return f"rank {self.nodes[host]} ({host})"
 
     def _place(self, host: str) -> str:
         return f"rank {self.nodes[host]} ({host}, at {self.reports.last_at.get(host, 'the start')})"

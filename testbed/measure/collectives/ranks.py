@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from testbed.design.model import Routes, Wiring
 from testbed.errors import CollectiveError, HostError
-from testbed.lab.hosts.fleet import Completed, Fleet, Launch
+from testbed.lab.hosts.fleet import Fleet, Launch
 from testbed.lab.hosts.forwarding import set_addresses
 from testbed.lab.model import Lab, LabHost
 from testbed.measure.collectives.rank_reports import Diagnosis, RankReports
@@ -120,7 +120,7 @@ class Ranks:
         on_row: Callable[[Timing], None],
     ) -> RankReports:
         ends_at = time.monotonic() + self._deadline_s + GRACE_S
-        launch, reports = self._started()
+        launch, reports = self._start()
         ready = _await_ready(launch, reports, self._hosts, min(ends_at, time.monotonic() + READY_TIMEOUT_S))
         if ready:
             ends_at = time.monotonic() + self._deadline_s + GRACE_S if self._kept else ends_at
@@ -132,7 +132,10 @@ class Ranks:
             if self._kept and reports.done == self._hosts:
                 return reports
         launch.close_input()
-        completed = _completed(launch)
+        try:
+            completed = launch.wait(GRACE_S)
+        except HostError:  # some do not end by themselves: leaving the launch ends them
+            completed = {}
         for host, line in launch.lines(0):
             reports.take(host, line)
         diagnosis = Diagnosis(self._lab, wiring, reports, completed, self._deadline_s)
@@ -142,7 +145,7 @@ class Ranks:
             raise diagnosis.failure()
         return reports
 
-    def _started(self) -> tuple[Launch, RankReports]:
+    def _start(self) -> tuple[Launch, RankReports]:
         """Return the ranks that are there, or new ones, and the reports of their next job."""
         if self._launch is not None and set(self._launch.running) == self._hosts:
             self._reports = RankReports(ready=self._reports.ready_again)
@@ -211,14 +214,6 @@ def _events(launch: Launch, reports: RankReports, until: float) -> Iterator[str]
         yield ""
     for host, line in launch.lines(0):
         yield reports.take(host, line)
-
-
-def _completed(launch: Launch) -> dict[str, Completed]:
-    """Return what became of the commands; empty when some do not end by themselves (leaving the launch ends them)."""
-    try:
-        return launch.wait(GRACE_S)
-    except HostError:
-        return {}
 
 
 def _job(lab: Lab, spec: CollectiveSpec, reports: RankReports, deadline_s: float) -> dict[str, Any]:

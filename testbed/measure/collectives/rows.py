@@ -45,7 +45,11 @@ def timing_of(
             "the network or a host corrupts data: do not trust this run"
         )
     collective = configuration.collective
-    limit = _limit_mbps(lab, wiring, routes, spec, configuration)
+    if spec.sets is None:
+        limit = collective.limit_mbps(wiring, routes, configuration, lab.link.rate_mbps)
+    else:  # what a node sends over the time of the fullest link
+        shares = _link_shares(wiring, routes, spec, configuration)
+        limit = lab.link.rate_mbps * collective.bus_factor(configuration.ranks) / max(shares.values())
     algbw = row["size"] * 8 / row["time_us"]
     busbw = algbw * collective.bus_factor(configuration.ranks)
     return Timing(
@@ -81,17 +85,6 @@ def _link_shares(
         return configuration.collective.link_shares(wiring, routes, configuration)
     weights = weights_of(configuration, spec.sets)
     return link_shares(wiring, spec.sets, configuration, weights)
-
-
-def _limit_mbps(
-    lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, configuration: Configuration
-) -> float:
-    """Return the bus bandwidth that the links allow: what a node sends over the time of the fullest link."""
-    collective, rate_mbps = configuration.collective, lab.link.rate_mbps
-    if spec.sets is None:
-        return collective.limit_mbps(wiring, routes, configuration, rate_mbps)
-    shares = _link_shares(wiring, routes, spec, configuration)
-    return rate_mbps * collective.bus_factor(configuration.ranks) / max(shares.values())
 
 
 def lacked_processors(row: Mapping[str, Any]) -> bool:

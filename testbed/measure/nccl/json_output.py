@@ -48,12 +48,43 @@ def parse_json(text: str, name: str = "output") -> NcclTable:
             f"{name}:1: not a document of nccl-tests: it has no list `results`. "
             f"Give the file that a test wrote with -J, or its standard output"
         )
-    problems = _complaints(document, cut=cut)
+    problems = []
+    if cut:
+        problems.append("the document is cut off: the run was ended, or had not finished")
+    version = document.get("version")
+    if isinstance(version, int) and version > JSON_VERSION:
+        problems.append(f"document version {version} is newer than the {JSON_VERSION} known here")
+    problems.extend(f"error: {error}" for error in _errors(document))
+    own = document.get("problems")
+    if _is_list(own):
+        problems.extend(map(str, own))
     rows = [row for place, entry in enumerate(results) if (row := _row(entry, place, problems))]
     if not rows:
         why = "; ".join(problems) or "`results` is empty"
         raise ResultsError(f"{name}:{_lines(text)}: no whole row of results: {why}. Run the test again")
-    return _table(document, rows, problems, cut=cut)
+    bounds, average = _mapping(document, "out_of_bounds"), _mapping(document, "average_bus_bandwidth")
+    bounds_ok, average_ok = _boolean(bounds.get("okay")), _boolean(average.get("okay"))
+    devices = tuple(_devices(_mapping(document, "config").get("devices")))
+    uses_cpu_time = any("cpu_time" in (entry.get("in_place") or ()) for entry in document["results"][:1])
+    failed = bool(_errors(document)) or document.get("failed") is True
+    code = document.get("nccl_version")
+    return NcclTable(
+        source="json",
+        rows=tuple(rows),
+        version=_optional(str, document.get("nccl_tests_version")),
+        nccl_version=nccl_version_text(code) if isinstance(code, int) and code > 0 else _optional(str, code),
+        collective=_collective(document),
+        devices=devices,
+        time_kind="cpu" if uses_cpu_time else "gpu",
+        average_busbw_gbytes_per_s=_lenient(average.get("bandwidth")),
+        average_ok=average_ok,
+        out_of_bounds=_whole(bounds.get("count")),
+        out_of_bounds_ok=bounds_ok,
+        complete=not cut and "average_bus_bandwidth" in document and document.get("complete") is not False,
+        failed=failed or bounds_ok is False or average_ok is False,
+        problems=tuple(problems),
+        json_path=_optional(str, document.get("json_path")),
+    )
 
 
 def _lines(text: str) -> int:
@@ -104,18 +135,6 @@ def close_document(text: str) -> str:
         elif mark == ",":
             best = text[: token.start()] + "".join(reversed(closers))
     return best
-
-
-def _complaints(document: Mapping[str, Any], *, cut: bool) -> list[str]:
-    problems = []
-    if cut:
-        problems.append("the document is cut off: the run was ended, or had not finished")
-    version = document.get("version")
-    if isinstance(version, int) and version > JSON_VERSION:
-        problems.append(f"document version {version} is newer than the {JSON_VERSION} known here")
-    problems.extend(f"error: {error}" for error in _errors(document))
-    own = document.get("problems")
-    return [*problems, *map(str, own)] if _is_list(own) and own else problems
 
 
 def _errors(document: Mapping[str, Any]) -> list[str]:
@@ -188,34 +207,6 @@ def _boolean(value: object) -> bool | None:
     if isinstance(value, bool):
         return value
     return {"true": True, "false": False}.get(str(value).strip().lower())
-
-
-def _table(
-    document: Mapping[str, Any], rows: Sequence[NcclRow], problems: Sequence[str], *, cut: bool
-) -> NcclTable:
-    bounds, average = _mapping(document, "out_of_bounds"), _mapping(document, "average_bus_bandwidth")
-    bounds_ok, average_ok = _boolean(bounds.get("okay")), _boolean(average.get("okay"))
-    devices = tuple(_devices(_mapping(document, "config").get("devices")))
-    uses_cpu_time = any("cpu_time" in (entry.get("in_place") or ()) for entry in document["results"][:1])
-    failed = bool(_errors(document)) or document.get("failed") is True
-    code = document.get("nccl_version")
-    return NcclTable(
-        source="json",
-        rows=tuple(rows),
-        version=_optional(str, document.get("nccl_tests_version")),
-        nccl_version=nccl_version_text(code) if isinstance(code, int) and code > 0 else _optional(str, code),
-        collective=_collective(document),
-        devices=devices,
-        time_kind="cpu" if uses_cpu_time else "gpu",
-        average_busbw_gbytes_per_s=_lenient(average.get("bandwidth")),
-        average_ok=average_ok,
-        out_of_bounds=_whole(bounds.get("count")),
-        out_of_bounds_ok=bounds_ok,
-        complete=not cut and "average_bus_bandwidth" in document and document.get("complete") is not False,
-        failed=failed or bounds_ok is False or average_ok is False,
-        problems=tuple(problems),
-        json_path=_optional(str, document.get("json_path")),
-    )
 
 
 def _mapping(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:

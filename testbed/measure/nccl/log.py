@@ -87,7 +87,15 @@ def parse_rings(text: str) -> RingLog:
             sizes[start["id"]] = int(start["ranks"])
         else:
             _read_ring(channels, communicator_of.get(thread, ""), said)
-    return _ring_log(channels, sizes)
+    rings, problems = [], []
+    for (communicator, number), channel in channels.items():
+        order = _order(channel, sizes.get(communicator))
+        if isinstance(order, str):
+            named = f" of communicator {communicator}" if communicator else ""
+            problems.append(f"channel {number}{named}: {order}")
+        else:
+            rings.append(FoundRing(communicator, number, order))
+    return RingLog(tuple(rings), tuple(problems))
 
 
 def check_rings(
@@ -125,24 +133,18 @@ def _read_ring(channels: dict[tuple[str, int], _Channel], communicator: str, sai
         channel.printed = () if channel.is_cut else tuple(map(int, whole["ranks"].split()))
 
 
-def _ring_log(channels: dict[tuple[str, int], _Channel], sizes: dict[str, int]) -> RingLog:
-    rings, problems = [], []
-    for (communicator, number), channel in channels.items():
-        order = _order(channel, sizes.get(communicator))
-        if isinstance(order, str):
-            named = f" of communicator {communicator}" if communicator else ""
-            problems.append(f"channel {number}{named}: {order}")
-        else:
-            rings.append(FoundRing(communicator, number, order))
-    return RingLog(tuple(rings), tuple(problems))
-
-
 def _order(channel: _Channel, size: int | None) -> tuple[int, ...] | str:
     """Return the ring from its lowest rank, or a sentence saying why it cannot be told."""
     if channel.contradictory:
         return "ranks contradict each other: two communicators in one log that names none of them"
     order = _followed(channel.after)
-    if order and len(order) == (size or len(order)) and _agrees(channel, order):
+    if (
+        order
+        and len(order) == (size or len(order))
+        and all(
+            channel.before[rank] == before for before, rank in zip(order, order[1:] + order[:1], strict=True)
+        )
+    ):
         return order
     if channel.printed and len(set(channel.printed)) == (size or len(channel.printed)):
         return _turned(channel.printed)
@@ -162,12 +164,6 @@ def _followed(after: dict[int, int]) -> tuple[int, ...]:
         order.append(after[order[-1]])
     closed = len(set(order)) == len(after) and after[order[-1]] == order[0]
     return tuple(order) if closed else ()
-
-
-def _agrees(channel: _Channel, order: tuple[int, ...]) -> bool:
-    return all(
-        channel.before[rank] == before for before, rank in zip(order, order[1:] + order[:1], strict=True)
-    )
 
 
 def _as_nodes(ring: FoundRing, log: RingLog, nodes_of_ranks: Sequence[Sequence[int]]) -> tuple[int, ...]:

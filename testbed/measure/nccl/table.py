@@ -183,7 +183,12 @@ def _row_json(row: NcclRow, time_kind: Literal["gpu", "cpu"]) -> dict[str, Json]
     for name, half in (("out_of_place", row.out_of_place), ("in_place", row.in_place)):
         document[name] = _timing_json(half, time_kind) if half else None
         if half and half.spread:
-            document[f"{name}_per_iter"] = _spread_json(half.spread)
+            document[f"{name}_per_iter"] = {
+                "min_us": half.spread.least_us,
+                "max_us": half.spread.most_us,
+                "p99_us": half.spread.p99_us,
+                "cv_pct": half.spread.variation_percent,
+            }
     document["timestamp"] = row.timestamp
     document["actual_iterations"] = row.iterations
     return document
@@ -197,13 +202,4 @@ def _timing_json(half: NcclTiming, time_kind: Literal["gpu", "cpu"]) -> dict[str
         "bus_bw": half.busbw_gbytes_per_s,
         "nwrong": half.wrong,
         **{name: value for name, value in optional.items() if value is not None},
-    }
-
-
-def _spread_json(spread: IterationSpread) -> dict[str, Json]:
-    return {
-        "min_us": spread.least_us,
-        "max_us": spread.most_us,
-        "p99_us": spread.p99_us,
-        "cv_pct": spread.variation_percent,
     }

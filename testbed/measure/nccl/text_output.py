@@ -205,7 +205,27 @@ def parse_text(text: str, name: str = "output") -> NcclTable:
         raise _no_rows(reading, name, lines)
     if "average" not in reading.facts:
         reading.problems.append("the footer is missing: the run was cut off, or had not finished")
-    return _table(reading)
+    facts = reading.facts
+    library, iterations = facts.get("library"), facts.get("iterations")
+    wrong_ok, average_ok = _WORDS.get(facts.get("wrong_word", "")), _WORDS.get(facts.get("average_word", ""))
+    is_cpu_time = reading.columns is not None and "cputime" in reading.columns.half
+    return NcclTable(
+        source="text",
+        rows=tuple(replace(row, iterations=int(iterations) if iterations else None) for row in reading.rows),
+        version=facts.get("version"),
+        nccl_version=nccl_version_text(int(library)) if library else None,
+        collective=facts.get("collective"),
+        devices=tuple(reading.devices),
+        time_kind="cpu" if is_cpu_time else "gpu",
+        average_busbw_gbytes_per_s=_average(facts.get("average")),
+        average_ok=average_ok,
+        out_of_bounds=int(facts["wrong"]) if "wrong" in facts else None,
+        out_of_bounds_ok=wrong_ok,
+        complete="average" in facts,
+        failed=reading.failed or wrong_ok is False or average_ok is False,
+        problems=tuple(reading.problems),
+        json_path=facts.get("json_path"),
+    )
 
 
 def json_output_path(text: str) -> str | None:
@@ -245,7 +265,17 @@ def _read_comment(reading: _Reading, line_number: int, line: str) -> None:
             reading.problems.append(f"line {line_number}: another test begins; rows of all are given")
         reading.columns = columns
     elif device:
-        reading.devices.append(_device(device))
+        reading.devices.append(
+            NcclDevice(
+                rank=int(device["rank"]),
+                group=int(device["group"]) if device["group"] else None,
+                pid=int(device["pid"]),
+                host=device["host"],
+                device=int(device["device"]),
+                bus_id=device["bus"],
+                name=device["name"].strip(),
+            )
+        )
     elif line.startswith("# error: "):
         _note_failure(reading, line_number, line[2:].strip())
     else:
@@ -285,42 +315,6 @@ def _drop_pending(reading: _Reading, line_number: int) -> None:
         size = reading.pending[0]
         reading.problems.append(f"line {line_number}: the row of size {size} is not whole and was left out")
         reading.pending = []
-
-
-def _device(match: re.Match[str]) -> NcclDevice:
-    return NcclDevice(
-        rank=int(match["rank"]),
-        group=int(match["group"]) if match["group"] else None,
-        pid=int(match["pid"]),
-        host=match["host"],
-        device=int(match["device"]),
-        bus_id=match["bus"],
-        name=match["name"].strip(),
-    )
-
-
-def _table(reading: _Reading) -> NcclTable:
-    facts = reading.facts
-    library, iterations = facts.get("library"), facts.get("iterations")
-    wrong_ok, average_ok = _WORDS.get(facts.get("wrong_word", "")), _WORDS.get(facts.get("average_word", ""))
-    is_cpu_time = reading.columns is not None and "cputime" in reading.columns.half
-    return NcclTable(
-        source="text",
-        rows=tuple(replace(row, iterations=int(iterations) if iterations else None) for row in reading.rows),
-        version=facts.get("version"),
-        nccl_version=nccl_version_text(int(library)) if library else None,
-        collective=facts.get("collective"),
-        devices=tuple(reading.devices),
-        time_kind="cpu" if is_cpu_time else "gpu",
-        average_busbw_gbytes_per_s=_average(facts.get("average")),
-        average_ok=average_ok,
-        out_of_bounds=int(facts["wrong"]) if "wrong" in facts else None,
-        out_of_bounds_ok=wrong_ok,
-        complete="average" in facts,
-        failed=reading.failed or wrong_ok is False or average_ok is False,
-        problems=tuple(reading.problems),
-        json_path=facts.get("json_path"),
-    )
 
 
 def _average(word: str | None) -> float | None:

@@ -71,7 +71,10 @@ def draw_bandwidth(
     """
     if not any(one.timings for one in series):
         raise ValueError("no timings to draw")
-    axes = _axes(series, scale)
+    timings = [timing for one in series for timing in one.timings]
+    largest = max(max(timing.busbw_mbps, timing.limit_mbps) for timing in timings)
+    sizes = sorted({timing.size_bytes for timing in timings})
+    axes = _Axes(tuple(sizes), round_ticks(largest), scale)
     return tag(
         "svg",
         tag("title", title, id=f"{key}-title"),
@@ -115,13 +118,6 @@ def describe(series: Sequence[Series]) -> str:
             f"link limit {number_text(one.limit_mbps)}."
         )
     return " ".join(sentences)
-
-
-def _axes(series: Sequence[Series], scale: float) -> _Axes:
-    timings = [timing for one in series for timing in one.timings]
-    largest = max(max(timing.busbw_mbps, timing.limit_mbps) for timing in timings)
-    sizes = sorted({timing.size_bytes for timing in timings})
-    return _Axes(tuple(sizes), round_ticks(largest), scale)
 
 
 def _shade(series: Sequence[Series], axes: _Axes) -> Markup:

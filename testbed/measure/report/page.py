@@ -47,11 +47,6 @@ def render_report(stored: StoredRun) -> str:
     )
     simulated = "Every figure is SIMULATED. " if summary.simulated else ""
     footer = tag("footer", f"{simulated}Written by lightbed from {summary.directory}.")
-    body = tag("body", tag("header", header(stored)), tag("main", _sections(stored)), footer)
-    return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
-
-
-def _sections(stored: StoredRun) -> Markup:
     sections = [
         _section("Bus bandwidth", _bandwidth_section(stored)) if stored.timings else "",
         _section("Topologies", _topology_section(stored)) if stored.topologies else "",
@@ -62,7 +57,8 @@ def _sections(stored: StoredRun) -> Markup:
         _section("Versions, seeds, machine", environment_table(stored)),
         _section("How to repeat", repeat_section(stored)),
     ]
-    return join(*sections)
+    body = tag("body", tag("header", header(stored)), tag("main", join(*sections)), footer)
+    return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
 
 
 def _section(heading: str, content: Markup) -> Markup:
@@ -185,6 +181,7 @@ def header(stored: StoredRun) -> Markup:
     sizes = {(topology.nodes, topology.degree) for topology in stored.topologies}
     shape = " and ".join(f"{nodes} nodes, degree {degree}" for nodes, degree in sorted(sizes))
     ended = f"to {summary.finished:%H:%M:%S}" if summary.finished else "no end recorded"
+    tiles = [*_bandwidth_tiles(stored), *(tile for one in stored.repatches[:1] for tile in _cost_tiles(one))]
     return join(
         tag("p", f"lightbed · run {summary.run_id}", class_="eyebrow"),
         tag("h1", f"{summary.lab}{f': {shape}' if shape else ''}"),
@@ -197,7 +194,7 @@ def header(stored: StoredRun) -> Markup:
         ),
         _simulation_notice(stored) if summary.simulated else "",
         _error_notice(stored),
-        _tiles(stored),
+        tag("dl", tiles, class_="tiles") if tiles else Markup(),
     )
 
 
@@ -212,24 +209,20 @@ def _simulation_notice(stored: StoredRun) -> Markup:
             "The switch is a simulated device on real sockets; the hosts are real Linux network stacks "
             "on one machine, joined by kernel redirects where the switch has circuits."
         )
-    return tag("div", tag("p", tag("strong", "SIMULATED. "), what), _scale_note(stored), class_="notice")
-
-
-def _scale_note(stored: StoredRun) -> Markup:
     lab = stored.lab
+    rates = [str(phase.data["text"]) for phase in stored.phases if phase.name == LINK_RATE]
     return tag(
-        "p",
-        f"Each link runs at {number_text(lab.rate_mbps)} Mbit/s, which stands for "
-        f"{number_text(lab.represents_gbps)} Gb/s: scale {number_text(lab.scale)}×. "
-        f"All figures are as {'computed' if stored.summary.hosts == 'model' else 'measured'}, not scaled."
-        f"{_rate_note(stored)}",
+        "div",
+        tag("p", tag("strong", "SIMULATED. "), what),
+        tag(
+            "p",
+            f"Each link runs at {number_text(lab.rate_mbps)} Mbit/s, which stands for "
+            f"{number_text(lab.represents_gbps)} Gb/s: scale {number_text(lab.scale)}×. "
+            f"All figures are as {'computed' if stored.summary.hosts == 'model' else 'measured'}, not scaled."
+            + (f" The rate was chosen for this machine: {rates[0]}." if rates else ""),
+        ),
+        class_="notice",
     )
-
-
-def _rate_note(stored: StoredRun) -> str:
-    """Return in words how the lab chose the rate of its links, where it did."""
-    texts = [str(phase.data["text"]) for phase in stored.phases if phase.name == LINK_RATE]
-    return f" The rate was chosen for this machine: {texts[0]}." if texts else ""
 
 
 def _error_notice(stored: StoredRun) -> Markup:
@@ -256,11 +249,6 @@ def _error_notice(stored: StoredRun) -> Markup:
     if not errors:
         return Markup()
     return tag("div", (tag("p", error) for error in errors), class_="notice bad", role="alert")
-
-
-def _tiles(stored: StoredRun) -> Markup:
-    tiles = [*_bandwidth_tiles(stored), *(tile for one in stored.repatches[:1] for tile in _cost_tiles(one))]
-    return tag("dl", tiles, class_="tiles") if tiles else Markup()
 
 
 def _tile(name: str, figure: str, unit: str, beside: str, *, limited: bool = False) -> Markup:

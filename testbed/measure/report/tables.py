@@ -162,7 +162,7 @@ def environment_table(stored: StoredRun) -> Markup:
         (f"{name}: {key}" if key else name, value)
         for name, recorded in stored.environment.items()
         if name != "arguments"
-        for key, value in _flattened(recorded)
+        for key, value in _flatten(recorded)
     ]
     if not stored.environment.get("seeds"):
         facts.append(("seeds", "none: nothing that is planned or measured here is random"))
@@ -170,7 +170,7 @@ def environment_table(stored: StoredRun) -> Markup:
     return table("What ran, and with which seeds.", ("Fact", "Value"), rows, text_columns=2)
 
 
-def _flattened(value: Json) -> list[tuple[str, str]]:
+def _flatten(value: Json) -> list[tuple[str, str]]:
     if isinstance(value, Mapping):
         return [(str(key), _value_text(one)) for key, one in value.items()]
     return [("", _value_text(value))]

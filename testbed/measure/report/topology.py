@@ -45,10 +45,17 @@ def draw_topology(topology: StoredTopology, names: Sequence[str], key: str) -> M
     colours = {stride: index % 8 for index, stride in enumerate(strides)}
     height = _SIZE + _ROW_HEIGHT * len(strides) + 8
     shown = names if len(names) == topology.nodes else list(map(str, range(topology.nodes)))
+    kind = "one-way" if topology.simplex else "two-way"
     return tag(
         "svg",
         tag("title", f"Topology {topology.name}", id=f"{key}-title"),
-        tag("desc", _describe(topology, strides), id=f"{key}-desc"),
+        tag(
+            "desc",
+            f"{topology.nodes} nodes on a circle, {counted(len(topology.links), f'{kind} link')}, "
+            f"{'strides' if len(strides) > 1 else 'stride'} {', '.join(map(str, strides))}, "
+            f"diameter {topology.diameter}, mean hops {topology.mean_hops:.3f}.",
+            id=f"{key}-desc",
+        ),
         _arrowheads(key) if topology.simplex else "",
         tag("g", (_link(drawn, topology, colours, key) for drawn in _drawn_links(topology))),
         tag("g", (_node(node, topology.nodes, name) for node, name in enumerate(shown))),
@@ -57,15 +64,6 @@ def draw_topology(topology: StoredTopology, names: Sequence[str], key: str) -> M
         role="img",
         aria_labelledby=f"{key}-title {key}-desc",
         class_="topology",
-    )
-
-
-def _describe(topology: StoredTopology, strides: Sequence[int]) -> str:
-    kind = "one-way" if topology.simplex else "two-way"
-    return (
-        f"{topology.nodes} nodes on a circle, {counted(len(topology.links), f'{kind} link')}, "
-        f"{'strides' if len(strides) > 1 else 'stride'} {', '.join(map(str, strides))}, "
-        f"diameter {topology.diameter}, mean hops {topology.mean_hops:.3f}."
     )
 
 

@@ -132,16 +132,13 @@ class Run:
         logger.info("run ends: %s%s", status, f" ({error})" if error else "")
         self._database.finish_run(self.run_id, status=status, error=error, finished=now)
         try:
-            self._write_record()
+            row = self._database.run(self.run_id)
+            rows = self._database.of_run(self.run_id)
+            facts = {fact["name"]: fact["value"] for fact in rows.environment}
+            write_run_files(self.directory, run_row(row, facts), rows.phases)
         finally:
             os.close(self._lock)
             self._lock = None
-
-    def _write_record(self) -> None:
-        row = self._database.run(self.run_id)
-        rows = self._database.of_run(self.run_id)
-        facts = {fact["name"]: fact["value"] for fact in rows.environment}
-        write_run_files(self.directory, run_row(row, facts), rows.phases)
 
 
 def own_versions() -> dict[str, str]:

@@ -97,9 +97,13 @@ class RunStore:
         """Return everything of one run, named by its id, by the unambiguous beginning of it, or by `last`."""
         summary = self._find(run_id)
         rows = self._database.of_run(summary.run_id)
+        lists = {
+            name: tuple(cast("Sequence[object]", rows.lab_info[name]))
+            for name in ("host_names", "nics", "switches")
+        }
         return StoredRun(
             summary=summary,
-            lab=_lab_info(rows.lab_info),
+            lab=LabInfo(**{**rows.lab_info, **lists}),  # type: ignore[arg-type]
             environment={row["name"]: row["value"] for row in rows.environment},
             topologies=tuple(_topology(row["topology"]) for row in rows.topologies),
             circuits=_circuits_by_topology(rows.topologies, rows.circuits),
@@ -149,11 +153,6 @@ class RunStore:
                 started += timedelta(microseconds=1)
             else:
                 return started, directory
-
-
-def _lab_info(data: Mapping[str, object]) -> LabInfo:
-    lists = {name: tuple(cast("Sequence[object]", data[name])) for name in ("host_names", "nics", "switches")}
-    return LabInfo(**{**data, **lists})  # type: ignore[arg-type]
 
 
 def _phase(name: str, at: str, data: Mapping[str, Json]) -> StoredPhase:

@@ -65,7 +65,15 @@ def open_in_force(
             check_in_force(session, current.design)
             yield session, current.design, journal, mode
         return
-    with start_lab(_part(lab, placement), hosts="auto", move=True) as up:
+    # The lab itself may be started meanwhile: the part has a name of its own. Its
+    # links keep the rate of the file, since few carry anything.
+    used = {host for hosts in placement.values() for host in hosts}
+    hosts = tuple(host for host in lab.hosts if host.name in used)
+    with start_lab(
+        with_rate(replace(lab, name=f"{lab.name}-{os.getpid()}", hosts=hosts), lab.link.rate_mbps),
+        hosts="auto",
+        move=True,
+    ) as up:
         note(f"SIMULATED lab {up.lab_id} at {up.lab.management}, hosts: {up.hosts}")
         with (
             journal_in(runs_dir) as journal,
@@ -74,16 +82,6 @@ def open_in_force(
             design = design_for(up.lab)
             session.bring_up(design)
             yield session, design, journal, up.hosts
-
-
-def _part(lab: Lab, placement: Placement) -> Lab:
-    """Return the hosts of a lab that jobs run on, under a name of their own: the lab itself may be started meanwhile.
-
-    Their links keep the rate of the file, since few carry anything.
-    """
-    used = {host for hosts in placement.values() for host in hosts}
-    hosts = tuple(host for host in lab.hosts if host.name in used)
-    return with_rate(replace(lab, name=f"{lab.name}-{os.getpid()}", hosts=hosts), lab.link.rate_mbps)
 
 
 def run_on_hosts(

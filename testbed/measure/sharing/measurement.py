@@ -24,7 +24,7 @@ from testbed.errors import CollectiveError, HostError
 from testbed.lab.hosts.fleet import Fleet, Launch
 from testbed.lab.model import Lab
 from testbed.leases.model import parts_of
-from testbed.measure.sharing.agents import AgentRow, jobs_by_nic, run_agents
+from testbed.measure.sharing.agents import jobs_by_nic, run_agents
 from testbed.measure.sharing.policies import (
     Conditions,
     JobLinks,
@@ -193,38 +193,30 @@ def _under(
 ) -> list[MeasuredJob]:
     """Run the jobs under a policy. The lease cannot end while queues are set; they are put back whatever it becomes."""
     assert session.fleet is not None  # checked by `measure`
-    queues = _queues(session, placed, policy, conditions)
+    lab = session.lab
+    queues: dict[str, dict[str, dict[str, Any]]] = {}
+    for nic, names in jobs_by_nic(placed).items():
+        queues.setdefault(lab.hosts[nic.node].name, {})[lab.nic(nic).name] = {
+            "rate_mbps": lab.link.rate_mbps,
+            "limit": conditions.queue_of(policy),
+            "shares": conditions.shares(policy, names),
+        }
     with ExitStack() as stack:
         with fence.sending():
             stack.enter_context(held_queues(session.fleet, session.lab, queues))
         rows = run_agents(session.fleet, session.lab, placed, policy, schedule, conditions)
     expected = predicted(policy, placed, session.lab.link.represents_gbps, schedule, conditions)
-    return [_measured(row, policy, one.mean_ms) for row, one in zip(rows, expected, strict=True)]
-
-
-def _queues(
-    session: LabSession, placed: Sequence[JobLinks], policy: Policy, conditions: Conditions
-) -> Queues:
-    lab = session.lab
-    found: dict[str, dict[str, dict[str, Any]]] = {}
-    for nic, names in jobs_by_nic(placed).items():
-        found.setdefault(lab.hosts[nic.node].name, {})[lab.nic(nic).name] = {
-            "rate_mbps": lab.link.rate_mbps,
-            "limit": conditions.queue_of(policy),
-            "shares": conditions.shares(policy, names),
-        }
-    return found
-
-
-def _measured(row: AgentRow, policy: Policy, predicted_ms: float) -> MeasuredJob:
-    return MeasuredJob(
-        job=row.job,
-        policy=policy,
-        mean_ms=statistics.mean(row.iterations_ms),
-        p99_ms=float(np.percentile(row.iterations_ms, 99)),
-        alignments=row.alignments,
-        retransmits=row.retransmits,
-        predicted_ms=predicted_ms,
-        computed_ms=row.computed_ms,
-        iterations_ms=row.iterations_ms,
-    )
+    return [
+        MeasuredJob(
+            job=row.job,
+            policy=policy,
+            mean_ms=statistics.mean(row.iterations_ms),
+            p99_ms=float(np.percentile(row.iterations_ms, 99)),
+            alignments=row.alignments,
+            retransmits=row.retransmits,
+            predicted_ms=one.mean_ms,
+            computed_ms=row.computed_ms,
+            iterations_ms=row.iterations_ms,
+        )
+        for row, one in zip(rows, expected, strict=True)
+    ]

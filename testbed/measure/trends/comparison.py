@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,10 +65,6 @@ def compare_runs(a: StoredRun, b: StoredRun) -> RunComparison:
         {tuple(getattr(row, name) for name in _SAME): row for row in run.timings} for run in (a, b)
     )
     rows = tuple(RowPair(row, theirs[key]) for key, row in ours.items() if key in theirs)
-    return RunComparison(rows, len(ours) - len(rows), len(theirs) - len(rows), tuple(_differences(a, b)))
-
-
-def _differences(a: StoredRun, b: StoredRun) -> Iterator[tuple[str, str, str]]:
     facts = [
         ("lab", a.lab.name, b.lab.name),
         ("hosts", a.summary.hosts, b.summary.hosts),
@@ -86,4 +81,9 @@ def _differences(a: StoredRun, b: StoredRun) -> Iterator[tuple[str, str, str]]:
             for name in sorted({*a.environment, *b.environment} - {"arguments"})
         ),
     ]
-    return ((fact, str(one), str(other)) for fact, one, other in facts if one != other)
+    return RunComparison(
+        rows,
+        len(ours) - len(rows),
+        len(theirs) - len(rows),
+        tuple((fact, str(one), str(other)) for fact, one, other in facts if one != other),
+    )

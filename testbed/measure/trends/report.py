@@ -63,7 +63,13 @@ def bandwidth_series(runs: Iterable[RunSummary], *, every_size: bool = False) ->
     for run in sorted(runs, key=lambda one: one.started):
         measured: dict[tuple[Any, ...], list[float]] = {}
         for row in read_rows(run.directory / "timings.parquet", Timing):
-            measured.setdefault((_key(run, row), row.size_bytes), []).append(row.busbw_mbps)
+            name = (
+                f"{row.collective} {row.configuration} "
+                f"({row.topology}, {row.ranks} ranks, {row.rings} rings, {row.hosts})"
+            )
+            measured.setdefault(((run.lab, row.simulated, row.hosts, name), row.size_bytes), []).append(
+                row.busbw_mbps
+            )
         for (key, size), values in measured.items():
             point = Point(run.run_id, run.started.isoformat(), fmean(values))
             found.setdefault(key, {}).setdefault(size, []).append(point)
@@ -73,11 +79,6 @@ def bandwidth_series(runs: Iterable[RunSummary], *, every_size: bool = False) ->
         for size, points in sorted(sizes.items())
         if every_size or size == _largest_of_newest(sizes)
     )
-
-
-def _key(run: RunSummary, row: Timing) -> tuple[Any, ...]:
-    name = f"{row.collective} {row.configuration} ({row.topology}, {row.ranks} ranks, {row.rings} rings, {row.hosts})"
-    return run.lab, row.simulated, row.hosts, name
 
 
 def _largest_of_newest(sizes: Mapping[int, Sequence[Point]]) -> int:
@@ -239,14 +240,13 @@ def find_trends(runs_dir: str | Path, series: Sequence[Series], rate: float = DE
             if one.lab not in histories:
                 histories[one.lab] = history_of(runs_dir, one.lab)
             last, first = one.points[point.index - 1], one.points[point.index]
-            changes.append(SeriesChange(one, point, last, first, _between(histories[one.lab], last, first)))
+            begin, end = datetime.fromisoformat(last.at), datetime.fromisoformat(first.at)
+            between = tuple(
+                epoch for epoch in histories[one.lab] if begin < datetime.fromisoformat(epoch["at"]) <= end
+            )
+            changes.append(SeriesChange(one, point, last, first, between))
     changes.sort(key=lambda change: (not change.is_regression, change.first.at))
     return TrendReport(tuple(series), tuple(changes), rate)
-
-
-def _between(epochs: Sequence[Mapping[str, Any]], last: Point, first: Point) -> tuple[Mapping[str, Any], ...]:
-    begin, end = datetime.fromisoformat(last.at), datetime.fromisoformat(first.at)
-    return tuple(one for one in epochs if begin < datetime.fromisoformat(one["at"]) <= end)
 
 
 def only(series: Sequence[Series], lab: str, quantity: Quantity | None) -> tuple[Series, ...]:

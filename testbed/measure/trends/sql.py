@@ -48,7 +48,19 @@ def query_runs(runs_dir: str | Path, statement: str) -> Answer:
     duckdb = _library()
     with duckdb.connect(":memory:") as connection:
         try:
-            _fill(connection, RunStore(runs_dir))
+            store = RunStore(runs_dir)
+            runs = store.list_runs()
+            _from_files(connection, "timings", Timing, runs, "timings.parquet")
+            _from_files(connection, "phases", PhaseRow, runs, PHASES_FILE)
+            _from_files(connection, "nic_bytes", NicBytes, runs, "nic_bytes.parquet", with_run=True)
+            _from_files(connection, "runs", RunRow, runs, RUN_FILE)
+            _add_rows(connection, "runs", row_schema(RunRow, simulated=False), _without_file(runs))
+            labs = sorted(
+                {run.lab for run in runs} | {row["lab"] for row in _read(store, "select lab from intents")}
+            )
+            epochs = [{"lab": lab, **one} for lab in labs for one in history_of(store.path, lab)]
+            _from_rows(connection, "epochs", _EPOCHS, epochs)
+            _from_rows(connection, "losses", _LOSSES, _read(store, "select * from losses"))
             connection.execute(f"set memory_limit = '{MEMORY_MB}MB'")
             connection.execute(f"set max_temp_directory_size = '{MEMORY_MB}MB'")
             connection.execute("set enable_external_access = false")
@@ -88,19 +100,6 @@ def _library() -> Any:
     except ImportError as error:
         raise ResultsError(f"SQL over runs needs DuckDB: {install_extra('results')}") from error
     return duckdb
-
-
-def _fill(connection: duckdb.DuckDBPyConnection, store: RunStore) -> None:
-    runs = store.list_runs()
-    _from_files(connection, "timings", Timing, runs, "timings.parquet")
-    _from_files(connection, "phases", PhaseRow, runs, PHASES_FILE)
-    _from_files(connection, "nic_bytes", NicBytes, runs, "nic_bytes.parquet", with_run=True)
-    _from_files(connection, "runs", RunRow, runs, RUN_FILE)
-    _add_rows(connection, "runs", row_schema(RunRow, simulated=False), _without_file(runs))
-    labs = sorted({run.lab for run in runs} | {row["lab"] for row in _read(store, "select lab from intents")})
-    epochs = [{"lab": lab, **one} for lab in labs for one in history_of(store.path, lab)]
-    _from_rows(connection, "epochs", _EPOCHS, epochs)
-    _from_rows(connection, "losses", _LOSSES, _read(store, "select * from losses"))
 
 
 _TEXT, _NUMBER = pa.string(), pa.float64()

@@ -56,14 +56,20 @@ def _make(scale: Scale, progress: Progress) -> Table:
         if scale.measure:
             found["hosts"] = scale.measure(jobs, policy)
         for source, figures in found.items():
-            rows += [_row(jobs, policy, source, one) for one in figures]
+            rows += [
+                (
+                    jobs.name,
+                    policy,
+                    source,
+                    one.job,
+                    one.mean_ms,
+                    one.p99_ms,
+                    -1 if one.lost is None else one.lost,
+                )
+                for one in figures
+            ]
         progress(number, len(steps), f"{jobs.name}, {policy}")
     return Table.of(_COLUMNS, rows)
-
-
-def _row(jobs: JobSet, policy: Policy, source: str, one: Figures) -> tuple[Cell, ...]:
-    lost = -1 if one.lost is None else one.lost
-    return jobs.name, policy, source, one.job, one.mean_ms, one.p99_ms, lost
 
 
 def modelled(chosen: JobSet, policy: Policy, iterations: int) -> list[Figures]:

@@ -17,7 +17,6 @@ from testbed.design.reproductions.topoopt.jobs import (
     NIC_ONCE,
     READINGS,
     TOPOOPT,
-    Job,
     all_to_all_job,
     all_to_all_run,
     run,
@@ -42,17 +41,14 @@ def _make(scale: Scale, progress: Progress) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for number, (degree, batch, name) in enumerate(cases, 1):
         job = all_to_all_job(scale.nodes, batch)
-        time_s = _iteration_s(job, name, degree, batch)
-        rows.append((degree, batch, all_to_all_share(job.traffic), name, time_s * 1e3))
+        if name in {TOPOOPT, SPLIT}:
+            wired = all_to_all_run(job.graph.nodes, batch, degree, RATE_GBPS)
+            done = wired.published if name == SPLIT else wired.fastest
+        else:
+            done = run(job, name, degree, RATE_GBPS)
+        rows.append((degree, batch, all_to_all_share(job.traffic), name, done.iteration_s * 1e3))
         progress(number, len(cases), f"d = {degree}, batch {batch}, {name}")
     return Table.of(_COLUMNS, rows)
-
-
-def _iteration_s(job: Job, name: str, degree: int, batch: int) -> float:
-    if name in {TOPOOPT, SPLIT}:
-        wired = all_to_all_run(job.graph.nodes, batch, degree, RATE_GBPS)
-        return (wired.published if name == SPLIT else wired.fastest).iteration_s
-    return run(job, name, degree, RATE_GBPS).iteration_s
 
 
 def slowdown(table: Table, degree: float, batch: float, slow: str, fast: str) -> float:

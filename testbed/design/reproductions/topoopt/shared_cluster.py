@@ -78,18 +78,16 @@ def shared_s(scale: Scale, jobs: int, fabric: str, seed: int) -> Floats:
     return shared.iteration_s(simulate(shared.graph, tree, allreduce=fluid_ring, rounding=ROUNDING)).ravel()
 
 
-def _times(scale: Scale, jobs: int, fabric: str) -> Floats:
-    if fabric == "TopoOpt":
-        models = [model for seed in range(scale.seeds) for model in drawn_models(jobs, seed)]
-        return np.array([alone_s(model, fabric, scale.job_nodes) for model in models])
-    return np.concatenate([shared_s(scale, jobs, fabric, seed) for seed in range(scale.seeds)])
-
-
 def _make(scale: Scale, progress: Progress) -> Table:
     cases = [(jobs, fabric) for jobs in scale.jobs for fabric in _FABRICS]
     rows: list[tuple[Cell, ...]] = []
     for number, (jobs, fabric) in enumerate(cases, 1):
-        times_ms = _times(scale, jobs, fabric) * 1e3
+        if fabric == "TopoOpt":
+            models = [model for seed in range(scale.seeds) for model in drawn_models(jobs, seed)]
+            times_s = np.array([alone_s(model, fabric, scale.job_nodes) for model in models])
+        else:
+            times_s = np.concatenate([shared_s(scale, jobs, fabric, seed) for seed in range(scale.seeds)])
+        times_ms = times_s * 1e3
         rows.append((jobs, fabric, float(times_ms.mean()), float(np.percentile(times_ms, 99))))
         progress(number, len(cases), f"{jobs} jobs, {fabric}")
     return Table.of(_COLUMNS, rows)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -47,7 +47,11 @@ def best_rotation(
 
     After the time limit the best that was found is improved job by job, and not proven.
     """
-    order = _order(circle)
+    # The job with most shifts is fixed; then come the largest demands.
+    totals = [float(demand.sum()) for demand in circle.demands]
+    first = min(range(len(totals)), key=lambda job: (circle.repeats[job], -totals[job], job))
+    rest = sorted((job for job in range(len(totals)) if job != first), key=lambda job: (-totals[job], job))
+    order = [first, *rest]
     shifts = [1]
     together = circle.shifts[order[0]]
     for job in order[1:]:
@@ -68,14 +72,6 @@ def best_rotation(
     for place, turn in zip(order, turns, strict=True):
         by_job[place] = turn
     return Rotation(tuple(by_job), excess, proven)
-
-
-def _order(circle: Circle) -> list[int]:
-    """Return the jobs by repeats and demand: the one with most shifts is fixed, then the largest demands."""
-    totals = [float(demand.sum()) for demand in circle.demands]
-    first = min(range(len(totals)), key=lambda job: (circle.repeats[job], -totals[job], job))
-    rest = sorted((job for job in range(len(totals)) if job != first), key=lambda job: (-totals[job], job))
-    return [first, *rest]
 
 
 @dataclass(slots=True)
@@ -132,22 +128,19 @@ class _Search:
             if self.is_late or (late := self.clock() > self.deadline):
                 self.is_late = self.is_late or late
                 return
-            if self._is_repeated(depth, turn, turns):
+            # Two jobs that are alike have only changed places.
+            if (
+                depth > 1
+                and turn < turns[-1]
+                and self.shifts[depth] == self.shifts[depth - 1]
+                and np.array_equal(self.demands[depth], self.demands[depth - 1])
+            ):
                 continue
             joined = others + np.roll(self.demands[depth], turn)
             self._descend(joined, [*turns, turn], float(found[turn]))
 
     def _with(self, others: Floats, job: int) -> Floats:
         return excess_of_shifts(others, self.demands[job], self.shifts[job], self.capacity)
-
-    def _is_repeated(self, depth: int, turn: int, turns: Sequence[int]) -> bool:
-        """Return True for a choice in which two jobs that are alike have only changed places."""
-        return (
-            depth > 1
-            and turn < turns[-1]
-            and self.shifts[depth] == self.shifts[depth - 1]
-            and np.array_equal(self.demands[depth], self.demands[depth - 1])
-        )
 
     def _improve(self) -> None:
         """Shift one job after another to where it is best among the others, until none moves."""

@@ -66,7 +66,9 @@ def _side(
     inputs = model.chain([_of(side, embedding(shape, p.vocabulary))])
     caches: list[int] = []
     for i in range(p.layers):
-        block = [_of(side, made) for made in _layer(p, i, shape, context)]
+        after = expert_block(str(i), shape, p.experts, p.routed) if p.experts else (mlp(f"mlp{i}", shape),)
+        layer = (attention(f"attention{i}", shape, context=context), *after)
+        block = [_of(side, made) for made in layer]
         if side == "decode":
             caches.append(model.add(cache(f"decode.cache{i}", shape, context), *filled[i : i + 1]))
             inputs = (*inputs, caches[-1])
@@ -76,11 +78,6 @@ def _side(
         inputs = model.chain(block[1:], *inputs)
     model.add(_of(side, head(replace(shape, tokens=1), p.vocabulary, tied=False)), *inputs)
     return tuple(caches)
-
-
-def _layer(p: Serve, i: int, shape: Shape, context: int) -> tuple[Operator, ...]:
-    after = expert_block(str(i), shape, p.experts, p.routed) if p.experts else (mlp(f"mlp{i}", shape),)
-    return (attention(f"attention{i}", shape, context=context), *after)
 
 
 def _of(side: str, made: Operator) -> Operator:

@@ -167,19 +167,18 @@ class _Reader:
             if (node.kind == wire.COMPUTE or _is_call(node)) and own != -1:
                 on_cpu = bool(node.attributes.get("is_cpu_op", False))
                 device = int(own) if own is not None else 2 * place[0] + on_cpu
-                time_s = self._computing_s(place, node)
+                if _is_estimated(node):
+                    moved = _number(place, node, "tensor_size") if "tensor_size" in node.attributes else 0
+                    operations = _number(place, node, "num_ops")
+                    time_s = self._accelerator.pass_seconds(operations, moved, devices=1)
+                else:
+                    time_s = seconds(node)
                 yield _Part((place,), 1, partial(add_compute, device=device, time_s=time_s))
             elif node.kind == wire.SEND:
                 ends, size = (place[0], self._rank(place, "comm_dst")), _number(place, node, "comm_size")
                 yield _Part((place,), 1, partial(add_transfer, ends=ends, size_bytes=size))
             else:
                 yield _Part((place,), 1, add_wait)
-
-    def _computing_s(self, place: Place, node: Node) -> float:
-        if not _is_estimated(node):
-            return seconds(node)
-        moved = _number(place, node, "tensor_size") if "tensor_size" in node.attributes else 0
-        return self._accelerator.pass_seconds(_number(place, node, "num_ops"), moved, devices=1)
 
     def _messages(self) -> dict[Place, Place]:
         """Return for each node that receives the one that sends to it."""

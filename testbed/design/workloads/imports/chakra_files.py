@@ -51,7 +51,7 @@ def read_ranks(folder: Path) -> list[list[Node]]:
     ranks = []
     for path in rank_files(folder):
         try:
-            data = _decompressed(path.read_bytes())
+            data = _decompress(path.read_bytes())
             ranks.append(read_json(data.decode("utf-8")) if ".json" in path.suffixes else read_nodes(data))
         except (ValueError, OSError, EOFError, RecursionError, zlib.error, lzma.LZMAError) as error:
             if isinstance(error, OSError) and error.errno:
@@ -76,7 +76,7 @@ def rank_files(folder: Path) -> list[Path]:
     return [files[rank] for rank in range(len(files))]
 
 
-def _decompressed(data: bytes) -> bytes:
+def _decompress(data: bytes) -> bytes:
     if data.startswith(_ZSTANDARD):
         raise ValueError("it is compressed with Zstandard: decompress it with 'zstd -d' first")
     for magic, decompress in _COMPRESSED.items():

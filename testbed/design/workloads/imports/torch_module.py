@@ -168,7 +168,7 @@ class _Trace:
             return sources[0]
         weights = united_weights(sources)
         weighted = [self._is_weight(argument) for argument in arguments]
-        counted = _counted(name, arguments, weighted, results)
+        counted = _count(name, arguments, weighted, results)
         only_weights = counted.kind != "dense" or all(source.weights for source in sources)
         if only_weights and not any(source.data for source in sources):
             return Source(weights=weights)
@@ -207,9 +207,7 @@ class _Counted(NamedTuple):
     rows_bytes: int = 0
 
 
-def _counted(
-    name: str, arguments: Sequence[Any], weighted: Sequence[bool], results: Sequence[Any]
-) -> _Counted:
+def _count(name: str, arguments: Sequence[Any], weighted: Sequence[bool], results: Sequence[Any]) -> _Counted:
     """Return kind and operations of one call; `weighted` says which arguments are weights."""
     if name in _PRODUCTS:
         factors = _PRODUCTS[name]

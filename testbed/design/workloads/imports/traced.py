@@ -104,7 +104,7 @@ def assemble(
     members: dict[int, list[int]] = {}
     for place, group in enumerate(group_of):
         members.setdefault(group, []).append(place)
-    carried = _carried(traced, group_of)
+    carried = _bytes_between(traced, group_of)
     seen: set[str] = set()
     weights = []
     for one in traced:
@@ -116,7 +116,7 @@ def assemble(
             names[group],
             [traced[place] for place in places],
             sum(weights[place] for place in places),
-            _passed_on(group, places, traced, carried),
+            _output_bytes(group, places, traced, carried),
             samples=samples,
             training=training,
         )
@@ -151,7 +151,7 @@ def _groups(traced: Sequence[Traced]) -> list[int]:
     return groups
 
 
-def _carried(traced: Sequence[Traced], group_of: Sequence[int]) -> Mapping[tuple[int, int], int]:
+def _bytes_between(traced: Sequence[Traced], group_of: Sequence[int]) -> Mapping[tuple[int, int], int]:
     """Return bytes that pass from one operator to another, each result once."""
     results: dict[tuple[int, int], set[int]] = {}
     for reader, one in enumerate(traced):
@@ -162,7 +162,7 @@ def _carried(traced: Sequence[Traced], group_of: Sequence[int]) -> Mapping[tuple
     return {edge: sum(traced[place].output_bytes for place in places) for edge, places in results.items()}
 
 
-def _passed_on(
+def _output_bytes(
     group: int, places: Sequence[int], traced: Sequence[Traced], carried: Mapping[tuple[int, int], int]
 ) -> int:
     """Return the most that any reader takes; of an operator that nobody reads its last result."""
@@ -205,7 +205,7 @@ def _unique(names: Sequence[str]) -> list[str]:
 
 
 def product_flops(left: Dims, right: Dims) -> float:
-    """Return a (batched) matrix product: 2 m n k for each matrix of the batch, which may be broadcast.
+    """Return the FLOPs of a (batched) matrix product: 2 m n k for each matrix of the batch, which may be broadcast.
 
     >>> product_flops((10, 3, 4), (4, 5))
     1200.0
@@ -216,7 +216,7 @@ def product_flops(left: Dims, right: Dims) -> float:
 
 
 def convolution_flops(output: Dims, weight: Dims) -> float:
-    """Sum over the kernel and the inputs of a group; weight is (c_out, c_in / groups, *kernel).
+    """Return the FLOPs: a sum over the kernel and the inputs of a group; weight is (c_out, c_in / groups, *kernel).
 
     >>> convolution_flops((1, 64, 112, 112), (64, 3, 7, 7))
     236027904.0
@@ -225,17 +225,17 @@ def convolution_flops(output: Dims, weight: Dims) -> float:
 
 
 def transposed_flops(inputs: Dims, weight: Dims) -> float:
-    """Return a transposed convolution: each input number is spread; weight is (c_in, c_out / groups, *kernel)."""
+    """Return the FLOPs of a transposed convolution (inputs are spread); weight is (c_in, c_out / groups, *kernel)."""
     return 2.0 * prod(inputs) * prod(weight[1:])
 
 
 def attention_flops(queries: Dims, keys: Dims, values: Dims) -> float:
-    """Return scores and weighted sum of (..., heads, tokens, width) tensors: 2 s t (d + e) for each head."""
+    """Return the FLOPs of scores and weighted sum of (..., heads, tokens, width): 2 s t (d + e) a head."""
     return 2.0 * prod(queries[:-1]) * keys[-2] * (queries[-1] + values[-1])
 
 
 def recurrent_flops(steps: int, samples: int, weights: int) -> float:
-    """Return every weight of a recurrent layer is used once a step and sample."""
+    """Return the FLOPs of a recurrent layer: two per weight, step and sample."""
     return 2.0 * steps * samples * weights
 
 
