@@ -121,7 +121,11 @@ def _parse(text: str, file: str, budget: _Budget) -> FileText:
 
 def _explain(mistake: Any, text: str, file: str) -> Diagnostic:
     at = _location(mistake, text, file)
-    before = _word_before(text, mistake)
+    before = (
+        ""
+        if _at_end(mistake)
+        else text[max(0, mistake.pos_in_stream - 200) : mistake.pos_in_stream].rstrip()[-1:]
+    )
     if isinstance(mistake, _lark().UnexpectedCharacters):
         found = quoted(text[mistake.pos_in_stream])
         return note(
@@ -147,14 +151,6 @@ def _at_end(mistake: Any) -> bool:
     return getattr(mistake, "token", None) is not None and mistake.token.type == "$END"
 
 
-def _word_before(text: str, mistake: Any) -> str:
-    return (
-        ""
-        if _at_end(mistake)
-        else text[max(0, mistake.pos_in_stream - 200) : mistake.pos_in_stream].rstrip()[-1:]
-    )
-
-
 def _without_item(text: str, mistake: Any) -> str | None:
     """Return the text without the item that holds the mistake; None when the mistake is not inside an item."""
     if _at_end(mistake):
@@ -170,11 +166,7 @@ def _without_item(text: str, mistake: Any) -> str | None:
     end = place + min(ends, default=len(after))
     if "{" in text[begin:end] or begin == end:
         return None
-    return text[:begin] + _blank(text[begin:end]) + text[end:]
-
-
-def _blank(text: str) -> str:
-    return "".join("\n" if char == "\n" else " " for char in text)
+    return text[:begin] + "".join("\n" if char == "\n" else " " for char in text[begin:end]) + text[end:]
 
 
 _WORDS = {
