@@ -115,12 +115,6 @@ class Port:
     name: str
 
 
-def _ports_of_block(text: str) -> tuple[Port, ...]:
-    """Return the ports in the head of a block."""
-    head = text[: text.index(");")] + "\n"
-    return tuple(Port(*match.groups()) for match in _PORT.finditer(head))
-
-
 def proof_text(proofs: Iterable[Proven], mutants: Mapping[int, str] | None = None) -> str:
     """Return a top `proof` in which each block stands as `b0`, `b1`, ... with its checks.
 
@@ -151,7 +145,9 @@ BEGINNING = (
 
 
 def _wrapper(place: int, proven: Proven, module: str) -> Iterator[str]:
-    ports = _ports_of_block((RTL / f"{proven.block}.sv").read_text(encoding="ascii"))
+    text = (RTL / f"{proven.block}.sv").read_text(encoding="ascii")
+    head = text[: text.index(");")] + "\n"
+    ports = tuple(Port(*match.groups()) for match in _PORT.finditer(head))
     yield f"module proof_{place} (input logic clk_i, input logic rst_i);"
     for name, value in proven.parameters.items():
         yield f"  localparam {name} = {value};"

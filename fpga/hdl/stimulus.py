@@ -25,7 +25,11 @@ def generated_stimulus(datapath: Datapath, cycles: int, seed: int = 0) -> Rows:
     ports = ports_of(datapath)
     rows = np.zeros((cycles, ports.input_columns), np.uint64)
     for port in ports.inputs:
-        _put(rows, port, _bits(random, cycles, port.width, _density(random, cycles, port.name)))
+        _put(
+            rows,
+            port,
+            np.asarray(random.random((cycles, port.width)) < _density(random, cycles, port.name)[:, None]),
+        )
     for signal in datapath.inputs:
         if signal.kind is SignalKind.NUMBER:
             _put(rows, ports.input(f"{signal.name}_i"), _numbers(random, cycles, signal))
@@ -41,12 +45,6 @@ def _density(random: np.random.Generator, cycles: int, name: str) -> NDArray[np.
         return random.choice([0.02, 0.5, 0.5, 0.98], cycles)  # values near 0, near -1, and any
     phases = random.choice(_BUSY, -(-cycles // _PHASE))
     return np.repeat(phases, _PHASE)[:cycles]
-
-
-def _bits(
-    random: np.random.Generator, cycles: int, width: int, density: NDArray[np.float64]
-) -> NDArray[np.bool_]:
-    return np.asarray(random.random((cycles, width)) < density[:, None])
 
 
 def _put(rows: Rows, port: Port, bits: NDArray[np.bool_]) -> None:

@@ -75,9 +75,19 @@ class Top:
 
         Raises ValueError when two of its ports would have one name.
         """
-        _check_distinct(self.name, self.ports)
+        for name, times in Counter(port.split()[-1] for port in self.ports).items():
+            if times > 1:
+                raise ValueError(
+                    f"{self.name} would have two ports {name}: streams are numbered under a name. Rename one."
+                )
         levels = joined(_connections(self.table))
-        unread = _unread(self.datapath, self.table)
+        shown = {each.signal.port for each in self.table if isinstance(each.signal, PortBits)}
+        streams = (
+            f"{module}_{name}_{part}_o"
+            for module, name in sorted(self.datapath.consumed)
+            for part in ("valid", "data")
+        )
+        unread = (f"dp_{port}" for port in ("fire_o", *streams) if port not in shown)
         blocks = (
             _wires(self.datapath, self.table),
             levels.body,
@@ -101,14 +111,6 @@ class Top:
     def _streams_part(self) -> Fragment:
         registers = self.streams is Streams.REGISTERS
         return joined(_portal(self.table) if registers else axi_stream_parts(self.datapath))
-
-
-def _check_distinct(top: str, ports: list[str]) -> None:
-    for name, times in Counter(port.split()[-1] for port in ports).items():
-        if times > 1:
-            raise ValueError(
-                f"{top} would have two ports {name}: streams are numbered under a name. Rename one."
-            )
 
 
 def _axi_ports(table: RegisterMap) -> Iterator[str]:
@@ -184,17 +186,6 @@ def _portal(table: RegisterMap) -> Iterator[Fragment]:
     for (block, name), pins in table.blocks().items():
         if block in STREAM_BLOCKS:
             yield BLOCKS[block].instantiate(name, pins)
-
-
-def _unread(datapath: Datapath, table: RegisterMap) -> Iterator[str]:
-    """Return the outputs of the datapath that neither a register nor a stream of the top shows."""
-    shown = {each.signal.port for each in table if isinstance(each.signal, PortBits)}
-    streams = (
-        f"{module}_{name}_{part}_o"
-        for module, name in sorted(datapath.consumed)
-        for part in ("valid", "data")
-    )
-    return (f"dp_{port}" for port in ("fire_o", *streams) if port not in shown)
 
 
 def _register_file(table: RegisterMap) -> Iterator[str]:

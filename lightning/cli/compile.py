@@ -15,7 +15,7 @@ from lightning.compiler.measured import MEASURED_SIGMA
 from lightning.errors import InputError, OutOfRange
 
 if TYPE_CHECKING:
-    from lightning.compiler import CompiledModel, Hardware, Options
+    from lightning.compiler import CompiledModel, Options
     from lightning.networks.imports.onnx.choices import Choices
     from lightning.networks.network import Preprocessing
 
@@ -104,12 +104,23 @@ def compile_file(
 
     For example: lightning compile digits.onnx --samples digits --scale 0.00392 -o digits.lng
     """
-    from lightning.compiler import Hardware
+    from lightning.compiler import Hardware, Options
+    from lightning.compiler.options import Ranges, Scheme
     from lightning.networks.imports.onnx.choices import choices_of
 
     hardware = Hardware(lanes, wavelengths, cores, skip_zeros=skip_zeros)
     scheme = scheme or ("published" if perfect_scaling else None)
-    options = _options(scheme, ranges, percentile, sigma, hardware, seed, per_tensor, wrap, perfect_scaling)
+    options = Options(
+        scheme=cast(Scheme, scheme or "scaled"),
+        per_channel=not per_tensor,
+        ranges=cast(Ranges, ranges),
+        percentile=percentile,
+        sigma=sigma,
+        wrap=wrap,
+        perfect_scaling=perfect_scaling,
+        hardware=hardware,
+        seed=seed,
+    )
     asked = _preprocessing(scale, mean, deviation, layout)
     tensors, target = _outputs(network, output or [])
     choices = choices_of(shape or [], value or [], tensors)
@@ -149,7 +160,11 @@ def _compile(
     from lightning.networks.preprocess import raw_of
 
     held = None if samples is None else raw_samples(samples)
-    file = _network_file(network)
+    if network.suffix == ".lng":
+        raise OutOfRange(
+            f"{network} is compiled already", hint="Give the .onnx or .npz; or run: lightning explain"
+        )
+    file = network
     model = load_or_compile(file, held, options, asked, choices, choose_scheme=choose_scheme)
     raw = raw_of(model.network, held) if isinstance(held, dict) else held
     warnings = [] if raw is None or asked else warn(_warnings_of(model, str(samples), raw))
@@ -160,33 +175,6 @@ def _compile(
         print_document(None, {"written": [str(target)], "warnings": warnings, **found.document})
     else:
         print("\n".join([*summary(found), "", f"{found.cycles:,} cycles an image, written to {target}"]))
-
-
-def _options(
-    scheme: str | None,
-    ranges: str,
-    percentile: float,
-    sigma: float,
-    hardware: Hardware,
-    seed: int,
-    per_tensor: bool,
-    wrap: bool,
-    perfect_scaling: bool,
-) -> Options:
-    from lightning.compiler import Options
-    from lightning.compiler.options import Ranges, Scheme
-
-    return Options(
-        scheme=cast(Scheme, scheme or "scaled"),
-        per_channel=not per_tensor,
-        ranges=cast(Ranges, ranges),
-        percentile=percentile,
-        sigma=sigma,
-        wrap=wrap,
-        perfect_scaling=perfect_scaling,
-        hardware=hardware,
-        seed=seed,
-    )
 
 
 def _warnings_of(model: CompiledModel, name: str, raw: Any) -> Iterator[str]:
@@ -203,7 +191,15 @@ def raw_samples(name: str) -> Any:
     import numpy as np
 
     if Path(name).suffix not in {".npy", ".npz"}:
-        return _of_training(name)
+        from lightning.evaluation import load_dataset
+
+        dataset = load_dataset(name)
+        samples = dataset.with_samples().train_x
+        if not len(dataset.train_x):
+            sys.stderr.write(
+                f"warning: {name} has no training part; ranges are measured on {len(samples)} of its test images\n"
+            )
+        return samples
     if not Path(name).is_file():
         raise InputError(f"there is no file {name}", hint="Check the path")
     try:
@@ -213,27 +209,6 @@ def raw_samples(name: str) -> Any:
         raise InputError(
             f"{name} holds no samples", hint="Give a .npy of raw inputs, or an .npz with an array x"
         ) from error
-
-
-def _of_training(name: str) -> Any:
-    """Return the training part of a data set; where there is none, some of the others, which is reported."""
-    from lightning.evaluation import load_dataset
-
-    dataset = load_dataset(name)
-    samples = dataset.with_samples().train_x
-    if not len(dataset.train_x):
-        sys.stderr.write(
-            f"warning: {name} has no training part; ranges are measured on {len(samples)} of its test images\n"
-        )
-    return samples
-
-
-def _network_file(path: Path) -> Path:
-    if path.suffix == ".lng":
-        raise OutOfRange(
-            f"{path} is compiled already", hint="Give the .onnx or .npz; or run: lightning explain"
-        )
-    return path
 
 
 def _preprocessing(

@@ -76,34 +76,34 @@ def serve(
     if realtime and udp is None:
         raise ConfigError("--realtime is for packets, and none are taken", hint="Give --udp PORT, too")
     run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, calibrated=calibrated)
-    _check_libraries()
-    named = _named(models, name)
-    repository = _repository(models, run, seed)
-    from lightning.serving import server
-
-    ready = partial(_say, seed=seed, as_json=as_json)
-    with contextlib.closing(repository), contextlib.closing(server.bound(host, port)) as opened:
-        _warn(host)
-        for each, path in named.items():
-            repository.load(each, path)
-        server.serve(_infer(repository, max_body), opened, udp, ready, realtime=realtime)
-    return DONE
-
-
-def _check_libraries() -> None:
     from lightning.optional import needed
 
     for library in LIBRARIES:
         needed(library, "to serve models")
-
-
-def _repository(models: Sequence[Path], run: how.Run, seed: int) -> Repository:
+    named = _named(models, name)
     from lightning.serving.repository import Repository
 
     directory = next((each for each in models if each.is_dir()), None)
-    return Repository(
+    repository = Repository(
         lambda model: run.open(model, seed), directory, lambda model: _origin(run.provenance(model, (seed,)))
     )
+    from lightning.serving import server
+
+    ready = partial(_say, seed=seed, as_json=as_json)
+    with contextlib.closing(repository), contextlib.closing(server.bound(host, port)) as opened:
+        # Names are looked up, as they are to listen.
+        with contextlib.suppress(OSError):
+            reached = {str(each[4][0]) for each in socket.getaddrinfo(host, None)}
+            if not all(ip_address(each.partition("%")[0]).is_loopback for each in reached):
+                print(
+                    f"warning: {host} is not this machine alone, and there is no password: "
+                    "whoever reaches it may ask, load and unload",
+                    file=sys.stderr,
+                )
+        for each, path in named.items():
+            repository.load(each, path)
+        server.serve(_infer(repository, max_body), opened, udp, ready, realtime=realtime)
+    return DONE
 
 
 def _infer(repository: Repository, max_body: int) -> Infer:
@@ -144,18 +144,6 @@ def _origin(found: Provenance) -> dict[str, Any]:
     return {
         key: found.document[key] for key in ("version", "seed", "noise", "calibration", "device", "simulated")
     }
-
-
-def _warn(host: str) -> None:
-    """Warn where the server is reachable from beyond this machine. Names are looked up, as they are to listen."""
-    with contextlib.suppress(OSError):
-        reached = {str(each[4][0]) for each in socket.getaddrinfo(host, None)}
-        if not all(ip_address(each.partition("%")[0]).is_loopback for each in reached):
-            print(
-                f"warning: {host} is not this machine alone, and there is no password: "
-                "whoever reaches it may ask, load and unload",
-                file=sys.stderr,
-            )
 
 
 def _say(found: dict[str, Any], *, seed: int = 0, as_json: bool) -> None:

@@ -104,28 +104,19 @@ def constellation(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, de
     top.scatter(truth, given, s=size, color=SERIES[0], alpha=alpha, linewidths=0, label="measured", zorder=2)
     bottom.axhline(0, color=FAINT, linewidth=1)
     bottom.scatter(truth, error, s=size, color=SERIES[0], alpha=alpha, linewidths=0)
-    _bounded(bottom, error)
+    # Symmetric about zero, with the half step of rounding as two lines.
+    reach = max(1.2 * float(np.abs(error).max()), 0.8)
+    bottom.set_ylim(-reach, reach)
+    for half in (-0.5, 0.5):
+        bottom.axhline(half, color=INK, linewidth=0.8, linestyle=":")
     plain(top, y="result of the light")
     plain(bottom, x="a × b / 255", y="error\n(LSB)")
     top.set_xlim(ends[0] - 5, ends[1] + 5)
     legend(top, loc="upper left")
-    _opaque(top.get_legend())
+    for handle in top.get_legend().legend_handles:
+        handle.set_alpha(1)
     headed(figure, _verdict(results, a, b), _described(error, device), simulated=device.simulated)
     return figure
-
-
-def _opaque(names: Any) -> None:
-    """Make symbols of a legend visible, however faint the cloud of points is."""
-    for handle in names.legend_handles:
-        handle.set_alpha(1)
-
-
-def _bounded(axes: Any, error: Floats) -> None:
-    """Symmetric about zero, with the half step of rounding as two lines."""
-    reach = max(1.2 * float(np.abs(error).max()), 0.8)
-    axes.set_ylim(-reach, reach)
-    for half in (-0.5, 0.5):
-        axes.axhline(half, color=INK, linewidth=0.8, linestyle=":")
 
 
 def _errors(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
@@ -168,7 +159,24 @@ def transfer_curves(sweeps: Mapping[int, Swept], device: DeviceIdentity) -> Plot
     figure = sheet(7.2, 5.2)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(2.6, 1))
     for index, sweep in sorted(sweeps.items()):
-        _drawn(top, bottom, index, sweep)
+        colour, curve = SERIES[index % len(SERIES)], sweep.curve
+        fine = np.linspace(sweep.words.min(), sweep.words.max(), 600)
+        top.plot(sweep.words, sweep.levels, ".", color=colour, markersize=3.5, alpha=0.5)
+        name = f"{index}: V$_π$ = {curve.half_wave:,.0f} words, null at {signed(curve.null, 0)}"
+        top.plot(fine, curve.level(fine), color=colour, linewidth=1.4, label=name)
+        for word, mark in ((curve.null, "v"), (curve.peak, "^")):
+            if fine[0] <= word <= fine[-1]:
+                top.plot(
+                    word,
+                    curve.level(word),
+                    mark,
+                    color=colour,
+                    markerfacecolor="white",
+                    markersize=7,
+                    zorder=4,
+                )
+        left = 100 * (sweep.levels - curve.level(sweep.words)) / curve.amplitude
+        bottom.plot(sweep.words, left, ".", color=colour, markersize=3.5, alpha=0.7)
     bottom.axhline(0, color=FAINT, linewidth=0.8)
     plain(top, y="level above idle (counts)")
     plain(bottom, x="gain word", y="residual\n(% of swing)")
@@ -200,21 +208,6 @@ def kept_sweeps(calibration: Calibration, raw: Mapping[str, npt.NDArray[Any]]) -
         for index, modulator in enumerate(calibration.modulators)
         if f"sweep_{index}_words" in raw
     }
-
-
-def _drawn(top: Any, bottom: Any, index: int, sweep: Swept) -> None:
-    colour, curve = SERIES[index % len(SERIES)], sweep.curve
-    fine = np.linspace(sweep.words.min(), sweep.words.max(), 600)
-    top.plot(sweep.words, sweep.levels, ".", color=colour, markersize=3.5, alpha=0.5)
-    name = f"{index}: V$_π$ = {curve.half_wave:,.0f} words, null at {signed(curve.null, 0)}"
-    top.plot(fine, curve.level(fine), color=colour, linewidth=1.4, label=name)
-    for word, mark in ((curve.null, "v"), (curve.peak, "^")):
-        if fine[0] <= word <= fine[-1]:
-            top.plot(
-                word, curve.level(word), mark, color=colour, markerfacecolor="white", markersize=7, zorder=4
-            )
-    left = 100 * (sweep.levels - curve.level(sweep.words)) / curve.amplitude
-    bottom.plot(sweep.words, left, ".", color=colour, markersize=3.5, alpha=0.7)
 
 
 def waveform(recorded: Waveform, *, decoded: int | None = None) -> Plot:

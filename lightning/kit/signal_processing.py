@@ -113,7 +113,15 @@ class LightningSignalProcessing:
 def decoded(waveform: Waveform) -> Decoded:
     """Return the answer in this waveform, and what is to be known about it; raise as `decode` does."""
     calibration = _calibration_of(_checked(waveform))
-    _check_pulse(waveform)
+    # A calibration is of a pulse without carrier: others open a modulator by another curve.
+    settings = waveform.origin.settings
+    for name, value in (("pulse_freq_mhz", settings.pulse_freq_mhz), ("phase_deg", settings.phase_deg)):
+        if value:
+            raise OutOfRange(
+                f"{name} was {value:g}, and the device is calibrated with pulses of frequency 0 and phase 0",
+                device=waveform.device.name,
+                hint=f"Set {name} to 0 to decode; without decoding any will do",
+            )
     level, peak = level_of(waveform, calibration)
     return calibration.decode(level, _values(waveform), peak=peak)
 
@@ -187,7 +195,17 @@ def level_of(waveform: Waveform, calibration: Calibration) -> tuple[float, float
             device=waveform.device.name,
             hint="Acquire again, or give the samples as they were acquired",
         )
-    start, stop, before, after = _edges(waveform, calibration, index)
+    origin, timing = waveform.origin, calibration.timing
+    offset = origin.trigger_ns / timing.tick_ns
+    scale = timing.tick_ns / origin.tick_ns[index]
+    length = origin.pulse_ns / timing.tick_ns
+    first, last = (min(timing.arrival) - offset) * scale, (max(timing.arrival) - offset) * scale
+    start, stop, before, after = (
+        last + SETTLE_TICKS,
+        first + length * scale - SETTLE_TICKS,
+        first - SETTLE_TICKS,
+        last + length * scale + SETTLE_TICKS,
+    )
     ticks = np.arange(samples.size)
     plateau = samples[(ticks >= start) & (ticks < stop)]
     idle = samples[(ticks < before) | (ticks >= after)]
@@ -214,21 +232,6 @@ def _detector(waveform: Waveform, calibration: Calibration) -> int:
     return readouts.index(calibration.readout)
 
 
-def _edges(waveform: Waveform, calibration: Calibration, index: int) -> tuple[float, float, float, float]:
-    """Return the edges in samples: first and past the last of the plateau; end and next begin of the idle line."""
-    origin, timing = waveform.origin, calibration.timing
-    offset = origin.trigger_ns / timing.tick_ns
-    scale = timing.tick_ns / origin.tick_ns[index]
-    length = origin.pulse_ns / timing.tick_ns
-    first, last = (min(timing.arrival) - offset) * scale, (max(timing.arrival) - offset) * scale
-    return (
-        last + SETTLE_TICKS,
-        first + length * scale - SETTLE_TICKS,
-        first - SETTLE_TICKS,
-        last + length * scale + SETTLE_TICKS,
-    )
-
-
 def _values(waveform: Waveform) -> dict[int, int]:
     """Value of each generator. Raises `OutOfRange` for one that was driven by a bare gain word."""
     settings = waveform.origin.settings
@@ -253,18 +256,6 @@ def _checked(waveform: Any) -> Waveform:
             hint="Give what LightningControl.acquire_decimated returned",
         )
     return waveform
-
-
-def _check_pulse(waveform: Waveform) -> None:
-    """Check that the pulse has no carrier: a calibration is of such, others open a modulator by another curve."""
-    settings = waveform.origin.settings
-    for name, value in (("pulse_freq_mhz", settings.pulse_freq_mhz), ("phase_deg", settings.phase_deg)):
-        if value:
-            raise OutOfRange(
-                f"{name} was {value:g}, and the device is calibrated with pulses of frequency 0 and phase 0",
-                device=waveform.device.name,
-                hint=f"Set {name} to 0 to decode; without decoding any will do",
-            )
 
 
 def _calibration_of(waveform: Waveform) -> Calibration:

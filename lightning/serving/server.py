@@ -103,7 +103,22 @@ def serve(
     listen(opened)
     gc.collect()
     gc.freeze()  # what is loaded stays; to look through all of it now and then would take tens of milliseconds
-    found: Document = {"http": f"http://{address}", "udp": None, "models": _models(infer)}
+    found: Document = {
+        "http": f"http://{address}",
+        "udp": None,
+        "models": (
+            [
+                {
+                    "name": each.name,
+                    "version": each.version,
+                    "number": each.number,
+                    "file": str(each.source or ""),
+                    "fidelity": each.executor.fidelity,
+                }
+                for each in infer.repository.serving()
+            ]
+        ),
+    }
     if packets_port is None:
         Server(infer, lambda: ready(found)).run(sockets=[opened])
         return
@@ -153,7 +168,23 @@ class Server(http_server.Server):
     """A server for which a signal is a good end."""
 
     def __init__(self, infer: Infer, ready: Callable[[], None], packets: ReadPackets | None = None) -> None:
-        super().__init__(_config(http_server.HeadAsGet(Service(infer, packets))), ready)
+        super().__init__(
+            uvicorn.Config(
+                http_server.HeadAsGet(Service(infer, packets)),
+                loop="uvloop",
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                log_config=None,  # logging belongs to the program
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                date_header=False,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=LAST_ANSWERS_S,
+            ),
+            ready,
+        )
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -167,33 +198,3 @@ class Server(http_server.Server):
         finally:
             for each, handler in before.items():
                 signal.signal(each, handler)
-
-
-def _config(service: http_server.Application) -> uvicorn.Config:
-    return uvicorn.Config(
-        service,
-        loop="uvloop",
-        http="httptools",
-        ws="none",
-        lifespan="off",
-        log_config=None,  # logging belongs to the program
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=LAST_ANSWERS_S,
-    )
-
-
-def _models(infer: Infer) -> list[Document]:
-    return [
-        {
-            "name": each.name,
-            "version": each.version,
-            "number": each.number,
-            "file": str(each.source or ""),
-            "fidelity": each.executor.fidelity,
-        }
-        for each in infer.repository.serving()
-    ]

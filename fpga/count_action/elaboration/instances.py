@@ -44,9 +44,9 @@ def make_instances(
     """Return the instances of a file in the order of its text. `given` are parameters from outside."""
     local: dict[str, ModuleText] = {}
     for module in tree.modules():
-        first = local.setdefault(module.name, module)
-        if first is not module:
-            message = f"there is already a module {quoted(module.name)} at {first.at}"
+        earlier = local.setdefault(module.name, module)
+        if earlier is not module:
+            message = f"there is already a module {quoted(module.name)} at {earlier.at}"
             report.error(note(module.at, message, "Give this one another name."))
     instances: dict[str, Instance] = {}
     unused = dict.fromkeys(given)

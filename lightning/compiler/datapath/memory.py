@@ -73,7 +73,7 @@ def buffers_of(network: Network, width: int) -> tuple[Buffer, ...]:
     answer = owner[network.output]
     lives[answer] = (lives[answer][0], len(network.nodes))
     return tuple(
-        Buffer(tuple(members[name]), _rounded_up(prod(network.shapes[name]) * width), *life)
+        Buffer(tuple(members[name]), -(-(prod(network.shapes[name]) * width) // ALIGNMENT) * ALIGNMENT, *life)
         for name, life in lives.items()
     )
 
@@ -104,7 +104,3 @@ def _owners(network: Network) -> dict[str, str]:
         is_view = node.operation in _SAME_BYTES and node.inputs[0] in owner
         owner[node.output] = owner[node.inputs[0]] if is_view else node.output
     return owner
-
-
-def _rounded_up(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT

@@ -134,7 +134,18 @@ def check(
             device=identity(device),
             hint=HINT,
         )
-    _check_channels(calibration, device)
+    used = {
+        "gens": ("generator", max(modulator.channel for modulator in calibration.modulators)),
+        "readouts": ("readout", calibration.readout),
+    }
+    for key, (name, highest) in used.items():
+        there = _length(device, key)
+        if there is not None and highest >= there:
+            raise errors.CalibrationError(
+                f"this calibration is of {name} {highest}, and the firmware has 0 to {there - 1}",
+                device=identity(device),
+                hint=HINT,
+            )
 
 
 def require(
@@ -195,22 +206,6 @@ def _is_delivered(calibration: Calibration, device: Any) -> bool:
     """Return whether it is, to the last digit, what this device brings along."""
     own = _delivered(device)
     return own is not None and to_json(own) == to_json(calibration)
-
-
-def _check_channels(calibration: Calibration, device: Any) -> None:
-    """Raise `CalibrationError` where the firmware lacks a generator or the readout; unknown firmware passes."""
-    used = {
-        "gens": ("generator", max(modulator.channel for modulator in calibration.modulators)),
-        "readouts": ("readout", calibration.readout),
-    }
-    for key, (name, highest) in used.items():
-        there = _length(device, key)
-        if there is not None and highest >= there:
-            raise errors.CalibrationError(
-                f"this calibration is of {name} {highest}, and the firmware has 0 to {there - 1}",
-                device=identity(device),
-                hint=HINT,
-            )
 
 
 def _length(device: Any, key: str) -> int | None:

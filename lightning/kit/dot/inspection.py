@@ -65,7 +65,8 @@ def inspect(
     tile = reader.tile(len(values), SYMBOL)
     counts = reader.trace(_played(reader, calibration, values, tile), tile, rounds=rounds)
     settled = settled_samples(tile)
-    idle = _idle(counts)
+    clear = REACH_TICKS - FILTER_TICKS
+    idle = float(np.concatenate([counts[:clear], counts[-clear:]]).mean())
     sums = calibration.decode_table(counts[settled] - idle, values)
     return Inspection(counts, calibration.timing.tick_ns, settled, sums)
 
@@ -109,9 +110,3 @@ def _played(
     words = calibration.word_table(values)[None]
     dark = Coding((one, two, three, four)).dark
     return envelopes(words, dark, tile, reader.wiring.alignment)[:, 0]
-
-
-def _idle(counts: Floats) -> float:
-    """Return the idle level, from the samples at either end that the filter keeps apart from all symbols."""
-    clear = REACH_TICKS - FILTER_TICKS
-    return float(np.concatenate([counts[:clear], counts[-clear:]]).mean())

@@ -167,7 +167,11 @@ class SocketLine:
     def query(self, text: str) -> str:
         """Send one line and give the line that answers it."""
         deadline_s = time.monotonic() + self._timeout_s
-        self._check_no_leftovers()
+        while self._wait(select.POLLIN, 0.0):
+            self._rest += self._take()
+        if self._rest.strip():
+            raise _unreadable(self._resource, self._rest)
+        self._rest = b""
         self.write(text)
         while True:
             line, found = self._cut()
@@ -191,14 +195,6 @@ class SocketLine:
             return line.decode("ascii").strip(), True
         except UnicodeDecodeError:
             raise _unreadable(self._resource, line) from None
-
-    def _check_no_leftovers(self) -> None:
-        """Check that nothing waits to be read when a question is asked: it would be taken for the answer."""
-        while self._wait(select.POLLIN, 0.0):
-            self._rest += self._take()
-        if self._rest.strip():
-            raise _unreadable(self._resource, self._rest)
-        self._rest = b""
 
     def _receive(self, text: str, deadline_s: float) -> None:
         if not self._wait(select.POLLIN, deadline_s - time.monotonic()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,9 +32,21 @@ def finished(builder: Builder, name: str, entry: str, output: str, preprocessing
     """
     if output not in builder.shapes:
         raise NetworkError(f"{name}: the output does not depend on the input", hint="Check what was exported")
-    nodes, output = _folded(builder, output)
+    needed = _needed(builder.nodes, output)
+    folding = _Folding(builder, Counter(tensor for node in needed for tensor in set(node.inputs)))
+    for node in needed:
+        folding.take(node)
+    nodes, output = (folding.nodes, folding.renamed.get(output, output))
     nodes = _needed(_normalisations_apart(builder, nodes), output)
-    _check_finite(builder, nodes)
+    # Infinity may be in a mask, but not in what is multiplied by light.
+    for node in nodes:
+        if node.operation in PHOTONIC and not all(
+            np.isfinite(builder.constants[t]).all() for t in node.inputs[1:]
+        ):
+            raise NetworkError(
+                f"node {node.name} ({node.operation}) has weights that hold NaN or infinity",
+                hint="Train it again",
+            )
     read = {tensor for node in nodes for tensor in node.inputs}
     tensors = {entry, output} | {node.output for node in nodes}
     return Network(
@@ -47,30 +59,6 @@ def finished(builder: Builder, name: str, entry: str, output: str, preprocessing
         preprocessing,
         tuple(builder.notes),
     )
-
-
-def _check_finite(builder: Builder, nodes: Sequence[Node]) -> None:
-    """Infinity may be in a mask, but not in what is multiplied by light."""
-    for node in nodes:
-        if node.operation in PHOTONIC and not all(
-            np.isfinite(builder.constants[t]).all() for t in node.inputs[1:]
-        ):
-            raise NetworkError(
-                f"node {node.name} ({node.operation}) has weights that hold NaN or infinity",
-                hint="Train it again",
-            )
-
-
-def _folded(builder: Builder, output: str) -> tuple[list[Node], str]:
-    """Return the nodes in which every scale and shift that follows a product has become part of it.
-
-    What the output does not need goes first: it must not change a product that the output is.
-    """
-    needed = _needed(builder.nodes, output)
-    folding = _Folding(builder, Counter(tensor for node in needed for tensor in set(node.inputs)))
-    for node in needed:
-        folding.take(node)
-    return folding.nodes, folding.renamed.get(output, output)
 
 
 @dataclass

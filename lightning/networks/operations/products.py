@@ -28,11 +28,7 @@ def add_gemm(builder: Builder, call: Call) -> str:
         raise call.refused("transposes its activations, so the batch axis is not in front", "Export transA=0")
     factor = builder.fixed(call, 1)
     weights = call.number("alpha", 1.0) * (factor if call.whole("transB", 0) else factor.T)
-    return _affine(builder, call, x, weights, call.number("beta", 1.0))
-
-
-def _affine(builder: Builder, call: Call, x: str, weights: Array, beta: float) -> str:
-    """Add the product x @ weights.T + beta * (input 2), the last as a bias where it is constant."""
+    beta = call.number("beta", 1.0)
     third = call.given(2)
     rows = len(weights)
     if builder.is_constant(third):
@@ -42,8 +38,8 @@ def _affine(builder: Builder, call: Call, x: str, weights: Array, beta: float) -
     if not third:
         return product
     if beta != 1:
-        factor = builder.constant(np.float32(beta), f"{call.name}.beta")
-        third = builder.emit("Mul", [third, factor], f"{call.name}/beta")
+        scale = builder.constant(np.float32(beta), f"{call.name}.beta")
+        third = builder.emit("Mul", [third, scale], f"{call.name}/beta")
     return builder.emit("Add", [product, third], f"{call.name}/add")
 
 

@@ -83,13 +83,20 @@ class PacketLoop:
 
     def serve(self) -> int:
         """Answer all that is there; how many datagrams that were."""
-        self._collect()
+        for job, code in self.deferred.ended():
+            self._note_request(job, code)
         found = self.inbox.receive()
         if not found:
             return 0
         try:
             outcomes = self._fast_path(found)
-            self._note(found, outcomes)
+            counts = self.counts
+            counts.received += found
+            counts.answered += outcomes.count(ANSWERED)
+            counts.replayed += outcomes.count(REPLAYED)
+            counts.failed += outcomes.count(FAILED)
+            counts.late += outcomes.count(LATE)
+            counts.overrun = max(counts.overrun, self.inbox.overruns(found))
             for slot, outcome in enumerate(outcomes):
                 if outcome == LEFT:
                     self._datagram(slot)
@@ -116,15 +123,6 @@ class PacketLoop:
                         service.fast_path.answer(self.inbox, found, self.replay_cache, self._outcomes)
         outcomes: list[int] = self._outcomes[:found].tolist()
         return outcomes
-
-    def _note(self, found: int, outcomes: list[int]) -> None:
-        counts = self.counts
-        counts.received += found
-        counts.answered += outcomes.count(ANSWERED)
-        counts.replayed += outcomes.count(REPLAYED)
-        counts.failed += outcomes.count(FAILED)
-        counts.late += outcomes.count(LATE)
-        counts.overrun = max(counts.overrun, self.inbox.overruns(found))
 
     def _release(self) -> None:
         for lease in self._leases.values():
@@ -194,11 +192,6 @@ class PacketLoop:
         if wall_clock() > job.latest:
             return Code.LATE
         return self._answered(service, slot, job.request, job.arrived) or Code.FAILED
-
-    def _collect(self) -> None:
-        """Note what has become of requests that were left for later."""
-        for job, code in self.deferred.ended():
-            self._note_request(job, code)
 
     def _note_request(self, job: Job, code: Code | None) -> None:
         if code is not None:

@@ -199,7 +199,17 @@ def fold(builder: Builder, call: Call, node: Any) -> tuple[str, ...]:
             f"{call.title} makes a constant of {largest:,.0f} numbers, and {MOST:,} are allowed",
             hint="Export the network without it, or with smaller shapes",
         )
-    values = _evaluated(call, node, inputs)
+    reference = needed("onnx.reference", "to read ONNX files")
+    names = [name for name in node.input if name]
+    given: Mapping[str, Any] = dict(zip(names, (value for value in inputs if value is not None), strict=True))
+    try:
+        with np.errstate(all="ignore"):
+            outputs = reference.ReferenceEvaluator(node, opsets={"": call.opset}).run(None, dict(given))
+    except (*CONTRADICTIONS, RuntimeError, AssertionError, ArithmeticError) as error:
+        raise NetworkError(
+            f"{call.title} contradicts itself: {error}", hint="Export the network again"
+        ) from error
+    values = [np.asarray(output) for output in outputs]
     return tuple(
         builder.constant(value, f"{call.name}.{k}" if k else call.name) for k, value in enumerate(values)
     )
@@ -225,17 +235,3 @@ def _largest(call: Call, inputs: Sequence[Any]) -> float:
     if call.operation == "Pad":
         return float(np.abs(inputs[1], dtype=np.float64).sum() + 1) * max(np.size(inputs[0]), 1)
     return 0
-
-
-def _evaluated(call: Call, node: Any, inputs: Sequence[Any]) -> list[Array]:
-    reference = needed("onnx.reference", "to read ONNX files")
-    names = [name for name in node.input if name]
-    given: Mapping[str, Any] = dict(zip(names, (value for value in inputs if value is not None), strict=True))
-    try:
-        with np.errstate(all="ignore"):
-            outputs = reference.ReferenceEvaluator(node, opsets={"": call.opset}).run(None, dict(given))
-    except (*CONTRADICTIONS, RuntimeError, AssertionError, ArithmeticError) as error:
-        raise NetworkError(
-            f"{call.title} contradicts itself: {error}", hint="Export the network again"
-        ) from error
-    return [np.asarray(output) for output in outputs]

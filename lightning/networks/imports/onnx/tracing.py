@@ -148,33 +148,30 @@ def emit_electronic(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[s
     attributes: dict[str, Any] = {
         "operation": node.op_type,
         "domain": "" if node.domain == "ai.onnx" else node.domain,
-        "kinds": tuple("" if not name else _kind(scope, name) for name in names),
+        "kinds": tuple(
+            ""
+            if not name
+            else (scope.values[name].kind if name in scope.values else scope.known[name].dtype.name)
+            for name in names
+        ),
         "shapes": tuple(scope.values[name].shape if name in scope.values else None for name in names),
         "given": attributes_in_words(node, scope.folder),
         "outputs": len(node.output),
         "macs": macs_of_call(node, [scope.array(name) for name in names], outputs),
     }
     attributes["opset"] = scope.opset_of(node)
-    _check_kinds(node, outputs)
-    tensors = [scope.tensor(name) for name in names if name]
-    made = []
-    for place, (name, array) in enumerate(zip(node.output, outputs, strict=True)):
-        own = {**attributes, "place": place, "shape": sample_shape(array.shape)}
-        made.append(builder.emit(ELECTRONIC, tensors, f"{node.name}", own) if name else "")
-    return made
-
-
-def _kind(scope: Scope, name: str) -> str:
-    return scope.values[name].kind if name in scope.values else scope.known[name].dtype.name
-
-
-def _check_kinds(node: Any, outputs: Sequence[Array]) -> None:
     for array in outputs:
         if array.dtype.kind not in "fiub":
             raise UnsupportedNode(
                 f"node {node.name} ({node.op_type}) gives {array.dtype} and no numbers",
                 hint=f"Cut the network before it: --output {node.input[0]}",
             )
+    tensors = [scope.tensor(name) for name in names if name]
+    made = []
+    for place, (name, array) in enumerate(zip(node.output, outputs, strict=True)):
+        own = {**attributes, "place": place, "shape": sample_shape(array.shape)}
+        made.append(builder.emit(ELECTRONIC, tensors, f"{node.name}", own) if name else "")
+    return made
 
 
 def macs_of_call(node: Any, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> int:

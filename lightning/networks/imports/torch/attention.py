@@ -25,7 +25,11 @@ def multihead_attention(
     is_causal: bool = False,
 ) -> tuple[Tensor, None]:
     """Add attention, without its weights as a second answer. Projections are photonic, scores digital."""
-    _check(scope, layer, key_padding_mask)
+    odd = layer.in_proj_weight is None or layer.bias_k is not None or layer.add_zero_attn
+    if not layer.batch_first:
+        raise scope.refused("has the batch axis in the second place", "Build it with batch_first=True")
+    if odd or key_padding_mask is not None:
+        raise scope.refused("has key widths, biases or padding masks of its own", "Use plain self-attention")
     heads, width = layer.num_heads, layer.head_dim
     biases = (None,) * 3 if layer.in_proj_bias is None else layer.in_proj_bias.chunk(3)
     parts = []
@@ -52,14 +56,6 @@ def _mask(scope: Scope, mask: Any, *, is_causal: bool) -> Any:
         raise scope.refused("is causal and has no mask", "Give attn_mask")
     is_boolean = mask is not None and str(mask.dtype) == "torch.bool"
     return ~mask if is_boolean else mask
-
-
-def _check(scope: Scope, layer: Any, key_padding_mask: Any) -> None:
-    odd = layer.in_proj_weight is None or layer.bias_k is not None or layer.add_zero_attn
-    if not layer.batch_first:
-        raise scope.refused("has the batch axis in the second place", "Build it with batch_first=True")
-    if odd or key_padding_mask is not None:
-        raise scope.refused("has key widths, biases or padding masks of its own", "Use plain self-attention")
 
 
 def encoder_layer(

@@ -53,28 +53,24 @@ def from_torch(
     module that `torch.fx` cannot follow, `UnsupportedNode` for an operation that nothing here computes.
     """
     try:
-        return _by_fx(module, example_shape, preprocessing)
+        torch = needed("torch", "to import modules")
+        name = type(module).__name__
+        if name in LAYERS or name in ATTENTION:  # fx looks into the outermost module, whatever it is
+            module = torch.nn.Sequential(module)
+        graph, leaves = _traced(module, name)
+        builder = Builder(apply)
+        entry = builder.input("input", example_shape)
+        with torch.no_grad(), np.errstate(all="ignore"):  # a weight that is not finite is refused in the end
+            output = _followed(builder, module, graph, leaves, entry)
+            network = finished(builder, name, entry, output, preprocessing or Preprocessing())
+        check_preprocessing(network.preprocessing, network.input_shape)
+        return network
     except (
         UnsupportedNode
     ) as error:  # never where fx itself fails: an export would keep one branch of control flow
         if error.hint != EXPORT:
             raise
         return exported(module, example_shape, preprocessing, error)
-
-
-def _by_fx(module: Any, example_shape: Sequence[int], preprocessing: Preprocessing | None) -> Network:
-    torch = needed("torch", "to import modules")
-    name = type(module).__name__
-    if name in LAYERS or name in ATTENTION:  # fx looks into the outermost module, whatever it is
-        module = torch.nn.Sequential(module)
-    graph, leaves = _traced(module, name)
-    builder = Builder(apply)
-    entry = builder.input("input", example_shape)
-    with torch.no_grad(), np.errstate(all="ignore"):  # a weight that is not finite is refused in the end
-        output = _followed(builder, module, graph, leaves, entry)
-        network = finished(builder, name, entry, output, preprocessing or Preprocessing())
-    check_preprocessing(network.preprocessing, network.input_shape)
-    return network
 
 
 def _traced(module: Any, name: str) -> tuple[Any, Mapping[str, Any]]:
@@ -109,7 +105,14 @@ def _followed(builder: Builder, module: Any, graph: Any, leaves: Mapping[str, An
         elif node.op == "get_attr":
             values[node] = _attribute(module, node.target)
         elif node.op == "output":
-            return _answer(_known(node.args[0], values))
+            value = _known(node.args[0], values)
+            if isinstance(value, (tuple, list)) and len(value) == 1:
+                value = value[0]
+            if not isinstance(value, Tensor):
+                raise NetworkError(
+                    f"the module gives {type(value).__name__}", hint="Return one tensor: the scores"
+                )
+            return value.name
         else:
             values[node] = _value(builder, node, leaves, values)
         for changed in aliases.take(node):
@@ -131,14 +134,6 @@ def _attribute(module: Any, path: str) -> Any:
     return module
 
 
-def _answer(value: Any) -> str:
-    if isinstance(value, (tuple, list)) and len(value) == 1:
-        value = value[0]
-    if not isinstance(value, Tensor):
-        raise NetworkError(f"the module gives {type(value).__name__}", hint="Return one tensor: the scores")
-    return value.name
-
-
 def _known(argument: Any, values: Mapping[Any, Any]) -> Any:
     """Return an argument of fx with its nodes replaced by what they stand for."""
     fx = needed("torch.fx", "to import modules")
@@ -148,23 +143,25 @@ def _known(argument: Any, values: Mapping[Any, Any]) -> Any:
 def _value(builder: Builder, node: Any, leaves: Mapping[str, Any], values: Mapping[Any, Any]) -> Any:
     arguments, keywords = _known(node.args, values), _known(node.kwargs, values)
     if node.op == "call_module":
-        return _layer(builder, str(node.target), leaves[node.target], arguments, keywords)
+        layer = leaves[node.target]
+        scope = Scope(builder, str(node.target), type(layer).__name__)
+        if scope.operation in ATTENTION:
+            return _called(scope, ATTENTION[scope.operation], (layer, *arguments), keywords)
+        if scope.operation not in LAYERS:
+            raise scope.refused("is a layer that nothing here computes", EXPORT)
+        function, settings = LAYERS[scope.operation](layer)
+        return _called(scope, FUNCTIONS[function], (*arguments, *settings), keywords)
     title = node.target if node.op == "call_method" else getattr(node.target, "__name__", str(node.target))
     title = str(title).removesuffix("_")  # in place, which is seen to elsewhere
     scope = Scope(builder, node.name, title)
     if not _holds_activation((arguments, keywords)):
-        return _computed(scope, node, arguments, keywords)
+        try:
+            if node.op == "call_method":
+                return getattr(arguments[0], node.target)(*arguments[1:], **keywords)
+            return node.target(*arguments, **keywords)
+        except (*CONTRADICTIONS, RuntimeError) as error:
+            raise scope.refused(f"cannot be computed: {error}", EXPORT) from error
     return _called(scope, FUNCTIONS.get(scope.operation), arguments, keywords)
-
-
-def _layer(builder: Builder, path: str, layer: Any, arguments: Any, keywords: Any) -> Any:
-    scope = Scope(builder, path, type(layer).__name__)
-    if scope.operation in ATTENTION:
-        return _called(scope, ATTENTION[scope.operation], (layer, *arguments), keywords)
-    if scope.operation not in LAYERS:
-        raise scope.refused("is a layer that nothing here computes", EXPORT)
-    function, settings = LAYERS[scope.operation](layer)
-    return _called(scope, FUNCTIONS[function], (*arguments, *settings), keywords)
 
 
 def _called(scope: Scope, function: Callable[..., Any] | None, arguments: Any, keywords: Any) -> Any:
@@ -176,16 +173,6 @@ def _called(scope: Scope, function: Callable[..., Any] | None, arguments: Any, k
         raise
     except (*CONTRADICTIONS, RuntimeError) as error:
         raise scope.refused(f"is called as nothing here understands: {error}", EXPORT) from error
-
-
-def _computed(scope: Scope, node: Any, arguments: Any, keywords: Any) -> Any:
-    """Return what torch makes of constants."""
-    try:
-        if node.op == "call_method":
-            return getattr(arguments[0], node.target)(*arguments[1:], **keywords)
-        return node.target(*arguments, **keywords)
-    except (*CONTRADICTIONS, RuntimeError) as error:
-        raise scope.refused(f"cannot be computed: {error}", EXPORT) from error
 
 
 def _holds_activation(value: Any) -> bool:
@@ -222,10 +209,6 @@ class Aliases:
         if not changes:
             return []
         others = [other for other, memory in self.memories.items() if memory is self.memories[node]]
-        self._check_views(node, others)
-        return [other for other in others if self.tensors[other] is self.tensors[node] and other is not node]
-
-    def _check_views(self, node: Any, others: list[Any]) -> None:
         for other in others:
             later = any(self.places.get(user, len(self.places)) > self.places[node] for user in other.users)
             if later and self.tensors[other] is not self.tensors[node]:
@@ -234,6 +217,7 @@ class Aliases:
                     f"{other.name}, which is read later",
                     hint="Write it without in-place",
                 )
+        return [other for other in others if self.tensors[other] is self.tensors[node] and other is not node]
 
 
 def title(node: Any, leaves: Mapping[str, Any]) -> str:
