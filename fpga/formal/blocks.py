@@ -125,13 +125,20 @@ def proof_text(proofs: Iterable[Proven], mutants: Mapping[int, str] | None = Non
         "\n".join(_wrapper(place, each, (mutants or {}).get(place, each.block)))
         for place, each in enumerate(listed)
     ]
-    return "\n\n".join([*parts, _top(len(listed))])
-
-
-def _top(blocks: int) -> str:
-    instances = [f"  proof_{place} b{place} (.clk_i(clk_i), .rst_i(rst_i));" for place in range(blocks)]
-    return "\n".join(
-        ["module proof (input logic clk_i, input logic rst_i);", *BEGINNING, *instances, "endmodule", ""]
+    instances = [f"  proof_{place} b{place} (.clk_i(clk_i), .rst_i(rst_i));" for place in range(len(listed))]
+    return "\n\n".join(
+        [
+            *parts,
+            "\n".join(
+                [
+                    "module proof (input logic clk_i, input logic rst_i);",
+                    *BEGINNING,
+                    *instances,
+                    "endmodule",
+                    "",
+                ]
+            ),
+        ]
     )
 
 

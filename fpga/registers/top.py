@@ -88,12 +88,14 @@ class Top:
             for part in ("valid", "data")
         )
         unread = (f"dp_{port}" for port in ("fire_o", *streams) if port not in shown)
+        ports = ports_of(self.datapath)
+        names = {port.name: f"dp_{port.name}" for port in (*ports.inputs, *ports.outputs)}
         blocks = (
             _wires(self.datapath, self.table),
             levels.body,
             self._streams_part.body,
             _register_file(self.table),
-            _datapath(self.datapath),
+            instance(self.datapath.name, "datapath", {"clk_i": "aclk", "rst_i": CORE_RESET, **names}),
             _unused((*unread, *levels.unused, *self._streams_part.unused)),
         )
         lines = [
@@ -193,12 +195,6 @@ def _register_file(table: RegisterMap) -> Iterator[str]:
     ports |= {f"s_axil_{each.name}": f"s_axi_{each.name}" for each in axi_signals(table.address_bits)}
     ports |= {vector.name: vector.name for register in table for vector in vectors(register)}
     return instance(f"{table.name}_registers", "registers", ports)
-
-
-def _datapath(datapath: Datapath) -> Iterator[str]:
-    ports = ports_of(datapath)
-    names = {port.name: f"dp_{port.name}" for port in (*ports.inputs, *ports.outputs)}
-    return instance(datapath.name, "datapath", {"clk_i": "aclk", "rst_i": CORE_RESET, **names})
 
 
 def _unused(bits: Iterable[str]) -> Iterator[str]:

@@ -15,8 +15,7 @@ from lightning.compiler.measured import MEASURED_SIGMA
 from lightning.errors import InputError, OutOfRange
 
 if TYPE_CHECKING:
-    from lightning.compiler import CompiledModel, Options
-    from lightning.networks.imports.onnx.choices import Choices
+    from lightning.compiler import CompiledModel
     from lightning.networks.network import Preprocessing
 
 Network = Annotated[
@@ -124,7 +123,27 @@ def compile_file(
     asked = _preprocessing(scale, mean, deviation, layout)
     tensors, target = _outputs(network, output or [])
     choices = choices_of(shape or [], value or [], tensors)
-    _compile(network, target, samples, options, asked, choices, choose_scheme=scheme is None, as_json=as_json)
+    from lightning.cli.explain import summary
+    from lightning.compiler import load_or_compile, save_model
+    from lightning.compiler.explain import report
+    from lightning.networks.preprocess import raw_of
+
+    held = None if samples is None else raw_samples(samples)
+    if network.suffix == ".lng":
+        raise OutOfRange(
+            f"{network} is compiled already", hint="Give the .onnx or .npz; or run: lightning explain"
+        )
+    file = network
+    model = load_or_compile(file, held, options, asked, choices, choose_scheme=scheme is None)
+    raw = raw_of(model.network, held) if isinstance(held, dict) else held
+    warnings = [] if raw is None or asked else warn(_warnings_of(model, str(samples), raw))
+    written_to = target or Path(f"{network.stem}.lng")
+    save_model(model, written_to)
+    found = report(model)
+    if as_json:
+        print_document(None, {"written": [str(written_to)], "warnings": warnings, **found.document})
+    else:
+        print("\n".join([*summary(found), "", f"{found.cycles:,} cycles an image, written to {written_to}"]))
     return DONE
 
 
@@ -141,40 +160,6 @@ def _outputs(network: Path, given: list[str]) -> tuple[list[str], Path | None]:
             hint="Name one file, and tensors of the network",
         )
     return tensors, files[0] if files else None
-
-
-def _compile(
-    network: Path,
-    output: Path | None,
-    samples: str | None,
-    options: Options,
-    asked: Preprocessing | None,
-    choices: Choices,
-    *,
-    choose_scheme: bool,
-    as_json: bool,
-) -> None:
-    from lightning.cli.explain import summary
-    from lightning.compiler import load_or_compile, save_model
-    from lightning.compiler.explain import report
-    from lightning.networks.preprocess import raw_of
-
-    held = None if samples is None else raw_samples(samples)
-    if network.suffix == ".lng":
-        raise OutOfRange(
-            f"{network} is compiled already", hint="Give the .onnx or .npz; or run: lightning explain"
-        )
-    file = network
-    model = load_or_compile(file, held, options, asked, choices, choose_scheme=choose_scheme)
-    raw = raw_of(model.network, held) if isinstance(held, dict) else held
-    warnings = [] if raw is None or asked else warn(_warnings_of(model, str(samples), raw))
-    target = output or Path(f"{network.stem}.lng")
-    save_model(model, target)
-    found = report(model)
-    if as_json:
-        print_document(None, {"written": [str(target)], "warnings": warnings, **found.document})
-    else:
-        print("\n".join([*summary(found), "", f"{found.cycles:,} cycles an image, written to {target}"]))
 
 
 def _warnings_of(model: CompiledModel, name: str, raw: Any) -> Iterator[str]:

@@ -22,8 +22,6 @@ from lightning.errors import ConfigError
 
 if TYPE_CHECKING:
     from lightning.evaluation.result import Provenance
-    from lightning.serving.http.fast_path import Infer
-    from lightning.serving.repository import Repository
 
 Models = Annotated[
     list[Path],
@@ -102,15 +100,11 @@ def serve(
                 )
         for each, path in named.items():
             repository.load(each, path)
-        server.serve(_infer(repository, max_body), opened, udp, ready, realtime=realtime)
+        from lightning.serving.http.fast_path import MEBIBYTE, Infer, Limits
+
+        limits = Limits(body_bytes=max_body * MEBIBYTE, all_bodies_bytes=max(512, 8 * max_body) * MEBIBYTE)
+        server.serve(Infer(repository, limits), opened, udp, ready, realtime=realtime)
     return DONE
-
-
-def _infer(repository: Repository, max_body: int) -> Infer:
-    from lightning.serving.http.fast_path import MEBIBYTE, Infer, Limits
-
-    limits = Limits(body_bytes=max_body * MEBIBYTE, all_bodies_bytes=max(512, 8 * max_body) * MEBIBYTE)
-    return Infer(repository, limits)
 
 
 def _named(paths: Sequence[Path], name: str | None) -> dict[str, Path]:

@@ -277,13 +277,29 @@ def to_document(model: CompiledModel) -> tuple[dict[str, Any], dict[str, Array]]
     Raises `CompileError` for an attribute that is no plain value.
     """
     arrays: dict[str, Array] = {}
+    named = {name: f"constants/{place}" for place, name in enumerate(sorted(model.network.constants))}
+    arrays.update({named[name]: np.asarray(values) for name, values in model.network.constants.items()})
     document = {
         "scheme": model.scheme,
         "wrap": model.wrap,
         **({"perfect_scaling": True} if model.perfect_scaling else {}),
         "hardware": asdict(model.hardware),
         "origin": json.loads(json.dumps(dict(model.origin))),
-        "network": _network_document(model.network, arrays),
+        "network": {
+            "name": model.network.name,
+            "input": model.network.input,
+            "output": model.network.output,
+            "nodes": [_node_document(node) for node in model.network.nodes],
+            "constants": named,
+            "shapes": {name: list(shape) for name, shape in model.network.shapes.items()},
+            "preprocessing": asdict(model.network.preprocessing),
+            "notes": list(model.network.notes),
+            **{
+                name: [[port.name, list(port.shape), port.kind] for port in ports]
+                for name, ports in (("inputs", model.network.inputs), ("outputs", model.network.outputs))
+                if ports
+            },
+        },
         "layers": [
             _layer_document(node, layer, place, arrays)
             for place, (node, layer) in enumerate(model.layers.items())
@@ -304,26 +320,6 @@ def from_document(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> C
         dict(document["origin"]),
         _flag(document.get("perfect_scaling", False)),
     )
-
-
-def _network_document(network: Network, arrays: dict[str, Array]) -> dict[str, Any]:
-    named = {name: f"constants/{place}" for place, name in enumerate(sorted(network.constants))}
-    arrays.update({named[name]: np.asarray(values) for name, values in network.constants.items()})
-    return {
-        "name": network.name,
-        "input": network.input,
-        "output": network.output,
-        "nodes": [_node_document(node) for node in network.nodes],
-        "constants": named,
-        "shapes": {name: list(shape) for name, shape in network.shapes.items()},
-        "preprocessing": asdict(network.preprocessing),
-        "notes": list(network.notes),
-        **{
-            name: [[port.name, list(port.shape), port.kind] for port in ports]
-            for name, ports in (("inputs", network.inputs), ("outputs", network.outputs))
-            if ports
-        },
-    }
 
 
 def _network(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Network:

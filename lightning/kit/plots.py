@@ -232,7 +232,11 @@ def waveform(recorded: Waveform, *, decoded: int | None = None) -> Plot:
         _shade(axes, recorded, recorded.calibration)
     legend(axes, loc="upper right")
     title = _operands(recorded.origin.settings, recorded.origin.words, decoded)
-    headed(figure, title, _below(recorded), simulated=recorded.device.simulated)
+    settings = recorded.origin.settings
+    shots = f"{settings.reps} shots" if settings.reps > 1 else "1 shot"
+    taken = f"{shots}, each the mean of {settings.soft_avgs} runs" if settings.soft_avgs > 1 else shots
+    driven = "calibrated" if recorded.calibration else "not calibrated: driven linearly"
+    headed(figure, title, f"{recorded.device.name} · {taken} · {driven}", simulated=recorded.device.simulated)
     return figure
 
 
@@ -263,11 +267,3 @@ def _operands(settings: Settings, words: tuple[int, ...], decoded: int | None) -
     if decoded is None:
         return product
     return f"({product}) / 255 = {decoded}" if three or four else f"{product} / 255 = {decoded}"
-
-
-def _below(recorded: Waveform) -> str:
-    settings = recorded.origin.settings
-    shots = f"{settings.reps} shots" if settings.reps > 1 else "1 shot"
-    taken = f"{shots}, each the mean of {settings.soft_avgs} runs" if settings.soft_avgs > 1 else shots
-    driven = "calibrated" if recorded.calibration else "not calibrated: driven linearly"
-    return f"{recorded.device.name} · {taken} · {driven}"

@@ -83,18 +83,13 @@ def placed(buffers: Iterable[Buffer]) -> MemoryPlan:
     done: list[Buffer] = []
     for buffer in sorted(buffers, key=lambda each: (-each.size, each.first, each.tensors)):
         neighbours = sorted((each for each in done if each.meets(buffer)), key=lambda each: each.offset)
-        done.append(replace(buffer, offset=_gap(neighbours, buffer.size)))
+        end, gaps = 0, []
+        for each in neighbours:
+            if each.offset - end >= buffer.size:
+                gaps.append((each.offset - end, end))
+            end = max(end, each.offset + each.size)
+        done.append(replace(buffer, offset=(min(gaps)[1] if gaps else end)))
     return MemoryPlan(tuple(sorted(done, key=lambda each: (each.first, each.offset))))
-
-
-def _gap(neighbours: list[Buffer], size: int) -> int:
-    """Return the start of the smallest gap between neighbours, sorted by their offsets, that holds `size` bytes."""
-    end, gaps = 0, []
-    for each in neighbours:
-        if each.offset - end >= size:
-            gaps.append((each.offset - end, end))
-        end = max(end, each.offset + each.size)
-    return min(gaps)[1] if gaps else end
 
 
 def _owners(network: Network) -> dict[str, str]:

@@ -72,7 +72,27 @@ def from_json(document: Any, *, source: str = "this document") -> Calibration:
             hint=f"install the library that wrote it, or {HINT}",
         )
     try:
-        return validated(_calibration(document))
+        one, two, three, four = (_modulator(m) for m in document["modulators"])
+        made = datetime.fromisoformat(document["made"])
+        return validated(
+            Calibration(
+                device=_text(document["device"]),
+                made=made if made.tzinfo else made.replace(tzinfo=UTC),
+                origin=_text(document["origin"]),
+                simulated=_truth(document["simulated"]),
+                readout=document["readout"],
+                modulators=(one, two, three, four),
+                decoder=_decoder(document["decoder"]),
+                noise=NoiseModel(**document["noise"]),
+                timing=Timing(**{**document["timing"], "arrival": _four(document["timing"]["arrival"])}),
+                conditions={
+                    _text(name): (value if isinstance(value, str) else number("a condition", value))
+                    for name, value in document["conditions"].items()
+                },
+                outcomes=tuple(_outcome(outcome) for outcome in document["outcomes"]),
+                raw=_text(document["raw"]),
+            )
+        )
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise errors.CalibrationError(f"{source} is damaged ({error!r})", hint=HINT) from error
 
@@ -85,28 +105,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(entry) for entry in value]
     return value
-
-
-def _calibration(d: Mapping[str, Any]) -> Calibration:
-    one, two, three, four = (_modulator(m) for m in d["modulators"])
-    made = datetime.fromisoformat(d["made"])
-    return Calibration(
-        device=_text(d["device"]),
-        made=made if made.tzinfo else made.replace(tzinfo=UTC),
-        origin=_text(d["origin"]),
-        simulated=_truth(d["simulated"]),
-        readout=d["readout"],
-        modulators=(one, two, three, four),
-        decoder=_decoder(d["decoder"]),
-        noise=NoiseModel(**d["noise"]),
-        timing=Timing(**{**d["timing"], "arrival": _four(d["timing"]["arrival"])}),
-        conditions={
-            _text(name): (value if isinstance(value, str) else number("a condition", value))
-            for name, value in d["conditions"].items()
-        },
-        outcomes=tuple(_outcome(outcome) for outcome in d["outcomes"]),
-        raw=_text(d["raw"]),
-    )
 
 
 def _modulator(d: Mapping[str, Any]) -> Modulator:

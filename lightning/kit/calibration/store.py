@@ -108,7 +108,8 @@ def find(
     What the user measured comes before what a twin brings along. Raises `ForeignCalibration`, `StaleCalibration`
     or another `CalibrationError` for a file that must not be used.
     """
-    found = _kept(identity(device), folder) or _delivered(device)
+    path = path_of(identity(device), folder)
+    found = (load(path) if path.exists() else None) or _delivered(device)
     if found is not None:
         check(found, device, max_age=max_age, now=now)
     return found
@@ -185,11 +186,6 @@ def made(device: Any) -> datetime | None:
 def identity(device: Any) -> str:
     """Return the stable name of a device: a text is taken as it is, a soc is asked."""
     return device if isinstance(device, str) else identity_of(device).name
-
-
-def _kept(name: str, given: str | os.PathLike[str] | None) -> Calibration | None:
-    path = path_of(name, given)
-    return load(path) if path.exists() else None
 
 
 def _delivered(device: Any) -> Calibration | None:

@@ -63,7 +63,11 @@ def inspect(
         )
     values = _by_symbol(np.abs(first), np.abs(second))
     tile = reader.tile(len(values), SYMBOL)
-    counts = reader.trace(_played(reader, calibration, values, tile), tile, rounds=rounds)
+    modulators = calibration.modulators
+    one, two, three, four = (modulator.encoder for modulator in modulators)
+    words = calibration.word_table(values)[None]
+    dark = Coding((one, two, three, four)).dark
+    counts = reader.trace(envelopes(words, dark, tile, reader.wiring.alignment)[:, 0], tile, rounds=rounds)
     settled = settled_samples(tile)
     clear = REACH_TICKS - FILTER_TICKS
     idle = float(np.concatenate([counts[:clear], counts[-clear:]]).mean())
@@ -99,14 +103,3 @@ def _by_symbol(first: Integers, second: Integers) -> Integers:
     flat = values.reshape(-1, 2)
     flat[: first.size, 0], flat[: first.size, 1] = first, second
     return values.reshape(symbols, 2 * PAIRS)
-
-
-def _played(
-    reader: TileReader, calibration: Calibration, values: Integers, tile: Tile
-) -> npt.NDArray[np.int16]:
-    """Return the words that the calibration gives for constant values, (4, samples)."""
-    modulators = calibration.modulators
-    one, two, three, four = (modulator.encoder for modulator in modulators)
-    words = calibration.word_table(values)[None]
-    dark = Coding((one, two, three, four)).dark
-    return envelopes(words, dark, tile, reader.wiring.alignment)[:, 0]

@@ -177,7 +177,11 @@ class SocketLine:
             line, found = self._cut()
             if found:
                 return line
-            self._receive(text, deadline_s)
+            if not self._wait(select.POLLIN, deadline_s - time.monotonic()):
+                raise _silent(self._resource, text, self._timeout_s)
+            self._rest += self._take()
+            if len(self._rest) > _LONGEST_REPLY_BYTES:
+                raise _unreadable(self._resource, self._rest[:40])
 
     def close(self) -> None:
         """Disconnect."""
@@ -195,13 +199,6 @@ class SocketLine:
             return line.decode("ascii").strip(), True
         except UnicodeDecodeError:
             raise _unreadable(self._resource, line) from None
-
-    def _receive(self, text: str, deadline_s: float) -> None:
-        if not self._wait(select.POLLIN, deadline_s - time.monotonic()):
-            raise _silent(self._resource, text, self._timeout_s)
-        self._rest += self._take()
-        if len(self._rest) > _LONGEST_REPLY_BYTES:
-            raise _unreadable(self._resource, self._rest[:40])
 
     def _take(self) -> bytes:
         """Return what has arrived and no more, so that PyVISA never waits. Raises `InstrumentGone` once closed."""

@@ -32,7 +32,12 @@ def add_gemm(builder: Builder, call: Call) -> str:
     third = call.given(2)
     rows = len(weights)
     if builder.is_constant(third):
-        bias = beta * np.broadcast_to(_row(call, builder.constants[third], rows), (rows,))
+        third_value = builder.constants[third]
+        if third_value.shape not in {(), (1,), (rows,), (1, 1), (1, rows)}:
+            raise call.refused(
+                f"adds a constant of shape {third_value.shape} to {rows} outputs", "Give one bias an output"
+            )
+        bias = beta * np.broadcast_to(third_value.reshape(-1), (rows,))
         return add_dense(builder, call, x, weights, bias)
     product = add_dense(builder, call, x, weights, None)
     if not third:
@@ -41,14 +46,6 @@ def add_gemm(builder: Builder, call: Call) -> str:
         scale = builder.constant(np.float32(beta), f"{call.name}.beta")
         third = builder.emit("Mul", [third, scale], f"{call.name}/beta")
     return builder.emit("Add", [product, third], f"{call.name}/add")
-
-
-def _row(call: Call, bias: Array, rows: int) -> Array:
-    if bias.shape not in {(), (1,), (rows,), (1, 1), (1, rows)}:
-        raise call.refused(
-            f"adds a constant of shape {bias.shape} to {rows} outputs", "Give one bias an output"
-        )
-    return bias.reshape(-1)
 
 
 def add_dense(builder: Builder, call: Call, x: str, weights: Array, bias: Array | None) -> str:

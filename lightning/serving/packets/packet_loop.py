@@ -209,9 +209,7 @@ class PacketLoop:
         found = self._services.get(number)
         if found is not None and found.instance is lease.instance:
             return found
-        return self._made(lease.instance)
-
-    def _made(self, instance: ModelInstance) -> Service | None:
+        instance = lease.instance
         if not instance.quick or not instance.lock.acquire(timeout=0):
             return None
         try:

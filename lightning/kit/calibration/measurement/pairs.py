@@ -91,7 +91,13 @@ def train(
 
     Raises `ValueError` when the rows do not tell its coefficients apart.
     """
-    alone = measure(rows, coded, _single_rows(rng), shots=shots)
+    pairs = np.concatenate(
+        [[[0, 0], [0, 255], [255, 0], [255, 255]] * 4, rng.integers(0, LEVELS, (TRAINING_PAIRS, 2))]
+    )
+    none = np.zeros_like(pairs)
+    alone = measure(
+        rows, coded, np.concatenate([np.hstack([pairs, none]), np.hstack([none, pairs])]), shots=shots
+    )
     strength = float(alone.levels.max())
     first = fit_decoder(alone.levels, alone.operands, shared=strength, full_scale=full_scale)
     sums = measure(rows, coded, rng.integers(1, LEVELS, (TRAINING_PAIRS, 4)), shots=shots)
@@ -114,15 +120,6 @@ def sum_truth(values: npt.ArrayLike) -> Floats:
     v = np.atleast_2d(np.asarray(values, dtype=float))
     truth: Floats = (v[:, 0] * v[:, 1] + v[:, 2] * v[:, 3]) / FULL
     return truth
-
-
-def _single_rows(rng: np.random.Generator) -> Table:
-    """Return the corners and random pairs of each product, the other pair at value 0."""
-    pairs = np.concatenate(
-        [[[0, 0], [0, 255], [255, 0], [255, 255]] * 4, rng.integers(0, LEVELS, (TRAINING_PAIRS, 2))]
-    )
-    none = np.zeros_like(pairs)
-    return np.concatenate([np.hstack([pairs, none]), np.hstack([none, pairs])])
 
 
 def _lit(table: Table) -> npt.NDArray[np.bool_]:

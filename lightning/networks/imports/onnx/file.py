@@ -90,7 +90,31 @@ def _imported(model: Any, name: str, folder: Path, preprocessing: Preprocessing)
     """Return the network with an open batch where that can be, else with the shapes of the file."""
     versions = converted(model, name)
     try:
-        return versions.noted(_network(versions.newest, name, folder, preprocessing))
+        opsets, graph = opsets_of(versions.newest, name), versions.newest.graph
+        entry = _entry(graph, name)
+        outputs = [output.name for output in graph.output]
+        if len(outputs) != 1:
+            raise NetworkError(
+                f"{name}.onnx has {len(outputs)} outputs ({', '.join(outputs)})",
+                hint="Export the network with one output: the scores",
+            )
+        output = str(outputs[0])
+        batch, *image = shape_of(entry)
+        builder = Builder(apply, batched=batch != 1)
+        tensors = {"": "", entry.name: builder.input(entry.name, image)}
+        for initialiser in graph.initializer:
+            tensors[initialiser.name] = builder.constant(array_of(initialiser, folder), initialiser.name)
+        for number, node in enumerate(graph.node):
+            node.name = node.name or f"{node.op_type}_{number}"
+        for node in ordered(graph.node, tensors, output):
+            made = _outputs(builder, node, tensors, opsets, folder)
+            tensors.update(zip(node.output, made, strict=False))
+            lost = [tensor for tensor in node.output[len(made) :] if tensor]
+            if lost:
+                raise NetworkError(
+                    f"node {node.name} ({node.op_type}) does not make {lost} here", hint="Use one output"
+                )
+        return versions.noted(finished(builder, name, entry.name, tensors[output], preprocessing))
     except CONTRADICTIONS as error:
         first: NetworkError = NetworkError(
             f"{name}.onnx contradicts itself: {error}", hint="Export the network again"
@@ -104,27 +128,6 @@ def _of_metadata(model: Any, name: str) -> Preprocessing:
     """Return the preprocessing as `to_onnx` has written it, or none."""
     found = {entry.key: entry.value for entry in model.metadata_props}
     return from_metadata(found[PREPROCESSING], name) if PREPROCESSING in found else Preprocessing()
-
-
-def _network(model: Any, name: str, folder: Path, preprocessing: Preprocessing) -> Network:
-    opsets, graph = opsets_of(model, name), model.graph
-    entry, output = _entry(graph, name), _output(graph, name)
-    batch, *image = shape_of(entry)
-    builder = Builder(apply, batched=batch != 1)
-    tensors = {"": "", entry.name: builder.input(entry.name, image)}
-    for initialiser in graph.initializer:
-        tensors[initialiser.name] = builder.constant(array_of(initialiser, folder), initialiser.name)
-    for number, node in enumerate(graph.node):
-        node.name = node.name or f"{node.op_type}_{number}"
-    for node in ordered(graph.node, tensors, output):
-        made = _outputs(builder, node, tensors, opsets, folder)
-        tensors.update(zip(node.output, made, strict=False))
-        lost = [tensor for tensor in node.output[len(made) :] if tensor]
-        if lost:
-            raise NetworkError(
-                f"node {node.name} ({node.op_type}) does not make {lost} here", hint="Use one output"
-            )
-    return finished(builder, name, entry.name, tensors[output], preprocessing)
 
 
 def _outputs(
@@ -164,16 +167,6 @@ def _entry(graph: Any, name: str) -> Any:
     if graph.sparse_initializer:
         raise NetworkError(f"{name}.onnx holds sparse initialisers", hint="Export dense ones")
     return entries[0]
-
-
-def _output(graph: Any, name: str) -> str:
-    outputs = [output.name for output in graph.output]
-    if len(outputs) != 1:
-        raise NetworkError(
-            f"{name}.onnx has {len(outputs)} outputs ({', '.join(outputs)})",
-            hint="Export the network with one output: the scores",
-        )
-    return str(outputs[0])
 
 
 def foldable(builder: Builder, call: Call) -> bool:

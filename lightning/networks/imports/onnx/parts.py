@@ -167,7 +167,10 @@ def ordered(steps: Sequence[Any], known: Iterable[str], wanted: str) -> list[Any
             continue
         path.append(_maker(makers, missing, f"node {step.name}"))
         if path[-1] in path[:-1]:
-            raise _cycle(steps, path)
+            names = " -> ".join(steps[number].name or "?" for number in path[path.index(path[-1]) :])
+            raise CyclicNetwork(
+                f"nodes wait for each other: {names}", hint="Unroll the loop, or export the network again"
+            )
     return given
 
 
@@ -186,13 +189,6 @@ def _makers(steps: Sequence[Any]) -> Mapping[str, int]:
                 raise NetworkError(f"nodes {both} both make {output!r}", hint=AGAIN)
             makers[output] = number
     return makers
-
-
-def _cycle(steps: Sequence[Any], trail: list[int]) -> CyclicNetwork:
-    names = " -> ".join(steps[number].name or "?" for number in trail[trail.index(trail[-1]) :])
-    return CyclicNetwork(
-        f"nodes wait for each other: {names}", hint="Unroll the loop, or export the network again"
-    )
 
 
 @dataclass(frozen=True)

@@ -251,7 +251,13 @@ def exported(
             example = torch.zeros(1, *example_shape)
             torch.onnx.export(module.eval(), example, buffer, dynamo=False, opset_version=OPSET)
             network = from_bytes(buffer.getvalue(), type(module).__name__, preprocessing=preprocessing)
-            if not _agrees(torch, module, network):
+            random = np.random.default_rng(0)
+            images = random.standard_normal((2, *network.input_shape)).astype(np.float32)
+            with torch.no_grad():
+                wanted = module(torch.from_numpy(images)).numpy()
+            found = run_float(network, images)
+            limit = CLOSE * max(float(np.abs(wanted).max()), CLOSE)
+            if not (found.shape == wanted.shape and bool(np.abs(found - wanted).max() <= limit)):
                 raise first
     except Exception:  # noqa: BLE001 - the module's own code runs here, and the exporter's
         raise first from None
@@ -259,17 +265,6 @@ def exported(
         for part, training in modes:
             part.training = training
     return replace(network, notes=("imported by way of ONNX: " + first.what, *network.notes))
-
-
-def _agrees(torch: Any, module: Any, network: Network) -> bool:
-    """Return whether two images at once give what each gives alone: an export knows one image, and one branch."""
-    random = np.random.default_rng(0)
-    images = random.standard_normal((2, *network.input_shape)).astype(np.float32)
-    with torch.no_grad():
-        wanted = module(torch.from_numpy(images)).numpy()
-    found = run_float(network, images)
-    limit = CLOSE * max(float(np.abs(wanted).max()), CLOSE)
-    return found.shape == wanted.shape and bool(np.abs(found - wanted).max() <= limit)
 
 
 def _convolution(layer: Any) -> Called:
