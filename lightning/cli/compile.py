@@ -103,9 +103,12 @@ def compile_file(
 
     For example: lightning compile digits.onnx --samples digits --scale 0.00392 -o digits.lng
     """
-    from lightning.compiler import Hardware, Options
+    from lightning.cli.explain import summary
+    from lightning.compiler import Hardware, Options, load_or_compile, save_model
+    from lightning.compiler.explain import report
     from lightning.compiler.options import Ranges, Scheme
     from lightning.networks.imports.onnx.choices import choices_of
+    from lightning.networks.preprocess import raw_of
 
     hardware = Hardware(lanes, wavelengths, cores, skip_zeros=skip_zeros)
     scheme = scheme or ("published" if perfect_scaling else None)
@@ -121,29 +124,23 @@ def compile_file(
         seed=seed,
     )
     asked = _preprocessing(scale, mean, deviation, layout)
-    tensors, target = _outputs(network, output or [])
+    tensors, named = _outputs(network, output or [])
     choices = choices_of(shape or [], value or [], tensors)
-    from lightning.cli.explain import summary
-    from lightning.compiler import load_or_compile, save_model
-    from lightning.compiler.explain import report
-    from lightning.networks.preprocess import raw_of
-
     held = None if samples is None else raw_samples(samples)
     if network.suffix == ".lng":
         raise OutOfRange(
             f"{network} is compiled already", hint="Give the .onnx or .npz; or run: lightning explain"
         )
-    file = network
-    model = load_or_compile(file, held, options, asked, choices, choose_scheme=scheme is None)
+    model = load_or_compile(network, held, options, asked, choices, choose_scheme=scheme is None)
     raw = raw_of(model.network, held) if isinstance(held, dict) else held
     warnings = [] if raw is None or asked else warn(_warnings_of(model, str(samples), raw))
-    written_to = target or Path(f"{network.stem}.lng")
-    save_model(model, written_to)
+    target = named or Path(f"{network.stem}.lng")
+    save_model(model, target)
     found = report(model)
     if as_json:
-        print_document(None, {"written": [str(written_to)], "warnings": warnings, **found.document})
+        print_document(None, {"written": [str(target)], "warnings": warnings, **found.document})
     else:
-        print("\n".join([*summary(found), "", f"{found.cycles:,} cycles an image, written to {written_to}"]))
+        print("\n".join([*summary(found), "", f"{found.cycles:,} cycles an image, written to {target}"]))
     return DONE
 
 
@@ -180,6 +177,7 @@ def raw_samples(name: str) -> Any:
 
         dataset = load_dataset(name)
         samples = dataset.with_samples().train_x
+        # A data set without a training part gives some of its other images, and a person is to know.
         if not len(dataset.train_x):
             sys.stderr.write(
                 f"warning: {name} has no training part; ranges are measured on {len(samples)} of its test images\n"

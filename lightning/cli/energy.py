@@ -64,33 +64,13 @@ def energy(
     if as_json:
         limit_found = {"data": shot_limit, "images": limit, "seeds": SEEDS, "exact": exact} if points else {}
         light = {**limit_found, "points": [asdict(point) for point in points]}
-        from lightning.costs import BASELINES
-
-        print_document(
-            None,
-            {
-                **_origin(compiled),
-                "presets": {each.preset.name: _of(each) for each in costs},
-                "baselines": [{**asdict(each), "joules_per_mac": each.joules_per_mac} for each in BASELINES],
-                "shot_limit": light,
-            },
-        )
+        print_document(None, {**_origin(compiled), **_document(costs), "shot_limit": light})
         return DONE
     for each in costs:
         print("\n".join(_table(each)))
     print("\n".join(_baseline_table(costs[0].work.macs)))
     if points:
-        from lightning.costs.presets import in_joules
-        from lightning.costs.shot_noise import FEW_PHOTONS
-
-        head = f"shot noise alone (accuracy without noise: {100 * exact:.2f} %)"
-        lines = [
-            f"  {point.photons:>8g} photons a multiply  {in_joules(point.joules):>10}  {100 * point.accuracy:6.2f} %"
-            f" +- {100 * point.spread:.2f}{'  *' if point.photons < FEW_PHOTONS else ''}"
-            for point in points
-        ]
-        few = f"  * below {FEW_PHOTONS} photons a count is not a normal variable, as which it is drawn"
-        print("\n".join(["", head, *lines, *([few] if points[0].photons < FEW_PHOTONS else [])]))
+        print("\n".join(_shot_table(points, exact)))
     return DONE
 
 
@@ -115,6 +95,15 @@ def _shot_points(compiled: CompiledModel, data: str, limit: int) -> tuple[tuple[
     inputs, labels = dataset.x[:limit], dataset.y[:limit]
     exact = float((open_executor(compiled, "exact").run(inputs).classes == labels).mean())
     return shot_noise_curve(compiled, inputs, labels), exact
+
+
+def _document(costs: list[Costs]) -> dict[str, Any]:
+    from lightning.costs import BASELINES
+
+    return {
+        "presets": {each.preset.name: _of(each) for each in costs},
+        "baselines": [{**asdict(each), "joules_per_mac": each.joules_per_mac} for each in BASELINES],
+    }
 
 
 def _of(costs: Costs) -> dict[str, Any]:
@@ -174,3 +163,17 @@ def _baseline_table(macs: int) -> list[str]:
         for each in BASELINES
     ]
     return lines
+
+
+def _shot_table(points: tuple[ShotPoint, ...], exact: float) -> list[str]:
+    from lightning.costs.presets import in_joules
+    from lightning.costs.shot_noise import FEW_PHOTONS
+
+    head = f"shot noise alone (accuracy without noise: {100 * exact:.2f} %)"
+    lines = [
+        f"  {point.photons:>8g} photons a multiply  {in_joules(point.joules):>10}  {100 * point.accuracy:6.2f} %"
+        f" +- {100 * point.spread:.2f}{'  *' if point.photons < FEW_PHOTONS else ''}"
+        for point in points
+    ]
+    few = f"  * below {FEW_PHOTONS} photons a count is not a normal variable, as which it is drawn"
+    return ["", head, *lines, *([few] if points[0].photons < FEW_PHOTONS else [])]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lightning.compiler import CompiledModel
     from lightning.evaluation.accuracy import Evaluation
     from lightning.evaluation.dataset import Dataset
+    from lightning.evaluation.result import Provenance
     from lightning.execution.noise import Noise
 
 Data = Annotated[str, typer.Argument(metavar="DATA", help=f"{NAMES}.")]
@@ -75,13 +76,7 @@ def evaluate_command(
             "faults are chosen, and the table is of models without", hint="Leave --fault or --compare out"
         )
     compared = compare is not None
-    count = seeds or (SEEDS_OF_TABLE if compared else 1)
-    if count > 1 and run.fidelity != "noisy" and not compared:
-        raise OutOfRange(
-            f"fidelity {run.fidelity} has no seeds", hint="Leave --seeds out, or say --fidelity noisy"
-        )
-    begin = run.seed_of(seed, compared=compared)
-    used = tuple(range(begin, begin + count))
+    used = _seeds(run, seed, seeds, compared=compared)
     from lightning.evaluation.datasets import load_dataset
     from lightning.evaluation.models import compiled_for
     from lightning.evaluation.result import prepared, rounded
@@ -101,37 +96,25 @@ def evaluate_command(
         table = {"table": [rounded(asdict(row)) for row in rows]} if rows else {}
         print_document(None, {**origin.document, **about, **figures(found), **table})
     else:
-        from lightning.evaluation.warnings import activations_counted
-
-        means = figures(found)
-        document = origin.document
-        print(
-            f"{dataset.name}: {means['images']:,} images; {document['model']},"
-            f" scheme {document['scheme']}, {document['model_hash'][:8]}"
-        )
-        spread = "" if means["spread"] is None else f" (spread {100 * means['spread']:.2f})"
-        mark = "  SIMULATED" if origin.device.simulated else ""
-        print(
-            f"{origin.line}: {100 * means['accuracy']:.2f} %{spread},"
-            f" {in_figures(means['images_per_s'])} images/s{mark}"
-        )
-        activations = sum(each.images for each in found) * activations_counted(origin.model)
-        for name, count in means["counters"].items():
-            if count:
-                of = f" of {activations:,}" if name == "clipped_activations" else ""
-                print(f"{name.replace('_', ' ')}: {count:,}{of}")
+        _say(origin, dataset, found)
         if Path(model).suffix != ".lng":
             print(f"compiled on the way, {prepared(compiled.network.preprocessing)}")
-        from lightning.evaluation.table import as_text
-
-        if rows:
-            shown = replace(run.noise or Noise(), identity="")
-            print(f"\n{as_text(rows)}")
-            print(
-                f"Noise {shown.place}, sigma {shown.sigma:.4g} of 255, {len(used)} seeds. Images/s from raw inputs, one"
-                " batch, one thread, here; energy of photonic hardware by `lightning energy`, preset chip."
-            )
+        _say_table(rows, run.noise or Noise(), used)
     return DONE
+
+
+def _seeds(run: how.Run, first: int | None, several: int | None, *, compared: bool) -> tuple[int, ...]:
+    """Return the seeds of the noise, in the table too.
+
+    Raises `OutOfRange` and `ConfigError` where nothing has a seed.
+    """
+    count = several or (SEEDS_OF_TABLE if compared else 1)
+    if count > 1 and run.fidelity != "noisy" and not compared:
+        raise OutOfRange(
+            f"fidelity {run.fidelity} has no seeds", hint="Leave --seeds out, or say --fidelity noisy"
+        )
+    begin = run.seed_of(first, compared=compared)
+    return tuple(range(begin, begin + count))
 
 
 def part_of(dataset: Dataset, part: str) -> Dataset:
@@ -191,6 +174,27 @@ def _table(model: CompiledModel, dataset: Dataset, noise: Noise, seeds: Sequence
     return compare(model, dataset, noise, seeds, seconds=PACE_SECONDS)
 
 
+def _say(origin: Provenance, dataset: Dataset, found: Sequence[Evaluation]) -> None:
+    from lightning.evaluation.warnings import activations_counted
+
+    means = figures(found)
+    document = origin.document
+    print(
+        f"{dataset.name}: {means['images']:,} images; {document['model']},"
+        f" scheme {document['scheme']}, {document['model_hash'][:8]}"
+    )
+    spread = "" if means["spread"] is None else f" (spread {100 * means['spread']:.2f})"
+    mark = "  SIMULATED" if origin.device.simulated else ""
+    print(
+        f"{origin.line}: {100 * means['accuracy']:.2f} %{spread}, {in_figures(means['images_per_s'])} images/s{mark}"
+    )
+    activations = sum(each.images for each in found) * activations_counted(origin.model)
+    for name, count in means["counters"].items():
+        if count:
+            of = f" of {activations:,}" if name == "clipped_activations" else ""
+            print(f"{name.replace('_', ' ')}: {count:,}{of}")
+
+
 def in_figures(pace: float) -> str:
     """Return a pace in figures, however slow.
 
@@ -198,3 +202,15 @@ def in_figures(pace: float) -> str:
     ('12,346', '0.23')
     """
     return f"{pace:,.0f}" if pace >= 10 else f"{pace:.2g}"
+
+
+def _say_table(rows: Sequence[Any], noise: Noise, seeds: Sequence[int]) -> None:
+    from lightning.evaluation.table import as_text
+
+    if rows:
+        shown = replace(noise, identity="")
+        print(f"\n{as_text(rows)}")
+        print(
+            f"Noise {shown.place}, sigma {shown.sigma:.4g} of 255, {len(seeds)} seeds. Images/s from raw inputs, one"
+            " batch, one thread, here; energy of photonic hardware by `lightning energy`, preset chip."
+        )

@@ -12,6 +12,7 @@ from lightning.cli.options import AsJson, Outputs, Shapes, Values
 from lightning.cli.output import DONE, print_document
 
 if TYPE_CHECKING:
+    from lightning.compiler import CompiledModel
     from lightning.compiler.explain import NodeReport, Report
 
 Model = Annotated[Path, typer.Argument(metavar="FILE", help="A .lng, an .onnx, or an .npz of weights.")]
@@ -52,20 +53,7 @@ def explain(
     if as_json:
         print_document(None, {"model": str(model), **found.document, "origin": dict(compiled.origin)})
         return DONE
-    source = compiled.origin.get("source") or {}
-    made = f"compiled by lightbed {compiled.origin.get('toolkit', 'unknown')}"
-    print(
-        "\n".join(
-            [
-                *summary(found),
-                "",
-                *cycle_table(found),
-                "",
-                *memory_lines(found),
-                f"{made} from {source['file']}, sha256 {source['sha256'][:16]}" if source else made,
-            ]
-        )
-    )
+    print("\n".join([*summary(found), "", *cycle_table(found), "", *memory_lines(found), *_origin(compiled)]))
     return DONE
 
 
@@ -159,3 +147,9 @@ def _cycles(layers: Sequence[NodeReport]) -> list[str]:
     from fpga.photonic_mac.cycles import LINES
 
     return [f"{sum(getattr(node.cycles, line) for node in layers):,}" for line in (*LINES, "total")]
+
+
+def _origin(model: CompiledModel) -> list[str]:
+    source = model.origin.get("source") or {}
+    made = f"compiled by lightbed {model.origin.get('toolkit', 'unknown')}"
+    return [f"{made} from {source['file']}, sha256 {source['sha256'][:16]}" if source else made]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -96,29 +96,7 @@ def load(
     if as_json:
         asked = {"target": target.url, "echo": echo, "model": model, "data": data, "binary": binary}
         return _print_document({**asked, "seed": seed, "seconds": seconds}, outcomes, png)
-    print(about)
-    heads = ("rate/s", "answered/s", "p50 µs", "p99 µs", "p99.9 µs", "lost", "late", "lag p99 µs", "refused")
-    print("".join(f"{head:>12}" for head in heads[:-1]), "", heads[-1])
-    for each in outcomes:
-        refused = ", ".join(f"{count:,} {name}" for name, count in each.refused.items()) or "0"
-        print(
-            "".join(
-                f"{_cell(value):>12}"
-                for value in (
-                    each.rate,
-                    each.answered_per_s,
-                    *(each.percentile_us(percent) for percent in (50, 99, 99.9)),
-                    each.lost,
-                    each.late,
-                    each.lag_us(99),
-                )
-            ),
-            "",
-            refused,
-        )
-    print("lag: from the scheduled time to sending: the generator was late, or no connection was free")
-    for name in written((png,)):
-        print(f"written: {name}")
+    _say(outcomes, about, written((png,)))
     if (failure := unanswered(outcomes)) is not None:
         raise failure
     return DONE
@@ -170,6 +148,29 @@ def _number(model: str) -> int:
             hint="Give --model 1: `lightning serve` says the numbers when it is ready",
         )
     return int(model)
+
+
+def _say(outcomes: Sequence[Outcome], about: str, files: Sequence[str]) -> None:
+    print(about)
+    heads = ("rate/s", "answered/s", "p50 µs", "p99 µs", "p99.9 µs", "lost", "late", "lag p99 µs", "refused")
+    print("".join(f"{head:>12}" for head in heads[:-1]), "", heads[-1])
+    for each in outcomes:
+        refused = ", ".join(f"{count:,} {name}" for name, count in each.refused.items()) or "0"
+        print("".join(f"{_cell(value):>12}" for value in _row(each)), "", refused)
+    print("lag: from the scheduled time to sending: the generator was late, or no connection was free")
+    for name in files:
+        print(f"written: {name}")
+
+
+def _row(outcome: Outcome) -> tuple[float, ...]:
+    return (
+        outcome.rate,
+        outcome.answered_per_s,
+        *(outcome.percentile_us(percent) for percent in (50, 99, 99.9)),
+        outcome.lost,
+        outcome.late,
+        outcome.lag_us(99),
+    )
 
 
 def _cell(value: float) -> str:

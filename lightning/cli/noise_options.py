@@ -163,6 +163,7 @@ def chosen(
         raise ConfigError(
             f"fidelity {kind} has nothing to average", hint="Leave --average out, or say --fidelity noisy"
         )
+    # Nobody is to believe that a device or a bus answered which was not asked.
     if device is not None and kind != "device" and not calibrated:
         raise ConfigError(
             f"a device is named, and fidelity {kind} asks none",

@@ -79,30 +79,20 @@ def serve(
     for library in LIBRARIES:
         needed(library, "to serve models")
     named = _named(models, name)
+    from lightning.serving import server
+    from lightning.serving.http.fast_path import MEBIBYTE, Infer, Limits
     from lightning.serving.repository import Repository
 
     directory = next((each for each in models if each.is_dir()), None)
     repository = Repository(
         lambda model: run.open(model, seed), directory, lambda model: _origin(run.provenance(model, (seed,)))
     )
-    from lightning.serving import server
-
+    limits = Limits(body_bytes=max_body * MEBIBYTE, all_bodies_bytes=max(512, 8 * max_body) * MEBIBYTE)
     ready = partial(_say, seed=seed, as_json=as_json)
     with contextlib.closing(repository), contextlib.closing(server.bound(host, port)) as opened:
-        # Names are looked up, as they are to listen.
-        with contextlib.suppress(OSError):
-            reached = {str(each[4][0]) for each in socket.getaddrinfo(host, None)}
-            if not all(ip_address(each.partition("%")[0]).is_loopback for each in reached):
-                print(
-                    f"warning: {host} is not this machine alone, and there is no password: "
-                    "whoever reaches it may ask, load and unload",
-                    file=sys.stderr,
-                )
+        _warn(host)
         for each, path in named.items():
             repository.load(each, path)
-        from lightning.serving.http.fast_path import MEBIBYTE, Infer, Limits
-
-        limits = Limits(body_bytes=max_body * MEBIBYTE, all_bodies_bytes=max(512, 8 * max_body) * MEBIBYTE)
         server.serve(Infer(repository, limits), opened, udp, ready, realtime=realtime)
     return DONE
 
@@ -138,6 +128,18 @@ def _origin(found: Provenance) -> dict[str, Any]:
     return {
         key: found.document[key] for key in ("version", "seed", "noise", "calibration", "device", "simulated")
     }
+
+
+def _warn(host: str) -> None:
+    """Warn where the server is reachable from beyond this machine. Names are looked up, as they are to listen."""
+    with contextlib.suppress(OSError):
+        reached = {str(each[4][0]) for each in socket.getaddrinfo(host, None)}
+        if not all(ip_address(each.partition("%")[0]).is_loopback for each in reached):
+            print(
+                f"warning: {host} is not this machine alone, and there is no password: "
+                "whoever reaches it may ask, load and unload",
+                file=sys.stderr,
+            )
 
 
 def _say(found: dict[str, Any], *, seed: int = 0, as_json: bool) -> None:

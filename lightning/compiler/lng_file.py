@@ -99,26 +99,9 @@ def unpacked(content: bytes, name: str = "the model") -> CompiledModel:
     try:
         members = _read(content)
         document = json.loads(members[_DOCUMENT])
-        number = document["format"]
-        if type(number) is not int or number < 1:
-            raise ValueError(f"format {number!r}")
-        if number > FORMAT:
-            made = document["origin"]["toolkit"]
-            raise ModelFileError(
-                f"{name} has format {number}, written by lightbed {made}; this version reads up to {FORMAT}",
-                hint="install a newer lightbed",
-            )
-        held = {name: content for name, content in members.items() if name != _SUMS}
-        if members[_SUMS].decode("ascii") != _sums(held):
-            raise ValueError("the contents are not those of SHA256SUMS")
-        model = from_document(
-            document,
-            {
-                name.removesuffix(".npy"): _array(content)
-                for name, content in members.items()
-                if name.endswith(".npy")
-            },
-        )
+        _check_format(document, name)
+        _check_sums(members)
+        model = from_document(document, _arrays(members))
         check_model(model)
     except ModelFileError:
         raise
@@ -180,6 +163,32 @@ def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     return found
 
 
+def _check_format(document: Any, name: str) -> None:
+    number = document["format"]
+    if type(number) is not int or number < 1:
+        raise ValueError(f"format {number!r}")
+    if number > FORMAT:
+        made = document["origin"]["toolkit"]
+        raise ModelFileError(
+            f"{name} has format {number}, written by lightbed {made}; this version reads up to {FORMAT}",
+            hint="install a newer lightbed",
+        )
+
+
+def _check_sums(members: Mapping[str, bytes]) -> None:
+    held = {name: content for name, content in members.items() if name != _SUMS}
+    if members[_SUMS].decode("ascii") != _sums(held):
+        raise ValueError("the contents are not those of SHA256SUMS")
+
+
+def _arrays(members: Mapping[str, bytes]) -> dict[str, npt.NDArray[Any]]:
+    return {
+        name.removesuffix(".npy"): _array(content)
+        for name, content in members.items()
+        if name.endswith(".npy")
+    }
+
+
 def _array(content: bytes) -> npt.NDArray[Any]:
     """Return an array of numbers, as large as its bytes: a header may declare anything."""
     buffer = io.BytesIO(content)
@@ -197,30 +206,7 @@ def check_model(model: CompiledModel) -> None:
     These are nodes that cannot be computed, products that no layer takes, layers without a node, and numbers
     out of their ranges.
     """
-    if not {model.network.input, model.network.output} <= model.network.shapes.keys():
-        raise _unfit("the network has no input or output")
-    for name, shape in model.network.shapes.items():
-        if min(shape, default=1) < 1 or prod(shape) > LARGEST:
-            raise _unfit(f"activation {name} of shape {shape} cannot be")
-    check_preprocessing(model.network.preprocessing, model.network.input_shape)
-    for ports, tensor in (
-        (model.network.inputs, model.network.input),
-        (model.network.outputs, model.network.output),
-    ):
-        if ports and sum(port.size for port in ports) != prod(model.network.shapes[tensor]):
-            raise _unfit(f"{', '.join(port.name for port in ports)} do not make up {tensor}")
-    there, names = {model.network.input, *model.network.constants}, set()
-    for node in model.network.nodes:
-        missing = [name for name in node.inputs if name and name not in there]
-        if missing or not node.inputs or node.output not in model.network.shapes:
-            raise _unfit(f"{node.operation} {node.name} has inputs that are not there yet, or no shape")
-        if node.output in there or node.name in names:
-            raise _unfit(f"{node.operation} {node.name} is there twice, or gives what is there")
-        _check_node(model.network, node)
-        there.add(node.output)
-        names.add(node.name)
-    if model.network.output not in there:
-        raise _unfit("the network has no output")
+    _check_network(model.network)
     if model.scheme not in {"published", "scaled"}:
         raise _unfit(f"scheme {model.scheme!r} is not known")
     if model.perfect_scaling and model.scheme != "published":
@@ -230,23 +216,33 @@ def check_model(model: CompiledModel) -> None:
         odd = ", ".join(sorted(nodes.keys() ^ model.layers.keys()))
         raise _unfit(f"layers are not those that replace a Gemm or Conv of the network: {odd}")
     for name, layer in model.layers.items():
-        node = nodes[name]
-        wanted = lowered(model.network, node)
-        rows = wanted.weights.shape[:2]
-        shapes = layer.weights.shape, layer.bias.shape, layer.output_scale.shape
-        if shapes != (wanted.weights.shape, rows, rows) or (layer.geometry, layer.vectors) != (
-            wanted.geometry,
-            wanted.vectors,
-        ):
-            raise _unfit(f"layer {node.name} has other sizes than its node")
-        if prod(model.network.shapes[node.output]) != layer.positions * prod(rows):
-            raise _unfit(f"layer {node.name} gives another shape than its node")
-        if np.abs(layer.weights).max(initial=0) > FULL:
-            raise _unfit(f"layer {node.name} has weights beyond {FULL}")
-        if not (0 < layer.input_scale < np.inf and np.isfinite(layer.output_scale).all()):
-            raise _unfit(f"layer {node.name} has scales that are no positive numbers")
+        _check_layer(model.network, nodes[name], layer)
     if model.scheme == "published":
         check_published(model.network)
+
+
+def _check_network(network: Network) -> None:
+    if not {network.input, network.output} <= network.shapes.keys():
+        raise _unfit("the network has no input or output")
+    for name, shape in network.shapes.items():
+        if min(shape, default=1) < 1 or prod(shape) > LARGEST:
+            raise _unfit(f"activation {name} of shape {shape} cannot be")
+    check_preprocessing(network.preprocessing, network.input_shape)
+    for ports, tensor in ((network.inputs, network.input), (network.outputs, network.output)):
+        if ports and sum(port.size for port in ports) != prod(network.shapes[tensor]):
+            raise _unfit(f"{', '.join(port.name for port in ports)} do not make up {tensor}")
+    there, names = {network.input, *network.constants}, set()
+    for node in network.nodes:
+        missing = [name for name in node.inputs if name and name not in there]
+        if missing or not node.inputs or node.output not in network.shapes:
+            raise _unfit(f"{node.operation} {node.name} has inputs that are not there yet, or no shape")
+        if node.output in there or node.name in names:
+            raise _unfit(f"{node.operation} {node.name} is there twice, or gives what is there")
+        _check_node(network, node)
+        there.add(node.output)
+        names.add(node.name)
+    if network.output not in there:
+        raise _unfit("the network has no output")
 
 
 def _check_node(network: Network, node: Node) -> None:
@@ -267,6 +263,23 @@ def _check_node(network: Network, node: Node) -> None:
         raise _unfit(f"{node.operation} {node.name} gives {found[1:]} for an input, and not {wanted}")
 
 
+def _check_layer(network: Network, node: Node, layer: PhotonicLayer) -> None:
+    wanted = lowered(network, node)
+    rows = wanted.weights.shape[:2]
+    shapes = layer.weights.shape, layer.bias.shape, layer.output_scale.shape
+    if shapes != (wanted.weights.shape, rows, rows) or (layer.geometry, layer.vectors) != (
+        wanted.geometry,
+        wanted.vectors,
+    ):
+        raise _unfit(f"layer {node.name} has other sizes than its node")
+    if prod(network.shapes[node.output]) != layer.positions * prod(rows):
+        raise _unfit(f"layer {node.name} gives another shape than its node")
+    if np.abs(layer.weights).max(initial=0) > FULL:
+        raise _unfit(f"layer {node.name} has weights beyond {FULL}")
+    if not (0 < layer.input_scale < np.inf and np.isfinite(layer.output_scale).all()):
+        raise _unfit(f"layer {node.name} has scales that are no positive numbers")
+
+
 def _unfit(what: str) -> ModelFileError:
     return ModelFileError(f"{what}", hint=_HINT)
 
@@ -277,29 +290,13 @@ def to_document(model: CompiledModel) -> tuple[dict[str, Any], dict[str, Array]]
     Raises `CompileError` for an attribute that is no plain value.
     """
     arrays: dict[str, Array] = {}
-    named = {name: f"constants/{place}" for place, name in enumerate(sorted(model.network.constants))}
-    arrays.update({named[name]: np.asarray(values) for name, values in model.network.constants.items()})
     document = {
         "scheme": model.scheme,
         "wrap": model.wrap,
         **({"perfect_scaling": True} if model.perfect_scaling else {}),
         "hardware": asdict(model.hardware),
         "origin": json.loads(json.dumps(dict(model.origin))),
-        "network": {
-            "name": model.network.name,
-            "input": model.network.input,
-            "output": model.network.output,
-            "nodes": [_node_document(node) for node in model.network.nodes],
-            "constants": named,
-            "shapes": {name: list(shape) for name, shape in model.network.shapes.items()},
-            "preprocessing": asdict(model.network.preprocessing),
-            "notes": list(model.network.notes),
-            **{
-                name: [[port.name, list(port.shape), port.kind] for port in ports]
-                for name, ports in (("inputs", model.network.inputs), ("outputs", model.network.outputs))
-                if ports
-            },
-        },
+        "network": _network_document(model.network, arrays),
         "layers": [
             _layer_document(node, layer, place, arrays)
             for place, (node, layer) in enumerate(model.layers.items())
@@ -320,6 +317,26 @@ def from_document(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> C
         dict(document["origin"]),
         _flag(document.get("perfect_scaling", False)),
     )
+
+
+def _network_document(network: Network, arrays: dict[str, Array]) -> dict[str, Any]:
+    named = {name: f"constants/{place}" for place, name in enumerate(sorted(network.constants))}
+    arrays.update({named[name]: np.asarray(values) for name, values in network.constants.items()})
+    return {
+        "name": network.name,
+        "input": network.input,
+        "output": network.output,
+        "nodes": [_node_document(node) for node in network.nodes],
+        "constants": named,
+        "shapes": {name: list(shape) for name, shape in network.shapes.items()},
+        "preprocessing": asdict(network.preprocessing),
+        "notes": list(network.notes),
+        **{
+            name: [[port.name, list(port.shape), port.kind] for port in ports]
+            for name, ports in (("inputs", network.inputs), ("outputs", network.outputs))
+            if ports
+        },
+    }
 
 
 def _network(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Network:

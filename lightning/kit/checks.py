@@ -120,7 +120,7 @@ def check_running_clocks(soc: Any) -> None:
     rates = soc.get_sample_rates()
     for kind, tiles in rates.items():
         for tile, found in tiles.items():
-            wanted = soc["rf"]["tiles"][kind][(tile if tile in soc["rf"]["tiles"][kind] else str(tile))]["fs"]
+            wanted = soc["rf"]["tiles"][kind][_key(soc["rf"]["tiles"][kind], tile)]["fs"]
             if not _same(found, wanted):
                 raise UnsupportedClock(
                     f"the {kind.upper()} tile {tile} runs at {found:g} MS/s, and its firmware is made for {wanted:g}",
@@ -130,6 +130,11 @@ def check_running_clocks(soc: Any) -> None:
 
 
 _RELOAD = "Set the clocks again (QickSoc(force_init_clks=True)), or power the board off and on"
+
+
+def _key(tiles: dict[Any, Any], tile: Any) -> Any:
+    """Return the key of a tile: their numbers are texts in a configuration that went through JSON."""
+    return tile if tile in tiles else str(tile)
 
 
 def _allowed(what: str, found: float, allowed: list[float], unit: str) -> None:

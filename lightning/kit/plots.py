@@ -113,6 +113,7 @@ def constellation(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, de
     plain(bottom, x="a × b / 255", y="error\n(LSB)")
     top.set_xlim(ends[0] - 5, ends[1] + 5)
     legend(top, loc="upper left")
+    # Symbols of the legend are visible, however faint the cloud of points is.
     for handle in top.get_legend().legend_handles:
         handle.set_alpha(1)
     headed(figure, _verdict(results, a, b), _described(error, device), simulated=device.simulated)
@@ -159,24 +160,7 @@ def transfer_curves(sweeps: Mapping[int, Swept], device: DeviceIdentity) -> Plot
     figure = sheet(7.2, 5.2)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(2.6, 1))
     for index, sweep in sorted(sweeps.items()):
-        colour, curve = SERIES[index % len(SERIES)], sweep.curve
-        fine = np.linspace(sweep.words.min(), sweep.words.max(), 600)
-        top.plot(sweep.words, sweep.levels, ".", color=colour, markersize=3.5, alpha=0.5)
-        name = f"{index}: V$_π$ = {curve.half_wave:,.0f} words, null at {signed(curve.null, 0)}"
-        top.plot(fine, curve.level(fine), color=colour, linewidth=1.4, label=name)
-        for word, mark in ((curve.null, "v"), (curve.peak, "^")):
-            if fine[0] <= word <= fine[-1]:
-                top.plot(
-                    word,
-                    curve.level(word),
-                    mark,
-                    color=colour,
-                    markerfacecolor="white",
-                    markersize=7,
-                    zorder=4,
-                )
-        left = 100 * (sweep.levels - curve.level(sweep.words)) / curve.amplitude
-        bottom.plot(sweep.words, left, ".", color=colour, markersize=3.5, alpha=0.7)
+        _drawn(top, bottom, index, sweep)
     bottom.axhline(0, color=FAINT, linewidth=0.8)
     plain(top, y="level above idle (counts)")
     plain(bottom, x="gain word", y="residual\n(% of swing)")
@@ -210,6 +194,21 @@ def kept_sweeps(calibration: Calibration, raw: Mapping[str, npt.NDArray[Any]]) -
     }
 
 
+def _drawn(top: Any, bottom: Any, index: int, sweep: Swept) -> None:
+    colour, curve = SERIES[index % len(SERIES)], sweep.curve
+    fine = np.linspace(sweep.words.min(), sweep.words.max(), 600)
+    top.plot(sweep.words, sweep.levels, ".", color=colour, markersize=3.5, alpha=0.5)
+    name = f"{index}: V$_π$ = {curve.half_wave:,.0f} words, null at {signed(curve.null, 0)}"
+    top.plot(fine, curve.level(fine), color=colour, linewidth=1.4, label=name)
+    for word, mark in ((curve.null, "v"), (curve.peak, "^")):
+        if fine[0] <= word <= fine[-1]:
+            top.plot(
+                word, curve.level(word), mark, color=colour, markerfacecolor="white", markersize=7, zorder=4
+            )
+    left = 100 * (sweep.levels - curve.level(sweep.words)) / curve.amplitude
+    bottom.plot(sweep.words, left, ".", color=colour, markersize=3.5, alpha=0.7)
+
+
 def waveform(recorded: Waveform, *, decoded: int | None = None) -> Plot:
     """I of every readout in counts over the time since the pulses began: the mean, and behind it every shot.
 
@@ -232,11 +231,7 @@ def waveform(recorded: Waveform, *, decoded: int | None = None) -> Plot:
         _shade(axes, recorded, recorded.calibration)
     legend(axes, loc="upper right")
     title = _operands(recorded.origin.settings, recorded.origin.words, decoded)
-    settings = recorded.origin.settings
-    shots = f"{settings.reps} shots" if settings.reps > 1 else "1 shot"
-    taken = f"{shots}, each the mean of {settings.soft_avgs} runs" if settings.soft_avgs > 1 else shots
-    driven = "calibrated" if recorded.calibration else "not calibrated: driven linearly"
-    headed(figure, title, f"{recorded.device.name} · {taken} · {driven}", simulated=recorded.device.simulated)
+    headed(figure, title, _below(recorded), simulated=recorded.device.simulated)
     return figure
 
 
@@ -267,3 +262,11 @@ def _operands(settings: Settings, words: tuple[int, ...], decoded: int | None) -
     if decoded is None:
         return product
     return f"({product}) / 255 = {decoded}" if three or four else f"{product} / 255 = {decoded}"
+
+
+def _below(recorded: Waveform) -> str:
+    settings = recorded.origin.settings
+    shots = f"{settings.reps} shots" if settings.reps > 1 else "1 shot"
+    taken = f"{shots}, each the mean of {settings.soft_avgs} runs" if settings.soft_avgs > 1 else shots
+    driven = "calibrated" if recorded.calibration else "not calibrated: driven linearly"
+    return f"{recorded.device.name} · {taken} · {driven}"

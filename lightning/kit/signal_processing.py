@@ -195,17 +195,7 @@ def level_of(waveform: Waveform, calibration: Calibration) -> tuple[float, float
             device=waveform.device.name,
             hint="Acquire again, or give the samples as they were acquired",
         )
-    origin, timing = waveform.origin, calibration.timing
-    offset = origin.trigger_ns / timing.tick_ns
-    scale = timing.tick_ns / origin.tick_ns[index]
-    length = origin.pulse_ns / timing.tick_ns
-    first, last = (min(timing.arrival) - offset) * scale, (max(timing.arrival) - offset) * scale
-    start, stop, before, after = (
-        last + SETTLE_TICKS,
-        first + length * scale - SETTLE_TICKS,
-        first - SETTLE_TICKS,
-        last + length * scale + SETTLE_TICKS,
-    )
+    start, stop, before, after = _edges(waveform, calibration, index)
     ticks = np.arange(samples.size)
     plateau = samples[(ticks >= start) & (ticks < stop)]
     idle = samples[(ticks < before) | (ticks >= after)]
@@ -230,6 +220,21 @@ def _detector(waveform: Waveform, calibration: Calibration) -> int:
             hint=f"Add readout {calibration.readout}: readouts = {[*readouts, calibration.readout]}",
         )
     return readouts.index(calibration.readout)
+
+
+def _edges(waveform: Waveform, calibration: Calibration, index: int) -> tuple[float, float, float, float]:
+    """Return the edges in samples: first and past the last of the plateau; end and next begin of the idle line."""
+    origin, timing = waveform.origin, calibration.timing
+    offset = origin.trigger_ns / timing.tick_ns
+    scale = timing.tick_ns / origin.tick_ns[index]
+    length = origin.pulse_ns / timing.tick_ns
+    first, last = (min(timing.arrival) - offset) * scale, (max(timing.arrival) - offset) * scale
+    return (
+        last + SETTLE_TICKS,
+        first + length * scale - SETTLE_TICKS,
+        first - SETTLE_TICKS,
+        last + length * scale + SETTLE_TICKS,
+    )
 
 
 def _values(waveform: Waveform) -> dict[int, int]:

@@ -58,13 +58,18 @@ class Operation:
         try:
             return [np.asarray(found) for found in _session(self)(fed)]
         except Exception as error:  # the runtimes raise errors of their own, of many classes
-            text = " ".join(str(error).split())
-            for mark in ("Status Message: ", "Error "):
-                text = text.rpartition(mark)[2]
-            first = text[:200]
+            first = _in_short(str(error))
             raise NetworkError(
                 f"{self.name} cannot be computed: {first}", hint="Check the shapes and values of the inputs"
             ) from error
+
+
+def _in_short(message: str) -> str:
+    """Return what a runtime says without its own sources and codes."""
+    text = " ".join(message.split())
+    for mark in ("Status Message: ", "Error "):
+        text = text.rpartition(mark)[2]
+    return text[:200]
 
 
 def operation_of(attributes: Mapping[str, Any]) -> Operation:
@@ -97,6 +102,19 @@ def electronic(inputs: Sequence[Array], attributes: Mapping[str, Any]) -> Array:
 
 @lru_cache(maxsize=MOST_SESSIONS)
 def _session(operation: Operation) -> Callable[[Mapping[str, Array]], Sequence[Any]]:
+    model = _model(operation)
+    if not find_spec("onnxruntime"):
+        reference = needed("onnx.reference", "to compute electronic operations").ReferenceEvaluator(model)
+        return lambda fed: reference.run(None, dict(fed))
+    runtime = needed("onnxruntime", "to compute electronic operations")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    session = runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return lambda fed: session.run(None, dict(fed))
+
+
+def _model(operation: Operation) -> Any:
     helper = needed("onnx", "to compute electronic operations").helper
     names = [f"i{place}" if kind else "" for place, kind in enumerate(operation.kinds)]
     outputs = [f"o{place}" for place in range(operation.outputs)]
@@ -113,16 +131,7 @@ def _session(operation: Operation) -> Callable[[Mapping[str, Array]], Sequence[A
     opsets = [helper.make_opsetid(operation.domain, operation.opset)]
     if operation.domain:
         opsets.append(helper.make_opsetid("", 17))
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
-    if not find_spec("onnxruntime"):
-        reference = needed("onnx.reference", "to compute electronic operations").ReferenceEvaluator(model)
-        return lambda fed: reference.run(None, dict(fed))
-    runtime = needed("onnxruntime", "to compute electronic operations")
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4
-    session = runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return lambda fed: session.run(None, dict(fed))
+    return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
 
 
 def _attribute(name: str, value: Any) -> Any:

@@ -103,22 +103,7 @@ def serve(
     listen(opened)
     gc.collect()
     gc.freeze()  # what is loaded stays; to look through all of it now and then would take tens of milliseconds
-    found: Document = {
-        "http": f"http://{address}",
-        "udp": None,
-        "models": (
-            [
-                {
-                    "name": each.name,
-                    "version": each.version,
-                    "number": each.number,
-                    "file": str(each.source or ""),
-                    "fidelity": each.executor.fidelity,
-                }
-                for each in infer.repository.serving()
-            ]
-        ),
-    }
+    found: Document = {"http": f"http://{address}", "udp": None, "models": _models(infer)}
     if packets_port is None:
         Server(infer, lambda: ready(found)).run(sockets=[opened])
         return
@@ -198,3 +183,16 @@ class Server(http_server.Server):
         finally:
             for each, handler in before.items():
                 signal.signal(each, handler)
+
+
+def _models(infer: Infer) -> list[Document]:
+    return [
+        {
+            "name": each.name,
+            "version": each.version,
+            "number": each.number,
+            "file": str(each.source or ""),
+            "fidelity": each.executor.fidelity,
+        }
+        for each in infer.repository.serving()
+    ]

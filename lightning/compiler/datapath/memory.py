@@ -73,7 +73,7 @@ def buffers_of(network: Network, width: int) -> tuple[Buffer, ...]:
     answer = owner[network.output]
     lives[answer] = (lives[answer][0], len(network.nodes))
     return tuple(
-        Buffer(tuple(members[name]), -(-(prod(network.shapes[name]) * width) // ALIGNMENT) * ALIGNMENT, *life)
+        Buffer(tuple(members[name]), _rounded_up(prod(network.shapes[name]) * width), *life)
         for name, life in lives.items()
     )
 
@@ -83,13 +83,18 @@ def placed(buffers: Iterable[Buffer]) -> MemoryPlan:
     done: list[Buffer] = []
     for buffer in sorted(buffers, key=lambda each: (-each.size, each.first, each.tensors)):
         neighbours = sorted((each for each in done if each.meets(buffer)), key=lambda each: each.offset)
-        end, gaps = 0, []
-        for each in neighbours:
-            if each.offset - end >= buffer.size:
-                gaps.append((each.offset - end, end))
-            end = max(end, each.offset + each.size)
-        done.append(replace(buffer, offset=(min(gaps)[1] if gaps else end)))
+        done.append(replace(buffer, offset=_gap(neighbours, buffer.size)))
     return MemoryPlan(tuple(sorted(done, key=lambda each: (each.first, each.offset))))
+
+
+def _gap(neighbours: list[Buffer], size: int) -> int:
+    """Return the start of the smallest gap between neighbours, sorted by their offsets, that holds `size` bytes."""
+    end, gaps = 0, []
+    for each in neighbours:
+        if each.offset - end >= size:
+            gaps.append((each.offset - end, end))
+        end = max(end, each.offset + each.size)
+    return min(gaps)[1] if gaps else end
 
 
 def _owners(network: Network) -> dict[str, str]:
@@ -99,3 +104,7 @@ def _owners(network: Network) -> dict[str, str]:
         is_view = node.operation in _SAME_BYTES and node.inputs[0] in owner
         owner[node.output] = owner[node.inputs[0]] if is_view else node.output
     return owner
+
+
+def _rounded_up(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT

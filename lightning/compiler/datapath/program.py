@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fpga.program import Program, ProgramError
+from fpga.program import Layer, Program, ProgramError
 from lightning.compiler.datapath.schedule import passes_of, schedule_of
 from lightning.compiler.model import CompiledModel, Hardware, PhotonicLayer
 from lightning.errors import CompileError
@@ -105,10 +105,11 @@ def program_of(model: CompiledModel) -> Program:
 
     Raises `CompileError` for hardware that the datapath is not made for, and for a layer too large for its counters.
     """
-    if (model.hardware.lanes, model.hardware.wavelengths, model.hardware.cores) != (LANES, 1, 1):
+    hardware = model.hardware
+    if (hardware.lanes, hardware.wavelengths, hardware.cores) != (LANES, 1, 1):
         raise CompileError(
             f"the datapath {DATAPATH} has {LANES} lanes, 1 wavelength and 1 core; the model is compiled for"
-            f" {model.hardware.lanes} lanes, {model.hardware.wavelengths} wavelengths and {model.hardware.cores} cores",
+            f" {hardware.lanes} lanes, {hardware.wavelengths} wavelengths and {hardware.cores} cores",
             hint="Compile it again without --lanes, --wavelengths and --cores",
         )
     # The language's parser.
@@ -120,18 +121,7 @@ def program_of(model: CompiledModel) -> Program:
     sendings = tuple(sendings_of(model))
     passes = len({(each.layer.name, each.passage) for each in sendings})
     try:
-        return Program(
-            datapath,
-            tuple(
-                {
-                    "adder.beats": each.segment.beats,
-                    "adder.products": each.products,
-                    "layers.layers": passes,
-                }
-                for each in sendings
-            )
-            or ({},),
-        )
+        return Program(datapath, tuple(_targets(each, passes) for each in sendings) or ({},))
     except ProgramError as error:
         raise CompileError(
             f"the datapath cannot count a layer of {model.network.name}: {error}",
@@ -154,3 +144,11 @@ def ordered_layers(model: CompiledModel) -> Iterator[tuple[str, PhotonicLayer]]:
     for node in model.network.nodes:
         if node.name in model.layers:
             yield node.name, model.layers[node.name]
+
+
+def _targets(sending: Sending, passes: int) -> Layer:
+    return {
+        "adder.beats": sending.segment.beats,
+        "adder.products": sending.products,
+        "layers.layers": passes,
+    }

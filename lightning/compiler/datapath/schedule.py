@@ -180,17 +180,20 @@ def work_of(layer: PhotonicLayer, hardware: Hardware) -> LayerWork:
 def cycles_of(layer: PhotonicLayer, hardware: Hardware, timing: Timing = TIMING) -> LayerCycles:
     """Return the lines of a layer, of all its passes together."""
     passes = passes_of(layer)
-    rows = -(-readouts_of(layer, hardware).count // hardware.lanes)
     return LayerCycles(
-        beats=int(
-            sum(max(each[core :: hardware.cores].sum() for core in range(hardware.cores)) for each in rows)
-        )
-        * layer.positions
-        * passes,
+        beats=_beats(layer, hardware) * layer.positions * passes,
         preamble=timing.preamble * passes,
         detection=DETECTION * passes,
         fill=timing.fill * passes,
         turnaround=TURNAROUND * passes,
+    )
+
+
+def _beats(layer: PhotonicLayer, hardware: Hardware) -> int:
+    """Return the beats of one position and pass: for each group the core that has most to send."""
+    rows = -(-readouts_of(layer, hardware).count // hardware.lanes)
+    return int(
+        sum(max(each[core :: hardware.cores].sum() for core in range(hardware.cores)) for each in rows)
     )
 
 

@@ -52,14 +52,7 @@ def _chain(network: Network) -> list[Node]:
         if node.inputs[0] != tensor or ended:
             raise _refused(node, "stands next to the chain of layers")
         if node.operation == "Gemm":
-            if not rectified:
-                raise _refused(
-                    node, "takes what no Relu has rectified, and the published datapath always rectifies"
-                )
-            if len(network.shapes[node.inputs[0]]) != 1:
-                raise _refused(node, "takes several vectors an image, and the published datapath takes one")
-            if len(node.inputs) > 2 and node.inputs[2] and np.any(network.constants[node.inputs[2]]):
-                raise _refused(node, "has a bias, and the published datapath has none")
+            _check_gemm(network, node, rectified=rectified)
             chain.append(node)
         elif node.operation == "Softmax" and chain:
             ended = True
@@ -72,6 +65,15 @@ def _chain(network: Network) -> list[Node]:
     if not chain:
         raise CompileError(f"network {network.name} has no Gemm: nothing for light to compute", hint=_HINT)
     return chain
+
+
+def _check_gemm(network: Network, node: Node, *, rectified: bool) -> None:
+    if not rectified:
+        raise _refused(node, "takes what no Relu has rectified, and the published datapath always rectifies")
+    if len(network.shapes[node.inputs[0]]) != 1:
+        raise _refused(node, "takes several vectors an image, and the published datapath takes one")
+    if len(node.inputs) > 2 and node.inputs[2] and np.any(network.constants[node.inputs[2]]):
+        raise _refused(node, "has a bias, and the published datapath has none")
 
 
 def _raw_step(network: Network) -> float:

@@ -82,7 +82,7 @@ def observe(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterator[Obse
     for node, activations in _inputs(network, _some(raw, _affordable(largest), random)):
         layer = lowered(network, node)
         cut = vectors_of(layer, _some(activations, _affordable(layer.values), random))
-        vectors = _some(cut, int(np.clip(_PRODUCTS // max(layer.weights[0].size, 1), *_VECTORS)), random)
+        vectors = _some(cut, _enough(layer), random)
         magnitudes = np.abs(activations).ravel()
         # Sums that float32 could not hold; NaN is one of them.
         weights = np.abs(layer.weights).sum(axis=2, dtype=np.float64).max(initial=0.0)
@@ -142,6 +142,10 @@ def _inputs(network: Network, raw: npt.NDArray[Any]) -> Iterator[tuple[Node, Flo
 def _affordable(values: int) -> int:
     """Return how many images of so many values each."""
     return min(_IMAGES, max(_FEWEST, _FLOATS // max(values, 1)))
+
+
+def _enough(layer: Lowered) -> int:
+    return int(np.clip(_PRODUCTS // max(layer.weights[0].size, 1), *_VECTORS))
 
 
 def _some(rows: npt.NDArray[Any], most: int, random: np.random.Generator) -> npt.NDArray[Any]:

@@ -122,14 +122,17 @@ def scaled_layers(network: Network, raw: npt.NDArray[Any], options: Options) -> 
 
 
 def _layer(seen: Observed, options: Options) -> PhotonicLayer:
+    # Sums of products in float32, (groups, vectors, rows).
     wanted = np.asarray(seen.vectors.transpose(1, 0, 2) @ seen.layer.weights.transpose(0, 2, 1))
     fits = [_fit(seen, wanted, largest, options) for largest in candidates(seen.magnitudes, options)]
     fit = fits[best_of([each.error for each in fits], [each.noise for each in fits])]
+    # Biases in units of sums, (groups, rows).
     own = np.zeros(fit.outputs.shape) if seen.layer.bias is None else seen.layer.bias / fit.outputs
+    bias = own + fit.mean if options.correct_floor else own
     return PhotonicLayer(
         seen.layer.node.name,
         fit.weights,
-        np.asarray(np.rint(own + fit.mean if options.correct_floor else own).astype(np.int32)),
+        np.asarray(np.rint(bias).astype(np.int32)),
         fit.input_scale,
         fit.outputs,
         seen.signed,
@@ -149,11 +152,20 @@ def _fit(seen: Observed, wanted: Floats, largest: float, options: Options) -> _F
     mean = lacking.mean(axis=1)
     remains = lacking - mean[:, None] if options.correct_floor else lacking
     error = float(((remains * outputs[:, None]) ** 2).mean(axis=1).sum())
+    noise = _noise(seen, wanted, weights, outputs, options)
+    return _Fit(weights, input_scale, outputs, mean, error, noise)
+
+
+def _noise(seen: Observed, wanted: Floats, weights: Small, outputs: Floats, options: Options) -> float:
+    """Return sigma^2 of each readout on the hardware, in units of outputs, times the part that counts.
+
+    What is cut off is wrong each time that such an image comes, and counts even in outputs that a rectifier cuts off;
+    of noise only what passes counts.
+    """
     readouts = readouts_of_weights(weights, options.hardware).count * (2 if seen.signed else 1)
     bias = 0 if seen.layer.bias is None else seen.layer.bias[:, None]
     passed = (wanted + bias > 0).mean(axis=1) if seen.rectified else 1.0
-    noise = float((readouts * passed * (options.sigma * outputs.astype(np.float64)) ** 2).sum())
-    return _Fit(weights, input_scale, outputs, mean, error, noise)
+    return float((readouts * passed * (options.sigma * outputs.astype(np.float64)) ** 2).sum())
 
 
 def _scales(seen: Observed, input_scale: float, options: Options) -> Doubles:

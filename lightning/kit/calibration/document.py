@@ -184,21 +184,24 @@ class Calibration:
                 hint=HINT,
             )
         if max_age is not None:
-            age = now - self.made
-            if age < -CLOCKS_APART:
-                raise errors.CalibrationError(
-                    f"this calibration says that it was made at {self.made.isoformat(timespec='seconds')}, which"
-                    " is still to come, so nobody knows how old it is",
-                    device=self.device,
-                    hint=f"set this machine's clock, or {HINT}",
-                )
-            if age > max_age:
-                raise errors.StaleCalibration(
-                    f"this calibration is {age / timedelta(hours=1):.1f} h old; it holds for"
-                    f" {max_age / timedelta(hours=1):.1f} h, then biases have drifted",
-                    device=self.device,
-                    hint=HINT,
-                )
+            self._check_time(now, max_age)
+
+    def _check_time(self, now: datetime, max_age: timedelta) -> None:
+        age = now - self.made
+        if age < -CLOCKS_APART:
+            raise errors.CalibrationError(
+                f"this calibration says that it was made at {self.made.isoformat(timespec='seconds')}, which is still"
+                " to come, so nobody knows how old it is",
+                device=self.device,
+                hint=f"set this machine's clock, or {HINT}",
+            )
+        if age > max_age:
+            raise errors.StaleCalibration(
+                f"this calibration is {age / timedelta(hours=1):.1f} h old; it holds for"
+                f" {max_age / timedelta(hours=1):.1f} h, then biases have drifted",
+                device=self.device,
+                hint=HINT,
+            )
 
     @property
     def kind(self) -> str:

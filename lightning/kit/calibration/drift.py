@@ -129,6 +129,7 @@ def recalibrate(rows: Rows, calibration: Calibration, *, points: int = POINTS, s
     fresh = replace(
         calibration, modulators=modulators, decoder=decoder, made=datetime.now(UTC), origin="measured"
     )
+    # Known products and the brightest sum prove the new curves.
     seen = drift(rows, fresh)
     brightest = rows.read(fresh.word_table(BRIGHTEST), shots=SHOTS)
     missing = float(sum_truth(BRIGHTEST)[0] - fresh.decode_table(brightest.levels, BRIGHTEST)[0])

@@ -51,6 +51,7 @@ def encoder(curve: Fringe, *, top: float = 1.0, limit: int = WORD_LIMIT) -> Enco
     if high <= low or top - floor < LEAST_RANGE:
         raise ValueError(f"words up to {limit} open the modulator by {top - floor:.3f} of its range only")
     wanted = floor + (top - floor) * np.arange(LEVELS) / (LEVELS - 1)
+    # The curve, whose phase grows over [low, high], is inverted on a table of all words.
     table = np.arange(int(np.ceil(low)), int(np.floor(high)) + 1)
     angles = np.arcsin(np.sqrt(np.clip(wanted, 0.0, 1.0)))
     words = np.rint(np.interp(angles, curve.angle(table), table)).astype(np.int64)

@@ -72,27 +72,7 @@ def from_json(document: Any, *, source: str = "this document") -> Calibration:
             hint=f"install the library that wrote it, or {HINT}",
         )
     try:
-        one, two, three, four = (_modulator(m) for m in document["modulators"])
-        made = datetime.fromisoformat(document["made"])
-        return validated(
-            Calibration(
-                device=_text(document["device"]),
-                made=made if made.tzinfo else made.replace(tzinfo=UTC),
-                origin=_text(document["origin"]),
-                simulated=_truth(document["simulated"]),
-                readout=document["readout"],
-                modulators=(one, two, three, four),
-                decoder=_decoder(document["decoder"]),
-                noise=NoiseModel(**document["noise"]),
-                timing=Timing(**{**document["timing"], "arrival": _four(document["timing"]["arrival"])}),
-                conditions={
-                    _text(name): (value if isinstance(value, str) else number("a condition", value))
-                    for name, value in document["conditions"].items()
-                },
-                outcomes=tuple(_outcome(outcome) for outcome in document["outcomes"]),
-                raw=_text(document["raw"]),
-            )
-        )
+        return validated(_calibration(document))
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise errors.CalibrationError(f"{source} is damaged ({error!r})", hint=HINT) from error
 
@@ -105,6 +85,25 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(entry) for entry in value]
     return value
+
+
+def _calibration(d: Mapping[str, Any]) -> Calibration:
+    one, two, three, four = (_modulator(m) for m in d["modulators"])
+    made = datetime.fromisoformat(d["made"])
+    return Calibration(
+        device=_text(d["device"]),
+        made=made if made.tzinfo else made.replace(tzinfo=UTC),
+        origin=_text(d["origin"]),
+        simulated=_truth(d["simulated"]),
+        readout=d["readout"],
+        modulators=(one, two, three, four),
+        decoder=_decoder(d["decoder"]),
+        noise=NoiseModel(**d["noise"]),
+        timing=Timing(**{**d["timing"], "arrival": _four(d["timing"]["arrival"])}),
+        conditions={_text(name): _condition(value) for name, value in d["conditions"].items()},
+        outcomes=tuple(_outcome(outcome) for outcome in d["outcomes"]),
+        raw=_text(d["raw"]),
+    )
 
 
 def _modulator(d: Mapping[str, Any]) -> Modulator:
@@ -140,6 +139,10 @@ def _outcome(d: Mapping[str, Any]) -> Outcome:
     return outcome
 
 
+def _condition(value: Any) -> float | str:
+    return value if isinstance(value, str) else number("a condition", value)
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r:.40} is not a text")
@@ -158,49 +161,13 @@ def validated(calibration: Calibration) -> Calibration:
         raise ValueError("device has no name")
     if calibration.origin not in ORIGINS:
         raise ValueError(f"origin is {calibration.origin!r}, not one of {', '.join(ORIGINS)}")
-    # Raw data lie next to the document, nowhere else.
-    if calibration.raw and (
-        PurePosixPath(calibration.raw).name != calibration.raw
-        or "\\" in calibration.raw
-        or calibration.raw == ".."
-    ):
-        raise ValueError(f"raw is {calibration.raw!r}, no plain file name")
-    channels = [modulator.channel for modulator in calibration.modulators]
-    for channel in channels:
-        whole("channel", channel, 0, CHANNELS - 1)
-    if len(set(channels)) != len(channels):
-        raise ValueError(f"channels {channels} name a generator twice")
-    whole("readout", calibration.readout, 0, CHANNELS - 1)
+    _check_beside(calibration.raw)
+    _check_channels(calibration)
     for index, modulator in enumerate(calibration.modulators):
-        name = f"modulator {index}"
-        curve = modulator.curve
-        if len(curve.phase) not in (2, 4):
-            raise ValueError(f"the phase of {name} has {len(curve.phase)} coefficients, not 2 or 4")
-        _check_all(f"phase of {name}", curve.phase, -1e3, 1e3)
-        number(f"slope of the phase of {name}", curve.phase[1], 1e-3)
-        number(f"centre of {name}", curve.centre, -1e6, 1e6)
-        number(f"scale of {name}", curve.scale, 1.0, 1e6)
-        number(f"baseline of {name}", curve.baseline, -HIGHEST_COUNT, HIGHEST_COUNT)
-        number(f"amplitude of {name}", curve.amplitude, 1e-6, HIGHEST_COUNT)
-        number(f"rms of {name}", curve.rms, 0.0, curve.amplitude)
-        number(f"partner's share of {name}", modulator.partner_share, 1e-6, 1 + 1e-9)
-        opening = modulator.encoder.top - modulator.encoder.floor
-        _check_encoder(f"encoder of {name}", modulator, modulator.encoder, opening)
-        _check_encoder(f"shared encoder of {name}", modulator, modulator.shared, opening)
-    full_scale = number("full scale", calibration.decoder.full_scale, 1.0, HIGHEST_COUNT)
-    number("offset", calibration.decoder.offset, -full_scale, full_scale)
-    _check_all("leak", calibration.decoder.leak, -full_scale, full_scale)
-    _check_all("gain", calibration.decoder.gain, 1e-4 * full_scale, 4 * full_scale)
-    number("shared gain", calibration.decoder.shared, 1e-4 * full_scale, 4 * full_scale)
-    number("curvature", calibration.decoder.curvature, -BENT / full_scale, BENT / full_scale)
-    number("residual of the regression", calibration.decoder.residual_rms, 0.0)
-    for name in ("constant", "shot", "rin"):
-        number(f"noise {name}", getattr(calibration.noise, name), 0.0)
-    number("mean error", calibration.noise.mean, -255, 255)
-    whole("window of the noise", calibration.noise.window, 1, 2**31)
-    _check_all("arrival", calibration.timing.arrival, -LATEST_TICKS, LATEST_TICKS)
-    number("tick", calibration.timing.tick_ns, 1e-3, SLOWEST_TICK_NS)
-    whole("trigger offset", calibration.timing.offset_trigger, 0, 2**31)
+        _check_modulator(f"modulator {index}", modulator)
+    _check_decoder(calibration.decoder)
+    _check_noise(calibration.noise)
+    _check_timing(calibration.timing)
     return calibration
 
 
@@ -225,6 +192,38 @@ def whole(name: str, value: Any, low: int, high: int) -> int:
     return value
 
 
+def _check_beside(raw: str) -> None:
+    """Raw data lie next to the document, nowhere else."""
+    if raw and (PurePosixPath(raw).name != raw or "\\" in raw or raw == ".."):
+        raise ValueError(f"raw is {raw!r}, no plain file name")
+
+
+def _check_channels(calibration: Calibration) -> None:
+    channels = [modulator.channel for modulator in calibration.modulators]
+    for channel in channels:
+        whole("channel", channel, 0, CHANNELS - 1)
+    if len(set(channels)) != len(channels):
+        raise ValueError(f"channels {channels} name a generator twice")
+    whole("readout", calibration.readout, 0, CHANNELS - 1)
+
+
+def _check_modulator(name: str, modulator: Modulator) -> None:
+    curve = modulator.curve
+    if len(curve.phase) not in (2, 4):
+        raise ValueError(f"the phase of {name} has {len(curve.phase)} coefficients, not 2 or 4")
+    _check_all(f"phase of {name}", curve.phase, -1e3, 1e3)
+    number(f"slope of the phase of {name}", curve.phase[1], 1e-3)
+    number(f"centre of {name}", curve.centre, -1e6, 1e6)
+    number(f"scale of {name}", curve.scale, 1.0, 1e6)
+    number(f"baseline of {name}", curve.baseline, -HIGHEST_COUNT, HIGHEST_COUNT)
+    number(f"amplitude of {name}", curve.amplitude, 1e-6, HIGHEST_COUNT)
+    number(f"rms of {name}", curve.rms, 0.0, curve.amplitude)
+    number(f"partner's share of {name}", modulator.partner_share, 1e-6, 1 + 1e-9)
+    opening = modulator.encoder.top - modulator.encoder.floor
+    _check_encoder(f"encoder of {name}", modulator, modulator.encoder, opening)
+    _check_encoder(f"shared encoder of {name}", modulator, modulator.shared, opening)
+
+
 def _check_encoder(name: str, modulator: Modulator, encoder: Encoder, opening: float) -> None:
     """Check that words grow with the value, and that operands are what the curve says of the words."""
     floor, top = (
@@ -238,6 +237,29 @@ def _check_encoder(name: str, modulator: Modulator, encoder: Encoder, opening: f
     expected = (modulator.curve.share(encoder.words) - floor) / opening
     if not (np.abs(encoder.operands - expected) <= SAME_OPERAND).all():
         raise ValueError(f"operands of the {name} are not what its curve says of its words")
+
+
+def _check_decoder(decoder: Decoder) -> None:
+    top = number("full scale", decoder.full_scale, 1.0, HIGHEST_COUNT)
+    number("offset", decoder.offset, -top, top)
+    _check_all("leak", decoder.leak, -top, top)
+    _check_all("gain", decoder.gain, 1e-4 * top, 4 * top)
+    number("shared gain", decoder.shared, 1e-4 * top, 4 * top)
+    number("curvature", decoder.curvature, -BENT / top, BENT / top)
+    number("residual of the regression", decoder.residual_rms, 0.0)
+
+
+def _check_noise(noise: NoiseModel) -> None:
+    for name in ("constant", "shot", "rin"):
+        number(f"noise {name}", getattr(noise, name), 0.0)
+    number("mean error", noise.mean, -255, 255)
+    whole("window of the noise", noise.window, 1, 2**31)
+
+
+def _check_timing(timing: Timing) -> None:
+    _check_all("arrival", timing.arrival, -LATEST_TICKS, LATEST_TICKS)
+    number("tick", timing.tick_ns, 1e-3, SLOWEST_TICK_NS)
+    whole("trigger offset", timing.offset_trigger, 0, 2**31)
 
 
 def _check_all(name: str, values: Iterable[Any], low: float, high: float) -> None:

@@ -109,7 +109,7 @@ def find(
     or another `CalibrationError` for a file that must not be used.
     """
     path = path_of(identity(device), folder)
-    found = (load(path) if path.exists() else None) or _delivered(device)
+    found = load(path) if path.exists() else _delivered(device)
     if found is not None:
         check(found, device, max_age=max_age, now=now)
     return found
@@ -135,6 +135,7 @@ def check(
             device=identity(device),
             hint=HINT,
         )
+    # Unknown firmware passes.
     used = {
         "gens": ("generator", max(modulator.channel for modulator in calibration.modulators)),
         "readouts": ("readout", calibration.readout),

@@ -155,6 +155,7 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         Raises `UnsupportedClock` when the converters' clocks are not locked, or not those of the configuration:
         whatever the program measured would be wrong.
         """
+        # Not everything with a QickSoc's interface has converters.
         if hasattr(self.unguarded, "clocks_locked") and hasattr(self.unguarded, "get_sample_rates"):
             check_running_clocks(self)
         self._expected_s, self._announced_s = self._announced_s, None

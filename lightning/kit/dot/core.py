@@ -102,14 +102,20 @@ class VectorCore:
     def _tile_values(self, packed: Packed, shots: int) -> Floats:
         """Return the sums of products in units of 1/255, (tiles,)."""
         tuning = self.tuning
+        # Dark symbols fill the tiles to whole lengths.
         values = np.pad(packed.values, ((0, 0), (0, -packed.values.shape[1] % WHOLE_SYMBOLS), (0, 0)))
         levels = play(
             self.tiles, tuning.coding.words(values), tuning.coding.dark, self.symbol, shots=shots
         ).mean(axis=1)
         answers = tuning.decoder.decode(levels, tuning.coding.operands(values).sum(axis=1))
-        expected = (values[..., 0::2] * values[..., 1::2]).sum(axis=(1, 2)) / FULL
-        noise = WORST_RESIDUAL * np.sqrt(values.shape[1])
-        dark: npt.NDArray[np.bool_] = (expected >= 10 * noise) & (answers <= UNLIT * expected)
-        if dark.any():
+        if (dark := _unlit(answers, values)).any():
             warn_of_darkness(self.calibration.device, int(dark.sum()))
         return answers
+
+
+def _unlit(answers: Floats, values: Integers) -> npt.NDArray[np.bool_]:
+    """Return the tiles, (tiles,), that brought next to nothing where values (tiles, symbols, 4) mean far more."""
+    expected = (values[..., 0::2] * values[..., 1::2]).sum(axis=(1, 2)) / FULL
+    noise = WORST_RESIDUAL * np.sqrt(values.shape[1])
+    unlit: npt.NDArray[np.bool_] = (expected >= 10 * noise) & (answers <= UNLIT * expected)
+    return unlit

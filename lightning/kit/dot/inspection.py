@@ -63,12 +63,14 @@ def inspect(
         )
     values = _by_symbol(np.abs(first), np.abs(second))
     tile = reader.tile(len(values), SYMBOL)
-    modulators = calibration.modulators
-    one, two, three, four = (modulator.encoder for modulator in modulators)
+    # The words that the calibration gives for constant values.
+    one, two, three, four = (modulator.encoder for modulator in calibration.modulators)
     words = calibration.word_table(values)[None]
     dark = Coding((one, two, three, four)).dark
-    counts = reader.trace(envelopes(words, dark, tile, reader.wiring.alignment)[:, 0], tile, rounds=rounds)
+    played = envelopes(words, dark, tile, reader.wiring.alignment)[:, 0]
+    counts = reader.trace(played, tile, rounds=rounds)
     settled = settled_samples(tile)
+    # The filter keeps the samples at either end apart from all symbols.
     clear = REACH_TICKS - FILTER_TICKS
     idle = float(np.concatenate([counts[:clear], counts[-clear:]]).mean())
     sums = calibration.decode_table(counts[settled] - idle, values)

@@ -58,25 +58,7 @@ class TileReader:
 
         self.soc = soc = guarded(soc)
         channels = tuple(modulator.channel for modulator in calibration.modulators)
-        processor = soc["tprocs"][0]
-        if processor["type"] != "axis_tproc64x32_x8":
-            raise ProgramError(
-                f"vectors are played by the timed processor of version 1, and this firmware has {processor['type']}",
-                hint="Load the kit's firmware, or multiply pair by pair with LightningControl",
-            )
-        if max(channels) >= len(soc["gens"]) or calibration.readout >= len(soc["readouts"]):
-            raise WrongChannel(
-                f"the calibration names generators {channels} and readout {calibration.readout}; this firmware has"
-                f" {len(soc['gens'])} and {len(soc['readouts'])}",
-                hint="Run `lightning calibrate` with this firmware",
-            )
-        rates = {float(soc["gens"][channel]["f_fabric"]) for channel in channels}
-        rates |= {float(processor["f_time"]), float(soc["readouts"][calibration.readout]["f_output"])}
-        if len(rates) > 1:
-            raise ProgramError(
-                f"generators, readout and processor run at {sorted(rates)} MHz; tiles need one rate for all",
-                hint="Load the kit's firmware",
-            )
+        _check(soc, channels, calibration.readout)
         first = soc["gens"][channels[0]]
         self.samples_per_tick = int(first["samps_per_clk"])
         self.memory = min(int(soc["gens"][channel]["maxlen"]) for channel in channels)
@@ -166,6 +148,28 @@ def _is_here(soc: Any) -> bool:
     from qick import QickConfig
 
     return isinstance(getattr(soc, "unguarded", soc), QickConfig)
+
+
+def _check(soc: Any, channels: tuple[int, ...], readout: int) -> None:
+    processor = soc["tprocs"][0]
+    if processor["type"] != "axis_tproc64x32_x8":
+        raise ProgramError(
+            f"vectors are played by the timed processor of version 1, and this firmware has {processor['type']}",
+            hint="Load the kit's firmware, or multiply pair by pair with LightningControl",
+        )
+    if max(channels) >= len(soc["gens"]) or readout >= len(soc["readouts"]):
+        raise WrongChannel(
+            f"the calibration names generators {channels} and readout {readout}; this firmware has"
+            f" {len(soc['gens'])} and {len(soc['readouts'])}",
+            hint="Run `lightning calibrate` with this firmware",
+        )
+    rates = {float(soc["gens"][channel]["f_fabric"]) for channel in channels}
+    rates |= {float(processor["f_time"]), float(soc["readouts"][readout]["f_output"])}
+    if len(rates) > 1:
+        raise ProgramError(
+            f"generators, readout and processor run at {sorted(rates)} MHz; tiles need one rate for all",
+            hint="Load the kit's firmware",
+        )
 
 
 @lru_cache(maxsize=1)

@@ -110,6 +110,42 @@ def tune(tiles: Tiles, calibration: Calibration, symbol: Symbol, rng: np.random.
     gated = [encoder(curve) for curve in curves]
     one, three = calibration.modulators[0].shared, calibration.modulators[2].shared
     coding = Coding((one, gated[0], three, gated[1]))
+    decoder = _train(tiles, coding, symbol, rng)
+    return Tuning(symbol, coding, (curves[0], curves[1]), decoder)
+
+
+def _gate_curve(
+    tiles: Tiles, calibration: Calibration, symbol: Symbol, pair: int, plain: tuple[Encoder, ...]
+) -> Fringe:
+    """Light of a pair against the word of its gate's pulses, the other modulator open and the other pair dark."""
+    gate = GATES[pair]
+    curve = calibration.modulators[gate].curve
+    beyond = BEYOND * curve.half_wave
+    low, high = max(curve.null - beyond, -WORD_LIMIT), min(curve.peak + beyond, WORD_LIMIT)
+    swept = np.rint(np.linspace(low, high, SWEPT_POINTS)).astype(np.int64)
+    dark = tuple(int(e.words[0]) for e in plain)
+    words = np.tile(np.array(dark), (swept.size, SWEPT_SYMBOLS, 1))
+    words[:, :, gate - 1] = plain[gate - 1].words[-1]
+    words[:, :, gate] = swept[:, None]
+    levels = play(tiles, words, dark, symbol, shots=SHOTS).mean(axis=1)
+    expected = calibration.decoder.gain[pair] * _open_ticks(tiles, symbol)
+    found = float(np.ptp(levels))
+    if found < LEAST_PEAK * expected:
+        raise CalibrationError(
+            f"the pulses of generator {calibration.modulators[gate].channel} bring {found:.0f} counts,"
+            f" and {expected:.0f} are expected",
+            device=calibration.device,
+            hint="See that the laser is on, then run `lightning calibrate` with this device",
+        )
+    return fit(swept, levels)
+
+
+def _open_ticks(tiles: Tiles, symbol: Symbol) -> float:
+    """Return the ticks of all gates' pulses in a swept tile."""
+    return SWEPT_SYMBOLS * symbol.settled / tiles.tile(1, symbol).samples_per_tick
+
+
+def _train(tiles: Tiles, coding: Coding, symbol: Symbol, rng: np.random.Generator) -> TileDecoder:
     length = min(TRAINING_SYMBOLS, tiles.most_symbols(symbol))
     values = training_values(rng, length)
     levels = play(tiles, coding.words(values), coding.dark, symbol, shots=SHOTS).mean(axis=1)
@@ -128,36 +164,7 @@ def tune(tiles: Tiles, calibration: Calibration, symbol: Symbol, rng: np.random.
             " the most that noise does",
             hint="Run `lightning calibrate`; if it stays so, lower the laser's power: the receiver compresses",
         )
-    decoder = TileDecoder(tuple(w[:MODULATORS]), gain, unit, rms)
-    return Tuning(symbol, coding, (curves[0], curves[1]), decoder)
-
-
-def _gate_curve(
-    tiles: Tiles, calibration: Calibration, symbol: Symbol, pair: int, plain: tuple[Encoder, ...]
-) -> Fringe:
-    """Light of a pair against the word of its gate's pulses, the other modulator open and the other pair dark."""
-    gate = GATES[pair]
-    curve = calibration.modulators[gate].curve
-    beyond = BEYOND * curve.half_wave
-    low, high = max(curve.null - beyond, -WORD_LIMIT), min(curve.peak + beyond, WORD_LIMIT)
-    swept = np.rint(np.linspace(low, high, SWEPT_POINTS)).astype(np.int64)
-    dark = tuple(int(e.words[0]) for e in plain)
-    words = np.tile(np.array(dark), (swept.size, SWEPT_SYMBOLS, 1))
-    words[:, :, gate - 1] = plain[gate - 1].words[-1]
-    words[:, :, gate] = swept[:, None]
-    levels = play(tiles, words, dark, symbol, shots=SHOTS).mean(axis=1)
-    expected = calibration.decoder.gain[pair] * (
-        SWEPT_SYMBOLS * symbol.settled / tiles.tile(1, symbol).samples_per_tick
-    )
-    found = float(np.ptp(levels))
-    if found < LEAST_PEAK * expected:
-        raise CalibrationError(
-            f"the pulses of generator {calibration.modulators[gate].channel} bring {found:.0f} counts,"
-            f" and {expected:.0f} are expected",
-            device=calibration.device,
-            hint="See that the laser is on, then run `lightning calibrate` with this device",
-        )
-    return fit(swept, levels)
+    return TileDecoder(tuple(w[:MODULATORS]), gain, unit, rms)
 
 
 def training_values(rng: np.random.Generator, length: int) -> Integers:

@@ -167,6 +167,7 @@ class SocketLine:
     def query(self, text: str) -> str:
         """Send one line and give the line that answers it."""
         deadline_s = time.monotonic() + self._timeout_s
+        # What waits to be read already would be taken for the answer.
         while self._wait(select.POLLIN, 0.0):
             self._rest += self._take()
         if self._rest.strip():

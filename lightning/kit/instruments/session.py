@@ -166,21 +166,23 @@ class Session:
         if self._line is None:
             line = self._connect(self.resource, self._timeout_s)
             try:
-                reply = line.query("*IDN?")
-                fields = [field.strip() for field in reply.split(",")]
-                if len(fields) < 4 or not all(word.lower() in reply.lower() for word in self._expected):
-                    raise WrongInstrument(
-                        f"a {' '.join(self._expected)} was expected, and {reply[:80]!r} answered",
-                        device=self.resource,
-                        hint="Check the address against the instrument's label",
-                    )
-                self._identity = Identity(fields[0], fields[1], fields[2], fields[3])
+                self._identity = self._recognised(line.query("*IDN?"))
                 line.write("*CLS")
             except InstrumentError:
                 line.close()
                 raise
             self._line = line
         return self._line
+
+    def _recognised(self, reply: str) -> Identity:
+        fields = [field.strip() for field in reply.split(",")]
+        if len(fields) < 4 or not all(word.lower() in reply.lower() for word in self._expected):
+            raise WrongInstrument(
+                f"a {' '.join(self._expected)} was expected, and {reply[:80]!r} answered",
+                device=self.resource,
+                hint="Check the address against the instrument's label",
+            )
+        return Identity(fields[0], fields[1], fields[2], fields[3])
 
     def _errors(self) -> list[str]:
         """Empty the error queue."""

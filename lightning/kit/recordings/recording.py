@@ -172,17 +172,7 @@ def save(recording: Recording, file: str | Path) -> None:
         "soccfg": packed(recording.soccfg, arrays),
         "calibration": recording.calibration,
         "settings": recording.settings,
-        "events": [
-            {
-                "call": each.call,
-                "args": packed(each.args, arrays),
-                "kwargs": packed(each.kwargs, arrays),
-                "result": packed(each.result, arrays),
-                "error": each.error,
-                "times": each.times,
-            }
-            for each in recording.events
-        ],
+        "events": [_event_document(each, arrays) for each in recording.events],
     }
     written = io.BytesIO()
     named: dict[str, Any] = {f"array{i}": each for i, each in enumerate(arrays)}
@@ -227,6 +217,17 @@ def _recording(head: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> Recording:
     )
 
 
+def _event_document(event: Event, arrays: list[npt.NDArray[Any]]) -> dict[str, Any]:
+    return {
+        "call": event.call,
+        "args": packed(event.args, arrays),
+        "kwargs": packed(event.kwargs, arrays),
+        "result": packed(event.result, arrays),
+        "error": event.error,
+        "times": event.times,
+    }
+
+
 def _event_of(document: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Event:
     error = document["error"]
     return Event(
@@ -251,6 +252,7 @@ def packed(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:
     if isinstance(value, Mapping):
         pairs = [[packed(k, arrays), packed(v, arrays)] for k, v in value.items()]
         return {"": "dict", "items": pairs}
+    # A number or a text stays as it is; of what is neither, its looks are kept.
     number = value.item() if isinstance(value, np.generic) else value
     if number is None or isinstance(number, (bool, int, float, str)):
         return number

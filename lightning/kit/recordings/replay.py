@@ -128,23 +128,7 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         self.about = f"recording of {self.identity}, made {recording.made.isoformat(timespec='seconds')}"
         self.autoproxy: list[Any] = []
         self._recording = recording
-        found: list[Acquisition] = []
-        sent: Sent = {}
-        fresh: set[Hashable] = set()
-        for event in recording.events:
-            if event.call == "load_bin_program":
-                program = event.args[0] if event.args else event.kwargs["binprog"]
-                found.append(Acquisition(program, dict(sent), set(fresh)))
-                continue
-            if (place := note(sent, event.call, event.args, event.kwargs)) is not None:
-                fresh.add(place)
-            if not found:
-                continue
-            found[-1].events.append(event)
-            if event.call in _STARTS and not found[-1].begun:
-                found[-1].sent, found[-1].fresh, found[-1].begun = dict(sent), fresh, True
-                fresh = set()
-        self._acquisitions = found
+        self._acquisitions = _by_program(recording.events)
         self._next = 0
         self._candidates: list[int] = []
         """Acquisitions that ran the loaded program, the next first; empty once it has started."""
@@ -266,6 +250,27 @@ class Acquisition:
     def fits(self, sent: Sent, fresh: set[Hashable]) -> bool:
         """Return whether the same is sent now, in all places that this program or the recorded one has written."""
         return all(self.sent.get(place) == sent.get(place) for place in self.fresh | fresh)
+
+
+def _by_program(events: list[Event]) -> list[Acquisition]:
+    """Return every program that was loaded."""
+    found: list[Acquisition] = []
+    sent: Sent = {}
+    fresh: set[Hashable] = set()
+    for event in events:
+        if event.call == "load_bin_program":
+            program = event.args[0] if event.args else event.kwargs["binprog"]
+            found.append(Acquisition(program, dict(sent), set(fresh)))
+            continue
+        if (place := note(sent, event.call, event.args, event.kwargs)) is not None:
+            fresh.add(place)
+        if not found:
+            continue
+        found[-1].events.append(event)
+        if event.call in _STARTS and not found[-1].begun:
+            found[-1].sent, found[-1].fresh, found[-1].begun = dict(sent), fresh, True
+            fresh = set()
+    return found
 
 
 def _queues(events: list[Event]) -> dict[str, deque[Event]]:

@@ -28,15 +28,11 @@ class Affine:
 def finished(builder: Builder, name: str, entry: str, output: str, preprocessing: Preprocessing) -> Network:
     """Return the network that was built, folded.
 
-    Raises `NetworkError` where the output does not depend on the input.
+    Raises `NetworkError` where the output does not depend on the input, or weights are not finite.
     """
     if output not in builder.shapes:
         raise NetworkError(f"{name}: the output does not depend on the input", hint="Check what was exported")
-    needed = _needed(builder.nodes, output)
-    folding = _Folding(builder, Counter(tensor for node in needed for tensor in set(node.inputs)))
-    for node in needed:
-        folding.take(node)
-    nodes, output = (folding.nodes, folding.renamed.get(output, output))
+    nodes, output = _folded(builder, output)
     nodes = _needed(_normalisations_apart(builder, nodes), output)
     # Infinity may be in a mask, but not in what is multiplied by light.
     for node in nodes:
@@ -59,6 +55,18 @@ def finished(builder: Builder, name: str, entry: str, output: str, preprocessing
         preprocessing,
         tuple(builder.notes),
     )
+
+
+def _folded(builder: Builder, output: str) -> tuple[list[Node], str]:
+    """Return the nodes in which every scale and shift that follows a product has become part of it.
+
+    What the output does not need goes first: it must not change a product that the output is.
+    """
+    needed = _needed(builder.nodes, output)
+    folding = _Folding(builder, Counter(tensor for node in needed for tensor in set(node.inputs)))
+    for node in needed:
+        folding.take(node)
+    return folding.nodes, folding.renamed.get(output, output)
 
 
 @dataclass

@@ -47,20 +47,9 @@ def from_weights(path: Path, preprocessing: Preprocessing | None = None) -> Netw
     for number in range(1, depth + 1):
         source = f"relu{number - 1}" if number > 1 else "input"
         rows = constants[f"w{number}"].shape[0]
-        terms = shapes[source][0]
-        weights = constants[f"w{number}"]
-        if weights.shape[1] != terms:
-            raise NetworkError(
-                f"{path}: w{number} takes {weights.shape[1]} inputs, and {terms} come out of the layer before",
-                hint="Store weights as (outputs, inputs)",
-            )
-        bias = constants.get(f"b{number}")
-        if bias is not None and bias.shape != weights.shape[:1]:
-            raise NetworkError(
-                f"{path}: b{number} has {len(bias)} entries, and w{number} {len(weights)} outputs"
-            )
-        biases = () if bias is None else (f"b{number}",)
-        nodes.append(Node(f"fc{number}", "Gemm", (source, f"w{number}", *biases), f"fc{number}"))
+        _check(constants, number, shapes[source][0], path)
+        bias = (f"b{number}",) if f"b{number}" in constants else ()
+        nodes.append(Node(f"fc{number}", "Gemm", (source, f"w{number}", *bias), f"fc{number}"))
         shapes[f"fc{number}"] = (rows,)
         if number < depth:
             nodes.append(Node(f"relu{number}", "Relu", (f"fc{number}",), f"relu{number}"))
@@ -107,3 +96,15 @@ def _layer_array(arrays: dict[str, np.ndarray], name: str, path: Path) -> Floats
     if not np.isfinite(floats).all():
         raise NetworkError(f"{path}: {name} holds NaN or infinity", hint="Train it again")
     return floats
+
+
+def _check(constants: dict[str, Floats], number: int, terms: int, path: Path) -> None:
+    weights = constants[f"w{number}"]
+    if weights.shape[1] != terms:
+        raise NetworkError(
+            f"{path}: w{number} takes {weights.shape[1]} inputs, and {terms} come out of the layer before",
+            hint="Store weights as (outputs, inputs)",
+        )
+    bias = constants.get(f"b{number}")
+    if bias is not None and bias.shape != weights.shape[:1]:
+        raise NetworkError(f"{path}: b{number} has {len(bias)} entries, and w{number} {len(weights)} outputs")

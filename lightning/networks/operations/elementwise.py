@@ -116,26 +116,29 @@ def _aligned(builder: Builder, call: Call, inputs: tuple[str, ...]) -> list[str]
     aligned = []
     for number, tensor in enumerate(inputs):
         if builder.is_constant(tensor):
-            rank = max(ranks)
-            value = builder.constants[tensor]
-            if value.ndim > rank or (value.ndim == rank and value.shape[0] != 1):
-                raise call.refused(
-                    f"combines activations with a constant of shape {value.shape} that has a batch axis",
-                    "Give it the length 1",
-                )
-            if value.dtype.kind not in "fiub":
-                raise call.refused(f"combines activations with a constant of type {value.dtype}")
-            aligned.append(
-                tensor
-                if value.dtype == np.float32
-                else builder.constant(value.astype(np.float32), f"{tensor}.float32")
-            )
+            aligned.append(_broadcastable(builder, call, tensor, max(ranks)))
         else:
             missing = (1,) * (max(ranks) - builder.rank(tensor))
             aligned.append(
                 builder.reshape(tensor, missing + builder.shapes[tensor], f"{call.name}/rank{number}")
             )
     return aligned
+
+
+def _broadcastable(builder: Builder, call: Call, tensor: str, rank: int) -> str:
+    value = builder.constants[tensor]
+    if value.ndim > rank or (value.ndim == rank and value.shape[0] != 1):
+        raise call.refused(
+            f"combines activations with a constant of shape {value.shape} that has a batch axis",
+            "Give it the length 1",
+        )
+    if value.dtype.kind not in "fiub":
+        raise call.refused(f"combines activations with a constant of type {value.dtype}")
+    return (
+        tensor
+        if value.dtype == np.float32
+        else builder.constant(value.astype(np.float32), f"{tensor}.float32")
+    )
 
 
 def add_hard_swish(builder: Builder, call: Call) -> str:

@@ -28,24 +28,31 @@ def add_gemm(builder: Builder, call: Call) -> str:
         raise call.refused("transposes its activations, so the batch axis is not in front", "Export transA=0")
     factor = builder.fixed(call, 1)
     weights = call.number("alpha", 1.0) * (factor if call.whole("transB", 0) else factor.T)
-    beta = call.number("beta", 1.0)
+    return _affine(builder, call, x, weights, call.number("beta", 1.0))
+
+
+def _affine(builder: Builder, call: Call, x: str, weights: Array, beta: float) -> str:
+    """Add the product x @ weights.T + beta * (input 2), the last as a bias where it is constant."""
     third = call.given(2)
     rows = len(weights)
     if builder.is_constant(third):
-        third_value = builder.constants[third]
-        if third_value.shape not in {(), (1,), (rows,), (1, 1), (1, rows)}:
-            raise call.refused(
-                f"adds a constant of shape {third_value.shape} to {rows} outputs", "Give one bias an output"
-            )
-        bias = beta * np.broadcast_to(third_value.reshape(-1), (rows,))
+        bias = beta * np.broadcast_to(_row(call, builder.constants[third], rows), (rows,))
         return add_dense(builder, call, x, weights, bias)
     product = add_dense(builder, call, x, weights, None)
     if not third:
         return product
     if beta != 1:
-        scale = builder.constant(np.float32(beta), f"{call.name}.beta")
-        third = builder.emit("Mul", [third, scale], f"{call.name}/beta")
+        factor = builder.constant(np.float32(beta), f"{call.name}.beta")
+        third = builder.emit("Mul", [third, factor], f"{call.name}/beta")
     return builder.emit("Add", [product, third], f"{call.name}/add")
+
+
+def _row(call: Call, bias: Array, rows: int) -> Array:
+    if bias.shape not in {(), (1,), (rows,), (1, 1), (1, rows)}:
+        raise call.refused(
+            f"adds a constant of shape {bias.shape} to {rows} outputs", "Give one bias an output"
+        )
+    return bias.reshape(-1)
 
 
 def add_dense(builder: Builder, call: Call, x: str, weights: Array, bias: Array | None) -> str:

@@ -100,6 +100,7 @@ class Inbox:
         """(slots,) bytes of each datagram."""
         self.times = self._controls["time"]
         """(slots, 2) when the kernel received each: seconds and nanoseconds of the wall clock."""
+        # Each message points at its own slot of every buffer.
         steps = np.arange(self.slots, dtype=np.uint64)
         self._vectors["base"] = address_of(self.bytes) + steps * SLOT
         self._vectors["length"] = SLOT

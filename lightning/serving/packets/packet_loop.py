@@ -83,6 +83,7 @@ class PacketLoop:
 
     def serve(self) -> int:
         """Answer all that is there; how many datagrams that were."""
+        # First those that were left for later.
         for job, code in self.deferred.ended():
             self._note_request(job, code)
         found = self.inbox.receive()

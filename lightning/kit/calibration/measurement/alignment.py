@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.kit.calibration.document import Outcome
-from lightning.kit.calibration.fringe import Floats, fit
+from lightning.kit.calibration.fringe import Floats, Fringe, fit
 from lightning.kit.calibration.measurement.batch import (
     CHANNELS,
     READOUT,
@@ -218,19 +218,7 @@ def find_null(rows: Rows, supply: Supply, index: int, *, shots: int = 4) -> Bias
     try:
         levels = _swept(rows, supply, index, volts, shots)
         curve = fit(volts - before, levels[:, int(np.argmax(np.ptp(levels, axis=0)))])
-        visibility = curve.amplitude / max(curve.rms, 1e-12)
-        if visibility < 10:
-            raise ValueError(
-                f"the light does not follow the bias (swing is {visibility:.1f} times the residuals)"
-            )
-        period = 2 * curve.half_wave
-        nulls = [before + curve.null + n * period for n in (-1, 0, 1)]
-        reached = [null for null in nulls if 0.0 <= null <= supply.limit_v]
-        if not reached:
-            raise ValueError(f"no null lies between 0 V and {supply.limit_v:.1f} V")
-        null = min(reached, key=lambda candidate: abs(candidate - before))
-        half = curve.half_wave
-        point = BiasPoint(null, null + half / 2, null + half, half, before, visibility)
+        point = _point(curve, before, supply.limit_v)
     except ValueError:
         supply.set_voltage_v(output, before)
         raise
@@ -248,6 +236,23 @@ def _swept(rows: Rows, supply: Supply, index: int, volts: Floats, shots: int) ->
         readings = rows.read(table, shots=shots)
         levels[row] = readings.levels + readings.idle
     return levels
+
+
+def _point(curve: Fringe, before: float, limit: float) -> BiasPoint:
+    """Raise `ValueError` when the sweep shows no fringe, or none of its nulls is within the supply's reach."""
+    visibility = curve.amplitude / max(curve.rms, 1e-12)
+    if visibility < 10:
+        raise ValueError(
+            f"the light does not follow the bias (swing is {visibility:.1f} times the residuals)"
+        )
+    period = 2 * curve.half_wave
+    nulls = [before + curve.null + n * period for n in (-1, 0, 1)]
+    reached = [null for null in nulls if 0.0 <= null <= limit]
+    if not reached:
+        raise ValueError(f"no null lies between 0 V and {limit:.1f} V")
+    null = min(reached, key=lambda candidate: abs(candidate - before))
+    half = curve.half_wave
+    return BiasPoint(null, null + half / 2, null + half, half, before, visibility)
 
 
 def find_arrival(
@@ -270,12 +275,9 @@ def find_arrival(
     best = Arrival(0.0, 0.0, 0.0)
     for look in range(LOOKS):
         offset = look * step
-        program = _program_class()(
-            soc,
-            {"reps": 1, "rounds": ROUNDS},
-            (((channels[index], channels[PARTNER[index]])), words, ((offset, length))),
-            readout,
-        )
+        played = ((channels[index], channels[PARTNER[index]]), words, (offset, length))
+        program = _program_class()(soc, {"reps": 1, "rounds": ROUNDS}, played, readout)
+        # Counts, the mean of all rounds: I, then Q.
         received = np.asarray(program.acquire_decimated(soc, progress=False)[0], dtype=float)
         trace: Floats = received.reshape(2, -1)[0]
         found = locate(trace)

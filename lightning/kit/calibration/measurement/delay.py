@@ -8,6 +8,7 @@ through its spectrum until the correlation is greatest. Filter and pattern are s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,30 +64,38 @@ def locate(received: npt.ArrayLike) -> Arrival:
     centred, shape = trace - trace.mean(), sent - sent.mean()
     scores = np.correlate(centred, shape, mode="valid")
     whole = int(np.argmax(np.abs(scores)))
-    spectrum = np.fft.rfft(centred, 1 << (trace.size + 63).bit_length())
+    spectrum = np.fft.rfft(centred, _padded(trace.size))
 
     def mismatch(ticks: float) -> float:
         return -abs(float(_earlier(spectrum, ticks, sent.size) @ shape))
 
-    low = whole - 1.0
-    high = whole + 1.0
-    ratio = (np.sqrt(5) - 1) / 2
-    inner, outer = high - ratio * (high - low), low + ratio * (high - low)
-    for _ in range(48):
-        if mismatch(inner) < mismatch(outer):
-            high, outer = outer, inner
-            inner = high - ratio * (high - low)
-        else:
-            low, inner = inner, outer
-            outer = low + ratio * (high - low)
-    ticks = float((low + high) / 2)
+    ticks = _minimum(mismatch, whole - 1.0, whole + 1.0)
     aligned = _earlier(spectrum, ticks, sent.size)
     product = float((aligned - aligned.mean()) @ shape)
     spread = float(aligned.std()) * sent.size * float(sent.std())
     return Arrival(ticks, product / float(shape @ shape), abs(product) / spread if spread > 0 else 0.0)
 
 
+def _padded(size: int) -> int:
+    """Long enough that what is shifted out at one end does not come in at the other."""
+    return 1 << (size + 63).bit_length()
+
+
 def _earlier(spectrum: npt.NDArray[np.complex128], ticks: float, count: int) -> Floats:
     """Return `count` samples of the trace from `ticks` on, read between its samples through its spectrum."""
     turns = np.exp(2j * np.pi * np.fft.rfftfreq(2 * (spectrum.size - 1)) * ticks)
     return np.fft.irfft(spectrum * turns)[:count]
+
+
+def _minimum(cost: Callable[[float], float], low: float, high: float) -> float:
+    """Golden-section search: the cost has one minimum within a tick of the true shift."""
+    ratio = (np.sqrt(5) - 1) / 2
+    inner, outer = high - ratio * (high - low), low + ratio * (high - low)
+    for _ in range(48):
+        if cost(inner) < cost(outer):
+            high, outer = outer, inner
+            inner = high - ratio * (high - low)
+        else:
+            low, inner = inner, outer
+            outer = low + ratio * (high - low)
+    return float((low + high) / 2)

@@ -91,22 +91,11 @@ def train(
 
     Raises `ValueError` when the rows do not tell its coefficients apart.
     """
-    pairs = np.concatenate(
-        [[[0, 0], [0, 255], [255, 0], [255, 255]] * 4, rng.integers(0, LEVELS, (TRAINING_PAIRS, 2))]
-    )
-    none = np.zeros_like(pairs)
-    alone = measure(
-        rows, coded, np.concatenate([np.hstack([pairs, none]), np.hstack([none, pairs])]), shots=shots
-    )
+    alone = measure(rows, coded, _single_rows(rng), shots=shots)
     strength = float(alone.levels.max())
     first = fit_decoder(alone.levels, alone.operands, shared=strength, full_scale=full_scale)
     sums = measure(rows, coded, rng.integers(1, LEVELS, (TRAINING_PAIRS, 4)), shots=shots)
-    straight = sums.levels + first.curvature * sums.levels**2
-    light = straight - first.offset - sums.operands @ np.array(first.leak)
-    dimmer = np.array([coded.factors[0], 1.0, coded.factors[1], 1.0])
-    v = sums.operands / dimmer
-    total = v[:, 0] * v[:, 1] + v[:, 2] * v[:, 3]
-    shared = float(light @ total / (total @ total))
+    shared = _shared(first, coded, sums)
     decoder = fit_decoder(alone.levels, alone.operands, shared=shared, full_scale=full_scale)
     return decoder, alone
 
@@ -120,6 +109,25 @@ def sum_truth(values: npt.ArrayLike) -> Floats:
     v = np.atleast_2d(np.asarray(values, dtype=float))
     truth: Floats = (v[:, 0] * v[:, 1] + v[:, 2] * v[:, 3]) / FULL
     return truth
+
+
+def _single_rows(rng: np.random.Generator) -> Table:
+    """Return the corners and random pairs of each product, the other pair at value 0."""
+    pairs = np.concatenate(
+        [[[0, 0], [0, 255], [255, 0], [255, 255]] * 4, rng.integers(0, LEVELS, (TRAINING_PAIRS, 2))]
+    )
+    none = np.zeros_like(pairs)
+    return np.concatenate([np.hstack([pairs, none]), np.hstack([none, pairs])])
+
+
+def _shared(decoder: Decoder, coded: Encoders, sums: Measured) -> float:
+    """Return the counts of a full product in a sum: the slope of light over sums of products, through the origin."""
+    straight = sums.levels + decoder.curvature * sums.levels**2
+    light = straight - decoder.offset - sums.operands @ np.array(decoder.leak)
+    dimmer = np.array([coded.factors[0], 1.0, coded.factors[1], 1.0])
+    v = sums.operands / dimmer
+    total = v[:, 0] * v[:, 1] + v[:, 2] * v[:, 3]
+    return float(light @ total / (total @ total))
 
 
 def _lit(table: Table) -> npt.NDArray[np.bool_]:

@@ -166,39 +166,48 @@ def chosen(model: Any, name: str, choices: Choices) -> Any:
                 f"{name}.onnx has no input {asked!r}", hint=f"Name one of: {', '.join(entries)}"
             )
     for asked, shape in choices.shapes.items():
-        entry = entries[asked]
-        kind = entry.type.tensor_type
-        if kind.HasField("shape") and len(kind.shape.dim) != len(shape):
-            raise NetworkError(
-                f"input {entry.name!r} has {len(kind.shape.dim)} axes, and --shape gives {len(shape)}",
-                hint=advised_shape(entry),
-            )
-        del kind.shape.dim[:]
-        kind.shape.SetInParent()
-        for length in shape:
-            kind.shape.dim.add().dim_value = length
+        _fix(entries[asked], shape)
     for asked, value in choices.values.items():
-        entry = entries[asked]
-        kind = entry.type.tensor_type
-        array = value.astype(kind_of(entry))
-        if kind.HasField("shape"):
-            fixed = [int(dim.dim_value) or 1 for dim in kind.shape.dim]
-            if array.size in {1, int(np.prod(fixed))}:
-                array = np.resize(array, fixed)
-        helper = needed("onnx.numpy_helper", "to read ONNX files")
-        graph.initializer.append(helper.from_array(array, entry.name))
-        graph.input.remove(entry)
+        _set(graph, entries[asked], value)
     if choices.outputs:
-        made = {output for node in graph.node for output in node.output if output}
-        known = ", ".join(output.name for output in graph.output)
-        for output in choices.outputs:
-            if output not in made:
-                raise NetworkError(f"{name}.onnx makes no tensor {output!r}", hint=f"Choose among: {known}")
-        given = {each.name: each for each in (*graph.value_info, *graph.output)}
-        helper = needed("onnx.helper", "to read ONNX files")
-        kept = [
-            given.get(output) or helper.make_empty_tensor_value_info(output) for output in choices.outputs
-        ]
-        del graph.output[:]
-        graph.output.extend(kept)
+        _end(graph, name, choices.outputs)
     return changed
+
+
+def _fix(entry: Any, shape: tuple[int, ...]) -> None:
+    kind = entry.type.tensor_type
+    if kind.HasField("shape") and len(kind.shape.dim) != len(shape):
+        raise NetworkError(
+            f"input {entry.name!r} has {len(kind.shape.dim)} axes, and --shape gives {len(shape)}",
+            hint=advised_shape(entry),
+        )
+    del kind.shape.dim[:]
+    kind.shape.SetInParent()
+    for length in shape:
+        kind.shape.dim.add().dim_value = length
+
+
+def _set(graph: Any, entry: Any, value: Array) -> None:
+    """Make a constant of an input, with its data type, and its shape where that is fixed."""
+    kind = entry.type.tensor_type
+    array = value.astype(kind_of(entry))
+    if kind.HasField("shape"):
+        shape = [int(dim.dim_value) or 1 for dim in kind.shape.dim]
+        if array.size in {1, int(np.prod(shape))}:
+            array = np.resize(array, shape)
+    helper = needed("onnx.numpy_helper", "to read ONNX files")
+    graph.initializer.append(helper.from_array(array, entry.name))
+    graph.input.remove(entry)
+
+
+def _end(graph: Any, name: str, outputs: tuple[str, ...]) -> None:
+    made = {output for node in graph.node for output in node.output if output}
+    known = ", ".join(output.name for output in graph.output)
+    for output in outputs:
+        if output not in made:
+            raise NetworkError(f"{name}.onnx makes no tensor {output!r}", hint=f"Choose among: {known}")
+    given = {each.name: each for each in (*graph.value_info, *graph.output)}
+    helper = needed("onnx.helper", "to read ONNX files")
+    kept = [given.get(output) or helper.make_empty_tensor_value_info(output) for output in outputs]
+    del graph.output[:]
+    graph.output.extend(kept)

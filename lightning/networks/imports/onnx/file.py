@@ -90,31 +90,7 @@ def _imported(model: Any, name: str, folder: Path, preprocessing: Preprocessing)
     """Return the network with an open batch where that can be, else with the shapes of the file."""
     versions = converted(model, name)
     try:
-        opsets, graph = opsets_of(versions.newest, name), versions.newest.graph
-        entry = _entry(graph, name)
-        outputs = [output.name for output in graph.output]
-        if len(outputs) != 1:
-            raise NetworkError(
-                f"{name}.onnx has {len(outputs)} outputs ({', '.join(outputs)})",
-                hint="Export the network with one output: the scores",
-            )
-        output = str(outputs[0])
-        batch, *image = shape_of(entry)
-        builder = Builder(apply, batched=batch != 1)
-        tensors = {"": "", entry.name: builder.input(entry.name, image)}
-        for initialiser in graph.initializer:
-            tensors[initialiser.name] = builder.constant(array_of(initialiser, folder), initialiser.name)
-        for number, node in enumerate(graph.node):
-            node.name = node.name or f"{node.op_type}_{number}"
-        for node in ordered(graph.node, tensors, output):
-            made = _outputs(builder, node, tensors, opsets, folder)
-            tensors.update(zip(node.output, made, strict=False))
-            lost = [tensor for tensor in node.output[len(made) :] if tensor]
-            if lost:
-                raise NetworkError(
-                    f"node {node.name} ({node.op_type}) does not make {lost} here", hint="Use one output"
-                )
-        return versions.noted(finished(builder, name, entry.name, tensors[output], preprocessing))
+        return versions.noted(_network(versions.newest, name, folder, preprocessing))
     except CONTRADICTIONS as error:
         first: NetworkError = NetworkError(
             f"{name}.onnx contradicts itself: {error}", hint="Export the network again"
@@ -128,6 +104,27 @@ def _of_metadata(model: Any, name: str) -> Preprocessing:
     """Return the preprocessing as `to_onnx` has written it, or none."""
     found = {entry.key: entry.value for entry in model.metadata_props}
     return from_metadata(found[PREPROCESSING], name) if PREPROCESSING in found else Preprocessing()
+
+
+def _network(model: Any, name: str, folder: Path, preprocessing: Preprocessing) -> Network:
+    opsets, graph = opsets_of(model, name), model.graph
+    entry, output = _entry(graph, name), _output(graph, name)
+    batch, *image = shape_of(entry)
+    builder = Builder(apply, batched=batch != 1)
+    tensors = {"": "", entry.name: builder.input(entry.name, image)}
+    for initialiser in graph.initializer:
+        tensors[initialiser.name] = builder.constant(array_of(initialiser, folder), initialiser.name)
+    for number, node in enumerate(graph.node):
+        node.name = node.name or f"{node.op_type}_{number}"
+    for node in ordered(graph.node, tensors, output):
+        made = _outputs(builder, node, tensors, opsets, folder)
+        tensors.update(zip(node.output, made, strict=False))
+        lost = [tensor for tensor in node.output[len(made) :] if tensor]
+        if lost:
+            raise NetworkError(
+                f"node {node.name} ({node.op_type}) does not make {lost} here", hint="Use one output"
+            )
+    return finished(builder, name, entry.name, tensors[output], preprocessing)
 
 
 def _outputs(
@@ -169,6 +166,16 @@ def _entry(graph: Any, name: str) -> Any:
     return entries[0]
 
 
+def _output(graph: Any, name: str) -> str:
+    outputs = [output.name for output in graph.output]
+    if len(outputs) != 1:
+        raise NetworkError(
+            f"{name}.onnx has {len(outputs)} outputs ({', '.join(outputs)})",
+            hint="Export the network with one output: the scores",
+        )
+    return str(outputs[0])
+
+
 def foldable(builder: Builder, call: Call) -> bool:
     """Return whether `call` needs no image."""
     if call.operation == "Shape" and not call.domain:
@@ -192,17 +199,7 @@ def fold(builder: Builder, call: Call, node: Any) -> tuple[str, ...]:
             f"{call.title} makes a constant of {largest:,.0f} numbers, and {MOST:,} are allowed",
             hint="Export the network without it, or with smaller shapes",
         )
-    reference = needed("onnx.reference", "to read ONNX files")
-    names = [name for name in node.input if name]
-    given: Mapping[str, Any] = dict(zip(names, (value for value in inputs if value is not None), strict=True))
-    try:
-        with np.errstate(all="ignore"):
-            outputs = reference.ReferenceEvaluator(node, opsets={"": call.opset}).run(None, dict(given))
-    except (*CONTRADICTIONS, RuntimeError, AssertionError, ArithmeticError) as error:
-        raise NetworkError(
-            f"{call.title} contradicts itself: {error}", hint="Export the network again"
-        ) from error
-    values = [np.asarray(output) for output in outputs]
+    values = _evaluated(call, node, inputs)
     return tuple(
         builder.constant(value, f"{call.name}.{k}" if k else call.name) for k, value in enumerate(values)
     )
@@ -228,3 +225,17 @@ def _largest(call: Call, inputs: Sequence[Any]) -> float:
     if call.operation == "Pad":
         return float(np.abs(inputs[1], dtype=np.float64).sum() + 1) * max(np.size(inputs[0]), 1)
     return 0
+
+
+def _evaluated(call: Call, node: Any, inputs: Sequence[Any]) -> list[Array]:
+    reference = needed("onnx.reference", "to read ONNX files")
+    names = [name for name in node.input if name]
+    given: Mapping[str, Any] = dict(zip(names, (value for value in inputs if value is not None), strict=True))
+    try:
+        with np.errstate(all="ignore"):
+            outputs = reference.ReferenceEvaluator(node, opsets={"": call.opset}).run(None, dict(given))
+    except (*CONTRADICTIONS, RuntimeError, AssertionError, ArithmeticError) as error:
+        raise NetworkError(
+            f"{call.title} contradicts itself: {error}", hint="Export the network again"
+        ) from error
+    return [np.asarray(output) for output in outputs]

@@ -168,19 +168,33 @@ def _taken(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
         scope.known[node.output[0]] = constant_of(node, scope.folder)
         return
     if node.op_type == "If":
-        condition = scope.known.get(node.input[0])
-        if condition is None:
-            raise refused(node, "chooses by values that only an input brings", _advice_of_if(scope, node))
-        wanted = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
-        graph = next(attribute.g for attribute in node.attribute if attribute.name == wanted)
-        for initialiser in graph.initializer:
-            scope.known[initialiser.name] = array_of(initialiser, scope.folder)
-        for number, inner in enumerate(graph.node):
-            inner.name = f"{node.name}/{inner.name or f'{inner.op_type}_{number}'}"
-            _follow(scope, inner, refusals)
-        for outer, inside in zip(node.output, graph.output, strict=True):
-            scope.alias(outer, inside.name)
+        _branch(scope, node, refusals)
         return
+    _check_supported(scope, node)
+    known = all(scope.is_known(name) for name in node.input) and len(node.input) > 0
+    rewrite = None if known or node.domain not in {"", "ai.onnx"} else REWRITTEN.get(node.op_type)
+    nodes = rewrite(scope, node) if rewrite else None
+    for each in nodes or [node]:
+        take(scope, each)
+
+
+def _branch(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
+    """Take the branch of an `If` whose condition is constant."""
+    condition = scope.known.get(node.input[0])
+    if condition is None:
+        raise refused(node, "chooses by values that only an input brings", _advice_of_if(scope, node))
+    wanted = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
+    graph = next(attribute.g for attribute in node.attribute if attribute.name == wanted)
+    for initialiser in graph.initializer:
+        scope.known[initialiser.name] = array_of(initialiser, scope.folder)
+    for number, inner in enumerate(graph.node):
+        inner.name = f"{node.name}/{inner.name or f'{inner.op_type}_{number}'}"
+        _follow(scope, inner, refusals)
+    for outer, inside in zip(node.output, graph.output, strict=True):
+        scope.alias(outer, inside.name)
+
+
+def _check_supported(scope: Scope, node: Any) -> None:
     known = all(scope.is_known(name) for name in node.input)
     if node.op_type in _LOOPS:
         raise refused(node, "repeats as often as its values say", _cut(scope, node))
@@ -188,11 +202,6 @@ def _taken(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
         raise refused(node, "gives as many values as its inputs decide", _cut(scope, node))
     if node.op_type in _RANDOM:
         raise refused(node, "draws random numbers", _cut(scope, node))
-    known = all(scope.is_known(name) for name in node.input) and len(node.input) > 0
-    rewrite = None if known or node.domain not in {"", "ai.onnx"} else REWRITTEN.get(node.op_type)
-    nodes = rewrite(scope, node) if rewrite else None
-    for each in nodes or [node]:
-        take(scope, each)
 
 
 def _advice_of_if(scope: Scope, node: Any) -> str:
@@ -249,19 +258,11 @@ def fixed_or_advised(
     """
     opens = open_entries(versions.newest)
     if not opens:
-        models = [versions.newest] if versions.converted_to is None else [versions.newest, versions.original]
-        errors = [first]
-        for model in models:
-            try:
-                return fixed_network(model, name, folder, preprocessing, opsets_for_tracing(model, name))
-            except UnsupportedNode as refusal:
-                errors.append(refusal)
-            except (NetworkError, *CONTRADICTIONS):
-                continue
-        raise errors[1] if len(errors) > 1 else first
+        return _fixed(versions, name, folder, preprocessing, first)
     for usual in USUAL:
         shapes = {entry.name: usual_shape(entry, usual) for entry in opens}
         try:
+            # The network is thrown away: these shapes are advice only.
             model = chosen(versions.newest, name, Choices(shapes))
             fixed_network(model, name, folder, preprocessing, opsets_for_tracing(model, name))
         except UnsupportedNode as error:
@@ -277,3 +278,19 @@ def open_entries(model: Any) -> list[Any]:
     """Return the inputs with a length that is not fixed."""
     held = {initialiser.name for initialiser in model.graph.initializer}
     return [entry for entry in model.graph.input if entry.name not in held and is_open(entry)]
+
+
+def _fixed(
+    versions: Versions, name: str, folder: Path, preprocessing: Preprocessing, first: NetworkError
+) -> Network:
+    """Try the converted model, then the original."""
+    models = [versions.newest] if versions.converted_to is None else [versions.newest, versions.original]
+    errors = [first]
+    for model in models:
+        try:
+            return fixed_network(model, name, folder, preprocessing, opsets_for_tracing(model, name))
+        except UnsupportedNode as refusal:
+            errors.append(refusal)
+        except (NetworkError, *CONTRADICTIONS):
+            continue
+    raise errors[1] if len(errors) > 1 else first

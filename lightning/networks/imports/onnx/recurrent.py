@@ -161,20 +161,22 @@ def recurrent_steps(scope: Scope, node: Any) -> list[Any] | None:
     for name, lasts in (
         (
             names[1],
-            [
-                hidden[-1 if place == 0 else 0]
-                for place, (hidden, _) in enumerate(
-                    outputs
-                    if _direction_of(node) != "reverse"
-                    else [(list(reversed(hidden)), cell) for hidden, cell in outputs]
-                )
-            ],
+            [hidden[-1 if place == 0 else 0] for place, (hidden, _) in enumerate(_ordered(node, outputs))],
         ),
         (names[2], [cell for _, cell in outputs]),
     ):
         if name:
             made.add("Concat", lasts, name, axis=0)
     return made.nodes
+
+
+def _ordered(node: Any, outputs: Sequence[Any]) -> Sequence[Any]:
+    """Return the directions; a single reverse one counts as the second."""
+    return (
+        outputs
+        if _direction_of(node) != "reverse"
+        else [(list(reversed(hidden)), cell) for hidden, cell in outputs]
+    )
 
 
 def _direction_of(node: Any) -> str:

@@ -148,12 +148,7 @@ def emit_electronic(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[s
     attributes: dict[str, Any] = {
         "operation": node.op_type,
         "domain": "" if node.domain == "ai.onnx" else node.domain,
-        "kinds": tuple(
-            ""
-            if not name
-            else (scope.values[name].kind if name in scope.values else scope.known[name].dtype.name)
-            for name in names
-        ),
+        "kinds": tuple("" if not name else _kind(scope, name) for name in names),
         "shapes": tuple(scope.values[name].shape if name in scope.values else None for name in names),
         "given": attributes_in_words(node, scope.folder),
         "outputs": len(node.output),
@@ -172,6 +167,10 @@ def emit_electronic(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[s
         own = {**attributes, "place": place, "shape": sample_shape(array.shape)}
         made.append(builder.emit(ELECTRONIC, tensors, f"{node.name}", own) if name else "")
     return made
+
+
+def _kind(scope: Scope, name: str) -> str:
+    return scope.values[name].kind if name in scope.values else scope.known[name].dtype.name
 
 
 def macs_of_call(node: Any, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> int:

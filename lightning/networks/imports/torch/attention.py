@@ -25,9 +25,9 @@ def multihead_attention(
     is_causal: bool = False,
 ) -> tuple[Tensor, None]:
     """Add attention, without its weights as a second answer. Projections are photonic, scores digital."""
-    odd = layer.in_proj_weight is None or layer.bias_k is not None or layer.add_zero_attn
     if not layer.batch_first:
         raise scope.refused("has the batch axis in the second place", "Build it with batch_first=True")
+    odd = layer.in_proj_weight is None or layer.bias_k is not None or layer.add_zero_attn
     if odd or key_padding_mask is not None:
         raise scope.refused("has key widths, biases or padding masks of its own", "Use plain self-attention")
     heads, width = layer.num_heads, layer.head_dim
@@ -41,14 +41,20 @@ def multihead_attention(
             replace(inner, name=f"{inner.name}/heads"), rows, *scope.shape(x)[:-1], heads, width
         )
         parts.append(functions.transpose(replace(inner, name=f"{inner.name}/turned"), split, 1, 2))
-    if attn_mask is None and is_causal:
-        raise scope.refused("is causal and has no mask", "Give attn_mask")
-    is_boolean = attn_mask is not None and str(attn_mask.dtype) == "torch.bool"
-    seen = functions.attention(scope, parts[0], parts[1], parts[2], (~attn_mask if is_boolean else attn_mask))
+    mask = _mask(scope, attn_mask, is_causal=is_causal)
+    seen = functions.attention(scope, parts[0], parts[1], parts[2], mask)
     together = functions.transpose(replace(scope, name=f"{scope.name}/together"), seen, 1, 2)
     flat = functions.reshape(replace(scope, name=f"{scope.name}/flat"), together, *scope.shape(query))
     out = replace(scope, name=f"{scope.name}.out_proj")
     return functions.linear(out, flat, layer.out_proj.weight, layer.out_proj.bias), None
+
+
+def _mask(scope: Scope, mask: Any, *, is_causal: bool) -> Any:
+    """Return a mask, of booleans true where nothing may be seen; `is_causal` only says of what kind a mask is."""
+    if mask is None and is_causal:
+        raise scope.refused("is causal and has no mask", "Give attn_mask")
+    is_boolean = mask is not None and str(mask.dtype) == "torch.bool"
+    return ~mask if is_boolean else mask
 
 
 def encoder_layer(

@@ -53,24 +53,28 @@ def from_torch(
     module that `torch.fx` cannot follow, `UnsupportedNode` for an operation that nothing here computes.
     """
     try:
-        torch = needed("torch", "to import modules")
-        name = type(module).__name__
-        if name in LAYERS or name in ATTENTION:  # fx looks into the outermost module, whatever it is
-            module = torch.nn.Sequential(module)
-        graph, leaves = _traced(module, name)
-        builder = Builder(apply)
-        entry = builder.input("input", example_shape)
-        with torch.no_grad(), np.errstate(all="ignore"):  # a weight that is not finite is refused in the end
-            output = _followed(builder, module, graph, leaves, entry)
-            network = finished(builder, name, entry, output, preprocessing or Preprocessing())
-        check_preprocessing(network.preprocessing, network.input_shape)
-        return network
+        return _by_fx(module, example_shape, preprocessing)
     except (
         UnsupportedNode
     ) as error:  # never where fx itself fails: an export would keep one branch of control flow
         if error.hint != EXPORT:
             raise
         return exported(module, example_shape, preprocessing, error)
+
+
+def _by_fx(module: Any, example_shape: Sequence[int], preprocessing: Preprocessing | None) -> Network:
+    torch = needed("torch", "to import modules")
+    name = type(module).__name__
+    if name in LAYERS or name in ATTENTION:  # fx looks into the outermost module, whatever it is
+        module = torch.nn.Sequential(module)
+    graph, leaves = _traced(module, name)
+    builder = Builder(apply)
+    entry = builder.input("input", example_shape)
+    with torch.no_grad(), np.errstate(all="ignore"):  # a weight that is not finite is refused in the end
+        output = _followed(builder, module, graph, leaves, entry)
+        network = finished(builder, name, entry, output, preprocessing or Preprocessing())
+    check_preprocessing(network.preprocessing, network.input_shape)
+    return network
 
 
 def _traced(module: Any, name: str) -> tuple[Any, Mapping[str, Any]]:
@@ -105,14 +109,7 @@ def _followed(builder: Builder, module: Any, graph: Any, leaves: Mapping[str, An
         elif node.op == "get_attr":
             values[node] = _attribute(module, node.target)
         elif node.op == "output":
-            value = _known(node.args[0], values)
-            if isinstance(value, (tuple, list)) and len(value) == 1:
-                value = value[0]
-            if not isinstance(value, Tensor):
-                raise NetworkError(
-                    f"the module gives {type(value).__name__}", hint="Return one tensor: the scores"
-                )
-            return value.name
+            return _answer(_known(node.args[0], values))
         else:
             values[node] = _value(builder, node, leaves, values)
         for changed in aliases.take(node):
@@ -134,6 +131,14 @@ def _attribute(module: Any, path: str) -> Any:
     return module
 
 
+def _answer(value: Any) -> str:
+    if isinstance(value, (tuple, list)) and len(value) == 1:
+        value = value[0]
+    if not isinstance(value, Tensor):
+        raise NetworkError(f"the module gives {type(value).__name__}", hint="Return one tensor: the scores")
+    return value.name
+
+
 def _known(argument: Any, values: Mapping[Any, Any]) -> Any:
     """Return an argument of fx with its nodes replaced by what they stand for."""
     fx = needed("torch.fx", "to import modules")
@@ -143,25 +148,23 @@ def _known(argument: Any, values: Mapping[Any, Any]) -> Any:
 def _value(builder: Builder, node: Any, leaves: Mapping[str, Any], values: Mapping[Any, Any]) -> Any:
     arguments, keywords = _known(node.args, values), _known(node.kwargs, values)
     if node.op == "call_module":
-        layer = leaves[node.target]
-        scope = Scope(builder, str(node.target), type(layer).__name__)
-        if scope.operation in ATTENTION:
-            return _called(scope, ATTENTION[scope.operation], (layer, *arguments), keywords)
-        if scope.operation not in LAYERS:
-            raise scope.refused("is a layer that nothing here computes", EXPORT)
-        function, settings = LAYERS[scope.operation](layer)
-        return _called(scope, FUNCTIONS[function], (*arguments, *settings), keywords)
+        return _layer(builder, str(node.target), leaves[node.target], arguments, keywords)
     title = node.target if node.op == "call_method" else getattr(node.target, "__name__", str(node.target))
     title = str(title).removesuffix("_")  # in place, which is seen to elsewhere
     scope = Scope(builder, node.name, title)
     if not _holds_activation((arguments, keywords)):
-        try:
-            if node.op == "call_method":
-                return getattr(arguments[0], node.target)(*arguments[1:], **keywords)
-            return node.target(*arguments, **keywords)
-        except (*CONTRADICTIONS, RuntimeError) as error:
-            raise scope.refused(f"cannot be computed: {error}", EXPORT) from error
+        return _computed(scope, node, arguments, keywords)
     return _called(scope, FUNCTIONS.get(scope.operation), arguments, keywords)
+
+
+def _layer(builder: Builder, path: str, layer: Any, arguments: Any, keywords: Any) -> Any:
+    scope = Scope(builder, path, type(layer).__name__)
+    if scope.operation in ATTENTION:
+        return _called(scope, ATTENTION[scope.operation], (layer, *arguments), keywords)
+    if scope.operation not in LAYERS:
+        raise scope.refused("is a layer that nothing here computes", EXPORT)
+    function, settings = LAYERS[scope.operation](layer)
+    return _called(scope, FUNCTIONS[function], (*arguments, *settings), keywords)
 
 
 def _called(scope: Scope, function: Callable[..., Any] | None, arguments: Any, keywords: Any) -> Any:
@@ -173,6 +176,16 @@ def _called(scope: Scope, function: Callable[..., Any] | None, arguments: Any, k
         raise
     except (*CONTRADICTIONS, RuntimeError) as error:
         raise scope.refused(f"is called as nothing here understands: {error}", EXPORT) from error
+
+
+def _computed(scope: Scope, node: Any, arguments: Any, keywords: Any) -> Any:
+    """Return what torch makes of constants."""
+    try:
+        if node.op == "call_method":
+            return getattr(arguments[0], node.target)(*arguments[1:], **keywords)
+        return node.target(*arguments, **keywords)
+    except (*CONTRADICTIONS, RuntimeError) as error:
+        raise scope.refused(f"cannot be computed: {error}", EXPORT) from error
 
 
 def _holds_activation(value: Any) -> bool:
@@ -251,13 +264,7 @@ def exported(
             example = torch.zeros(1, *example_shape)
             torch.onnx.export(module.eval(), example, buffer, dynamo=False, opset_version=OPSET)
             network = from_bytes(buffer.getvalue(), type(module).__name__, preprocessing=preprocessing)
-            random = np.random.default_rng(0)
-            images = random.standard_normal((2, *network.input_shape)).astype(np.float32)
-            with torch.no_grad():
-                wanted = module(torch.from_numpy(images)).numpy()
-            found = run_float(network, images)
-            limit = CLOSE * max(float(np.abs(wanted).max()), CLOSE)
-            if not (found.shape == wanted.shape and bool(np.abs(found - wanted).max() <= limit)):
+            if not _agrees(torch, module, network):
                 raise first
     except Exception:  # noqa: BLE001 - the module's own code runs here, and the exporter's
         raise first from None
@@ -265,6 +272,17 @@ def exported(
         for part, training in modes:
             part.training = training
     return replace(network, notes=("imported by way of ONNX: " + first.what, *network.notes))
+
+
+def _agrees(torch: Any, module: Any, network: Network) -> bool:
+    """Return whether two images at once give what each gives alone: an export knows one image, and one branch."""
+    random = np.random.default_rng(0)
+    images = random.standard_normal((2, *network.input_shape)).astype(np.float32)
+    with torch.no_grad():
+        wanted = module(torch.from_numpy(images)).numpy()
+    found = run_float(network, images)
+    limit = CLOSE * max(float(np.abs(wanted).max()), CLOSE)
+    return found.shape == wanted.shape and bool(np.abs(found - wanted).max() <= limit)
 
 
 def _convolution(layer: Any) -> Called:
