@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
@@ -68,15 +68,7 @@ def cosimulate(
         return tell_message(str(error), as_json=as_json)
     equal = all(each.mismatch is None for each in found)
     if as_json:
-        print(
-            json.dumps(
-                {
-                    "ok": equal,
-                    "datapath": datapath.name,
-                    "runs": [{**asdict(each), "ok": each.mismatch is None} for each in found],
-                }
-            )
-        )
+        print(json.dumps({"ok": equal, "datapath": datapath.name, "runs": [_plain(each) for each in found]}))
     else:
         for each in found:
             print("\n".join(_lines(each)))
@@ -117,6 +109,10 @@ def _in_episodes(simulator: Simulator, inputs: Rows) -> Rows:
         simulator.reset()
         outputs.append(simulator.run(inputs[first : first + EPISODE]))
     return np.concatenate(outputs)
+
+
+def _plain(found: Comparison) -> dict[str, Any]:
+    return {**asdict(found), "ok": found.mismatch is None}
 
 
 def _lines(found: Comparison) -> list[str]:

@@ -14,7 +14,7 @@ from fpga.cli.options import AsJson, Parameters, SourceFile, parse_parameters
 from lightbed.output_file import write_output
 
 if TYPE_CHECKING:
-    pass
+    from fpga.count_action import Checked
 
 SvgFile = Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Write the drawing as SVG, too.")]
 
@@ -46,11 +46,7 @@ def explain(
     )
     if any(each.size > 1 for each in checked.datapath.inputs):
         print("\nElements are numbered as in the hardware, from 0.")
-    for title, given in (("Taken for granted", checked.inferences), ("Warnings", checked.warnings)):
-        if given:
-            print(f"\n{title}:")
-        for each in given:
-            print(f"  {each}")
+    _print_notes(checked)
 
 
 def _shows_lines() -> bool:
@@ -59,3 +55,11 @@ def _shows_lines() -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _print_notes(checked: Checked) -> None:
+    for title, notes in (("Taken for granted", checked.inferences), ("Warnings", checked.warnings)):
+        if notes:
+            print(f"\n{title}:")
+        for each in notes:
+            print(f"  {each}")

@@ -115,6 +115,12 @@ class Port:
     name: str
 
 
+def _ports_of_block(text: str) -> tuple[Port, ...]:
+    """Return the ports in the head of a block."""
+    head = text[: text.index(");")] + "\n"
+    return tuple(Port(*match.groups()) for match in _PORT.finditer(head))
+
+
 def proof_text(proofs: Iterable[Proven], mutants: Mapping[int, str] | None = None) -> str:
     """Return a top `proof` in which each block stands as `b0`, `b1`, ... with its checks.
 
@@ -125,20 +131,13 @@ def proof_text(proofs: Iterable[Proven], mutants: Mapping[int, str] | None = Non
         "\n".join(_wrapper(place, each, (mutants or {}).get(place, each.block)))
         for place, each in enumerate(listed)
     ]
-    instances = [f"  proof_{place} b{place} (.clk_i(clk_i), .rst_i(rst_i));" for place in range(len(listed))]
-    return "\n\n".join(
-        [
-            *parts,
-            "\n".join(
-                [
-                    "module proof (input logic clk_i, input logic rst_i);",
-                    *BEGINNING,
-                    *instances,
-                    "endmodule",
-                    "",
-                ]
-            ),
-        ]
+    return "\n\n".join([*parts, _top(len(listed))])
+
+
+def _top(blocks: int) -> str:
+    instances = [f"  proof_{place} b{place} (.clk_i(clk_i), .rst_i(rst_i));" for place in range(blocks)]
+    return "\n".join(
+        ["module proof (input logic clk_i, input logic rst_i);", *BEGINNING, *instances, "endmodule", ""]
     )
 
 
@@ -152,9 +151,7 @@ BEGINNING = (
 
 
 def _wrapper(place: int, proven: Proven, module: str) -> Iterator[str]:
-    text = (RTL / f"{proven.block}.sv").read_text(encoding="ascii")
-    head = text[: text.index(");")] + "\n"
-    ports = tuple(Port(*match.groups()) for match in _PORT.finditer(head))
+    ports = _ports_of_block((RTL / f"{proven.block}.sv").read_text(encoding="ascii"))
     yield f"module proof_{place} (input logic clk_i, input logic rst_i);"
     for name, value in proven.parameters.items():
         yield f"  localparam {name} = {value};"

@@ -74,17 +74,20 @@ def prove(
     proof = prove_specification(specification, cover=cover, depth=depth, timeout_s=timeout_s)
     claims = claims_to_prove(datapath, module)
     if claims:
-        stated = prove_specification(
-            Specification(datapath, module, claims), depth=depth, timeout_s=timeout_s
-        )
-        proof = replace(
-            proof,
-            results=(*proof.results, *(each for each in stated.results if each.property == STATED)),
-            counterexample=proof.counterexample or stated.counterexample,
-            trace=proof.trace or stated.trace,
-        )
+        proof = _with_claims(proof, Specification(datapath, module, claims), depth, timeout_s)
     return (
         proof if allow_vacuous else replace(proof, results=tuple(_without_vacuous(datapath, proof.results)))
+    )
+
+
+def _with_claims(proof: Proof, specification: Specification, depth: int, timeout_s: float) -> Proof:
+    """Return a proof with that of what the text states: apart, as the rest holds without what the text assumes."""
+    claims = prove_specification(specification, depth=depth, timeout_s=timeout_s)
+    return replace(
+        proof,
+        results=(*proof.results, *(each for each in claims.results if each.property == STATED)),
+        counterexample=proof.counterexample or claims.counterexample,
+        trace=proof.trace or claims.trace,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga.count_action.model import Count, CountKind, Datapath, Ref, SignalKind, Target
+from fpga.count_action.model import Count, CountKind, Datapath, Ref, Signal, SignalKind, Target
 from fpga.count_action.ports import WORD_BITS, Port, Ports, Rows, ports_of
 
 _PHASE = 64
@@ -25,18 +25,10 @@ def generated_stimulus(datapath: Datapath, cycles: int, seed: int = 0) -> Rows:
     ports = ports_of(datapath)
     rows = np.zeros((cycles, ports.input_columns), np.uint64)
     for port in ports.inputs:
-        _put(
-            rows,
-            port,
-            np.asarray(random.random((cycles, port.width)) < _density(random, cycles, port.name)[:, None]),
-        )
+        _put(rows, port, _bits(random, cycles, port.width, _density(random, cycles, port.name)))
     for signal in datapath.inputs:
         if signal.kind is SignalKind.NUMBER:
-            shape = (cycles, signal.size)
-            small = random.integers(0, min(4, 2**signal.width), shape, dtype=np.uint64)
-            large = random.integers(0, 2**signal.width, shape, dtype=np.uint64)
-            values = np.where(random.random(shape) < 0.9, small, large)
-            _put(rows, ports.input(f"{signal.name}_i"), _as_bits(values, signal.width).reshape(cycles, -1))
+            _put(rows, ports.input(f"{signal.name}_i"), _numbers(random, cycles, signal))
     _targets(random, datapath, ports, rows)
     return rows
 
@@ -51,6 +43,12 @@ def _density(random: np.random.Generator, cycles: int, name: str) -> NDArray[np.
     return np.repeat(phases, _PHASE)[:cycles]
 
 
+def _bits(
+    random: np.random.Generator, cycles: int, width: int, density: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    return np.asarray(random.random((cycles, width)) < density[:, None])
+
+
 def _put(rows: Rows, port: Port, bits: NDArray[np.bool_]) -> None:
     """Write bits (cycles × width, bit 0 first) into the columns of a port."""
     padded = np.zeros((len(rows), port.words * WORD_BITS), np.bool_)
@@ -62,6 +60,15 @@ def _put(rows: Rows, port: Port, bits: NDArray[np.bool_]) -> None:
 
 def _as_bits(values: NDArray[np.uint64], width: int) -> NDArray[np.bool_]:
     return (values[..., None] >> np.arange(width, dtype=np.uint64) & np.uint64(1)).astype(np.bool_)
+
+
+def _numbers(random: np.random.Generator, cycles: int, signal: Signal) -> NDArray[np.bool_]:
+    """Draw small numbers mostly, 0 often, now and then any."""
+    shape = (cycles, signal.size)
+    small = random.integers(0, min(4, 2**signal.width), shape, dtype=np.uint64)
+    large = random.integers(0, 2**signal.width, shape, dtype=np.uint64)
+    values = np.where(random.random(shape) < 0.9, small, large)
+    return _as_bits(values, signal.width).reshape(cycles, -1)
 
 
 def _targets(random: np.random.Generator, datapath: Datapath, ports: Ports, rows: Rows) -> None:

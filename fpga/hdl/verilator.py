@@ -111,18 +111,9 @@ def build(
     made = design_of(design) if isinstance(design, Datapath) else design
     tool = find_tool("verilator")
     find_tool("make"), find_tool("g++")
-    ports = made.ports
-    harness = _HARNESS.format(
-        inputs="\n".join(_set(port) for port in ports.inputs),
-        outputs="\n".join(_get(port) for port in ports.outputs),
-        input_columns=ports.input_columns,
-        output_columns=ports.output_columns,
-    )
+    harness = _harness(made)
     facts = repr((_REVISION, str(tool.path), made.digest, harness, optimise))
-    library = (
-        folder
-        or (Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lightbed" / "verilator")
-    ) / f"{made.top}-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.so"
+    library = (folder or _cache()) / f"{made.top}-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.so"
     with _sole_builder(library):
         if not library.exists():
             with tempfile.TemporaryDirectory(prefix="verilator-") as work:
@@ -137,6 +128,10 @@ def _sole_builder(library: Path) -> Iterator[None]:
     with library.with_suffix(".lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         yield
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lightbed" / "verilator"
 
 
 def _compile(
@@ -173,6 +168,16 @@ def _compile(
     with tempfile.NamedTemporaryFile(dir=library.parent, suffix=".part", delete=False) as part:
         shutil.copyfile(work / "build" / "library.so", part.name)
     Path(part.name).replace(library)
+
+
+def _harness(design: Design) -> str:
+    ports = design.ports
+    return _HARNESS.format(
+        inputs="\n".join(_set(port) for port in ports.inputs),
+        outputs="\n".join(_get(port) for port in ports.outputs),
+        input_columns=ports.input_columns,
+        output_columns=ports.output_columns,
+    )
 
 
 def _member(port: Port) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fpga.count_action.model import Datapath, SignalKind
+from fpga.count_action.model import Datapath, Signal, SignalKind
 from fpga.registers.register_list import output_streams
 
 _BENCH = '''\
@@ -129,11 +129,14 @@ def emit_bench(datapath: Datapath) -> str:
         file=f"test_{datapath.name}.py",
         counts=_quoted(f"{module.name}.{count.name}" for module, count in datapath.counts()),
         beats=", ".join(
-            f'"{each.name}": np.full((2, {each.size}, {each.lanes}), {(0 if each.signed and each.width == 1 else 1)})'
-            for each in streams
+            f'"{each.name}": np.full((2, {each.size}, {each.lanes}), {_any_sample(each)})' for each in streams
         ),
         outputs=_quoted(f"{module}.{name}" for module, name, *_ in output_streams(datapath)),
     )
+
+
+def _any_sample(signal: Signal) -> int:
+    return 0 if signal.signed and signal.width == 1 else 1
 
 
 def _quoted(names: Iterable[str]) -> str:

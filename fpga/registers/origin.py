@@ -25,9 +25,7 @@ def origin_files(checked: Checked, text: Path, parameters: Mapping[str, int]) ->
             " Import it by a relative one."
         )
     # Imports that climb out of the folder of the text need as many folders above it.
-    climbs = max(
-        (sum(part == ".." for part in _normal(said).parts) for said, _ in checked.imported), default=0
-    )
+    climbs = max((_climbs(said) for said, _ in checked.imported), default=0)
     home = PurePosixPath(*(["text", *["_"] * climbs] if climbs else []))
     files = {str(_normal(home / text.name)): text}
     files |= {str(_normal(home / said)): found for said, found in checked.imported}
@@ -81,3 +79,7 @@ def _normal(path: PurePosixPath) -> PurePosixPath:
         else:
             parts.append(part)
     return PurePosixPath(*parts)
+
+
+def _climbs(path: PurePosixPath) -> int:
+    return sum(part == ".." for part in _normal(path).parts)

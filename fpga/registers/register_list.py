@@ -44,6 +44,36 @@ _CONTROL = (
 def register_map(datapath: Datapath, streams: Streams = Streams.REGISTERS) -> RegisterMap:
     """Return the registers of the AXI4-Lite top of `datapath`."""
     builder = MapBuilder()
+    _add_identity(builder, datapath, streams)
+    _add_counts(builder, datapath)
+    _add_targets(builder, datapath)
+    _add_levels(builder, [each for each in datapath.inputs if not each.part_of])
+    _add_effects(builder, datapath)
+    if streams is Streams.REGISTERS:
+        # Ends of packets are ports of AXI-Stream, and flags beside streams that go through registers.
+        _add_levels(builder, [each for each in datapath.inputs if each.part_of])
+        _add_portal(builder, datapath)
+    return RegisterMap(datapath.name, datapath.digest, tuple(builder.registers))
+
+
+def output_streams(datapath: Datapath) -> Iterator[tuple[str, str, int, int, bool]]:
+    """Return the streams that leave the datapath: module, name, samples a beat, bits a sample, signed."""
+    consumed = datapath.consumed
+    for module in datapath.modules:
+        for action in module.streams():
+            if (module.name, action.output) not in consumed:
+                yield module.name, action.output, action.lanes, action.width, action.signed
+
+
+def effects(datapath: Datapath) -> Iterator[tuple[str, str, Action]]:
+    """Return the pulses, flags and numbers that modules drive: module, name, and the first action that drives it."""
+    for module in datapath.modules:
+        for name, action in module.outputs().items():
+            if action.kind.drives is not SignalKind.STREAM:
+                yield module.name, name, action
+
+
+def _add_identity(builder: MapBuilder, datapath: Datapath, streams: Streams) -> None:
     builder.add(
         "ID",
         access=Access.CONSTANT,
@@ -63,46 +93,6 @@ def register_map(datapath: Datapath, streams: Streams = Streams.REGISTERS) -> Re
         fields=_CONTROL,
         description="What happens at once",
     )
-    _add_counts(builder, datapath)
-    low = 0
-    for module, target in datapath.targets():
-        _add_wide(
-            builder,
-            ("TARGET", module.name, target.name),
-            PortBits("target_shadow_i", target.width, low),
-            f"Target {target.name} of {module.name}, in the shadow bank until COMMIT; 0: never",
-            Access.WRITE,
-            target.reset,
-        )
-        low += target.width
-    _add_levels(builder, [each for each in datapath.inputs if not each.part_of])
-    _add_effects(builder, datapath)
-    if streams is Streams.REGISTERS:
-        # Ends of packets are ports of AXI-Stream, and flags beside streams that go through registers.
-        _add_levels(builder, [each for each in datapath.inputs if each.part_of])
-        for signal in datapath.inputs:
-            if signal.kind is SignalKind.STREAM:
-                _add_source(builder, signal)
-        for owner, name, samples, width, _ in output_streams(datapath):
-            _add_sink(builder, owner, name, samples * width)
-    return RegisterMap(datapath.name, datapath.digest, tuple(builder.registers))
-
-
-def output_streams(datapath: Datapath) -> Iterator[tuple[str, str, int, int, bool]]:
-    """Return the streams that leave the datapath: module, name, samples a beat, bits a sample, signed."""
-    consumed = datapath.consumed
-    for module in datapath.modules:
-        for action in module.streams():
-            if (module.name, action.output) not in consumed:
-                yield module.name, action.output, action.lanes, action.width, action.signed
-
-
-def effects(datapath: Datapath) -> Iterator[tuple[str, str, Action]]:
-    """Return the pulses, flags and numbers that modules drive: module, name, and the first action that drives it."""
-    for module in datapath.modules:
-        for name, action in module.outputs().items():
-            if action.kind.drives is not SignalKind.STREAM:
-                yield module.name, name, action
 
 
 def _add_counts(builder: MapBuilder, datapath: Datapath) -> None:
@@ -127,6 +117,20 @@ def _add_counts(builder: MapBuilder, datapath: Datapath) -> None:
             Access.READ,
         )
         low += count.width
+
+
+def _add_targets(builder: MapBuilder, datapath: Datapath) -> None:
+    low = 0
+    for module, target in datapath.targets():
+        _add_wide(
+            builder,
+            ("TARGET", module.name, target.name),
+            PortBits("target_shadow_i", target.width, low),
+            f"Target {target.name} of {module.name}, in the shadow bank until COMMIT; 0: never",
+            Access.WRITE,
+            target.reset,
+        )
+        low += target.width
 
 
 def _add_wide(
@@ -193,6 +197,14 @@ def _add_effects(builder: MapBuilder, datapath: Datapath) -> None:
             description=description,
             signal=BlockPin("pulses", f"{module}_{name}", "pulses", WORD_BITS),
         )
+
+
+def _add_portal(builder: MapBuilder, datapath: Datapath) -> None:
+    for signal in datapath.inputs:
+        if signal.kind is SignalKind.STREAM:
+            _add_source(builder, signal)
+    for module, name, samples, width, _ in output_streams(datapath):
+        _add_sink(builder, module, name, samples * width)
 
 
 def _add_source(builder: MapBuilder, signal: Signal) -> None:

@@ -75,27 +75,15 @@ class Top:
 
         Raises ValueError when two of its ports would have one name.
         """
-        for name, times in Counter(port.split()[-1] for port in self.ports).items():
-            if times > 1:
-                raise ValueError(
-                    f"{self.name} would have two ports {name}: streams are numbered under a name. Rename one."
-                )
+        _check_distinct(self.name, self.ports)
         levels = joined(_connections(self.table))
-        shown = {each.signal.port for each in self.table if isinstance(each.signal, PortBits)}
-        streams = (
-            f"{module}_{name}_{part}_o"
-            for module, name in sorted(self.datapath.consumed)
-            for part in ("valid", "data")
-        )
-        unread = (f"dp_{port}" for port in ("fire_o", *streams) if port not in shown)
-        ports = ports_of(self.datapath)
-        names = {port.name: f"dp_{port.name}" for port in (*ports.inputs, *ports.outputs)}
+        unread = _unread(self.datapath, self.table)
         blocks = (
             _wires(self.datapath, self.table),
             levels.body,
             self._streams_part.body,
             _register_file(self.table),
-            instance(self.datapath.name, "datapath", {"clk_i": "aclk", "rst_i": CORE_RESET, **names}),
+            _datapath(self.datapath),
             _unused((*unread, *levels.unused, *self._streams_part.unused)),
         )
         lines = [
@@ -113,6 +101,14 @@ class Top:
     def _streams_part(self) -> Fragment:
         registers = self.streams is Streams.REGISTERS
         return joined(_portal(self.table) if registers else axi_stream_parts(self.datapath))
+
+
+def _check_distinct(top: str, ports: list[str]) -> None:
+    for name, times in Counter(port.split()[-1] for port in ports).items():
+        if times > 1:
+            raise ValueError(
+                f"{top} would have two ports {name}: streams are numbered under a name. Rename one."
+            )
 
 
 def _axi_ports(table: RegisterMap) -> Iterator[str]:
@@ -190,11 +186,28 @@ def _portal(table: RegisterMap) -> Iterator[Fragment]:
             yield BLOCKS[block].instantiate(name, pins)
 
 
+def _unread(datapath: Datapath, table: RegisterMap) -> Iterator[str]:
+    """Return the outputs of the datapath that neither a register nor a stream of the top shows."""
+    shown = {each.signal.port for each in table if isinstance(each.signal, PortBits)}
+    streams = (
+        f"{module}_{name}_{part}_o"
+        for module, name in sorted(datapath.consumed)
+        for part in ("valid", "data")
+    )
+    return (f"dp_{port}" for port in ("fire_o", *streams) if port not in shown)
+
+
 def _register_file(table: RegisterMap) -> Iterator[str]:
     ports = {"clk": "aclk", "rst": "reset", RESET_SIGNAL: RESET_SIGNAL}
     ports |= {f"s_axil_{each.name}": f"s_axi_{each.name}" for each in axi_signals(table.address_bits)}
     ports |= {vector.name: vector.name for register in table for vector in vectors(register)}
     return instance(f"{table.name}_registers", "registers", ports)
+
+
+def _datapath(datapath: Datapath) -> Iterator[str]:
+    ports = ports_of(datapath)
+    names = {port.name: f"dp_{port.name}" for port in (*ports.inputs, *ports.outputs)}
+    return instance(datapath.name, "datapath", {"clk_i": "aclk", "rst_i": CORE_RESET, **names})
 
 
 def _unused(bits: Iterable[str]) -> Iterator[str]:

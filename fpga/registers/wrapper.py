@@ -71,10 +71,7 @@ def emit_wrapper(table: RegisterMap) -> str:
     """Return the wrapper, which instantiates `NAME_regblock`."""
     ports = ["input wire clk", "input wire rst"]
     ports += [f"input wire {RESET_SIGNAL}"]
-    ports += [
-        f"{'output' if signal.driven else 'input'} wire {bit_range(signal.width)}s_axil_{signal.name}"
-        for signal in axi_signals(table.address_bits)
-    ]
+    ports += [_axi_port(signal) for signal in axi_signals(table.address_bits)]
     ports += [vector.declaration for register in table for vector in vectors(register)]
     lines = [f"module {table.name}_registers (", ",\n".join(f"  {port}" for port in ports), ");"]
     lines += [f"  {table.name}_regblock_pkg::{table.name}_registers__in_t hwif_in;"]
@@ -85,6 +82,10 @@ def emit_wrapper(table: RegisterMap) -> str:
     lines += [f"  assign hwif_in.{RESET_SIGNAL} = {RESET_SIGNAL};"]
     lines += [f"  {line}" for register in table for line in _connect(register)]
     return "\n".join([*lines, "endmodule"]) + "\n"
+
+
+def _axi_port(signal: AxiSignal) -> str:
+    return f"{'output' if signal.driven else 'input'} wire {bit_range(signal.width)}s_axil_{signal.name}"
 
 
 def _words(register: Register) -> list[str]:
@@ -103,23 +104,31 @@ def _connect(register: Register) -> Iterator[str]:
         values = ", ".join(f"hwif_out.{word}.VALUE.value" for word in reversed(words))
         yield f"assign {register.name}_o = {{{values}}};"
     elif register.access is not Access.CONSTANT:
-        *before, last = words
-        fields = [(f"hwif_out.{last}.{bits.name}", bits.width) for bits in reversed(fields_of(register))]
-        wire = f"{register.name}_written_q"
-        # The write is decoded in the cycle before the value is there.
-        yield f"logic {bit_range(len(fields))}{wire};"
-        decoded = ", ".join(f"{name}.swmod" for name, _ in fields)
-        yield f"always_ff @(posedge clk) {wire} <= rst ? '0 : {{{decoded}}};"
-        written = [f"{wire}[{place}]" if len(fields) > 1 else wire for place in reversed(range(len(fields)))]
-        parts = [
-            f"{name}.value & {{{width}{{{strobe}}}}}"
-            for (name, width), strobe in zip(fields, written, strict=True)
-        ]
-        parts += [
-            f"hwif_out.{word}.{bits.name}.value"
-            for word in reversed(before)
-            for bits in reversed(fields_of(register))
-        ]
-        yield f"assign {register.name}_o = {{{', '.join(parts)}}};"
-        if register.access is Access.PUSH:
-            yield f"assign {register.name}_push_o = |{wire};"
+        yield from _connect_acting(register, words)
+
+
+def _connect_acting(register: Register, words: list[str]) -> Iterator[str]:
+    """Return what connects a register whose last word acts: the bits whose byte has its strobe, and no others.
+
+    PeakRDL keeps a bit without strobe, be it of a pulse: one that the last cycle has set would act again.
+    """
+    *before, last = words
+    fields = [(f"hwif_out.{last}.{bits.name}", bits.width) for bits in reversed(fields_of(register))]
+    wire = f"{register.name}_written_q"
+    # The write is decoded in the cycle before the value is there.
+    yield f"logic {bit_range(len(fields))}{wire};"
+    decoded = ", ".join(f"{name}.swmod" for name, _ in fields)
+    yield f"always_ff @(posedge clk) {wire} <= rst ? '0 : {{{decoded}}};"
+    written = [f"{wire}[{place}]" if len(fields) > 1 else wire for place in reversed(range(len(fields)))]
+    values = [
+        f"{name}.value & {{{width}{{{strobe}}}}}"
+        for (name, width), strobe in zip(fields, written, strict=True)
+    ]
+    values += [
+        f"hwif_out.{word}.{bits.name}.value"
+        for word in reversed(before)
+        for bits in reversed(fields_of(register))
+    ]
+    yield f"assign {register.name}_o = {{{', '.join(values)}}};"
+    if register.access is Access.PUSH:
+        yield f"assign {register.name}_push_o = |{wire};"

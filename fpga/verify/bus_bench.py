@@ -49,18 +49,7 @@ def random_datapath_text(datapath: Datapath, seed: int = 0) -> str:
     """Return a module with the ports of the datapath whose outputs are random; its pins go to `datapath.log`."""
     ports = ports_of(datapath)
     streams = [port.name[: -len("_valid_o")] for port in ports.outputs if port.name.endswith("_valid_o")]
-    beats = {
-        name: [f"{name}_data_o", *ends]
-        for name, ends in (
-            {
-                f"{module.name}_{action.output}": [
-                    f"{module.name}_{end.output}_o" for _, end in ends_of_output(module, action.output)
-                ]
-                for module in datapath.modules
-                for action in module.streams()
-            }
-        ).items()
-    }
+    beats = {name: [f"{name}_data_o", *ends] for name, ends in _ends(datapath).items()}
     whole = {f"{name}_valid_o" for name in streams} | {port for each in beats.values() for port in each}
     lines = [f"module {datapath.name} (", "  input  logic clk_i,", "  input  logic rst_i,"]
     lines += [f"  input  logic [{port.width - 1}:0] {port.name}," for port in ports.inputs]
@@ -91,6 +80,17 @@ def random_datapath_text(datapath: Datapath, seed: int = 0) -> str:
     lines += [f"      {port.name} <= {_random(port.width)};" for port in held]
     starts = [f"{port.name} = '0;" for port in ports.outputs]
     return "\n".join([*lines, "    end", "  end", f"  initial begin {' '.join(starts)} end", "endmodule", ""])
+
+
+def _ends(datapath: Datapath) -> dict[str, list[str]]:
+    """Return the ports of what goes with the beats of each output stream: its end, and the lanes it keeps."""
+    return {
+        f"{module.name}_{action.output}": [
+            f"{module.name}_{end.output}_o" for _, end in ends_of_output(module, action.output)
+        ]
+        for module in datapath.modules
+        for action in module.streams()
+    }
 
 
 def _random(width: int) -> str:

@@ -69,15 +69,18 @@ class Words:
         elif register.access is Access.PULSE:
             self.pulses.setdefault(write.address, []).append(Change(begins, ends, given))
             if register.key == ("CONTROL",):
-                held = self.holds[-1] if self.holds and self.holds[-1].ends == _FOREVER else None
-                if given & HOLD and held is None:
-                    self.holds.append(Change(begins, _FOREVER, 1))
-                elif held and given & COMMIT and not given & HOLD:
-                    self.holds[-1] = Change(held.begins, ends, 1)
+                self._hold(given, begins, ends)
             if register.key == ("CONTROL",) and given & RESET:
                 self.resets.append(Change(begins, ends, 1))
                 for offset, each in kept.items():
                     self.changes[offset].append(Change(begins, ends, each.reset))
+
+    def _hold(self, control: int, begins: int, ends: int) -> None:
+        held = self.holds[-1] if self.holds and self.holds[-1].ends == _FOREVER else None
+        if control & HOLD and held is None:
+            self.holds.append(Change(begins, _FOREVER, 1))
+        elif held and control & COMMIT and not control & HOLD:
+            self.holds[-1] = Change(held.begins, ends, 1)
 
     def possible(self, offset: int, first: int, last: int) -> list[Change]:
         """Return the changes whose values a word may have somewhere from cycle `first` to cycle `last`."""

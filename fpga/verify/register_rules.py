@@ -81,6 +81,10 @@ def control_breaches(record: Record) -> Iterator[Breach]:
             yield Breach(port, stray[0], 0, 1)
         elif len(seen) != len(asked):
             yield Breach(f"pulses of {port}", record.cycles[-1], len(asked), len(seen))
+    yield from _reset_breaches(record)
+
+
+def _reset_breaches(record: Record) -> Iterator[Breach]:
     resets = [*record.words.resets, *record.words.holds]
     stray = [
         cycle for cycle in record.cycles if record.core["rst_i"][cycle] and not any(within(resets, cycle))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fpga.count_action.model import Datapath, SignalKind
+from fpga.count_action.model import Datapath, Signal, SignalKind
 from fpga.count_action.ports import ends_of_output
 from fpga.registers.register_list import output_streams
 from fpga.verify.bus_bench import Pin, StreamPins
@@ -41,11 +41,7 @@ def _inputs(datapath: Datapath) -> Iterator[Stream]:
     for signal in datapath.inputs:
         if signal.kind is not SignalKind.STREAM:
             continue
-        ends = [
-            ("last" if each.name == f"{signal.name}_last" else "keep", each.name, each.size)
-            for each in datapath.inputs
-            if each.part_of == signal.name
-        ]
+        ends = [_end(signal, each) for each in datapath.inputs if each.part_of == signal.name]
         for index in range(signal.size):
             prefix = f"s_axis_{signal.name}" + (f"_{index}" if signal.size > 1 else "")
             bits = signal.lanes * signal.width
@@ -53,6 +49,10 @@ def _inputs(datapath: Datapath) -> Iterator[Stream]:
             yield Stream(
                 StreamPins(prefix, pins, into=True), signal.name, index, bits, ends=tuple(_named(ends, "_i"))
             )
+
+
+def _end(stream: Signal, end: Signal) -> tuple[str, str, int]:
+    return ("last" if end.name == f"{stream.name}_last" else "keep", end.name, end.size)
 
 
 def _outputs(datapath: Datapath) -> Iterator[Stream]:

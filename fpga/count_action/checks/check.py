@@ -35,6 +35,7 @@ from fpga.count_action.model import (
     Ref,
     Signal,
     SignalKind,
+    Target,
     is_value,
 )
 from fpga.count_action.ports import ports_of
@@ -95,13 +96,15 @@ class _Parts:
         if not self.datapath.modules:
             yield note(None, "the datapath has no module", "Add one.")
         yield from twice(
-            [("input", each.name, each.at) for each in self.datapath.inputs]
-            + [("module", each.name, each.at) for each in self.datapath.modules]
+            [("input", each.name, each.at) for each in self.datapath.inputs] + self._module_names()
         )
         for signal in self.datapath.inputs:
             yield from _signal(signal)
         for module in self.datapath.modules:
             yield from self._module(module)
+
+    def _module_names(self) -> list[tuple[str, str, Location | None]]:
+        return [("module", each.name, each.at) for each in self.datapath.modules]
 
     def _module(self, module: Module) -> Diagnostics:
         yield from bad_name("module", module.name, module.at)
@@ -113,23 +116,7 @@ class _Parts:
         yield from twice([*named, *driven])
         yield from twice([("target", each.name, each.at) for each in module.targets])
         for target in module.targets:
-            yield from bad_name("target", target.name, target.at)
-            yield from in_range(
-                f"width of target {quoted(target.name)}", target.width, 1, MAX_WIDTH, target.at
-            )
-            if target.reset < 0:
-                yield note(
-                    target.at, f"target {quoted(target.name)} is {target.reset}", "Targets are not negative."
-                )
-            elif 1 <= target.width <= MAX_WIDTH and target.reset >= 2**target.width:
-                need = target.reset.bit_length()
-                hint = (
-                    f"Write `width {need}` after its counts." if need <= MAX_WIDTH else "Count in two steps."
-                )
-                message = (
-                    f"target {quoted(target.name)} is {target.reset} and does not fit in {target.width} bits"
-                )
-                yield note(target.at, message, hint)
+            yield from _target(target)
         for count in module.counts:
             yield from self._count(module, count)
         for action in module.actions:
@@ -202,12 +189,15 @@ class _Parts:
             what = f"width of {kind.noun} {quoted(action.output)}"
             yield from in_range(what, action.width, 1, widest, action.at)
         if action.clears is not None or action.kind is ActionKind.CLEAR_COUNT:
-            owner, name = action.clears or ("", "")
-            if all((owner, name) != (module.name, count.name) for module, count in self.datapath.counts()):
-                known = [f"{each.name}.{count.name}" for each, count in self.datapath.counts()]
-                message = f"there is no count {quoted(f'{owner}.{name}')} to clear"
-                yield note(action.at, message, did_you_mean(name, known))
+            yield from self._cleared(action)
         yield from kind.find_problems(self.datapath, action)
+
+    def _cleared(self, action: Action) -> Diagnostics:
+        owner, name = action.clears or ("", "")
+        if all((owner, name) != (module.name, count.name) for module, count in self.datapath.counts()):
+            known = [f"{each.name}.{count.name}" for each, count in self.datapath.counts()]
+            message = f"there is no count {quoted(f'{owner}.{name}')} to clear"
+            yield note(action.at, message, did_you_mean(name, known))
 
 
 _WIDEST = {SignalKind.FLAG: 1, SignalKind.NUMBER: MAX_INPUT_WIDTH, SignalKind.STREAM: MAX_WIDTH}
@@ -225,6 +215,18 @@ def _signal(signal: Signal) -> Diagnostics:
         yield note(at, f"{name} is signed, but no stream", "Only samples of streams have a sign.")
     if signal.buffered and signal.kind is not SignalKind.STREAM:
         yield note(at, f"{name} is buffered, but no stream", "Only beats of streams wait.")
+
+
+def _target(target: Target) -> Diagnostics:
+    yield from bad_name("target", target.name, target.at)
+    yield from in_range(f"width of target {quoted(target.name)}", target.width, 1, MAX_WIDTH, target.at)
+    if target.reset < 0:
+        yield note(target.at, f"target {quoted(target.name)} is {target.reset}", "Targets are not negative.")
+    elif 1 <= target.width <= MAX_WIDTH and target.reset >= 2**target.width:
+        need = target.reset.bit_length()
+        hint = f"Write `width {need}` after its counts." if need <= MAX_WIDTH else "Count in two steps."
+        message = f"target {quoted(target.name)} is {target.reset} and does not fit in {target.width} bits"
+        yield note(target.at, message, hint)
 
 
 def bad_name(what: str, name: str, at: Location | None) -> Diagnostics:

@@ -35,11 +35,7 @@ def formula_problems(graph: Graph, module: Module, check_ref: RefCheck) -> Diagn
         found = [*_shapes(value), *_leaves(graph.datapath, module, value, check_ref)]
         yield from found
         if not found:
-            low, high = graph.interval(value)
-            if max(-low, high) > LARGEST_VALUE:
-                at = next((ref.at for _, ref in leaves(value)), None) or module.at
-                message = f"this formula can come to {low} or {high}; at most 60 bits and a sign are possible"
-                yield note(at, message, "Add less, or narrower samples.")
+            yield from _too_large(graph, module, value)
 
 
 def value_problems(module: Module, ref: Ref, at: Location | None) -> Diagnostics:
@@ -121,6 +117,14 @@ def _stored(owner: Module, operator: str) -> list[str]:
     return [each.name for each in owner.targets]
 
 
+def _too_large(graph: Graph, module: Module, value: Operand) -> Diagnostics:
+    low, high = graph.interval(value)
+    if max(-low, high) > LARGEST_VALUE:
+        at = next((ref.at for _, ref in leaves(value)), None) or module.at
+        message = f"this formula can come to {low} or {high}; at most 60 bits and a sign are possible"
+        yield note(at, message, "Add less, or narrower samples.")
+
+
 def decided_conditions(graph: Graph) -> Diagnostics:
     """Return the comparisons that always hold, or never, whatever happens."""
     for module in graph.datapath.modules:
@@ -128,22 +132,7 @@ def decided_conditions(graph: Graph) -> Diagnostics:
             for condition in count.gate:
                 if is_value(condition.ref):
                     for compared in _comparisons(module.value(condition.ref)):
-                        left, right = (graph.interval(each) for each in compared.operands)
-                        outcomes = {
-                            _holds(compared.operator, left, right),
-                            _holds(compared.operator, left, right, other=True),
-                        }
-                        if len(outcomes) == 1:
-                            how = "always holds" if outcomes == {True} else "never holds"
-                            message = (
-                                f"the comparison `{compared.operator}` {how}:"
-                                f" {_shown(left)} is compared with {_shown(right)}"
-                            )
-                            yield note(
-                                condition.ref.at or count.at,
-                                message,
-                                "Compare with a value that can be reached, or leave it away.",
-                            )
+                        yield from _decided(graph, compared, condition.ref.at or count.at)
 
 
 def _comparisons(operand: Operand) -> Iterator[Operation]:
@@ -152,6 +141,17 @@ def _comparisons(operand: Operand) -> Iterator[Operation]:
             yield operand
         for each in operand.operands:
             yield from _comparisons(each)
+
+
+def _decided(graph: Graph, compared: Operation, at: Location | None) -> Diagnostics:
+    left, right = (graph.interval(each) for each in compared.operands)
+    outcomes = {_holds(compared.operator, left, right), _holds(compared.operator, left, right, other=True)}
+    if len(outcomes) == 1:
+        how = "always holds" if outcomes == {True} else "never holds"
+        message = (
+            f"the comparison `{compared.operator}` {how}: {_shown(left)} is compared with {_shown(right)}"
+        )
+        yield note(at, message, "Compare with a value that can be reached, or leave it away.")
 
 
 def _holds(operator: str, left: Interval, right: Interval, *, other: bool = False) -> bool:

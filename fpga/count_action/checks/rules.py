@@ -19,6 +19,7 @@ from fpga.count_action.model import (
     Operand,
     Ref,
     SignalKind,
+    Target,
     is_value,
 )
 
@@ -135,31 +136,27 @@ def _reach(graph: Graph, module: Module, count: Count) -> Diagnostics:
         return
     target = module.target(count.target)
     if target.reset and count.aim is None:
-        name = f"target {quoted(target.name)} of count {quoted(count.name)}"
-        at = target.at or count.at
-        if count.kind is CountKind.LEVEL:
-            if target.reset > most:
-                message = (
-                    f"{name} is {target.reset}, and the sum is never above {most}: it is never reached (R1)"
-                )
-                yield note(at, message, "Lower the target, or write `over cycles`.")
-            elif target.reset < count.constant and not target.at_least:
-                message = (
-                    f"{name} is {target.reset}, and the sum is never below {count.constant}:"
-                    " it is never reached (R1)"
-                )
-                yield note(at, message, "Raise the target.")
-        elif target.reset > 2**count.width - 1 + most:
-            message = (
-                f"{name} is {target.reset}, and the count stays at {2**count.width - 1}:"
-                " it is never reached (R10)"
-            )
-            yield note(at, message, f"Write `width {target.reset.bit_length()}` after the count.")
-        elif not count.counted and target.reset % count.constant and not target.at_least:
-            message = (
-                f"{name} is {target.reset}, and the count goes up by {count.constant}: it jumps over it (R4)"
-            )
-            yield note(at, message, f"Choose a multiple of {count.constant}.")
+        yield from _reach_target(count, target, most)
+
+
+def _reach_target(count: Count, target: Target, most: int) -> Diagnostics:
+    name = f"target {quoted(target.name)} of count {quoted(count.name)}"
+    at = target.at or count.at
+    if count.kind is CountKind.LEVEL:
+        if target.reset > most:
+            message = f"{name} is {target.reset}, and the sum is never above {most}: it is never reached (R1)"
+            yield note(at, message, "Lower the target, or write `over cycles`.")
+        elif target.reset < count.constant and not target.at_least:
+            message = f"{name} is {target.reset}, and the sum is never below {count.constant}: it is never reached (R1)"
+            yield note(at, message, "Raise the target.")
+    elif target.reset > 2**count.width - 1 + most:
+        message = f"{name} is {target.reset}, and the count stays at {2**count.width - 1}: it is never reached (R10)"
+        yield note(at, message, f"Write `width {target.reset.bit_length()}` after the count.")
+    elif not count.counted and target.reset % count.constant and not target.at_least:
+        message = (
+            f"{name} is {target.reset}, and the count goes up by {count.constant}: it jumps over it (R4)"
+        )
+        yield note(at, message, f"Choose a multiple of {count.constant}.")
 
 
 def largest_increment(graph: Graph, count: Count) -> int:
@@ -230,31 +227,10 @@ def choice_problems(graph: Graph, module: Module) -> Diagnostics:
         found = [*_count(graph, count)]
         yield from found
         if count.order and not found:
-            wanted = arbitration.picks(count, module.name)
-            if [module.value(each) for each in count.picks] != wanted:
-                yield note(
-                    count.at,
-                    f"the choice of {quoted(count.name)} is not {count.order}",
-                    "Use arbitration.picks.",
-                )
-            for name, operand in arbitration.stored(count, module.name).items():
-                made = next((each for each in module.actions if each.output == f"{count.name}_{name}"), None)
-                if made is None or not _stores(module, made, count, operand):
-                    message = f"nothing stores `{count.name}_{name}` for the choice of {quoted(count.name)}"
-                    yield note(count.at, message, "Use arbitration.stored.")
+            yield from _registers(module, count)
     for action in module.actions:
         if action.merges:
-            count = module.count(action.on)
-            lanes = {graph.source(term).lanes for term in count.terms}
-            right = bool(count.order) and len(lanes) == 1
-            if right:
-                wanted = arbitration.chosen_samples(count, module.name, lanes.pop())
-                right = [module.value(ref) for ref in action.refs] == wanted
-            if not right:
-                message = (
-                    f"{quoted(action.output)} merges, and does not send what {quoted(count.name)} chose (R19)"
-                )
-                yield note(action.at, message, "Use arbitration.chosen_samples.")
+            yield from _merge(graph, module, action)
 
 
 def _count(graph: Graph, count: Count) -> Diagnostics:
@@ -276,6 +252,31 @@ def _count(graph: Graph, count: Count) -> Diagnostics:
         yield note(count.at, message, f"2 to {arbitration.MAX_STREAMS} are possible.")
 
 
+def _registers(module: Module, count: Count) -> Diagnostics:
+    wanted = arbitration.picks(count, module.name)
+    if [module.value(each) for each in count.picks] != wanted:
+        yield note(
+            count.at, f"the choice of {quoted(count.name)} is not {count.order}", "Use arbitration.picks."
+        )
+    for name, operand in arbitration.stored(count, module.name).items():
+        made = next((each for each in module.actions if each.output == f"{count.name}_{name}"), None)
+        if made is None or not _stores(module, made, count, operand):
+            message = f"nothing stores `{count.name}_{name}` for the choice of {quoted(count.name)}"
+            yield note(count.at, message, "Use arbitration.stored.")
+
+
 def _stores(module: Module, action: Action, count: Count, operand: Operand) -> bool:
     held = (action.kind, action.on, action.part_of) == (ActionKind.STORE, count.name, count.name)
     return held and [module.value(ref) for ref in action.refs] == [operand]
+
+
+def _merge(graph: Graph, module: Module, action: Action) -> Diagnostics:
+    count = module.count(action.on)
+    lanes = {graph.source(term).lanes for term in count.terms}
+    right = bool(count.order) and len(lanes) == 1
+    if right:
+        wanted = arbitration.chosen_samples(count, module.name, lanes.pop())
+        right = [module.value(ref) for ref in action.refs] == wanted
+    if not right:
+        message = f"{quoted(action.output)} merges, and does not send what {quoted(count.name)} chose (R19)"
+        yield note(action.at, message, "Use arbitration.chosen_samples.")

@@ -73,29 +73,9 @@ class Externals:
         for name, known in self._known.items():
             with report.part():
                 if known.declared is None and compared:
-                    close = near(name, candidates)
-                    if close and one_slip(name, close):
-                        message = f"{quoted(name)} is declared nowhere and is much like {quoted(close)}"
-                        hint = f"Write {quoted(close)} if that is meant; otherwise declare {quoted(name)} in `inputs`."
-                        report.warnings.append(note(known.first, message, hint))
+                    _suspect(name, known, candidates, report)
                 candidates.append(name)
-                signal = _declared_signal(known) if known.declared else _inferred_signal(name, known)
-                if signal.size * signal.lanes > MAX_LANES:
-                    message = (
-                        f"{quoted(name)} has {signal.size} elements of {signal.lanes} lanes;"
-                        f" at most {MAX_LANES} together"
-                    )
-                    raise Refused(signal.at or _somewhere(known), message, "Split it.")
-                known.signal = signal
-                if known.declared is None:
-                    what = f"{signal.size} streams" if signal.size > 1 else "a stream"
-                    if signal.kind is SignalKind.FLAG:
-                        what = f"{signal.size} flags" if signal.size > 1 else "a flag"
-                    else:
-                        what += f" of {signal.width} bits"
-                    report.inferences.append(
-                        note(known.first, f"{quoted(name)} is taken to be an external input: {what}")
-                    )
+                _settle(name, known, report)
 
     def signals(self) -> tuple[Signal, ...]:
         """Return the inputs. Only after `settle` without errors."""
@@ -144,6 +124,25 @@ def _agreed(one: FlatInput, other: FlatInput) -> FlatInput:
     return replace(one, span=max(one.span, other.span, key=len))
 
 
+def _settle(name: str, known: _Known, report: Report) -> None:
+    signal = _declared_signal(known) if known.declared else _inferred_signal(name, known)
+    if signal.size * signal.lanes > MAX_LANES:
+        message = (
+            f"{quoted(name)} has {signal.size} elements of {signal.lanes} lanes; at most {MAX_LANES} together"
+        )
+        raise Refused(signal.at or _somewhere(known), message, "Split it.")
+    known.signal = signal
+    if known.declared is None:
+        what = f"{signal.size} streams" if signal.size > 1 else "a stream"
+        if signal.kind is SignalKind.FLAG:
+            what = f"{signal.size} flags" if signal.size > 1 else "a flag"
+        else:
+            what += f" of {signal.width} bits"
+        report.inferences.append(
+            note(known.first, f"{quoted(name)} is taken to be an external input: {what}")
+        )
+
+
 def _somewhere(known: _Known) -> Location:
     at = known.declared.at if known.declared else known.first
     assert at is not None
@@ -179,6 +178,14 @@ def _extent(known: _Known) -> tuple[int, int]:
         return 0, 1
     base = 0 if 0 in used else 1
     return base, len(check_span(base, max(used), _somewhere(known)))
+
+
+def _suspect(name: str, known: _Known, candidates: list[str], report: Report) -> None:
+    close = near(name, candidates)
+    if close and one_slip(name, close):
+        message = f"{quoted(name)} is declared nowhere and is much like {quoted(close)}"
+        hint = f"Write {quoted(close)} if that is meant; otherwise declare {quoted(name)} in `inputs`."
+        report.warnings.append(note(known.first, message, hint))
 
 
 def one_slip(one: str, other: str) -> bool:

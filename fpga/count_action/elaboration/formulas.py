@@ -64,10 +64,7 @@ class FormulaElaborator:
             parts = tuple(
                 part
                 for each in operand.operands
-                if not (
-                    isinstance(each, Ranged)
-                    and (evaluate(each.over.high, values) == evaluate(each.over.low, values) - 1)
-                )
+                if not (isinstance(each, Ranged) and _is_empty(each.over, values))
                 for part in self._operand(each, values)
             )
             if not parts:
@@ -122,11 +119,7 @@ class FormulaElaborator:
             return text.target.plain, None
         (found,) = self._operand(text.target, values)
         first = next((each for each in references_in(found) if each.suffix == ""), None)
-        named = [
-            each
-            for each in references_in(found)
-            if each.module is None and not each.suffix and each.label in self._targets
-        ]
+        named = [each for each in references_in(found) if self._is_target(each)]
         if not isinstance(found, FlatFormula) or first is None or not named:
             message = "this is no target, and no formula of targets"
             raise Refused(
@@ -140,6 +133,9 @@ class FormulaElaborator:
             return None
         (found,) = self._operand(text.bound, values)
         return found if isinstance(found, FlatFormula) else FlatFormula("min", (found,), text.bound.at)
+
+    def _is_target(self, reference: FlatReference) -> bool:
+        return reference.module is None and not reference.suffix and reference.label in self._targets
 
 
 def values_of(term: Term | Ranged, values: Values) -> Iterator[Values]:
@@ -198,6 +194,11 @@ def each_value(index: Index | None, values: Values) -> Iterator[Values]:
         return
     for value in span_of(index, values):
         yield {**values, index.name: value}
+
+
+def _is_empty(index: Index, values: Values) -> bool:
+    """Return whether a range ends just before it begins: within `max` and `min` it then adds nothing."""
+    return evaluate(index.high, values) == evaluate(index.low, values) - 1
 
 
 def _has_signals(number: Number) -> bool:

@@ -10,6 +10,8 @@ from fpga.count_action.diagnostics import Diagnostic, Refused, Report, did_you_m
 from fpga.count_action.elaboration.arithmetic import LARGEST, evaluate, indices_in, names_in, span_of
 from fpga.count_action.elaboration.externals import one_slip
 from fpga.count_action.language.syntax import (
+    ActionText,
+    CountText,
     FileText,
     Index,
     ModuleText,
@@ -42,12 +44,7 @@ def make_instances(
     tree: FileText, imported: Mapping[str, ModuleText], given: Mapping[str, int], report: Report
 ) -> list[Instance]:
     """Return the instances of a file in the order of its text. `given` are parameters from outside."""
-    local: dict[str, ModuleText] = {}
-    for module in tree.modules():
-        earlier = local.setdefault(module.name, module)
-        if earlier is not module:
-            message = f"there is already a module {quoted(module.name)} at {earlier.at}"
-            report.error(note(module.at, message, "Give this one another name."))
+    local = _unique({}, tree, report)
     instances: dict[str, Instance] = {}
     unused = dict.fromkeys(given)
     for statement in tree.statements:
@@ -64,13 +61,28 @@ def make_instances(
                 instances[made.name] = made
                 for name in made.values:
                     unused.pop(name, None)
+    _complain(unused, instances, tree, report)
+    return list(instances.values())
+
+
+def _unique(found: dict[str, ModuleText], tree: FileText, report: Report) -> dict[str, ModuleText]:
+    for module in tree.modules():
+        known = found.setdefault(module.name, module)
+        if known is not module:
+            message = f"there is already a module {quoted(module.name)} at {known.at}"
+            report.error(note(module.at, message, "Give this one another name."))
+    return found
+
+
+def _complain(
+    unused: Mapping[str, None], instances: Mapping[str, Instance], tree: FileText, report: Report
+) -> None:
     known = list(dict.fromkeys(name for each in instances.values() for name in each.values))
     for name in unused:
         first = next((each.at for each in tree.statements), None)
         file = first.file if first else "<text>"
         message = f"no module has a parameter {quoted(name)}, which was given a value from outside"
         report.errors.append(Diagnostic(file, 1, 1, message, did_you_mean(name, known) or "Leave it away."))
-    return list(instances.values())
 
 
 def _replicated(
@@ -153,21 +165,24 @@ def _bind(
             given_how = "as given" if inferred in outside else "unless it is given"
             message = f"{quoted(inferred)} is taken to be a parameter of {quoted(name)}: {values[inferred]} {given_how}"
             report.inferences.append(note(place, message))
-            close = near(inferred, [*values, *_inferred(text)])
-            if close and one_slip(inferred, close):
-                message = f"{quoted(inferred)} is taken to be a parameter and is much like {quoted(close)}"
-                # It may be misspelt.
-                hint = (
-                    f"Write {quoted(close)} if that is meant;"
-                    f" otherwise declare `module {text.name} ({inferred} = ...)`."
-                )
-                report.warnings.append(note(place, message, hint))
+            _suspect(inferred, text, values, place, report)
     for key, value in values.items():
         if abs(value) > LARGEST:
             raise Refused(
                 at, f"parameter {quoted(key)} is {value}; nothing here is as large as that", "Take less."
             )
     return Instance(name, text, values, wires, at)
+
+
+def _suspect(
+    inferred: str, text: ModuleText, values: Mapping[str, int], at: Location, report: Report
+) -> None:
+    """Warn of an inferred parameter that is much like another name in numbers: it may be misspelt."""
+    close = near(inferred, [*values, *_inferred(text)])
+    if close and one_slip(inferred, close):
+        message = f"{quoted(inferred)} is taken to be a parameter and is much like {quoted(close)}"
+        hint = f"Write {quoted(close)} if that is meant; otherwise declare `module {text.name} ({inferred} = ...)`."
+        report.warnings.append(note(at, message, hint))
 
 
 def _inferred(text: ModuleText) -> dict[str, Location]:
@@ -222,26 +237,34 @@ def _other_names(text: ModuleText) -> Iterator[str]:
     for target in text.targets:
         yield from names_in(target.width)
     for count in text.counts:
-        if count.label:
-            yield count.label.name
-            yield from names_in(count.label.index)
-        for term in count.terms:
-            yield from names_in(term.value)
-        for condition in count.gate:
-            yield from _names_by_themselves(condition.holds)
-        yield from names_in(count.width)
+        yield from _names_of_count(count)
     for action in text.actions:
-        does = action.does
-        for label in (action.on, does.name):
-            if label:
-                yield label.name
-                yield from names_in(label.index)
-        for sample in does.samples:
-            yield from _names_by_themselves(sample)
-        for number in (does.width, does.cleared, *does.numbers.values()):
-            yield from names_in(number)
+        yield from _names_of_action(action)
     for claim in text.claims:
         yield from _names_by_themselves(claim.holds)
+
+
+def _names_of_count(count: CountText) -> Iterator[str]:
+    if count.label:
+        yield count.label.name
+        yield from names_in(count.label.index)
+    for term in count.terms:
+        yield from names_in(term.value)
+    for condition in count.gate:
+        yield from _names_by_themselves(condition.holds)
+    yield from names_in(count.width)
+
+
+def _names_of_action(action: ActionText) -> Iterator[str]:
+    does = action.does
+    for label in (action.on, does.name):
+        if label:
+            yield label.name
+            yield from names_in(label.index)
+    for sample in does.samples:
+        yield from _names_by_themselves(sample)
+    for number in (does.width, does.cleared, *does.numbers.values()):
+        yield from names_in(number)
 
 
 def _names_by_themselves(operand: Operand) -> Iterator[str]:

@@ -37,9 +37,7 @@ class Names:
         self._report = report
         self._lanes: dict[Output, set[int]] = {}
         self._owners: dict[str, str] = {}
-        self._declared = {
-            module.name: frozenset(each.name for each in (*module.inputs, *inputs)) for module in modules
-        }
+        self._declared = {module.name: frozenset(_declared_names(module, inputs)) for module in modules}
         for module in modules:
             for action in module.actions:
                 if VERBS[action.verb].kind.drives:
@@ -48,37 +46,7 @@ class Names:
 
     def settle(self) -> None:
         """Find out what every external input is. Raises `CountActionError` with everything that is not right."""
-        for declared in self._file_inputs:
-            with self._report.part():
-                self.externals.declare(declared)
-        for module in self.modules.values():
-            self._note_declared(module)
-            for reference in self._references(module):
-                with self._report.part():
-                    self._note(module, reference)
-            names = dict.fromkeys([each.name for each in module.inputs])
-            names |= dict.fromkeys(
-                reference.name for reference in self._references(module) if reference.module is None
-            )
-            for name, (_, wire) in module.wires.items():
-                if name not in names:
-                    message = f"{quoted(module.name)} has no input {quoted(name)} that could be wired"
-                    self._report.error(note(wire.at, message, did_you_mean(name, names)))
-        for module in self.modules.values():
-            for claim in module.claims:
-                for reference in self._signals_in(module, claim.holds):
-                    with self._report.part():
-                        found = self.meaning(module, reference)
-                        if isinstance(found, FlatReference) and found.name not in self.externals:
-                            message = (
-                                f"a property looks at {quoted(str(reference))}, which nothing else names"
-                            )
-                            counts = self.counts[module.name]
-                            hint = (
-                                did_you_mean(found.name, [*self.externals.names(), *counts])
-                                or "Declare it in `inputs`."
-                            )
-                            raise Refused(reference.at, message, hint)
+        self._note_inputs()
         self._report.settle()
         self.externals.settle(self._report, [driven.name for driven in self.drivers])
         self._report.settle()
@@ -88,6 +56,31 @@ class Names:
         return lane_base(self._lanes.get(driven, set()))
 
     # ------------------------------------------------------------------------------ declarations and uses
+
+    def _note_inputs(self) -> None:
+        for declared in self._file_inputs:
+            with self._report.part():
+                self.externals.declare(declared)
+        for module in self.modules.values():
+            self._note_declared(module)
+            for reference in self._references(module):
+                with self._report.part():
+                    self._note(module, reference)
+            self._note_unknown_wires(module)
+        for module in self.modules.values():
+            for claim in module.claims:
+                for reference in self._signals_in(module, claim.holds):
+                    with self._report.part():
+                        self._check_known(module, reference)
+
+    def _check_known(self, module: FlatModule, reference: FlatReference) -> None:
+        """Check that a property looks at something that is there without it: it makes no hardware."""
+        found = self.meaning(module, reference)
+        if isinstance(found, FlatReference) and found.name not in self.externals:
+            message = f"a property looks at {quoted(str(reference))}, which nothing else names"
+            counts = self.counts[module.name]
+            hint = did_you_mean(found.name, [*self.externals.names(), *counts]) or "Declare it in `inputs`."
+            raise Refused(reference.at, message, hint)
 
     def _note_declared(self, module: FlatModule) -> None:
         declared: dict[str, FlatInput] = {}
@@ -101,10 +94,7 @@ class Names:
                 declared[each.name] = each
                 self._check_not_taken(module, each.name, each.at)
                 if each.part_of in module.wires:
-                    wired, _ = module.wires[each.part_of]
-                    name = f"{wired.label}{each.name.removeprefix(each.part_of)}"
-                    if wired.module is None:
-                        self.externals.declare(replace(each, name=name, part_of=wired.label))
+                    self._declare_wired_end(module, each)
                     continue
                 if each.name not in module.wires:
                     self.externals.declare(each)
@@ -122,6 +112,13 @@ class Names:
                     )
                     self.externals.declare(renamed, element=reference.index)
 
+    def _declare_wired_end(self, module: FlatModule, each: FlatInput) -> None:
+        """Note the flags of a stream of packets that is wired to an external one; a module drives its own."""
+        wired, _ = module.wires[each.part_of]
+        name = f"{wired.label}{each.name.removeprefix(each.part_of)}"
+        if wired.module is None:
+            self.externals.declare(replace(each, name=name, part_of=wired.label))
+
     def _check_not_taken(self, module: FlatModule, name: str, at: Location) -> None:
         if Output(module.name, name) in self.drivers or name in self.counts[module.name]:
             message = (
@@ -137,19 +134,30 @@ class Names:
             if reference.lane is not None:
                 self._lanes.setdefault(found, set()).add(reference.lane)
             return
-        if found.name not in self._declared[module.name] | {
-            reference.name for reference, _ in module.wires.values()
-        }:
-            if found.name in self.modules:
-                outputs = [each.name for each in self.drivers if each.module == found.name]
-                hint = f"Write {found.name}.{outputs[0]}." if outputs else "It drives nothing."
-                raise Refused(found.at, f"{quoted(found.name)} is a module, not a signal", hint)
-            owner = self._owners.get(found.label)
-            if owner is not None and found.name not in self.externals:
-                message = f"{quoted(str(found))} is declared nowhere; module {quoted(owner)} drives one of that name"
-                hint = f"Write {owner}.{found.label}, or declare an input of that name in `inputs`."
-                raise Refused(found.at, message, hint)
+        if found.name not in self._declared[module.name] | _wired_names(module):
+            self._check_not_driven_elsewhere(module, found)
         self.externals.use(found)
+
+    def _check_not_driven_elsewhere(self, module: FlatModule, reference: FlatReference) -> None:
+        if reference.name in self.modules:
+            outputs = [each.name for each in self.drivers if each.module == reference.name]
+            hint = f"Write {reference.name}.{outputs[0]}." if outputs else "It drives nothing."
+            raise Refused(reference.at, f"{quoted(reference.name)} is a module, not a signal", hint)
+        owner = self._owners.get(reference.label)
+        if owner is not None and reference.name not in self.externals:
+            message = f"{quoted(str(reference))} is declared nowhere; module {quoted(owner)} drives one of that name"
+            hint = f"Write {owner}.{reference.label}, or declare an input of that name in `inputs`."
+            raise Refused(reference.at, message, hint)
+
+    def _note_unknown_wires(self, module: FlatModule) -> None:
+        names = dict.fromkeys([each.name for each in module.inputs])
+        names |= dict.fromkeys(
+            reference.name for reference in self._references(module) if reference.module is None
+        )
+        for name, (_, wire) in module.wires.items():
+            if name not in names:
+                message = f"{quoted(module.name)} has no input {quoted(name)} that could be wired"
+                self._report.error(note(wire.at, message, did_you_mean(name, names)))
 
     def _references(self, module: FlatModule) -> Iterator[FlatReference]:
         """Return the references of a module that are signals."""
@@ -204,20 +212,7 @@ class Names:
         ):
             return own
         if reference.name in module.wires:
-            target, wire = module.wires[reference.name]
-            if target.suffix:
-                raise Refused(target.at, "a wire carries the whole stream", f"Leave `.{target.suffix}` away.")
-            one_element = target.module is not None or target.index is not None
-            if one_element and reference.index not in {None, 0, 1}:
-                message = (
-                    f"{quoted(reference.name)} is wired to {target}, one signal,"
-                    f" and element {reference.index} of it is used"
-                )
-                raise Refused(wire.at, message, "Wire it to an external input that has as many elements.")
-            if target.module is not None:
-                return self.output(target)
-            index = reference.index if target.index is None else target.index
-            return replace(reference, name=target.name, index=index)
+            return self._wired(module, reference)
         if reference.name in self._declared[module.name]:
             return reference
         if reference.label in self.counts[module.name]:
@@ -272,7 +267,32 @@ class Names:
             reference.at, f"module {quoted(reference.module)} drives no {quoted(reference.label)}", hint
         )
 
+    def _wired(self, module: FlatModule, reference: FlatReference) -> Output | FlatReference:
+        target, wire = module.wires[reference.name]
+        if target.suffix:
+            raise Refused(target.at, "a wire carries the whole stream", f"Leave `.{target.suffix}` away.")
+        one_element = target.module is not None or target.index is not None
+        if one_element and reference.index not in {None, 0, 1}:
+            message = (
+                f"{quoted(reference.name)} is wired to {target}, one signal,"
+                f" and element {reference.index} of it is used"
+            )
+            raise Refused(wire.at, message, "Wire it to an external input that has as many elements.")
+        if target.module is not None:
+            return self.output(target)
+        index = reference.index if target.index is None else target.index
+        return replace(reference, name=target.name, index=index)
+
 
 def _not_a_signal(reference: FlatReference) -> Refused:
     message = f"{quoted(str(reference))} is a count; its value is not a signal"
     return Refused(reference.at, message, "Use what its actions drive: a pulse, a flag or a number.")
+
+
+def _declared_names(module: FlatModule, file_inputs: list[FlatInput]) -> Iterator[str]:
+    """Return the inputs that the text of a module, or that of the file, declares."""
+    return (each.name for each in (*module.inputs, *file_inputs))
+
+
+def _wired_names(module: FlatModule) -> set[str]:
+    return {reference.name for reference, _ in module.wires.values()}

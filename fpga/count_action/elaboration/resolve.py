@@ -309,17 +309,21 @@ class _Resolver:
             refs = self._beats.refs(module, operand, "condition")
             return [Operation("valid", (ref,)) for ref in refs]
         if lanes := self._names.count_kept_lanes(module, operand):
-            made: Operand = 0
-            for lane in range(lanes):
-                (kept,) = self._beats.refs(module, replace(operand, index=lane + 1), "condition")
-                bit = Operation("if", (kept, 1 << lane, 0))
-                made = Operation("+", (made, bit)) if lane else bit
-            return [made]
+            return [self._pack_kept_lanes(module, operand, lanes)]
         found = list(self._beats.refs(module, operand, "sample"))
         if len(found) > 1 and not several:
             message = f"{quoted(f'{operand}.data')} has {len(found)} lanes; which one is meant?"
             raise Refused(operand.at, message, f"Write {operand}.data[1], or a range.")
         return list(found)
+
+    def _pack_kept_lanes(self, module: FlatModule, reference: FlatReference, lanes: int) -> Operand:
+        """Return the kept lanes of a beat as a number, the first lane lowest (R18)."""
+        made: Operand = 0
+        for lane in range(lanes):
+            (ref,) = self._beats.refs(module, replace(reference, index=lane + 1), "condition")
+            bit = Operation("if", (ref, 1 << lane, 0))
+            made = Operation("+", (made, bit)) if lane else bit
+        return made
 
     def _action(
         self, module: FlatModule, action: FlatAction, counts: dict[str, Count], values: list[Operand]

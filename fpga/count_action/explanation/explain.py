@@ -10,7 +10,7 @@ from typing import Any
 
 from fpga.count_action.graph import Graph, Link
 from fpga.count_action.language.unparse import Writer, input_text
-from fpga.count_action.model import Count, Datapath, Module
+from fpga.count_action.model import Action, Count, Datapath, Module
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +78,14 @@ def explain(datapath: Datapath) -> Explanation:
         name=datapath.name,
         digest=f"{datapath.digest:08x}",
         inputs=tuple(input_text(signal) for signal in datapath.inputs),
-        modules=tuple(
-            ModuleFacts(
-                module.name, tuple(_counter(graph, module, count, latencies) for count in module.counts)
-            )
-            for module in datapath.modules
-        ),
+        modules=tuple(_part(graph, module, latencies) for module in datapath.modules),
         lines=tuple(dict.fromkeys((*_from_outside(graph), *map(_line, graph.links)))),
+    )
+
+
+def _part(graph: Graph, module: Module, latencies: dict[tuple[str, str], int]) -> ModuleFacts:
+    return ModuleFacts(
+        module.name, tuple(_counter(graph, module, count, latencies) for count in module.counts)
     )
 
 
@@ -93,22 +94,22 @@ def _counter(graph: Graph, module: Module, count: Count, latencies: dict[tuple[s
     latency = latencies.get((module.name, count.name), 1)
     effects = [
         ActionFacts(
-            writer.verb(module, action),
-            action.output,
-            latency,
-            tuple(
-                dict.fromkeys(
-                    f"{link.reader.name}.{link.count.name}"
-                    for link in graph.links
-                    if link.driver is module and link.action is action and link.how != "sends"
-                )
-            ),
+            writer.verb(module, action), action.output, latency, tuple(_triggered(graph, module, action))
         )
         for action in module.actions
         if action.on == count.name
     ]
     value = module.target(count.target).reset or None
     return CountFacts(count.name, writer.sum(module, count), count.target, value, tuple(effects))
+
+
+def _triggered(graph: Graph, module: Module, action: Action) -> dict[str, None]:
+    """Return the counts that see an action, in the order of the text."""
+    return dict.fromkeys(
+        f"{link.reader.name}.{link.count.name}"
+        for link in graph.links
+        if link.driver is module and link.action is action and link.how != "sends"
+    )
 
 
 def _from_outside(graph: Graph) -> list[Connection]:

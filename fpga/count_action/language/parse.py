@@ -121,11 +121,7 @@ def _parse(text: str, file: str, budget: _Budget) -> FileText:
 
 def _explain(mistake: Any, text: str, file: str) -> Diagnostic:
     at = _location(mistake, text, file)
-    before = (
-        ""
-        if _at_end(mistake)
-        else text[max(0, mistake.pos_in_stream - 200) : mistake.pos_in_stream].rstrip()[-1:]
-    )
+    before = _word_before(text, mistake)
     if isinstance(mistake, _lark().UnexpectedCharacters):
         found = quoted(text[mistake.pos_in_stream])
         return note(
@@ -151,6 +147,14 @@ def _at_end(mistake: Any) -> bool:
     return getattr(mistake, "token", None) is not None and mistake.token.type == "$END"
 
 
+def _word_before(text: str, mistake: Any) -> str:
+    return (
+        ""
+        if _at_end(mistake)
+        else text[max(0, mistake.pos_in_stream - 200) : mistake.pos_in_stream].rstrip()[-1:]
+    )
+
+
 def _without_item(text: str, mistake: Any) -> str | None:
     """Return the text without the item that holds the mistake; None when the mistake is not inside an item."""
     if _at_end(mistake):
@@ -166,7 +170,11 @@ def _without_item(text: str, mistake: Any) -> str | None:
     end = place + min(ends, default=len(after))
     if "{" in text[begin:end] or begin == end:
         return None
-    return text[:begin] + "".join("\n" if char == "\n" else " " for char in text[begin:end]) + text[end:]
+    return text[:begin] + _blank(text[begin:end]) + text[end:]
+
+
+def _blank(text: str) -> str:
+    return "".join("\n" if char == "\n" else " " for char in text)
 
 
 _WORDS = {

@@ -65,20 +65,17 @@ class Writer:
     def module(self, module: Module) -> Iterator[str]:
         """Return a module, line by line."""
         yield f"module {module.name} {{"
-        yield from _section(
-            "  ", "counts", [f"{each.name}: {self.sum(module, each)}" for each in module.counts]
-        )
+        yield from _section("  ", "counts", [self._count(module, each) for each in module.counts])
         yield from _section("  ", "targets", [_target(module, each) for each in module.targets])
         if module.actions:
-            written = [
-                ((f"on {each.on}: " if len(module.counts) > 1 else "") + self.verb(module, each))
-                for each in module.actions
-                if not each.part_of
-            ]
+            written = [self._action(module, each) for each in module.actions if not each.part_of]
             yield from _section("  ", "actions", written)
         for claim in module.claims:
             yield f"  {claim.kind} {{ {claim.name}: {self._formula(claim.holds, module.name)} }}"
         yield "}"
+
+    def _count(self, module: Module, count: Count) -> str:
+        return f"{count.name}: {self.sum(module, count)}"
 
     def sum(self, module: Module, count: Count) -> str:
         """Return what a count adds, and when."""
@@ -122,6 +119,9 @@ class Writer:
         suffix = ".valid" if self.graph.is_stream(condition.ref) else ""
         return f"{'not ' if condition.negated else ''}{self._name(condition.ref)}{suffix}"
 
+    def _action(self, module: Module, action: Action) -> str:
+        return (f"on {action.on}: " if len(module.counts) > 1 else "") + self.verb(module, action)
+
     def verb(self, module: Module, action: Action) -> str:
         """Return what an action does."""
         return KINDS[action.kind].write(self, module, action)
@@ -146,11 +146,7 @@ class Writer:
         first = refs[0]
         if is_value(first):
             return 1, self.value(first)
-        one = (
-            self.sample(first)
-            if suffix == ".data"
-            else (self._name(first) + (suffix if self.graph.is_stream(first) else ""))
-        )
+        one = self.sample(first) if suffix == ".data" else self._beat(first, suffix)
         if suffix == ".data" and self.graph.source(first).lanes > 1:
             return 1, one
         length = _run(refs, lambda ref, n: ref == _moved(first, index=first.index + n))
@@ -191,6 +187,9 @@ class Writer:
             return self._name(ref)
         lane = f"[{ref.lane + 1}]" if self.graph.source(ref).lanes > 1 else ""
         return f"{self._name(ref)}.data{lane}"
+
+    def _beat(self, ref: Ref, suffix: str) -> str:
+        return self._name(ref) + (suffix if self.graph.is_stream(ref) else "")
 
     def _name(self, ref: Ref) -> str:
         if ref.module is not None:

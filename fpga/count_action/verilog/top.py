@@ -69,6 +69,7 @@ def _parts(wiring: Wiring, texts: Mapping[str, str]) -> Iterator[Iterable[str]]:
     """Return the parts of the body, in an order in which everything is declared before it is used."""
     yield _declarations(wiring)
     yield _targets(wiring)
+    # Formulas are exact (R13), and everything after them may look at their wires.
     for module in wiring.datapath.modules:
         if module.values:
             yield [f"// Formulas of {module.name} (R13).", *formula_lines(wiring, module)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from fpga.count_action.actions import KINDS
 from fpga.count_action.actions.kind import Lines, when
-from fpga.count_action.model import Action, CountKind, Datapath, Module, Ref, SignalKind
+from fpga.count_action.model import Action, CountKind, Datapath, Module, Ref, Signal, SignalKind
 from fpga.count_action.ports import WORD_BITS, buffered_parts
 from fpga.count_action.simulate.compiled.decisions import Decisions
 from fpga.count_action.simulate.compiled.expressions import (
@@ -74,39 +74,21 @@ class Updates:
             yield from KINDS[action.kind].collect(self, module, action)
         for module, action in first:
             if action.kind.drives is SignalKind.STREAM:
-                place, fire = self.names.outputs[module.name, action.output], self.fire(module, action)
-                yield when(fire, KINDS[action.kind].update(self, module, action))
-                yield from self._clear_memory(module, action)
-                yield f"v{place} = {fire} | v{place} & (y{place} ^ 1)"
+                yield from self._beat(module, action)
         for module, action in first:
             if action.kind.drives is not SignalKind.STREAM:
                 yield from KINDS[action.kind].update(self, module, action)
                 yield from self._clear_memory(module, action)
-        over: list[Field] = []
-        full: list[Field] = []
-        for module, count in self.names.datapath.counts():
-            place = self.names.count(module.name, count.name)
-            level = count.kind is CountKind.LEVEL
-            over.append(zeros(1) if level else whole(f"b{place}", 1))
-            full.append(zeros(1) if level else whole(f"s{place}", 1))
-            if not level:
-                fires = [] if module.target(count.target).carry else [f"f{place}"]
-                begins = any_of([*fires, *self.names.clears(module.name, count.name)])
-                held = f"(x{place} | -s{place}) & {literal((1 << count.width) - 1)}"
-                yield f"c{place} = {f'x{place}' if count.goes_down else held} & (({begins}) - 1)"
-        yield f"keep = {unsigned(self.names.input_bit('clear_status_i'))} - 1"
-        for register, bits in (("over", over), ("full", full)):
-            for word, events in enumerate(packed(bits)):
-                yield f"{register}{word} = {events} | {register}{word} & keep"
-        low, words = 0, self.names.words(self.names.ports.input("target_shadow_i"))
-        lines = []
-        for module, target in self.names.datapath.targets():
-            name = self.names.target(module.name, target.name)
-            lines.append(f"{name} = {unsigned(Field(words, low, target.width))}")
-            low += target.width
-        if lines:
-            yield when(unsigned(self.names.input_bit("commit_i")), lines)
+        yield from self._counts()
+        yield from self._commit()
         yield from buffer_lines(self.names)
+
+    def _beat(self, module: Module, action: Action) -> Lines:
+        """Return the statements of a beat that leaves with a fire and waits until it is taken (R6, R7, R10)."""
+        place, fire = self.names.outputs[module.name, action.output], self.fire(module, action)
+        yield when(fire, KINDS[action.kind].update(self, module, action))
+        yield from self._clear_memory(module, action)
+        yield f"v{place} = {fire} | v{place} & (y{place} ^ 1)"
 
     def _clear_memory(self, module: Module, action: Action) -> Lines:
         """Return the statements by which what an action keeps is 0 again where its count is cleared (R5)."""
@@ -160,44 +142,69 @@ class Updates:
         return whole(unsigned(sample), width)
 
     # ------------------------------------------------------------------- counts, status, targets (R4 to R12)
+    def _counts(self) -> Lines:
+        over: list[Field] = []
+        full: list[Field] = []
+        for module, count in self.names.datapath.counts():
+            place = self.names.count(module.name, count.name)
+            level = count.kind is CountKind.LEVEL
+            over.append(zeros(1) if level else whole(f"b{place}", 1))
+            full.append(zeros(1) if level else whole(f"s{place}", 1))
+            if not level:
+                fires = [] if module.target(count.target).carry else [f"f{place}"]
+                begins = any_of([*fires, *self.names.clears(module.name, count.name)])
+                held = f"(x{place} | -s{place}) & {literal((1 << count.width) - 1)}"
+                yield f"c{place} = {f'x{place}' if count.goes_down else held} & (({begins}) - 1)"
+        yield f"keep = {unsigned(self.names.input_bit('clear_status_i'))} - 1"
+        for register, bits in (("over", over), ("full", full)):
+            for word, events in enumerate(packed(bits)):
+                yield f"{register}{word} = {events} | {register}{word} & keep"
+
+    def _commit(self) -> Lines:
+        low, words = 0, self.names.words(self.names.ports.input("target_shadow_i"))
+        lines = []
+        for module, target in self.names.datapath.targets():
+            name = self.names.target(module.name, target.name)
+            lines.append(f"{name} = {unsigned(Field(words, low, target.width))}")
+            low += target.width
+        if lines:
+            yield when(unsigned(self.names.input_bit("commit_i")), lines)
 
 
 def buffer_lines(names: Names) -> Lines:
     """Return the statements for all buffers, after everything that looks at them."""
     for signal in names.datapath.inputs:
         if signal.buffered:
-            valid = names.ports.input(f"{signal.name}_valid_i")
-            ready = names.ports.output(f"{signal.name}_ready_o").column
-            for word in range(valid.words):
-                column = valid.column + word
-                first, second = f"bv{column}", f"bw{column}"
-                yield f"bt{column} = i{column} & o{ready + word}"
-                yield f"bs{column} = bt{column} & {first} & (g_{first} ^ -1)"
-                yield f"bu{column} = g_{first} & {second}"
-                yield f"bf{column} = bt{column} & (bs{column} ^ -1)"
-                yield f"{first} = {first} & (g_{first} ^ -1) | {second} | bt{column}"
-                yield f"{second} = {second} & (g_{first} ^ -1) | bs{column}"
-            for name, width in buffered_parts(names.datapath, signal):
-                port = names.ports.input(name)
-                for index in range(signal.size):
-                    word, bit = divmod(index, WORD_BITS)
-                    goes_up, first, second = (
-                        f"b{letter}{valid.column + word} >> {bit} & 1" for letter in "ufs"
-                    )
-                    places = list(_places(index * width, width))
-                    kept = {f"{port.column + word}": (literal(~mask), literal(mask)) for word, mask in places}
-                    yield when(
-                        goes_up,
-                        [f"bh{at} = bh{at} & {rest} | bn{at} & {mask}" for at, (rest, mask) in kept.items()],
-                    )
-                    yield when(
-                        first,
-                        [f"bh{at} = bh{at} & {rest} | i{at} & {mask}" for at, (rest, mask) in kept.items()],
-                    )
-                    yield when(
-                        second,
-                        [f"bn{at} = bn{at} & {rest} | i{at} & {mask}" for at, (rest, mask) in kept.items()],
-                    )
+            yield from _buffer(names, signal)
+
+
+def _buffer(names: Names, signal: Signal) -> Lines:
+    valid = names.ports.input(f"{signal.name}_valid_i")
+    ready = names.ports.output(f"{signal.name}_ready_o").column
+    for word in range(valid.words):
+        column = valid.column + word
+        first, second = f"bv{column}", f"bw{column}"
+        yield f"bt{column} = i{column} & o{ready + word}"
+        yield f"bs{column} = bt{column} & {first} & (g_{first} ^ -1)"
+        yield f"bu{column} = g_{first} & {second}"
+        yield f"bf{column} = bt{column} & (bs{column} ^ -1)"
+        yield f"{first} = {first} & (g_{first} ^ -1) | {second} | bt{column}"
+        yield f"{second} = {second} & (g_{first} ^ -1) | bs{column}"
+    for name, width in buffered_parts(names.datapath, signal):
+        port = names.ports.input(name)
+        for index in range(signal.size):
+            yield from _element(port.column, valid.column, index, width)
+
+
+def _element(data: int, valid: int, index: int, width: int) -> Lines:
+    """Return the statements for the beats of one stream."""
+    word, bit = divmod(index, WORD_BITS)
+    goes_up, first, second = (f"b{letter}{valid + word} >> {bit} & 1" for letter in "ufs")
+    places = list(_places(index * width, width))
+    kept = {f"{data + word}": (literal(~mask), literal(mask)) for word, mask in places}
+    yield when(goes_up, [f"bh{at} = bh{at} & {rest} | bn{at} & {mask}" for at, (rest, mask) in kept.items()])
+    yield when(first, [f"bh{at} = bh{at} & {rest} | i{at} & {mask}" for at, (rest, mask) in kept.items()])
+    yield when(second, [f"bn{at} = bn{at} & {rest} | i{at} & {mask}" for at, (rest, mask) in kept.items()])
 
 
 def _places(low: int, width: int) -> Iterator[tuple[int, int]]:

@@ -133,16 +133,7 @@ class Evaluation:
 
     def _compare_count(self, module: Module, count: Count) -> CountCycle:
         key = (module.name, count.name)
-        enabled = all(
-            (
-                self._valid(condition.ref)
-                if self.wiring.is_stream(condition.ref)
-                else self.sample(condition.ref) != 0
-            )
-            != condition.negated
-            for condition in count.gate
-        )
-        stalled = self._stalled[module.name]
+        enabled, stalled = self._is_enabled(count), self._stalled[module.name]
         increment = self._increment(count) if enabled and not stalled else 0
         base = self.state.counts[key]
         aimed = None if count.aim is None else self.sample(count.aim)
@@ -176,6 +167,12 @@ class Evaluation:
         """Return what a count cannot exceed: its register, and its bound (R10, R17)."""
         largest = (1 << count.width) - 1
         return largest if count.bound is None else min(largest, self.sample(count.bound))
+
+    def _is_enabled(self, count: Count) -> bool:
+        return all(self._holds(condition.ref) != condition.negated for condition in count.gate)
+
+    def _holds(self, ref: Ref) -> bool:
+        return self._valid(ref) if self.wiring.is_stream(ref) else self.sample(ref) != 0
 
     def _increment(self, count: Count) -> int:
         added = sum(self._term(count, ref) for ref in count.terms)

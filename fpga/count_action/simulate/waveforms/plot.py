@@ -35,32 +35,10 @@ def draw(datapath: Datapath, inputs: Rows, outputs: Rows, path: Path, *, first: 
     cycles = max(1, len(inputs[span]))
     figure = Figure(figsize=(2.6 + 0.34 * max(cycles, 16), 0.7 + 0.36 * len(traces)), layout="constrained")
     FigureCanvasAgg(figure)
-    axes: Any = figure.subplots()
+    axes = figure.subplots()
     for row, trace in enumerate(traces):
-        base, (wire, values, colour) = -row, trace
-        if wire.width == 1:
-            edges = range(len(values) + 1)
-            levels = [base + _HEIGHT * value for value in [*values, values[-1]]]
-            axes.step(edges, levels, where="post", color=colour, linewidth=1.4)
-            axes.fill_between(edges, base, levels, step="post", color=colour, alpha=0.18, linewidth=0)
-        else:
-            _draw_bus(axes, base, values, colour)
-    # Names, cycles, and a line of the grid where something fires.
-    for row, (wire, values, _) in enumerate(traces):
-        if wire.name.startswith("fire_o"):
-            for cycle in (place for place, value in enumerate(values) if value):
-                axes.axvspan(cycle, cycle + 1, color=_FIRE, alpha=0.05, linewidth=0)
-        axes.axhline(-row - 0.19, color="#e8e8e8", linewidth=0.6, zorder=0)
-    axes.set_yticks([-row + _HEIGHT / 2 for row in range(len(traces))], [wire.name for wire, *_ in traces])
-    for label, (*_, colour) in zip(axes.get_yticklabels(), traces, strict=True):
-        label.set(color=colour, fontsize=8, fontfamily="monospace")
-    step = 1 if cycles <= 32 else 4
-    axes.set_xticks([cycle + 0.5 for cycle in range(0, cycles, step)], range(first, first + cycles, step))
-    axes.tick_params(axis="both", length=0, labelsize=8)
-    axes.set_xlim(0, cycles)
-    axes.set_ylim(-len(traces) + 0.7, 1)
-    axes.spines[:].set_visible(False)
-    axes.set_title(f"{datapath.name}, cycle by cycle", loc="left", fontsize=10, fontweight="bold")
+        _draw_trace(axes, -row, trace)
+    _dress(axes, datapath, traces, first, cycles)
     save_figure(figure, path)
 
 
@@ -93,6 +71,21 @@ def _colour(wire: Wire) -> str:
     return _COUNT if wire.name.startswith("count_o") else _OUTPUT
 
 
+def _draw_trace(axes: Any, base: float, trace: Trace) -> None:
+    wire, values, colour = trace
+    if wire.width == 1:
+        _draw_bit(axes, base, values, colour)
+    else:
+        _draw_bus(axes, base, values, colour)
+
+
+def _draw_bit(axes: Any, base: float, values: list[int], colour: str) -> None:
+    edges = range(len(values) + 1)
+    levels = [base + _HEIGHT * value for value in [*values, values[-1]]]
+    axes.step(edges, levels, where="post", color=colour, linewidth=1.4)
+    axes.fill_between(edges, base, levels, step="post", color=colour, alpha=0.18, linewidth=0)
+
+
 def _draw_bus(axes: Any, base: float, values: list[int], colour: str) -> None:
     """Draw a lozenge for every run of equal values, with the value in it where there is room; 0 is a plain line."""
     begin = 0
@@ -115,3 +108,22 @@ def _draw_lozenge(axes: Any, base: float, ends: tuple[int, int], colour: str) ->
     across = [begin, begin + slope, end - slope, end, end - slope, begin + slope]
     up = [middle, top, top, middle, base, base]
     axes.fill(across, up, facecolor=colour + "22", edgecolor=colour, linewidth=1)
+
+
+def _dress(axes: Any, datapath: Datapath, traces: list[Trace], first: int, cycles: int) -> None:
+    """Add names, cycles, and a line of the grid where something fires."""
+    for row, (wire, values, _) in enumerate(traces):
+        if wire.name.startswith("fire_o"):
+            for cycle in (place for place, value in enumerate(values) if value):
+                axes.axvspan(cycle, cycle + 1, color=_FIRE, alpha=0.05, linewidth=0)
+        axes.axhline(-row - 0.19, color="#e8e8e8", linewidth=0.6, zorder=0)
+    axes.set_yticks([-row + _HEIGHT / 2 for row in range(len(traces))], [wire.name for wire, *_ in traces])
+    for label, (*_, colour) in zip(axes.get_yticklabels(), traces, strict=True):
+        label.set(color=colour, fontsize=8, fontfamily="monospace")
+    step = 1 if cycles <= 32 else 4
+    axes.set_xticks([cycle + 0.5 for cycle in range(0, cycles, step)], range(first, first + cycles, step))
+    axes.tick_params(axis="both", length=0, labelsize=8)
+    axes.set_xlim(0, cycles)
+    axes.set_ylim(-len(traces) + 0.7, 1)
+    axes.spines[:].set_visible(False)
+    axes.set_title(f"{datapath.name}, cycle by cycle", loc="left", fontsize=10, fontweight="bold")
