@@ -92,7 +92,20 @@ class Datapath:
         layer and WrongHardware when the hash in the hardware is not that of the program; nothing is written then.
         """
         targets = program.targets(layer)
-        streams = self._identify(program)
+        identity, digest = self.bus.read32(_ID), self.bus.read32(_HASH)
+        if identity not in {each.value for each in Streams}:
+            raise WrongHardware(
+                f"no count-action datapath answers: the ID register reads {identity:#010x}, not"
+                f" {Streams.REGISTERS.value:#010x} or {Streams.AXI_STREAM.value:#010x}. Check the base address, and"
+                " that the bitstream is loaded."
+            )
+        if digest != program.digest:
+            raise WrongHardware(
+                f"the hardware has hash {digest:08x}, and the program is for {program.digest:08x}"
+                f" ({program.datapath.name}): they were made from different modules. Build and load the bitstream"
+                " of this program's modules, or write the program for the modules in the hardware."
+            )
+        streams = Streams(identity)
         self._program = None
         self._table = register_map(program.datapath, streams)
         self._restart(program, RESET | HOLD)
@@ -118,22 +131,6 @@ class Datapath:
         for module, target, value in targets:
             self._write(("TARGET", module, target), value)
         self._control(COMMIT)
-
-    def _identify(self, program: Program) -> Streams:
-        identity, digest = self.bus.read32(_ID), self.bus.read32(_HASH)
-        if identity not in {each.value for each in Streams}:
-            raise WrongHardware(
-                f"no count-action datapath answers: the ID register reads {identity:#010x}, not"
-                f" {Streams.REGISTERS.value:#010x} or {Streams.AXI_STREAM.value:#010x}. Check the base address, and"
-                " that the bitstream is loaded."
-            )
-        if digest != program.digest:
-            raise WrongHardware(
-                f"the hardware has hash {digest:08x}, and the program is for {program.digest:08x}"
-                f" ({program.datapath.name}): they were made from different modules. Build and load the bitstream"
-                " of this program's modules, or write the program for the modules in the hardware."
-            )
-        return Streams(identity)
 
     # ---------------------------------------------------------------------------------------- beats
     def run(

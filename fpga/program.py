@@ -40,7 +40,7 @@ class Program:
             raise ProgramError(
                 "a program has no layers. Give it one, which may be empty: Program(datapath, ({},))."
             )
-        names = _targets(self.datapath)
+        names = {f"{module.name}.{target.name}": target for module, target in self.datapath.targets()}
         layers = tuple(_check_layer(number, layer, names) for number, layer in enumerate(self.layers))
         object.__setattr__(self, "layers", layers)
 
@@ -90,10 +90,6 @@ def program_from_json(text: str) -> Program:
             " changed by hand. Write the program again with Program.to_json()."
         )
     return Program(datapath, layers)
-
-
-def _targets(datapath: Datapath) -> dict[str, Target]:
-    return {f"{module.name}.{target.name}": target for module, target in datapath.targets()}
 
 
 def _check_layer(number: int, layer: Layer, names: Mapping[str, Target]) -> dict[str, int]:

@@ -30,7 +30,19 @@ def check(
     if as_json:
         print(json.dumps(document))
     else:
-        _print(file, document)
+        from fpga.count_action import Diagnostic
+
+        for kind, found in (("error", document["errors"]), ("warning", document["warnings"])):
+            for each in found:
+                print(f"{kind}: {Diagnostic(**each)}", file=sys.stderr)
+        for each in document["inferences"]:
+            if "unless it is given" in each["message"]:
+                print(f"note: {Diagnostic(**each)}", file=sys.stderr)
+        if document["ok"]:
+            modules = _number(document["modules"], "module")
+            print(f"{file}: {modules}, no errors: {', '.join(document['modules'])}")
+        else:
+            print(f"{file}: {_number(document['errors'], 'error')}", file=sys.stderr)
     return 1 if not document["ok"] or (strict and document["warnings"]) else 0
 
 
@@ -62,22 +74,6 @@ def accepted(checked: Checked) -> dict[str, Any]:
 
 def _dicts(found: tuple[Diagnostic, ...]) -> list[dict[str, str | int]]:
     return [each.as_dict() for each in found]
-
-
-def _print(file: Path, document: dict[str, Any]) -> None:
-    from fpga.count_action import Diagnostic
-
-    for kind, found in (("error", document["errors"]), ("warning", document["warnings"])):
-        for each in found:
-            print(f"{kind}: {Diagnostic(**each)}", file=sys.stderr)
-    for each in document["inferences"]:
-        if "unless it is given" in each["message"]:
-            print(f"note: {Diagnostic(**each)}", file=sys.stderr)
-    if document["ok"]:
-        modules = _number(document["modules"], "module")
-        print(f"{file}: {modules}, no errors: {', '.join(document['modules'])}")
-    else:
-        print(f"{file}: {_number(document['errors'], 'error')}", file=sys.stderr)
 
 
 def _number(found: list[Any], what: str) -> str:

@@ -85,7 +85,12 @@ def sim(
     if as_json:
         print(json.dumps(_document(run, written) | ({"explanation": lines} if explain else {})))
     else:
-        print("\n".join([*lines, *_summary(run, stimulus, written)]))
+        fires = ", ".join(f"{name} {times}" for name, times in _fires(run).items())
+        lines += [f"{stimulus}: {len(run.outputs)} cycles; fires: {fires}"]
+        if run.stimulus.expectations:
+            met = len(run.stimulus.expectations) - len(run.failed)
+            lines.append(f"{met} of {len(run.stimulus.expectations)} expectations met")
+        print("\n".join([*lines, *(f"written: {path}" for path in written)]))
         _print_failures(run, stimulus)
     return 1 if run.failed or run.violated else 0
 
@@ -174,15 +179,6 @@ def _document(run: _Run, written: list[str]) -> dict[str, Any]:
         ],
         "written": written,
     }
-
-
-def _summary(run: _Run, stimulus: Path, written: list[str]) -> list[str]:
-    fires = ", ".join(f"{name} {times}" for name, times in _fires(run).items())
-    lines = [f"{stimulus}: {len(run.outputs)} cycles; fires: {fires}"]
-    if run.stimulus.expectations:
-        met = len(run.stimulus.expectations) - len(run.failed)
-        lines.append(f"{met} of {len(run.stimulus.expectations)} expectations met")
-    return lines + [f"written: {path}" for path in written]
 
 
 def _print_failures(run: _Run, stimulus: Path) -> None:

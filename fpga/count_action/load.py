@@ -57,9 +57,18 @@ def parse_text(text: str, file: str = "<text>", parameters: Mapping[str, int] | 
     report.settle()
     instances = make_instances(tree, imports.modules, parameters or {}, report)
     report.settle()
-    _check_number_of_modules(len(instances), file)
+    if not instances:
+        hint = "Write `module NAME {...}`, or `use MODULE as NAME;` for a module of an imported file."
+        raise CountActionError([Diagnostic(file, 1, 1, "there is no module in this file", hint)])
+    if len(instances) > MAX_MODULES:
+        hint = "Split the file."
+        raise CountActionError(
+            [Diagnostic(file, 1, 1, f"{len(instances)} modules; at most {MAX_MODULES} are allowed", hint)]
+        )
     elaborator = Elaborator(report)
-    inputs = elaborator.inputs(_file_inputs(tree), {})
+    sections = (each for each in tree.statements if isinstance(each, Section))
+    declared = tuple(item for section in sections for item in section.items if isinstance(item, InputText))
+    inputs = elaborator.inputs(declared, {})
     modules = [elaborator.module(instance) for instance in instances]
     report.settle()
     datapath = resolve(_datapath_name(file), modules, inputs, report)
@@ -68,34 +77,14 @@ def parse_text(text: str, file: str = "<text>", parameters: Mapping[str, int] | 
         for error in errors:
             report.error(error)
         report.settle()
-    warnings = _one_for_a_place([*report.warnings, *warnings_of(datapath)])
+    # One note for each place: ranges repeat notes, and so do two instances of a module.
+    warnings = tuple(
+        {
+            (each.file, each.line, each.column): each
+            for each in reversed([*report.warnings, *warnings_of(datapath)])
+        }.values()
+    )[::-1]
     return Checked(datapath, warnings, tuple(report.inferences), tuple(imports.files.items()))
-
-
-def _one_for_a_place(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Return one note for each place: ranges repeat notes, and so do two instances of a module."""
-    return tuple({(each.file, each.line, each.column): each for each in reversed(found)}.values())[::-1]
-
-
-def _check_number_of_modules(number: int, file: str) -> None:
-    if number == 0:
-        hint = "Write `module NAME {...}`, or `use MODULE as NAME;` for a module of an imported file."
-        raise CountActionError([Diagnostic(file, 1, 1, "there is no module in this file", hint)])
-    if number > MAX_MODULES:
-        hint = "Split the file."
-        raise CountActionError(
-            [Diagnostic(file, 1, 1, f"{number} modules; at most {MAX_MODULES} are allowed", hint)]
-        )
-
-
-def _file_inputs(tree: FileText) -> tuple[InputText, ...]:
-    return tuple(
-        item
-        for section in tree.statements
-        if isinstance(section, Section)
-        for item in section.items
-        if isinstance(item, InputText)
-    )
 
 
 def _datapath_name(file: str) -> str:
@@ -186,15 +175,12 @@ class Imports:
             for each in error.errors:
                 self.report.error(each)
             return
-        self._add(tree, wanted)
-        self.follow(tree, found, chain, said.parent)
-
-    def _add(self, tree: FileText, wanted: Import) -> None:
         for module in tree.modules():
             known = self.modules.setdefault(module.name, module)
             if known is not module:
                 message = f"module {quoted(module.name)} is defined at {known.at} and at {module.at}"
                 raise Refused(wanted.at, message, "Rename one of them.")
+        self.follow(tree, found, chain, said.parent)
 
 
 def _find(wanted: Import, folder: Path) -> Path:

@@ -293,7 +293,14 @@ class Formulas:
         if isinstance(first, Ref) and operand.operator in {"valid", "count", "target"}:
             return f"$signed({self._stored(operand.operator, first)})"
         parts = [self.text(each) for each in operand.operands]
-        return _applied(operand.operator, parts)
+        if operand.operator == "table":
+            entries = ((f"{parts[0]} == {place}", each) for place, each in enumerate(parts[1:]))
+            return f"({''.join(f'{when} ? {each} : ' for when, each in entries)}{FORMULA_WIDTH}'sd0)"
+        if operand.operator == "max":
+            return _folded("({0} >= {1} ? {0} : {1})", parts)
+        if operand.operator == "min":
+            return _folded("({0} <= {1} ? {0} : {1})", parts)
+        return _TEXTS.get(operand.operator, _COMPARED.replace("@", operand.operator)).format(*parts)
 
     def _stored(self, operator: str, ref: Ref) -> str:
         if operator == "valid":
@@ -314,17 +321,6 @@ _TEXTS = {
     "or": f"$signed({{{{{FORMULA_WIDTH - 1}'d0, ({{}} != 0) || ({{}} != 0)}}}})",
     "if": "({} != 0 ? {} : {})",
 }
-
-
-def _applied(operator: str, parts: list[str]) -> str:
-    if operator == "table":
-        entries = ((f"{parts[0]} == {place}", each) for place, each in enumerate(parts[1:]))
-        return f"({''.join(f'{when} ? {each} : ' for when, each in entries)}{FORMULA_WIDTH}'sd0)"
-    if operator == "max":
-        return _folded("({0} >= {1} ? {0} : {1})", parts)
-    if operator == "min":
-        return _folded("({0} <= {1} ? {0} : {1})", parts)
-    return _TEXTS.get(operator, _COMPARED.replace("@", operator)).format(*parts)
 
 
 def _folded(text: str, parts: list[str]) -> str:

@@ -101,31 +101,25 @@ def run(
     task = "bmc" if bounded else "prove"
     with tempfile.TemporaryDirectory(prefix="prove-") as name:
         folder = Path(name)
-        _write(folder, sources, top, depth, traces, without)
+        for file, text in sources.items():
+            (folder / file).write_text(text, encoding="ascii")
+        files = list(sources)
+        text = _SBY.format(
+            top=top,
+            depth=depth,
+            cover_depth=COVER_DEPTH,
+            vcd="vcd on" if traces else "vcd off",
+            deleted="\n".join(f"delete c:{name}" for name in without),
+            files=" ".join(files),
+            files_by_line="\n".join(files),
+        )
+        (folder / "proof.sby").write_text(text, encoding="ascii")
         printed, covered = _call(folder, task, timeout_s), ""
         if cover:
             covered = _call(folder, "cover", timeout_s)
         dumps = (folder / f"proof_{task}" / "engine_0").glob("trace*.vcd")
         found = {path.name: path.read_text() for path in dumps}
     return _outcome(printed, covered, top, found)
-
-
-def _write(
-    folder: Path, sources: Mapping[str, str], top: str, depth: int, vcd: bool, without: Iterable[str]
-) -> None:
-    for file, text in sources.items():
-        (folder / file).write_text(text, encoding="ascii")
-    files = list(sources)
-    text = _SBY.format(
-        top=top,
-        depth=depth,
-        cover_depth=COVER_DEPTH,
-        vcd="vcd on" if vcd else "vcd off",
-        deleted="\n".join(f"delete c:{name}" for name in without),
-        files=" ".join(files),
-        files_by_line="\n".join(files),
-    )
-    (folder / "proof.sby").write_text(text, encoding="ascii")
 
 
 def _call(folder: Path, task: str, timeout_s: float) -> str:

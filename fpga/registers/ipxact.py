@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from xml.etree import ElementTree as ET
 
-from fpga.registers.model import WORD_BITS, Access, Register, RegisterMap
+from fpga.registers.model import WORD_BITS, Access, Register
 from fpga.registers.top import Top
 
 NAMESPACE = "http://www.accellera.org/XMLSchema/IPXACT/1685-2014"
@@ -36,10 +36,23 @@ def to_ipxact(top: Top) -> str:
     for name in dict.fromkeys(name for name, _, _ in map(_bus_of, pins) if name):
         _bus(buses, name, [pin for pin in pins if _bus_of(pin)[0] == name])
     maps = ET.SubElement(component, _tag("memoryMaps"))
-    _memory_map(ET.SubElement(maps, _tag("memoryMap")), top.table)
+    parent = ET.SubElement(maps, _tag("memoryMap"))
+    _texts(parent, {"name": "registers"})
+    block = ET.SubElement(parent, _tag("addressBlock"))
+    size = f"'h{1 << top.table.address_bits:X}"
+    _texts(block, {"name": "reg0", "baseAddress": "'h0", "range": size, "width": str(WORD_BITS)})
+    for register in top.table:
+        _register(block, register)
+    _texts(parent, {"addressUnitBits": "8"})
     ports = ET.SubElement(ET.SubElement(component, _tag("model")), _tag("ports"))
     for direction, width, name in pins:
-        _port(ports, direction, width, name)
+        port = ET.SubElement(ports, _tag("port"))
+        _texts(port, {"name": name})
+        wire = ET.SubElement(port, _tag("wire"))
+        _texts(wire, {"direction": "in" if direction == "input" else "out"})
+        if width > 1:
+            vector = ET.SubElement(ET.SubElement(wire, _tag("vectors")), _tag("vector"))
+            _texts(vector, {"left": str(width - 1), "right": "0"})
     ET.indent(component)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(component, encoding="unicode")}\n'
 
@@ -90,16 +103,6 @@ def _bus(parent: ET.Element, name: str, pins: list[tuple[str, int, str]]) -> Non
         ET.SubElement(side, _tag("memoryMapRef"), {"memoryMapRef": "registers"})
 
 
-def _memory_map(parent: ET.Element, table: RegisterMap) -> None:
-    _texts(parent, {"name": "registers"})
-    block = ET.SubElement(parent, _tag("addressBlock"))
-    size = f"'h{1 << table.address_bits:X}"
-    _texts(block, {"name": "reg0", "baseAddress": "'h0", "range": size, "width": str(WORD_BITS)})
-    for register in table:
-        _register(block, register)
-    _texts(parent, {"addressUnitBits": "8"})
-
-
 def _register(parent: ET.Element, register: Register) -> None:
     made = ET.SubElement(parent, _tag("register"))
     _texts(made, {"name": register.name, "description": register.description})
@@ -120,13 +123,3 @@ def _fields(register: Register) -> Iterator[tuple[str, int, int]]:
         yield "VALUE", 0, register.width
     for bits in register.fields:
         yield bits.name, bits.low, bits.width
-
-
-def _port(parent: ET.Element, direction: str, width: int, name: str) -> None:
-    port = ET.SubElement(parent, _tag("port"))
-    _texts(port, {"name": name})
-    wire = ET.SubElement(port, _tag("wire"))
-    _texts(wire, {"direction": "in" if direction == "input" else "out"})
-    if width > 1:
-        vector = ET.SubElement(ET.SubElement(wire, _tag("vectors")), _tag("vector"))
-        _texts(vector, {"left": str(width - 1), "right": "0"})

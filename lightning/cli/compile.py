@@ -15,8 +15,7 @@ from lightning.compiler.measured import MEASURED_SIGMA
 from lightning.errors import InputError, OutOfRange
 
 if TYPE_CHECKING:
-    from lightning.compiler import CompiledModel, Hardware, Options
-    from lightning.networks.imports.onnx.choices import Choices
+    from lightning.compiler import CompiledModel
     from lightning.networks.network import Preprocessing
 
 Network = Annotated[
@@ -104,16 +103,44 @@ def compile_file(
 
     For example: lightning compile digits.onnx --samples digits --scale 0.00392 -o digits.lng
     """
-    from lightning.compiler import Hardware
+    from lightning.cli.explain import summary
+    from lightning.compiler import Hardware, Options, load_or_compile, save_model
+    from lightning.compiler.explain import report
+    from lightning.compiler.options import Ranges, Scheme
     from lightning.networks.imports.onnx.choices import choices_of
+    from lightning.networks.preprocess import raw_of
 
     hardware = Hardware(lanes, wavelengths, cores, skip_zeros=skip_zeros)
     scheme = scheme or ("published" if perfect_scaling else None)
-    options = _options(scheme, ranges, percentile, sigma, hardware, seed, per_tensor, wrap, perfect_scaling)
+    options = Options(
+        scheme=cast(Scheme, scheme or "scaled"),
+        per_channel=not per_tensor,
+        ranges=cast(Ranges, ranges),
+        percentile=percentile,
+        sigma=sigma,
+        wrap=wrap,
+        perfect_scaling=perfect_scaling,
+        hardware=hardware,
+        seed=seed,
+    )
     asked = _preprocessing(scale, mean, deviation, layout)
-    tensors, target = _outputs(network, output or [])
+    tensors, named = _outputs(network, output or [])
     choices = choices_of(shape or [], value or [], tensors)
-    _compile(network, target, samples, options, asked, choices, choose_scheme=scheme is None, as_json=as_json)
+    held = None if samples is None else raw_samples(samples)
+    if network.suffix == ".lng":
+        raise OutOfRange(
+            f"{network} is compiled already", hint="Give the .onnx or .npz; or run: lightning explain"
+        )
+    model = load_or_compile(network, held, options, asked, choices, choose_scheme=scheme is None)
+    raw = raw_of(model.network, held) if isinstance(held, dict) else held
+    warnings = [] if raw is None or asked else warn(_warnings_of(model, str(samples), raw))
+    target = named or Path(f"{network.stem}.lng")
+    save_model(model, target)
+    found = report(model)
+    if as_json:
+        print_document(None, {"written": [str(target)], "warnings": warnings, **found.document})
+    else:
+        print("\n".join([*summary(found), "", f"{found.cycles:,} cycles an image, written to {target}"]))
     return DONE
 
 
@@ -132,63 +159,6 @@ def _outputs(network: Path, given: list[str]) -> tuple[list[str], Path | None]:
     return tensors, files[0] if files else None
 
 
-def _compile(
-    network: Path,
-    output: Path | None,
-    samples: str | None,
-    options: Options,
-    asked: Preprocessing | None,
-    choices: Choices,
-    *,
-    choose_scheme: bool,
-    as_json: bool,
-) -> None:
-    from lightning.cli.explain import summary
-    from lightning.compiler import load_or_compile, save_model
-    from lightning.compiler.explain import report
-    from lightning.networks.preprocess import raw_of
-
-    held = None if samples is None else raw_samples(samples)
-    file = _network_file(network)
-    model = load_or_compile(file, held, options, asked, choices, choose_scheme=choose_scheme)
-    raw = raw_of(model.network, held) if isinstance(held, dict) else held
-    warnings = [] if raw is None or asked else warn(_warnings_of(model, str(samples), raw))
-    target = output or Path(f"{network.stem}.lng")
-    save_model(model, target)
-    found = report(model)
-    if as_json:
-        print_document(None, {"written": [str(target)], "warnings": warnings, **found.document})
-    else:
-        print("\n".join([*summary(found), "", f"{found.cycles:,} cycles an image, written to {target}"]))
-
-
-def _options(
-    scheme: str | None,
-    ranges: str,
-    percentile: float,
-    sigma: float,
-    hardware: Hardware,
-    seed: int,
-    per_tensor: bool,
-    wrap: bool,
-    perfect_scaling: bool,
-) -> Options:
-    from lightning.compiler import Options
-    from lightning.compiler.options import Ranges, Scheme
-
-    return Options(
-        scheme=cast(Scheme, scheme or "scaled"),
-        per_channel=not per_tensor,
-        ranges=cast(Ranges, ranges),
-        percentile=percentile,
-        sigma=sigma,
-        wrap=wrap,
-        perfect_scaling=perfect_scaling,
-        hardware=hardware,
-        seed=seed,
-    )
-
-
 def _warnings_of(model: CompiledModel, name: str, raw: Any) -> Iterator[str]:
     """Warn of samples that nothing prepares, where nobody has asked for that."""
     from lightning.evaluation.warnings import warnings_of_data
@@ -203,7 +173,16 @@ def raw_samples(name: str) -> Any:
     import numpy as np
 
     if Path(name).suffix not in {".npy", ".npz"}:
-        return _of_training(name)
+        from lightning.evaluation import load_dataset
+
+        dataset = load_dataset(name)
+        samples = dataset.with_samples().train_x
+        # A data set without a training part gives some of its other images, and a person is to know.
+        if not len(dataset.train_x):
+            sys.stderr.write(
+                f"warning: {name} has no training part; ranges are measured on {len(samples)} of its test images\n"
+            )
+        return samples
     if not Path(name).is_file():
         raise InputError(f"there is no file {name}", hint="Check the path")
     try:
@@ -213,27 +192,6 @@ def raw_samples(name: str) -> Any:
         raise InputError(
             f"{name} holds no samples", hint="Give a .npy of raw inputs, or an .npz with an array x"
         ) from error
-
-
-def _of_training(name: str) -> Any:
-    """Return the training part of a data set; where there is none, some of the others, which is reported."""
-    from lightning.evaluation import load_dataset
-
-    dataset = load_dataset(name)
-    samples = dataset.with_samples().train_x
-    if not len(dataset.train_x):
-        sys.stderr.write(
-            f"warning: {name} has no training part; ranges are measured on {len(samples)} of its test images\n"
-        )
-    return samples
-
-
-def _network_file(path: Path) -> Path:
-    if path.suffix == ".lng":
-        raise OutOfRange(
-            f"{path} is compiled already", hint="Give the .onnx or .npz; or run: lightning explain"
-        )
-    return path
 
 
 def _preprocessing(

@@ -38,7 +38,8 @@ def doctor(device: MaybeDevice = None, *, as_json: AsJson = False) -> int:
     for finding in _all(device):
         findings.append(finding)
         if not as_json:
-            _say(finding)
+            hint = f"\n      {finding.hint}" if finding.hint else ""
+            print(f"{WORDS[finding.state]}  {finding.name}: {finding.found}{hint}", flush=True)
     well = all(each.state != "bad" for each in findings)
     if as_json:
         print_document(None, {"findings": [asdict(each) for each in findings]}, ok=well)
@@ -51,8 +52,3 @@ def _all(device: str | None) -> Iterable[facts.Finding]:
     yield from facts.environment()
     if device is not None:
         yield from facts.device(device)
-
-
-def _say(finding: facts.Finding) -> None:
-    hint = f"\n      {finding.hint}" if finding.hint else ""
-    print(f"{WORDS[finding.state]}  {finding.name}: {finding.found}{hint}", flush=True)

@@ -56,7 +56,11 @@ def energy(
     costs = [costs_of(compiled, name) for name in (PRESETS if preset == "all" else [preset])]
     points, exact = _shot_points(compiled, shot_limit, limit) if shot_limit else ((), 0.0)
     if png is not None:
-        _draw(png, costs, points, exact, Path(model).stem)
+        from lightning.canvas import save
+        from lightning.costs.energy_plot import energy_bars, shot_noise_plot
+
+        name = Path(model).stem
+        save(shot_noise_plot(points, name, exact) if points else energy_bars(costs, name), png)
     if as_json:
         limit_found = {"data": shot_limit, "images": limit, "seeds": SEEDS, "exact": exact} if points else {}
         light = {**limit_found, "points": [asdict(point) for point in points]}
@@ -91,13 +95,6 @@ def _shot_points(compiled: CompiledModel, data: str, limit: int) -> tuple[tuple[
     inputs, labels = dataset.x[:limit], dataset.y[:limit]
     exact = float((open_executor(compiled, "exact").run(inputs).classes == labels).mean())
     return shot_noise_curve(compiled, inputs, labels), exact
-
-
-def _draw(png: Path, costs: list[Costs], points: tuple[ShotPoint, ...], exact: float, name: str) -> None:
-    from lightning.canvas import save
-    from lightning.costs.energy_plot import energy_bars, shot_noise_plot
-
-    save(shot_noise_plot(points, name, exact) if points else energy_bars(costs, name), png)
 
 
 def _document(costs: list[Costs]) -> dict[str, Any]:

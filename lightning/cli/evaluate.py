@@ -75,22 +75,8 @@ def evaluate_command(
         raise ConfigError(
             "faults are chosen, and the table is of models without", hint="Leave --fault or --compare out"
         )
-    used = _seeds(run, seed, seeds, compared=compare is not None)
-    _evaluate(run, model, data, part, limit, used, compared=compare is not None, as_json=as_json)
-    return DONE
-
-
-def _evaluate(
-    run: how.Run,
-    model: str,
-    data: str,
-    part: str,
-    limit: int | None,
-    used: tuple[int, ...],
-    *,
-    compared: bool,
-    as_json: bool,
-) -> None:
+    compared = compare is not None
+    used = _seeds(run, seed, seeds, compared=compared)
     from lightning.evaluation.datasets import load_dataset
     from lightning.evaluation.models import compiled_for
     from lightning.evaluation.result import prepared, rounded
@@ -114,6 +100,7 @@ def _evaluate(
         if Path(model).suffix != ".lng":
             print(f"compiled on the way, {prepared(compiled.network.preprocessing)}")
         _say_table(rows, run.noise or Noise(), used)
+    return DONE
 
 
 def _seeds(run: how.Run, first: int | None, several: int | None, *, compared: bool) -> tuple[int, ...]:

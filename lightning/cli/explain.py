@@ -36,7 +36,15 @@ def explain(
     An .onnx needs no samples. For example: lightning explain model.lng
     """
     if model.suffix == ".onnx":
-        return _explain_file(model, shape or [], value or [], output or [], as_json=as_json)
+        from lightning.costs.file_report import file_report
+        from lightning.networks.imports.onnx.choices import choices_of
+
+        account = file_report(model, choices_of(shape or [], value or [], output or []))
+        if as_json:
+            print_document(None, {"file": str(model), **account.document})
+        else:
+            print("\n".join(file_lines(model.name, account.document)))
+        return DONE
     from lightning.compiler import load_or_compile
     from lightning.compiler.explain import report
 
@@ -46,20 +54,6 @@ def explain(
         print_document(None, {"model": str(model), **found.document, "origin": dict(compiled.origin)})
         return DONE
     print("\n".join([*summary(found), "", *cycle_table(found), "", *memory_lines(found), *_origin(compiled)]))
-    return DONE
-
-
-def _explain_file(
-    file: Path, shapes: list[str], values: list[str], outputs: list[str], *, as_json: bool
-) -> int:
-    from lightning.costs.file_report import file_report
-    from lightning.networks.imports.onnx.choices import choices_of
-
-    found = file_report(file, choices_of(shapes, values, outputs))
-    if as_json:
-        print_document(None, {"file": str(file), **found.document})
-    else:
-        print("\n".join(file_lines(file.name, found.document)))
     return DONE
 
 

@@ -15,7 +15,6 @@ from lightning.cli.output import DONE, print_document, saturation, warn
 if TYPE_CHECKING:
     from lightning.compiler import CompiledModel
     from lightning.evaluation.images import Raw
-    from lightning.evaluation.result import Provenance
     from lightning.execution.interface import Answers
 
 Image = Annotated[
@@ -76,14 +75,10 @@ def infer(
         found = {"image": str(image), "key": key, **_document_of(compiled, answers)}
         print_document(None, {**origin.document, **found, "warnings": warnings})
     else:
-        _print_lines(answers, origin)
+        mark = "  SIMULATED" if origin.device.simulated else ""
+        print(f"class {answers.classes[0]} ({origin.line}){mark}")
+        print("\n".join(f"  {each['class']:>5}  {each['score']:g}" for each in best_of(answers)))
     return DONE
-
-
-def _print_lines(answers: Answers, origin: Provenance) -> None:
-    mark = "  SIMULATED" if origin.device.simulated else ""
-    print(f"class {answers.classes[0]} ({origin.line}){mark}")
-    print("\n".join(f"  {each['class']:>5}  {each['score']:g}" for each in best_of(answers)))
 
 
 def _document_of(compiled: CompiledModel, answers: Answers) -> dict[str, Any]:

@@ -89,7 +89,10 @@ def load(
         outcomes = [drive(each, seconds, seed=seed + turn) for turn, each in enumerate(rate or [RATE])]
     about = f"{'echo' if echo else target.url} · model {model} · {seconds:g} s at each rate · seed {seed}"
     if png is not None:
-        _draw(outcomes, about, png)
+        from lightning.kit.plots import save
+        from lightning.load.latency_plot import latencies
+
+        save(latencies(outcomes, about), png)
     if as_json:
         asked = {"target": target.url, "echo": echo, "model": model, "data": data, "binary": binary}
         return _print_document({**asked, "seed": seed, "seconds": seconds}, outcomes, png)
@@ -145,13 +148,6 @@ def _number(model: str) -> int:
             hint="Give --model 1: `lightning serve` says the numbers when it is ready",
         )
     return int(model)
-
-
-def _draw(outcomes: Sequence[Outcome], about: str, png: Path) -> None:
-    from lightning.kit.plots import save
-    from lightning.load.latency_plot import latencies
-
-    save(latencies(outcomes, about), png)
 
 
 def _say(outcomes: Sequence[Outcome], about: str, files: Sequence[str]) -> None:

@@ -163,7 +163,17 @@ def chosen(
         raise ConfigError(
             f"fidelity {kind} has nothing to average", hint="Leave --average out, or say --fidelity noisy"
         )
-    _check_whereabouts(kind, device, bus, calibrated=calibrated)
+    # Nobody is to believe that a device or a bus answered which was not asked.
+    if device is not None and kind != "device" and not calibrated:
+        raise ConfigError(
+            f"a device is named, and fidelity {kind} asks none",
+            hint="Say --fidelity device, or --calibrated for noise as it was measured there; or leave --device out",
+        )
+    if bus is not None and kind != "datapath":
+        raise ConfigError(
+            f"a bus is named, and fidelity {kind} uses none",
+            hint="Say --fidelity datapath, or leave --bus out",
+        )
     noise = noise_of(place, sigma, mean, average, device, calibrated=calibrated) if kind == "noisy" else None
     departures = quirks_of(faults or ())
     soc = _connected(device) if kind == "device" else None
@@ -188,20 +198,6 @@ def names_of(quirks: Quirks) -> tuple[str, ...]:
     ('last-layer-normalised', 'signs-dropped')
     """
     return tuple(name.replace("_", "-") for name, there in asdict(quirks).items() if there)
-
-
-def _check_whereabouts(kind: Fidelity, device: str | None, bus: str | None, *, calibrated: bool) -> None:
-    """Nobody is to believe that a device answered which was not asked."""
-    if device is not None and kind != "device" and not calibrated:
-        raise ConfigError(
-            f"a device is named, and fidelity {kind} asks none",
-            hint="Say --fidelity device, or --calibrated for noise as it was measured there; or leave --device out",
-        )
-    if bus is not None and kind != "datapath":
-        raise ConfigError(
-            f"a bus is named, and fidelity {kind} uses none",
-            hint="Say --fidelity datapath, or leave --bus out",
-        )
 
 
 def noise_of(

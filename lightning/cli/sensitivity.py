@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -62,7 +61,10 @@ def sensitivity(
     found = losses_in(compiled, dataset, run.noise, used, loss)
     origin = run.provenance(compiled, used)
     if png is not None:
-        _draw(png, found, compiled.network.name, short_name(dataset))
+        from lightning.evaluation.sensitivity_plot import layer_losses
+        from lightning.kit.plots import save
+
+        save(layer_losses(found, compiled.network.name, short_name(dataset)), png)
     (_print_document if as_json else _print_lines)(found, origin, dataset, written((png,)))
     return DONE
 
@@ -73,16 +75,19 @@ def _print_document(found: Sensitivity, origin: Provenance, dataset: Dataset, fi
 
 
 def _print_lines(found: Sensitivity, origin: Provenance, dataset: Dataset, files: list[str]) -> None:
-    _say(found, origin, dataset)
+    print(f"{dataset.name}: {len(dataset.x):,} images; exact {100 * found.exact:.2f} %")
+    print(f"{origin.line}  SIMULATED")
+    width = max(len("all layers"), *(len(each.layer) for each in found.layers))
+    lines = [(each.layer, each.accuracy, each.loss) for each in found.layers]
+    everything = found.averaged[0]
+    lines.append(("all layers", everything.accuracy, found.loss(everything)))
+    print(f"{'noise in':<{width}}  accuracy  points lost")
+    for name, accuracy, lost in lines:
+        print(f"{name:<{width}}  {100 * accuracy:6.2f} %  {in_points(lost):>11}")
+    print(bearable(found))
+    print(averaging(found))
     for name in files:
         print(f"written: {name}")
-
-
-def _draw(png: Path, found: Sensitivity, model: str, data: str) -> None:
-    from lightning.evaluation.sensitivity_plot import layer_losses
-    from lightning.kit.plots import save
-
-    save(layer_losses(found, model, data), png)
 
 
 def document_of(found: Sensitivity) -> dict[str, Any]:
@@ -107,20 +112,6 @@ def document_of(found: Sensitivity) -> dict[str, Any]:
 def short_name(dataset: Dataset) -> str:
     """Without the folder."""
     return dataset.name.partition(":")[0]
-
-
-def _say(found: Sensitivity, origin: Provenance, dataset: Dataset) -> None:
-    print(f"{dataset.name}: {len(dataset.x):,} images; exact {100 * found.exact:.2f} %")
-    print(f"{origin.line}  SIMULATED")
-    width = max(len("all layers"), *(len(each.layer) for each in found.layers))
-    lines = [(each.layer, each.accuracy, each.loss) for each in found.layers]
-    everything = found.averaged[0]
-    lines.append(("all layers", everything.accuracy, found.loss(everything)))
-    print(f"{'noise in':<{width}}  accuracy  points lost")
-    for name, accuracy, lost in lines:
-        print(f"{name:<{width}}  {100 * accuracy:6.2f} %  {in_points(lost):>11}")
-    print(bearable(found))
-    print(averaging(found))
 
 
 def in_points(lost: float) -> str:

@@ -22,8 +22,6 @@ from lightning.errors import ConfigError
 
 if TYPE_CHECKING:
     from lightning.evaluation.result import Provenance
-    from lightning.serving.http.fast_path import Infer
-    from lightning.serving.repository import Repository
 
 Models = Annotated[
     list[Path],
@@ -76,41 +74,27 @@ def serve(
     if realtime and udp is None:
         raise ConfigError("--realtime is for packets, and none are taken", hint="Give --udp PORT, too")
     run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, calibrated=calibrated)
-    _check_libraries()
-    named = _named(models, name)
-    repository = _repository(models, run, seed)
-    from lightning.serving import server
+    from lightning.optional import needed
 
+    for library in LIBRARIES:
+        needed(library, "to serve models")
+    named = _named(models, name)
+    from lightning.serving import server
+    from lightning.serving.http.fast_path import MEBIBYTE, Infer, Limits
+    from lightning.serving.repository import Repository
+
+    directory = next((each for each in models if each.is_dir()), None)
+    repository = Repository(
+        lambda model: run.open(model, seed), directory, lambda model: _origin(run.provenance(model, (seed,)))
+    )
+    limits = Limits(body_bytes=max_body * MEBIBYTE, all_bodies_bytes=max(512, 8 * max_body) * MEBIBYTE)
     ready = partial(_say, seed=seed, as_json=as_json)
     with contextlib.closing(repository), contextlib.closing(server.bound(host, port)) as opened:
         _warn(host)
         for each, path in named.items():
             repository.load(each, path)
-        server.serve(_infer(repository, max_body), opened, udp, ready, realtime=realtime)
+        server.serve(Infer(repository, limits), opened, udp, ready, realtime=realtime)
     return DONE
-
-
-def _check_libraries() -> None:
-    from lightning.optional import needed
-
-    for library in LIBRARIES:
-        needed(library, "to serve models")
-
-
-def _repository(models: Sequence[Path], run: how.Run, seed: int) -> Repository:
-    from lightning.serving.repository import Repository
-
-    directory = next((each for each in models if each.is_dir()), None)
-    return Repository(
-        lambda model: run.open(model, seed), directory, lambda model: _origin(run.provenance(model, (seed,)))
-    )
-
-
-def _infer(repository: Repository, max_body: int) -> Infer:
-    from lightning.serving.http.fast_path import MEBIBYTE, Infer, Limits
-
-    limits = Limits(body_bytes=max_body * MEBIBYTE, all_bodies_bytes=max(512, 8 * max_body) * MEBIBYTE)
-    return Infer(repository, limits)
 
 
 def _named(paths: Sequence[Path], name: str | None) -> dict[str, Path]:

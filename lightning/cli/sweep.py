@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from lightning.kit.calibration.document import Outcome
     from lightning.kit.calibration.measurement.steps import Bench
     from lightning.kit.calibration.measurement.transfer import Sweep
-    from lightning.kit.devices.identity import DeviceIdentity
 
 Modulator = Annotated[int, typer.Argument(min=0, max=3, metavar="MODULATOR", help="0 to 3.")]
 Points = Annotated[int, typer.Option(min=16, max=4096, help="Gain words over the range.")]
@@ -59,7 +58,19 @@ def sweep(
         samples = {"words": found.words.tolist(), "levels": [round(y, 3) for y in found.levels.tolist()]}
         print_document(whose, {**_figures(found), **samples, "written": written((png, csv))})
     else:
-        _print(found, whose, written((png, csv)))
+        figures = _figures(found)
+        print(marked(f"modulator {found.index} of {whose.name}, {found.words.size} points", whose))
+        print(
+            f"null at word {figures['null_word']:.0f}, quadrature {figures['quadrature_word']:.0f},"
+            f" peak {figures['peak_word']:.0f}: V_pi is {figures['half_wave_word']:.0f} words"
+        )
+        print(
+            f"swing {figures['swing_counts']:.0f} counts; left by the sin² fit {found.residual:.3%} of it,"
+            f" by a polynomial of degree 2 {figures['polynomial_residual']:.2%},"
+            f" by Chebyshev of degree 3 {figures['chebyshev_residual']:.2%}"
+        )
+        for name in written((png, csv)):
+            print(f"written: {name}")
     return DONE
 
 
@@ -110,19 +121,3 @@ def _figures(found: Sweep) -> dict[str, Any]:
         "polynomial_residual": found.polynomial_residual(),
         "chebyshev_residual": found.chebyshev_residual(),
     }
-
-
-def _print(found: Sweep, whose: DeviceIdentity, files: list[str]) -> None:
-    figures = _figures(found)
-    print(marked(f"modulator {found.index} of {whose.name}, {found.words.size} points", whose))
-    print(
-        f"null at word {figures['null_word']:.0f}, quadrature {figures['quadrature_word']:.0f},"
-        f" peak {figures['peak_word']:.0f}: V_pi is {figures['half_wave_word']:.0f} words"
-    )
-    print(
-        f"swing {figures['swing_counts']:.0f} counts; left by the sin² fit {found.residual:.3%} of it,"
-        f" by a polynomial of degree 2 {figures['polynomial_residual']:.2%},"
-        f" by Chebyshev of degree 3 {figures['chebyshev_residual']:.2%}"
-    )
-    for name in files:
-        print(f"written: {name}")

@@ -32,7 +32,14 @@ def connect(address: str, *, patience: Patience | None = None) -> Any:
     a function from the address to a QickSoc. `patience` are other deadlines than the default ones. Raises
     `AddressError`, `UnknownScheme`, `DeviceGone`, `MissingLibrary`.
     """
-    found = _entry_point(scheme_of(address))
+    scheme = scheme_of(address)
+    known = schemes()
+    if scheme not in known:
+        raise UnknownScheme(
+            f"nothing is installed for {scheme}://",
+            hint=f"Known are {', '.join(f'{each}://' for each in sorted(known))}",
+        )
+    found = known[scheme]
     needed("qick", f"for {address}")
     from lightning.kit.devices.guard import guarded
 
@@ -72,16 +79,6 @@ def schemes() -> dict[str, EntryPoint]:
 
     others = {each.name: each for each in entry_points(group=GROUP)}
     return {**others, **{name: EntryPoint(name, value, GROUP) for name, value in _OURS.items()}}
-
-
-def _entry_point(scheme: str) -> EntryPoint:
-    known = schemes()
-    if scheme not in known:
-        raise UnknownScheme(
-            f"nothing is installed for {scheme}://",
-            hint=f"Known are {', '.join(f'{each}://' for each in sorted(known))}",
-        )
-    return known[scheme]
 
 
 def _connected(found: EntryPoint, address: str) -> Any:

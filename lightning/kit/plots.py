@@ -104,28 +104,20 @@ def constellation(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, de
     top.scatter(truth, given, s=size, color=SERIES[0], alpha=alpha, linewidths=0, label="measured", zorder=2)
     bottom.axhline(0, color=FAINT, linewidth=1)
     bottom.scatter(truth, error, s=size, color=SERIES[0], alpha=alpha, linewidths=0)
-    _bounded(bottom, error)
+    # Symmetric about zero, with the half step of rounding as two lines.
+    reach = max(1.2 * float(np.abs(error).max()), 0.8)
+    bottom.set_ylim(-reach, reach)
+    for half in (-0.5, 0.5):
+        bottom.axhline(half, color=INK, linewidth=0.8, linestyle=":")
     plain(top, y="result of the light")
     plain(bottom, x="a × b / 255", y="error\n(LSB)")
     top.set_xlim(ends[0] - 5, ends[1] + 5)
     legend(top, loc="upper left")
-    _opaque(top.get_legend())
+    # Symbols of the legend are visible, however faint the cloud of points is.
+    for handle in top.get_legend().legend_handles:
+        handle.set_alpha(1)
     headed(figure, _verdict(results, a, b), _described(error, device), simulated=device.simulated)
     return figure
-
-
-def _opaque(names: Any) -> None:
-    """Make symbols of a legend visible, however faint the cloud of points is."""
-    for handle in names.legend_handles:
-        handle.set_alpha(1)
-
-
-def _bounded(axes: Any, error: Floats) -> None:
-    """Symmetric about zero, with the half step of rounding as two lines."""
-    reach = max(1.2 * float(np.abs(error).max()), 0.8)
-    axes.set_ylim(-reach, reach)
-    for half in (-0.5, 0.5):
-        axes.axhline(half, color=INK, linewidth=0.8, linestyle=":")
 
 
 def _errors(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:

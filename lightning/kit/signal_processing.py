@@ -113,7 +113,15 @@ class LightningSignalProcessing:
 def decoded(waveform: Waveform) -> Decoded:
     """Return the answer in this waveform, and what is to be known about it; raise as `decode` does."""
     calibration = _calibration_of(_checked(waveform))
-    _check_pulse(waveform)
+    # A calibration is of a pulse without carrier: others open a modulator by another curve.
+    settings = waveform.origin.settings
+    for name, value in (("pulse_freq_mhz", settings.pulse_freq_mhz), ("phase_deg", settings.phase_deg)):
+        if value:
+            raise OutOfRange(
+                f"{name} was {value:g}, and the device is calibrated with pulses of frequency 0 and phase 0",
+                device=waveform.device.name,
+                hint=f"Set {name} to 0 to decode; without decoding any will do",
+            )
     level, peak = level_of(waveform, calibration)
     return calibration.decode(level, _values(waveform), peak=peak)
 
@@ -253,18 +261,6 @@ def _checked(waveform: Any) -> Waveform:
             hint="Give what LightningControl.acquire_decimated returned",
         )
     return waveform
-
-
-def _check_pulse(waveform: Waveform) -> None:
-    """Check that the pulse has no carrier: a calibration is of such, others open a modulator by another curve."""
-    settings = waveform.origin.settings
-    for name, value in (("pulse_freq_mhz", settings.pulse_freq_mhz), ("phase_deg", settings.phase_deg)):
-        if value:
-            raise OutOfRange(
-                f"{name} was {value:g}, and the device is calibrated with pulses of frequency 0 and phase 0",
-                device=waveform.device.name,
-                hint=f"Set {name} to 0 to decode; without decoding any will do",
-            )
 
 
 def _calibration_of(waveform: Waveform) -> Calibration:

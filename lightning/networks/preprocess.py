@@ -28,7 +28,14 @@ def preprocess(network: Network, raw: npt.ArrayLike) -> Floats:
     numbers = _numbers(raw)
     if network.preprocessing.layout == "HWC" and numbers.ndim == 4:
         numbers = numbers.transpose(0, 3, 1, 2)
-    images = _shaped(network, numbers)
+    wanted = network.input_shape
+    shape = numbers.shape[1:]
+    same = [size for size in shape if size != 1] == [size for size in wanted if size != 1]
+    as_rows = len(wanted) == 1 and prod(shape) == wanted[0] and network.preprocessing.layout == "as-is"
+    if numbers.ndim == 0 or not (same or as_rows):
+        expected = ", ".join(map(str, wanted))
+        raise InputError(f"{network.name} takes (n, {expected}), and the data are {numbers.shape}")
+    images = numbers.reshape(len(numbers), *wanted)
     given = network.preprocessing
     with np.errstate(over="ignore"):  # what is beyond float32 becomes infinity, which is refused
         ready = images.astype(np.float32) * np.float32(given.scale)
@@ -74,17 +81,6 @@ def _numbers(raw: npt.ArrayLike) -> npt.NDArray[np.generic]:
     if numbers.size == 0:
         raise InputError(f"the data are empty: {numbers.shape}", hint="Give at least one image or row")
     return numbers
-
-
-def _shaped(network: Network, numbers: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-    wanted = network.input_shape
-    given = numbers.shape[1:]
-    same = [size for size in given if size != 1] == [size for size in wanted if size != 1]
-    as_rows = len(wanted) == 1 and prod(given) == wanted[0] and network.preprocessing.layout == "as-is"
-    if numbers.ndim == 0 or not (same or as_rows):
-        expected = ", ".join(map(str, wanted))
-        raise InputError(f"{network.name} takes (n, {expected}), and the data are {numbers.shape}")
-    return numbers.reshape(len(numbers), *wanted)
 
 
 def _along_channels(values: tuple[float, ...], dimensions: int) -> Floats:

@@ -153,7 +153,23 @@ class Server(http_server.Server):
     """A server for which a signal is a good end."""
 
     def __init__(self, infer: Infer, ready: Callable[[], None], packets: ReadPackets | None = None) -> None:
-        super().__init__(_config(http_server.HeadAsGet(Service(infer, packets))), ready)
+        super().__init__(
+            uvicorn.Config(
+                http_server.HeadAsGet(Service(infer, packets)),
+                loop="uvloop",
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                log_config=None,  # logging belongs to the program
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                date_header=False,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=LAST_ANSWERS_S,
+            ),
+            ready,
+        )
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -167,23 +183,6 @@ class Server(http_server.Server):
         finally:
             for each, handler in before.items():
                 signal.signal(each, handler)
-
-
-def _config(service: http_server.Application) -> uvicorn.Config:
-    return uvicorn.Config(
-        service,
-        loop="uvloop",
-        http="httptools",
-        ws="none",
-        lifespan="off",
-        log_config=None,  # logging belongs to the program
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=LAST_ANSWERS_S,
-    )
 
 
 def _models(infer: Infer) -> list[Document]:

@@ -27,7 +27,9 @@ def possible_mistakes(graph: Graph) -> Diagnostics:
         yield from _overshoot(graph, module, count)
         yield from _missed_pulses(graph, module, count)
         yield from _waiting_beats(graph, module, count)
-        yield from _contradictions(count)
+        for ref in contradictions(count):
+            message = f"count {quoted(count.name)} waits for {quoted(shown(ref))} to be 1 and 0 at once"
+            yield note(ref.at or count.at, message, "Leave one of the conditions away: it never counts.")
     yield from _uncounted_samples(graph)
     yield from _unused(graph)
     yield from _endless(graph)
@@ -78,12 +80,6 @@ def contradictions(count: Count) -> list[Ref]:
     asked = {(each.ref.module, each.ref.name, each.ref.index) for each in count.gate if each.negated}
     positive = (each.ref for each in count.gate if not each.negated)
     return [ref for ref in positive if (ref.module, ref.name, ref.index) in asked]
-
-
-def _contradictions(count: Count) -> Diagnostics:
-    for ref in contradictions(count):
-        message = f"count {quoted(count.name)} waits for {quoted(shown(ref))} to be 1 and 0 at once"
-        yield note(ref.at or count.at, message, "Leave one of the conditions away: it never counts.")
 
 
 def _missed_pulses(graph: Graph, module: Module, count: Count) -> Diagnostics:

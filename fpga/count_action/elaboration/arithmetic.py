@@ -29,7 +29,17 @@ def evaluate(number: Number, values: Values) -> int:
     if isinstance(number, Integer):
         return number.value
     if isinstance(number, Reference):
-        return _value_of(number, values)
+        name = number.plain
+        if name in values and name is not None:
+            return values[name]
+        if name is None:
+            message = (
+                f"{quoted(str(number))} is a signal; a number must be known before the hardware is built"
+            )
+            raise Refused(number.at, message, "Use integers, parameters and index names.")
+        message = f"{quoted(name)} is not a number that is known here"
+        hint = f"Declare it: module NAME ({name} = 16)." if len(name) < 40 else "Declare it as a parameter."
+        raise Refused(number.at, message, f"{did_you_mean(name, values)} {hint}".strip())
     left, right = evaluate(number.left, values), evaluate(number.right, values)
     result = _operate(number, left, right)
     if abs(result) > LARGEST:
@@ -50,18 +60,6 @@ def _operate(number: Operation, left: int, right: int) -> int:
     if right == 0:
         raise Refused(number.at, f"division of {left} by zero", "Check the parameters in it.")
     return left // right
-
-
-def _value_of(reference: Reference, values: Values) -> int:
-    name = reference.plain
-    if name in values and name is not None:
-        return values[name]
-    if name is None:
-        message = f"{quoted(str(reference))} is a signal; a number must be known before the hardware is built"
-        raise Refused(reference.at, message, "Use integers, parameters and index names.")
-    message = f"{quoted(name)} is not a number that is known here"
-    hint = f"Declare it: module NAME ({name} = 16)." if len(name) < 40 else "Declare it as a parameter."
-    raise Refused(reference.at, message, f"{did_you_mean(name, values)} {hint}".strip())
 
 
 def names_in(number: Number | Operand | None) -> Iterator[str]:

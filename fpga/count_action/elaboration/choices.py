@@ -10,7 +10,6 @@ from fpga.count_action.diagnostics import Refused, quoted
 from fpga.count_action.elaboration.flat import FlatAction, FlatCount, FlatModule, FlatReference
 from fpga.count_action.elaboration.targets import count_of
 from fpga.count_action.language.syntax import CountText, Picking
-from fpga.count_action.model import Location
 
 
 def check_choice(text: CountText, picking: Picking, streams: list[FlatReference], constant: int) -> None:
@@ -37,7 +36,10 @@ def registers_of(count: FlatCount) -> Iterator[FlatAction]:
     """Return the actions that store whose turn it is, and whether a packet is open."""
     if count.order:
         for name, width in registers(count.order, whole=count.whole, streams=len(count.terms)).items():
-            yield _make_action("store", f"{count.name}_{name}", count.name, count.name, count.at, width)
+            yield FlatAction(
+                verb="store", name=f"{count.name}_{name}", on=count.name, on_at=count.at, samples=(), width=width,
+                sign=None, cleared=None, at=count.at, part_of=count.name,
+            )  # fmt: skip
 
 
 def merged_ends(action: FlatAction, ends: tuple[str, ...]) -> Iterator[FlatAction]:
@@ -73,10 +75,3 @@ def end_of(stream: FlatReference, end: str) -> FlatReference:
     if stream.module is not None:
         return replace(stream, name=f"{stream.label}_{end}", index=None, suffix="", lane=None)
     return FlatReference(end, stream.name, None, "", None, stream.at)
-
-
-def _make_action(verb: str, name: str, on: str, part_of: str, at: Location, width: int) -> FlatAction:
-    return FlatAction(
-        verb=verb, name=name, on=on, on_at=at, samples=(), width=width, sign=None, cleared=None, at=at,
-        part_of=part_of,
-    )  # fmt: skip

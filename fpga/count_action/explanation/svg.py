@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from html import escape
 
 from fpga.count_action.explanation.explain import (
-    ActionFacts,
     Connection,
     CountFacts,
     Explanation,
@@ -67,10 +66,6 @@ def draw_svg(explanation: Explanation) -> str:
         *_lines(explanation, rectangles),
         *(_drawn(name, area, parts) for name, area in rectangles.items()),
     ]
-    return _document(explanation, width, height, body)
-
-
-def _document(explanation: Explanation, width: float, height: float, body: list[str]) -> str:
     size = f'width="{width:.0f}" height="{height:.0f}"'
     title = escape(f"{explanation.name} (digest {explanation.digest})")
     return "\n".join(
@@ -235,21 +230,17 @@ def _counter(counter: CountFacts, width: int) -> Iterator[str]:
     yield f"  {goal(counter)}" + ("" if counter.effects else "; nothing follows: it is read")
     for place, effect in enumerate(counter.effects):
         last = place == len(counter.effects) - 1
-        yield from _effect(effect, width, last=last)
+        cycles = _plural(effect.latency_cycles, "cycle")
+        seen = f"  ──▶ {', '.join(effect.triggers)}" if effect.triggers else ""
+        wrapped = textwrap.wrap(f"{effect.text}  (+{cycles}){seen}", width - 5)
+        yield f"  {'└' if last else '├'}─ {wrapped[0]}"
+        for line in wrapped[1:]:
+            yield f"  {' ' if last else '│'}     {line}"
 
 
 def goal(counter: CountFacts) -> str:
     """Return the target in words."""
     return f"reaches {'nothing, ever' if counter.value is None else counter.value} ({counter.target})"
-
-
-def _effect(effect: ActionFacts, width: int, *, last: bool) -> Iterator[str]:
-    cycles = _plural(effect.latency_cycles, "cycle")
-    seen = f"  ──▶ {', '.join(effect.triggers)}" if effect.triggers else ""
-    lines = textwrap.wrap(f"{effect.text}  (+{cycles}){seen}", width - 5)
-    yield f"  {'└' if last else '├'}─ {lines[0]}"
-    for line in lines[1:]:
-        yield f"  {' ' if last else '│'}     {line}"
 
 
 def _arrows(explanation: Explanation, part: ModuleFacts, following: str) -> Iterator[str]:

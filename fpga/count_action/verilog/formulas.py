@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from fpga.count_action.actions import collects
-from fpga.count_action.model import VALUE, Module, Operand, Operation, Ref, is_value
+from fpga.count_action.model import VALUE, Module, Operand, Ref, is_value
 from fpga.count_action.verilog.counts import target_in_force
 from fpga.count_action.verilog.text import bit, declared, extended
 from fpga.count_action.verilog.wiring import Slice, Wiring, joined
@@ -15,7 +15,12 @@ from fpga.count_action.verilog.wiring import Slice, Wiring, joined
 def formula_lines(wiring: Wiring, module: Module) -> Iterator[str]:
     """Return the formulas of a module, each with its wire."""
     for place in range(len(module.values)):
-        yield from _formula(wiring, Ref(f"{VALUE}{place}", module.name))
+        ref = Ref(f"{VALUE}{place}", module.name)
+        writer = _Writer(wiring, wiring.value(ref), wiring.value_width(ref))
+        value = writer.operand(wiring.graph.formula(ref))
+        yield from writer.lines
+        yield f"logic signed [{writer.width - 1}:0] {wiring.value(ref)};"
+        yield f"assign {wiring.value(ref)} = {value};"
 
 
 def moving_lines(wiring: Wiring, module: Module) -> Iterator[str]:
@@ -31,14 +36,6 @@ def summed_formulas(wiring: Wiring, module: Module) -> list[Ref]:
     """Return the formulas of samples of streams that are samples of sums."""
     refs = (ref for action in filter(collects, module.actions) for ref in action.refs if is_value(ref))
     return [ref for ref in dict.fromkeys(refs) if wiring.graph.streams(ref)]
-
-
-def _formula(wiring: Wiring, ref: Ref) -> Iterator[str]:
-    writer = _Writer(wiring, wiring.value(ref), wiring.value_width(ref))
-    value = writer.operand(wiring.graph.formula(ref))
-    yield from writer.lines
-    yield f"logic signed [{writer.width - 1}:0] {wiring.value(ref)};"
-    yield f"assign {wiring.value(ref)} = {value};"
 
 
 @dataclass
@@ -68,7 +65,31 @@ class _Writer:
         if isinstance(first, Ref) and operand.operator == "target":
             owner = self.wiring.datapath.module(first.module or "")
             return self._extended(target_in_force(self.wiring.datapath, owner, first.name))
-        return self._operation(operand, [self.operand(each) for each in operand.operands])
+        parts = [self.operand(each) for each in operand.operands]
+        operator = operand.operator
+        if operator in {"max", "min"}:
+            made = parts[0]
+            for part in parts[1:]:
+                relation = ">" if operator == "max" else "<"
+                made = self._wire(f"({part} {relation} {made}) ? {part} : {made}")
+            return made
+        if operator == "if":
+            return self._wire(f"({parts[0]} != '0) ? {parts[1]} : {parts[2]}")
+        if operator == "table":
+            made = "'0"
+            for place, part in reversed(list(enumerate(parts[1:]))):
+                made = self._wire(f"({parts[0]} == {self.width}'sd{place}) ? {part} : {made}")
+            return made
+        if operator in {"+", "-"}:
+            return self._wire(f"{parts[0]} {operator} {parts[1]}")
+        if operator == "not":
+            condition = f"{parts[0]} == '0"
+        elif operator in {"and", "or"}:
+            sign = "&&" if operator == "and" else "||"
+            condition = f" {sign} ".join(f"({part} != '0)" for part in parts)
+        else:
+            condition = f"{parts[0]} {operator} {parts[1]}"
+        return self._wire(f"{{{{{self.width - 1}{{1'b0}}}}, {condition}}}")
 
     def _extended(self, bits: Slice, *, signed: bool = False) -> str:
         sign = str(Slice(bits.wire, bits.total, bits.low + bits.width - 1)) if signed else bit(0)
@@ -80,29 +101,3 @@ class _Writer:
         self.lines.append(f"logic signed [{self.width - 1}:0] {name};")
         self.lines.append(f"assign {name} = {text};")
         return name
-
-    def _operation(self, operation: Operation, parts: list[str]) -> str:
-        operator = operation.operator
-        if operator in {"max", "min"}:
-            made = parts[0]
-            for each in parts[1:]:
-                relation = ">" if operator == "max" else "<"
-                made = self._wire(f"({each} {relation} {made}) ? {each} : {made}")
-            return made
-        if operator == "if":
-            return self._wire(f"({parts[0]} != '0) ? {parts[1]} : {parts[2]}")
-        if operator == "table":
-            made = "'0"
-            for place, each in reversed(list(enumerate(parts[1:]))):
-                made = self._wire(f"({parts[0]} == {self.width}'sd{place}) ? {each} : {made}")
-            return made
-        if operator in {"+", "-"}:
-            return self._wire(f"{parts[0]} {operator} {parts[1]}")
-        if operator == "not":
-            condition = f"{parts[0]} == '0"
-        elif operator in {"and", "or"}:
-            sign = "&&" if operator == "and" else "||"
-            condition = f" {sign} ".join(f"({each} != '0)" for each in parts)
-        else:
-            condition = f"{parts[0]} {operator} {parts[1]}"
-        return self._wire(f"{{{{{self.width - 1}{{1'b0}}}}, {condition}}}")

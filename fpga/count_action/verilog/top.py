@@ -69,7 +69,13 @@ def _parts(wiring: Wiring, texts: Mapping[str, str]) -> Iterator[Iterable[str]]:
     """Return the parts of the body, in an order in which everything is declared before it is used."""
     yield _declarations(wiring)
     yield _targets(wiring)
-    yield from _formulas(wiring)
+    # Formulas are exact (R13), and everything after them may look at their wires.
+    for module in wiring.datapath.modules:
+        if module.values:
+            yield [f"// Formulas of {module.name} (R13).", *formula_lines(wiring, module)]
+        for count in choosing(module):
+            title = f"// Stream that {module.name}.{count.name} takes, by {count.order} (R19)."
+            yield [title, *choice_lines(wiring, module, count)]
     yield from _streams(wiring)
     for module in wiring.datapath.modules:
         if summed_formulas(wiring, module):
@@ -118,16 +124,6 @@ def _targets(wiring: Wiring) -> Iterator[str]:
         {"Width": width, "Reset": reset},
         {**CLOCKED, "commit_i": "commit_i", "shadow_i": "target_shadow_i", "target_o": "target"},
     )
-
-
-def _formulas(wiring: Wiring) -> Iterator[Iterable[str]]:
-    """Return what the formulas of all modules come to, exactly (R13)."""
-    for module in wiring.datapath.modules:
-        if module.values:
-            yield [f"// Formulas of {module.name} (R13).", *formula_lines(wiring, module)]
-        for count in choosing(module):
-            title = f"// Stream that {module.name}.{count.name} takes, by {count.order} (R19)."
-            yield [title, *choice_lines(wiring, module, count)]
 
 
 def _streams(wiring: Wiring) -> Iterator[Iterable[str]]:

@@ -105,7 +105,13 @@ def program_of(model: CompiledModel) -> Program:
 
     Raises `CompileError` for hardware that the datapath is not made for, and for a layer too large for its counters.
     """
-    _check_hardware(model.hardware)
+    hardware = model.hardware
+    if (hardware.lanes, hardware.wavelengths, hardware.cores) != (LANES, 1, 1):
+        raise CompileError(
+            f"the datapath {DATAPATH} has {LANES} lanes, 1 wavelength and 1 core; the model is compiled for"
+            f" {hardware.lanes} lanes, {hardware.wavelengths} wavelengths and {hardware.cores} cores",
+            hint="Compile it again without --lanes, --wavelengths and --cores",
+        )
     # The language's parser.
     needed("lark", "to read the library of count-action modules")
     from fpga.photonic_mac.control import library_datapath
@@ -146,12 +152,3 @@ def _targets(sending: Sending, passes: int) -> Layer:
         "adder.products": sending.products,
         "layers.layers": passes,
     }
-
-
-def _check_hardware(hardware: Hardware) -> None:
-    if (hardware.lanes, hardware.wavelengths, hardware.cores) != (LANES, 1, 1):
-        raise CompileError(
-            f"the datapath {DATAPATH} has {LANES} lanes, 1 wavelength and 1 core; the model is compiled for"
-            f" {hardware.lanes} lanes, {hardware.wavelengths} wavelengths and {hardware.cores} cores",
-            hint="Compile it again without --lanes, --wavelengths and --cores",
-        )

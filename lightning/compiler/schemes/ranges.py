@@ -84,20 +84,17 @@ def observe(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterator[Obse
         cut = vectors_of(layer, _some(activations, _affordable(layer.values), random))
         vectors = _some(cut, _enough(layer), random)
         magnitudes = np.abs(activations).ravel()
-        _check_size(layer, float(magnitudes.max(initial=0.0)))
+        # Sums that float32 could not hold; NaN is one of them.
+        weights = np.abs(layer.weights).sum(axis=2, dtype=np.float64).max(initial=0.0)
+        if not float(magnitudes.max(initial=0.0)) * float(weights) < _TOO_LARGE:
+            raise CompileError(
+                f"{layer.node.operation} {layer.node.name} gives values that are not finite, or nearly,"
+                " on these samples",
+                hint="Check the preprocessing (--scale, --mean, --deviation), and the network in float32",
+            )
         below = float(-activations.min(initial=0.0)) * 2 * FULL > magnitudes.max(initial=0.0)
         signed = bool(below) and node.inputs[0] not in positive
         yield Observed(layer, magnitudes, vectors, signed, node.output in rectified)
-
-
-def _check_size(layer: Lowered, largest: float) -> None:
-    """Raise `CompileError` for sums that float32 could not hold; NaN is one of them."""
-    weights = np.abs(layer.weights).sum(axis=2, dtype=np.float64).max(initial=0.0)
-    if not largest * float(weights) < _TOO_LARGE:
-        raise CompileError(
-            f"{layer.node.operation} {layer.node.name} gives values that are not finite, or nearly, on these samples",
-            hint="Check the preprocessing (--scale, --mean, --deviation), and the network in float32",
-        )
 
 
 def never_negative(network: Network) -> frozenset[str]:

@@ -122,25 +122,23 @@ def scaled_layers(network: Network, raw: npt.NDArray[Any], options: Options) -> 
 
 
 def _layer(seen: Observed, options: Options) -> PhotonicLayer:
-    wanted = _wanted(seen)
+    # Sums of products in float32, (groups, vectors, rows).
+    wanted = np.asarray(seen.vectors.transpose(1, 0, 2) @ seen.layer.weights.transpose(0, 2, 1))
     fits = [_fit(seen, wanted, largest, options) for largest in candidates(seen.magnitudes, options)]
     fit = fits[best_of([each.error for each in fits], [each.noise for each in fits])]
+    # Biases in units of sums, (groups, rows).
+    own = np.zeros(fit.outputs.shape) if seen.layer.bias is None else seen.layer.bias / fit.outputs
+    bias = own + fit.mean if options.correct_floor else own
     return PhotonicLayer(
         seen.layer.node.name,
         fit.weights,
-        _bias(seen, fit, options),
+        np.asarray(np.rint(bias).astype(np.int32)),
         fit.input_scale,
         fit.outputs,
         seen.signed,
         seen.layer.geometry,
         seen.layer.vectors,
     )
-
-
-def _bias(seen: Observed, fit: _Fit, options: Options) -> npt.NDArray[np.int32]:
-    """Return the biases in units of sums, (groups, rows)."""
-    own = np.zeros(fit.outputs.shape) if seen.layer.bias is None else seen.layer.bias / fit.outputs
-    return np.asarray(np.rint(own + fit.mean if options.correct_floor else own).astype(np.int32))
 
 
 def _fit(seen: Observed, wanted: Floats, largest: float, options: Options) -> _Fit:
@@ -182,8 +180,3 @@ def _rounded(weights: Floats, scales: Doubles, integers: Small, options: Options
     if options.rounding == "nearest":
         return quantise_weights(weights, scales)
     return rounded_by(rounding_table(integers), weights / scales[..., None])
-
-
-def _wanted(seen: Observed) -> Floats:
-    """Return the sums of products in float32, (groups, vectors, rows)."""
-    return np.asarray(seen.vectors.transpose(1, 0, 2) @ seen.layer.weights.transpose(0, 2, 1))

@@ -51,7 +51,10 @@ def encoder(curve: Fringe, *, top: float = 1.0, limit: int = WORD_LIMIT) -> Enco
     if high <= low or top - floor < LEAST_RANGE:
         raise ValueError(f"words up to {limit} open the modulator by {top - floor:.3f} of its range only")
     wanted = floor + (top - floor) * np.arange(LEVELS) / (LEVELS - 1)
-    words = _nearest_words(curve, wanted, low, high)
+    # The curve, whose phase grows over [low, high], is inverted on a table of all words.
+    table = np.arange(int(np.ceil(low)), int(np.floor(high)) + 1)
+    angles = np.arcsin(np.sqrt(np.clip(wanted, 0.0, 1.0)))
+    words = np.rint(np.interp(angles, curve.angle(table), table)).astype(np.int64)
     return Encoder(words, (curve.share(words) - floor) / (top - floor), floor, top)
 
 
@@ -62,10 +65,3 @@ def dimmed(curve: Fringe, full: Encoder, factor: float) -> Encoder:
     """
     less = encoder(curve, top=full.floor + factor * (full.top - full.floor))
     return replace(less, operands=less.operands * (less.top - less.floor) / (full.top - full.floor))
-
-
-def _nearest_words(curve: Fringe, wanted: Floats, low: float, high: float) -> Words:
-    """Return the nearest words, from the curve inverted on a table of all words: its phase grows over [low, high]."""
-    table = np.arange(int(np.ceil(low)), int(np.floor(high)) + 1)
-    angles = np.arcsin(np.sqrt(np.clip(wanted, 0.0, 1.0)))
-    return np.rint(np.interp(angles, curve.angle(table), table)).astype(np.int64)

@@ -102,7 +102,10 @@ def fit(settings: npt.ArrayLike, levels: npt.ArrayLike) -> Fringe:
     straight = _refine(unit, y, _start(unit, y))
     bent = _refine(unit, y, np.concatenate([straight, [0.0, 0.0]]))
     chosen = bent if _worth(unit, y, straight, bent) else straight
-    return _nearest_null(_named(chosen, unit, y, centre, scale))
+    rms = float(np.sqrt(_rss(unit, y, chosen) / max(1, unit.size - chosen.size)))
+    return _nearest_null(
+        Fringe(tuple(float(c) for c in chosen[2:]), centre, scale, float(chosen[0]), float(chosen[1]), rms)
+    )
 
 
 def _start(unit: Floats, y: Floats) -> Floats:
@@ -118,15 +121,11 @@ def _start(unit: Floats, y: Floats) -> Floats:
         weights, *_ = np.linalg.lstsq(design, y, rcond=None)
         rss = float(np.sum((design @ weights - y) ** 2))
         if rss < best[0]:
-            best = (rss, _from_harmonics(weights, half))
+            # m + a cos(kx) + b sin(kx) = m - A/2 cos(kx + d): A = 2 hypot(a, b), d = atan2(b, -a).
+            mean, cosine, sine = weights
+            swing = float(np.hypot(cosine, sine))
+            best = (rss, np.array([mean - swing, 2 * swing, np.arctan2(sine, -cosine) / 2, np.pi / half / 2]))
     return best[1]
-
-
-def _from_harmonics(weights: Floats, half: float) -> Floats:
-    """Return the parameters of m + a cos(kx) + b sin(kx) = m - A/2 cos(kx + d): A = 2 hypot(a, b), d = atan2(b, -a)."""
-    mean, cosine, sine = weights
-    swing = float(np.hypot(cosine, sine))
-    return np.array([mean - swing, 2 * swing, np.arctan2(sine, -cosine) / 2, np.pi / half / 2])
 
 
 def _model(unit: Floats, p: Floats) -> tuple[Floats, Floats]:
@@ -170,11 +169,6 @@ def _worth(unit: Floats, y: Floats, straight: Floats, bent: Floats) -> bool:
     before, after = _rss(unit, y, straight), _rss(unit, y, bent)
     floor = 1e-24 * float(np.sum(y**2)) + 1e-300
     return growing and (before - after) / 2 > BEND_THRESHOLD * (after + floor) / (unit.size - bent.size)
-
-
-def _named(p: Floats, unit: Floats, y: Floats, centre: float, scale: float) -> Fringe:
-    rms = float(np.sqrt(_rss(unit, y, p) / max(1, unit.size - p.size)))
-    return Fringe(tuple(float(c) for c in p[2:]), centre, scale, float(p[0]), float(p[1]), rms)
 
 
 def _nearest_null(fringe: Fringe) -> Fringe:

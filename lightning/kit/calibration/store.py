@@ -108,7 +108,8 @@ def find(
     What the user measured comes before what a twin brings along. Raises `ForeignCalibration`, `StaleCalibration`
     or another `CalibrationError` for a file that must not be used.
     """
-    found = _kept(identity(device), folder) or _delivered(device)
+    path = path_of(identity(device), folder)
+    found = load(path) if path.exists() else _delivered(device)
     if found is not None:
         check(found, device, max_age=max_age, now=now)
     return found
@@ -134,7 +135,19 @@ def check(
             device=identity(device),
             hint=HINT,
         )
-    _check_channels(calibration, device)
+    # Unknown firmware passes.
+    used = {
+        "gens": ("generator", max(modulator.channel for modulator in calibration.modulators)),
+        "readouts": ("readout", calibration.readout),
+    }
+    for key, (name, highest) in used.items():
+        there = _length(device, key)
+        if there is not None and highest >= there:
+            raise errors.CalibrationError(
+                f"this calibration is of {name} {highest}, and the firmware has 0 to {there - 1}",
+                device=identity(device),
+                hint=HINT,
+            )
 
 
 def require(
@@ -176,11 +189,6 @@ def identity(device: Any) -> str:
     return device if isinstance(device, str) else identity_of(device).name
 
 
-def _kept(name: str, given: str | os.PathLike[str] | None) -> Calibration | None:
-    path = path_of(name, given)
-    return load(path) if path.exists() else None
-
-
 def _delivered(device: Any) -> Calibration | None:
     """Return the calibration that a twin brings along; with another firmware than its factory's it has none."""
     ask = getattr(device, "factory_calibration", None)
@@ -195,22 +203,6 @@ def _is_delivered(calibration: Calibration, device: Any) -> bool:
     """Return whether it is, to the last digit, what this device brings along."""
     own = _delivered(device)
     return own is not None and to_json(own) == to_json(calibration)
-
-
-def _check_channels(calibration: Calibration, device: Any) -> None:
-    """Raise `CalibrationError` where the firmware lacks a generator or the readout; unknown firmware passes."""
-    used = {
-        "gens": ("generator", max(modulator.channel for modulator in calibration.modulators)),
-        "readouts": ("readout", calibration.readout),
-    }
-    for key, (name, highest) in used.items():
-        there = _length(device, key)
-        if there is not None and highest >= there:
-            raise errors.CalibrationError(
-                f"this calibration is of {name} {highest}, and the firmware has 0 to {there - 1}",
-                device=identity(device),
-                hint=HINT,
-            )
 
 
 def _length(device: Any, key: str) -> int | None:

@@ -77,16 +77,15 @@ class Progress:
             first_from_outside = self.external and self._count == 0
             self._count, self._moved = count, self._clock()
             self._begun = self._moved if first_from_outside else self._begun
-            self._check_total()
+            taken_s = self._moved - self._begun
+            if self._limit_s is not None and taken_s > self._limit_s:
+                raise self._stuck(
+                    f"the run has taken {taken_s:.1f} s, where {self._limit_s:.1f} s would be long"
+                )
             return
         silent_s = self._clock() - self._moved
         if silent_s > self.patience.progress_s:
             raise self._stuck(f"its shot counter has stood still for {silent_s:.1f} s")
-
-    def _check_total(self) -> None:
-        taken_s = self._moved - self._begun
-        if self._limit_s is not None and taken_s > self._limit_s:
-            raise self._stuck(f"the run has taken {taken_s:.1f} s, where {self._limit_s:.1f} s would be long")
 
     def _stuck(self, what: str) -> DeviceStuck:
         waiting = self.external and self._count == 0

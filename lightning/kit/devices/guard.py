@@ -155,7 +155,9 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         Raises `UnsupportedClock` when the converters' clocks are not locked, or not those of the configuration:
         whatever the program measured would be wrong.
         """
-        self._check_clocks()
+        # Not everything with a QickSoc's interface has converters.
+        if hasattr(self.unguarded, "clocks_locked") and hasattr(self.unguarded, "get_sample_rates"):
+            check_running_clocks(self)
         self._expected_s, self._announced_s = self._announced_s, None
         if isinstance(binprog, list):
             length = ticks(binprog, per_instruction=INSTRUCTION_TICKS)
@@ -163,11 +165,6 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
             self._expected_s = None if length is None else length / f_time_hz
         self._progress.loaded()
         self._pass_on("load_bin_program", binprog, load_mem=load_mem)
-
-    def _check_clocks(self) -> None:
-        """Check the clocks where the device can be asked: not everything with a QickSoc's interface has converters."""
-        if hasattr(self.unguarded, "clocks_locked") and hasattr(self.unguarded, "get_sample_rates"):
-            check_running_clocks(self)
 
     def start_tproc(self) -> None:
         """Start the processor, as QickSoc does; time runs from here."""

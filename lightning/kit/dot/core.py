@@ -102,7 +102,8 @@ class VectorCore:
     def _tile_values(self, packed: Packed, shots: int) -> Floats:
         """Return the sums of products in units of 1/255, (tiles,)."""
         tuning = self.tuning
-        values = _whole_length(packed.values)
+        # Dark symbols fill the tiles to whole lengths.
+        values = np.pad(packed.values, ((0, 0), (0, -packed.values.shape[1] % WHOLE_SYMBOLS), (0, 0)))
         levels = play(
             self.tiles, tuning.coding.words(values), tuning.coding.dark, self.symbol, shots=shots
         ).mean(axis=1)
@@ -118,8 +119,3 @@ def _unlit(answers: Floats, values: Integers) -> npt.NDArray[np.bool_]:
     noise = WORST_RESIDUAL * np.sqrt(values.shape[1])
     unlit: npt.NDArray[np.bool_] = (expected >= 10 * noise) & (answers <= UNLIT * expected)
     return unlit
-
-
-def _whole_length(values: Integers) -> Integers:
-    """Return the symbols with dark ones behind, to a multiple of `WHOLE_SYMBOLS`, (tiles, symbols, 4)."""
-    return np.pad(values, ((0, 0), (0, -values.shape[1] % WHOLE_SYMBOLS), (0, 0)))

@@ -63,9 +63,16 @@ def inspect(
         )
     values = _by_symbol(np.abs(first), np.abs(second))
     tile = reader.tile(len(values), SYMBOL)
-    counts = reader.trace(_played(reader, calibration, values, tile), tile, rounds=rounds)
+    # The words that the calibration gives for constant values.
+    one, two, three, four = (modulator.encoder for modulator in calibration.modulators)
+    words = calibration.word_table(values)[None]
+    dark = Coding((one, two, three, four)).dark
+    played = envelopes(words, dark, tile, reader.wiring.alignment)[:, 0]
+    counts = reader.trace(played, tile, rounds=rounds)
     settled = settled_samples(tile)
-    idle = _idle(counts)
+    # The filter keeps the samples at either end apart from all symbols.
+    clear = REACH_TICKS - FILTER_TICKS
+    idle = float(np.concatenate([counts[:clear], counts[-clear:]]).mean())
     sums = calibration.decode_table(counts[settled] - idle, values)
     return Inspection(counts, calibration.timing.tick_ns, settled, sums)
 
@@ -98,20 +105,3 @@ def _by_symbol(first: Integers, second: Integers) -> Integers:
     flat = values.reshape(-1, 2)
     flat[: first.size, 0], flat[: first.size, 1] = first, second
     return values.reshape(symbols, 2 * PAIRS)
-
-
-def _played(
-    reader: TileReader, calibration: Calibration, values: Integers, tile: Tile
-) -> npt.NDArray[np.int16]:
-    """Return the words that the calibration gives for constant values, (4, samples)."""
-    modulators = calibration.modulators
-    one, two, three, four = (modulator.encoder for modulator in modulators)
-    words = calibration.word_table(values)[None]
-    dark = Coding((one, two, three, four)).dark
-    return envelopes(words, dark, tile, reader.wiring.alignment)[:, 0]
-
-
-def _idle(counts: Floats) -> float:
-    """Return the idle level, from the samples at either end that the filter keeps apart from all symbols."""
-    clear = REACH_TICKS - FILTER_TICKS
-    return float(np.concatenate([counts[:clear], counts[-clear:]]).mean())

@@ -167,13 +167,22 @@ class SocketLine:
     def query(self, text: str) -> str:
         """Send one line and give the line that answers it."""
         deadline_s = time.monotonic() + self._timeout_s
-        self._check_no_leftovers()
+        # What waits to be read already would be taken for the answer.
+        while self._wait(select.POLLIN, 0.0):
+            self._rest += self._take()
+        if self._rest.strip():
+            raise _unreadable(self._resource, self._rest)
+        self._rest = b""
         self.write(text)
         while True:
             line, found = self._cut()
             if found:
                 return line
-            self._receive(text, deadline_s)
+            if not self._wait(select.POLLIN, deadline_s - time.monotonic()):
+                raise _silent(self._resource, text, self._timeout_s)
+            self._rest += self._take()
+            if len(self._rest) > _LONGEST_REPLY_BYTES:
+                raise _unreadable(self._resource, self._rest[:40])
 
     def close(self) -> None:
         """Disconnect."""
@@ -191,21 +200,6 @@ class SocketLine:
             return line.decode("ascii").strip(), True
         except UnicodeDecodeError:
             raise _unreadable(self._resource, line) from None
-
-    def _check_no_leftovers(self) -> None:
-        """Check that nothing waits to be read when a question is asked: it would be taken for the answer."""
-        while self._wait(select.POLLIN, 0.0):
-            self._rest += self._take()
-        if self._rest.strip():
-            raise _unreadable(self._resource, self._rest)
-        self._rest = b""
-
-    def _receive(self, text: str, deadline_s: float) -> None:
-        if not self._wait(select.POLLIN, deadline_s - time.monotonic()):
-            raise _silent(self._resource, text, self._timeout_s)
-        self._rest += self._take()
-        if len(self._rest) > _LONGEST_REPLY_BYTES:
-            raise _unreadable(self._resource, self._rest[:40])
 
     def _take(self) -> bytes:
         """Return what has arrived and no more, so that PyVISA never waits. Raises `InstrumentGone` once closed."""

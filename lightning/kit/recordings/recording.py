@@ -252,11 +252,7 @@ def packed(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:
     if isinstance(value, Mapping):
         pairs = [[packed(k, arrays), packed(v, arrays)] for k, v in value.items()]
         return {"": "dict", "items": pairs}
-    return _plain(value)
-
-
-def _plain(value: Any) -> Any:
-    """Return a number or a text as it is; what is neither, by its looks."""
+    # A number or a text stays as it is; of what is neither, its looks are kept.
     number = value.item() if isinstance(value, np.generic) else value
     if number is None or isinstance(number, (bool, int, float, str)):
         return number

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,13 +28,21 @@ class Affine:
 def finished(builder: Builder, name: str, entry: str, output: str, preprocessing: Preprocessing) -> Network:
     """Return the network that was built, folded.
 
-    Raises `NetworkError` where the output does not depend on the input.
+    Raises `NetworkError` where the output does not depend on the input, or weights are not finite.
     """
     if output not in builder.shapes:
         raise NetworkError(f"{name}: the output does not depend on the input", hint="Check what was exported")
     nodes, output = _folded(builder, output)
     nodes = _needed(_normalisations_apart(builder, nodes), output)
-    _check_finite(builder, nodes)
+    # Infinity may be in a mask, but not in what is multiplied by light.
+    for node in nodes:
+        if node.operation in PHOTONIC and not all(
+            np.isfinite(builder.constants[t]).all() for t in node.inputs[1:]
+        ):
+            raise NetworkError(
+                f"node {node.name} ({node.operation}) has weights that hold NaN or infinity",
+                hint="Train it again",
+            )
     read = {tensor for node in nodes for tensor in node.inputs}
     tensors = {entry, output} | {node.output for node in nodes}
     return Network(
@@ -47,18 +55,6 @@ def finished(builder: Builder, name: str, entry: str, output: str, preprocessing
         preprocessing,
         tuple(builder.notes),
     )
-
-
-def _check_finite(builder: Builder, nodes: Sequence[Node]) -> None:
-    """Infinity may be in a mask, but not in what is multiplied by light."""
-    for node in nodes:
-        if node.operation in PHOTONIC and not all(
-            np.isfinite(builder.constants[t]).all() for t in node.inputs[1:]
-        ):
-            raise NetworkError(
-                f"node {node.name} ({node.operation}) has weights that hold NaN or infinity",
-                hint="Train it again",
-            )
 
 
 def _folded(builder: Builder, output: str) -> tuple[list[Node], str]:

@@ -64,7 +64,14 @@ class FreshKeys:
 
 def task_of(request: InferRequest, instance: ModelInstance, fresh: FreshKeys, arrived: float) -> Task:
     """Return the task that a request asks for. Raises `MalformedRequest` and `InputError`."""
-    inputs = _input(request, instance)
+    expected = instance.model.network.input
+    names = [each.name for each in request.inputs]
+    if names != [expected]:
+        raise InputError(
+            f"inputs are {', '.join(map(repr, names))[:200] or 'none'}; model {instance.name!r} takes {expected!r}",
+            hint="Send one input of this name; the model's metadata has its shape",
+        )
+    inputs = as_bytes(request.inputs[0].array) if instance.prefers_bytes else request.inputs[0].array
     first = _first_key(request)
     if first is None:
         first = fresh.take(len(inputs))
@@ -148,17 +155,6 @@ def _in_time(task: Task, needed_s: float = 0.0) -> None:
             f"the answer would come {late_s * 1e6:.0f} µs after its deadline",
             hint="Give a longer `timeout`, smaller batches, or send less at a time",
         )
-
-
-def _input(request: InferRequest, instance: ModelInstance) -> Array:
-    expected = instance.model.network.input
-    names = [each.name for each in request.inputs]
-    if names != [expected]:
-        raise InputError(
-            f"inputs are {', '.join(map(repr, names))[:200] or 'none'}; model {instance.name!r} takes {expected!r}",
-            hint="Send one input of this name; the model's metadata has its shape",
-        )
-    return as_bytes(request.inputs[0].array) if instance.prefers_bytes else request.inputs[0].array
 
 
 def as_bytes(numbers: Array) -> Array:

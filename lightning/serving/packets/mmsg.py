@@ -100,13 +100,7 @@ class Inbox:
         """(slots,) bytes of each datagram."""
         self.times = self._controls["time"]
         """(slots, 2) when the kernel received each: seconds and nanoseconds of the wall clock."""
-        self._point()
-        self._where = address_of(self._messages)
-        receiver.setblocking(False)
-        for option in (_TIMESTAMPS, _OVERRUNS):
-            receiver.setsockopt(socket.SOL_SOCKET, option, 1)
-
-    def _point(self) -> None:
+        # Each message points at its own slot of every buffer.
         steps = np.arange(self.slots, dtype=np.uint64)
         self._vectors["base"] = address_of(self.bytes) + steps * SLOT
         self._vectors["length"] = SLOT
@@ -115,6 +109,10 @@ class Inbox:
         self._messages["vector_count"] = 1
         self._messages["control"] = address_of(self._controls) + steps * _CONTROL
         self._renew(self.slots)
+        self._where = address_of(self._messages)
+        receiver.setblocking(False)
+        for option in (_TIMESTAMPS, _OVERRUNS):
+            receiver.setsockopt(socket.SOL_SOCKET, option, 1)
 
     def _renew(self, used: int) -> None:
         # The kernel writes there what it used.

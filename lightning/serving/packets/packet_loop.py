@@ -83,13 +83,21 @@ class PacketLoop:
 
     def serve(self) -> int:
         """Answer all that is there; how many datagrams that were."""
-        self._collect()
+        # First those that were left for later.
+        for job, code in self.deferred.ended():
+            self._note_request(job, code)
         found = self.inbox.receive()
         if not found:
             return 0
         try:
             outcomes = self._fast_path(found)
-            self._note(found, outcomes)
+            counts = self.counts
+            counts.received += found
+            counts.answered += outcomes.count(ANSWERED)
+            counts.replayed += outcomes.count(REPLAYED)
+            counts.failed += outcomes.count(FAILED)
+            counts.late += outcomes.count(LATE)
+            counts.overrun = max(counts.overrun, self.inbox.overruns(found))
             for slot, outcome in enumerate(outcomes):
                 if outcome == LEFT:
                     self._datagram(slot)
@@ -116,15 +124,6 @@ class PacketLoop:
                         service.fast_path.answer(self.inbox, found, self.replay_cache, self._outcomes)
         outcomes: list[int] = self._outcomes[:found].tolist()
         return outcomes
-
-    def _note(self, found: int, outcomes: list[int]) -> None:
-        counts = self.counts
-        counts.received += found
-        counts.answered += outcomes.count(ANSWERED)
-        counts.replayed += outcomes.count(REPLAYED)
-        counts.failed += outcomes.count(FAILED)
-        counts.late += outcomes.count(LATE)
-        counts.overrun = max(counts.overrun, self.inbox.overruns(found))
 
     def _release(self) -> None:
         for lease in self._leases.values():
@@ -195,11 +194,6 @@ class PacketLoop:
             return Code.LATE
         return self._answered(service, slot, job.request, job.arrived) or Code.FAILED
 
-    def _collect(self) -> None:
-        """Note what has become of requests that were left for later."""
-        for job, code in self.deferred.ended():
-            self._note_request(job, code)
-
     def _note_request(self, job: Job, code: Code | None) -> None:
         if code is not None:
             outcome = OUTCOMES[code]
@@ -216,9 +210,7 @@ class PacketLoop:
         found = self._services.get(number)
         if found is not None and found.instance is lease.instance:
             return found
-        return self._made(lease.instance)
-
-    def _made(self, instance: ModelInstance) -> Service | None:
+        instance = lease.instance
         if not instance.quick or not instance.lock.acquire(timeout=0):
             return None
         try:

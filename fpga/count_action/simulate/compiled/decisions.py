@@ -13,7 +13,6 @@ from fpga.count_action.model import (
     CountKind,
     Module,
     Operand,
-    Operation,
     Ref,
     Signal,
     SignalKind,
@@ -50,12 +49,17 @@ class Decisions:
             for place in range(len(module.values)):
                 yield from formula_lines(self.names, Ref(f"{VALUE}{place}", module.name))
         for module, count in datapath.counts():
-            yield from self._enable(module, count)
+            if count.gate:
+                conditions = [self._holds(each.ref, negated=each.negated) for each in count.gate]
+                yield f"e{self.names.count(module.name, count.name)} = {all_of(conditions)}"
         for module in stall_order(self.names.graph):
             yield from self._stall(module)
             for count in module.counts:
                 if count.kind is CountKind.LEVEL:
-                    yield from self._level(module, count)
+                    place, target = self._place_and_target(module, count)
+                    yield f"x{place} = {self._increment(count)}"
+                    reached, on = self._reached(module, count), self.names.on(module, count)
+                    yield f"f{place} = {reached} & ({target} != 0) & {on}"
         for signal in datapath.inputs:
             if signal.kind is SignalKind.STREAM:
                 yield from self._input_stream(signal)
@@ -63,11 +67,6 @@ class Decisions:
             if count.kind is CountKind.ACCUMULATE:
                 yield from self._accumulate(module, count)
         yield from self._outputs()
-
-    def _enable(self, module: Module, count: Count) -> Lines:
-        if count.gate:
-            conditions = [self._holds(each.ref, negated=each.negated) for each in count.gate]
-            yield f"e{self.names.count(module.name, count.name)} = {all_of(conditions)}"
 
     def _holds(self, ref: Ref, *, negated: bool) -> str:
         bits = self.names.valid(ref) if self.names.graph.is_stream(ref) else self.names.field(ref)
@@ -112,11 +111,6 @@ class Decisions:
                 yield f"o{out + word} = bw{name.removeprefix('bv')} ^ {literal((1 << len(indices)) - 1)}"
 
     # ------------------------------------------------------------------------ counts (R1 to R4, R10)
-    def _level(self, module: Module, count: Count) -> Lines:
-        place, target = self._place_and_target(module, count)
-        yield f"x{place} = {self._increment(count)}"
-        yield f"f{place} = {self._reached(module, count)} & ({target} != 0) & {self.names.on(module, count)}"
-
     def _accumulate(self, module: Module, count: Count) -> Lines:
         place, target = self._place_and_target(module, count)
         on, increment = self.names.on(module, count), self._increment(count)
@@ -254,21 +248,13 @@ class _Writer:
             return self._keep(self.names.base(first.module or "", first.name))
         if isinstance(first, Ref) and operand.operator == "target":
             return self._keep(self.names.target(first.module or "", first.name))
-        return self._operation(operand, [self.operand(each) for each in operand.operands])
-
-    def _keep(self, text: str) -> str:
-        self._made += 1
-        name = f"{self.prefix}_{self._made}"
-        self.lines.append(f"{name} = {text}")
-        return name
-
-    def _operation(self, operation: Operation, parts: list[str]) -> str:
-        operator = operation.operator
+        parts = [self.operand(each) for each in operand.operands]
+        operator = operand.operator
         if operator in {"max", "min"}:
             made = self._keep(parts[0])
-            for each in parts[1:]:
-                further = f"{each} > {made}" if operator == "max" else f"{made} > {each}"
-                self.lines.append(when(further, [f"{made} = {each}"]))
+            for part in parts[1:]:
+                further = f"{part} > {made}" if operator == "max" else f"{made} > {part}"
+                self.lines.append(when(further, [f"{made} = {part}"]))
             return made
         if operator == "if":
             made = self._keep(parts[2])
@@ -276,13 +262,19 @@ class _Writer:
             return made
         if operator == "table":
             made = self._keep("0")
-            for place, each in enumerate(parts[1:]):
-                self.lines.append(when(f"{parts[0]} == {place}", [f"{made} = {each}"]))
+            for place, part in enumerate(parts[1:]):
+                self.lines.append(when(f"{parts[0]} == {place}", [f"{made} = {part}"]))
             return made
         if operator in {"and", "or"}:
-            bits = [f"({each} != 0)" for each in parts]
+            bits = [f"({part} != 0)" for part in parts]
             return self._keep(any_of(bits) if operator == "or" else " & ".join(bits))
         return self._keep(_TEXTS[operator].format(*parts))
+
+    def _keep(self, text: str) -> str:
+        self._made += 1
+        name = f"{self.prefix}_{self._made}"
+        self.lines.append(f"{name} = {text}")
+        return name
 
 
 _TEXTS = {

@@ -190,24 +190,20 @@ class _Loop:
         if isinstance(node, ast.Name):
             return self._builder.load(self._cells[node.id])
         if isinstance(node, ast.BinOp):
-            return self._binary(node)
+            return getattr(self._builder, _OPERATIONS[type(node.op)])(
+                self._value(node.left), self._value(node.right)
+            )
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             return self._builder.neg(self._value(node.operand))
         if isinstance(node, ast.Compare):
-            return self._compared(node)
+            relation = _RELATIONS[type(node.ops[0])]
+            bit = self._builder.icmp_signed(
+                relation, self._value(node.left), self._value(node.comparators[0])
+            )
+            return self._builder.zext(bit, _WORD)
         if isinstance(node, ast.Call):
             return self._builder.ctpop(self._value(node.args[0]))
         raise TypeError(f"no expression of a cycle: {ast.unparse(node)}")
-
-    def _binary(self, node: ast.BinOp) -> Any:
-        return getattr(self._builder, _OPERATIONS[type(node.op)])(
-            self._value(node.left), self._value(node.right)
-        )
-
-    def _compared(self, node: ast.Compare) -> Any:
-        relation = _RELATIONS[type(node.ops[0])]
-        bit = self._builder.icmp_signed(relation, self._value(node.left), self._value(node.comparators[0]))
-        return self._builder.zext(bit, _WORD)
 
 
 _OPERATIONS: dict[type[ast.operator], str] = {

@@ -82,7 +82,14 @@ def _csv(collector: Collector, path: Path, cycles: int | None) -> None:
                 line, len(header) + 1, f"{len(cells)} cells under {len(header)} names", "Remove some."
             )
             continue
-        _check_cycle_number(collector, header, number, line, cells)
+        # Every line is one cycle: a number that leaves some out, or begins elsewhere, is another run.
+        for place, (name, said) in enumerate(zip(header, cells, strict=False)):
+            if name.strip().lower() == CYCLE and said.strip() not in {"", str(number)}:
+                message = (
+                    f"{quoted(said.strip())} under {quoted(name.strip())}, but this line is cycle {number}"
+                )
+                hint = "Write a line for every cycle, numbered from 0, or leave the column out."
+                raise collector.error(line, place + 1, message, hint)
         collector.cycle(_cells(collector, columns, line, cells), line)
 
 
@@ -98,17 +105,6 @@ def _header(collector: Collector, line: int, names: list[str]) -> list[Found]:
         columns.append(None if ignored else collector.wire(name, line, place + 1))
     collector.check_overlaps(zip(names, columns, strict=True), line, count(1))
     return columns
-
-
-def _check_cycle_number(
-    collector: Collector, header: list[str], number: int, line: int, cells: list[str]
-) -> None:
-    """Check that every line is one cycle: a number that leaves some out, or begins elsewhere, is another run."""
-    for place, (name, cell) in enumerate(zip(header, cells, strict=False)):
-        if name.strip().lower() == CYCLE and cell.strip() not in {"", str(number)}:
-            message = f"{quoted(cell.strip())} under {quoted(name.strip())}, but this line is cycle {number}"
-            hint = "Write a line for every cycle, numbered from 0, or leave the column out."
-            raise collector.error(line, place + 1, message, hint)
 
 
 def _cells(

@@ -213,7 +213,8 @@ def find_null(rows: Rows, supply: Supply, index: int, *, shots: int = 4) -> Bias
     """
     output = index + 1
     before = supply.voltage_v(output)
-    volts = _volts(before, supply.limit_v)
+    low = min(max(0.0, before - SPAN_V / 2), max(0.0, supply.limit_v - SPAN_V))
+    volts = np.linspace(low, min(supply.limit_v, low + SPAN_V), POINTS)
     try:
         levels = _swept(rows, supply, index, volts, shots)
         curve = fit(volts - before, levels[:, int(np.argmax(np.ptp(levels, axis=0)))])
@@ -235,11 +236,6 @@ def _swept(rows: Rows, supply: Supply, index: int, volts: Floats, shots: int) ->
         readings = rows.read(table, shots=shots)
         levels[row] = readings.levels + readings.idle
     return levels
-
-
-def _volts(before: float, limit: float) -> Floats:
-    low = min(max(0.0, before - SPAN_V / 2), max(0.0, limit - SPAN_V))
-    return np.linspace(low, min(limit, low + SPAN_V), POINTS)
 
 
 def _point(curve: Fringe, before: float, limit: float) -> BiasPoint:
@@ -279,7 +275,11 @@ def find_arrival(
     best = Arrival(0.0, 0.0, 0.0)
     for look in range(LOOKS):
         offset = look * step
-        trace = _trace(soc, (channels[index], channels[PARTNER[index]]), words, readout, (offset, length))
+        played = ((channels[index], channels[PARTNER[index]]), words, (offset, length))
+        program = _program_class()(soc, {"reps": 1, "rounds": ROUNDS}, played, readout)
+        # Counts, the mean of all rounds: I, then Q.
+        received = np.asarray(program.acquire_decimated(soc, progress=False)[0], dtype=float)
+        trace: Floats = received.reshape(2, -1)[0]
         found = locate(trace)
         if found.quality > best.quality:
             began = _rounded(soc, readout, offset + MARGIN_TICKS) - _rounded(soc, readout, START_TICKS)
@@ -287,16 +287,6 @@ def find_arrival(
         if best.quality > SURE:
             break
     return best
-
-
-def _trace(
-    soc: Any, channels: tuple[int, int], words: tuple[int, int], readout: int, window: tuple[int, int]
-) -> Floats:
-    """Return the counts, mean of all rounds, (length,)."""
-    program = _program_class()(soc, {"reps": 1, "rounds": ROUNDS}, (channels, words, window), readout)
-    received = np.asarray(program.acquire_decimated(soc, progress=False)[0], dtype=float)
-    in_phase: Floats = received.reshape(2, -1)[0]
-    return in_phase
 
 
 def _rounded(soccfg: Any, readout: int, ticks: float) -> float:

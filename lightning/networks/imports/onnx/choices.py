@@ -175,7 +175,6 @@ def chosen(model: Any, name: str, choices: Choices) -> Any:
 
 
 def _fix(entry: Any, shape: tuple[int, ...]) -> None:
-
     kind = entry.type.tensor_type
     if kind.HasField("shape") and len(kind.shape.dim) != len(shape):
         raise NetworkError(

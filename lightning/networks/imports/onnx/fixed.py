@@ -262,7 +262,9 @@ def fixed_or_advised(
     for usual in USUAL:
         shapes = {entry.name: usual_shape(entry, usual) for entry in opens}
         try:
-            _try(versions, name, folder, preprocessing, shapes)
+            # The network is thrown away: these shapes are advice only.
+            model = chosen(versions.newest, name, Choices(shapes))
+            fixed_network(model, name, folder, preprocessing, opsets_for_tracing(model, name))
         except UnsupportedNode as error:
             raise UnsupportedNode(error.what, hint=error.hint) from first
         except (NetworkError, *CONTRADICTIONS):
@@ -276,17 +278,6 @@ def open_entries(model: Any) -> list[Any]:
     """Return the inputs with a length that is not fixed."""
     held = {initialiser.name for initialiser in model.graph.initializer}
     return [entry for entry in model.graph.input if entry.name not in held and is_open(entry)]
-
-
-def _try(
-    versions: Versions,
-    name: str,
-    folder: Path,
-    preprocessing: Preprocessing,
-    shapes: dict[str, tuple[int, ...]],
-) -> None:
-    model = chosen(versions.newest, name, Choices(shapes))
-    fixed_network(model, name, folder, preprocessing, opsets_for_tracing(model, name))
 
 
 def _fixed(

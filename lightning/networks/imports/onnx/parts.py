@@ -126,7 +126,14 @@ def shape_of(entry: Any) -> list[int]:
         )
     if kind.elem_type not in {1, 10, 11, 16}:
         raise NetworkError(f"input {entry.name!r} takes no floats", hint="Export a network that takes floats")
-    _check_lengths(entry.name, kind.shape.dim[1:])
+    # Only the batch axis may be symbolic: light needs to know how long its vectors are.
+    for place, dim in enumerate(kind.shape.dim[1:], 1):
+        if dim.dim_value < 1:
+            length = repr(dim.dim_param) if dim.dim_param else f"{dim.dim_value or 'unknown'}"
+            raise NetworkError(
+                f"axis {place} of input {entry.name!r} has the length {length}, and only the batch axis may be open",
+                hint="Give it a length: onnx.tools.update_model_dims, or export without dynamic_axes for it",
+            )
     batch, *image = [int(dim.dim_value) for dim in kind.shape.dim]
     if batch not in {0, 1}:
         raise NetworkError(
@@ -139,17 +146,6 @@ def shape_of(entry: Any) -> list[int]:
             hint="Export it with the shape of one input",
         )
     return [batch, *image]
-
-
-def _check_lengths(name: str, axes: Any) -> None:
-    """Check that only the batch axis is symbolic: light needs to know how long its vectors are."""
-    for place, dim in enumerate(axes, 1):
-        if dim.dim_value < 1:
-            length = repr(dim.dim_param) if dim.dim_param else f"{dim.dim_value or 'unknown'}"
-            raise NetworkError(
-                f"axis {place} of input {name!r} has the length {length}, and only the batch axis may be open",
-                hint="Give it a length: onnx.tools.update_model_dims, or export without dynamic_axes for it",
-            )
 
 
 def ordered(steps: Sequence[Any], known: Iterable[str], wanted: str) -> list[Any]:
@@ -171,7 +167,10 @@ def ordered(steps: Sequence[Any], known: Iterable[str], wanted: str) -> list[Any
             continue
         path.append(_maker(makers, missing, f"node {step.name}"))
         if path[-1] in path[:-1]:
-            raise _cycle(steps, path)
+            names = " -> ".join(steps[number].name or "?" for number in path[path.index(path[-1]) :])
+            raise CyclicNetwork(
+                f"nodes wait for each other: {names}", hint="Unroll the loop, or export the network again"
+            )
     return given
 
 
@@ -190,13 +189,6 @@ def _makers(steps: Sequence[Any]) -> Mapping[str, int]:
                 raise NetworkError(f"nodes {both} both make {output!r}", hint=AGAIN)
             makers[output] = number
     return makers
-
-
-def _cycle(steps: Sequence[Any], trail: list[int]) -> CyclicNetwork:
-    names = " -> ".join(steps[number].name or "?" for number in trail[trail.index(trail[-1]) :])
-    return CyclicNetwork(
-        f"nodes wait for each other: {names}", hint="Unroll the loop, or export the network again"
-    )
 
 
 @dataclass(frozen=True)

@@ -155,7 +155,12 @@ def emit_electronic(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[s
         "macs": macs_of_call(node, [scope.array(name) for name in names], outputs),
     }
     attributes["opset"] = scope.opset_of(node)
-    _check_kinds(node, outputs)
+    for array in outputs:
+        if array.dtype.kind not in "fiub":
+            raise UnsupportedNode(
+                f"node {node.name} ({node.op_type}) gives {array.dtype} and no numbers",
+                hint=f"Cut the network before it: --output {node.input[0]}",
+            )
     tensors = [scope.tensor(name) for name in names if name]
     made = []
     for place, (name, array) in enumerate(zip(node.output, outputs, strict=True)):
@@ -166,15 +171,6 @@ def emit_electronic(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[s
 
 def _kind(scope: Scope, name: str) -> str:
     return scope.values[name].kind if name in scope.values else scope.known[name].dtype.name
-
-
-def _check_kinds(node: Any, outputs: Sequence[Array]) -> None:
-    for array in outputs:
-        if array.dtype.kind not in "fiub":
-            raise UnsupportedNode(
-                f"node {node.name} ({node.op_type}) gives {array.dtype} and no numbers",
-                hint=f"Cut the network before it: --output {node.input[0]}",
-            )
 
 
 def macs_of_call(node: Any, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> int:

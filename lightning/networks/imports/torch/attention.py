@@ -25,7 +25,11 @@ def multihead_attention(
     is_causal: bool = False,
 ) -> tuple[Tensor, None]:
     """Add attention, without its weights as a second answer. Projections are photonic, scores digital."""
-    _check(scope, layer, key_padding_mask)
+    if not layer.batch_first:
+        raise scope.refused("has the batch axis in the second place", "Build it with batch_first=True")
+    odd = layer.in_proj_weight is None or layer.bias_k is not None or layer.add_zero_attn
+    if odd or key_padding_mask is not None:
+        raise scope.refused("has key widths, biases or padding masks of its own", "Use plain self-attention")
     heads, width = layer.num_heads, layer.head_dim
     biases = (None,) * 3 if layer.in_proj_bias is None else layer.in_proj_bias.chunk(3)
     parts = []
@@ -37,9 +41,8 @@ def multihead_attention(
             replace(inner, name=f"{inner.name}/heads"), rows, *scope.shape(x)[:-1], heads, width
         )
         parts.append(functions.transpose(replace(inner, name=f"{inner.name}/turned"), split, 1, 2))
-    seen = functions.attention(
-        scope, parts[0], parts[1], parts[2], _mask(scope, attn_mask, is_causal=is_causal)
-    )
+    mask = _mask(scope, attn_mask, is_causal=is_causal)
+    seen = functions.attention(scope, parts[0], parts[1], parts[2], mask)
     together = functions.transpose(replace(scope, name=f"{scope.name}/together"), seen, 1, 2)
     flat = functions.reshape(replace(scope, name=f"{scope.name}/flat"), together, *scope.shape(query))
     out = replace(scope, name=f"{scope.name}.out_proj")
@@ -52,14 +55,6 @@ def _mask(scope: Scope, mask: Any, *, is_causal: bool) -> Any:
         raise scope.refused("is causal and has no mask", "Give attn_mask")
     is_boolean = mask is not None and str(mask.dtype) == "torch.bool"
     return ~mask if is_boolean else mask
-
-
-def _check(scope: Scope, layer: Any, key_padding_mask: Any) -> None:
-    odd = layer.in_proj_weight is None or layer.bias_k is not None or layer.add_zero_attn
-    if not layer.batch_first:
-        raise scope.refused("has the batch axis in the second place", "Build it with batch_first=True")
-    if odd or key_padding_mask is not None:
-        raise scope.refused("has key widths, biases or padding masks of its own", "Use plain self-attention")
 
 
 def encoder_layer(

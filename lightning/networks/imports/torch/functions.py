@@ -274,14 +274,12 @@ def item(scope: Scope, x: Any, place: Any) -> Any:
         elif isinstance(entry, int):
             x, axis = scope.add("Gather", [x, entry], f"taken{number}", axis=axis), axis - 1
         elif entry != slice(None):
-            x = _cut(scope, x, axis, entry, f"cut{number}")
+            start, stop, step = entry.indices(scope.shape(x)[axis])
+            x = scope.add(
+                "Slice", [x, [start], [BATCH if stop < 0 else stop], [axis], [step]], f"cut{number}"
+            )
         axis += 1
     return x
-
-
-def _cut(scope: Scope, x: Tensor, axis: int, span: Any, part: str) -> Tensor:
-    start, stop, step = span.indices(scope.shape(x)[axis])
-    return scope.add("Slice", [x, [start], [BATCH if stop < 0 else stop], [axis], [step]], part)
 
 
 # ruff: noqa: ARG001 - signatures are torch's own, behind the scope

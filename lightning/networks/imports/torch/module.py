@@ -222,10 +222,6 @@ class Aliases:
         if not changes:
             return []
         others = [other for other, memory in self.memories.items() if memory is self.memories[node]]
-        self._check_views(node, others)
-        return [other for other in others if self.tensors[other] is self.tensors[node] and other is not node]
-
-    def _check_views(self, node: Any, others: list[Any]) -> None:
         for other in others:
             later = any(self.places.get(user, len(self.places)) > self.places[node] for user in other.users)
             if later and self.tensors[other] is not self.tensors[node]:
@@ -234,6 +230,7 @@ class Aliases:
                     f"{other.name}, which is read later",
                     hint="Write it without in-place",
                 )
+        return [other for other in others if self.tensors[other] is self.tensors[node] and other is not node]
 
 
 def title(node: Any, leaves: Mapping[str, Any]) -> str:
