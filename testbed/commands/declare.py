@@ -73,8 +73,8 @@ class Option:
     """An option or a positional argument of a command, for every face.
 
     `names` are its words on the command line; empty for that of the field. `least` and `most` bound a number, or the
-    length of a text in a request. A text has one line unless `has_lines`. A file that `must_exist` is refused before
-    the command runs.
+    length of a text in a request, which has one line unless `has_lines`; one that `is_prose` has one everywhere, as it
+    is kept and listed. A file that `must_exist` is refused before the command runs.
     `complete` names a function of `testbed.cli.completion`. `reads` is a file whose text a request carries; `writes`
     is the name, among the files of a run, of one that the command writes, which must be new unless the flag
     `new_unless` is set. One that `is_local` is no part of requests: a service refuses it, unless the caller honours it
@@ -103,6 +103,7 @@ class Option:
     must_exist: bool = False
     is_rest: bool = False
     has_lines: bool = False
+    is_prose: bool = False
     only_with: str = ""
 
 
@@ -175,11 +176,10 @@ class Command(ABC, Generic[D_co]):
 
     def __post_init__(self) -> None:
         for each in fields_of(type(self)):
-            option, value = each.option, getattr(self, each.name)
-            texts = value if each.has_several else (value,)
-            if not (option.has_lines or option.is_rest) and any(map(_has_control_characters, texts)):
-                name = option.metavar if option.is_argument else each.words[0]
-                raise UsageError(f"{name} has a line break or another control character: leave it out")
+            if each.option.is_prose and _has_control_characters(getattr(self, each.name)):
+                raise UsageError(
+                    f"{each.words[0]} has a line break or another control character: leave it out"
+                )
         self.validate()
 
     def validate(self) -> None:
@@ -204,9 +204,9 @@ class Command(ABC, Generic[D_co]):
         """Do it, say lines for people to `at`, and return the document."""
 
 
-def _has_control_characters(value: object) -> bool:
-    """Return whether a value is a text that would break a line of a listing or of a log."""
-    return isinstance(value, str) and any(unicodedata.category(character) == "Cc" for character in value)
+def _has_control_characters(text: str) -> bool:
+    """Return whether a text would break a line of a listing or of a log."""
+    return any(unicodedata.category(character) == "Cc" for character in text)
 
 
 class StreamCommand(Command[D_co]):

@@ -117,10 +117,10 @@ def test_a_value_out_of_bounds_names_its_option(table, capsys):
 
 @pytest.mark.parametrize("text", ["hosts\nlease of root", "hosts\x1b[2J", "\x85"])
 def test_a_text_that_would_break_a_listing_is_refused(text):
-    with pytest.raises(UsageError, match="KIND has a line break"):
-        CountThings(kind=text)
-    with pytest.raises(UsageError, match="--allow has a line break"):
-        DECLARED["lease request"](allow=("ann", text))
+    with pytest.raises(UsageError, match="--reason has a line break"):
+        DECLARED["lease request"](reason=text)
+    with pytest.raises(UsageError, match="--reason has a line break"):
+        DECLARED["lease break"](lease="1", reason=text)
     DECLARED["runs query"](statement="select 1\n  from runs")
 
 
