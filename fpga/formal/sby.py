@@ -109,7 +109,7 @@ def run(
             depth=depth,
             cover_depth=COVER_DEPTH,
             vcd="vcd on" if traces else "vcd off",
-            deleted="\n".join(f"delete c:{name}" for name in without),
+            deleted="\n".join(f"delete c:{cell}" for cell in without),
             files=" ".join(files),
             files_by_line="\n".join(files),
         )

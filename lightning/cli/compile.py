@@ -177,7 +177,7 @@ def raw_samples(name: str) -> Any:
 
         dataset = load_dataset(name)
         samples = dataset.with_samples().train_x
-        # A data set without a training part gives some of its other images, and a person is to know.
+        # A data set without a training part gives some of its other images, which the user must be told.
         if not len(dataset.train_x):
             sys.stderr.write(
                 f"warning: {name} has no training part; ranges are measured on {len(samples)} of its test images\n"

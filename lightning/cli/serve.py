@@ -76,6 +76,7 @@ def serve(
     run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, calibrated=calibrated)
     from lightning.optional import needed
 
+    # What serves is imported after the check that its libraries are there.
     for library in LIBRARIES:
         needed(library, "to serve models")
     named = _named(models, name)

@@ -185,9 +185,7 @@ def check_unclaimed(step: Step, found: Snapshot, *, device: str) -> None:
 
 
 def _touching(connections: CrossConnects, ports: Collection[int] | None) -> frozenset[Pair]:
-    if ports is None:
-        return connections.pairs
-    return frozenset(pair for pair in connections.items() if pair[0] in ports or pair[1] in ports)
+    return connections.pairs if ports is None else connections.touching(ports)
 
 
 def conflict(expected: CrossConnects, found: CrossConnects, *, device: str) -> Conflict:

@@ -81,9 +81,12 @@ def _submission(client: Client, words: str, command: Command[Any], place: Place)
     from testbed.leases.choice import chosen
 
     files = command.files_to_write() or command.default_files()
-    flags = {each.option.writes: each.option.new_unless for each in fields_of(type(command))}
-    for name, path in files.items():
-        check_new_file(path, replace=not flags[name] or getattr(command, flags[name]))
+    flags = {
+        each.option.writes: each.option.new_unless for each in fields_of(type(command)) if each.option.writes
+    }
+    for name, path in files.items():  # refused before anything is sent
+        flag = flags.get(name)
+        check_new_file(path, replace=getattr(command, flag) if flag else True)
     variant = next((name for name in command.variants if getattr(command, name)), "")
     given = [each for each in fields_of(type(command)) if getattr(command, each.name) != each.default]
     fields = {each.name: _value(command, each) for each in _fields_to_send(words, command, given, variant)}

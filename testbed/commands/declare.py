@@ -73,13 +73,13 @@ class Option:
     """An option or a positional argument of a command, for every face.
 
     `names` are its words on the command line; empty for that of the field. `least` and `most` bound a number, or the
-    length of a text in a request, which has one line unless `has_lines`; one that `is_prose` has one everywhere, as it
-    is kept and listed. A file that `must_exist` is refused before the command runs.
+    length of a text in a request, which has one line unless `has_lines`. A text `is_one_line` where listings show it:
+    the command line refuses control characters, too. A file that `must_exist` is refused before the command runs.
     `complete` names a function of `testbed.cli.completion`. `reads` is a file whose text a request carries; `writes`
     is the name, among the files of a run, of one that the command writes, which must be new unless the flag
-    `new_unless` is set. One that `is_local` is no part of requests: a service refuses it, unless the caller honours it
-    alone (`for_caller`: when to ask again, what to overwrite). One of `only_with` is part of the request for that
-    variant alone.
+    `new_unless` is set. One that `is_local` is no part of requests and is refused with `--server`; one that is
+    `for_caller`, too, is left to the client: when to ask again, what to overwrite. One of `only_with` is part of the
+    request for that variant alone.
     One that `is_of_group` stands in front of the command's name: all commands of its group have it. One that
     `is_rest` takes all words that are no options of the command.
     """
@@ -103,7 +103,7 @@ class Option:
     must_exist: bool = False
     is_rest: bool = False
     has_lines: bool = False
-    is_prose: bool = False
+    is_one_line: bool = False
     only_with: str = ""
 
 
@@ -176,22 +176,20 @@ class Command(ABC, Generic[D_co]):
 
     def __post_init__(self) -> None:
         for each in fields_of(type(self)):
-            if each.option.is_prose and _has_control_characters(getattr(self, each.name)):
-                raise UsageError(
-                    f"{each.words[0]} has a line break or another control character: leave it out"
-                )
+            if each.option.is_one_line and _has_control_characters(getattr(self, each.name)):
+                raise UsageError(f"{each.words[0]} has a line break or another control character: remove it")
         self.validate()
 
     def validate(self) -> None:
         """Raise an error of `testbed.errors` for options that exclude each other."""
 
     def files_to_write(self) -> dict[str, Path]:
-        """Return the paths of the files that it was told to write, by their names among those of a run."""
+        """Return the paths of the files that the command writes, by their names among the files of a run."""
         fields = [each for each in fields_of(type(self)) if each.option.writes]
         return {each.option.writes: path for each in fields if (path := getattr(self, each.name))}
 
     def default_files(self) -> dict[str, Path]:
-        """Return the paths of files that a run of a service writes unasked, for its caller to keep."""
+        """Return the paths at which the caller keeps files that a service always writes for this command."""
         return {}
 
     @classmethod

@@ -104,20 +104,10 @@ def plan_repair(
         _detour(link, running, repatched, rank) for link in wiring.links if link not in current.carrying
     )
     if links is None:
-        if all(map(losses.may_go, losses.lost)):
-            why = "the lost link served one pair; its data takes the detour"
-        else:
-            stuck = ", ".join(str(nic.node) for nic in sorted(losses.dead))
-            why = f"node {stuck} has no other NIC to give: the detour stays until the fibre is replaced"
-        return Repair(detours, running, running, (), (), False, why)
+        return Repair(detours, running, running, (), (), False, _why_not(losses))
     remove = tuple(link for link in running.links if link not in links)
     make = tuple(link for link in links if link not in current.held)
-    whole, again = losses.ring_links.total(), restored(wiring, losses, links).total()
-    why = (
-        "the ring is closed by a link of its own again"
-        if again == whole
-        else f"{again} of {whole} ring links are restored, the others stay on their detours"
-    )
+    why = _why(losses.ring_links.total(), restored(wiring, losses, links).total())
     return Repair(detours, running, repatched, remove, make, True, why)
 
 
@@ -165,6 +155,19 @@ def _trades(wiring: Wiring, losses: Losses, current: CurrentLinks, links: Iterab
 
 def _with_links(wiring: Wiring, links: Iterable[Link]) -> Wiring:
     return Wiring(wiring.nodes, wiring.degree, wiring.simplex, tuple(sorted(links)))
+
+
+def _why(wanted: int, restored: int) -> str:
+    if restored == wanted:
+        return "the ring is closed by a link of its own again"
+    return f"{restored} of {wanted} ring links are restored, the others stay on their detours"
+
+
+def _why_not(losses: Losses) -> str:
+    if all(map(losses.may_go, losses.lost)):
+        return "the lost link served one pair; its data takes the detour"
+    nodes = ", ".join(str(nic.node) for nic in sorted(losses.dead))
+    return f"node {nodes} has no other NIC to give: the detour stays until the fibre is replaced"
 
 
 def _detour(lost: Link, running: Wiring, repatched: Wiring, spare: Collection[Edge]) -> Detour:

@@ -204,8 +204,7 @@ def read_schema(document: Document) -> LabSchema:
     try:
         return LabSchema.model_validate(document.data)
     except ValidationError as error:
-        # A misspelt key first: it is also why another one is missing. Then from top
-        # to bottom.
+        # A misspelt key first: it is also why another one is missing. Then from top to bottom.
         details = min(
             error.errors(), key=lambda each: (each["type"] != "extra_forbidden", document.line(each["loc"]))
         )

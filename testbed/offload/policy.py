@@ -128,12 +128,13 @@ def decide(metrics: Metrics, threshold: float = THRESHOLD) -> Decision:
     upper = metrics.candidates[name].rthp
     lower = (gthp - lthp) * (1 + metrics.overhead(name))
     is_enough = lower < upper
-    # With so much, workers and trainer end at the same time; with neither, nothing is sent.
-    balance = upper / (lthp + upper) if upper > 0 else 0.0
+    # Where workers are too slow for all, they get the share with which they and the trainer end at the same time.
+    share = upper / (lthp + upper) if upper > 0 else 0.0
+    ratio = upper / gthp if is_enough else share
     return Decision(
         candidate=name,
         # Noise of a measurement can make workers look faster than the model.
-        ratio=min(1.0, max(0.0, upper / gthp if is_enough else balance)),
+        ratio=min(1.0, max(0.0, ratio)),
         workers=_workers(lower, upper / metrics.workers),
         reasons=tuple(_reasons(metrics, name, lower, is_enough=is_enough)),
     )

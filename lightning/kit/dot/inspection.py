@@ -67,8 +67,8 @@ def inspect(
     one, two, three, four = (modulator.encoder for modulator in calibration.modulators)
     words = calibration.word_table(values)[None]
     dark = Coding((one, two, three, four)).dark
-    played = envelopes(words, dark, tile, reader.wiring.alignment)[:, 0]
-    counts = reader.trace(played, tile, rounds=rounds)
+    waveforms = envelopes(words, dark, tile, reader.wiring.alignment)[:, 0]  # (4, samples)
+    counts = reader.trace(waveforms, tile, rounds=rounds)
     settled = settled_samples(tile)
     # The filter keeps the samples at either end apart from all symbols.
     clear = REACH_TICKS - FILTER_TICKS

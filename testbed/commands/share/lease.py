@@ -101,7 +101,7 @@ class LeaseRequest(Command[LeaseDocument]):
     allow: Annotated[
         tuple[str, ...], option("Another person who may use it (repeatable).", metavar="USER")
     ] = ()
-    reason: Annotated[str, option("Why; it is kept.", metavar="TEXT", is_prose=True)] = ""
+    reason: Annotated[str, option("Why; it is kept.", metavar="TEXT", is_one_line=True)] = ""
 
     def validate(self) -> None:
         """Raise `UsageError` for what is not a time."""
@@ -216,7 +216,7 @@ class LeaseBreak(Command[LeaseDocument]):
     lane = "prompt"
     role = "admin"
     lease: Annotated[str, _LEASE_ID] = REQUIRED
-    reason: Annotated[str, option("Why; it is kept.", metavar="TEXT", is_prose=True, least=1)] = REQUIRED
+    reason: Annotated[str, option("Why; it is kept.", metavar="TEXT", is_one_line=True, least=1)] = REQUIRED
 
     def run(self, at: Place) -> LeaseDocument:
         """Take the lease from whoever holds it."""
@@ -242,7 +242,7 @@ class Maintenance(Command[MaintenanceDocument]):
     role = "developer"
     is_lab_last = True
     to: Annotated[Literal["on", "off"], argument("Stop all motion, or allow it again.", "on|off")] = REQUIRED
-    reason: Annotated[str, option("Why; it is kept.", metavar="TEXT", is_prose=True)] = "hands in the rack"
+    reason: Annotated[str, option("Why; it is kept.", metavar="TEXT", is_one_line=True)] = "hands in the rack"
     wait: Annotated[
         float, option("Time in which a move under way must end.", metavar="SECONDS", least=0, most=3600)
     ] = 120.0

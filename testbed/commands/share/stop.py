@@ -47,7 +47,7 @@ class Stop(Command[StopDocument]):
     """`testbed stop`."""
 
     has_own_route = True
-    reason: Annotated[str, option("Told to whoever wants to move it.", metavar="TEXT", is_prose=True)] = ""
+    reason: Annotated[str, option("Told to whoever wants to move it.", metavar="TEXT", is_one_line=True)] = ""
     release: Annotated[bool, option("Let the lab move again.", "--release")] = False
 
     def run(self, at: Place) -> StopDocument:

@@ -59,8 +59,7 @@ def allocate(demands: Floats, waves: int, max_distance: int | None = None) -> Wa
     """Return whole circuits by rounding the bound down and then serving whoever has least while segments have room."""
     programme = _programme(demands, waves, max_distance)
     chosen = np.floor(_solve(programme, integral=False) + 1e-6)
-    # Add circuits, one at a time, to the pair with the least share that has an arc
-    # with room.
+    # Add circuits, one at a time, to the pair with the least share that has an arc with room.
     room = programme.half - programme.crosses @ chosen
     by_arc = programme.crosses.tocsc()
     has = programme.serves @ chosen

@@ -91,8 +91,7 @@ def find(
     base = find_topology(
         nodes, rings, simplex=simplex, method=method, demands=demand.allreduce, shares=shares, primes=primes
     )
-    # Links that an odd degree of rings has beside its strides; where there are some,
-    # nothing is left to buy.
+    # Links that an odd degree of rings has beside its strides; where there are some, nothing is left to buy.
     steps = directed_strides(base.nodes, base.strides, simplex=base.simplex)
     more = Counter(base.edges) - Counter(circulant_edges(base.nodes, steps))
     across = tuple(sorted(edge for edge in more.elements() if edge[0] < edge[1]))
@@ -156,8 +155,7 @@ def _fill(nodes: int, bought: Pairs, dark: list[int], *, simplex: bool) -> tuple
     An odd number of nodes leaves one out of every duplex matching: it waits in `dark` for the next.
     """
     if simplex:
-        # Senders without a receiver to receivers without a sender, turned until
-        # nobody faces itself.
+        # Senders without a receiver to receivers without a sender, turned until nobody faces itself.
         senders = np.setdiff1d(np.arange(nodes), [source for source, _ in bought])
         receivers = np.setdiff1d(np.arange(nodes), [target for _, target in bought])
         count = len(senders)

@@ -138,13 +138,7 @@ def _order(channel: _Channel, size: int | None) -> tuple[int, ...] | str:
     if channel.contradictory:
         return "ranks contradict each other: two communicators in one log that names none of them"
     order = _followed(channel.after)
-    if (
-        order
-        and len(order) == (size or len(order))
-        and all(
-            channel.before[rank] == before for before, rank in zip(order, order[1:] + order[:1], strict=True)
-        )
-    ):
+    if order and len(order) == (size or len(order)) and _agrees(channel, order):
         return order
     if channel.printed and len(set(channel.printed)) == (size or len(channel.printed)):
         return _turned(channel.printed)
@@ -164,6 +158,13 @@ def _followed(after: dict[int, int]) -> tuple[int, ...]:
         order.append(after[order[-1]])
     closed = len(set(order)) == len(after) and after[order[-1]] == order[0]
     return tuple(order) if closed else ()
+
+
+def _agrees(channel: _Channel, order: tuple[int, ...]) -> bool:
+    """Return whether each rank names the one before it in this order."""
+    return all(
+        channel.before[rank] == before for before, rank in zip(order, order[1:] + order[:1], strict=True)
+    )
 
 
 def _as_nodes(ring: FoundRing, log: RingLog, nodes_of_ranks: Sequence[Sequence[int]]) -> tuple[int, ...]:

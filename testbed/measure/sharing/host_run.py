@@ -65,15 +65,12 @@ def open_in_force(
             check_in_force(session, current.design)
             yield session, current.design, journal, mode
         return
-    # The lab itself may be started meanwhile: the part has a name of its own. Its
-    # links keep the rate of the file, since few carry anything.
+    # The lab itself may be started meanwhile: the part has a name of its own. Its links keep the rate of the file,
+    # since few carry anything.
     used = {host for hosts in placement.values() for host in hosts}
     hosts = tuple(host for host in lab.hosts if host.name in used)
-    with start_lab(
-        with_rate(replace(lab, name=f"{lab.name}-{os.getpid()}", hosts=hosts), lab.link.rate_mbps),
-        hosts="auto",
-        move=True,
-    ) as up:
+    part = with_rate(replace(lab, name=f"{lab.name}-{os.getpid()}", hosts=hosts), lab.link.rate_mbps)
+    with start_lab(part, hosts="auto", move=True) as up:
         note(f"SIMULATED lab {up.lab_id} at {up.lab.management}, hosts: {up.hosts}")
         with (
             journal_in(runs_dir) as journal,

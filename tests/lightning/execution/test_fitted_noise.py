@@ -71,8 +71,10 @@ def test_single_readings_of_the_twin_spread_as_its_calibration_says(kit, calibra
         assert found / spread(noise, level) == pytest.approx(1, abs=4 / math.sqrt(2 * 198))
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("brightness", [pytest.param(60, id="dim"), pytest.param(255, id="bright")])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "brightness", [pytest.param(60, id="dim", marks=pytest.mark.long), pytest.param(255, id="bright")]
+)
 def test_noisy_sums_spread_as_those_of_the_device(device, brightness):
     """The same rows of 800 products 40 times in either fidelity: variances of 8 rows, known to a sixth.
 

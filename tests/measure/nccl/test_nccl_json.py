@@ -232,9 +232,10 @@ def test_the_documents_that_runs_leave_are_read_like_any_other():
     assert table.rows[0].in_place.busbw_gbytes_per_s == pytest.approx(0.0120125)
     assert (table.rows[0].iterations, table.rows[0].root) == (4, -1)
     assert (table.collective, table.rows[0].redop) == ("all_reduce", "sum")
-    exchange = replace(timing, collective="alltoall")
-    table = parse_json(json.dumps(nccl_document(load_lab(LAB_FILE), [exchange], {})))
-    assert (table.collective, table.rows[0].redop) == ("alltoall", "none")
+    for name in ("all_to_all", "sendrecv"):
+        exchange = replace(timing, collective=name)
+        table = parse_json(json.dumps(nccl_document(load_lab(LAB_FILE), [exchange], {})))
+        assert (table.collective, table.rows[0].redop) == (name, "none")
 
 
 @pytest.mark.slow

@@ -275,8 +275,8 @@ def find_arrival(
     best = Arrival(0.0, 0.0, 0.0)
     for look in range(LOOKS):
         offset = look * step
-        played = ((channels[index], channels[PARTNER[index]]), words, (offset, length))
-        program = _program_class()(soc, {"reps": 1, "rounds": ROUNDS}, played, readout)
+        pulse = ((channels[index], channels[PARTNER[index]]), words, (offset, length))
+        program = _program_class()(soc, {"reps": 1, "rounds": ROUNDS}, pulse, readout)
         # Counts, the mean of all rounds: I, then Q.
         received = np.asarray(program.acquire_decimated(soc, progress=False)[0], dtype=float)
         trace: Floats = received.reshape(2, -1)[0]

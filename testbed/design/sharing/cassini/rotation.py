@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -128,19 +128,22 @@ class _Search:
             if self.is_late or (late := self.clock() > self.deadline):
                 self.is_late = self.is_late or late
                 return
-            # Two jobs that are alike have only changed places.
-            if (
-                depth > 1
-                and turn < turns[-1]
-                and self.shifts[depth] == self.shifts[depth - 1]
-                and np.array_equal(self.demands[depth], self.demands[depth - 1])
-            ):
+            if self._is_repeated(depth, turn, turns):
                 continue
             joined = others + np.roll(self.demands[depth], turn)
             self._descend(joined, [*turns, turn], float(found[turn]))
 
     def _with(self, others: Floats, job: int) -> Floats:
         return excess_of_shifts(others, self.demands[job], self.shifts[job], self.capacity)
+
+    def _is_repeated(self, depth: int, turn: int, turns: Sequence[int]) -> bool:
+        """Return whether two jobs that are alike have only changed places."""
+        return (
+            depth > 1
+            and turn < turns[-1]
+            and self.shifts[depth] == self.shifts[depth - 1]
+            and np.array_equal(self.demands[depth], self.demands[depth - 1])
+        )
 
     def _improve(self) -> None:
         """Shift one job after another to where it is best among the others, until none moves."""

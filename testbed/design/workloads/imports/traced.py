@@ -216,7 +216,7 @@ def product_flops(left: Dims, right: Dims) -> float:
 
 
 def convolution_flops(output: Dims, weight: Dims) -> float:
-    """Return the FLOPs: a sum over the kernel and the inputs of a group; weight is (c_out, c_in / groups, *kernel).
+    """Return the FLOPs of a convolution, which sums kernel and group; weight is (c_out, c_in / groups, *kernel).
 
     >>> convolution_flops((1, 64, 112, 112), (64, 3, 7, 7))
     236027904.0
