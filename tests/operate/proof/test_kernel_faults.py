@@ -146,9 +146,7 @@ OTHERS_OF_A_KIND = {
     "address of another host on lo",
     "node address gone",
     "MTU of a route",
-    "part of a bridge",
     "routes flushed",
-    "route too many",
 }
 """Each is told by the same lines as another here, and planted in memory by `test_planted_faults.py`."""
 
