@@ -124,7 +124,7 @@ def compile_file(
         seed=seed,
     )
     asked = _preprocessing(scale, mean, deviation, layout)
-    tensors, named = _outputs(network, output or [])
+    tensors, output_path = _outputs(network, output or [])
     choices = choices_of(shape or [], value or [], tensors)
     held = None if samples is None else raw_samples(samples)
     if network.suffix == ".lng":
@@ -134,7 +134,7 @@ def compile_file(
     model = load_or_compile(network, held, options, asked, choices, choose_scheme=scheme is None)
     raw = raw_of(model.network, held) if isinstance(held, dict) else held
     warnings = [] if raw is None or asked else warn(_warnings_of(model, str(samples), raw))
-    target = named or Path(f"{network.stem}.lng")
+    target = output_path or Path(f"{network.stem}.lng")
     save_model(model, target)
     found = report(model)
     if as_json:

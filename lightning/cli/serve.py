@@ -79,7 +79,7 @@ def serve(
     # What serves is imported after the check that its libraries are there.
     for library in LIBRARIES:
         needed(library, "to serve models")
-    named = _named(models, name)
+    named = _files_by_model(models, name)
     from lightning.serving import server
     from lightning.serving.http.fast_path import MEBIBYTE, Infer, Limits
     from lightning.serving.repository import Repository
@@ -98,7 +98,7 @@ def serve(
     return DONE
 
 
-def _named(paths: Sequence[Path], name: str | None) -> dict[str, Path]:
+def _files_by_model(paths: Sequence[Path], name: str | None) -> dict[str, Path]:
     """Return the files by the names of their models. Raises `ConfigError`."""
     named: dict[str, Path] = {}
     for path in paths:

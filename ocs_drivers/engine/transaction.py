@@ -141,7 +141,7 @@ def apply(
     for step in steps:
         try:
             if outcomes:
-                check_unmoved(step, _found(outcomes[-1]), device=switch.address)
+                check_unmoved(step, _read_after(outcomes[-1]), device=switch.address)
             outcomes.append(switch.execute(step, guard))
         except OcsError as error:
             if outcomes:
@@ -155,7 +155,7 @@ def apply(
     return report
 
 
-def _found(outcome: Outcome) -> CrossConnects:
+def _read_after(outcome: Outcome) -> CrossConnects:
     """Return what was read after a step that is done."""
     assert outcome.read_back is not None  # or the step would not be done
     return outcome.read_back.connections

@@ -20,7 +20,7 @@ class RingGain:
 
     @property
     def ratio(self) -> float:
-        """Of the medians."""
+        """The ratio of the medians."""
         return self.most.busbw_mbps / self.one.busbw_mbps
 
     @property

@@ -72,20 +72,12 @@ def plan_second(first: Topology, routes: Routes, rate_gbps: float) -> SecondTopo
     demands = sorted(traffic_of(graph).demand.allreduce, key=lambda demand: demand.group)
     size_gb = job.parameter_bytes / 1e9
     after_ms = found.predicted.iteration_s * 1e3
-    return SecondTopology(
-        found.finding.topology,
-        tuple(demands),
-        " ".join(
-            (
-                f"Fine-tuning a model of {size_gb:.0f} GB, which no server holds alone.",
-                *found.why[:2],
-                (
-                    "On the topology that stands an iteration is predicted to take "
-                    f"{before_ms:.1f} ms, here {after_ms:.1f}."
-                ),
-            )
-        ),
+    why = (
+        f"Fine-tuning a model of {size_gb:.0f} GB, which no server holds alone.",
+        *found.why[:2],
+        f"On the topology that stands an iteration is predicted to take {before_ms:.1f} ms, here {after_ms:.1f}.",
     )
+    return SecondTopology(found.finding.topology, tuple(demands), " ".join(why))
 
 
 def farthest_group(nodes: int, routes: Routes) -> int | None:

@@ -343,7 +343,7 @@ def _host_of(address: str) -> str:
 
 
 async def _set_aside_loop() -> None:
-    """Let Dask's event loop in this process draw from a generator of its own."""
+    """Give Dask's event loop in this process a generator of its own to draw from."""
     set_aside_thread()
 
 

@@ -168,7 +168,7 @@ class Journal:
         self.steps.record(operation, switch, ordinal, outcome)
 
     def _note_deaths(self) -> None:
-        """Let no operation stay `running` whose process is gone."""
+        """Mark operations as killed that are `running` and whose process is gone."""
         query = sa.select(operations.c.id, operations.c.owner).where(operations.c.state == "running")
         with self._errors(), self.database.reading() as connection:
             running = connection.execute(query).all()

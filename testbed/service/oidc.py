@@ -69,15 +69,8 @@ class Provider:
     def identity(self, text: str) -> Identity:
         """Return whose token this is. Raises `NotAuthenticated`, and `NotAllowed` for somebody without a role."""
         header, claims, signed, signature = _parts(text)
-        kid = str(header.get("kid", ""))
-        with self._lock:
-            if kid not in self._keys and self._now() - self._asked_s > AGAIN_S:
-                self._asked_s = self._now()
-                self._keys = self._published()
-            found = self._keys.get(kid)
-        if found is None:
-            raise NotAuthenticated("this token is signed by no key of the OpenID provider; log in again")
-        _check_signature(found, str(header.get("alg", "")), signed, signature)
+        key = self._find_key(str(header.get("kid", "")))
+        _check_signature(key, str(header.get("alg", "")), signed, signature)
         self._check_claims(claims)
         name = f"{claims['sub']}@{self._issuer.partition('://')[2].rstrip('/')}"
         named = _texts(claims.get(self._claim))
@@ -105,6 +98,17 @@ class Provider:
             reason = "names nobody"
         if reason:
             raise NotAuthenticated(f"this token of the OpenID provider {reason}; log in again")
+
+    def _find_key(self, kid: str) -> Mapping[str, Any]:
+        """Return a key of the provider, which is asked again for one that is new. Raises `NotAuthenticated`."""
+        with self._lock:
+            if kid not in self._keys and self._now() - self._asked_s > AGAIN_S:
+                self._asked_s = self._now()
+                self._keys = self._published()
+            found = self._keys.get(kid)
+        if found is None:
+            raise NotAuthenticated("this token is signed by no key of the OpenID provider; log in again")
+        return found
 
     def _published(self) -> dict[str, Mapping[str, Any]]:
         document = self._fetch(f"{self._issuer.rstrip('/')}/.well-known/openid-configuration")

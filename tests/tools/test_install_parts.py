@@ -240,6 +240,8 @@ def test_a_folder_whose_change_is_translated_again_holds_machine_code(folder):
 @pytest.mark.slow
 def test_programs_that_are_translated_at_installation_run():
     pytest.importorskip("numba", reason="nothing is translated without numba: pip install 'lightbed[sim]'")
-    for words in itertools.chain.from_iterable(translations.CHAINS):
-        if words[0] == "bin/python":
-            exec(words[-1], {})
+    commands = itertools.chain.from_iterable(translations.CHAINS)
+    programs = [words[-1] for words in commands if words[0] == "bin/python"]
+    assert programs
+    for program in programs:
+        exec(program, {})

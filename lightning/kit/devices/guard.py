@@ -121,7 +121,7 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         found = getattr(self.unguarded, name)
         if not callable(found):
             return found
-        return self._kept(name, self._guarding(name, found))
+        return self._keep(name, self._guarding(name, found))
 
     def be_patient(self, patience: Patience) -> None:
         """Wait by other limits from now on."""
@@ -208,13 +208,13 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
 
     def _pass_on(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
         kept = f"_call_{name}"
-        guarded = self.__dict__.get(kept) or self._kept(
+        guarded = self.__dict__.get(kept) or self._keep(
             kept, self._guarding(name, getattr(self.unguarded, name))
         )
         return guarded(*args, **kwargs)
 
-    def _kept(self, name: str, guarded: Call) -> Call:
-        """Found without `__getattr__` from now on."""
+    def _keep(self, name: str, guarded: Call) -> Call:
+        """Return a call, which is found without `__getattr__` from now on."""
         self.__dict__[name] = guarded
         self._cached.append(name)
         return guarded

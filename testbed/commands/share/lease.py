@@ -189,7 +189,7 @@ class LeaseExtend(Command[LeaseDocument]):
             parse_interval(self.ttl)
 
     def run(self, at: Place) -> LeaseDocument:
-        """Let the lease last longer."""
+        """Prolong the lease."""
         with _open_store(at) as store:
             lease = store.extend(self.lease, parse_interval(self.ttl) if self.ttl else None)
         return _say_lease(at, lease)

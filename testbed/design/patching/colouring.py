@@ -186,11 +186,11 @@ class _Painting:
             return []
         # Paint it whatever stands in its way.
         colour = chance.choice(range(len(self.edge_at[one])))
-        bare = sorted({self.edge_at[end][colour] for end in self.pairs[edge]} - {-1})
-        for each in bare:
+        displaced = sorted({self.edge_at[end][colour] for end in self.pairs[edge]} - {-1})
+        for each in displaced:
             self._erase(each)
         self._paint(edge, colour)
-        return bare
+        return displaced
 
     def _free(self, node: int) -> list[int]:
         return [colour for colour, edge in enumerate(self.edge_at[node]) if edge < 0]

@@ -131,7 +131,7 @@ class Moves:
                 yield self._laid(point, dict.fromkeys(members, first))
                 continue
             for together in (False, True)[: len(members)]:
-                load = self._sent(point, members)
+                load = self._bytes_out(point, members)
                 changes = {}
                 for place in members:
                     server = min(range(self._nodes), key=load.__getitem__)
@@ -144,7 +144,7 @@ class Moves:
 
         No step of single operators leads there from a group that is cut: each of them alone makes it slower.
         """
-        free = [server for server, sent in enumerate(self._sent(point, members)) if not sent]
+        free = [server for server, sent in enumerate(self._bytes_out(point, members)) if not sent]
         alone = [place_sharding((server,)) for server in free]
         if not 0 < len(free) < len(members) or alone[0] not in self._at[members[0]]:
             return
@@ -173,7 +173,7 @@ class Moves:
         for members in self._classes:
             cut = [place for place in members if self._home(place, point[place]) is None]
             if cut and len(cut) < len(members):
-                free = [server for server, sent in enumerate(self._sent(point, cut)) if not sent]
+                free = [server for server, sent in enumerate(self._bytes_out(point, cut)) if not sent]
                 alone = (place_sharding((server,)) for server in free)
                 point = self._laid(point, dict(zip(cut, alone, strict=False)))
         return point
@@ -184,7 +184,7 @@ class Moves:
             point, {place: self._at[place].get(known, point[place]) for place, known in shardings.items()}
         )
 
-    def _sent(self, point: Point, without: Sequence[int]) -> list[float]:
+    def _bytes_out(self, point: Point, without: Sequence[int]) -> list[float]:
         """Return bytes a sample that leave each server for what is placed there, but for some operators."""
         load = [0.0] * self._nodes
         for place, at in enumerate(point):

@@ -146,14 +146,7 @@ class SshFleet:
         """Copy files to a directory on hosts, in one round trip each; it goes when the fleet is closed."""
         directory = f"{PRIVATE_DIRECTORY}/{secrets.token_hex(6)}"
         command = f"umask 077 && mkdir -p {directory} && tar -xf - -C {directory}"
-        # A tar archive whose files only their owner can read.
-        buffer = io.BytesIO()
-        with tarfile.open(fileobj=buffer, mode="w") as tar:
-            for name, content in files.items():
-                entry = tarfile.TarInfo(name)
-                entry.size, entry.mode = len(content), 0o600
-                tar.addfile(entry, io.BytesIO(content))
-        archive = buffer.getvalue()
+        archive = _archive(files)
         names = [host.name for host in self.hosts if hosts is None or host.name in hosts]
         self._directories.append(directory)
         done = self._loop.call(
@@ -273,6 +266,17 @@ async def _run_one(
 
 def _text(data: bytes | str | None) -> str:
     return data.decode(errors="replace") if isinstance(data, bytes) else data or ""
+
+
+def _archive(files: Mapping[str, bytes]) -> bytes:
+    """Return the files as a tar archive, readable by their owner only."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(content), 0o600
+            archive.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
 
 
 def import_asyncssh() -> None:

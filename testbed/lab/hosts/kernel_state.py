@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
 
 
-_MARK = "=== "
+MARK = "=== "
 _PARTS = {
     "address": "ip -j address show",
     "route": "ip -j -4 route show table all",
@@ -134,20 +134,24 @@ def state_command(host: LabHost) -> str:
     nics = shlex.join(nic.name for nic in host.nics)
     classes = f'for nic in {nics}; do tc class show dev "$nic" 2>/dev/null | sed "s/^/$nic /"; done'
     parts = {**_PARTS, **_FILTERS, "class": classes, "files": f"grep -sH '' {shlex.join(files)}"}
-    return "; ".join(f"echo '{_MARK}{name}'; {command}" for name, command in parts.items()) + "; true"
+    return "; ".join(f"echo '{MARK}{name}'; {command}" for name, command in parts.items()) + "; true"
+
+
+def parts_of(text: str) -> dict[str, str]:
+    """Return the text below each heading."""
+    parts: dict[str, list[str]] = {}
+    lines: list[str] = []  # what stands before the first heading is a greeting
+    for line in text.splitlines():
+        if line.startswith(MARK):
+            lines = parts.setdefault(line.removeprefix(MARK), [])
+        else:
+            lines.append(line)
+    return {name: "\n".join(found).strip() for name, found in parts.items()}
 
 
 def parse_state(text: str) -> KernelState:
     """Return the state that `state_command` printed. Raises `ValueError` or `KeyError` for other text."""
-    # The text below each heading.
-    below: dict[str, list[str]] = {}
-    current: list[str] = []  # what stands before the first heading is a greeting
-    for each in text.splitlines():
-        if each.startswith(_MARK):
-            current = below.setdefault(each.removeprefix(_MARK), [])
-        else:
-            current.append(each)
-    parts = {name: "\n".join(found).strip() for name, found in below.items()}
+    parts = parts_of(text)
     tables: dict[str, list[dict[str, Any]]] = {name: json.loads(parts[name] or "[]") for name in _PARTS}
     lines = (line.partition(":") for line in parts["files"].splitlines())
     files = {path: value.strip() for path, _, value in lines}

@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from testbed.lab.hosts.kernel_state import MARK, parts_of
 from testbed.lab.model import Lab, LabHost
 
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
 
 TIMEOUT_S = 60.0  # a module's bus carries some 10 kB/s, and a host reads its modules one after the other
-_MARK = "=== "
 _LANE = r"(?:\s*\(channel (\d+)\))?"
 _RECEIVED = re.compile(rf"(?:receiver|rcvr) signal (?:average|avg) optical power{_LANE}", re.IGNORECASE)
 _SENT = re.compile(rf"(?:laser output|transmit avg optical) power{_LANE}", re.IGNORECASE)
@@ -120,20 +120,14 @@ def module_command(host: LabHost) -> str:
     nics = shlex.join(nic.name for nic in host.nics)
     # Sessions of users other than root often lack /usr/sbin.
     return (
-        f"PATH=$PATH:/usr/sbin:/sbin; for nic in {nics}; do echo '{_MARK}'$nic; "
+        f"PATH=$PATH:/usr/sbin:/sbin; for nic in {nics}; do echo '{MARK}'$nic; "
         "LC_ALL=C ethtool -m $nic 2>&1; done; true"
     )
 
 
 def _readings(host: LabHost, text: str) -> list[ReceiverReading]:
-    parts: dict[str, list[str]] = {}
-    lines: list[str] = []  # what stands before the first heading is a greeting
-    for line in text.splitlines():
-        if line.startswith(_MARK):
-            lines = parts.setdefault(line.removeprefix(_MARK), [])
-        else:
-            lines.append(line)
-    return [parse_module("\n".join(parts.get(nic.name, ()))) for nic in host.nics]
+    parts = parts_of(text)
+    return [parse_module(parts.get(nic.name, "")) for nic in host.nics]
 
 
 def parse_module(text: str) -> ReceiverReading:

@@ -6,12 +6,12 @@ The seed draws at which ports of its switch every NIC stands; some fibres are th
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from lightbed.wording import counted
 from testbed.errors import LabStartError
-from testbed.lab.model import UNKNOWN_FIBRE, FibreEnd, Lab, LabNic
+from testbed.lab.model import UNKNOWN_FIBRE, FibreEnd, Lab, LabHost, LabNic
 from testbed.lab.schema import DEFAULT_FIBRE_LOSS_DB
 
 Place = tuple[int, int]
@@ -49,33 +49,24 @@ def draw_fibres(lab: Lab, seed: int, *, crossed: int = 0, dead: int = 0) -> Draw
         pairs.append(pair)
         names = [name for name in names if name not in pair]
     chosen = tuple(sorted(draw.sample(names, dead)))
-    hosts = tuple(
-        replace(
-            host,
-            nics=tuple(
-                replace(
-                    nic,
-                    transmit=ends[f"{host.name}/{nic.name}:transmit"],
-                    receive=ends[f"{host.name}/{nic.name}:receive"],
-                )
-                for nic in host.nics
-            ),
-        )
-        for host in lab.hosts
-    )
-    return DrawnFibres(replace(lab, hosts=hosts), tuple(pairs), chosen)
+    drawn = _with_fibres(lab, lambda nic: (ends[f"{nic}:transmit"], ends[f"{nic}:receive"]))
+    return DrawnFibres(drawn, tuple(pairs), chosen)
 
 
 def without_fibres(lab: Lab) -> Lab:
     """Return a lab as somebody knows it who has not looked for its fibres yet."""
-    hosts = tuple(
-        replace(
-            host,
-            nics=tuple(replace(nic, transmit=UNKNOWN_FIBRE, receive=UNKNOWN_FIBRE) for nic in host.nics),
-        )
-        for host in lab.hosts
-    )
-    return replace(lab, hosts=hosts)
+    return _with_fibres(lab, lambda _nic: (UNKNOWN_FIBRE, UNKNOWN_FIBRE))
+
+
+def _with_fibres(lab: Lab, ends_of: Callable[[str], tuple[FibreEnd, FibreEnd]]) -> Lab:
+    """Return a lab with the ends of the transmit and receive fibre that `ends_of` gives for each `host/nic`."""
+
+    def wire(host: LabHost, nic: LabNic) -> LabNic:
+        transmit, receive = ends_of(f"{host.name}/{nic.name}")
+        return replace(nic, transmit=transmit, receive=receive)
+
+    hosts = (replace(host, nics=tuple(wire(host, nic) for nic in host.nics)) for host in lab.hosts)
+    return replace(lab, hosts=tuple(hosts))
 
 
 def _draw_ends(lab: Lab, draw: random.Random) -> dict[str, FibreEnd]:

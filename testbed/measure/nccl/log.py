@@ -137,7 +137,7 @@ def _order(channel: _Channel, size: int | None) -> tuple[int, ...] | str:
     """Return the ring from its lowest rank, or a sentence saying why it cannot be told."""
     if channel.contradictory:
         return "ranks contradict each other: two communicators in one log that names none of them"
-    order = _followed(channel.after)
+    order = _follow(channel.after)
     if order and len(order) == (size or len(order)) and _agrees(channel, order):
         return order
     if channel.printed and len(set(channel.printed)) == (size or len(channel.printed)):
@@ -149,7 +149,7 @@ def _order(channel: _Channel, size: int | None) -> tuple[int, ...] | str:
     return "the line is cut; set NCCL_DEBUG_SUBSYS=INIT,GRAPH so that each rank names its neighbours"
 
 
-def _followed(after: dict[int, int]) -> tuple[int, ...]:
+def _follow(after: dict[int, int]) -> tuple[int, ...]:
     """Return the closed walk from the lowest rank over all ranks, or nothing when there is none."""
     if not after:
         return ()

@@ -194,11 +194,11 @@ def redact_document(document: Mapping[str, object]) -> dict[str, object]:
     """
     kept = dict(document)
     if "env" in kept:
-        kept["env"] = _kept_environment(kept["env"])
+        kept["env"] = _redact_environment(kept["env"])
     return kept
 
 
-def _kept_environment(environment: object) -> list[str]:
+def _redact_environment(environment: object) -> list[str]:
     if isinstance(environment, Mapping):
         environment = [f"{key}={value}" for key, value in environment.items()]
     entries = (

@@ -70,14 +70,7 @@ def run_agents(
         if len(reports.done) < len(hosts):
             launch.close_input()
             raise _failure(reports, list(commands), deadline_s)
-    first = [  # the rows of the jobs' first hosts
-        next(
-            row
-            for row in reports.rows
-            if row["job"] == one.job.name and row["host"] == lab.hosts[one.hosts[0]].name
-        )
-        for one in placed
-    ]
+    first = [_first_row(lab, one, reports) for one in placed]
     until_s = min(row["begins_s"][-1] for row in first)
     return [_row(one, row, reports, until_s) for one, row in zip(placed, first, strict=True)]
 
@@ -199,6 +192,12 @@ def _failure(reports: RankReports, hosts: Sequence[str], deadline_s: float) -> C
         f"jobs did not end within {deadline_s:.0f} s: nothing is heard from {missing}. All agents were ended; look "
         "with `testbed verify`"
     )
+
+
+def _first_row(lab: Lab, one: JobLinks, reports: RankReports) -> Mapping[str, Any]:
+    """Return the row of the job's first host."""
+    host = lab.hosts[one.hosts[0]].name
+    return next(row for row in reports.rows if row["job"] == one.job.name and row["host"] == host)
 
 
 def _row(one: JobLinks, row: Mapping[str, Any], reports: RankReports, until_s: float) -> AgentRow:

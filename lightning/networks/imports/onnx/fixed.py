@@ -156,14 +156,14 @@ def _follow(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
     if missing:
         return
     try:
-        _taken(scope, node, refusals)
+        _take(scope, node, refusals)
     except UnsupportedNode as error:
         advice = error.hint or _cut(scope, node)
         why = error.what.removeprefix(f"node {node.name} ({node.op_type}) ")
         refusals.append(Refusal(node.name, node.op_type, why, advice))
 
 
-def _taken(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
+def _take(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
     if node.op_type == "Constant" and not node.domain:
         scope.known[node.output[0]] = constant_of(node, scope.folder)
         return

@@ -71,7 +71,7 @@ def _by_fx(module: Any, example_shape: Sequence[int], preprocessing: Preprocessi
     builder = Builder(apply)
     entry = builder.input("input", example_shape)
     with torch.no_grad(), np.errstate(all="ignore"):  # a weight that is not finite is refused in the end
-        output = _followed(builder, module, graph, leaves, entry)
+        output = _follow(builder, module, graph, leaves, entry)
         network = finished(builder, name, entry, output, preprocessing or Preprocessing())
     check_preprocessing(network.preprocessing, network.input_shape)
     return network
@@ -99,7 +99,7 @@ def _in_inference(module: Any) -> Iterator[None]:
             part.training = training
 
 
-def _followed(builder: Builder, module: Any, graph: Any, leaves: Mapping[str, Any], entry: str) -> str:
+def _follow(builder: Builder, module: Any, graph: Any, leaves: Mapping[str, Any], entry: str) -> str:
     """Return the name of the output, when every node of `graph` has been added to `builder`."""
     values: dict[Any, Any] = {}
     aliases = Aliases(leaves)

@@ -56,18 +56,9 @@ def _make(scale: Scale, progress: Progress) -> Table:
         if scale.measure:
             found["hosts"] = scale.measure(jobs, policy)
         for source, figures in found.items():
-            rows += [
-                (
-                    jobs.name,
-                    policy,
-                    source,
-                    one.job,
-                    one.mean_ms,
-                    one.p99_ms,
-                    -1 if one.lost is None else one.lost,
-                )
-                for one in figures
-            ]
+            for one in figures:
+                lost = -1 if one.lost is None else one.lost
+                rows.append((jobs.name, policy, source, one.job, one.mean_ms, one.p99_ms, lost))
         progress(number, len(steps), f"{jobs.name}, {policy}")
     return Table.of(_COLUMNS, rows)
 

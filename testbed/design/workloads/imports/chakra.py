@@ -149,7 +149,7 @@ class _Reader:
         rank, _ = place
         for number in self._nodes[place].after:
             if (rank, number) not in self._nodes:
-                raise ValueError(f"{_named(place)} waits for node {number}, which is not in its trace")
+                raise ValueError(f"{_describe(place)} waits for node {number}, which is not in its trace")
             yield rank, number
         yield from ((rank, number) for number in self._nodes[place].control if (rank, number) in self._nodes)
         if place in self._arrivals:
@@ -161,7 +161,7 @@ class _Reader:
                 continue
             if node.kind > wire.COLLECTIVE:
                 raise ValueError(
-                    f"{_named(place)} is of type {node.kind}: known are 0 to 7, memory, computing, communication"
+                    f"{_describe(place)} is of type {node.kind}: known are 0 to 7, memory, computing, communication"
                 )
             own = node.attributes.get(DEVICE)
             if (node.kind == wire.COMPUTE or _is_call(node)) and own != -1:
@@ -191,17 +191,17 @@ class _Reader:
             if node.kind == wire.RECEIVE:
                 sent = waiting[self._rank(place, "comm_src"), place[0], _tag(node)]
                 if not sent:
-                    raise ValueError(f"{_named(place)} receives what nobody sends")
+                    raise ValueError(f"{_describe(place)} receives what nobody sends")
                 found[place] = sent.pop(0)
         lost = next((places[0] for places in waiting.values() if places), None)
         if lost:
-            raise ValueError(f"{_named(lost)} sends what nobody receives")
+            raise ValueError(f"{_describe(lost)} sends what nobody receives")
         return found
 
     def _rank(self, place: Place, name: str) -> int:
         rank = _number(place, self._nodes[place], name)
         if rank >= self._ranks:
-            raise ValueError(f"{_named(place)} has {name} {rank}: there are ranks 0 to {self._ranks - 1}")
+            raise ValueError(f"{_describe(place)} has {name} {rank}: there are ranks 0 to {self._ranks - 1}")
         return rank
 
     def _collectives(self) -> Iterable[_Part]:
@@ -218,7 +218,7 @@ class _Reader:
             if len(set(counts.values())) > 1:
                 most, least = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
                 raise ValueError(
-                    f"{_named(by_rank[most][-1])} is a collective that rank {least} takes no part in"
+                    f"{_describe(by_rank[most][-1])} is a collective that rank {least} takes no part in"
                 )
             for places in zip(*(by_rank[rank] for rank in members), strict=True):
                 yield self._collective(members, kind, places)
@@ -228,10 +228,10 @@ class _Reader:
         if not name or (name == "0" and name not in self._groups):
             return tuple(range(self._ranks))
         if name not in self._groups:
-            raise ValueError(f"{_named(place)} is of process group {name}: describe it in {GROUPS_FILE}")
+            raise ValueError(f"{_describe(place)} is of process group {name}: describe it in {GROUPS_FILE}")
         members = self._groups[name]
         if place[0] not in members or max(members) >= self._ranks:
-            raise ValueError(f"{_named(place)} is of process group {name}, whose members are {members}")
+            raise ValueError(f"{_describe(place)} is of process group {name}, whose members are {members}")
         return members
 
     def _collective(self, members: tuple[int, ...], kind: int, places: tuple[Place, ...]) -> _Part:
@@ -243,7 +243,7 @@ class _Reader:
         try:
             return _Part(places, *collective_tasks(kind, members, sizes, root, seconds(first)))
         except ValueError as error:
-            raise ValueError(f"{_named(places[0])} is a collective {error}") from error
+            raise ValueError(f"{_describe(places[0])} is a collective {error}") from error
 
 
 def seconds(node: Node) -> float:
@@ -267,14 +267,14 @@ def _is_estimated(node: Node) -> bool:
     return node.kind == wire.COMPUTE and not is_timed and bool(node.attributes.get("num_ops", 0))
 
 
-def _named(place: Place) -> str:
+def _describe(place: Place) -> str:
     return f"node {place[1]} of rank {place[0]}"
 
 
 def _number(place: Place, node: Node, name: str) -> int:
     value = node.attributes.get(name)
     if not isinstance(value, int) or value < 0:
-        raise ValueError(f"{_named(place)} has {'no' if value is None else 'a wrong'} attribute {name}")
+        raise ValueError(f"{_describe(place)} has {'no' if value is None else 'a wrong'} attribute {name}")
     return value
 
 
@@ -287,7 +287,7 @@ def collective_tasks(
 ) -> Tasks:
     """Return the tasks of a collective. Raises `ValueError`: "of type 12: known are ..."."""
     if kind == wire.ALL_TO_ALL:
-        return _sent(
+        return _send_all(
             tuple(
                 (one, other, -(-size // len(members)))
                 for one, size in zip(members, sizes, strict=True)
@@ -309,10 +309,10 @@ def collective_tasks(
         raise ValueError(f"of type {kind}: known are {_KNOWN}")
     if root not in members:
         raise ValueError(f"with root {root}, which is not of its members {members}")
-    return _sent(_rooted(kind, members, root, size, share))
+    return _send_all(_rooted(kind, members, root, size, share))
 
 
-def _sent(messages: tuple[tuple[int, int, int], ...]) -> Tasks:
+def _send_all(messages: tuple[tuple[int, int, int], ...]) -> Tasks:
     return len(messages) + 2, partial(add_messages, messages=messages)
 
 
