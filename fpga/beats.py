@@ -78,11 +78,11 @@ def _shaped(signal: Signal, samples: NDArray[Any]) -> NDArray[Any]:
     allowed = {(beats, *shape), (beats, *(axis for axis in shape if axis > 1))}
     if not samples.ndim or samples.shape not in allowed:
         raise ValueError(
-            f"{signal.name}: samples have the shape {samples.shape}; beats x {signal.size} streams x"
-            f" {signal.lanes} lanes are needed, axes of length 1 left out or not."
+            f"{signal.name}: samples have shape {samples.shape}, not beats x {signal.size} streams x "
+            f"{signal.lanes} lanes (axes of length 1 may be left out)."
         )
     if samples.size and samples.dtype.kind not in "iu":
-        raise ValueError(f"{signal.name}: samples are {samples.dtype}, and whole numbers are needed.")
+        raise ValueError(f"{signal.name}: samples are {samples.dtype}, not integers.")
     return samples.reshape(beats, *shape)
 
 
@@ -94,7 +94,8 @@ def _check_range(signal: Signal, samples: NDArray[Any]) -> None:
     least, most = int(samples.min()), int(samples.max())
     if least < low or most > high:
         raise ValueError(
-            f"{signal.name}: samples from {least} to {most}, and its {signal.width} bits hold {low} to {high}."
+            f"{signal.name}: samples range from {least} to {most}, but {signal.width} bits hold only {low} "
+            f"to {high}."
         )
 
 
@@ -104,6 +105,6 @@ def _masks(signal: Signal, beats: int, valid: ArrayLike | None) -> list[int]:
     bits = np.asarray(valid, bool)
     if bits.shape != (beats, signal.size):
         raise ValueError(
-            f"{signal.name}: valid has the shape {bits.shape}; {beats} beats x {signal.size} streams is needed."
+            f"{signal.name}: valid has shape {bits.shape}, not {beats} beats x {signal.size} streams."
         )
     return [pack(row, 1) for row in bits]

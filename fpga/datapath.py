@@ -95,15 +95,15 @@ class Datapath:
         identity, digest = self.bus.read32(_ID), self.bus.read32(_HASH)
         if identity not in {each.value for each in Streams}:
             raise WrongHardware(
-                f"no count-action datapath answers: the ID register reads {identity:#010x}, not"
-                f" {Streams.REGISTERS.value:#010x} or {Streams.AXI_STREAM.value:#010x}. Check the base address, and"
-                " that the bitstream is loaded."
+                f"no count-action datapath answers: the ID register reads {identity:#010x}, not "
+                f"{Streams.REGISTERS.value:#010x} or {Streams.AXI_STREAM.value:#010x}. Check the base address "
+                "and that the bitstream is loaded."
             )
         if digest != program.digest:
             raise WrongHardware(
-                f"the hardware has hash {digest:08x}, and the program is for {program.digest:08x}"
-                f" ({program.datapath.name}): they were made from different modules. Build and load the bitstream"
-                " of this program's modules, or write the program for the modules in the hardware."
+                f"the hardware has hash {digest:08x}, but the program is for {program.digest:08x} "
+                f"({program.datapath.name}): they come from different modules. Load the bitstream of this program's modules, or write "
+                "the program for the modules in the hardware."
             )
         streams = Streams(identity)
         self._program = None
@@ -158,9 +158,11 @@ class Datapath:
         if left:
             what = ", ".join(f"{number} of {name}" for name, number in left.items())
             raise BeatsNotTaken(
-                f"beats are left that the datapath does not take: {what}. Its modules wait for something else:"
-                " beats of another stream, a flag, or time (then give run() more patience). What came out is in"
-                " `.outputs`; reset() forgets the beats that wait.",
+                (
+                    f"the datapath does not accept the remaining beats: {what}. Its modules wait for beats of "
+                    "another stream, for a flag, or for time (give run() more patience). `.outputs` holds what "
+                    "came out; reset() discards the waiting beats."
+                ),
                 outputs,
             )
         return outputs
@@ -224,9 +226,7 @@ class Datapath:
 
     def _loaded(self) -> Program:
         if self._program is None:
-            raise DatapathError(
-                "no program is loaded. Call load(program) first: it says what the hardware is."
-            )
+            raise DatapathError("no program is loaded. Call load(program) first: it identifies the hardware.")
         return self._program
 
     def _control(self, bits: int) -> None:

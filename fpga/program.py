@@ -38,7 +38,7 @@ class Program:
     def __post_init__(self) -> None:
         if not self.layers:
             raise ProgramError(
-                "a program has no layers. Give it one, which may be empty: Program(datapath, ({},))."
+                "a program needs at least one layer, which may be empty: Program(datapath, ({},))."
             )
         names = {f"{module.name}.{target.name}": target for module, target in self.datapath.targets()}
         layers = tuple(_check_layer(number, layer, names) for number, layer in enumerate(self.layers))
@@ -83,7 +83,7 @@ def program_from_json(text: str) -> Program:
         datapath = datapath_from_json(json.dumps(document["datapath"]))
         digest = document["hash"]
     except (KeyError, TypeError, ValueError) as error:
-        raise ProgramError(f"not a program: {error!r}. Write it with Program.to_json().") from error
+        raise ProgramError(f"not a valid program: {error!r}. Write it with Program.to_json().") from error
     if digest != f"{datapath.digest:08x}":
         raise ProgramError(
             f"the program is for hash {digest}, but the datapath in it has {datapath.digest:08x}: one of them was"

@@ -294,7 +294,7 @@ class Acceptor:
     def _tell_of_shortage(self, error: OSError) -> None:
         if self.now_s() > self._told_of_shortage_s + 60:
             self._told_of_shortage_s = self.now_s()
-            log.warning("connections cannot be accepted: %s", error)
+            log.warning("cannot accept connections: %s", error)
 
     def _is_new(self, client: Client) -> bool:
         return client.state is State.WAITING and self.now_s() <= client.since_s + GRACE_S

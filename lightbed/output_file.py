@@ -126,15 +126,15 @@ _REFUSED = (
 
 def _check_new(path: Path) -> None:
     if path.is_symlink():
-        raise OSError(errno.EINVAL, f"it is a link to {path.readlink()}, which is not there", str(path))
+        raise OSError(errno.EINVAL, f"it is a link to {path.readlink()}, which does not exist", str(path))
     _check_folder(path.parent, path)
 
 
 def _check_folder(folder: Path, path: str | Path) -> None:
     if not folder.is_dir():
-        raise OSError(errno.ENOENT, f"there is no folder {folder}", str(path))
+        raise OSError(errno.ENOENT, f"folder {folder} does not exist", str(path))
     if not os.access(folder, os.W_OK):
-        raise OSError(errno.EACCES, f"nothing can be written in {folder}", str(path))
+        raise OSError(errno.EACCES, f"folder {folder} is not writable", str(path))
 
 
 def _descriptor_of(path: str | Path) -> int | None:

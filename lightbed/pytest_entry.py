@@ -37,7 +37,7 @@ pytest_plugins = [] if SHADOW else ["testbed.pytest_plugin"]
 def pytest_load_initial_conftests(args: list[str]) -> None:
     """Refuse options of the lab that nobody is there to read."""
     if SHADOW and any(word == "--lab" or word.startswith(("--lab=", "--lab-")) for word in args):
-        raise pytest.UsageError(f"there is no fixture testbed_lab: {WHY}")
+        raise pytest.UsageError(f"the fixture testbed_lab is not available: {WHY}")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -112,9 +112,9 @@ def check_file(file: str | Path) -> Path:
     """
     path = Path(file)
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise PlotError(f"{str(path)!r} names no format of a plot", hint="End it in .png, .svg or .pdf")
+        raise PlotError(f"{str(path)!r} has no known plot format", hint="Use .png, .svg or .pdf")
     if not path.parent.is_dir():
-        raise PlotError(f"there is no folder {str(path.parent)!r}", hint="Make it, or give another path")
+        raise PlotError(f"folder {str(path.parent)!r} does not exist", hint="Create it, or give another path")
     return path
 
 

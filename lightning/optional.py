@@ -44,6 +44,6 @@ def needed(module: str, purpose: str) -> ModuleType:
         missing = (error.name or library).partition(".")[0]
         extra = EXTRAS.get(missing, "kit")
         raise MissingLibrary(
-            f"{missing} is needed {purpose}, and is not installed",
+            f"{missing} is needed {purpose}, but is not installed",
             hint=f"To use it, {install_extra(extra)}.",
         ) from error

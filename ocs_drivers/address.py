@@ -66,7 +66,7 @@ class Address:
         for name in self.options:
             if name not in known:
                 hint = f"Known here: {', '.join(known)}." if known else "This scheme takes none."
-                raise AddressError(f"no option {name!r}", device=str(self), hint=hint)
+                raise AddressError(f"unknown option {name!r}", device=str(self), hint=hint)
         return self
 
     def seconds(self, option: str, default: float) -> float:
@@ -77,7 +77,7 @@ class Address:
         except ValueError:
             value = 0.0
         if not 0 < value < float("inf"):
-            raise AddressError(f"option {option} is a number of seconds, not {text!r}", device=str(self))
+            raise AddressError(f"option {option} must be a number of seconds, not {text!r}", device=str(self))
         return value
 
 
@@ -91,7 +91,7 @@ def parse_address(text: str) -> Address:
     """
     text = text.strip()
     if any(ord(character) < 32 or ord(character) == 127 for character in text):
-        raise _misunderstood(text, "it holds a control character")
+        raise _misunderstood(text, "it contains a control character")
     if len(text) > LONGEST:
         raise _misunderstood(text, f"it has {len(text)} characters")
     special = _visa_resource(text) or _path_address(text)
@@ -101,7 +101,7 @@ def parse_address(text: str) -> Address:
         parts = urlsplit(text)
         port = parts.port
     except ValueError:  # its own message would show a part of the address, perhaps of a password
-        raise _misunderstood(text, "its host and port cannot be told apart") from None
+        raise _misunderstood(text, "its host and port cannot be separated") from None
     if not parts.scheme or not parts.hostname:
         raise _misunderstood(text, "it needs a scheme and a host")
     _check_host(parts.hostname, text)
@@ -120,7 +120,7 @@ def _visa_resource(text: str) -> Address | None:
         return Address("polatis+serial", "", path=serial["path"])
     if "::" in text and "://" not in text:
         raise _misunderstood(
-            text, "of VISA resources, TCPIP::host::port::SOCKET and ASRL/dev/...::INSTR are supported"
+            text, "supported VISA resources are TCPIP::host::port::SOCKET and ASRL/dev/...::INSTR"
         )
     return None
 
@@ -137,7 +137,7 @@ def _path_address(text: str) -> Address | None:
 
 def _port(port: int | None, text: str) -> int | None:
     if port is not None and not 1 <= port <= 65535:
-        raise _misunderstood(text, f"there is no TCP port {port}")
+        raise _misunderstood(text, f"{port} is not a TCP port")
     return port
 
 

@@ -61,7 +61,7 @@ def _from_file(device: str) -> Credentials | None:
     path = Path(chosen) if chosen else DEFAULT_FILE.expanduser()
     if not path.exists():
         if chosen:
-            raise CredentialsError(f"there is no file {path}", hint=f"{FILE_VARIABLE} names it.")
+            raise CredentialsError(f"file {path} does not exist", hint=f"{FILE_VARIABLE} points to it.")
         return None
     for pattern, account in _tables(path).items():
         if fnmatchcase(device, pattern):
@@ -72,7 +72,7 @@ def _from_file(device: str) -> Credentials | None:
 def _tables(path: Path) -> dict[str, object]:
     """Read the tables of the file, which must be its owner's alone."""
     if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise CredentialsError(f"{path} can be read by others", hint=f"Run: chmod 600 {path}")
+        raise CredentialsError(f"{path} is readable by other users", hint=f"Run: chmod 600 {path}")
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (
@@ -80,7 +80,7 @@ def _tables(path: Path) -> dict[str, object]:
         UnicodeDecodeError,
     ):  # the message would show the line, password included
         raise CredentialsError(
-            f"{path} is not TOML", hint="See `ocs_drivers.credentials` for its form."
+            f"{path} is not TOML", hint="See `ocs_drivers.credentials` for the format."
         ) from None
 
 

@@ -86,10 +86,10 @@ def driver_factory(scheme: str) -> DriverFactory:
         except Exception as error:
             raise AddressError(
                 f"the driver for {scheme} cannot be loaded: {error}",
-                hint=f"Look at the distribution that provides {entry_point.value}.",
+                hint=f"Check the distribution that provides {entry_point.value}.",
             ) from error
         return factory
-    raise AddressError(f"no driver for {scheme}", hint=f"Known: {', '.join(known_schemes())}.")
+    raise AddressError(f"no driver supports {scheme}", hint=f"Known: {', '.join(known_schemes())}.")
 
 
 def _imported(target: str) -> DriverFactory:

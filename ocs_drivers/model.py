@@ -34,10 +34,10 @@ class CrossConnects(Mapping[int, int]):
         input_of: dict[int, int] = {}
         for source, target in items:
             if input_of.setdefault(target, source) != source:
-                raise ValueError(f"output {target} is given to inputs {input_of[target]} and {source}")
+                raise ValueError(f"output {target} is assigned to inputs {input_of[target]} and {source}")
         outputs = dict(sorted(items))
         if len(outputs) != len(set(items)):
-            raise ValueError("an input is given two outputs")
+            raise ValueError("an input has two outputs")
         self._outputs: dict[int, int] = outputs
 
     def __getitem__(self, port: int) -> int:
@@ -178,7 +178,7 @@ class Attenuation:
 
     def __post_init__(self) -> None:
         if (self.level_db is None) != (self.mode == "none"):
-            raise ValueError(f"attenuation mode {self.mode!r} and level {self.level_db!r} do not go together")
+            raise ValueError(f"attenuation mode {self.mode!r} does not take the level {self.level_db!r}")
 
 
 @dataclass(frozen=True, slots=True)

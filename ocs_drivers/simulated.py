@@ -34,7 +34,7 @@ def simulated_switch(
         if url.partition("://")[0] == scheme:
             return make(parse_address(url), timeout_s=timeout_s, credentials=credentials)
     raise AddressError(
-        f"the twin speaks no {scheme}", device=str(address), hint=f"It speaks: {', '.join(ways_in)}."
+        f"the twin does not speak {scheme}", device=str(address), hint=f"It speaks: {', '.join(ways_in)}."
     )
 
 
@@ -67,7 +67,7 @@ def _start(command: list[str], device: str) -> dict[str, str]:
         raise ConnectError(
             f"the twin did not start: {complaint.strip().rpartition(chr(10))[2]}",
             device=device,
-            hint="`testbed sim switch list` names the families; a size is written 8x8.",
+            hint="Run `testbed sim switch list` for the families; write the size like 8x8.",
         )
     atexit.register(_end, process)
     return {name: url for name, url in json.loads(ready).items() if isinstance(url, str) and "://" in url}

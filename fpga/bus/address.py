@@ -50,7 +50,8 @@ def load_datapath(path: Path, parameters: Mapping[str, int] | None = None) -> Da
     if path.suffix == ".json":
         if parameters:
             raise ValueError(
-                f"{path} is a representation: its parameters are bound. Give them to the .ca file."
+                f"{path} is already elaborated: its parameters are fixed. Set parameters on the .ca file "
+                "instead."
             )
         return datapath_from_json(path.read_text(encoding="utf-8"))
     from fpga.count_action import load
@@ -64,7 +65,7 @@ def simulated_bus(datapath: Datapath, engine: str = "fast") -> SimulatedBus:
     Raises ValueError for another word, BusUnavailable when numba is not installed for the fast one.
     """
     if engine not in {"fast", "reference"}:
-        raise ValueError(f"engine={engine}: there are fast and reference.")
+        raise ValueError(f"engine={engine}: choose fast or reference.")
     return SimulatedBus(datapath, _engine(datapath, engine))
 
 
@@ -78,7 +79,7 @@ def _engine(datapath: Datapath, engine: str) -> Engine:
     try:
         return compile_datapath(datapath)
     except ImportError as error:
-        raise BusUnavailable(f"{error}, or take the plain one: engine=reference") from error
+        raise BusUnavailable(f"{error}, or use the reference simulator: engine=reference") from error
 
 
 def verilated_bus(datapath: Datapath) -> RegisterBus:
@@ -106,7 +107,7 @@ def _pynq(address: str, parts: SplitResult) -> RegisterBus:
         base = int(parts.path.strip("/") if remote else parts.netloc, 16)
         port = parts.port or REMOTE_PORT
     except ValueError:
-        raise ValueError(f"{address!r}: pynq://0xBASE or pynq://HOST[:PORT]/0xBASE is needed.") from None
+        raise ValueError(f"{address!r}: expected pynq://0xBASE or pynq://HOST[:PORT]/0xBASE.") from None
     return open_remote(parts.hostname or "", base, port=port) if remote else open_local(base)
 
 
@@ -114,4 +115,4 @@ def _numbers(address: str, options: Mapping[str, str]) -> dict[str, int]:
     try:
         return {name: int(value, 0) for name, value in options.items()}
     except ValueError:
-        raise ValueError(f"{address!r}: parameters are whole numbers, as ?num_DACs=4.") from None
+        raise ValueError(f"{address!r}: parameters must be integers, as in ?num_DACs=4.") from None

@@ -83,9 +83,9 @@ class AxiPinsBus:
         )
         answers = [cycle for cycle in slot if cycle[self._out_of[f"{response}valid"]]]
         if not taken or len(answers) != 1:
-            raise BusFault(f"the register file does not answer a burst within {_SLOT} cycles an access")
+            raise BusFault(f"the register file did not answer a burst within {_SLOT} cycles per access")
         if answers[0][self._out_of[f"{response}resp"]]:
-            raise BusFault("the register file answers with an error")
+            raise BusFault("the register file answered with an error")
         return answers[0]
 
     def close(self) -> None:
@@ -106,16 +106,16 @@ class AxiPinsBus:
             }
             if not requests:
                 return
-        raise BusFault(f"the register file does not take a request within {_PATIENCE} cycles")
+        raise BusFault(f"the register file did not accept a request within {_PATIENCE} cycles")
 
     def _await(self, channel: str) -> Rows:
         for _ in range(_PATIENCE):
             outputs = self._cycle({f"{channel}ready": 1})
             if self._value(outputs, f"{channel}valid"):
                 if self._value(outputs, f"{channel}resp"):
-                    raise BusFault("the register file answers with an error")
+                    raise BusFault("the register file answered with an error")
                 return outputs
-        raise BusFault(f"the register file does not answer within {_PATIENCE} cycles")
+        raise BusFault(f"the register file did not answer within {_PATIENCE} cycles")
 
     def _cycle(self, pins: dict[str, int]) -> Rows:
         row = np.zeros((1, self._columns), np.uint64)

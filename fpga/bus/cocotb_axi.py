@@ -56,4 +56,4 @@ class CocotbBus:
 
 def _check_response(answer: Any, offset: int) -> None:
     if int(answer.resp):
-        raise BusFault(f"the register file answers {answer.resp!r} at {offset:#x}")
+        raise BusFault(f"the register file answered {answer.resp!r} at {offset:#x}")

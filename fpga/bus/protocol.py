@@ -78,6 +78,6 @@ def _one_by_one(bus: RegisterBus, accesses: Sequence[Access]) -> list[int]:
 def check_access(offset: int, value: int = 0) -> None:
     """Raise ValueError unless `offset` is that of a word and `value` fits into one."""
     if offset < 0 or offset % 4:
-        raise ValueError(f"{offset:#x} is not the offset of a word: a multiple of 4 from 0 on is needed.")
+        raise ValueError(f"{offset:#x} is not a word offset: it must be a multiple of 4, 0 or more.")
     if not 0 <= value < 1 << 32:
-        raise ValueError(f"{value} does not fit into a register: 0 to 2**32 - 1 is needed.")
+        raise ValueError(f"{value} does not fit in a register: it must be 0 to 2**32 - 1.")

@@ -73,7 +73,10 @@ def open_remote(host: str, base: int, *, port: int = REMOTE_PORT, span_bytes: in
 
         return PynqBus(pynq.MMIO(base, span_bytes, device=RemoteDevice(0, host, port)))
     except (ImportError, OSError, RuntimeError, ValueError) as error:
-        raise BusUnavailable(f"no PYNQ.remote at {host}:{port}: {error}. Check address and image.") from error
+        raise BusUnavailable(
+            f"no PYNQ.remote server answers at {host}:{port}: {error}. Check the address and the board's "
+            "image."
+        ) from error
 
 
 def _pynq() -> Any:

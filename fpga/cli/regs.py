@@ -33,7 +33,7 @@ def regs(
     from fpga.registers import register_map, to_json, to_markdown, to_rdl
 
     if as_json + markdown + rdl > 1:
-        raise typer.BadParameter("--json, --markdown and --rdl are three forms: choose one")
+        raise typer.BadParameter("--json, --markdown and --rdl exclude each other: choose one")
     table = register_map(load(file, parse_parameters(parameters)).datapath)
     form = to_json if as_json else to_markdown if markdown else to_rdl if rdl else _table
     typer.echo(form(table), nl=False)

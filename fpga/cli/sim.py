@@ -78,7 +78,7 @@ def sim(
     if init is not None:
         return _init(datapath, init, as_json=as_json)
     if stimulus is None:
-        raise typer.BadParameter("nothing to simulate. Give --stimulus FILE; --init FILE writes an example.")
+        raise typer.BadParameter("nothing to simulate: give --stimulus FILE (--init FILE writes an example)")
     run = _simulated(datapath, load_stimulus(datapath, stimulus, cycles), cycles)
     written = _write(run, vcd, png)
     lines = list(explain_run(datapath, run.stimulus.rows)) if explain else []
@@ -104,7 +104,8 @@ def _init(datapath: Datapath, path: Path, *, as_json: bool) -> int:
         print(json.dumps({"ok": True, "written": [str(path)]}))
     else:
         print(
-            f"{path}: an example stimulus for {datapath.name}; the columns `expect:...` say what must come out"
+            f"{path}: example stimulus for {datapath.name}; the columns `expect:...` hold the expected "
+            "outputs"
         )
     return 0
 
@@ -187,14 +188,14 @@ def _print_failures(run: _Run, stimulus: Path) -> None:
     for failure in run.failed[:SHOWN]:
         print(f"error: {stimulus}:{failure.expected.line}:1: {failure}", file=sys.stderr)
     if len(run.failed) > SHOWN:
-        print(f"error: and {len(run.failed) - SHOWN} more", file=sys.stderr)
+        print(f"error: {len(run.failed) - SHOWN} more failures", file=sys.stderr)
     for cycle, module, kind, name in run.violated[:SHOWN]:
         print(
             f"error: property {name} of {module} (`{kind}`) does not hold in cycle {cycle} (R21)",
             file=sys.stderr,
         )
     if len(run.violated) > SHOWN:
-        print(f"error: and {len(run.violated) - SHOWN} properties more", file=sys.stderr)
+        print(f"error: {len(run.violated) - SHOWN} more violated properties", file=sys.stderr)
     if run.failed:
         print(
             "",

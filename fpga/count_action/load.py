@@ -115,9 +115,7 @@ def read_source(path: Path, at: Location, wanted: str) -> str:
         if path.is_dir():
             raise Refused(at, f"{shown} is a folder", "Name a file in it.")
         if not path.is_file():
-            raise Refused(
-                at, f"there is no file {shown}", "Check the name, and the folder it is looked for in."
-            )
+            raise Refused(at, f"there is no file {shown}", "Check the name and the folder that is searched.")
         if path.stat().st_size > MAX_BYTES:
             size = path.stat().st_size
             raise Refused(
@@ -128,7 +126,7 @@ def read_source(path: Path, at: Location, wanted: str) -> str:
         return path.read_bytes().decode("utf-8", errors="replace")
     except (OSError, ValueError) as error:
         raise Refused(
-            at, f"{shown} cannot be read: {error}", "Check the name and the rights of the file."
+            at, f"{shown} cannot be read: {error}", "Check the name and the permissions of the file."
         ) from error
 
 
@@ -161,12 +159,12 @@ class Imports:
         if real in chain:
             circle = " -> ".join(each.name for each in (*chain[chain.index(real) :], real))
             message = f"these files import each other in a circle: {circle}"
-            raise Refused(wanted.at, message, "Move what both need into a third file.")
+            raise Refused(wanted.at, message, "Move the part that both need into a third file.")
         if real in self._read:
             return
         if len(self._read) >= _MAX_IMPORTS or len(chain) > 40:
             raise Refused(
-                wanted.at, f"more than {_MAX_IMPORTS} files, or 40 within each other", "Join some of them."
+                wanted.at, f"more than {_MAX_IMPORTS} files, or 40 within each other", "Merge some of them."
             )
         self._read.add(real)
         try:
@@ -185,7 +183,7 @@ class Imports:
 
 def _find(wanted: Import, folder: Path) -> Path:
     if not wanted.path:
-        raise Refused(wanted.at, "no file is named", 'Write import "FILE.ca";')
+        raise Refused(wanted.at, "the import names no file", 'Write import "FILE.ca";')
     try:
         neighbour = folder / wanted.path
         return (

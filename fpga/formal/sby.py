@@ -145,7 +145,7 @@ def _call(folder: Path, task: str, timeout_s: float) -> str:
     log = folder / f"proof_{task}" / "logfile.txt"
     text = log.read_text() if log.exists() else printed
     if not re.search(r"DONE \((PASS|FAIL|UNKNOWN)", text):
-        raise ToolFailed(f"sby came to no end:\n{text.strip()[-2000:]}")
+        raise ToolFailed(f"sby did not finish:\n{text.strip()[-2000:]}")
     return text
 
 

@@ -41,7 +41,7 @@ class Timing:
         """Raise ValueError for a preamble that cannot be counted, or a delay the simulated optics do not have."""
         if not (0 < self.preamble < 256 and 0 <= self.delay < 16):
             raise ValueError(
-                f"a preamble is 1 .. 255 cycles and a delay 0 .. 15, not {self.preamble}, {self.delay}"
+                f"preamble must be 1 to 255 cycles and delay 0 to 15, not {self.preamble} and {self.delay}"
             )
 
     @property
@@ -128,7 +128,7 @@ def measured(trace: Trace) -> tuple[LayerCycles, ...]:
     starts = np.flatnonzero(trace.start).tolist()
     ends = [*starts[1:], *np.flatnonzero(trace.finished)[:1].tolist()]
     if len(ends) != len(starts) or not len(starts):
-        raise ValueError(f"{len(starts)} layers began and {len(ends)} ended. Was the run long enough?")
+        raise ValueError(f"{len(starts)} layers started, but {len(ends)} ended. Was the run long enough?")
     return tuple(
         _layer(trace.layer(first, last), last - first) for first, last in zip(starts, ends, strict=True)
     )
@@ -156,7 +156,7 @@ def _layer(trace: Trace, cycles: int) -> LayerCycles:
 def _first(bits: Bits) -> int:
     found = np.flatnonzero(bits)
     if not found.size:
-        raise ValueError("a signal of the run was never 1: the layer did not end.")
+        raise ValueError("a signal of the run never rose: the layer did not end.")
     return int(found[0])
 
 

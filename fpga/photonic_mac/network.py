@@ -39,9 +39,9 @@ class Optics:
     def __post_init__(self) -> None:
         """Raise ValueError for settings that the core does not have."""
         if not (0 <= self.delay <= 15 and 0 <= self.shift <= 15):
-            raise ValueError(f"delay and shift are 0 .. 15, not {self.delay} and {self.shift}")
+            raise ValueError(f"delay and shift must be 0 to 15, not {self.delay} and {self.shift}")
         if not (0 <= self.gain < 512 and 0 <= self.seed <= _MASK):
-            raise ValueError(f"gain is 0 .. 511 and seed has 32 bits, not {self.gain} and {self.seed}")
+            raise ValueError(f"gain must be 0 to 511 and seed 32 bits wide, not {self.gain} and {self.seed}")
 
     def light(self, products: NDArray[np.int32], first: int) -> NDArray[np.int32]:
         """Return what the detector sees of products (cycles × lanes); the first is in cycle `first` of the noise."""
@@ -92,13 +92,15 @@ class Network:
     def __post_init__(self) -> None:
         """Raise ValueError for layers that do not fit together, or weights out of range."""
         if not self.layers:
-            raise ValueError("a network needs a layer")
+            raise ValueError("a network needs at least one layer")
         for weights in self.layers:
             if weights.ndim != 2 or not weights.size or np.abs(weights).max() > FULL_SCALE:
-                raise ValueError(f"a layer is outputs × inputs in −255 .. 255, not {weights.shape}")
+                raise ValueError(
+                    f"a layer must be outputs × inputs with weights from −255 to 255, not {weights.shape}"
+                )
         for before, after in zip(self.layers, self.layers[1:], strict=False):
             if before.shape[0] != after.shape[1]:
-                raise ValueError(f"{before.shape[0]} outputs do not go into {after.shape[1]} inputs")
+                raise ValueError(f"{before.shape[0]} outputs do not match {after.shape[1]} inputs")
 
     @property
     def shapes(self) -> tuple[tuple[int, int], ...]:
@@ -140,7 +142,9 @@ def _check_images(network: Network, images: ArrayLike) -> Integers:
     values = np.atleast_2d(np.asarray(images, np.int32))
     inputs = network.shapes[0][1]
     if values.ndim != 2 or values.shape[1] != inputs or values.min() < 0 or values.max() > FULL_SCALE:
-        raise ValueError(f"images are batch × {inputs} of 0 .. 255, not {values.shape}")
+        raise ValueError(
+            f"images must have shape (batch, {inputs}) and values 0 to 255, not shape {values.shape}"
+        )
     return values
 
 

@@ -104,7 +104,7 @@ class Register:
     def at(self, word: int = 0) -> int:
         """Return the byte offset of one of its words. Raises IndexError."""
         if not 0 <= word < self.words:
-            raise IndexError(f"{self.name} has {self.words} words, and no word {word}")
+            raise IndexError(f"{self.name} has {self.words} words: there is no word {word}")
         return self.offset + word * WORD_BYTES
 
 

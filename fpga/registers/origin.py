@@ -56,8 +56,8 @@ def read_origin(folder: Path) -> Origin:
     path = folder / ORIGIN
     if not path.is_file():
         raise ValueError(
-            f"{folder} has no {ORIGIN}: it is not a folder that `countaction build` has written, or an earlier"
-            " release has. Build it again: countaction build FILE -o DIR."
+            f"{folder} has no {ORIGIN}: this version of `countaction build` did not write it. Build it "
+            "again: countaction build FILE -o DIR."
         )
     try:
         document = json.loads(path.read_text(encoding="utf-8"))

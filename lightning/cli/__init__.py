@@ -103,7 +103,7 @@ def run_app(arguments: Sequence[str]) -> int:
 def _told_by_qick(error: RuntimeError) -> LightningError:
     message = " ".join(str(error).split()) or type(error).__name__
     return ProgramError(
-        message.rstrip("."), hint="Ask for less, or for another device; `lightning doctor` shows what it has"
+        message.rstrip("."), hint="Request less, or use another device; `lightning doctor` shows what it has"
     )
 
 

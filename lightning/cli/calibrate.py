@@ -100,7 +100,9 @@ def resources(soc: Any, asked: dict[str, str], *, lasting: bool) -> dict[str, st
         return {role: resource for role, resource in own.items() if lasting or role != "bias"}
     for role, resource in asked.items():
         if resource == OWN and role not in own:
-            raise AddressError(f"this device brings no {role} along", hint="Give the VISA resource of yours")
+            raise AddressError(
+                f"this device has no {role} of its own", hint="Give the VISA resource of yours"
+            )
     return {role: own[role] if resource == OWN else resource for role, resource in asked.items()}
 
 
@@ -129,9 +131,9 @@ def _permit(named: dict[str, str], whose: DeviceIdentity, *, asks: bool, yes: bo
         return
     if not asks:
         raise LightningError(
-            f"{' and '.join(named)} would be set, and nobody is there to be asked",
+            f"{' and '.join(named)} would be set, but there is no terminal to ask for confirmation",
             device=whose.name,
-            hint="Give --yes",
+            hint="Pass --yes",
         )
     listed = "\n".join(f"  {role}: {resource}" for role, resource in named.items())
     typer.confirm(f"These instruments will be switched on and set:\n{listed}\nGo on?", abort=True)
@@ -139,7 +141,7 @@ def _permit(named: dict[str, str], whose: DeviceIdentity, *, asks: bool, yes: bo
 
 def _turn_paddles(brightness: Callable[[], float]) -> None:
     """Ask a person to turn the polarisation controller, and read the light as often as wanted."""
-    print("Turn the paddles of the polarisation controller until this is greatest.")
+    print("Turn the paddles of the polarisation controller until the reading is highest.")
     best = 0.0
     while True:
         found = brightness()
@@ -168,9 +170,9 @@ def _keep(run: GuidedRun, png: Path | None, whose: DeviceIdentity) -> Path | Non
         return store.save(run.calibration, raw=run.raw)
     except OSError as error:
         raise CalibrationError(
-            f"the calibration cannot be kept in {store.folder()} ({error.strerror})",
+            f"the calibration cannot be saved in {store.folder()} ({error.strerror})",
             device=whose.name,
-            hint=f"Set {store.FOLDER_VARIABLE} to a folder that can be written",
+            hint=f"Set {store.FOLDER_VARIABLE} to a writable folder",
         ) from error
 
 
@@ -190,7 +192,7 @@ def _print_wrapped(line: str) -> None:
 def _print_end(run: GuidedRun, whose: DeviceIdentity, saved: Path | None, png: Path | None) -> None:
     failed = [each.step for each in run.outcomes if not each.passed]
     if failed:
-        print(f"{whose.label}: {', '.join(failed)} failed; nothing was kept")
+        print(f"{whose.label}: {', '.join(failed)} failed; nothing was saved")
     else:
         print(f"{whose.label}: all {len(run.outcomes)} steps passed")
     for kept in (saved, png if run.calibration is not None else None):

@@ -129,7 +129,7 @@ def compile_file(
     held = None if samples is None else raw_samples(samples)
     if network.suffix == ".lng":
         raise OutOfRange(
-            f"{network} is compiled already", hint="Give the .onnx or .npz; or run: lightning explain"
+            f"{network} is already compiled", hint="Give the .onnx or .npz file, or run `lightning explain`"
         )
     model = load_or_compile(network, held, options, asked, choices, choose_scheme=scheme is None)
     raw = raw_of(model.network, held) if isinstance(held, dict) else held
@@ -153,7 +153,7 @@ def _outputs(network: Path, given: list[str]) -> tuple[list[str], Path | None]:
     files = [Path(each) for each in given if each not in made]
     if len(files) > 1:
         raise OutOfRange(
-            f"--output names {files[0]} and {files[1]}, and neither is a tensor of {network.name}",
+            f"--output names {files[0]} and {files[1]}; neither is a tensor of {network.name}",
             hint="Name one file, and tensors of the network",
         )
     return tensors, files[0] if files else None

@@ -73,7 +73,8 @@ def evaluate_command(
     run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, fault, calibrated=calibrated)
     if fault and compare:
         raise ConfigError(
-            "faults are chosen, and the table is of models without", hint="Leave --fault or --compare out"
+            "faults are given, but the table compares models without faults",
+            hint="Leave --fault or --compare out",
         )
     compared = compare is not None
     used = _seeds(run, seed, seeds, compared=compared)
@@ -111,7 +112,7 @@ def _seeds(run: how.Run, first: int | None, several: int | None, *, compared: bo
     count = several or (SEEDS_OF_TABLE if compared else 1)
     if count > 1 and run.fidelity != "noisy" and not compared:
         raise OutOfRange(
-            f"fidelity {run.fidelity} has no seeds", hint="Leave --seeds out, or say --fidelity noisy"
+            f"fidelity {run.fidelity} has no seeds", hint="Leave --seeds out, or use --fidelity noisy"
         )
     begin = run.seed_of(first, compared=compared)
     return tuple(range(begin, begin + count))

@@ -134,7 +134,7 @@ def _server(url: str, *, echo: bool) -> Iterator[Target]:
         return
     scheme = url.partition(":")[0]
     if scheme not in ("http", "udp"):
-        raise LoadError(f"{url!r} names no echo", hint="Say `lightning load udp --echo`, or http")
+        raise LoadError(f"{url!r} has no echo service", hint="Use `lightning load udp --echo`, or http")
     with running_echo(scheme) as target:
         yield target
 
@@ -144,8 +144,8 @@ def _number(model: str) -> int:
 
     if not model.isdecimal() or int(model) >= 1 << 32:
         raise LoadError(
-            f"packets name models by number, and {model!r} is none",
-            hint="Give --model 1: `lightning serve` says the numbers when it is ready",
+            f"packets identify models by number, and {model!r} is not a number",
+            hint="Pass --model 1; `lightning serve` prints the numbers when it is ready",
         )
     return int(model)
 
@@ -157,7 +157,7 @@ def _say(outcomes: Sequence[Outcome], about: str, files: Sequence[str]) -> None:
     for each in outcomes:
         refused = ", ".join(f"{count:,} {name}" for name, count in each.refused.items()) or "0"
         print("".join(f"{_cell(value):>12}" for value in _row(each)), "", refused)
-    print("lag: from the scheduled time to sending: the generator was late, or no connection was free")
+    print("lag: from the scheduled time to sending; the generator was late, or no connection was free")
     for name in files:
         print(f"written: {name}")
 

@@ -89,8 +89,8 @@ class Run:
         """
         if given is not None and self.fidelity in ("exact", "datapath") and not compared:
             raise ConfigError(
-                f"a seed is given, and fidelity {self.fidelity} has nothing random",
-                hint="Leave --seed out, or say --fidelity noisy",
+                f"a seed is given, but fidelity {self.fidelity} is deterministic",
+                hint="Leave --seed out, or use --fidelity noisy",
             )
         return given or 0
 
@@ -103,7 +103,7 @@ class Run:
 
         if self.quirks != NO_QUIRKS and not model.shift_normalised:
             raise ConfigError(
-                f"faults are chosen, and the model has the scheme {model.scheme}",
+                f"faults are given, but the model has scheme {model.scheme}",
                 hint="Compile it with --scheme published, or leave --fault out",
             )
         return open_executor(
@@ -156,23 +156,23 @@ def chosen(
     kind = one_of("fidelity", fidelity or ("noisy" if noise_given else "exact"), get_args(Fidelity))
     if noise_given and kind != "noisy":
         raise ConfigError(
-            f"noise is chosen, and fidelity {kind} has none to choose",
-            hint="Say --fidelity noisy, or leave noise out",
+            f"noise options are given, but fidelity {kind} has no noise",
+            hint="Use --fidelity noisy, or leave the noise options out",
         )
     if average > 1 and kind not in ("noisy", "device"):
         raise ConfigError(
-            f"fidelity {kind} has nothing to average", hint="Leave --average out, or say --fidelity noisy"
+            f"fidelity {kind} has nothing to average", hint="Leave --average out, or use --fidelity noisy"
         )
     # Nobody is to believe that a device or a bus answered which was not asked.
     if device is not None and kind != "device" and not calibrated:
         raise ConfigError(
-            f"a device is named, and fidelity {kind} asks none",
-            hint="Say --fidelity device, or --calibrated for noise as it was measured there; or leave --device out",
+            f"a device is given, but fidelity {kind} uses none",
+            hint="Use --fidelity device; for the noise measured on it use --calibrated; or leave --device out",
         )
     if bus is not None and kind != "datapath":
         raise ConfigError(
-            f"a bus is named, and fidelity {kind} uses none",
-            hint="Say --fidelity datapath, or leave --bus out",
+            f"a bus is given, but fidelity {kind} uses none",
+            hint="Use --fidelity datapath, or leave --bus out",
         )
     noise = noise_of(place, sigma, mean, average, device, calibrated=calibrated) if kind == "noisy" else None
     departures = quirks_of(faults or ())
@@ -218,7 +218,7 @@ def noise_of(
         return Noise(where, MEASURED_SIGMA if sigma is None else sigma, mean or 0.0, average=average)
     if sigma is not None or mean is not None:
         raise ConfigError(
-            "--calibrated takes sigma and mean from a calibration, and others are given",
+            "--calibrated takes sigma and mean from a calibration, but others are given",
             hint="Leave --sigma and --mean out",
         )
     from lightning.execution.multipliers.device import noise_of_calibration

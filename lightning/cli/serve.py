@@ -72,7 +72,7 @@ def serve(
     For example: lightning serve lenet.lng --fidelity noisy --udp 8500
     """
     if realtime and udp is None:
-        raise ConfigError("--realtime is for packets, and none are taken", hint="Give --udp PORT, too")
+        raise ConfigError("--realtime applies to packets, but no UDP port is open", hint="Add --udp PORT")
     run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, calibrated=calibrated)
     from lightning.optional import needed
 
@@ -107,7 +107,7 @@ def _files_by_model(paths: Sequence[Path], name: str | None) -> dict[str, Path]:
             if called in named:
                 raise ConfigError(
                     f"{str(named[called])!r} and {str(file)!r} would both be model {called!r}",
-                    hint="Give one of them another name; --name is for one file",
+                    hint="Rename one of them; --name is for a single file",
                 )
             named[called] = file
     return named
@@ -119,7 +119,7 @@ def _files(path: Path) -> list[Path]:
     found = sorted(path.glob("*.lng"))
     if not found:
         raise ConfigError(
-            f"no .lng file is in {str(path)!r}", hint="Make one with `lightning compile -o NAME.lng`"
+            f"{str(path)!r} contains no .lng file", hint="Create one with `lightning compile -o NAME.lng`"
         )
     return found
 
@@ -137,8 +137,10 @@ def _warn(host: str) -> None:
         reached = {str(each[4][0]) for each in socket.getaddrinfo(host, None)}
         if not all(ip_address(each.partition("%")[0]).is_loopback for each in reached):
             print(
-                f"warning: {host} is not this machine alone, and there is no password: "
-                "whoever reaches it may ask, load and unload",
+                (
+                    f"warning: {host} is reachable from other machines, and there is no password: anyone who "
+                    "reaches it can infer, load and unload"
+                ),
                 file=sys.stderr,
             )
 

@@ -65,9 +65,9 @@ def sweep(
             f" peak {figures['peak_word']:.0f}: V_pi is {figures['half_wave_word']:.0f} words"
         )
         print(
-            f"swing {figures['swing_counts']:.0f} counts; left by the sin² fit {found.residual:.3%} of it,"
-            f" by a polynomial of degree 2 {figures['polynomial_residual']:.2%},"
-            f" by Chebyshev of degree 3 {figures['chebyshev_residual']:.2%}"
+            f"swing {figures['swing_counts']:.0f} counts; residual of the sin² fit {found.residual:.3%} "
+            f"of the swing, of a polynomial of degree 2 {figures['polynomial_residual']:.2%}, of "
+            f"Chebyshev of degree 3 {figures['chebyshev_residual']:.2%}"
         )
         for name in written((png, csv)):
             print(f"written: {name}")
@@ -93,7 +93,10 @@ def measured(soc: Any, modulator: int, points: int, shots: int) -> Sweep:
         raise CalibrationError(
             f"no transfer curve can be fitted ({error})",
             device=identity_of(soc).name,
-            hint="See that the laser is on and the fibres are joined; `lightning scope` shows the waveform",
+            hint=(
+                "Check that the laser is on and the fibres are connected; `lightning scope` shows the "
+                "waveform"
+            ),
         ) from error
 
 
@@ -102,7 +105,7 @@ def _pass(outcome: Outcome, bench: Bench) -> None:
 
     if not outcome.passed:
         raise CalibrationError(
-            f"{outcome.step}: {outcome.figure}; wanted is {outcome.limit}",
+            f"{outcome.step}: {outcome.figure}; required: {outcome.limit}",
             device=identity_of(bench.soc).name,
             hint=outcome.hint,
         )

@@ -71,9 +71,14 @@ def _needed(
 ) -> npt.NDArray[Any]:
     if samples is None:
         raise CompileError(
-            f"the scheme `scaled` measures the ranges of activations of {network.name} on samples, and there are none",
-            hint="Compile it with raw inputs, and use MODEL.lng then: "
-            "lightning compile NETWORK --samples FILE.npy|FILE.npz|digits -o MODEL.lng",
+            (
+                f"scheme `scaled` needs samples to measure the activation ranges of {network.name}, and there "
+                "are none"
+            ),
+            hint=(
+                "Compile with raw inputs, then use MODEL.lng: lightning compile NETWORK --samples "
+                "FILE.npy|FILE.npz|digits -o MODEL.lng"
+            ),
         )
     if isinstance(samples, Mapping):
         return raw_of(network, samples)

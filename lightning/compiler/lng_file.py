@@ -107,7 +107,7 @@ def unpacked(content: bytes, name: str = "the model") -> CompiledModel:
         raise
     except _TooLarge as error:
         raise ModelFileError(
-            f"{name} is too large: {error}", hint="Ask who made it; no model needs that"
+            f"{name} is too large: {error}", hint="Check where it comes from: no valid model is that large"
         ) from error
     except _DAMAGE as error:
         why = "" if isinstance(error, zipfile.BadZipFile) else f" ({error})"  # "not a zip file" helps nobody
@@ -155,11 +155,11 @@ def _read(content: bytes) -> dict[str, bytes]:
 def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     """Never more than is declared, whatever the packed bytes would become."""
     if member.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
-        raise ValueError(f"{member.filename} is packed in a way that is not used here")
+        raise ValueError(f"{member.filename} uses an unsupported compression")
     with archive.open(member) as opened:
         found = opened.read(member.file_size)
     if len(found) != member.file_size:
-        raise ValueError(f"{member.filename} is shorter than it should be")
+        raise ValueError(f"{member.filename} is truncated")
     return found
 
 
@@ -178,7 +178,7 @@ def _check_format(document: Any, name: str) -> None:
 def _check_sums(members: Mapping[str, bytes]) -> None:
     held = {name: content for name, content in members.items() if name != _SUMS}
     if members[_SUMS].decode("ascii") != _sums(held):
-        raise ValueError("the contents are not those of SHA256SUMS")
+        raise ValueError("the contents do not match SHA256SUMS")
 
 
 def _arrays(members: Mapping[str, bytes]) -> dict[str, npt.NDArray[Any]]:
@@ -193,10 +193,10 @@ def _array(content: bytes) -> npt.NDArray[Any]:
     """Return an array of numbers, as large as its bytes: a header may declare anything."""
     buffer = io.BytesIO(content)
     if np.lib.format.read_magic(buffer) != (1, 0):
-        raise ValueError("an array of a version that is not used here")
+        raise ValueError("an array of an unsupported version")
     shape, by_columns, kind = np.lib.format.read_array_header_1_0(buffer)
     if by_columns or kind.kind not in "iufb":
-        raise ValueError(f"an array of {kind} that is not used here")
+        raise ValueError(f"an array of the unsupported type {kind}")
     return np.frombuffer(content, kind, offset=buffer.tell()).reshape(shape).copy()
 
 
@@ -208,13 +208,13 @@ def check_model(model: CompiledModel) -> None:
     """
     _check_network(model.network)
     if model.scheme not in {"published", "scaled"}:
-        raise _unfit(f"scheme {model.scheme!r} is not known")
+        raise _unfit(f"unknown scheme {model.scheme!r}")
     if model.perfect_scaling and model.scheme != "published":
-        raise _unfit("perfect scaling belongs to the scheme `published`")
+        raise _unfit("perfect scaling requires the scheme `published`")
     nodes = {node.name: node for node in photonic_nodes(model.network)}
     if nodes.keys() != model.layers.keys():
         odd = ", ".join(sorted(nodes.keys() ^ model.layers.keys()))
-        raise _unfit(f"layers are not those that replace a Gemm or Conv of the network: {odd}")
+        raise _unfit(f"layers do not match the Gemm and Conv nodes of the network: {odd}")
     for name, layer in model.layers.items():
         _check_layer(model.network, nodes[name], layer)
     if model.scheme == "published":
@@ -226,7 +226,7 @@ def _check_network(network: Network) -> None:
         raise _unfit("the network has no input or output")
     for name, shape in network.shapes.items():
         if min(shape, default=1) < 1 or prod(shape) > LARGEST:
-            raise _unfit(f"activation {name} of shape {shape} cannot be")
+            raise _unfit(f"activation {name} has the impossible shape {shape}")
     check_preprocessing(network.preprocessing, network.input_shape)
     for ports, tensor in ((network.inputs, network.input), (network.outputs, network.output)):
         if ports and sum(port.size for port in ports) != prod(network.shapes[tensor]):
@@ -235,9 +235,11 @@ def _check_network(network: Network) -> None:
     for node in network.nodes:
         missing = [name for name in node.inputs if name and name not in there]
         if missing or not node.inputs or node.output not in network.shapes:
-            raise _unfit(f"{node.operation} {node.name} has inputs that are not there yet, or no shape")
+            raise _unfit(
+                f"{node.operation} {node.name} reads inputs that are not defined yet, or have no shape"
+            )
         if node.output in there or node.name in names:
-            raise _unfit(f"{node.operation} {node.name} is there twice, or gives what is there")
+            raise _unfit(f"{node.operation} {node.name} is defined twice, or defines a tensor again")
         _check_node(network, node)
         there.add(node.output)
         names.add(node.name)
@@ -260,7 +262,7 @@ def _check_node(network: Network, node: Node) -> None:
     wanted = network.shapes[node.output]
     as_many = node.operation != "Reshape" or prod(given[0]) == prod(wanted)
     if found != (0, *wanted) or not as_many:
-        raise _unfit(f"{node.operation} {node.name} gives {found[1:]} for an input, and not {wanted}")
+        raise _unfit(f"{node.operation} {node.name} gives {found[1:]} for an input instead of {wanted}")
 
 
 def _check_layer(network: Network, node: Node, layer: PhotonicLayer) -> None:
@@ -271,13 +273,13 @@ def _check_layer(network: Network, node: Node, layer: PhotonicLayer) -> None:
         wanted.geometry,
         wanted.vectors,
     ):
-        raise _unfit(f"layer {node.name} has other sizes than its node")
+        raise _unfit(f"layer {node.name} differs in size from its node")
     if prod(network.shapes[node.output]) != layer.positions * prod(rows):
-        raise _unfit(f"layer {node.name} gives another shape than its node")
+        raise _unfit(f"layer {node.name} differs in output shape from its node")
     if np.abs(layer.weights).max(initial=0) > FULL:
         raise _unfit(f"layer {node.name} has weights beyond {FULL}")
     if not (0 < layer.input_scale < np.inf and np.isfinite(layer.output_scale).all()):
-        raise _unfit(f"layer {node.name} has scales that are no positive numbers")
+        raise _unfit(f"layer {node.name} has scales that are not positive numbers")
 
 
 def _unfit(what: str) -> ModelFileError:
@@ -363,8 +365,8 @@ def _node_document(node: Node) -> dict[str, Any]:
         attributes = {name: _encoded(value) for name, value in node.attributes.items()}
     except TypeError as error:
         raise CompileError(
-            f"{node.operation} {node.name} has an attribute that no file can keep: {error}",
-            hint="Give numbers, texts, or tuples of them",
+            f"{node.operation} {node.name} has an attribute that the file format cannot store: {error}",
+            hint="Use numbers, strings, or tuples of them",
         ) from None
     return {
         "name": node.name,
@@ -433,13 +435,13 @@ def _layer(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Photonic
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not a text")
+        raise TypeError(f"{value!r} is not a string")
     return value
 
 
 def _flag(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise TypeError(f"{value!r} is neither true nor false")
+        raise TypeError(f"{value!r} is not a boolean")
     return value
 
 

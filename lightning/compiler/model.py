@@ -50,7 +50,7 @@ class Hardware:
         for name in ("lanes", "wavelengths", "cores", "clock_hz"):
             value = getattr(self, name)
             if not (value > 0 if name == "clock_hz" else isinstance(value, int) and value > 0):
-                raise OutOfRange(f"hardware with {name} = {value!r} cannot be", hint="Give a positive number")
+                raise OutOfRange(f"hardware cannot have {name} = {value!r}", hint="Give a positive number")
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,16 +50,16 @@ class Options:
         _one_of("rounding", self.rounding, get_args(Rounding))
         if self.perfect_scaling and self.scheme != "published":
             raise OutOfRange(
-                f"perfect scaling belongs to the scheme published, and the scheme is {self.scheme}",
+                f"perfect scaling requires scheme published, but the scheme is {self.scheme}",
                 hint="Choose --scheme published, or leave --perfect-scaling out: `scaled` has scales anyway",
             )
         if not 50 < self.percentile <= 100:
             raise OutOfRange(
-                f"percentile is {self.percentile}, and must be above 50, and at most 100",
-                hint="Take 99.9, or choose --ranges min-max",
+                f"percentile is {self.percentile}; it must be above 50 and at most 100",
+                hint="Use 99.9, or --ranges min-max",
             )
         if not (math.isfinite(self.sigma) and self.sigma >= 0):
-            raise OutOfRange(f"sigma is {self.sigma}, and must be 0 or more")
+            raise OutOfRange(f"sigma is {self.sigma}; it must be 0 or more")
 
     @property
     def document(self) -> Mapping[str, Any]:

@@ -39,7 +39,7 @@ def shot_noise(photons: float, efficiency: float = EFFICIENCY) -> Noise:
     """
     if not (photons > 0 and 0 < efficiency <= 1):
         raise OutOfRange(
-            f"{photons} photons at an efficiency of {efficiency} are no light",
+            f"{photons} photons at an efficiency of {efficiency} give no light",
             hint="Give more than 0 photons, and an efficiency above 0 and up to 1",
         )
     return Noise(sigma=0.0, shot=FULL / (efficiency * photons), identity=f"shot noise, {photons:g} photons")

@@ -69,9 +69,11 @@ def check_classes(dataset: Dataset, network: Network) -> None:
     scores = max(int(np.prod(network.output_shape)), 2)
     if dataset.y.min() < 0 or dataset.y.max() >= scores:
         raise InputError(
-            f"{dataset.name} has the classes {dataset.y.min()} to {dataset.y.max()}, and {network.name} has scores for"
-            f" 0 to {scores - 1}",
-            hint="Name data that the network was trained for",
+            (
+                f"{dataset.name} has the classes {dataset.y.min()} to {dataset.y.max()}, but {network.name} "
+                f"has scores for 0 to {scores - 1}"
+            ),
+            hint="Use data that the network was trained for",
         )
 
 

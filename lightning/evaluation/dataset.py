@@ -64,7 +64,7 @@ class Dataset:
             return self
         if len(self.x) <= count:
             raise DatasetError(
-                f"{self.name} has no training part, and {len(self.x)} images are too few to put {count} aside",
+                f"{self.name} has no training part, and {len(self.x)} images are too few to set {count} aside",
                 hint="Add x_train and y_train, or compile the model with samples first: lightning compile",
             )
         aside = np.zeros(len(self.x), bool)
@@ -94,15 +94,13 @@ def content_of(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise DatasetError(
-            f"{path} cannot be read ({error.strerror})", hint="See that it is there"
-        ) from error
+        raise DatasetError(f"{path} cannot be read ({error.strerror})", hint="Check the path") from error
 
 
 def _check(x: Raw, y: Classes, name: str, part: str) -> None:
     if y.ndim != 1 or x.ndim < 2 or len(x) != len(y):
         raise DatasetError(
-            f"{name}: inputs {x.shape} and classes {y.shape} of the {part} part do not belong together",
+            f"{name}: inputs {x.shape} and classes {y.shape} of the {part} part do not match",
             hint="Give inputs (n, ...) and as many classes (n,)",
         )
     if np.issubdtype(x.dtype, np.floating) and not np.isfinite(x).all():

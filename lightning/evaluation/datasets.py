@@ -54,7 +54,7 @@ def load_dataset(name: str | os.PathLike[str]) -> Dataset:
         return load_nsl_kdd(Path(folder).expanduser())
     if text.endswith(".npz"):
         return _arrays(Path(text).expanduser())
-    raise DatasetError(f"{text!r} names no data", hint=f"Name {NAMES}")
+    raise DatasetError(f"{text!r} is not a known dataset", hint=f"Use {NAMES}")
 
 
 def _digits() -> Dataset:
@@ -74,7 +74,7 @@ def _arrays(path: Path) -> Dataset:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except (ValueError, OSError, EOFError, KeyError, NotImplementedError) as error:
-        raise DatasetError(f"{path} is no .npz of plain arrays ({error})", hint=_WANTED) from error
+        raise DatasetError(f"{path} is not an .npz of plain arrays ({error})", hint=_WANTED) from error
     except Exception as error:  # zipfile and zlib have errors of their own
         raise DatasetError(f"{path} is damaged ({error})", hint="Write it again with numpy.savez") from error
     test = _part(arrays, ("x", "y"), ("x_test", "y_test"))
@@ -96,7 +96,7 @@ def _part(arrays: Mapping[str, Raw], *names: tuple[str, str]) -> tuple[Raw, Raw]
 def _classes(y: Raw, path: Path) -> Classes:
     if y.size and not (np.issubdtype(y.dtype, np.number) and np.array_equal(y, np.rint(y.real))):
         raise DatasetError(
-            f"{path}: y has classes that are no whole numbers", hint="Number the classes 0, 1, ..."
+            f"{path}: y has classes that are not integers", hint="Number the classes 0, 1, ..."
         )
     return y.astype(np.int64)
 
@@ -115,13 +115,15 @@ def parse_idx(content: bytes, name: str = "the file") -> Bytes:
     plain = _unpacked(content, name)
     if len(plain) < 4 or plain[:2] != b"\0\0" or plain[2] != UNSIGNED_BYTE:
         raise DatasetError(
-            f"{name} is not a valid IDX file of bytes: it begins with {plain[:4].hex(' ') or 'nothing'},"
-            " where 00 00 08 and the number of axes are wanted",
-            hint="Name MNIST's own files, compressed or not",
+            (
+                f"{name} is not a valid IDX file of bytes: it begins with {plain[:4].hex(' ') or 'nothing'} "
+                "instead of 00 00 08 and the number of axes"
+            ),
+            hint="Use MNIST's own files, compressed or not",
         )
     start = 4 + 4 * plain[3]
     if len(plain) < start:
-        raise DatasetError(f"{name} ends within its head", hint=_AGAIN)
+        raise DatasetError(f"{name} ends within its header", hint=_AGAIN)
     shape = tuple(np.frombuffer(plain, ">u4", plain[3], 4).tolist())
     wanted = int(np.prod(shape, dtype=object))
     if len(plain) - start != wanted:
@@ -146,8 +148,8 @@ def _pair(folder: Path, part: str) -> tuple[tuple[Bytes, npt.NDArray[np.int64]],
     images, labels = (parse_idx(content, str(path)) for content, path in zip(contents, paths, strict=True))
     if (images.ndim, labels.ndim) != (3, 1):
         raise DatasetError(
-            f"{paths[0]} has {images.ndim} axes and {paths[1]} {labels.ndim}, where 3 and 1 are wanted",
-            hint="See that images and labels are not exchanged",
+            f"{paths[0]} has {images.ndim} axes and {paths[1]} {labels.ndim} instead of 3 and 1",
+            hint="Check that images and labels are not swapped",
         )
     hashes = {path.name: sha256_of(content) for path, content in zip(paths, contents, strict=True)}
     return (images, labels.astype(np.int64)), hashes

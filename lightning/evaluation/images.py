@@ -29,8 +29,8 @@ def fitted(x: Raw, network: Network) -> Raw:
         return x
     if math.prod(x.shape[1:]) != math.prod(wanted):
         raise InputError(
-            f"an image has {_described(x.shape[1:])} values, and {network.name} takes {_described(wanted)}",
-            hint="Name data that the network was trained for",
+            f"an image has {_described(x.shape[1:])} values, but {network.name} takes {_described(wanted)}",
+            hint="Use data that the network was trained for",
         )
     return x.reshape(len(x), *wanted)
 
@@ -64,8 +64,8 @@ def read_image(path: Path, shape: tuple[int, ...], *, resize: bool = False) -> R
     if found.size != (width, height):
         if not resize:
             raise InputError(
-                f"{path} has {found.width} x {found.height} pixels, and the model takes {width} x {height}",
-                hint="Say --resize to have it scaled, or cut it out yourself",
+                f"{path} has {found.width} x {found.height} pixels, but the model takes {width} x {height}",
+                hint="Pass --resize to scale it, or crop it yourself",
             )
         found = found.resize((width, height), image.Resampling.BILINEAR)
     levels = np.asarray(found, dtype=np.uint8)
@@ -97,7 +97,7 @@ def image_size(shape: tuple[int, ...]) -> tuple[int, int, int]:
     if len(shape) == 3 and shape[2] in (1, 3):
         return shape[1], shape[0], shape[2]
     raise InputError(
-        f"the model takes {_described(shape)} values, which is not an image", hint="Give them as an .npy"
+        f"the model takes {_described(shape)} values, not an image", hint="Give the input as an .npy file"
     )
 
 

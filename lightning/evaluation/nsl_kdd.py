@@ -77,16 +77,16 @@ def parse_rows(content: bytes, name: str = "the file") -> Rows:
         plain = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
         lines = plain.decode("ascii").splitlines()
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise DatasetError(f"{name} cannot be read ({error})", hint="Get the file again") from error
+        raise DatasetError(f"{name} cannot be read ({error})", hint="Download the file again") from error
     rows = [line.split(",") for line in lines if line]
     for number, row in enumerate(rows, 1):
         if len(row) not in (FEATURES + 1, FEATURES + 2):
             raise DatasetError(
                 f"{name}, line {number} has {len(row)} columns instead of {FEATURES + 1} or {FEATURES + 2}",
-                hint="Name the folder of NSL-KDD's own text files, which have no line of names",
+                hint="Name the folder of NSL-KDD's own text files, which have no header line",
             )
     if not rows:
-        raise DatasetError(f"{name} has no lines", hint="Get the file again")
+        raise DatasetError(f"{name} has no lines", hint="Download the file again")
     return rows
 
 
@@ -126,7 +126,7 @@ def _numbers(rows: Rows) -> npt.NDArray[np.float64]:
         return np.array([[float(row[index]) for index in _plain()] for row in rows])
     except ValueError as error:
         raise DatasetError(
-            f"a feature is not a valid number ({error})", hint="Get NSL-KDD's own files"
+            f"a feature is not a valid number ({error})", hint="Use NSL-KDD's own files"
         ) from error
 
 

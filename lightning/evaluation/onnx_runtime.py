@@ -121,8 +121,8 @@ def samples_and_tests(dataset: Dataset) -> Iterator[tuple[Raw, Dataset]]:
         return
     if len(dataset.x) < 2:
         raise DatasetError(
-            f"{dataset.name} has no training part, and one image cannot give ranges for itself",
-            hint="Test two images at least: raise --limit",
+            f"{dataset.name} has no training part, and a single image cannot set its own ranges",
+            hint="Test at least two images: raise --limit",
         )
     half = (len(dataset.x) + 1) // 2
     halves = (slice(None, half), slice(half, None))

@@ -124,13 +124,13 @@ def sensitivity(
     light computes.
     """
     if not brightest(noise):
-        raise OutOfRange("there is no noise to look at", hint="Give a sigma above 0")
+        raise OutOfRange("there is no noise to vary", hint="Give a sigma above 0")
     if not allowed > 0:
-        raise OutOfRange(f"a loss of {allowed} points is not above 0", hint="Allow 1 point, or 0.5")
+        raise OutOfRange(f"a loss of {allowed} points is not positive", hint="Allow 1 point, or 0.5")
     if not model.layers:
         raise OutOfRange(
-            f"light computes no layer of {model.network.name}",
-            hint="See `lightning explain` for what runs where",
+            f"no layer of {model.network.name} runs on light",
+            hint="Run `lightning explain` to see what runs where",
         )
     exact = evaluate(open_executor(model, "exact"), dataset).accuracy
     search = _Search(model, dataset, noise, tuple(seeds), exact, allowed)

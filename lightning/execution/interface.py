@@ -95,7 +95,7 @@ def as_array(inputs: npt.ArrayLike) -> npt.NDArray[Any]:
     try:
         return np.asarray(inputs)
     except ValueError as error:
-        raise InputError(f"the inputs are no array: {error}", hint="Give rows of equal length") from error
+        raise InputError(f"the inputs are not an array: {error}", hint="Give rows of equal length") from error
 
 
 def check_keys(keys: npt.ArrayLike | None, images: int) -> Keys:
@@ -105,11 +105,11 @@ def check_keys(keys: npt.ArrayLike | None, images: int) -> Keys:
     try:
         array = np.asarray(keys)
     except ValueError as error:
-        raise InputError(f"the keys are no array: {error}", hint="Give one whole number an input") from error
+        raise InputError(f"the keys are not an array: {error}", hint="Give one integer per input") from error
     whole = array.dtype.kind == "u" or (array.dtype.kind == "i" and bool((array >= 0).all()))
     if array.shape != (images,) or not whole:
         raise InputError(
-            f"keys of shape {array.shape} and type {array.dtype} do not go with {images} inputs",
-            hint="Give one whole number of 0 .. 2**64 - 1 for each input: its index, or its request",
+            f"keys of shape {array.shape} and type {array.dtype} do not match {images} inputs",
+            hint="Give one integer from 0 to 2**64 - 1 for each input: its index, or its request",
         )
     return np.ascontiguousarray(array, dtype=np.uint64)

@@ -143,24 +143,22 @@ def check_noise(noise: Noise) -> Noise:
     for name, term in TERMS.items():
         value = getattr(noise, name)
         if not 0 <= value <= term.most:
-            raise OutOfRange(f"noise.{name} is {value}, and must be of 0 .. {term.most:g}")
+            raise OutOfRange(f"noise.{name} is {value}; it must be 0 to {term.most:g}")
     if any(noise.coefficients[HIGHEST_POWER + 1 :]):
         raise OutOfRange(
             f"the noise has a term beyond power {HIGHEST_POWER} of the light, which machine code does not compute",
             hint="Leave the term out, or add its power to lightning/execution/kernels/laws.py",
         )
     if not abs(noise.mean) <= LARGEST_NOISE:
-        raise OutOfRange(
-            f"noise.mean is {noise.mean}, and must be of -{LARGEST_NOISE:g} .. {LARGEST_NOISE:g}"
-        )
+        raise OutOfRange(f"noise.mean is {noise.mean}; it must be -{LARGEST_NOISE:g} to {LARGEST_NOISE:g}")
     check_average(noise.average)
     if not noise.full_scale > 0:
-        raise OutOfRange(f"noise.full_scale is {noise.full_scale}, and must be above 0")
+        raise OutOfRange(f"noise.full_scale is {noise.full_scale}; it must be above 0")
     return noise
 
 
 def check_average(average: object) -> int:
     """Return a number of readouts. Raises `OutOfRange`."""
     if not isinstance(average, Integral) or int(average) < 1:
-        raise OutOfRange(f"{average!r} readouts cannot be averaged", hint="Average 1 or more, a whole number")
+        raise OutOfRange(f"cannot average {average!r} readouts", hint="Give an integer of 1 or more")
     return int(average)

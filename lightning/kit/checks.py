@@ -35,13 +35,13 @@ def check_channels(soccfg: Any, settings: Settings) -> None:
     for modulator, channel in settings.driven.items():
         if channel >= gens:
             raise WrongChannel(
-                f"modulator {modulator} is driven by generator {channel}, and the firmware has 0..{gens - 1}",
-                hint=f"Set channel_{modulator} to one of these, or to None when there is no such modulator",
+                f"modulator {modulator} is driven by generator {channel}, but the firmware has only 0..{gens - 1}",
+                hint=f"Set channel_{modulator} to one of these, or to None if there is no such modulator",
             )
     for readout in settings.readouts:
         if readout >= readouts:
             raise WrongChannel(
-                f"readout {readout} is asked for, and the firmware has 0..{readouts - 1}",
+                f"readout {readout} is requested, but the firmware has only 0..{readouts - 1}",
                 hint="Set readouts to one or more of these",
             )
 
@@ -51,7 +51,7 @@ def check_pause(settings: Settings) -> None:
     if settings.reps > 1 and settings.relax_delay_us < LEAST_RELAX_US:
         raise OutOfRange(
             f"relax_delay_us is {settings.relax_delay_us:g}, too short to have the next shot's pulses ready",
-            hint=f"Give {LEAST_RELAX_US:g} or more, or reps=1, which needs no pause",
+            hint=f"Give at least {LEAST_RELAX_US:g}, or reps=1, which needs no pause",
         )
 
 
@@ -63,8 +63,10 @@ def check_buffers(soccfg: Any, settings: Settings) -> None:
         wanted, usable = settings.readout_length * settings.reps, room - 1
         if wanted > usable:
             raise ReadoutTooLong(
-                f"{settings.reps} shots of {settings.readout_length} samples are {wanted}, and the buffer of"
-                f" readout {readout} holds {room}, of which all but one can be used",
+                (
+                    f"{settings.reps} shots of {settings.readout_length} samples need {wanted}, but the buffer of "
+                    f"readout {readout} holds {room}, one of which cannot be used"
+                ),
                 hint=_shorter(settings, usable),
             )
 
@@ -101,7 +103,7 @@ def check_same_firmware(compiled_for: Any, device: Any) -> None:
         raise ProgramError(
             f"the program was compiled for {wanted[0]} with other firmware than this device has ({found[0]})",
             device=_name(device),
-            hint="Give the device itself to LightningControl, in place of a configuration",
+            hint="Pass the device itself to LightningControl instead of a configuration",
         )
 
 
@@ -116,14 +118,17 @@ def _rates(soccfg: Any) -> tuple[Any, ...]:
 def check_running_clocks(soc: Any) -> None:
     """Check that the converters of a live device are locked, and run at the rates of its configuration."""
     if not soc.clocks_locked():
-        raise UnsupportedClock("the clocks of the converters are not locked", device=_name(soc), hint=_RELOAD)
+        raise UnsupportedClock("the converter clocks are not locked", device=_name(soc), hint=_RELOAD)
     rates = soc.get_sample_rates()
     for kind, tiles in rates.items():
         for tile, found in tiles.items():
             wanted = soc["rf"]["tiles"][kind][_key(soc["rf"]["tiles"][kind], tile)]["fs"]
             if not _same(found, wanted):
                 raise UnsupportedClock(
-                    f"the {kind.upper()} tile {tile} runs at {found:g} MS/s, and its firmware is made for {wanted:g}",
+                    (
+                        f"the {kind.upper()} tile {tile} runs at {found:g} MS/s, but its firmware is made for "
+                        f"{wanted:g}"
+                    ),
                     device=_name(soc),
                     hint=_RELOAD,
                 )
@@ -142,7 +147,7 @@ def _allowed(what: str, found: float, allowed: list[float], unit: str) -> None:
         choices = " or ".join(f"{each:g}" for each in sorted(set(allowed)))
         raise UnsupportedClock(
             f"the {what} runs at {found:g} {unit}; this board is supported at {choices} {unit}",
-            hint="Load firmware made for these rates, or describe yours as a profile and say so to us",
+            hint="Load firmware made for these rates, or add a profile for your board",
         )
 
 

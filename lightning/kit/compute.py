@@ -96,7 +96,8 @@ class LightningCompute:
         first, second = self._operands(a, b)
         if not first.ndim or first.shape[-1] != 2:
             raise errors.OutOfRange(
-                f"sums are of two products, so operands end in an axis of 2; these have the shape {first.shape}"
+                "sums are of two products, so operands must end in an axis of 2; these have the shape "
+                f"{first.shape}"
             )
         pairs = np.stack([first, second], axis=-1).reshape(-1, 2, 2)
         sign = np.sign(pairs).prod(axis=2)
@@ -153,9 +154,9 @@ class LightningCompute:
             one, other = np.broadcast_arrays(first, second)
         except ValueError:
             raise errors.OutOfRange(
-                f"operands of the shapes {first.shape} and {second.shape} do not go together",
+                f"operands of shapes {first.shape} and {second.shape} do not match",
                 device=device,
-                hint="Give as many of one as of the other, or a single number",
+                hint="Give equally many of both, or a single number",
             ) from None
         return one, other
 

@@ -130,14 +130,17 @@ def _canonical(key: object) -> str:
     match = _NAMED_BY_INDEX.fullmatch(key) if isinstance(key, str) else None
     if match and match[1] == "dac_gain":
         raise AmbiguousConfig(
-            f"{key!r} is a word of the library published for the kit, whose dac_0..dac_3 are channels",
-            hint="Hand the whole dictionary to lightning.from_lts(mapping); here dac_0..dac_3 are values 0..255",
+            f"{key!r} belongs to the library published for the kit, where dac_0..dac_3 are channels",
+            hint=(
+                "Pass the whole dictionary to lightning.from_lts(mapping); here dac_0..dac_3 are values "
+                "0..255"
+            ),
         )
     if match:
         raise UnknownKey(
             f"there is no {key!r}: the kit has modulators 0..{MODULATORS - 1}", hint="Use one of these"
         )
-    raise UnknownKey(f"the configuration has no {key!r}", hint=f"Known are {', '.join(_KEYS)}")
+    raise UnknownKey(f"the configuration has no key {key!r}", hint=f"Known keys: {', '.join(_KEYS)}")
 
 
 def _written(settings: Settings, key: str, value: Any) -> Settings:
@@ -217,12 +220,12 @@ def settings_of(config: Settings | Configuration | Mapping[str, Any]) -> Setting
     if not isinstance(config, Mapping):
         raise ConfigError(
             f"{config!r:.60} is not a valid configuration",
-            hint="Give lightning.LightningConfig, or a Configuration of yours",
+            hint="Pass a lightning.LightningConfig, or a Configuration of yours",
         )
     if any(re.fullmatch(r"dac(_gain)?_\d+", str(key)) for key in config):
         raise AmbiguousConfig(
             "in a plain dictionary dac_0..dac_3 may be values (the talk) or channels (the published library)",
-            hint="Say which: lightning.from_slide(mapping) or lightning.from_lts(mapping)",
+            hint="Choose: lightning.from_slide(mapping) or lightning.from_lts(mapping)",
         )
     return from_slide(config).settings
 

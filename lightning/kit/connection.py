@@ -36,7 +36,7 @@ def connect(address: str, *, patience: Patience | None = None) -> Any:
     known = schemes()
     if scheme not in known:
         raise UnknownScheme(
-            f"nothing is installed for {scheme}://",
+            f"no package is installed for {scheme}://",
             hint=f"Known are {', '.join(f'{each}://' for each in sorted(known))}",
         )
     found = known[scheme]

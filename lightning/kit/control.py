@@ -108,7 +108,7 @@ class LightningControl:
         if not _runs(soc):
             raise ProgramError(
                 "this is a configuration, not a device",
-                hint="Hand over what lightning.connect(address) returned",
+                hint="Pass what lightning.connect(address) returned",
             )
         device = guarded(soc)
         check_same_firmware(self._soccfg, device)

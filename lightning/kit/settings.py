@@ -27,9 +27,7 @@ def whole(name: str, value: Any, low: int, high: int) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise OutOfRange(
-            f"{name} is {value!r}, which is not a valid whole number", hint=_say(low, high)
-        ) from None
+        raise OutOfRange(f"{name} is {value!r}, not an integer", hint=_say(low, high)) from None
     if isinstance(value, bool) or not low <= number <= high:
         raise OutOfRange(f"{name} is {value!r}, outside {low}..{high}", hint=_say(low, high))
     return number
@@ -40,7 +38,7 @@ def real(name: str, value: Any, low: float, high: float) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise OutOfRange(f"{name} is {value!r}, which is not a valid number", hint=_say(low, high)) from None
+        raise OutOfRange(f"{name} is {value!r}, not a number", hint=_say(low, high)) from None
     if isinstance(value, bool) or not (math.isfinite(number) and low <= number <= high):
         raise OutOfRange(f"{name} is {value!r}, outside {low:g}..{high:g}", hint=_say(low, high))
     return number
@@ -89,7 +87,7 @@ class Settings:
                 )
             if self.channels[i] is None and (value or word):
                 raise ConfigError(
-                    f"modulator {i} has no generator, and cannot be given an operand",
+                    f"modulator {i} has no generator, so it takes no operand",
                     hint=f"Set channel_{i} first, or leave its value 0",
                 )
 
@@ -148,9 +146,7 @@ def _several(name: str, given: Any, *, one: bool = False) -> tuple[Any, ...]:
     try:
         return tuple(given)
     except TypeError:
-        raise OutOfRange(
-            f"{name} are {given!r}, which is not a valid list", hint="Give a list of numbers"
-        ) from None
+        raise OutOfRange(f"{name} are {given!r}, not a list", hint="Give a list of numbers") from None
 
 
 def _channels(given: Any) -> tuple[int | None, ...]:
@@ -158,8 +154,11 @@ def _channels(given: Any) -> tuple[int | None, ...]:
     used = [each for each in found if each is not None]
     if not used or len(set(used)) != len(used):
         raise ConfigError(
-            f"channels are {list(found)}: every modulator needs a generator of its own, and one at least",
-            hint="Let all differ; None is for a modulator that has none",
+            (
+                f"channels are {list(found)}: every modulator needs its own generator, and there must be at "
+                "least one"
+            ),
+            hint="Make all different; None is for a modulator without a generator",
         )
     return found
 
@@ -167,7 +166,7 @@ def _channels(given: Any) -> tuple[int | None, ...]:
 def _readouts(given: Any) -> tuple[int, ...]:
     found = _several("readouts", given, one=True)
     if not found or len(set(found)) != len(found):
-        raise ConfigError(f"readouts are {list(found)}", hint="Name at least one, and none twice")
+        raise ConfigError(f"readouts are {list(found)}", hint="Name at least one, and each only once")
     return tuple(whole("readout", each, 0, 63) for each in found)
 
 

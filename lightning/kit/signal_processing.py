@@ -118,9 +118,9 @@ def decoded(waveform: Waveform) -> Decoded:
     for name, value in (("pulse_freq_mhz", settings.pulse_freq_mhz), ("phase_deg", settings.phase_deg)):
         if value:
             raise OutOfRange(
-                f"{name} was {value:g}, and the device is calibrated with pulses of frequency 0 and phase 0",
+                f"{name} was {value:g}, but the device is calibrated for pulses of frequency 0 and phase 0",
                 device=waveform.device.name,
-                hint=f"Set {name} to 0 to decode; without decoding any will do",
+                hint=f"Set {name} to 0 to decode; without decoding, any value works",
             )
     level, peak = level_of(waveform, calibration)
     return calibration.decode(level, _values(waveform), peak=peak)
@@ -162,7 +162,9 @@ def find_peak_floor(signal: npt.ArrayLike) -> tuple[float, float]:
     """
     values = np.asarray(signal, dtype=float)
     if values.ndim != 1 or values.size < 4:
-        raise OutOfRange(f"a signal of shape {values.shape} has no plateau", hint="Give four samples or more")
+        raise OutOfRange(
+            f"a signal of shape {values.shape} has no plateau", hint="Give at least four samples"
+        )
     high = values > _threshold(values)
     if not high.any():
         return float(np.median(values)), float(np.median(values))
@@ -191,9 +193,9 @@ def level_of(waveform: Waveform, calibration: Calibration) -> tuple[float, float
     samples = waveform[index].mean(axis=0)[0]
     if not np.isfinite(samples).all():
         raise OutOfRange(
-            f"{int((~np.isfinite(samples)).sum())} of {samples.size} samples are no finite numbers",
+            f"{int((~np.isfinite(samples)).sum())} of {samples.size} samples are not finite",
             device=waveform.device.name,
-            hint="Acquire again, or give the samples as they were acquired",
+            hint="Acquire again, or pass the samples unchanged",
         )
     start, stop, before, after = _edges(waveform, calibration, index)
     ticks = np.arange(samples.size)
@@ -202,9 +204,12 @@ def level_of(waveform: Waveform, calibration: Calibration) -> tuple[float, float
     for name, part in (("plateau of the pulse", plateau), ("idle line", idle)):
         if part.size == 0:
             raise OutOfRange(
-                f"the {samples.size} samples hold no {name}: the pulse is in samples {start:.0f} to {stop:.0f}",
+                (
+                    f"the {samples.size} samples contain no {name}: the pulse is in samples {start:.0f} to "
+                    f"{stop:.0f}"
+                ),
                 device=waveform.device.name,
-                hint="Change adc_trig_offset, length or readout_length so that the window holds all of the pulse",
+                hint="Change adc_trig_offset, length or readout_length so that the window covers the whole pulse",
             )
     peak = float(plateau.mean())
     return peak - float(idle.mean()), peak
@@ -215,7 +220,10 @@ def _detector(waveform: Waveform, calibration: Calibration) -> int:
     readouts = waveform.origin.settings.readouts
     if calibration.readout not in readouts:
         raise WrongChannel(
-            f"the light is at readout {calibration.readout}, and recorded were {', '.join(map(str, readouts))}",
+            (
+                f"the light arrives at readout {calibration.readout}, but the recorded readouts are "
+                f"{', '.join(map(str, readouts))}"
+            ),
             device=waveform.device.name,
             hint=f"Add readout {calibration.readout}: readouts = {[*readouts, calibration.readout]}",
         )
@@ -245,10 +253,12 @@ def _values(waveform: Waveform) -> dict[int, int]:
         value = settings.values[modulator]
         if value is None:
             raise OutOfRange(
-                f"modulator {modulator} was driven with the gain word {waveform.origin.words[modulator]}, which has"
-                " no value that could be decoded",
+                (
+                    f"modulator {modulator} was driven with the gain word {waveform.origin.words[modulator]}, "
+                    "which corresponds to no value"
+                ),
                 device=waveform.device.name,
-                hint=f"Set dac_{modulator} (0..255) in place of word_{modulator}",
+                hint=f"Set dac_{modulator} (0..255) instead of word_{modulator}",
             )
         values[channel] = value
     return values
@@ -257,8 +267,8 @@ def _values(waveform: Waveform) -> dict[int, int]:
 def _checked(waveform: Any) -> Waveform:
     if not isinstance(waveform, Waveform):
         raise NoWaveformError(
-            f"a {type(waveform).__name__} is not a waveform of ours",
-            hint="Give what LightningControl.acquire_decimated returned",
+            f"a {type(waveform).__name__} is not a lightbed waveform",
+            hint="Pass what LightningControl.acquire_decimated returned",
         )
     return waveform
 
@@ -266,7 +276,7 @@ def _checked(waveform: Any) -> Waveform:
 def _calibration_of(waveform: Waveform) -> Calibration:
     if waveform.calibration is None:
         raise NotCalibrated(
-            "the waveform was taken without a calibration, so its level means nothing",
+            "the waveform was taken without a calibration, so its level has no meaning",
             device=waveform.device.label,
             hint="Run `lightning calibrate` with this device, then acquire again",
         )
@@ -274,7 +284,7 @@ def _calibration_of(waveform: Waveform) -> Calibration:
         raise ForeignCalibration(
             f"the waveform was driven with the calibration of {waveform.calibration.device}",
             device=waveform.device.label,
-            hint="Make the LightningControl with the device that runs it, then acquire again",
+            hint="Create the LightningControl with the device that runs it, then acquire again",
         )
     return waveform.calibration
 

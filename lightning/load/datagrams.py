@@ -172,7 +172,9 @@ class _Exchange:
             if now > end or self.came == len(self.due):
                 return traces_of(self.due, self.latency, self.lag, self.refusal)
             if self.inbox.unreachable and not self.came:
-                raise LoadError("nobody takes packets there", hint="Give the address of a running server")
+                raise LoadError(
+                    "no server receives packets there", hint="Give the address of a running server"
+                )
             if not came:
                 self._wait((due[sent] if sent < count else end) - now)
 

@@ -85,7 +85,7 @@ def only_model(target: Target) -> str:
     if len(names) != 1:
         raise LoadError(
             f"{target.url} names {', '.join(names) or 'no model'}, and nothing says which is to be asked",
-            hint="Give --model NAME",
+            hint="Pass --model NAME",
         )
     return names[0]
 
@@ -229,7 +229,7 @@ def send_on_time(
         _run(load, int(grace_s * 1e9))
     except OSError as error:
         raise LoadError(
-            f"{address[0]}:{address[1]} takes no connection ({error})",
+            f"{address[0]}:{address[1]} does not accept connections ({error})",
             hint="Start a server there, or give another address",
         ) from error
     finally:

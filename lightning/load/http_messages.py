@@ -48,13 +48,13 @@ def input_of(metadata: Any) -> ModelInput:
         name, datatype, axes = str(found["name"]), str(found["datatype"]), [int(n) for n in found["shape"]]
     except (TypeError, KeyError, ValueError) as error:
         raise LoadError(
-            f"the model's metadata name no single input tensor ({metadata!r:.200})",
-            hint="Load models with one input",
+            f"the model's metadata does not name exactly one input tensor ({metadata!r:.200})",
+            hint="Use a model with one input",
         ) from error
     if datatype not in DATATYPES or any(n < 1 for n in axes[1:]):
         raise LoadError(
-            f"input {name!r} is {datatype} {axes}, for which no data can be made",
-            hint="Load models with numbers as input, and a fixed shape behind the batch axis",
+            f"input {name!r} is {datatype} {axes}, for which no data can be generated",
+            hint="Use models with numeric inputs and a fixed shape after the batch axis",
         )
     return ModelInput(name, datatype, tuple(axes[1:]))
 

@@ -157,7 +157,10 @@ def unanswered(outcomes: Sequence[Outcome]) -> LoadError | None:
     reasons += [f"{lost:,} got no answer"] if lost else []
     hint = HINTS.get(refused.most_common(1)[0][0]) if refused else "See whether a server listens there"
     return LoadError(
-        f"of {sum(each.scheduled for each in outcomes):,} requests none was answered: {', '.join(reasons)}",
+        (
+            f"none of {sum((each.scheduled for each in outcomes)):,} requests was answered: "
+            f"{', '.join(reasons)}"
+        ),
         hint=hint or "Send one such request by hand: its answer says why",
     )
 

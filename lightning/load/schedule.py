@@ -22,8 +22,8 @@ def poisson_schedule(rate: float, seconds: float, seed: int) -> Times:
     """
     if not (rate > 0 and seconds > 0 and np.isfinite(rate * seconds)):
         raise LoadError(
-            f"no load can be drawn at {rate} requests/s for {seconds} s",
-            hint="Give a rate and a time above 0",
+            f"cannot draw a load at {rate} requests/s for {seconds} s",
+            hint="Give a rate and a duration above 0",
         )
     draw = np.random.default_rng(seed)
     expected = rate * seconds

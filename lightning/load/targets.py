@@ -33,8 +33,8 @@ class Target:
             found = socket.getaddrinfo(self.host, self.port, socket.AF_INET)
         except OSError as error:
             raise LoadError(
-                f"{self.host!r} is not a host that is known here ({error.strerror})",
-                hint="Give the name or the IPv4 number of the server's host",
+                f"{self.host!r} is not a known host ({error.strerror})",
+                hint="Give the name or the IPv4 address of the server",
             ) from error
         host, port = found[0][4][:2]
         return str(host), int(port)

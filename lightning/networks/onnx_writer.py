@@ -177,5 +177,5 @@ def from_metadata(text: str, name: str) -> Preprocessing:
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise NetworkError(
             f"{name}.onnx: its metadata {PREPROCESSING} are damaged ({error})",
-            hint="Write the file again, or say how inputs are prepared: lightning compile --scale",
+            hint="Write the file again, or give the preprocessing: lightning compile --scale",
         ) from error

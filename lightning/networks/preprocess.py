@@ -34,7 +34,7 @@ def preprocess(network: Network, raw: npt.ArrayLike) -> Floats:
     as_rows = len(wanted) == 1 and prod(shape) == wanted[0] and network.preprocessing.layout == "as-is"
     if numbers.ndim == 0 or not (same or as_rows):
         expected = ", ".join(map(str, wanted))
-        raise InputError(f"{network.name} takes (n, {expected}), and the data are {numbers.shape}")
+        raise InputError(f"{network.name} takes (n, {expected}), but the data have shape {numbers.shape}")
     images = numbers.reshape(len(numbers), *wanted)
     given = network.preprocessing
     with np.errstate(over="ignore"):  # what is beyond float32 becomes infinity, which is refused
@@ -45,7 +45,7 @@ def preprocess(network: Network, raw: npt.ArrayLike) -> Floats:
             ready /= _along_channels(given.deviation, images.ndim)
     if not np.isfinite(ready).all():
         raise InputError(
-            f"{network.name}: the data hold NaN or infinity", hint="Clean them, or check their scale"
+            f"{network.name}: the data contain NaN or infinity", hint="Clean them, or check their scale"
         )
     return ready
 
@@ -58,7 +58,7 @@ def check_preprocessing(preprocessing: Preprocessing, input_shape: tuple[int, ..
         if len(values) not in {1, channels}:
             raise OutOfRange(
                 f"preprocessing.{name} has {len(values)} entries",
-                hint=f"Give one, or one a channel: {channels}",
+                hint=f"Give one, or one per channel: {channels}",
             )
     numbers = (preprocessing.scale, *preprocessing.mean, *preprocessing.deviation)
     if not np.isfinite(numbers).all() or not preprocessing.scale or not all(preprocessing.deviation):
@@ -68,16 +68,16 @@ def check_preprocessing(preprocessing: Preprocessing, input_shape: tuple[int, ..
             f"layout {preprocessing.layout!r} is unknown", hint=f"Give one of {', '.join(LAYOUTS)}"
         )
     if preprocessing.layout == "HWC" and len(input_shape) != 3:
-        raise OutOfRange(f"layout HWC is for images, and the network takes {input_shape}")
+        raise OutOfRange(f"layout HWC is for images, but the network takes {input_shape}")
 
 
 def _numbers(raw: npt.ArrayLike) -> npt.NDArray[np.generic]:
     try:
         numbers = np.asarray(raw)
     except ValueError as error:
-        raise InputError(f"the data are no array: {error}", hint="Give rows of equal length") from error
+        raise InputError(f"the data are not an array: {error}", hint="Give rows of equal length") from error
     if numbers.dtype.kind not in "biuf":
-        raise InputError(f"the data are of type {numbers.dtype}", hint="Give whole numbers or floats")
+        raise InputError(f"the data are of type {numbers.dtype}", hint="Give integers or floats")
     if numbers.size == 0:
         raise InputError(f"the data are empty: {numbers.shape}", hint="Give at least one image or row")
     return numbers
@@ -99,8 +99,11 @@ def raw_of(network: Network, arrays: Mapping[str, npt.ArrayLike]) -> Array:
         return np.asarray(arrays["x"])
     names = ", ".join(port.name for port in ports)
     raise InputError(
-        f"the file holds no samples: {network.name} takes {names}, and its arrays are {', '.join(arrays)}",
-        hint="Give an .npz with an array for each input, by its name",
+        (
+            f"the file contains no samples: {network.name} takes {names}, but its arrays are "
+            f"{', '.join(arrays)}"
+        ),
+        hint="Give an .npz with one array per input, under its name",
     )
 
 
@@ -113,7 +116,7 @@ def pack(network: Network, arrays: Mapping[str, npt.ArrayLike]) -> Array:
     odd = sorted(arrays.keys() ^ {port.name for port in ports})
     if odd:
         names = ", ".join(port.name for port in ports)
-        raise InputError(f"{network.name} takes {names}, and these differ: {', '.join(odd)}")
+        raise InputError(f"{network.name} takes {names}; these differ: {', '.join(odd)}")
     parts = [_samples(network, port, np.asarray(arrays[port.name])) for port in ports]
     if len({len(part) for part in parts}) > 1:
         lengths = ", ".join(f"{port.name} {len(part)}" for port, part in zip(ports, parts, strict=True))
@@ -125,14 +128,14 @@ def pack(network: Network, arrays: Mapping[str, npt.ArrayLike]) -> Array:
 
 def _samples(network: Network, port: Port, array: Array) -> Array:
     if np.dtype(port.kind).kind in "iu" and array.size and np.abs(array).max() > LARGEST_WHOLE:
-        raise InputError(f"{port.name} of {network.name} takes whole numbers up to {LARGEST_WHOLE:,}")
+        raise InputError(f"{port.name} of {network.name} takes integers up to {LARGEST_WHOLE:,}")
     if array.shape == port.shape:
         return array[None]
     batched = port.shape[:1] == (1,) and array.shape[1:] == port.shape[1:]
     if array.shape[1:] == port.shape or batched:
         return array
     raise InputError(
-        f"{port.name} of {network.name} has the shape {port.shape}, and the data are {array.shape}"
+        f"{port.name} of {network.name} has the shape {port.shape}, but the data have {array.shape}"
     )
 
 

@@ -186,7 +186,7 @@ class Repository:
         if NAME.fullmatch(name) is None:
             raise ServingError(
                 f"{name!r} is not a valid name for a model",
-                hint="Take letters, digits, dots, dashes and underscores",
+                hint="Use letters, digits, dots, dashes and underscores",
             )
         found = source or self._sources.get(name) or self._files().get(name)
         if found is None:
@@ -213,5 +213,5 @@ def _read(source: Source) -> tuple[CompiledModel, Path | None]:
 
     path = Path(source)
     if not path.is_file():
-        raise ModelFileError(f"there is no file {str(path)!r}", hint="Make it with `lightning compile`")
+        raise ModelFileError(f"there is no file {str(path)!r}", hint="Create it with `lightning compile`")
     return load_or_compile(path), path

@@ -37,8 +37,11 @@ class Schedule:
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.batch < 1 or self.rate <= 0:
             raise OutOfRange(
-                f"{self.epochs} epochs of batches of {self.batch} at a rate of {self.rate} are no training",
-                hint="Each must be above zero",
+                (
+                    f"training needs positive values, not {self.epochs} epochs, batches of {self.batch} and a "
+                    f"rate of {self.rate}"
+                ),
+                hint="Give each a value above zero",
             )
 
 

@@ -261,7 +261,10 @@ def _memory(tensor: Any) -> int:
 
 def _refused(name: str) -> CompileError:
     return CompileError(
-        f"parameter {name} is multiplied outside a Linear or Conv2d layer, and has no noisy form in training",
+        (
+            f"parameter {name} is multiplied outside a Linear or Conv2d layer, so it cannot be trained "
+            "with noise"
+        ),
         hint="Make it the weight of a Linear layer",
     )
 
@@ -326,11 +329,11 @@ def photonic_layers(module: Any) -> dict[str, Any]:
 def _check(name: str, layer: Any) -> None:
     if isinstance(layer, OTHERS) and not isinstance(layer, KINDS):
         raise CompileError(
-            f"{name} is a {type(layer).__name__}, which has no noisy form in training",
-            hint="Write it with Linear or Conv2d layers, or train that part by itself",
+            f"{name} is a {type(layer).__name__}, which cannot be trained with noise",
+            hint="Build it from Linear or Conv2d layers, or train that part separately",
         )
     if getattr(layer, "padding_mode", "zeros") != "zeros":
         raise CompileError(
-            f"{name} pads with {layer.padding_mode!r}, and light multiplies zeros there",
+            f"{name} pads with {layer.padding_mode!r}, but the hardware pads with zeros",
             hint='Give it padding_mode="zeros"',
         )

@@ -284,7 +284,7 @@ class SwitchDriver(ABC):
         connections = self._session.connections
         yield
         if self._session.connections != connections:
-            raise lost(self._address, "between two questions of one read")
+            raise lost(self._address, "between two queries of one read")
 
     def _check_possible(self, pairs: Iterable[tuple[int, int]], received: str = "") -> CrossConnects:
         """Return the circuits that were read. Raises `ProtocolDesync` for those that the switch cannot have."""
@@ -293,7 +293,7 @@ class SwitchDriver(ABC):
             planning.check_target(connections, None, self.capabilities)
         except (ValueError, OcsError) as error:
             raise ProtocolDesync(
-                f"circuits that this switch cannot have: {error}", received=received
+                f"impossible circuits for this switch: {error}", received=received
             ) from error
         return connections
 

@@ -77,7 +77,7 @@ def check_target(
     outside = [port for port in target if port not in scope]
     if outside:
         raise PortError(
-            "the target names inputs outside its scope",
+            "the target contains inputs outside its scope",
             device=device,
             ports=outside,
             hint="Widen the scope or leave these inputs out of the target.",
@@ -167,7 +167,7 @@ def _difference(
             peer=output,
             device=device,
             ports=(source, output),
-            hint="Take that input into the scope as well, or leave the circuit.",
+            hint="Include that input in the scope, or keep the circuit.",
         )
     remove |= tied
     return frozenset(remove), frozenset(target.pairs - (before.pairs - remove))
@@ -179,10 +179,10 @@ def _without_disconnects(remove: frozenset[Pair], add: frozenset[Pair], device: 
     left = sorted(source for source, _ in remove if source not in moved)
     if left:
         raise Unsupported(
-            "an input of this switch is always connected to some output",
+            "every input of this switch is always connected to an output",
             device=device,
             ports=left,
-            hint="Name the output where it may rest, or leave it out of the scope.",
+            hint="Name the output where it may rest, or leave the input out of the scope.",
         )
     return frozenset()
 
@@ -253,11 +253,11 @@ def _check_outputs_free(add: Collection[Pair], kept: CrossConnects, device: str)
     for source, output in sorted(add):
         if output in holder:
             raise PortBusy(
-                f"output {output}, wanted for input {source}, is held by input {holder[output]}",
+                f"output {output}, needed for input {source}, is used by input {holder[output]}",
                 peer=holder[output],
                 device=device,
                 ports=(source, output),
-                hint="Disconnect that circuit, or move its input, too.",
+                hint="Disconnect that circuit, or move its input as well.",
             )
 
 

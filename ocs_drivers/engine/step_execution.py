@@ -169,9 +169,12 @@ class StepExecution:
         if isinstance(refusal, OcsError):
             return refusal
         stopped = OcsError(
-            f"the caller let no further command of the step be sent: {str(refusal) or type(refusal).__name__}",
+            (
+                "the caller stopped the step before its next command: "
+                f"{str(refusal) or type(refusal).__name__}"
+            ),
             device=self._device,
-            hint="Read the switch and plan again from what it holds.",
+            hint="Read the switch and plan again from its state.",
         )
         stopped.__cause__ = refusal
         return stopped

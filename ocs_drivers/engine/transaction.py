@@ -79,12 +79,12 @@ def check_undisturbed(
             continue
         if (move.kind == "connect") != (move.pair in target.pairs):
             raise Conflict(
-                f"a request to {move.kind} {move.pair[0]}-{move.pair[1]} waits in the device's queue",
+                f"a request to {move.kind} {move.pair[0]}-{move.pair[1]} is waiting in the device's queue",
                 expected=target,
                 found=seen.connections,
                 device=device,
                 ports=move.pair,
-                hint="Wait until it is done, then read, and plan again from what is there.",
+                hint="Wait until it is done, then read the switch and plan again.",
             )
 
 
@@ -175,12 +175,12 @@ def check_unclaimed(step: Step, found: Snapshot, *, device: str) -> None:
         if move.pair and set(touched) & set(move.pair):
             by = f" by {move.user}" if move.user else ""
             raise Conflict(
-                f"a request to {move.kind} {move.pair[0]}-{move.pair[1]}{by} waits in the device's queue",
+                f"a request to {move.kind} {move.pair[0]}-{move.pair[1]}{by} is waiting in the device's queue",
                 expected=step.before,
                 found=found.connections,
                 device=device,
                 ports=sorted(set(touched) & set(move.pair)),
-                hint="Wait until it is done, then read, and plan again from what is there.",
+                hint="Wait until it is done, then read the switch and plan again.",
             )
 
 

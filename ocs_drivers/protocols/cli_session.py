@@ -38,7 +38,7 @@ class Login:
     def __post_init__(self) -> None:
         if not (self.credentials.user + self.credentials.password).isprintable():
             raise LoginFailed(
-                "the user name or the password holds a character that cannot be typed",
+                "the user name or the password contains a character that cannot be typed",
                 hint="Use letters, digits and punctuation.",
             )
 
@@ -142,7 +142,7 @@ class CliSession(TransportSession):
             raise ConnectError(
                 "the device closed the connection before it was ready for a command",
                 device=self._device,
-                hint="It may have no session left; close other clients.",
+                hint="It may have no free session; close other clients.",
             ) from error
         self._used_s = self._clock.now()
 

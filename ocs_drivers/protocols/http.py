@@ -207,7 +207,7 @@ class HttpConnection:
             if len(self._body) > self._longest_body_bytes:
                 raise _desync(f"a body of more than {self._longest_body_bytes} bytes", bytes(self._body))
         elif isinstance(event, self._h11.ConnectionClosed):
-            raise _desync("the connection ended before the reply", b"")
+            raise _desync("the connection ended before the reply was complete", b"")
 
     def _finish(self) -> HttpReply:
         surplus, _ = self._connection.trailing_data

@@ -230,7 +230,7 @@ class HttpSession(TransportSession):
     def _check_authorized(self, reply: HttpReply) -> None:
         if reply.status == 403:
             raise PermissionDenied(
-                "this account may not do that",
+                "this account lacks permission",
                 device=self._device,
                 received=reply.text[:_TEXT_SHOWN],
                 hint="Use an account with write access.",
@@ -249,7 +249,7 @@ class HttpSession(TransportSession):
         return ConnectError(
             "the device closed the connection before its first answer",
             device=self._device,
-            hint="The port may belong to something else, or want TLS (?tls=1).",
+            hint="Another program may listen on that port, or it may need TLS (?tls=1).",
         )
 
     @contextmanager

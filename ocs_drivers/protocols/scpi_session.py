@@ -163,9 +163,9 @@ class ScpiSession(TransportSession):
                 identity = self._dialect.decode_identity(next_reply())
         except ConnectionLost as error:
             raise ConnectError(
-                "the device closed the connection before it said who it is",
+                "the device closed the connection before it identified itself",
                 device=self._device,
-                hint="It may serve one client at a time, or the port may belong to something else.",
+                hint="It may serve one client at a time, or another program may listen on that port.",
             ) from error
         self._check_same_device(identity)
 
@@ -196,7 +196,7 @@ class ScpiSession(TransportSession):
             self._transport.send(command.encode("ascii") + self._dialect.terminator, deadline)
             yield lambda: self._next_reply(deadline)
             if self._replies:
-                raise ProtocolDesync("more replies than questions", received=self._replies[0])
+                raise ProtocolDesync("more replies than queries", received=self._replies[0])
 
     def _next_reply(self, deadline: Deadline) -> str:
         while not self._replies:

@@ -149,7 +149,7 @@ class Tl1Session(TransportSession):
             raise ConnectError(
                 "the device closed the connection during the login",
                 device=self._device,
-                hint="It may have no session left; close other clients.",
+                hint="It may have no free session; close other clients.",
             ) from error
         except OcsError:
             self._transport.close()
@@ -163,7 +163,7 @@ class Tl1Session(TransportSession):
             command = self._command("ACT-USER", aid=credentials.user, positional=credentials.password)
         except ValueError:
             raise LoginFailed(
-                "the user name or password holds a character that TL1 cannot carry",
+                "the user name or password contains a character that TL1 cannot carry",
                 device=self._device,
                 hint="Use letters, digits and punctuation other than , ; : quotes and backslash.",
             ) from None
@@ -200,7 +200,7 @@ class Tl1Session(TransportSession):
             raise self._expired()
         if reply.code in self._dialect.unsupported_codes:
             raise Unsupported(
-                "this switch has no such function",
+                "this switch does not support the function",
                 device=self._device,
                 sent=sent,
                 received=_denial_text(reply),

@@ -113,7 +113,7 @@ def read_record(path: Path) -> dict[str, Any]:
     """Read a record whose digest is right. Raises `RecordError`."""
     document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     if document.get("sha256") != digest(document):
-        raise RecordError(f"{path} was changed after it was written", hint="Run the suite again.")
+        raise RecordError(f"{path} was modified after it was written", hint="Run the suite again.")
     return document
 
 

@@ -85,7 +85,7 @@ def find_free_ports(switch: OpticalSwitch, named: str) -> FreePorts:
     taken = ports & {port for pair in switch.read().connections.items() for port in pair}
     if taken:
         raise AddressError(
-            f"ports {sorted(taken)} carry circuits: they are not free, and were left as they are",
+            f"ports {sorted(taken)} carry circuits, so they are not free; they were not changed",
             device=switch.address,
             hint="Name other ports with --free-ports.",
         )

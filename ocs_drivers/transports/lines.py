@@ -47,7 +47,7 @@ def serial_line(address: Address, default_baud: int) -> Transport:
     text = address.options.get("baud", str(default_baud))
     if not (text.isascii() and text.isdecimal() and int(text)):
         raise AddressError(
-            f"baud={text} is not a rate", device=str(address), hint="Write it like ?baud=9600."
+            f"baud={text} is not a valid rate", device=str(address), hint="Write it like ?baud=9600."
         )
     return recorded(SerialTransport(address.path, baud=int(text), device=str(address)), str(address))
 
@@ -83,7 +83,7 @@ def http_line(address: Address, *, port: int, tls_port: int) -> Transport:
 def _is_on(address: Address, option: str) -> bool:
     text = address.options.get(option, "0")
     if text not in {"0", "1"}:
-        raise AddressError(f"option {option} is 0 or 1, not {text!r}", device=str(address))
+        raise AddressError(f"option {option} must be 0 or 1, not {text!r}", device=str(address))
     return text == "1"
 
 

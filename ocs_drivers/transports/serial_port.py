@@ -83,7 +83,7 @@ class SerialTransport:
         except OSError as error:  # pyserial's SerialException is one
             raise lost(self._device, error) from error
         if not data:
-            raise lost(self._device, "the serial line has vanished")
+            raise lost(self._device, "the serial line has disappeared")
         return data
 
     def _opened(self) -> Any:

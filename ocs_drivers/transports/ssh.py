@@ -102,7 +102,9 @@ class HostKeys:
         if self._seen is None:
             self._seen = key.public_data
             logger.warning(
-                "%s: trusting host key %s, which no known_hosts file has", self._device, key.get_fingerprint()
+                "%s: trusting host key %s, which is in no known_hosts file",
+                self._device,
+                key.get_fingerprint(),
             )
         elif self._seen != key.public_data:
             self.refusal = AnotherDevice(
@@ -304,14 +306,14 @@ class SshTransport:
         return AddressError(
             f"a key or known_hosts file cannot be read: {error}",
             device=self._device,
-            hint="The options key and known_hosts name files on this machine; the key has no passphrase.",
+            hint="Check the files that the options key and known_hosts name; the key must have no passphrase.",
         )
 
     def _unknown_key(self, error: Exception) -> ConnectError:
         return ConnectError(
-            f"the host key of the device is not the one we know: {error}",
+            f"the host key of the device is not the known one: {error}",
             device=self._device,
-            hint="Make sure that it is the right device, then correct the known_hosts file.",
+            hint="Check that it is the right device, then correct the known_hosts file.",
         )
 
 

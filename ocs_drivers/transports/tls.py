@@ -69,7 +69,7 @@ class TlsTransport:
             return ConnectError(
                 f"the certificate is not trusted: {error.verify_message}",
                 device=self._device,
-                hint="Name the file of its authority with ?ca=FILE, or accept any with ?insecure=1.",
+                hint="Name the CA file with ?ca=FILE, or accept any certificate with ?insecure=1.",
             )
         return refused(self._device, f"no TLS: {error}")
 

@@ -71,7 +71,7 @@ def refused(device: str, reason: object) -> ConnectError:
     return ConnectError(
         f"cannot connect: {reason}",
         device=device,
-        hint="Check power and network; check the port of the address, and that it is enabled on the device.",
+        hint="Check power, network and the port of the address, and that the device has that port enabled.",
     )
 
 

@@ -109,7 +109,7 @@ def make_in(address: Address) -> Make:
     name = address.options.get("preset", "scpi")
     if name not in PRESETS:
         raise AddressError(
-            f"no preset {name!r}", device=str(address), hint=f"Known: {', '.join(sorted(PRESETS))}."
+            f"unknown preset {name!r}", device=str(address), hint=f"Known: {', '.join(sorted(PRESETS))}."
         )
     return PRESETS[name]
 
@@ -119,5 +119,5 @@ def _end(address: Address) -> bytes:
     if name is None:
         return make_in(address).commands.terminator
     if name not in _ENDS:
-        raise AddressError(f"no line end {name!r}", device=str(address), hint="Known: lf, cr, crlf.")
+        raise AddressError(f"unknown line end {name!r}", device=str(address), hint="Known: lf, cr, crlf.")
     return _ENDS[name]

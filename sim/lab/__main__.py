@@ -126,7 +126,7 @@ async def _run(document: Document, *, detached: bool) -> int:
     except asyncio.CancelledError:
         if ready.is_set():
             return 0
-    raise LabError("asked to end before the lab was ready", hint="Start it again", code="interrupted")
+    raise LabError("stopped before the lab was ready", hint="Start it again", code="interrupted")
 
 
 async def _live(document: Document, ready: asyncio.Event) -> None:

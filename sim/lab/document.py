@@ -35,7 +35,7 @@ def parse(text: str) -> Document:
     try:
         raw = json.loads(text)
     except json.JSONDecodeError as error:
-        raise _wrong((), f"not JSON: {error}", "Send one JSON object as the schema has it") from error
+        raise _wrong((), f"not JSON: {error}", "Send one JSON object that follows the schema") from error
     _check_shape(raw)
     document = _typed(raw)
     _check_names(document)
@@ -45,7 +45,9 @@ def parse(text: str) -> Document:
     if document.link.burst_kb * 1024 < frame_bytes:  # a token bucket lets nothing pass that is larger
         hint = f"Use at least {-(-frame_bytes // 1024)}, or a smaller mtu"
         raise _wrong(
-            ("link", "burst_kb"), f"{document.link.burst_kb} KiB hold no frame of {frame_bytes} bytes", hint
+            ("link", "burst_kb"),
+            f"{document.link.burst_kb} KiB do not hold a frame of {frame_bytes} bytes",
+            hint,
         )
     return document
 
@@ -123,7 +125,7 @@ def _switch(at: int, entry: Mapping[str, Any]) -> SwitchDocument:
     family = entry["kind"]
     if family not in FAMILIES:
         hint = f"Name one of {', '.join(FAMILIES)}"
-        raise _wrong(("switches", at, "kind"), f"there is no simulated switch {family!r}", hint)
+        raise _wrong(("switches", at, "kind"), f"there is no simulated switch family {family!r}", hint)
     frontends = {
         scheme: _address(text, *place) for scheme, text, place in _frontends(entry, ("switches", at))
     }
@@ -174,7 +176,7 @@ def _once(things: Iterable[tuple[Place, object]], noun: str) -> None:
     first: dict[object, Place] = {}
     for place, thing in things:
         if thing in first:
-            raise _wrong(place, f"{noun} {thing} is used at {_path(first[thing])} already", "Use it once")
+            raise _wrong(place, f"{noun} {thing} is already used at {_path(first[thing])}", "Use it once")
         first[thing] = place
 
 
@@ -194,7 +196,7 @@ def _check_names(document: Document) -> None:
 
 def _not_ours(place: Place, name: str, reserved: Iterable[str]) -> None:
     if name in reserved:
-        raise _wrong(place, f"the name {name} is taken by the lab itself", "Use another name")
+        raise _wrong(place, f"the lab itself uses the name {name}", "Use another name")
 
 
 def _fibres(raw: Mapping[str, Any]) -> Iterator[tuple[Place, str, Mapping[str, Any]]]:
@@ -239,7 +241,9 @@ def _check_addresses(document: Document) -> None:
             raise _wrong(place, f"{ip} is outside {document.subnet}", "Use an address of `management`")
         if ip in (document.subnet.network_address, document.subnet.broadcast_address):
             hint = f"Use {document.subnet[1]} to {document.subnet[-2]}"
-            raise _wrong(place, f"{ip} means all of {document.subnet}, not one device", hint)
+            raise _wrong(
+                place, f"{ip} is the network or broadcast address of {document.subnet}, not a device", hint
+            )
     _once(listeners, "address")
     ours = {address.host: place for place, address in listeners} | {document.root_address: ("management",)}
     _once([*((place, ip) for ip, place in ours.items()), *hosts], "address")

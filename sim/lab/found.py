@@ -156,7 +156,7 @@ def end_labs(lab_ids: Iterable[str]) -> tuple[str, ...]:
     if unknown := [lab_id for lab_id in wanted if lab_id not in here]:
         raise LabError(
             f"no lab {', '.join(unknown)} on this machine",
-            hint=f"There are: {', '.join(here) or 'none'}",
+            hint=f"Running labs: {', '.join(here) or 'none'}",
             code="no_such_lab",
         )
     live = [here[lab_id] for lab_id in wanted if here[lab_id].state == "live"]

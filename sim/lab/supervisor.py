@@ -103,12 +103,12 @@ def _check_kernel(document: Document) -> dict[str, str]:
     if os.geteuid() != 0:
         raise LabError(
             "hosts in kernel namespaces need root",
-            hint="Run as root, or choose hosts_mode model (--hosts model)",
+            hint="Run as root, or choose the flow model (--hosts model)",
             code="not_root",
         )
     if not document.authorized_key:
         raise LabError(
-            "wiring document: authorized_key: nobody could log in to the hosts",
+            "wiring document: authorized_key is missing, so nobody could log in to the hosts",
             hint="Put an OpenSSH public key there",
             code="document",
         )
@@ -122,13 +122,13 @@ def _claim(document: Document, stack: AsyncExitStack) -> str:
     for name in (lab_id, subnet_claim(document.subnet)):
         claim = Claim.take(name)
         if claim is None:
-            raise subnet_taken(document.subnet, "another lab holds it")
+            raise subnet_taken(document.subnet, "another lab uses it")
         stack.callback(claim.release)
         claim.write(holder)
     if document.hosts_mode == "kernel":
         check_free(document.subnet)
     if rival := overlapping_claim(document.subnet):
-        raise subnet_taken(document.subnet, f"another lab holds {rival}")
+        raise subnet_taken(document.subnet, f"another lab uses {rival}")
     return lab_id
 
 
@@ -241,7 +241,7 @@ def addresses_of(twin: SwitchTwin, switch: SwitchDocument) -> dict[str, Address]
     names = {twin.frontends[name].scheme: name for name in twin.needs_socket}
     for scheme in switch.frontends:
         if scheme not in names:
-            raise _wrong_twin(switch, f"it speaks no {scheme}, but {', '.join(names)}")
+            raise _wrong_twin(switch, f"it does not speak {scheme}, only {', '.join(names)}")
     return {names[scheme]: address for scheme, address in switch.frontends.items()}
 
 
@@ -285,7 +285,7 @@ def subnet_taken(subnet: IPv4Network, why: str) -> LabError:
     """Return the refusal, saying who has the subnet."""
     return LabError(
         f"the subnet {subnet} is taken: {why}",
-        hint="Give the lab another management subnet, or end what uses this one",
+        hint="Give the lab another management subnet, or stop what uses this one",
         code="subnet_taken",
     )
 

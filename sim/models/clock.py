@@ -47,7 +47,7 @@ class ScaledClock:
 
     def __init__(self, speed: float) -> None:
         if speed <= 0:
-            raise ValueError(f"time cannot go {speed:g} times as fast")
+            raise ValueError(f"the clock cannot run at {speed:g} times real time")
         self._speed = speed
 
     def now(self) -> float:

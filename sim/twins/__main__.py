@@ -154,7 +154,7 @@ def _sockets(twin: SwitchTwin, host: str, ports: dict[str, str]) -> dict[str, so
 
 async def _set_fault(twin: SwitchTwin, name: str, value: str) -> None:
     if name not in twin.faults:
-        raise SettingError(f"no fault {name!r}; this device knows: {', '.join(sorted(twin.faults))}")
+        raise SettingError(f"unknown fault {name!r}; this device knows: {', '.join(sorted(twin.faults))}")
     try:
         fields: Any = json.loads(value) if value else {}
         if not isinstance(fields, dict):
@@ -192,7 +192,7 @@ def main(words: Sequence[str] | None = None) -> None:
         sys.stdout.write("\n".join(FAMILIES) + "\n")
         return
     if options.family is None:
-        parser.error("which family? --list names them")
+        parser.error("name a family (--list shows them)")
     try:
         asyncio.run(run(options))
     except SettingError as error:

@@ -66,5 +66,5 @@ def run_app(arguments: Sequence[str]) -> int:
         report_error(error, as_json=as_json)
         return ERROR
     if result == INTERRUPTED:  # typer's own answer to Ctrl-C inside a command
-        print("interrupted; what was built is torn down, what was measured or found is kept", file=sys.stderr)
+        print("interrupted; what was built is torn down, and results so far are kept", file=sys.stderr)
     return result if isinstance(result, int) else DONE

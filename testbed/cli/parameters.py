@@ -205,7 +205,7 @@ def _callback_of_group(callback: Callback) -> Callback:
             source = context.get_parameter_source(str(param.name))
             if source is not None and source.name == "COMMANDLINE":
                 raise typer.BadParameter(
-                    f"write options behind the command: {context.command_path} {context.invoked_subcommand} ..."
+                    f"write options after the command: {context.command_path} {context.invoked_subcommand} ..."
                 )
         return 0
 
@@ -323,7 +323,7 @@ def _split_words(declared: type[Command[Any]], given: dict[str, Any]) -> dict[st
     source = context.get_parameter_source("lab_file")
     labs = words[: -len(names)]
     if labs and source is not None and source.name == "COMMANDLINE":
-        raise typer.BadParameter(f"two lab files, {labs[0]} and --lab {lab_file}: leave one of them out")
+        raise typer.BadParameter(f"two lab files, {labs[0]} and --lab {lab_file}: remove one")
     others = {name: value for name, value in given.items() if name not in ("context", "words")}
     arguments = dict(zip(names, words[-len(names) :], strict=True))
     return {**others, **arguments, "lab_file": Path(labs[0]) if labs else lab_file}

@@ -113,7 +113,8 @@ def _fields_to_send(words: str, command: Command[Any], given: list[Field], varia
         is_address = command.needs == "switch" and each.name == "address"
         if not is_address and (each.option.is_local or each.option.only_with not in ("", variant)):
             raise NotThroughService(
-                f"{words} {each.words[0]} works here alone: leave it out, or --server (LIGHTBED_SERVER)"
+                f"{words} {each.words[0]} works only locally: leave it out, or leave out --server "
+                "(LIGHTBED_SERVER)"
             )
         yield each
 

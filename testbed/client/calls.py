@@ -67,7 +67,7 @@ class Call(Generic[T]):
             what = (
                 f"{response.url.copy_with(query=None)} answered what this release does not know ({error!r})"
             )
-            raise ServiceUnreachable(f"{what}; is it a `testbed serve`?") from error
+            raise ServiceUnreachable(f"{what}; does `testbed serve` run there?") from error
 
 
 def check(response: httpx.Response) -> None:
@@ -77,7 +77,7 @@ def check(response: httpx.Response) -> None:
     if response.headers.get("content-type", "").startswith("application/problem+json"):
         raise ServiceRefused(response.json())
     what = f"{response.url.copy_with(query=None)} answered {response.status_code}"
-    raise ServiceUnreachable(f"{what}, and not as a service does; see what is between")
+    raise ServiceUnreachable(f"{what}, not as a lightbed service does: check for a proxy in between")
 
 
 def settings(url: str | None, token: str | None, verify: Any) -> dict[str, Any]:
@@ -85,9 +85,7 @@ def settings(url: str | None, token: str | None, verify: Any) -> dict[str, Any]:
     url = url or os.environ.get("LIGHTBED_SERVER", "")
     token = token if token is not None else os.environ.get("LIGHTBED_TOKEN", "")
     if not url.startswith(("http://", "https://")):
-        raise ServiceUnreachable(
-            f"{url!r} is not the URL of a service: write for example http://127.0.0.1:8080"
-        )
+        raise ServiceUnreachable(f"{url!r} is not the URL of a service (example: http://127.0.0.1:8080)")
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     return {"base_url": url, "headers": headers, "timeout": TIMEOUT, "verify": verify}
 

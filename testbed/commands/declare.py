@@ -177,7 +177,9 @@ class Command(ABC, Generic[D_co]):
     def __post_init__(self) -> None:
         for each in fields_of(type(self)):
             if each.option.is_one_line and _has_control_characters(getattr(self, each.name)):
-                raise UsageError(f"{each.words[0]} has a line break or another control character: remove it")
+                raise UsageError(
+                    f"{each.words[0]} contains a line break or another control character: remove it"
+                )
         self.validate()
 
     def validate(self) -> None:
@@ -240,7 +242,7 @@ def fields_of(command: type[Command[Any]]) -> tuple[Field, ...]:
             options[0].reads or options[0].writes or options[0].is_local
         ):
             raise TypeError(
-                f"{command.__name__}.{each.name} is a path: say whether it is read, written or local"
+                f"{command.__name__}.{each.name} is a path: declare whether it is read, written or local"
             )
         fields.append(Field(each.name, kind, each.default, options[0], is_optional))
     return tuple(fields)

@@ -24,7 +24,7 @@ def parse_interval(text: str) -> float:
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
     if not match or not float(match[1]):
-        raise UsageError(f"{text!r} is not an interval: write for example 30s, 5m or 1h")
+        raise UsageError(f"{text!r} is not an interval (examples: 30s, 5m, 1h)")
     return float(match[1]) * _SECONDS[match[2]]
 
 
@@ -36,13 +36,15 @@ RATE = option(
     metavar="RATE",
     least=0.1,
 )
-SIMPLEX = option("One-way links: every ring is one direction only.", "--simplex")
+SIMPLEX = option("Use one-way links: every ring has one direction only.", "--simplex")
 DEMAND = option(
-    "AllReduce demand: groups of NODES nodes move BYTES each (repeatable).", metavar="NODES:BYTES"
+    "AllReduce demand: groups of NODES nodes reduce BYTES each (repeatable).", metavar="NODES:BYTES"
 )
-DEADLINE = option("Hosts end a measurement then.", "--deadline", metavar="SECONDS", least=1, most=86400)
+DEADLINE = option(
+    "Time after which the hosts end a measurement.", "--deadline", metavar="SECONDS", least=1, most=86400
+)
 SIZES = option("Message sizes, doubling: 1KiB:8MiB.", metavar="MIN:MAX")
-TAKE_OVER = option("Circuits of other hosts that light the plan's hosts may be removed.", "--take-over")
+TAKE_OVER = option("Circuits of other hosts that connect to the plan's hosts may be removed.", "--take-over")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,14 +54,15 @@ class NamesTopology(Command[Any]):
     simplex: Annotated[bool, SIMPLEX] = False
     method: Annotated[
         Method | None,
-        option("How ring strides are chosen: 'geometric', unless --plan or --epoch says more."),
+        option("Method that chooses ring strides: 'geometric', unless --plan or --epoch sets the topology."),
     ] = None
     demand: Annotated[tuple[str, ...], DEMAND] = ()
     plan_file: Annotated[
         Path | None, reads("Plan of `testbed optimise`: its topology and its hosts.", "--plan")
     ] = None
     epoch: Annotated[
-        int | None, option("Topology that was applied to the lab as this epoch.", metavar="N", least=1)
+        int | None,
+        option("Use the topology that was applied to the lab as this epoch.", metavar="N", least=1),
     ] = None
 
     @property
@@ -86,9 +89,9 @@ class AsksHosts(Command[Any]):
 class PrintsTable(Command[Any]):
     """Option of commands whose document is a `TableDocument`."""
 
-    as_csv: Annotated[bool, option("A header and one line a row, with the columns of --json.", "--csv")] = (
-        False
-    )
+    as_csv: Annotated[
+        bool, option("Print a header and one line per row, with the columns of --json.", "--csv")
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,5 +100,5 @@ class Moves(Command[Any]):
 
     lane = "moving"
     really_move: Annotated[
-        str | None, option("Name of the lab; needed to move a real one.", metavar="NAME")
+        str | None, option("Name of the lab; required to change a real one.", metavar="NAME")
     ] = None

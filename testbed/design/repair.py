@@ -142,7 +142,7 @@ def _links_of(wiring: Wiring, nics: Collection[Nic]) -> Iterator[Link]:
     for nic in nics:
         links = [link for link in wiring.links if nic in link]
         if not links:
-            raise TopologyError(f"NIC {nic.index} of node {nic.node} is on no link: nothing is lost with it")
+            raise TopologyError(f"NIC {nic.index} of node {nic.node} has no link, so nothing is lost with it")
         yield from links
 
 
@@ -175,8 +175,8 @@ def _detour(lost: Link, running: Wiring, repatched: Wiring, spare: Collection[Ed
     path = _shortest(running, lost, spare)
     if path is None and _shortest(repatched, lost, spare) is None:
         raise TopologyError(
-            f"without the lost fibre node {lost.source.node} has no path to node {lost.target.node}: replace the "
-            f"fibre, or give every node a second link"
+            f"without the lost fibre, node {lost.source.node} has no path to node {lost.target.node}: "
+            "replace the fibre, or give every node a second link"
         )
     return Detour(lost, path or ())
 

@@ -124,7 +124,7 @@ def _check_unique(document: Document, what: str, names: Iterable[tuple[str, Loca
     for name, where in names:
         if name in first:
             already = f"already used on line {document.line(first[name])}"
-            raise document.error(where, f"{what} '{name}' is given twice ({already})", "rename one of them")
+            raise document.error(where, f"{what} '{name}' appears twice ({already})", "rename one of them")
         first[name] = where
 
 
@@ -136,7 +136,7 @@ def _check_switches(document: Document, schema: LabSchema) -> None:
             what = f"'{switch.address}' is not the address of a switch"
             raise document.error(where, what, "write it like polatis+scpi://10.99.0.2:5025")
         if place.port is not None and not 1 <= place.port <= 65535:
-            raise document.error(where, f"there is no TCP port {place.port}", "write one from 1 to 65535")
+            raise document.error(where, f"{place.port} is not a TCP port", "use one from 1 to 65535")
         if schema.simulated and place.language not in lab_schemes():
             what = f"there is no simulated switch that speaks '{place.language}' in a lab"
             known = ", ".join(lab_schemes())
@@ -201,10 +201,10 @@ def _check_side(document: Document, switch: SwitchSchema, use: _Use) -> None:
         raise document.error(use.where, what, f"inputs are {inputs}, outputs are {outputs}")
     if use.direction == "transmit" and port > switch.inputs:
         what = f"the transmit fibre of {use.user} ends in output {port} of switch '{switch.name}'"
-        raise document.error(use.where, what, f"a transmitter feeds an input, {inputs}")
+        raise document.error(use.where, what, f"a transmitter connects to an input, {inputs}")
     if use.direction == "receive" and port <= switch.inputs:
         what = f"the receive fibre of {use.user} comes from input {port} of switch '{switch.name}'"
-        raise document.error(use.where, what, f"a receiver is fed by an output, {outputs}")
+        raise document.error(use.where, what, f"a receiver connects to an output, {outputs}")
 
 
 def _check_ports_once(document: Document, uses: Iterable[_Use]) -> None:
@@ -217,7 +217,7 @@ def _check_ports_once(document: Document, uses: Iterable[_Use]) -> None:
                 f"port {key[1]} of switch '{key[0]}' is used twice: by {other.user} ({other.direction}, "
                 f"line {document.line(other.where)}) and by {use.user} ({use.direction})"
             )
-            raise document.error(use.where, what, "look which fibre is really there and correct the other")
+            raise document.error(use.where, what, "check which fibre is really there, and correct the other")
         first[key] = use
 
 
@@ -278,7 +278,7 @@ def _check_data(
 ) -> None:
     if address in schema.management:
         what = f"{owner} has {address}, inside the management network {schema.management}"
-        raise document.error(where, what, "links and nodes need addresses of a network of their own")
+        raise document.error(where, what, "links and nodes need addresses in a network of their own")
     if address.is_loopback or address.is_multicast or address.is_unspecified or address.is_link_local:
         what = f"{owner} has {address}, which cannot be routed"
         raise document.error(where, what, "choose an address like 10.100.1.1")

@@ -26,7 +26,7 @@ def control(address: str, request: Mapping[str, Any], *, timeout_s: float = 10.0
                 reply: dict[str, Any] = json.loads(stream.readline())
     except (OSError, ValueError) as error:
         what = f"the control socket {address} does not answer ({error})"
-        raise LabStartError(f"{what}; see whether the lab runs with `testbed sim status`") from error
+        raise LabStartError(f"{what}; check with `testbed sim status` that the lab runs") from error
     if not reply.get("ok"):
         raise LabStartError(
             f"the control socket {address} refused {request.get('do')!r}: {reply.get('error')}"

@@ -169,6 +169,6 @@ def _entries(path: Path, node: yaml.MappingNode) -> list[tuple[yaml.Node, yaml.N
             raise LabFileError(f"{path}:{line}: a key that is not a plain word; write 'key: value'")
         if key.value in first:
             where = f"already on line {first[key.value]}"
-            raise LabFileError(f"{path}:{line}: key '{key.value}' is given twice ({where}); keep one")
+            raise LabFileError(f"{path}:{line}: key '{key.value}' appears twice ({where}); keep one")
         first[key.value] = line
     return list(node.value)

@@ -110,7 +110,7 @@ def relocate(lab: Lab, subnet: IPv4Network) -> Lab:
     Raises `ValueError` for a lab that is not simulated (its addresses are facts) and for a smaller network.
     """
     if not lab.simulated:
-        raise ValueError(f"lab '{lab.name}' is real: its addresses cannot be moved")
+        raise ValueError(f"lab '{lab.name}' is real: its addresses cannot be changed")
     if subnet.prefixlen > lab.management.prefixlen:
         raise ValueError(f"{subnet} is smaller than {lab.management}")
     return replace(

@@ -67,12 +67,12 @@ def parse_jobs(path: Path, text: str, sources: Sources | None = None) -> tuple[S
 def _jobs(document: Document, sources: Sources) -> tuple[SharedJob, ...]:
     rows = document.data.get("jobs")
     if not isinstance(rows, list) or not rows:
-        raise document.error((), "there is no list of jobs", f"write {EXAMPLE}")
+        raise document.error((), "the list of jobs is missing", f"write {EXAMPLE}")
     jobs: list[SharedJob] = []
     for number, row in enumerate(rows):
         job = _job(document, ("jobs", number), row, sources)
         if job.name in {other.name for other in jobs}:
-            raise document.error(("jobs", number), f"job {job.name!r} is there twice", "give it another name")
+            raise document.error(("jobs", number), f"job {job.name!r} appears twice", "give it another name")
         jobs.append(job)
     return tuple(jobs)
 
@@ -119,8 +119,11 @@ def _check_rates(
             length_ms = burst.length_ms * burst.gbps / rate_gbps
             raise document.error(
                 (*where, number),
-                f"a burst of job {name!r} has {burst.gbps:g} Gb/s, and a link of the lab carries {rate_gbps:g}",
-                f"give what the job does on such a link: {rate_gbps:g} Gb/s for {length_ms:g} ms, say",
+                (
+                    f"a burst of job {name!r} has {burst.gbps:g} Gb/s, but a link of the lab carries only "
+                    f"{rate_gbps:g}"
+                ),
+                f"give the rate on such a link, for example {rate_gbps:g} Gb/s for {length_ms:g} ms",
             )
 
 
@@ -131,7 +134,7 @@ def _from_source(
     try:
         if source == "run":
             if sources.measured is None:
-                raise WorkloadError("no runs are at hand here")
+                raise WorkloadError("no stored runs are available here")
             return sources.measured(str(row["run"]), str(row.get("job", row["name"])))
         from testbed.design.sharing.workload_phases import phases_of_workload
         from testbed.design.workloads.choice import WorkloadChoice

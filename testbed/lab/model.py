@@ -165,5 +165,7 @@ def logical_servers_of(lab: Lab) -> int:
     if len(set(counts.values())) > 1:
         most, least = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
         cut = f"the server of host {most!r} is {counts[most]} logical ones, that of {least!r} {counts[least]}"
-        raise TopologyError(f"{lab.path}: {cut}: name hosts with --hosts-of whose servers are cut alike")
+        raise TopologyError(
+            f"{lab.path}: {cut}: choose hosts with --hosts-of whose servers are divided alike"
+        )
     return next(iter(counts.values()), 1)

@@ -34,7 +34,7 @@ def _interface(text: str) -> str:
 
 def _user(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}", text):
-        raise ValueError(f"{text!r} is not the name of a user")
+        raise ValueError(f"{text!r} is not a user name")
     return text
 
 

@@ -82,8 +82,8 @@ class Fence:
             if found and found.state in ("expired", "broken"):
                 became += f": {found.reason}"
             raise LeaseStale(
-                f"lease {self.lease.id} (token {self.token}) is {became}; nothing was sent. Look at the lab with "
-                "`testbed plan`, then request a new lease"
+                f"lease {self.lease.id} (token {self.token}) is {became}; nothing was sent. Check the lab "
+                "with `testbed plan`, then request a new lease"
             )
         _check_maintenance(connection, self.lease.lab)
 

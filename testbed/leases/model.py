@@ -113,7 +113,7 @@ def parts_of(lab: Lab, resources: Iterable[str]) -> frozenset[str]:
     if missing:
         form = "host:NAME, nic:HOST/NIC, port:SWITCH/NUMBER or board:NAME"
         raise LeaseImpossible(
-            f"lab '{lab.name}' has no {', '.join(missing)}, so this can never be granted; name {form}"
+            f"lab '{lab.name}' has no {', '.join(missing)}, so this request can never be granted; name {form}"
         )
     if not wanted:
         return frozenset().union(*known.values())

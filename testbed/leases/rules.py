@@ -25,8 +25,9 @@ def monotonic(now_s: float, newest_s: float) -> float:
     if newest_s - now_s > CLOCK_STEP_S:
         behind = newest_s - now_s
         raise ClockError(
-            f"the clock of this machine is {behind:.0f} s behind the newest entry of the database, so no lease can be "
-            "judged and nothing may move; set the clock right, or, if it was ahead before, wait as long"
+            f"the clock of this machine is {behind:.0f} s behind the newest entry of the database, so "
+            "leases cannot be judged and nothing may move; correct the clock, or, if it was ahead "
+            "before, wait that long"
         )
     return max(now_s, newest_s)
 
@@ -178,5 +179,6 @@ def check_reservation(lease: Lease, leases: Collection[Lease]) -> None:
             is_free = not one.is_held or one.expires_s <= lease.starts_s
         if not is_free:
             raise LeaseDenied(
-                f"{_common(one, lease)} is taken then by lease {one.id} of {one.owner}; choose another time (--at)"
+                f"{_common(one, lease)} is reserved then by lease {one.id} of {one.owner}; choose another "
+                "time (--at)"
             )

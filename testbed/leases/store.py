@@ -129,7 +129,7 @@ class LeaseStore:
             )
             if starts_s is not None:
                 if starts_s < change.now_s:
-                    raise LeaseDenied("a reservation cannot begin in the past; leave out --at to ask for now")
+                    raise LeaseDenied("a reservation cannot begin in the past; leave out --at to start now")
                 lease = replace(lease, state="requested", starts_s=starts_s, expires_s=starts_s + ttl_s)
                 rules.check_reservation(lease, change.leases.values())
             self._add(change, lease)
@@ -144,7 +144,7 @@ class LeaseStore:
             if became.state != "granted":
                 why = rules.why_waiting(became, change.leases.values(), change.faults, change.now_s)
                 raise LeaseDenied(
-                    f"{why}; nothing was sent. Give --lease if it is yours, or queue up: testbed lease request"
+                    f"{why}; nothing was sent. Pass --lease if it is yours, or queue for it: testbed lease request"
                 )
             return became
 
@@ -167,13 +167,13 @@ class LeaseStore:
         with self._changing() as change:
             lease = self._ours(change.find(lease_id))
             if lease.state != "granted":
-                raise LeaseDenied(f"lease {lease_id} is {lease.state}, so nothing moves under it")
+                raise LeaseDenied(f"lease {lease_id} is {lease.state}, so nothing can move under it")
             if not parts <= lease.parts:
                 missing = ", ".join(sorted(parts - lease.parts)[:3])
-                raise LeaseDenied(f"lease {lease_id} does not hold {missing}; request one that does")
+                raise LeaseDenied(f"lease {lease_id} does not cover {missing}; request one that does")
             if lease.operation and lease.operation != this_process() and self._is_alive(lease.operation):
                 raise LeaseDenied(
-                    f"another process moves the lab under lease {lease_id} (process {lease.operation.split()[0]})"
+                    f"another process is using lease {lease_id} (process {lease.operation.split()[0]})"
                 )
             lease = rules.extended(lease, change.leases.values(), change.now_s, lease.ttl_s)
             return change.put(replace(lease, operation=this_process()))
@@ -194,9 +194,7 @@ class LeaseStore:
         with self._changing() as change:
             lease = self._ours(change.find(lease_id))
             if self._is_in_flight(lease):
-                raise LeaseHeld(
-                    f"an operation moves the lab under lease {lease_id} ({process_of(lease)}); wait for it"
-                )
+                raise LeaseHeld(f"an operation is using lease {lease_id} ({process_of(lease)}); wait for it")
             return self._must_end(change, lease, "released")
 
     def break_(self, lease_id: str, reason: str) -> Lease:
@@ -298,8 +296,9 @@ class LeaseStore:
     def _must_end(self, change: Change, lease: Lease, state: State, *, reason: str = "") -> Lease:
         if not change.lock(lease):
             raise LeaseHeld(
-                f"{process_of(lease)} is sending to a device under lease {lease.id}, and may be stopped: nobody "
-                "knows what it will still send. Let it go on, or end that process (kill -9), then say this again"
+                f"{process_of(lease)} is sending to a device under lease {lease.id}, and may be suspended: "
+                "what it will still send is unknown. Let it continue, or end that process (kill -9), then "
+                "run this again"
             )
         return self._end(change, lease, state, reason=reason)
 
@@ -310,9 +309,7 @@ class LeaseStore:
 
     def _ours(self, lease: Lease) -> Lease:
         if not lease.may_be_used_by(self.owner):
-            raise LeaseDenied(
-                f"lease {lease.id} is of {lease.owner}, and {self.owner} was not allowed to use it"
-            )
+            raise LeaseDenied(f"lease {lease.id} belongs to {lease.owner}, and {self.owner} may not use it")
         return lease
 
 
@@ -324,7 +321,7 @@ def process_of(lease: Lease) -> str:
 
 def _check_ttl(ttl_s: float | None) -> None:
     if ttl_s is not None and ttl_s < LEAST_TTL_S:
-        raise LeaseDenied(f"a lease lasts {LEAST_TTL_S:g} s at least, and {ttl_s:g} s were asked for")
+        raise LeaseDenied(f"a lease lasts at least {LEAST_TTL_S:g} s, but {ttl_s:g} s were requested")
 
 
 def wait_until_still(
@@ -336,7 +333,7 @@ def wait_until_still(
         if time.monotonic() >= deadline:
             who = ", ".join(f"{process_of(one)} under lease {one.id}" for one in senders)
             raise LeaseHeld(
-                f"lab '{store.lab}' still moves: {who} has not ended what it sends. No new move can begin; keep hands "
+                f"lab '{store.lab}' still moves: {who} is still sending. No new move can begin; keep hands "
                 "out of the rack until this command succeeds, or end that process"
             )
         sleep(POLL_S)

@@ -145,7 +145,7 @@ def measure_nccl_tests(
     topology is not in force.
     """
     if session.fleet is None:
-        raise CollectiveError("nccl-tests run on hosts with GPUs; the hosts of this lab are only modelled")
+        raise CollectiveError("nccl-tests need hosts with GPUs; the hosts of this lab are only modelled")
     check_in_force(session, design)
     rings = rings_of(design.topology)
     done = run_nccl(session.fleet, session.lab, replace(settings, channels=len(rings)), test)
@@ -159,6 +159,6 @@ def check_in_force(session: LabSession, design: Design) -> None:
     if not verified.ok:
         first = verified.findings[0]
         raise VerifyFailed(
-            f"the topology is not in force, {counted(len(verified.findings), 'finding')}, the first: "
+            f"the topology is not in force: {counted(len(verified.findings), 'finding')}, the first: "
             f"{first.kind}: {first.subject}: {first.detail}. Apply this topology first, then measure"
         )

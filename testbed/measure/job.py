@@ -156,7 +156,7 @@ class MainJob:
         if unreachable:
             pairs = ", ".join(f"{source}->{target}" for source, target in unreachable[:6])
             raise VerifyFailed(
-                f"no answer on {len(unreachable)} of the pairs of hosts: {pairs}; see `testbed verify`"
+                f"no answer on {len(unreachable)} of the pairs of hosts: {pairs}; run `testbed verify`"
             )
         hosts = len(self.lab.hosts)
         self.narrator.note(f"all {hosts * (hosts - 1)} pairs of hosts reach each other")

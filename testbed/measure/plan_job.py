@@ -119,10 +119,12 @@ def run_plan(
     """
     if plan is None or design.sets is None:
         raise CollectiveError(
-            "a job needs a plan for two servers or more: apply one with `testbed apply LAB --plan FILE`"
+            "a job needs a plan for at least two servers: apply one with `testbed apply LAB --plan FILE`"
         )
     if session.fleet is None:
-        raise CollectiveError("a plan runs as a job on hosts; the hosts of this lab are only modelled")
+        raise CollectiveError(
+            "a job needs real hosts or kernel hosts; the hosts of this lab are only modelled"
+        )
     check_in_force(session, design)
     link = session.lab.link
     made = host_job(

@@ -68,5 +68,5 @@ def await_event(launch: Launch, event: str, name: str) -> dict[str, Any]:
         if message.get("event") == event:
             return message
     raise HostError(
-        f"{name} is not {event} within {WAIT_S:g} s: are the routes installed? `testbed apply` does it"
+        f"{name} is not {event} within {WAIT_S:g} s: are the routes installed? Run `testbed apply`"
     )

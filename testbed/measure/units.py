@@ -62,4 +62,4 @@ def round_ticks(largest: float, at_most: int = 6) -> Sequence[float]:
             count = ceil(largest / step)
             if count < at_most:
                 return [index * step for index in range(count + 1)]
-    raise ValueError(f"no axis of at most {at_most} ticks; ask for 3 or more")
+    raise ValueError(f"no axis with at most {at_most} ticks; allow 3 or more")

@@ -109,7 +109,7 @@ class Iteration:
         """Note that a part of a task has arrived, or is handed to the kernel. Raises `ValueError` for one too many."""
         self.parts[number] -= 1
         if self.parts[number] < 0:
-            raise ValueError(f"more of task {number} has arrived than was planned")
+            raise ValueError(f"more data of task {number} arrived than planned")
         if not self.parts[number]:
             self._end(number, time.monotonic())
 

@@ -84,7 +84,7 @@ class Incoming:
         except BlockingIOError:
             return
         if not count:
-            raise ConnectionError("another host has ended its connection")
+            raise ConnectionError("another host closed its connection")
         place = 0
         while place < count or not self.left:
             if self.left < 0:
@@ -193,4 +193,4 @@ def _shape(connection: socket.socket, pace_bytes: int) -> None:
 
 def _receive_mark(line: socket.socket) -> None:
     if not line.recv(1):
-        raise ConnectionError("another host has ended before a barrier")
+        raise ConnectionError("another host ended before a barrier")

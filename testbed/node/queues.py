@@ -83,7 +83,7 @@ def restoring(nic: str, shown: list[dict[str, Any]]) -> list[list[str]]:
         bucket = ["tc", "qdisc", "replace", *place, "tbf", *rate, "latency", f"{int(options['lat'])}us"]
         return [bucket, *(_queues_of_twins(nic, root["handle"], inner) if inner else [])]
     raise Refused(
-        f"{nic} has the queue {root['kind']} {root['handle']}, which cannot be put back: remove it first"
+        f"{nic} has the queue {root['kind']} {root['handle']}, which cannot be restored: remove it first"
     )
 
 
@@ -236,7 +236,7 @@ def main() -> int:
         try:
             fcntl.flock(state, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("error", message="another run holds the queues of this host: wait for it, or end it")
+            say("error", message="another run uses the queues of this host: wait for it, or stop it")
             return HELD
         try:
             hold(state) if sys.argv[1] == "hold" else restore(state)

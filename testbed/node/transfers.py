@@ -110,7 +110,7 @@ class TcpOut:
         """Take the byte that says that the part has arrived."""
         with suppress(BlockingIOError):
             if not self.connection.recv(1):
-                raise ConnectionError("the receiving host has ended")
+                raise ConnectionError("the receiving host ended")
             self.is_done = True
 
     @property
@@ -156,7 +156,7 @@ class TcpIn:
         with suppress(BlockingIOError):
             data = self.connection.recv(CHUNK)
             if not data:
-                raise ConnectionError("the sending host has ended")
+                raise ConnectionError("the sending host ended")
             self.arrived += len(data)
         self._count()
 

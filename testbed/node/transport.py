@@ -256,7 +256,7 @@ def transfer(
         if now > end:
             left = sending.unacknowledged
             raise TimeoutError(
-                f"{left} packets are not acknowledged after {give_up_s:g} s: check the other host"
+                f"{left} packets were not acknowledged within {give_up_s:g} s: check the other host"
             )
         for packet in [*sending.on_time(now), *sending.poll(now)]:
             with suppress(OSError):  # a full socket buffer loses a packet as a full link does

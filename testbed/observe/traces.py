@@ -34,7 +34,7 @@ def trace_as_asked() -> None:
         return
     if find_spec("opentelemetry.exporter") is None or find_spec("opentelemetry.sdk") is None:
         logger.warning(
-            "no traces: %s is set, and the extra [traces] of lightbed is not installed", VARIABLES[1]
+            "no traces: %s is set, but the extra [traces] of lightbed is not installed", VARIABLES[1]
         )
         _asked_for.append(lambda: None)
         return

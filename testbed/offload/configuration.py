@@ -70,10 +70,12 @@ class Choice:
         """Raise `OffloadError` when two are named."""
         named = [self.scheduler is not None, self.lab is not None, self.in_process]
         if sum(named) > 1:
-            raise OffloadError("give one of --scheduler, --lab and --in-process: each says where workers are")
+            raise OffloadError(
+                "give one of --scheduler, --lab and --in-process: each says where the workers are"
+            )
         if self.scheduler is not None and self.workers is not None:
             raise OffloadError(
-                "--workers starts workers, and those of --scheduler run already: leave one out"
+                "--workers starts workers, but those of --scheduler already run: leave one out"
             )
 
 
@@ -99,7 +101,7 @@ def read_configuration(path: Path | None) -> Configuration:
 def _check_keys(found: Mapping[str, Any], known: set[str], where: str) -> None:
     for key in found:
         if key not in known:
-            raise OffloadError(f"{where}: unknown key {key!r}: there are {', '.join(sorted(known))}")
+            raise OffloadError(f"{where}: unknown key {key!r}; known: {', '.join(sorted(known))}")
 
 
 def _check_kind(path: Path, name: str, value: Any, default: Any) -> None:

@@ -121,9 +121,7 @@ class Shares:
         """Take the addresses of named workers. Raises `OffloadError` for a name that nobody has."""
         for name, weight in self._weights.items():
             if name not in addresses:
-                raise OffloadError(
-                    f"no worker is named {name}, to give it a weight: there are {', '.join(addresses)}"
-                )
+                raise OffloadError(f"no worker is named {name}; workers: {', '.join(addresses)}")
             self._by_address[addresses[name]] = weight
         self._behind = dict.fromkeys(self._by_address, 0.0)
 
@@ -160,7 +158,9 @@ class DaskEngine:
         except ImportError as error:
             raise OffloadError(f"workers on other machines need Dask: {install_extra('offload')}") from error
         if address.startswith("tls:") and tls is None:
-            raise OffloadError(f"{address} takes connections with certificates only: name them, key `tls`")
+            raise OffloadError(
+                f"{address} accepts only connections with certificates: name them under the key `tls`"
+            )
         try:
             self._client = Client(
                 address,
@@ -172,8 +172,8 @@ class DaskEngine:
             )
         except (OSError, ValueError) as error:
             raise OffloadError(
-                f"no Dask scheduler answers at {address} ({error}): start `dask scheduler` there, and"
-                f" `dask worker {address} --nthreads 1` on the hosts that shall prepare data"
+                f"no Dask scheduler answers at {address} ({error}): start `dask scheduler` there, and `dask "
+                f"worker {address} --nthreads 1` on the hosts that should prepare data"
             ) from error
         self._client.rpc.timeout = _FETCH_S
         self._address = address
@@ -223,8 +223,8 @@ class DaskEngine:
             if self._client.status != "running" or isinstance(error, OSError):
                 raise
             raise OffloadError(
-                f"the pipeline travels, but a worker cannot set it up ({error}): install there what the pipeline"
-                " imports, in the versions of the trainer"
+                f"the pipeline was sent, but a worker cannot set it up ({error}): install there what the "
+                "pipeline imports, in the versions of the trainer"
             ) from error
 
     def submit(self, stage: str, payload: Any, epoch: int) -> Future[Any]:

@@ -73,7 +73,7 @@ class InProcess:
     def _run(self, number: int, stage: str, payload: Any, epoch: int) -> Any:
         assert self._runner is not None, "open() comes first"
         if self._loses(number):
-            raise WorkerLost(f"the worker of stage {number} is lost, as asked for")
+            raise WorkerLost(f"the worker of stage {number} is lost, as requested")
         before = time.thread_time_ns()
         try:
             return self._runner.run(stage, payload, epoch)

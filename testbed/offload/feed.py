@@ -40,7 +40,7 @@ class Rule:
     def __post_init__(self) -> None:
         """Raise `OffloadError` for a rule that cannot be."""
         if self.candidate is not None and self.candidate not in CANDIDATES:
-            raise OffloadError(f"unknown candidate {self.candidate!r}: there are {', '.join(CANDIDATES)}")
+            raise OffloadError(f"unknown candidate {self.candidate!r}; known: {', '.join(CANDIDATES)}")
         if not 0 <= self.ratio <= 1:
             raise OffloadError(f"ratio {self.ratio}: give a share of the data between 0 and 1")
         if self.look_ahead < 1:
@@ -280,7 +280,7 @@ class StreamFeed(Feed):
         numbers: Iterable[int] | None = None,
     ) -> None:
         if rule.candidate not in {None, "p1"}:
-            raise OffloadError(f"{rule.candidate} reads elsewhere, and a stream is read here: use p1")
+            raise OffloadError(f"{rule.candidate} reads on the workers, but a stream is read here: use p1")
         super().__init__(sides, Order((), batch_size), rule, epoch)
         self._is_batchwise = False
         slots = sides.remote.slots if sides.remote else 1

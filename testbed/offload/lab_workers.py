@@ -77,7 +77,7 @@ def workers_on(
     one has no `distributed`.
     """
     if not hosts:
-        raise OffloadError("no hosts to start workers on: name 1 or more")
+        raise OffloadError("no hosts to start workers on: name at least 1")
     interpreters = {host.name: host.python for host in hosts} | dict(python or {})
     with SshFleet(lab) as fleet:
         _check_dask(fleet, {host.name: interpreters[host.name] for host in hosts})
@@ -127,5 +127,5 @@ def _await_listening(fleet: SshFleet, head: LabHost) -> None:
     wait = f"for i in $(seq {int(START_S / 0.2)}); do {listens} && exit 0; sleep 0.2; done; exit 1"
     if fleet.run({head.name: wait}, timeout_s=START_S + 10)[head.name].exit_status:
         raise OffloadError(
-            f"the scheduler on {head.name} does not listen at {head.management}:{PORT}: is the port taken by another?"
+            f"the scheduler on {head.name} does not listen at {head.management}:{PORT}: is the port in use?"
         )

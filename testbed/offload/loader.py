@@ -196,8 +196,8 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         """Go on where a state was saved. Raises `OffloadError` for a state of another loader."""
         if state.get("version") != STATE_VERSION or state.get("batch_size") != self.batch_size:
             raise OffloadError(
-                f"this state is of version {state.get('version')} with batches of {state.get('batch_size')}: the loader"
-                f" takes version {STATE_VERSION} with {self.batch_size}"
+                f"this state has version {state.get('version')} and batches of {state.get('batch_size')}, but "
+                f"the loader needs version {STATE_VERSION} and {self.batch_size}"
             )
         self.rule = replace(self.rule, candidate=state["candidate"], ratio=state["ratio"])
         self._epoch, self._order_seed = state["epoch"], state["seed"]
@@ -279,14 +279,14 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
             batch_size is not None or sampler is not None or shuffle or drop_last
         ):
             raise OffloadError(
-                "batch_sampler makes whole batches: leave batch_size, sampler, shuffle and drop_last out"
+                "batch_sampler makes whole batches: leave out batch_size, sampler, shuffle and drop_last"
             )
         if batch_sampler is None and (batch_size is None or batch_size < 1):
             raise OffloadError(f"batch_size {batch_size}: give 1 or more")
         if sampler is not None and shuffle:
-            raise OffloadError("a sampler has an order of its own: leave shuffle out")
+            raise OffloadError("a sampler has its own order: leave out shuffle")
         if self.is_stream and (shuffle or sampler is not None or batch_sampler is not None):
-            raise OffloadError("a stream has its own order: leave shuffle, sampler and batch_sampler out")
+            raise OffloadError("a stream has its own order: leave out shuffle, sampler and batch_sampler")
 
 
 def _scheduler_engine(address: str) -> Callable[[], Engine]:

@@ -58,12 +58,12 @@ class Metrics:
         _check_measured("lthp", self.lthp)
         _check_measured("pcycle", self.pcycle)
         if self.pcycle <= 0:
-            raise OffloadError(f"pcycle is {self.pcycle:g}: a pipeline takes processor time, measure it")
+            raise OffloadError(f"pcycle is {self.pcycle:g}: a pipeline takes processor time; measure it")
         unknown = sorted(set(self.candidates) - set(CANDIDATES))
         if unknown:
-            raise OffloadError(f"unknown candidate {unknown[0]!r}: there are {', '.join(CANDIDATES)}")
+            raise OffloadError(f"unknown candidate {unknown[0]!r}; known: {', '.join(CANDIDATES)}")
         if self.workers < 1:
-            raise OffloadError(f"{self.workers} workers: candidates are measured with 1 or more")
+            raise OffloadError(f"{self.workers} workers: candidates need 1 or more")
 
     def estimate(self, name: str) -> float:
         """Return the rate that a candidate promises: what the trainer still does, and what the workers do.
@@ -174,4 +174,4 @@ def _reasons(metrics: Metrics, name: str, lower: float, *, is_enough: bool) -> I
 
 def _check_measured(name: str, value: object) -> None:
     if not isinstance(value, Real) or not math.isfinite(value) or value < 0:
-        raise OffloadError(f"{name} is {value!r}: give a number that was measured, 0 or more")
+        raise OffloadError(f"{name} is {value!r}: give a measured number, 0 or more")

@@ -248,7 +248,7 @@ def _repeat(stream: Iterable[Any]) -> Iterator[Any]:
             is_empty = False
             yield element
         if is_empty:
-            raise OffloadError("the stream has no elements to measure with, or none for a second time")
+            raise OffloadError("the stream has no elements to measure, or cannot be read twice")
 
 
 def trainer_cpu_ns(engine: Engine | None = None) -> int:

@@ -48,11 +48,12 @@ def load_script(name: str) -> Script:
     path = Path(name)
     if not path.is_file():
         raise OffloadError(
-            f"no script {name}: give a file of Python with `dataset` and `step`, or one of {', '.join(WORKLOADS)}"
+            f"no script {name}: give a Python file with `dataset` and `step`, or one of "
+            f"{', '.join(WORKLOADS)}"
         )
     spec = importlib.util.spec_from_file_location(MODULE, path)
     if spec is None or spec.loader is None:
-        raise OffloadError(f"{name} is not a file of Python")
+        raise OffloadError(f"{name} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[MODULE] = module
     spec.loader.exec_module(module)
@@ -63,12 +64,14 @@ def _script_of(name: str, module: ModuleType) -> Script:
     found = {each: getattr(module, each) for each in NAMES if hasattr(module, each)}
     missing = [each for each in ("dataset", "step") if each not in found]
     if missing:
-        raise OffloadError(f"{name} does not name `{missing[0]}`: a script names `dataset` and `step(batch)`")
+        raise OffloadError(
+            f"{name} does not define `{missing[0]}`: a script defines `dataset` and `step(batch)`"
+        )
     is_indexed = hasattr(found["dataset"], "__len__") and hasattr(found["dataset"], "__getitem__")
     if not is_indexed and not hasattr(found["dataset"], "__iter__"):
         raise OffloadError(
-            f"the dataset of {name} is not read by index: give it `__len__` and `__getitem__`, as torch's `Dataset`"
-            " has, or `__iter__` for a stream"
+            f"the dataset of {name} cannot be indexed: give it `__len__` and `__getitem__`, as torch's "
+            "`Dataset` has, or `__iter__` for a stream"
         )
     return Script(name, is_simulated=bool(getattr(module, "simulated", False)), **found)
 

@@ -38,8 +38,8 @@ def pack(parts: Mapping[str, Any]) -> bytes:
     except Exception as error:
         culprit = next((_culprit(part, name) for name, part in parts.items() if not _is_packable(part)), "")
         raise OffloadError(
-            f"the pipeline cannot travel to workers: {culprit}, which cannot be pickled ({error}): make it where it is"
-            " used, or leave it out of what is pickled (`__getstate__`)"
+            f"the pipeline cannot be sent to workers: {culprit}, which cannot be pickled ({error}): "
+            "create it where it is used, or exclude it from pickling (`__getstate__`)"
         ) from error
 
 
@@ -146,8 +146,9 @@ def copy_step(step: Any) -> Any:
         raise
     except Exception as error:
         raise OffloadError(
-            "the step cannot be copied, and a measurement shall not train your model:"
-            f" {_culprit(step, 'step')} ({error}); give a step that is made for it: tune(other_step, copy=False)"
+            "the step cannot be copied, and a measurement must not train your model: "
+            f"{_culprit(step, 'step')} ({error}); pass a step made for measuring: tune(other_step, "
+            "copy=False)"
         ) from error
 
 
@@ -293,9 +294,9 @@ class _Guard:
         for name, value in shared.items():
             if _reaches_trained(value):
                 raise OffloadError(
-                    f"the step cannot be copied: {where} takes `{name}` from its module, and a measurement shall not"
-                    " train it; keep it as an attribute, or give a step that is made for it:"
-                    " tune(other_step, copy=False)"
+                    f"the step cannot be copied: {where} takes `{name}` from its module, and a measurement must "
+                    "not train it; keep it as an attribute, or pass a step made for measuring: tune(other_step, "
+                    "copy=False)"
                 )
         named = [each for each in values.values() if isinstance(each, FunctionType | type)]
         kept = [each for each in named if isinstance(each, type) or _is_shared(each)]

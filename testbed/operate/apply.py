@@ -62,7 +62,7 @@ def check_permission(lab: Lab, really_move: str | None) -> None:
         return
     said = f"'--really-move {really_move}' names another lab" if really_move else "nobody said to move it"
     raise RefusedToMove(
-        f"lab '{lab.name}' is real and {said}; to move its light give --really-move {lab.name}"
+        f"lab '{lab.name}' is real hardware, and {said}: pass --really-move {lab.name} to change it"
     )
 
 
@@ -209,7 +209,7 @@ def demand_no_drift(lab: Lab, planned: Mapping[str, Snapshot], now: Mapping[str,
             drifts.append(f"{name}: {', '.join(words)}")
     if drifts:
         what = f"changed since the plan was made: {'; '.join(drifts)}"
-        raise DriftError(f"{what}; nothing was sent. Find out who changed it, then plan again")
+        raise DriftError(f"{what}; nothing was sent. Find out who changed them, then run `testbed plan`")
 
 
 def _named(owners: Mapping[tuple[str, int], str], switch: str, pair: Pair) -> str:

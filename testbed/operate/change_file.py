@@ -143,7 +143,7 @@ def check_expected(revision: str, now: Observed) -> None:
     """Raise `PlanStale` unless the lab still has the revision that a plan printed."""
     if revision != now.fingerprint:
         difference = Difference("revision", revision, now.fingerprint)
-        raise PlanStale("the lab is not as --expect says", differences=(difference,))
+        raise PlanStale("the lab is not in the state that --expect names", differences=(difference,))
 
 
 def change_document(
@@ -184,11 +184,11 @@ def read_change(path: str | Path) -> ChangeFile:
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise PlanFileError(f"{path} is no change file: not JSON ({error}); {_AGAIN}") from error
+        raise PlanFileError(f"{path} is not a change file: not JSON ({error}); {_AGAIN}") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise PlanFileError(f"{path} is no change file of this release ({FORMAT!r}); {_AGAIN}")
+        raise PlanFileError(f"{path} is not a change file of this release ({FORMAT!r}); {_AGAIN}")
     if document.pop("digest", None) != _digest(document):
-        raise PlanFileError(f"{path} is not as it was written: a change is not edited; {_AGAIN}")
+        raise PlanFileError(f"{path} was modified after it was written (digest mismatch); {_AGAIN}")
     observed = observed_from(document["observed"])
     kept = document["intent"]
     kept |= {"topology": json.dumps(kept["topology"]), "hosts": json.dumps(kept["hosts"])}

@@ -79,7 +79,7 @@ def check_none_pending(runs_dir: str | Path, lab: str) -> None:
     if found:
         due = f" until {found.due_at[:19].replace('T', ' ')} UTC" if found.due_at else ""
         what = f"epoch {found.epoch} of lab '{lab}' waits{due} for its confirmation"
-        raise ConfirmPending(f"{what}: `testbed confirm` keeps it, `testbed rollback` goes back at once")
+        raise ConfirmPending(f"{what}: `testbed confirm` keeps it, `testbed rollback` undoes it now")
 
 
 class Confirmations:
@@ -117,7 +117,7 @@ class Confirmations:
             time.sleep(POLL_S)
         self.change(epoch, ("requested",), "ended", reason="its watcher did not start")
         what = f"epoch {epoch} stands and is proven, but the process that would go back did not start"
-        raise NotArmed(f"{what} in {ARMING_S:.0f} s; `testbed rollback` goes back by hand")
+        raise NotArmed(f"{what} in {ARMING_S:.0f} s; run `testbed rollback` to undo it by hand")
 
     def confirm(self) -> Confirmation:
         """Keep the epoch that waits. Raises `NothingToConfirm`."""
@@ -126,7 +126,7 @@ class Confirmations:
             found.epoch, ("requested", "armed"), "confirmed", ended_at=_now()
         ):
             raise NothingToConfirm(
-                f"no apply of lab '{self._lab}' waits for a confirmation; see `testbed history`"
+                f"no apply of lab '{self._lab}' awaits confirmation; see `testbed history`"
             )
         return found
 

@@ -71,7 +71,7 @@ def lab_of_plan(lab: Lab, plan: Plan) -> Lab:
     """
     if plan.lab not in ("", lab.name):
         raise PlanFileError(
-            f"the plan is for lab '{plan.lab}', this is '{lab.name}': make one with --lab {lab.path}"
+            f"the plan is for lab '{plan.lab}', not for '{lab.name}': make one with --lab {lab.path}"
         )
     try:
         here = shard_of(lab, plan.hosts) if plan.hosts else lab

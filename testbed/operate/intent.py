@@ -164,7 +164,7 @@ def read_journal(runs_dir: str | Path, query: str, lab: str) -> list[Mapping[str
             raise
         what = why_unreadable(address, error)
         hint = f"{hint_for(error)}, or name the topology (--method, --simplex, --demand, --plan)"
-        raise JournalError(f"what lab '{lab}' is meant to be is not known: {what}; {hint}") from error
+        raise JournalError(f"cannot read the stored topology of lab '{lab}': {what}; {hint}") from error
 
 
 def intent_of(row: Mapping[str, Any]) -> Intent:
@@ -273,7 +273,9 @@ class IntentLog:
                 intents.update().where(*ours).values({"state": "verified", "ended_at": _now()})
             )
             if changed.rowcount != 1:
-                raise JournalError(f"somebody has gone on with epoch {epoch} meanwhile: look again")
+                raise JournalError(
+                    f"another process changed epoch {epoch} meanwhile: check it with `testbed history`"
+                )
 
 
 @dataclass(slots=True)

@@ -105,7 +105,7 @@ class Journal:
         """
         operation = self._reopen(again) if again else self._begin(lab, kind, why, goal)
         with about(operation=operation):
-            logger.info("%s of lab %s begins", kind, lab)
+            logger.info("%s of lab %s started", kind, lab)
             try:
                 yield operation
             except Exception as error:
@@ -129,15 +129,13 @@ class Journal:
         with self.transaction() as connection:
             row = connection.execute(query).one()
             if row.state == "running" and is_running(row.owner):
-                raise OperationRunning(
-                    f"operation {operation} is under way in process {row.owner.split()[0]}"
-                )
+                raise OperationRunning(f"operation {operation} is running in process {row.owner.split()[0]}")
             taken = {"owner": this_process(), "state": "running", "finished": None, "reason": ""}
             connection.execute(sa.update(operations).where(operations.c.id == operation).values(taken))
         return operation
 
     def _finish(self, operation: str, state: str, reason: str) -> None:
-        logger.info("operation ends: %s%s", state, f" ({reason})" if reason else "")
+        logger.info("operation ended: %s%s", state, f" ({reason})" if reason else "")
         self.note(operation, finished=now(), state=state, reason=reason)
 
     def note(self, operation: str, **known: str) -> None:

@@ -33,9 +33,7 @@ if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
 
 
-MISSING_CIRCUIT = FindingKind(
-    "missing_circuit", "a planned cross-connect is not there", "run `testbed apply`"
-)
+MISSING_CIRCUIT = FindingKind("missing_circuit", "a planned cross-connect is missing", "run `testbed apply`")
 EXTRA_CIRCUIT = FindingKind(
     "extra_circuit",
     "a cross-connect at a port of the lab is not planned",
@@ -44,12 +42,12 @@ EXTRA_CIRCUIT = FindingKind(
 )
 NO_LIGHT = FindingKind(
     "no_light",
-    "a monitor of the switch sees no light",
-    "check laser and transmit fibre; behind a lit input, the cross-connect",
+    "a power monitor of the switch measures no light",
+    "check the laser and the transmit fibre; if the input has light, check the cross-connect",
 )
 EXCESS_LOSS = FindingKind(
     "excess_loss",
-    "light is more than 1 dB weaker than the lab file says",
+    "the light is more than 1 dB weaker than the lab file predicts",
     "clean the connectors that the detail names, look for a bend, or correct `loss_db`",
     stops_packets=False,
 )

@@ -26,11 +26,12 @@ class NamedTopology:
         has_drawn = self.simplex or self.demand or self.method
         if self.plan_file and has_drawn:
             raise PlanFileError(
-                f"--plan {self.plan_file} says which topology is meant: leave out --simplex, --method and --demand"
+                f"--plan {self.plan_file} already sets the topology: leave out --simplex, --method and "
+                "--demand"
             )
         if self.epoch and (has_drawn or self.plan_file):
             raise IntentError(
-                f"--epoch {self.epoch} says which topology is meant: leave out --simplex, --method, --demand and "
+                f"--epoch {self.epoch} already sets the topology: leave out --simplex, --method, --demand and "
                 "--plan"
             )
 

@@ -256,13 +256,13 @@ class AskedChange:
             return cls(design_to_apply(lab_file, named, runs_dir), runs_dir, take_over, None, expect)
         if named != NamedTopology() or take_over:
             raise PlanFileError(
-                f"--change {change_file} says what is meant: leave out --simplex, --method, --demand, --plan, "
-                "--epoch and --take-over"
+                f"--change {change_file} already sets the change: leave out --simplex, --method, --demand, "
+                "--plan, --epoch and --take-over"
             )
         change = read_change(change_file)
         lab = find_running(load_lab(lab_file))
         if change.intent.lab != lab.name:
-            raise PlanFileError(f"{change_file} is for lab '{change.intent.lab}', this is '{lab.name}'")
+            raise PlanFileError(f"{change_file} is for lab '{change.intent.lab}', not for '{lab.name}'")
         here, design = design_of_intent(lab, change.intent)
         meant = MeantDesign(here, design, change.intent.stated)
         return cls(meant, runs_dir, change.take_over, change, expect)

@@ -18,22 +18,25 @@ from testbed.operate.model import FindingKind, LinkFinding
 
 NO_CARRIER = FindingKind(
     "no_carrier",
-    "light leaves the switch, or may, and the NIC has no carrier",
+    "a NIC has no carrier, although light leaves the switch towards it or may do so",
     "check the receive fibre and the module of the NIC",
 )
 SWAPPED = FindingKind(
     "swapped",
-    "fibres, or whole cables, are exchanged",
-    "exchange the plugs that the detail names, or correct the lab file; `testbed verify --narrow` tells which",
+    "fibres or whole cables are swapped",
+    (
+        "swap the plugs that the detail names, or correct the lab file; `testbed verify --narrow` "
+        "finds out which"
+    ),
 )
 NOT_HEARD = FindingKind(
     "not_heard",
-    "the NIC has carrier and receives no frame of its sender",
+    "the NIC has carrier, but receives no frames of its sender",
     "check the fibres that the detail names",
 )
 FOREIGN = FindingKind(
     "foreign",
-    "frames of another lab or of another run are received",
+    "frames of another lab or another run arrive",
     "find out who shares these fibres",
     stops_packets=False,
 )
@@ -169,7 +172,7 @@ def _cables(lab: Lab, cables: Cables) -> LinkFinding:
         if ends == others:
             choices.append(" and ".join(lab.nic_label(nic) for nic in sorted(ends)))
     subject = " and ".join(lab.link_label(link) for link in (*one, *other))
-    return SWAPPED.report(subject, f"the whole cables of {', or those of '.join(choices)} are exchanged")
+    return SWAPPED.report(subject, f"the whole cables of {', or those of '.join(choices)} are swapped")
 
 
 def _judge_link(probed: _Probed, link: Link, ignore: Collection[Link]) -> Iterator[LinkFinding]:

@@ -213,7 +213,7 @@ class LabSession:
     def writable(self) -> Journal:
         """The journal. Raises `JournalError` where this session only looks."""
         if self.journal is None:
-            raise JournalError("this session only looks: open the lab with a journal to apply a plan")
+            raise JournalError("this session is read-only: pass a journal to `open_lab`")
         return self.journal
 
     @contextmanager

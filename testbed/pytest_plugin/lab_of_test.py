@@ -78,7 +78,7 @@ class LabOfTest:
     def run(self, host: str, command: str) -> str:
         """Run a command on a host; return what it prints. Raises `HostError`, for modelled hosts too."""
         if self.hosts == "model":
-            raise HostError(f"host {host} is only modelled, and runs no command: ask for --lab-hosts kernel")
+            raise HostError(f"host {host} is only modelled and runs no commands: use --lab-hosts kernel")
         with self.session() as session:
             assert session.fleet is not None
             done = session.fleet.run({host: command})[host]
@@ -97,5 +97,5 @@ class LabOfTest:
 
         if twin not in self.control:
             known = ", ".join(self.control) or "none: the lab is real, or was started by somebody else"
-            raise LabStartError(f"no control socket of {twin!r} is known; known are {known}")
+            raise LabStartError(f"{twin!r} has no control socket; known are {known}")
         return control(self.control[twin], {"do": verb, **details})

@@ -31,7 +31,7 @@ class LabOptions:
         """Return the options. Raises `pytest.UsageError` for two that exclude each other."""
         if config.option.lab and config.option.lab_server:
             raise pytest.UsageError(
-                "--lab and --lab-server: give one of them; the service knows its own lab files"
+                "--lab and --lab-server exclude each other: the service has its own lab files"
             )
         board = config.option.lab_board
         if board and not all(board.partition("=")):

@@ -108,7 +108,8 @@ def _chosen(client: Any, options: LabOptions, needs: Needs) -> tuple[Any, Sequen
     names = [one["name"] for one in client.labs()]
     if options.name not in names and (options.name or len(names) != 1):
         raise pytest.UsageError(
-            f"--lab-server {options.server} has the labs {', '.join(names) or '(none)'}: choose by --lab-name"
+            f"--lab-server {options.server} has the labs {', '.join(names) or '(none)'}: choose one with "
+            "--lab-name"
         )
     lab = client.lab(options.name or names[0])
     hosts = lab.look("hosts")["hosts"]
@@ -159,9 +160,7 @@ def _put_back(given: LabOfService, before: int) -> None:
     document = given.run("rollback", epoch=before)
     if not document["verified"]:
         found = "; ".join(one["detail"] for one in document["findings"])
-        raise VerifyFailed(
-            f"epoch {before} of lab '{given.lab.name}' is in force again and not proven: {found}"
-        )
+        raise VerifyFailed(f"epoch {before} of lab '{given.lab.name}' is restored, but not verified: {found}")
 
 
 def _skip(lab: Any, reason: str) -> NoReturn:

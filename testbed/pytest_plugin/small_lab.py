@@ -18,7 +18,8 @@ def lab_text(hosts: int, degree: int) -> str:
     ports = hosts * degree
     if hosts > MOST_HOSTS or ports > MOST_PORTS:
         raise ValueError(
-            f"{hosts} hosts of {degree} NICs do not fit one switch of {MOST_PORTS} ports: name a lab file by --lab"
+            f"{hosts} hosts of {degree} NICs do not fit one switch of {MOST_PORTS} ports: give a lab file "
+            "with --lab"
         )
     lines = [
         "name: of-a-test",

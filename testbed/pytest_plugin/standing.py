@@ -252,7 +252,7 @@ class Before:
         if intent.state == "verified" and not brought.verified.ok:
             found = "; ".join(finding.detail for finding in brought.verified.findings)
             raise VerifyFailed(
-                f"epoch {intent.epoch} of lab '{lab.name}' is in force again and not proven: {found}"
+                f"epoch {intent.epoch} of lab '{lab.name}' is restored, but not verified: {found}"
             )
 
 

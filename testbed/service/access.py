@@ -36,7 +36,7 @@ class Identity:
     def check_role(self, role: Role) -> None:
         """Raise `NotAllowed` for a lower role."""
         if not self.has(role):
-            raise NotAllowed(f"this needs the role {role}, and {self.name} is {self.role}; ask an admin")
+            raise NotAllowed(f"this needs the role {role}, but {self.name} has {self.role}; ask an admin")
 
     def check_lab(self, lab: str) -> None:
         """Raise `NotAllowed` for a lab that the token is not for."""

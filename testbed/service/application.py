@@ -81,7 +81,7 @@ def build_app(service: Service) -> FastAPI:
 
 
 async def _answer_fault(request: Request, error: Exception) -> Response:
-    log.error("%s %s ended in an error", request.method, request.url.path, exc_info=error)
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return response_of(problem_of(error, request.url.path))
 
 

@@ -123,7 +123,8 @@ def _check_may_cancel(asked: Asked, run: Run) -> None:
     if not any(one["owner"] == asked.who.name and one["state"] in HELD for one in leases):
         asked.record("cancel run", run.lab, outcome=f"refused: run {run.id} is of {run.who}")
         raise NotAllowed(
-            f"run {run.id} is of {run.who}: an admin, or who holds a lease of the lab, may cancel it"
+            f"run {run.id} belongs to {run.who}: only an admin, or the holder of a lease of the lab, may "
+            "cancel it"
         )
 
 
@@ -137,9 +138,9 @@ def events(
     """Send events as they are written: a snapshot first, or all after Last-Event-ID. Filters take lists with commas."""
     kinds = _listed(kind)
     if not kinds <= set(KINDS):
-        raise InvalidRequest(f"kind is one of {', '.join(KINDS)}")
+        raise InvalidRequest(f"kind must be one of {', '.join(KINDS)}")
     if last_event_id and not (last_event_id.isascii() and last_event_id.isdigit()):
-        raise InvalidRequest("Last-Event-ID is the number of an event")
+        raise InvalidRequest("Last-Event-ID must be the number of an event")
     for one in _listed(lab):
         asked.lab(one)
     chosen = Filter(_listed(lab), _listed(run), kinds, asked.who.sees)

@@ -90,7 +90,7 @@ class Gate:
     async def _known_identity(self, given: str, address: str) -> Identity:
         kind, _, text = given.partition(" ")
         if kind.lower() != "bearer":
-            raise NotAuthenticated("this service takes tokens: Authorization: Bearer TOKEN")
+            raise NotAuthenticated("this service requires tokens: Authorization: Bearer TOKEN")
         at_s, who = self._known.get(text, (-1e9, ANONYMOUS))
         if time.monotonic() - at_s > _KNOWN_S:
             if text not in self._known:  # whoever guesses keeps nobody out who was in
@@ -135,7 +135,7 @@ class Gate:
             message = await receive()
             read += len(message.get("body", b""))
             if read > BODY_BYTES:
-                raise HTTPException(413, f"a body may have {BODY_BYTES >> 20} MiB")
+                raise HTTPException(413, f"a body may have at most {BODY_BYTES >> 20} MiB")
             return message
 
         await self._app(scope, limited, send)

@@ -239,9 +239,9 @@ def topology_in_force(runs_dir: Path, lab: str) -> dict[str, Any]:
 def check_match(given: str, tag: str, what: str) -> None:
     """Raise `MatchNeeded` or `StateChanged` unless If-Match names this state."""
     if not given:
-        raise MatchNeeded(f"say in If-Match which state of {what} this is for: its ETag is {tag}")
+        raise MatchNeeded(f"give the state of {what} that this is for in If-Match: its ETag is {tag}")
     if given.strip() != "*" and tag not in [one.strip() for one in given.split(",")]:
-        raise StateChanged(f"{what} is no longer as it was: its ETag is {tag}; look again, then decide")
+        raise StateChanged(f"{what} has changed: its ETag is now {tag}; read it again, then decide")
 
 
 def tag_of(document: Any) -> str:

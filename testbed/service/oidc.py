@@ -42,7 +42,7 @@ def fetch_json(url: str) -> Any:
         return httpx.get(url, timeout=10.0, follow_redirects=False).raise_for_status().json()
     except (httpx.HTTPError, ValueError) as error:
         raise NotAuthenticated(
-            f"the OpenID provider does not answer ({url}: {error}); use a token meanwhile"
+            f"the OpenID provider does not answer ({url}: {error}); use a token for now"
         ) from error
 
 
@@ -60,7 +60,9 @@ class Provider:
     ) -> None:
         place = urlsplit(issuer)
         if place.scheme != "https" and place.hostname not in ("127.0.0.1", "localhost", "::1"):
-            raise InvalidRequest(f"the issuer {issuer!r} must be an https:// address: its keys say who may")
+            raise InvalidRequest(
+                f"the issuer {issuer!r} must be an https:// address, because its keys decide who has access"
+            )
         self._issuer, self._audience, self._claim = issuer, audience, claim
         self._fetch, self._now = fetch, now
         self._keys: dict[str, Mapping[str, Any]] = {}
@@ -107,18 +109,18 @@ class Provider:
                 self._keys = self._published()
             found = self._keys.get(kid)
         if found is None:
-            raise NotAuthenticated("this token is signed by no key of the OpenID provider; log in again")
+            raise NotAuthenticated("this token is not signed by a key of the OpenID provider; log in again")
         return found
 
     def _published(self) -> dict[str, Mapping[str, Any]]:
         document = self._fetch(f"{self._issuer.rstrip('/')}/.well-known/openid-configuration")
         if not isinstance(document, dict) or document.get("issuer") != self._issuer:
-            raise NotAuthenticated(f"the discovery document of {self._issuer} is of another issuer")
+            raise NotAuthenticated(f"the discovery document of {self._issuer} belongs to another issuer")
         try:
             keys = self._fetch(str(document["jwks_uri"]))["keys"]
             return {str(key.get("kid", "")): key for key in keys if key.get("use", "sig") == "sig"}
         except (AttributeError, KeyError, TypeError) as error:
-            raise NotAuthenticated(f"the documents of {self._issuer} name no keys") from error
+            raise NotAuthenticated(f"the documents of {self._issuer} contain no keys") from error
 
 
 def _parts(text: str) -> tuple[dict[str, Any], dict[str, Any], bytes, bytes]:

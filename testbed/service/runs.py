@@ -106,14 +106,14 @@ class RunStore:
         with self.database.transaction() as connection:
             same = _by_key(connection, whose) if whose else None
             if same is not None and same.request != request:
-                raise KeyReused(f"Idempotency-Key {key!r} was given with another request, run {same.id}")
+                raise KeyReused(f"Idempotency-Key {key!r} was used for another request, run {same.id}")
             if same is not None:
                 return same, False
             waiting = submitted_runs.c.who == who.name, submitted_runs.c.state == "queued"
             count: int = connection.execute(sa.select(sa.func.count()).where(*waiting)).scalar_one()
             if count >= self._most_queued:
                 raise TooManyRuns(
-                    f"{self._most_queued} runs of {who.name} wait already: wait for them, or cancel some"
+                    f"{self._most_queued} runs of {who.name} are already waiting: wait for them, or cancel some"
                 )
             row: dict[str, Any] = {
                 "id": f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}",
@@ -200,7 +200,7 @@ class RunStore:
         with self.database.transaction() as connection:
             row = _row(connection, run_id)
             if row["state"] in ENDED:
-                raise RunEnded(f"run {run_id} is {row['state']} already")
+                raise RunEnded(f"run {run_id} is already {row['state']}")
             append(connection, Entry(who, "cancel run", row["lab"], outcome=f"run {run_id}"))
             if row["state"] == "queued":
                 _change(connection, run_id, {"state": "cancelled", "finished": now()})

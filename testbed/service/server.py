@@ -62,7 +62,7 @@ def make_service(
     names = [lab.name for lab in labs]
     for name in names:
         if names.count(name) > 1:
-            raise LabFileError(f"two lab files are of lab '{name}': give each lab a name of its own")
+            raise LabFileError(f"two lab files describe lab '{name}': give each lab its own name")
     runs_dir = runs_dir.absolute()
     address = address_in(runs_dir)
     database = Database(address)

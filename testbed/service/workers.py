@@ -101,7 +101,7 @@ class Workers:
                     self._wake.wait(POLL_S)
             return
         if run.attempts >= ATTEMPTS:
-            self._store.fail(run.id, f"its process ended {run.attempts} times before its work was done")
+            self._store.fail(run.id, f"its process ended {run.attempts} times before its work was complete")
             return
         code = self._carry(run)
         after = self._store.get(run.id)

@@ -125,7 +125,9 @@ def _empty(connection: sa.Connection, name: str, *, replace: bool) -> int:
         if connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one()
     ]
     if full and not replace:
-        raise StorageError(f"{name} holds {', '.join(full)}: restore into an empty one, or give --replace")
+        raise StorageError(
+            f"{name} is not empty ({', '.join(full)}): restore into an empty one, or pass --replace"
+        )
     newest = connection.execute(sa.select(counters.c.value).where(counters.c.name == "token")).scalar()
     for table in reversed(metadata.sorted_tables):
         connection.execute(table.delete())
@@ -164,7 +166,7 @@ def _opened(file: Path) -> Iterator[tarfile.TarFile]:
 
 def _member(archive: tarfile.TarFile, file: Path) -> tarfile.TarInfo:
     if _MEMBER not in archive.getnames():
-        raise StorageError(f"{file} is not a backup of `testbed backup`: it holds no {_MEMBER}")
+        raise StorageError(f"{file} is not a backup of `testbed backup`: it has no {_MEMBER}")
     return archive.getmember(_MEMBER)
 
 
@@ -175,7 +177,7 @@ def _without_lock(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 def _check_whole(copy: Path) -> None:
     (row,) = read_rows(copy, "pragma integrity_check") or [{"integrity_check": "it is empty"}]
     if row["integrity_check"] != "ok":
-        raise StorageError(f"the database is damaged ({row['integrity_check']}): no backup is made of it")
+        raise StorageError(f"the database is damaged ({row['integrity_check']}): no backup is made")
 
 
 def _row_counts(copy: Path) -> dict[str, int]:

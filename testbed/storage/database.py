@@ -152,7 +152,7 @@ def _use_wal(connection: sqlite3.Connection) -> None:
             time.sleep(0.01)
         else:
             if mode != "wal":  # SQLite keeps another mode without a word where it has no shared memory
-                raise sqlite3.OperationalError(f"its journal mode stays {mode!r} in place of 'wal'")
+                raise sqlite3.OperationalError(f"its journal mode is {mode!r} instead of 'wal'")
             return
 
 

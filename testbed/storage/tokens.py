@@ -64,10 +64,10 @@ class TokenStore:
     ) -> tuple[Token, str]:
         """Make a token and return it with its text, which is kept nowhere. Raises `InvalidRequest`."""
         if not name.isprintable():
-            raise InvalidRequest(f"{name!r} is no name: it has characters that cannot be printed")
+            raise InvalidRequest(f"{name!r} is not a valid name: it has characters that cannot be printed")
         unknown = sorted(set(scopes) - set(SCOPES))
         if unknown:
-            raise InvalidRequest(f"{unknown[0]!r} is not a scope; there are {', '.join(SCOPES)}")
+            raise InvalidRequest(f"{unknown[0]!r} is not a scope; scopes are {', '.join(SCOPES)}")
         key, secret = secrets.token_hex(6), secrets.token_hex(32)
         begin = now or datetime.now(UTC)
         row = {

@@ -98,10 +98,10 @@ def span_of(span: Range | Index, values: Values) -> range:
 def check_span(low: int, high: int, at: Location) -> range:
     """Return `low` to `high`, both included. Raises `Refused` when that is not a sensible range."""
     if low < 0:
-        raise Refused(at, f"a range that begins at {low}", "Begin at 0 or 1.")
+        raise Refused(at, f"the range starts at {low}", "Start at 0 or 1.")
     if high < low:
         raise Refused(
-            at, f"the range from {low} to {high} is empty", "Its end must not be before its beginning."
+            at, f"the range from {low} to {high} is empty", "Its end must not be less than its start."
         )
     if high - low >= MAX_LANES:
         message = (

@@ -29,7 +29,7 @@ def check_choice(text: CountText, picking: Picking, streams: list[FlatReference]
     names = [str(each) for each in streams]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise Refused(picking.at, f"{quoted(twice)} is twice in the sum", "Name each stream once.")
+        raise Refused(picking.at, f"{quoted(twice)} appears twice in the sum", "Name each stream once.")
 
 
 def registers_of(count: FlatCount) -> Iterator[FlatAction]:

@@ -110,7 +110,7 @@ class Elaborator(FormulaElaborator):
         bound = self._bound(text, values)
         if not text.accumulates and (constant < 0 or references[-1] or bound):
             message = "a level count keeps nothing that could go down, or stay at a bound (R17)"
-            raise Refused(text.at, message, "Write `over cycles`, or leave `-` and `at most` away.")
+            raise Refused(text.at, message, "Write `over cycles`, or remove `-` and `at most`.")
         if text.picking:
             check_choice(text, text.picking, references[1], constant)
         target, aim = self._reaches(text, values)
@@ -191,7 +191,7 @@ def _target(text: TargetText, values: Values, before: list[FlatTarget]) -> FlatT
     reset = 0 if text.value is None else evaluate(text.value, values)
     if text.value is not None and reset <= 0:
         message = f"a target of {reset} is never reached (R3)"
-        raise Refused(text.value.at, message, "Write `never` if that is meant.")
+        raise Refused(text.value.at, message, "Write `never` if that is intended.")
     name = text.name
     if (
         name is None
@@ -214,7 +214,7 @@ def _input(text: InputText, values: Values) -> list[FlatInput]:
     made = FlatInput(text.name, text.kind, span, lanes, width, text.signed, text.at, buffered=text.buffered)
     if text.ends and span is not None:
         message = f"{quoted(text.name)} is several streams, and packets have one each"
-        raise Refused(text.at, message, "Declare each with a name of its own.")
+        raise Refused(text.at, message, "Give each a name of its own.")
     if "keep" in text.ends and width % 8:
         message = f"lanes of {width} bits are kept or not, and AXI-Stream keeps bytes"
         raise Refused(text.at, message, "Make the samples 8, 16, 24, 32, 40 or 48 bits wide.")

@@ -115,12 +115,14 @@ def _agreed(one: FlatInput, other: FlatInput) -> FlatInput:
     mine = (one.kind, one.lanes, one.width, one.signed, one.buffered)
     if mine != (other.kind, other.lanes, other.width, other.signed, other.buffered):
         message = f"input {quoted(one.name)} is declared differently at {one.at}"
-        raise Refused(other.at, message, "Inputs of one name are one input: say the same, or rename one.")
+        raise Refused(
+            other.at, message, "Inputs with the same name are one input: declare them alike, or rename one."
+        )
     if one.span is None or other.span is None:
         return one if other.span is None else replace(one, span=other.span)
     if one.span.start != other.span.start:
         message = f"elements of {quoted(one.name)} begin at {other.span.start} here and at {one.span.start} at {one.at}"
-        raise Refused(other.at, message, "Begin at the same number.")
+        raise Refused(other.at, message, "Start at the same number.")
     return replace(one, span=max(one.span, other.span, key=len))
 
 

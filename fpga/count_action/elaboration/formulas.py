@@ -69,7 +69,7 @@ class FormulaElaborator:
             )
             if not parts:
                 message = f"{quoted(operand.operator)} of nothing: all its ranges are empty"
-                raise Refused(operand.at, message, "Give it one value more, such as 0.")
+                raise Refused(operand.at, message, "Give it one more value, such as 0.")
             yield FlatFormula(operand.operator, parts, operand.at)
         elif isinstance(operand, Integer):
             yield operand.value
@@ -142,7 +142,7 @@ def values_of(term: Term | Ranged, values: Values) -> Iterator[Values]:
     """Return the values for every value of the index, if there is one."""
     if term.over and term.over.name not in names_in(term.value):
         message = f"the index {quoted(term.over.name)} does not stand in what it is for"
-        raise Refused(term.over.at, message, f"Write NAME[{term.over.name}], or leave the range away.")
+        raise Refused(term.over.at, message, f"Write NAME[{term.over.name}], or remove the range.")
     yield from each_value(term.over, values)
 
 
@@ -178,7 +178,7 @@ def element(number: Number, values: Values) -> int:
     """Return the number of an element. Raises `Refused`."""
     value = evaluate(number, values)
     if value < 0:
-        raise Refused(number.at, f"element {value} of something", "Elements are counted from 0 or 1.")
+        raise Refused(number.at, f"element {value} of something", "Elements are numbered from 0 or 1.")
     return value
 
 

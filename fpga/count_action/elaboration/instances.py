@@ -109,18 +109,16 @@ def _use(
     text = modules.get(use.module)
     if text is None:
         hint = did_you_mean(use.module, modules) or 'Import the file that defines it: import "FILE.ca";'
-        raise Refused(
-            use.at, f"there is no module {quoted(use.module)} in this file or in those it imports", hint
-        )
+        raise Refused(use.at, f"no module {quoted(use.module)} in this file or its imports", hint)
     arguments: dict[str, int] = {}
     for argument in use.arguments:
         if argument.name in arguments:
-            raise Refused(argument.at, f"{quoted(argument.name)} is given twice", "Leave one away.")
+            raise Refused(argument.at, f"{quoted(argument.name)} is given twice", "Remove one.")
         arguments[argument.name] = evaluate(argument.value, index)
     wires: dict[str, Wire] = {}
     for wire in use.wires:
         if wire.name in wires:
-            raise Refused(wire.at, f"{quoted(wire.name)} is wired twice", "Leave one away.")
+            raise Refused(wire.at, f"{quoted(wire.name)} is wired twice", "Remove one.")
         wires[wire.name] = wire
     name = use.instance.name
     if use.instance.index is not None:
@@ -147,7 +145,7 @@ def _bind(
     for parameter in text.parameters:
         if parameter.name in values:
             raise Refused(
-                parameter.at, f"parameter {quoted(parameter.name)} is declared twice", "Leave one away."
+                parameter.at, f"parameter {quoted(parameter.name)} is declared twice", "Remove one."
             )
         if parameter.name in outside:
             values[parameter.name] = outside[parameter.name]
@@ -169,7 +167,7 @@ def _bind(
     for key, value in values.items():
         if abs(value) > LARGEST:
             raise Refused(
-                at, f"parameter {quoted(key)} is {value}; nothing here is as large as that", "Take less."
+                at, f"parameter {quoted(key)} is {value}, which is too large", "Choose a smaller value."
             )
     return Instance(name, text, values, wires, at)
 

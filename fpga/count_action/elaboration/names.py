@@ -90,7 +90,7 @@ class Names:
                     message = (
                         f"input {quoted(each.name)} is declared twice, first at {declared[each.name].at}"
                     )
-                    raise Refused(each.at, message, "Leave one away.")
+                    raise Refused(each.at, message, "Remove one.")
                 declared[each.name] = each
                 self._check_not_taken(module, each.name, each.at)
                 if each.part_of in module.wires:
@@ -126,7 +126,7 @@ class Names:
             )
             raise Refused(at, message, "Rename one of them.")
         if name in module.parameters:
-            raise Refused(at, f"{quoted(name)} is an input and a parameter", "Rename one of them.")
+            raise Refused(at, f"{quoted(name)} is both an input and a parameter", "Rename one of them.")
 
     def _note(self, module: FlatModule, reference: FlatReference) -> None:
         found = self.meaning(module, reference)
@@ -264,13 +264,13 @@ class Names:
         outputs = [each.name for each in self.drivers if each.module == reference.module]
         hint = did_you_mean(reference.label, outputs) or "It drives nothing."
         raise Refused(
-            reference.at, f"module {quoted(reference.module)} drives no {quoted(reference.label)}", hint
+            reference.at, f"module {quoted(reference.module)} does not drive {quoted(reference.label)}", hint
         )
 
     def _wired(self, module: FlatModule, reference: FlatReference) -> Output | FlatReference:
         target, wire = module.wires[reference.name]
         if target.suffix:
-            raise Refused(target.at, "a wire carries the whole stream", f"Leave `.{target.suffix}` away.")
+            raise Refused(target.at, "a wire carries the whole stream", f"Remove `.{target.suffix}`.")
         one_element = target.module is not None or target.index is not None
         if one_element and reference.index not in {None, 0, 1}:
             message = (

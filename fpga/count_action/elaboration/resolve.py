@@ -94,7 +94,7 @@ class Beats:
             message = (
                 f"the samples of {driven.module}.{driven.name} come from itself: streams run in a circle (R7)"
             )
-            raise Refused(at, message, "Take one of the streams from outside.")
+            raise Refused(at, message, "Use an external stream for one of them.")
         return beat
 
     def _kind(self, driven: Output) -> SignalKind:
@@ -122,7 +122,7 @@ class Beats:
             if shape.lanes != shapes[0].lanes:
                 first = f"{quoted(str(streams[0]))} has {shapes[0].lanes}"
                 message = f"{quoted(str(each))} has {shape.lanes} lanes and {first}"
-                raise Refused(each.at, message, "Merge streams of as many lanes.")
+                raise Refused(each.at, message, "Merge streams with the same number of lanes.")
         return shapes
 
     def _shape_of(self, module: FlatModule, operand: FlatOperand) -> Shape:
@@ -377,7 +377,7 @@ class _Resolver:
             return Action(cleared_by, on, reference.label, at=action.at, **action.words)
         if action.words["wins"]:
             raise Refused(
-                action.at, "only the clear of a flag can win: nothing sets a count", "Leave `wins` away."
+                action.at, "only the clear of a flag can win: nothing sets a count", "Remove `wins`."
             )
         owner = module if reference.module is None else self._names.modules.get(reference.module)
         if owner is None:

@@ -45,9 +45,7 @@ def count_of(module: FlatModule, action: FlatAction) -> str:
     if len(names) == 1:
         return names[0]
     if not names:
-        raise Refused(
-            action.at, f"{quoted(module.name)} counts nothing that this could follow", "Add `counts: {...}`."
-        )
+        raise Refused(action.at, f"{quoted(module.name)} has no count to follow", "Add `counts: {...}`.")
     # Ends of packets belong to the action that sends them, and stand behind it.
     written = [each for each in module.actions if not each.part_of]
     if len(names) != len(written):
@@ -67,7 +65,7 @@ def entries_of(text: TableText, values: Values) -> Iterator[FlatTarget]:
     span = span_of(text.range, values)
     if len(text.entries) not in {1, len(span)}:
         message = f"table {quoted(text.name)} has {len(span)} entries and {len(text.entries)} values"
-        raise Refused(text.at, message, "Write a value for each entry, or one for all.")
+        raise Refused(text.at, message, "Write one value per entry, or one for all.")
     width = None if text.width is None else evaluate(text.width, values)
     for place, index in enumerate(span):
         entry = text.entries[place % len(text.entries)]

@@ -235,16 +235,14 @@ def check_names(wiring: Wiring, blocks: frozenset[str]) -> None:
     """Raise ValueError for names that SystemVerilog, the `blocks` or the ports side by side do not allow."""
     top = wiring.datapath.name
     if top in KEYWORDS or top in blocks:
-        raise ValueError(
-            f"{top!r} has a meaning in SystemVerilog or is a block of fpga/rtl. Rename the datapath."
-        )
+        raise ValueError(f"{top!r} is a SystemVerilog keyword or a block of fpga/rtl. Rename the datapath.")
     ports = [port.name for port in (*wiring.ports.inputs, *wiring.ports.outputs)]
     twice = sorted(
         {name for name in ["clk_i", "rst_i", *ports] if [*ports, "clk_i", "rst_i"].count(name) > 1}
     )
     if twice:
         raise ValueError(
-            f"two ports would be called {', '.join(twice)}. Rename an input, a module or an output."
+            f"two ports would be named {', '.join(twice)}. Rename an input, a module or an output."
         )
     for name in (top, *ports):
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):

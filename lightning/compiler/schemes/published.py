@@ -50,16 +50,16 @@ def _chain(network: Network) -> list[Node]:
     tensor, rectified, ended = network.input, True, False
     for node in network.nodes:
         if node.inputs[0] != tensor or ended:
-            raise _refused(node, "stands next to the chain of layers")
+            raise _refused(node, "is not part of the chain of layers")
         if node.operation == "Gemm":
             _check_gemm(network, node, rectified=rectified)
             chain.append(node)
         elif node.operation == "Softmax" and chain:
             ended = True
         elif node.operation not in _SHAPE_ONLY | {"Relu"}:
-            raise _refused(node, "is not in the published datapath, which has Gemm and Relu")
+            raise _refused(node, "is not supported by the published datapath, which has Gemm and Relu")
         elif node.operation == "Relu" and node.output == network.output:
-            raise _refused(node, "ends the network, and the published datapath rectifies between layers only")
+            raise _refused(node, "ends the network; the published datapath rectifies only between layers")
         rectified = node.operation == "Relu" or (rectified and node.operation in _SHAPE_ONLY)
         tensor = node.output
     if not chain:
@@ -69,11 +69,13 @@ def _chain(network: Network) -> list[Node]:
 
 def _check_gemm(network: Network, node: Node, *, rectified: bool) -> None:
     if not rectified:
-        raise _refused(node, "takes what no Relu has rectified, and the published datapath always rectifies")
+        raise _refused(
+            node, "reads values that no Relu has rectified; the published datapath always rectifies"
+        )
     if len(network.shapes[node.inputs[0]]) != 1:
-        raise _refused(node, "takes several vectors an image, and the published datapath takes one")
+        raise _refused(node, "takes several vectors per image; the published datapath takes one")
     if len(node.inputs) > 2 and node.inputs[2] and np.any(network.constants[node.inputs[2]]):
-        raise _refused(node, "has a bias, and the published datapath has none")
+        raise _refused(node, "has a bias; the published datapath has none")
 
 
 def _raw_step(network: Network) -> float:
@@ -82,8 +84,10 @@ def _raw_step(network: Network) -> float:
     step = given.scale / given.deviation[0]
     if any(given.mean) or len(set(given.deviation)) > 1 or step <= 0:
         raise CompileError(
-            f"network {network.name} takes inputs that are shifted or turned round, and the published datapath sends"
-            " bytes as they are",
+            (
+                f"network {network.name} shifts or inverts its inputs; the published datapath sends bytes "
+                "unchanged"
+            ),
             hint=_HINT,
         )
     return step

@@ -131,7 +131,7 @@ class DatapathMultiplier:
     def _run(self, beats: dict[str, Any], output: str, expected: int) -> Whole:
         found = self._driver.run(beats)[output]
         if len(found) != expected:
-            raise DatapathError(f"{len(found)} beats came out of {output}, and {expected} should have")
+            raise DatapathError(f"{len(found)} beats came out of {output} instead of {expected}")
         return found
 
 

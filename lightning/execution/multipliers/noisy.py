@@ -41,7 +41,7 @@ SURE_DEVIATIONS = 6.5
 def check_seed(seed: object) -> int:
     """Return the seed that names a run's noise. Raises `OutOfRange`."""
     if not isinstance(seed, Integral) or not 0 <= int(seed) < 2**64:
-        raise OutOfRange(f"the seed is {seed!r}, and must be a whole number of 0 .. 2**64 - 1")
+        raise OutOfRange(f"the seed is {seed!r}; it must be an integer from 0 to 2**64 - 1")
     return int(seed)
 
 
@@ -191,9 +191,7 @@ class PerReadoutMultiplier:
 
     def __init__(self, model: CompiledModel, noise: Noise, seed: int = 0) -> None:
         if not noise.drawn.per_readout:
-            raise OutOfRange(
-                "noise per output has no readouts to take one by one", hint="Take per-product noise"
-            )
+            raise OutOfRange("noise per output has no single readouts", hint="Use per-product noise")
         self.noise = check_noise(noise)
         self.clipped = 0
         self._hardware = model.hardware

@@ -102,12 +102,12 @@ def fit_decoder(
     """
     y, v = np.asarray(levels, dtype=float), _rows(operands)
     if y.size < 32:
-        raise ValueError(f"a decoder needs 32 measured rows or more; there are {y.size}")
+        raise ValueError(f"a decoder needs at least 32 measured rows, not {y.size}")
     scale = float(np.abs(y).max()) or 1.0
     design = np.column_stack([np.ones(y.size), v, _products(v), -scale * (y / scale) ** 2])
     weights, _, rank, _ = np.linalg.lstsq(design, y, rcond=1e-10)
     if rank < design.shape[1]:
-        raise ValueError("the measured rows do not tell leaks and products apart; vary all four operands")
+        raise ValueError("the measured rows do not separate leakage from products; vary all four operands")
     rms = float(np.sqrt(np.sum((y - design @ weights) ** 2) / max(1, y.size - rank)))
     w = [float(weight) for weight in weights]
     return Decoder(

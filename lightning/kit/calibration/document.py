@@ -179,7 +179,7 @@ class Calibration:
         """
         if device != self.device:
             raise errors.ForeignCalibration(
-                f"this calibration is of {self.device}; another device's light is another",
+                f"this calibration is for {self.device}; it is not valid for another device",
                 device=device,
                 hint=HINT,
             )
@@ -190,15 +190,19 @@ class Calibration:
         age = now - self.made
         if age < -CLOCKS_APART:
             raise errors.CalibrationError(
-                f"this calibration says that it was made at {self.made.isoformat(timespec='seconds')}, which is still"
-                " to come, so nobody knows how old it is",
+                (
+                    f"this calibration is dated {self.made.isoformat(timespec='seconds')}, in the future, so its "
+                    "age is unknown"
+                ),
                 device=self.device,
                 hint=f"set this machine's clock, or {HINT}",
             )
         if age > max_age:
             raise errors.StaleCalibration(
-                f"this calibration is {age / timedelta(hours=1):.1f} h old; it holds for"
-                f" {max_age / timedelta(hours=1):.1f} h, then biases have drifted",
+                (
+                    f"this calibration is {age / timedelta(hours=1):.1f} h old; it is valid for "
+                    f"{max_age / timedelta(hours=1):.1f} h, before the biases drift"
+                ),
                 device=self.device,
                 hint=HINT,
             )
@@ -233,9 +237,9 @@ def _valid(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
     table = np.atleast_2d(np.asarray(values))
     whole = table.astype(np.int64)
     if table.shape[1:] != (MODULATORS,):
-        raise errors.OutOfRange(f"values come as rows of {MODULATORS}; this has the shape {table.shape}")
+        raise errors.OutOfRange(f"values must be rows of {MODULATORS}, not of shape {table.shape}")
     if (whole != table).any() or whole.min(initial=0) < 0 or whole.max(initial=0) > 255:
-        raise errors.OutOfRange("values are whole numbers of 0 to 255; scale or round them first")
+        raise errors.OutOfRange("values must be integers from 0 to 255; scale or round them first")
     return whole
 
 
@@ -249,7 +253,10 @@ def check_is_calibration(given: Any) -> None:
     if given is not None and not isinstance(given, Calibration):
         raise ConfigError(
             f"{given!r:.60} is not a valid calibration",
-            hint="Give what lightning.kit.calibration.load(FILE) returns, or leave it out for that kept for the device",
+            hint=(
+                "Pass what lightning.kit.calibration.load(FILE) returns, or omit it to use the calibration "
+                "stored for the device"
+            ),
         )
 
 
@@ -259,7 +266,10 @@ def check_calibrated_channels(calibration: Calibration, settings: Settings) -> N
         measured = calibration.modulators[index].channel
         if settings.values[index] is not None and channel != measured:
             raise WrongChannel(
-                f"modulator {index} is driven by generator {channel}, and was calibrated with generator {measured}",
+                (
+                    f"modulator {index} is driven by generator {channel}, but was calibrated with generator "
+                    f"{measured}"
+                ),
                 device=calibration.device,
-                hint=f"Set channel_{index} to {measured}, or calibrate again when it was wired again",
+                hint=f"Set channel_{index} to {measured}, or calibrate again if it was rewired",
             )

@@ -98,7 +98,7 @@ class Monitor:
                 f"the device has drifted: known products come out wrong by {self.last.rms:.2f} of 255"
                 f" (limit {self.limit:.2f})",
                 device=self.calibration.device,
-                hint=f"{HINT}; where only the biases moved, `recalibrate` needs one sweep per modulator",
+                hint=f"{HINT}; if only the biases moved, `recalibrate` needs one sweep per modulator",
             )
         return self.last
 
@@ -114,10 +114,10 @@ def recalibrate(rows: Rows, calibration: Calibration, *, points: int = POINTS, s
     try:
         sweeps = sweep_all(rows, curves, points=points, shots=shots)
         if dark := [index for index, sweep in sweeps.items() if not sweep.visible]:
-            raise ValueError(f"no light follows modulators {dark}")
+            raise ValueError(f"no light responds to modulators {dark}")
         if (worst := max(sweep.residual for sweep in sweeps.values())) > RESIDUAL:
             raise ValueError(
-                f"a curve leaves {worst:.2%} of the swing unexplained, and {RESIDUAL:.1%} is the limit"
+                f"a curve leaves {worst:.2%} of the swing unexplained; the limit is {RESIDUAL:.1%}"
             )
         one, two, three, four = (_refreshed(m, sweeps, i) for i, m in enumerate(calibration.modulators))
     except ValueError as error:
@@ -135,8 +135,10 @@ def recalibrate(rows: Rows, calibration: Calibration, *, points: int = POINTS, s
     missing = float(sum_truth(BRIGHTEST)[0] - fresh.decode_table(brightest.levels, BRIGHTEST)[0])
     if seen.recalibrate or abs(missing) > 2 * seen.limit:
         raise errors.CalibrationError(
-            f"after new sweeps known products are still off by {seen.rms:.2f} of 255 rms (limit {seen.limit:.2f}),"
-            f" and the brightest sum lacks {missing:.1f} (limit {2 * seen.limit:.1f})",
+            (
+                f"after new sweeps, known products are still off by {seen.rms:.2f} of 255 rms (limit "
+                f"{seen.limit:.2f}), and the brightest sum lacks {missing:.1f} (limit {2 * seen.limit:.1f})"
+            ),
             device=fresh.device,
             hint=HINT,
         )

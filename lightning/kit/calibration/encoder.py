@@ -49,7 +49,7 @@ def encoder(curve: Fringe, *, top: float = 1.0, limit: int = WORD_LIMIT) -> Enco
     floor, reach = (float(share) for share in curve.share([low, high]))
     top = min(top, reach)
     if high <= low or top - floor < LEAST_RANGE:
-        raise ValueError(f"words up to {limit} open the modulator by {top - floor:.3f} of its range only")
+        raise ValueError(f"words up to {limit} open the modulator to only {top - floor:.3f} of its range")
     wanted = floor + (top - floor) * np.arange(LEVELS) / (LEVELS - 1)
     # The curve, whose phase grows over [low, high], is inverted on a table of all words.
     table = np.arange(int(np.ceil(low)), int(np.floor(high)) + 1)

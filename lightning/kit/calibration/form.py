@@ -145,20 +145,20 @@ def _condition(value: Any) -> float | str:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r:.40} is not a text")
+        raise TypeError(f"{value!r:.40} is not a string")
     return value
 
 
 def _truth(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise TypeError(f"{value!r:.40} is neither true nor false")
+        raise TypeError(f"{value!r:.40} is not a boolean")
     return value
 
 
 def validated(calibration: Calibration) -> Calibration:
     """Return the same calibration, checked. Raises `ValueError` that names the first thing that cannot be."""
     if not calibration.device:
-        raise ValueError("device has no name")
+        raise ValueError("the device has no name")
     if calibration.origin not in ORIGINS:
         raise ValueError(f"origin is {calibration.origin!r}, not one of {', '.join(ORIGINS)}")
     _check_beside(calibration.raw)
@@ -178,7 +178,7 @@ def number(name: str, value: Any, low: float = -math.inf, high: float = math.inf
     2.0
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{name} is {value!r:.40}, no number")
+        raise TypeError(f"{name} is {value!r:.40}, not a number")
     found = float(value)
     if not (math.isfinite(found) and low <= found <= high):
         raise ValueError(f"{name} is {found:g}, not between {low:g} and {high:g}")
@@ -188,14 +188,14 @@ def number(name: str, value: Any, low: float = -math.inf, high: float = math.inf
 def whole(name: str, value: Any, low: int, high: int) -> int:
     """Return a whole number between the ends. Raises `ValueError`."""
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise ValueError(f"{name} is {value!r:.40}, no whole number of {low} to {high}")
+        raise ValueError(f"{name} is {value!r:.40}, not an integer from {low} to {high}")
     return value
 
 
 def _check_beside(raw: str) -> None:
     """Raw data lie next to the document, nowhere else."""
     if raw and (PurePosixPath(raw).name != raw or "\\" in raw or raw == ".."):
-        raise ValueError(f"raw is {raw!r}, no plain file name")
+        raise ValueError(f"raw is {raw!r}, not a plain file name")
 
 
 def _check_channels(calibration: Calibration) -> None:
@@ -236,7 +236,7 @@ def _check_encoder(name: str, modulator: Modulator, encoder: Encoder, opening: f
         raise ValueError(f"words of the {name} do not grow with the value within ±{WORD_LIMIT}")
     expected = (modulator.curve.share(encoder.words) - floor) / opening
     if not (np.abs(encoder.operands - expected) <= SAME_OPERAND).all():
-        raise ValueError(f"operands of the {name} are not what its curve says of its words")
+        raise ValueError(f"operands of the {name} do not follow from its curve and its words")
 
 
 def _check_decoder(decoder: Decoder) -> None:

@@ -96,7 +96,7 @@ def fit(settings: npt.ArrayLike, levels: npt.ArrayLike) -> Fringe:
     """
     x, y = np.asarray(settings, dtype=float), np.asarray(levels, dtype=float)
     if x.size < 16 or not np.isfinite(y).all():
-        raise ValueError(f"a fringe needs 16 finite points or more; there are {int(np.isfinite(y).sum())}")
+        raise ValueError(f"a fringe needs at least 16 finite points, not {int(np.isfinite(y).sum())}")
     centre, scale = float((x.max() + x.min()) / 2), float(np.ptp(x) / 2)
     unit = (x - centre) / scale
     straight = _refine(unit, y, _start(unit, y))

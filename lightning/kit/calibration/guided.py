@@ -73,7 +73,7 @@ def calibrate(soc: Any, **options: Any) -> GuidedRun:
     for outcome in run.outcomes:
         if not outcome.passed:
             raise errors.CalibrationError(
-                f"the step {outcome.step!r} failed: {outcome.figure}; wanted {outcome.limit}",
+                f"the step {outcome.step!r} failed: {outcome.figure}; required: {outcome.limit}",
                 device=identity_of(soc).name,
                 hint=outcome.hint,
             )

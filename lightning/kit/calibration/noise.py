@@ -66,7 +66,7 @@ def fit_noise(
     """
     y, v = np.maximum(np.asarray(levels, dtype=float), 0.0), np.asarray(variances, dtype=float)
     if y.size < 6 or readings < 3:
-        raise ValueError(f"a noise model needs 6 levels of 3 readings; there are {y.size} of {readings}")
+        raise ValueError(f"a noise model needs 6 levels of 3 readings, not {y.size} of {readings}")
     scale = float(y.max()) or 1.0
     design = np.vander(y / scale, 3, increasing=True)
     weights = np.full(y.size, 1.0 / max(float(v.mean()), 1e-30))

@@ -83,7 +83,7 @@ def load(path: str | os.PathLike[str]) -> Calibration:
     except OSError as error:
         raise errors.CalibrationError(f"{path} cannot be read ({error.strerror})", hint=HINT) from error
     except (ValueError, RecursionError) as error:
-        raise errors.UnknownVersion(f"{path} is no JSON document ({error})", hint=HINT) from error
+        raise errors.UnknownVersion(f"{path} is not a JSON document ({error})", hint=HINT) from error
     return from_json(document, source=str(path))
 
 
@@ -130,8 +130,10 @@ def check(
     calibration.check(identity(device), now=now or datetime.now(UTC), max_age=None if ageless else holds)
     if _other_firmware(calibration, device):
         raise errors.StaleCalibration(
-            f"this calibration was measured with the firmware of {calibration.conditions['firmware']}; now that of"
-            f" {identity_of(device).firmware} is loaded",
+            (
+                f"this calibration was measured with firmware {calibration.conditions['firmware']}, but "
+                f"firmware {identity_of(device).firmware} is loaded"
+            ),
             device=identity(device),
             hint=HINT,
         )
@@ -144,7 +146,7 @@ def check(
         there = _length(device, key)
         if there is not None and highest >= there:
             raise errors.CalibrationError(
-                f"this calibration is of {name} {highest}, and the firmware has 0 to {there - 1}",
+                f"this calibration uses {name} {highest}, but the firmware has 0 to {there - 1}",
                 device=identity(device),
                 hint=HINT,
             )
@@ -161,7 +163,9 @@ def require(
     found = find(device, folder=folder, max_age=max_age, now=now)
     if found is None:
         raise errors.NotCalibrated(
-            "it has no calibration, so values cannot be told from light", device=identity(device), hint=HINT
+            "it has no calibration, so light cannot be converted to values",
+            device=identity(device),
+            hint=HINT,
         )
     return found
 

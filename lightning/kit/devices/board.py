@@ -89,7 +89,7 @@ def local() -> Any:
 
     if not hasattr(qick, "QickSoc"):
         raise DeviceGone(
-            "this computer is no RFSoC board (QICK has no QickSoc here)",
+            "this computer is not an RFSoC board (QICK has no QickSoc here)",
             device="qick://local",
             hint="Use qick://HOST from here, or sim://kit for the twin",
         )

@@ -79,13 +79,11 @@ class Progress:
             self._begun = self._moved if first_from_outside else self._begun
             taken_s = self._moved - self._begun
             if self._limit_s is not None and taken_s > self._limit_s:
-                raise self._stuck(
-                    f"the run has taken {taken_s:.1f} s, where {self._limit_s:.1f} s would be long"
-                )
+                raise self._stuck(f"the run has taken {taken_s:.1f} s; the limit is {self._limit_s:.1f} s")
             return
         silent_s = self._clock() - self._moved
         if silent_s > self.patience.progress_s:
-            raise self._stuck(f"its shot counter has stood still for {silent_s:.1f} s")
+            raise self._stuck(f"its shot counter has not moved for {silent_s:.1f} s")
 
     def _stuck(self, what: str) -> DeviceStuck:
         waiting = self.external and self._count == 0

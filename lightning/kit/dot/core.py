@@ -74,7 +74,7 @@ class VectorCore:
         """Return the dot products of the rows of an (m, n) matrix with a vector (n,), (m,). Raises as `dot`."""
         rows, column = np.asarray(matrix), np.asarray(vector)
         if rows.ndim != 2 or column.ndim != 1:
-            raise OutOfRange(f"a matrix and a vector are needed, not shapes {rows.shape} and {column.shape}")
+            raise OutOfRange(f"expected a matrix and a vector, not shapes {rows.shape} and {column.shape}")
         answers: Integers = self.dot(rows, column[None, :], shots=shots)
         return answers
 
@@ -82,7 +82,7 @@ class VectorCore:
         """Return the products of (m, n) and (n, p) matrices over 255, (m, p). Raises as `dot`."""
         one, other = np.asarray(left), np.asarray(right)
         if one.ndim != 2 or other.ndim != 2:
-            raise OutOfRange(f"two matrices are needed, not shapes {one.shape} and {other.shape}")
+            raise OutOfRange(f"expected two matrices, not shapes {one.shape} and {other.shape}")
         answers: Integers = self.dot(one[:, None, :], other.T[None, :, :], shots=shots)
         return answers
 
@@ -90,7 +90,7 @@ class VectorCore:
         """Return the product as `dot` does, before rounding."""
         first, second = operands(weights, inputs)
         if isinstance(shots, bool) or shots != int(shots) or shots < 1:
-            raise OutOfRange(f"shots are whole numbers from 1 on, and {shots} is none")
+            raise OutOfRange(f"shots must be an integer of 1 or more, not {shots}")
         length = first.shape[-1]
         most = self.tiles.most_symbols(self.symbol) // WHOLE_SYMBOLS * WHOLE_SYMBOLS
         packed = pack(first.reshape(-1, length), second.reshape(-1, length), most)

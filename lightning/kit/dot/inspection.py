@@ -59,7 +59,7 @@ def inspect(
     if first.ndim != 1 or first.size > room:
         raise OutOfRange(
             f"an inspection shows one vector of up to {room} entries, not shape {first.shape}",
-            hint="Look at a part of it; VectorCore.dot takes vectors of any length",
+            hint="Inspect a part of it; VectorCore.dot takes vectors of any length",
         )
     values = _by_symbol(np.abs(first), np.abs(second))
     tile = reader.tile(len(values), SYMBOL)

@@ -49,7 +49,7 @@ def operands(weights: npt.ArrayLike, inputs: npt.ArrayLike) -> tuple[Integers, I
         one, other = np.broadcast_arrays(first, second)
     except ValueError as error:
         raise OutOfRange(
-            f"weights of shape {first.shape} and inputs of shape {second.shape} do not go together",
+            f"weights of shape {first.shape} and inputs of shape {second.shape} do not match",
             hint="All axes but the last must be equal, or 1",
         ) from error
     return one, other
@@ -91,10 +91,8 @@ def _whole(name: str, values: npt.ArrayLike) -> Integers:
     if given.ndim == 0 or given.size == 0:
         raise OutOfRange(f"{name} are {'empty' if given.ndim else 'a single number'}", hint="Give vectors")
     if given.dtype.kind not in "biuf" or not np.isfinite(given).all():
-        raise OutOfRange(f"{name} are not all numbers", hint="Give whole numbers of -255 to 255")
+        raise OutOfRange(f"{name} are not all numbers", hint="Give integers from -255 to 255")
     whole = given.astype(np.int64)
     if (whole != given).any() or np.abs(whole).max() > FULL:
-        raise OutOfRange(
-            f"{name} are whole numbers of -255 to 255, and these are not", hint="Scale or round them first"
-        )
+        raise OutOfRange(f"{name} must be integers from -255 to 255", hint="Scale or round them first")
     return whole

@@ -154,20 +154,22 @@ def _check(soc: Any, channels: tuple[int, ...], readout: int) -> None:
     processor = soc["tprocs"][0]
     if processor["type"] != "axis_tproc64x32_x8":
         raise ProgramError(
-            f"vectors are played by the timed processor of version 1, and this firmware has {processor['type']}",
+            f"vectors need the timed processor of version 1, but this firmware has {processor['type']}",
             hint="Load the kit's firmware, or multiply pair by pair with LightningControl",
         )
     if max(channels) >= len(soc["gens"]) or readout >= len(soc["readouts"]):
         raise WrongChannel(
-            f"the calibration names generators {channels} and readout {readout}; this firmware has"
-            f" {len(soc['gens'])} and {len(soc['readouts'])}",
+            (
+                f"the calibration uses generators {channels} and readout {readout}, but this firmware has "
+                f"{len(soc['gens'])} and {len(soc['readouts'])}"
+            ),
             hint="Run `lightning calibrate` with this firmware",
         )
     rates = {float(soc["gens"][channel]["f_fabric"]) for channel in channels}
     rates |= {float(processor["f_time"]), float(soc["readouts"][readout]["f_output"])}
     if len(rates) > 1:
         raise ProgramError(
-            f"generators, readout and processor run at {sorted(rates)} MHz; tiles need one rate for all",
+            f"generators, readout and processor run at {sorted(rates)} MHz; tiles need one common rate",
             hint="Load the kit's firmware",
         )
 

@@ -59,7 +59,7 @@ class Symbol:
         if self.guard < 1 or self.settled < 4:
             raise OutOfRange(
                 f"a symbol of {self.samples} samples with guards of {self.guard} leaves {self.settled} in between",
-                hint="Let guards be 1 or more, and leave 4 samples or more",
+                hint="Use guards of at least 1, and leave at least 4 samples",
             )
 
     @property

@@ -132,10 +132,12 @@ def _gate_curve(
     found = float(np.ptp(levels))
     if found < LEAST_PEAK * expected:
         raise CalibrationError(
-            f"the pulses of generator {calibration.modulators[gate].channel} bring {found:.0f} counts,"
-            f" and {expected:.0f} are expected",
+            (
+                f"the pulses of generator {calibration.modulators[gate].channel} give {found:.0f} counts "
+                f"instead of {expected:.0f}"
+            ),
             device=calibration.device,
-            hint="See that the laser is on, then run `lightning calibrate` with this device",
+            hint="Check that the laser is on, then run `lightning calibrate` with this device",
         )
     return fit(swept, levels)
 
@@ -160,9 +162,14 @@ def _train(tiles: Tiles, coding: Coding, symbol: Symbol, rng: np.random.Generato
     rms = float(np.sqrt(np.mean(rest**2) / length)) * FULL / unit
     if not rms <= WORST_RESIDUAL:
         raise CalibrationError(
-            f"random vectors leave {rms:.2f} of 255 per root of their length unexplained, and {WORST_RESIDUAL} is"
-            " the most that noise does",
-            hint="Run `lightning calibrate`; if it stays so, lower the laser's power: the receiver compresses",
+            (
+                f"random vectors leave {rms:.2f} of 255 per root of their length unexplained; noise leaves at "
+                f"most {WORST_RESIDUAL}"
+            ),
+            hint=(
+                "Run `lightning calibrate`; if the residual stays, lower the laser's power: the receiver "
+                "compresses"
+            ),
         )
     return TileDecoder(tuple(w[:MODULATORS]), gain, unit, rms)
 

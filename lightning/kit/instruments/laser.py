@@ -76,7 +76,7 @@ class SantecLaser:
         self._session.tell(":POW:SHUT 0")
         self._settle("the laser's output")
         if not self.is_on():
-            raise self._dark("it says that its output is off")
+            raise self._dark("it reports that its output is off")
         alarm = self._session.ask(":SYST:ALER?")
         if not alarm.lower().startswith("no alert"):
             raise self._dark(f"it reports {alarm}")
@@ -87,9 +87,9 @@ class SantecLaser:
         self._settle("the laser's shutter")
         if self.is_on():
             raise NotAsSet(
-                "the shutter was closed and the laser says that it is on",
+                "the shutter was closed, but the laser reports that it is on",
                 device=self._session.resource,
-                hint="Switch it off at its front before you open the light's path",
+                hint="Switch it off at its front panel before you open the light path",
             )
 
     def is_on(self) -> bool:

@@ -112,7 +112,7 @@ def _not_opened(resource: str, error: Exception) -> Exception:
 
     if getattr(error, "error_code", None) == pyvisa.constants.StatusCode.error_invalid_resource_name:
         return AddressError(
-            f"{resource!r} is no VISA resource",
+            f"{resource!r} is not a VISA resource",
             hint="Write one as TCPIP::192.0.2.7::5025::SOCKET or USB0::0x1313::0x8078::P0001::INSTR",
         )
     if missing := _LACKING.search(str(error)):

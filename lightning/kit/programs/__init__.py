@@ -61,7 +61,7 @@ def build(soccfg: Any, settings: Settings, words: dict[int, int]) -> Compiled:
     kind = str(soccfg["tprocs"][0]["type"])
     if kind not in PROCESSORS:
         raise ProgramError(
-            f"the firmware has a timed processor of type {kind!r}",
+            f"the firmware has the unsupported timed processor {kind!r}",
             hint=f"Load firmware with one of {', '.join(PROCESSORS)}",
         )
     module = import_module(f"lightning.kit.programs.{PROCESSORS[kind]}")

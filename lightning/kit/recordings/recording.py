@@ -201,7 +201,7 @@ def load(file: str | Path) -> Recording:
     try:
         return _recording(head, arrays)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RecordingError(f"{file} is not a recording of ours ({error!r})", hint=hint) from error
+        raise RecordingError(f"{file} is not a lightbed recording ({error!r})", hint=hint) from error
 
 
 def _recording(head: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> Recording:

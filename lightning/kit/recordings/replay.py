@@ -142,7 +142,7 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         """The configuration of the recorded acquisition. Raises `RecordingError` when another program was."""
         if self._recording.settings is None:
             raise RecordingError(
-                "what was recorded was no acquisition by LightningControl",
+                "the recording is not an acquisition by LightningControl",
                 hint="Run the recorded program itself",
             )
         return Configuration(Settings.from_dict(self._recording.settings))
@@ -171,9 +171,9 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         self._candidates = [i for i in order if _equal(self._acquisitions[i].program, binprog)]
         if not self._candidates:
             raise RecordingError(
-                f"this program is none of the {count} recorded",
+                f"this program is not among the {count} recorded",
                 device=self.identity,
-                hint="Take the recorded configuration: LightningControl(soc, soc.config)",
+                hint="Use the recorded configuration: LightningControl(soc, soc.config)",
             )
         self._turn_to(self._candidates[0])
 
@@ -194,9 +194,9 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         chosen = next(fitting, None)
         if chosen is None:
             raise RecordingError(
-                "this program was recorded with other operands or windows than it is given now",
+                "this program was recorded with other operands or windows",
                 device=self.identity,
-                hint="Ask what was asked when it was recorded; a recording has no other answers",
+                hint="Repeat the recorded calls; a recording holds no other answers",
             )
         self._turn_to(chosen)
         self._candidates, self._fresh = [], set()
@@ -224,7 +224,7 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
                 raise RecordingError(
                     f"the recording ends before this {name}",
                     device=self.identity,
-                    hint="Record it to its end",
+                    hint="Record the whole session",
                 )
             return None
         # A counter stays where it was last seen: that is how a stuck device looks.

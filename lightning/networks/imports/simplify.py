@@ -31,7 +31,7 @@ def finished(builder: Builder, name: str, entry: str, output: str, preprocessing
     Raises `NetworkError` where the output does not depend on the input, or weights are not finite.
     """
     if output not in builder.shapes:
-        raise NetworkError(f"{name}: the output does not depend on the input", hint="Check what was exported")
+        raise NetworkError(f"{name}: the output does not depend on the input", hint="Check the export")
     nodes, output = _folded(builder, output)
     nodes = _needed(_normalisations_apart(builder, nodes), output)
     # Infinity may be in a mask, but not in what is multiplied by light.
@@ -41,7 +41,7 @@ def finished(builder: Builder, name: str, entry: str, output: str, preprocessing
         ):
             raise NetworkError(
                 f"node {node.name} ({node.operation}) has weights that hold NaN or infinity",
-                hint="Train it again",
+                hint="Train the network again",
             )
     read = {tensor for node in nodes for tensor in node.inputs}
     tensors = {entry, output} | {node.output for node in nodes}

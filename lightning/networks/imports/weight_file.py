@@ -94,7 +94,7 @@ def _layer_array(arrays: dict[str, np.ndarray], name: str, path: Path) -> Floats
         )
     floats = np.ascontiguousarray(array, np.float32)
     if not np.isfinite(floats).all():
-        raise NetworkError(f"{path}: {name} holds NaN or infinity", hint="Train it again")
+        raise NetworkError(f"{path}: {name} holds NaN or infinity", hint="Train the network again")
     return floats
 
 
@@ -102,9 +102,14 @@ def _check(constants: dict[str, Floats], number: int, terms: int, path: Path) ->
     weights = constants[f"w{number}"]
     if weights.shape[1] != terms:
         raise NetworkError(
-            f"{path}: w{number} takes {weights.shape[1]} inputs, and {terms} come out of the layer before",
+            (
+                f"{path}: w{number} takes {weights.shape[1]} inputs, but the previous layer has {terms} "
+                "outputs"
+            ),
             hint="Store weights as (outputs, inputs)",
         )
     bias = constants.get(f"b{number}")
     if bias is not None and bias.shape != weights.shape[:1]:
-        raise NetworkError(f"{path}: b{number} has {len(bias)} entries, and w{number} {len(weights)} outputs")
+        raise NetworkError(
+            f"{path}: b{number} has {len(bias)} entries, but w{number} has {len(weights)} outputs"
+        )

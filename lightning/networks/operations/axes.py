@@ -26,7 +26,7 @@ def add_batch_normalisation(builder: Builder, call: Call) -> str:
         raise call.refused("is in training mode", "Export the network for inference")
     channels = builder.shapes[x][:1]
     if any(values.shape != channels for values in (scale, bias, mean, variance)):
-        raise call.refused(f"has statistics that do not fit {channels} channels")
+        raise call.refused(f"has statistics that do not match {channels} channels")
     factor = scale / np.sqrt(variance + call.number("epsilon", 1e-5))
     along = (-1, *(1,) * (builder.rank(x) - 2))
     scaled = builder.constant(factor.reshape(along), f"{call.name}.scale")
@@ -38,11 +38,11 @@ def add_layer_normalisation(builder: Builder, call: Call) -> str:
     """Over the last axes, with constant scale and bias."""
     x, scale, bias = builder.activation(call), builder.fixed(call, 1), builder.optional(call, 2)
     if call.outputs > 1:
-        raise call.refused("gives its statistics too", "Export it with one output")
+        raise call.refused("returns its statistics too", "Export it with one output")
     axis = builder.axis(call, call.whole("axis", -1), builder.rank(x))
     shape = builder.shapes[x][axis - 1 :]
     if any(np.broadcast_shapes(given.shape, shape) != shape for given in (scale, bias) if given is not None):
-        raise call.refused(f"has scale and bias that do not fit {shape}")
+        raise call.refused(f"has scale and bias that do not match {shape}")
     inputs = [x, builder.constant(scale, f"{call.name}.scale")]
     if bias is not None:
         inputs.append(builder.constant(bias, f"{call.name}.bias"))

@@ -127,7 +127,7 @@ class Builder:
         if wanted == self.shapes[tensor]:
             return tensor
         if prod(wanted) != prod(self.shapes[tensor]) or min(wanted, default=1) < 1:
-            raise NetworkError(f"node {name}: {self.shapes[tensor]} numbers an image do not make {wanted}")
+            raise NetworkError(f"node {name}: {self.shapes[tensor]} numbers per image do not match {wanted}")
         return self.emit("Reshape", [tensor], name, {"shape": wanted})
 
     def is_constant(self, tensor: str) -> bool:
@@ -143,7 +143,7 @@ class Builder:
         tensor = call.given(place)
         if tensor in self.shapes:
             return tensor
-        raise call.refused(f"takes no activation as input {place}, but {tensor or 'nothing'}")
+        raise call.refused(f"needs an activation as input {place}, not {tensor or 'nothing'}")
 
     def fixed(self, call: Call, place: int) -> Array:
         """Return an input that is constant. Raises `UnsupportedNode` where it is missing or depends on the image."""
@@ -163,9 +163,9 @@ class Builder:
         """Return `axis` counted from the front; raise where it is the batch axis or does not exist."""
         counted = axis + rank if axis < 0 else axis
         if not 0 <= counted < rank:
-            raise call.refused(f"names axis {axis} of {rank}")
+            raise call.refused(f"uses axis {axis} of {rank}")
         if counted == 0:
-            raise call.refused("works across images: along the batch axis", "Keep images apart")
+            raise call.refused("works across images, along the batch axis", "Keep images apart")
         return counted
 
     def note(self, sentence: str) -> None:
@@ -174,7 +174,9 @@ class Builder:
 
     def _checked(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
         if min(shape, default=1) < 1 or prod(shape) > LARGEST:
-            raise NetworkError(f"{name}: an activation of shape {shape} cannot be", hint="Check the shapes")
+            raise NetworkError(
+                f"{name}: an activation cannot have the shape {shape}", hint="Check the shapes"
+            )
         return shape
 
     def _taken(self) -> Container[str]:

@@ -61,7 +61,7 @@ def leave_out(builder: Builder, call: Call) -> str:
 def leave_out_cast(builder: Builder, call: Call) -> str:
     """Add a cast from one float to another; all are float32 here."""
     if call.whole("to", 1) not in FLOATS:
-        raise call.refused("makes whole numbers or booleans of activations", "Keep activations floats")
+        raise call.refused("converts activations to integers or booleans", "Keep activations floats")
     builder.note(f"Cast {call.name} left out: activations are float32")
     return builder.activation(call)
 
@@ -80,7 +80,7 @@ def add_clip(builder: Builder, call: Call) -> str:
     for place, missing in ((1, -np.inf), (2, np.inf)):
         bound = builder.optional(call, place)
         if bound is not None and bound.size != 1:
-            raise call.refused("clips at bounds that are no single number")
+            raise call.refused("clips at bounds that are not single numbers")
         bounds.append(missing if bound is None else float(bound.reshape(())))
     return builder.emit("Clip", [builder.activation(call)], call.name, {"min": bounds[0], "max": bounds[1]})
 
@@ -111,7 +111,8 @@ def _aligned(builder: Builder, call: Call, inputs: tuple[str, ...]) -> list[str]
     ranks = [builder.rank(tensor) for tensor in inputs if not builder.is_constant(tensor)]
     if len(set(ranks)) > 1 and builder.batched:
         raise call.refused(
-            f"combines activations of {ranks[0]} and {ranks[1]} axes across images", "Give both as many axes"
+            f"combines activations of {ranks[0]} and {ranks[1]} axes across images",
+            "Give both the same number of axes",
         )
     aligned = []
     for number, tensor in enumerate(inputs):
@@ -168,7 +169,7 @@ def add_where(builder: Builder, call: Call) -> str:
     rank = max(builder.rank(tensor) for tensor in chosen if not builder.is_constant(tensor))
     if condition.ndim > rank or (condition.ndim == rank and condition.shape[0] != 1):
         raise call.refused(
-            f"chooses by a condition of shape {condition.shape} that has a batch axis", "Give it the length 1"
+            f"selects by a condition of shape {condition.shape} that has a batch axis", "Give it the length 1"
         )
     kept = builder.constant(condition.astype(bool), f"{call.name}.condition")
     return builder.emit("Where", [kept, *chosen], call.name)

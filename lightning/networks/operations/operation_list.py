@@ -51,12 +51,12 @@ def translate(builder: Builder, call: Call) -> tuple[str, ...]:
     """
     if call.domain or call.operation not in OPERATORS:
         hint = INTEGERS_HINT if call.operation.startswith(INTEGERS) else HINT
-        raise call.refused("is an operation that nothing here computes", hint)
+        raise call.refused("is an unsupported operation", hint)
     try:
         outputs = OPERATORS[call.operation].translate(builder, call)
     except CONTRADICTIONS as error:
         raise NetworkError(
-            f"{call.title} contradicts itself: {error}", hint="Export the network again"
+            f"{call.title} is inconsistent: {error}", hint="Export the network again"
         ) from error
     return (outputs,) if isinstance(outputs, str) else outputs
 
@@ -68,7 +68,7 @@ def apply(node: Node, arrays: Mapping[str, Array], constants: Mapping[str, Array
     """
     compute = _COMPUTATIONS.get(node.operation)
     if compute is None:
-        raise UnsupportedNode(f"node {node.name}: nothing here computes {node.operation}")
+        raise UnsupportedNode(f"node {node.name}: {node.operation} is not supported")
     inputs = [arrays[name] if name in arrays else constants[name] for name in node.inputs]
     with np.errstate(all="ignore"):
         return np.asarray(compute(inputs, node.attributes), np.float32)

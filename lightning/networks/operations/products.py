@@ -50,7 +50,7 @@ def _affine(builder: Builder, call: Call, x: str, weights: Array, beta: float) -
 def _row(call: Call, bias: Array, rows: int) -> Array:
     if bias.shape not in {(), (1,), (rows,), (1, 1), (1, rows)}:
         raise call.refused(
-            f"adds a constant of shape {bias.shape} to {rows} outputs", "Give one bias an output"
+            f"adds a constant of shape {bias.shape} to {rows} outputs", "Give one bias per output"
         )
     return bias.reshape(-1)
 

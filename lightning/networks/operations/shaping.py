@@ -53,7 +53,7 @@ def image_shape(builder: Builder, call: Call, x: str, target: list[int]) -> tupl
         known = prod(size for size in wanted if size != -1)
         wanted[wanted.index(-1)] = total // known if known else 0
     if prod(wanted) != total or min(wanted, default=1) < 1:
-        raise call.refused(f"reshapes {shape} an image to {target}, which mixes images", "Keep images apart")
+        raise call.refused(f"reshapes {shape} per image to {target}, which mixes images", "Keep images apart")
     if target[0] == 1 and builder.batched:
         builder.note(f"Reshape {call.name} to one image taken as one to as many as there are")
     return tuple(wanted)
@@ -160,14 +160,14 @@ def canonical_span(length: int, start: Any, stop: Any, step: Any) -> tuple[int, 
 def add_gather(builder: Builder, call: Call) -> str:
     """Add a choice of entries of an axis, at constant places."""
     if builder.is_constant(call.given(0)):
-        raise call.refused("looks activations up in a table", "Feed the vectors instead of their numbers")
+        raise call.refused("looks up activations in a table", "Pass the vectors instead of their indices")
     x, places = builder.activation(call), builder.fixed(call, 1)
     axis = builder.axis(call, call.whole("axis", 0), builder.rank(x))
     if places.dtype.kind not in "iu":
-        raise call.refused(f"takes places of type {places.dtype}")
+        raise call.refused(f"takes indices of type {places.dtype}")
     length = builder.shapes[x][axis - 1]
     if places.size and not -length <= places.min() <= places.max() < length:
-        raise call.refused(f"takes places {places.min()} to {places.max()} of {length}")
+        raise call.refused(f"takes indices {places.min()} to {places.max()} of {length}")
     chosen = builder.constant(places, f"{call.name}.places")
     return builder.emit("Gather", [x, chosen], call.name, {"axis": axis})
 
@@ -177,7 +177,7 @@ def add_pad(builder: Builder, call: Call) -> str:
     x, mode = builder.activation(call), call.attributes.get("mode", "constant")
     value, axes = builder.optional(call, 2), builder.optional(call, 3)
     if mode != "constant":
-        raise call.refused(f"pads by {mode!r}", "Pad with a constant")
+        raise call.refused(f"uses the padding mode {mode!r}", "Pad with a constant")
     rank = builder.rank(x)
     amounts = builder.fixed(call, 1).reshape(2, -1).T
     places = range(rank) if axes is None else [int(axis) % rank for axis in axes.reshape(-1)]

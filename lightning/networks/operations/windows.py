@@ -85,7 +85,7 @@ def add_pool(builder: Builder, call: Call) -> str:
     """`MaxPool` or `AveragePool` over one axis or two."""
     x = builder.activation(call)
     if call.outputs > 1:
-        raise call.refused("gives indices too", "Export it with one output")
+        raise call.refused("returns indices too", "Export it with one output")
     image, flat = as_image(builder, call, x)
     size = (builder.shapes[image][1], builder.shapes[image][2])
     sides = call.wholes("kernel_shape", (0,) if flat else (0, 0), least=1)

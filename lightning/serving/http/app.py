@@ -192,7 +192,9 @@ def _add_repository(face: FastAPI, infer: Infer) -> None:
     async def load(request: Request, model: str) -> Document:
         """Load a model, or load it again from where it came; requests go on meanwhile."""
         if (await _asked(request, infer)).get("parameters"):
-            raise MalformedRequest("models come from the server's own files", hint="Send no `parameters`")
+            raise MalformedRequest(
+                "the server loads models from its own files only", hint="Send no `parameters`"
+            )
         instance = await run_in_threadpool(infer.repository.load, model)
         return {"name": instance.name, "version": instance.version}
 

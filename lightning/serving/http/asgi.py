@@ -111,7 +111,7 @@ def header_length(headers: Pairs) -> int | None:
         return None
     if not found.isdigit() or len(found) > 18:
         raise MalformedRequest(
-            f"Inference-Header-Content-Length is {found[:80]!r}", hint="Send the number of bytes of the JSON"
+            f"Inference-Header-Content-Length is {found[:80]!r}", hint="Send the length of the JSON in bytes"
         )
     return int(found)
 
@@ -133,7 +133,7 @@ async def read_body(headers: Pairs, receive: Receive, limit: int, take: Take = l
     `take` is given how many bytes came, each time, and may refuse them.
     """
     if header(headers, b"content-encoding") is not None:
-        raise MalformedRequest("compressed bodies are not taken", hint="Send it as it is")
+        raise MalformedRequest("compressed bodies are not supported", hint="Send the body uncompressed")
     message = await receive()
     if message["type"] == "http.request" and not message.get("more_body"):
         body: bytes = message.get("body", b"")
@@ -146,7 +146,7 @@ async def read_body(headers: Pairs, receive: Receive, limit: int, take: Take = l
             return await _read_on(message, receive, limit, take)
     except TimeoutError as error:
         raise DeadlineMissed(
-            f"the body of the request did not come within {BODY_S:g} s",
+            f"the body of the request did not arrive within {BODY_S:g} s",
             hint="Send smaller requests, or faster",
         ) from error
 

@@ -48,7 +48,7 @@ def datatype_named(name: object) -> np.dtype[Any]:
     found = DATATYPES.get(name) if isinstance(name, str) else None
     if found is None:
         raise MalformedRequest(
-            f"datatype {name!r} is not one that a network takes", hint=f"Send one of {', '.join(DATATYPES)}"
+            f"datatype {name!r} is not supported", hint=f"Send one of {', '.join(DATATYPES)}"
         )
     return found
 
@@ -63,7 +63,7 @@ def shape_of(given: object) -> Shape:
     ):
         return tuple(given)
     raise MalformedRequest(
-        f"{str(given)[:80]} is not a valid shape", hint=f"Write a list of 1 to {AXES} whole numbers: [1, 784]"
+        f"{str(given)[:80]} is not a valid shape", hint=f"Write a list of 1 to {AXES} integers: [1, 784]"
     )
 
 
@@ -77,8 +77,8 @@ def from_bytes(raw: bytes, datatype: object, shape: Shape) -> Array:
     size = math.prod(shape) * kind.itemsize
     if len(raw) != size:
         raise MalformedRequest(
-            f"{len(raw)} bytes came for a tensor of {datatype} and shape {list(shape)}, which has {size}",
-            hint="Send as many bytes as shape and datatype say",
+            f"a tensor of {datatype} and shape {list(shape)} has {size} bytes, but {len(raw)} arrived",
+            hint="Send as many bytes as shape and datatype require",
         )
     return np.frombuffer(raw, kind).reshape(shape)
 
@@ -92,12 +92,12 @@ def from_lists(data: object, datatype: object, shape: Shape) -> Array:
     kind = datatype_named(datatype)
     if datatype == ONLY_BINARY:
         raise MalformedRequest(
-            f"{ONLY_BINARY} has no form in JSON", hint="Send it as binary data, or send FP32"
+            f"JSON cannot carry {ONLY_BINARY}", hint="Send it as binary data, or send FP32"
         )
     numbers = _flat(data, shape)
     if len(numbers) != math.prod(shape):
         raise MalformedRequest(
-            f"{len(numbers)} numbers came for a tensor of shape {list(shape)}",
+            f"a tensor of shape {list(shape)} does not have {len(numbers)} numbers",
             hint="Send all numbers in one flat list, or nested as the shape says",
         )
     found = np.frombuffer(_packed(numbers, str(datatype)), kind).reshape(shape)
@@ -121,8 +121,8 @@ def _flat(data: object, shape: Shape) -> list[Any]:
     for length in shape[1:]:
         if len(data) == 0 or any(not isinstance(each, list) or len(each) != length for each in data):
             raise MalformedRequest(
-                f"`data` of a tensor is not nested as its shape {list(shape)} is",
-                hint="Send one flat list, or lists of the lengths that the shape says",
+                f"`data` of a tensor is not nested like its shape {list(shape)}",
+                hint="Send one flat list, or lists nested like the shape",
             )
         data = list(chain.from_iterable(data))
     return data
@@ -131,12 +131,12 @@ def _flat(data: object, shape: Shape) -> list[Any]:
 def _packed(numbers: list[Any], datatype: str) -> array[Any]:
     if bool in set(map(type, numbers)):
         raise MalformedRequest(
-            f"`data` of a tensor holds true or false, which are no numbers of {datatype}", hint="Send 1 and 0"
+            f"`data` of a tensor holds booleans, which are not valid {datatype}", hint="Send 1 and 0"
         )
     try:
         return array(CODES[datatype], numbers)
     except (TypeError, OverflowError, ValueError) as error:
         raise MalformedRequest(
-            f"`data` of a tensor holds what is no {datatype} ({error})",
+            f"`data` of a tensor holds values that are not valid {datatype} ({error})",
             hint="Send numbers only, of a datatype that holds them",
         ) from error

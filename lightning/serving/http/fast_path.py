@@ -68,8 +68,11 @@ def task_of(request: InferRequest, instance: ModelInstance, fresh: FreshKeys, ar
     names = [each.name for each in request.inputs]
     if names != [expected]:
         raise InputError(
-            f"inputs are {', '.join(map(repr, names))[:200] or 'none'}; model {instance.name!r} takes {expected!r}",
-            hint="Send one input of this name; the model's metadata has its shape",
+            (
+                f"inputs are {', '.join(map(repr, names))[:200] or 'none'}, but model {instance.name!r} takes "
+                f"{expected!r}"
+            ),
+            hint="Send one input with this name; the model's metadata give its shape",
         )
     inputs = as_bytes(request.inputs[0].array) if instance.prefers_bytes else request.inputs[0].array
     first = _first_key(request)
@@ -110,7 +113,8 @@ def timeout_s(parameters: Mapping[str, Any]) -> float:
         return math.inf
     if type(timeout) is not int or timeout <= 0:
         raise MalformedRequest(
-            f"`timeout` is {str(timeout)[:80]!r}", hint="Give a whole number of microseconds, or leave it out"
+            f"`timeout` is {str(timeout)[:80]!r}",
+            hint="Give an integer number of microseconds, or leave it out",
         )
     return timeout / 1e6
 
@@ -153,7 +157,7 @@ def _in_time(task: Task, needed_s: float = 0.0) -> None:
     if late_s > 0:
         raise DeadlineMissed(
             f"the answer would come {late_s * 1e6:.0f} µs after its deadline",
-            hint="Give a longer `timeout`, smaller batches, or send less at a time",
+            hint="Give a longer `timeout`, use smaller batches, or send at a lower rate",
         )
 
 
@@ -176,7 +180,7 @@ def _first_key(request: InferRequest) -> int | None:
         return key_of(request.id) if request.id else None
     if type(key) is not int or not 0 <= key < KEYS:
         raise MalformedRequest(
-            f"`key` is {str(key)[:80]!r}", hint="Give a whole number of 0 .. 2**64 - 1, or leave it out"
+            f"`key` is {str(key)[:80]!r}", hint="Give an integer from 0 to 2**64 - 1, or leave it out"
         )
     return key
 
@@ -232,7 +236,7 @@ class Infer:
         def take(size: int) -> None:
             nonlocal mine
             if self.held_bytes + size > self.limits.all_bodies_bytes:
-                raise Busy("requests that wait hold all memory there is for them", hint="Ask again later")
+                raise Busy("waiting requests use all the memory reserved for them", hint="Try again later")
             self.held_bytes += size
             mine += size
 
@@ -255,7 +259,7 @@ class Infer:
 
     def _refuse_when_busy(self) -> None:
         if self.counts.in_flight > self.limits.in_flight:
-            raise Busy(f"{self.limits.in_flight} requests wait already", hint="Send less at a time")
+            raise Busy(f"{self.limits.in_flight} requests are already waiting", hint="Send at a lower rate")
 
     def _count_failure(self, label: str, arrived: float, code: str) -> None:
         self.counts.failed(label, time.perf_counter() - arrived, code)

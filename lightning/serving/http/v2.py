@@ -102,7 +102,7 @@ def _parted(body: bytes, header_length: int | None) -> tuple[bytes, bytes]:
         return body, b""
     if not 0 < header_length <= len(body):
         raise MalformedRequest(
-            f"the header says that {header_length} bytes are JSON; the body has {len(body)}",
+            f"the header announces {header_length} bytes of JSON, but the body has only {len(body)}",
             hint="Put the length of the JSON document into Inference-Header-Content-Length",
         )
     return body[:header_length], body[header_length:]
@@ -114,9 +114,9 @@ def _parsed(text: bytes) -> object:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
         if word := _NO_NUMBER.search(error.doc, max(error.pos - 1, 0), error.pos + 8):
-            raise MalformedRequest(f"JSON has no {word[0]}", hint="Send finite numbers") from error
+            raise MalformedRequest(f"JSON cannot carry {word[0]}", hint="Send finite numbers") from error
         raise MalformedRequest(
-            f"the request is no JSON ({error})", hint="Send UTF-8 JSON; binary tensors need their header"
+            f"the request is not JSON ({error})", hint="Send UTF-8 JSON; binary tensors need their own header"
         ) from error
 
 
@@ -126,14 +126,20 @@ def _tensor(given: Document, rest: bytes, offset: int) -> tuple[Tensor, int]:
     shape, datatype = shape_of(given.get("shape")), given.get("datatype")
     parameters = _parameters(given, f"input {name!r}")
     if "shared_memory_region" in parameters:
-        raise MalformedRequest("shared memory is not offered", hint="Send the tensor in the request")
+        raise MalformedRequest("shared memory is not supported", hint="Send the tensor in the request")
     size = parameters.get("binary_data_size")
     if size is None:
         return Tensor(name, from_lists(given.get("data"), datatype, shape)), offset
     if type(size) is not int or not 0 <= size <= len(rest) - offset or "data" in given:
         raise MalformedRequest(
-            f"input {name!r} has {str(size)[:80]} bytes by its `binary_data_size`; {len(rest) - offset} came",
-            hint="Send that many bytes behind the JSON, in the order of inputs, and no `data` with them",
+            (
+                f"input {name!r} needs {str(size)[:80]} bytes according to `binary_data_size`, but "
+                f"{len(rest) - offset} arrived"
+            ),
+            hint=(
+                "Send exactly that many bytes after the JSON, in the order of the inputs, and no `data` for "
+                "them"
+            ),
         )
     # A slice is a copy, and so aligned, as compiled code wants it.
     return Tensor(name, from_bytes(rest[offset : offset + size], datatype, shape)), offset + size
@@ -145,13 +151,15 @@ def _wanted(given: object, binary: bool) -> Wanted:
     parameters = _parameters(document, f"output {name!r}")
     for unknown in ("classification", "shared_memory_region"):
         if unknown in parameters:
-            raise MalformedRequest(f"{unknown!r} of an output is not offered", hint="Ask for the numbers")
+            raise MalformedRequest(
+                f"{unknown!r} of an output is not supported", hint="Request the numbers themselves"
+            )
     return Wanted(name, _flag(parameters, "binary_data", default=binary))
 
 
 def _object(given: object, what: str) -> Document:
     if not isinstance(given, dict):
-        raise MalformedRequest(f"{what} is no JSON object", hint='Send {"inputs": [{"name": ...}]}')
+        raise MalformedRequest(f"{what} is not a JSON object", hint='Send {"inputs": [{"name": ...}]}')
     return given
 
 
@@ -171,7 +179,7 @@ def _list(document: Document, key: str, what: str, default: object = None) -> An
 def _text(document: Document, key: str, default: str | None = None) -> str:
     found = _given(document, key, default)
     if not isinstance(found, str):
-        raise MalformedRequest(f"{key!r} is not a text, or is missing", hint=f"Give {key!r} as a string")
+        raise MalformedRequest(f"{key!r} is missing or not a string", hint=f"Give {key!r} as a string")
     return found
 
 
@@ -182,7 +190,7 @@ def _parameters(document: Document, what: str) -> Document:
 def _flag(parameters: Document, key: str, *, default: bool = False) -> bool:
     found = parameters.get(key, default)
     if not isinstance(found, bool):
-        raise MalformedRequest(f"parameter {key!r} is neither true nor false", hint="Send true or false")
+        raise MalformedRequest(f"parameter {key!r} is not a boolean", hint="Send true or false")
     return found
 
 

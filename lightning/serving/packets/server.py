@@ -130,8 +130,8 @@ def take_precedence() -> None:
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
     except OSError as error:
         raise ServingError(
-            f"packets cannot be answered in real time ({error.strerror})",
-            hint="Grant CAP_SYS_NICE, or RLIMIT_RTPRIO (prlimit --rtprio=1), or leave real time out",
+            f"packets cannot be served with real-time priority ({error.strerror})",
+            hint="Grant CAP_SYS_NICE or RLIMIT_RTPRIO (prlimit --rtprio=1), or leave real time out",
         ) from error
 
 
@@ -144,6 +144,6 @@ def _bound(host: str, port: int, memory: int) -> socket.socket:
         made.close()
         raise ServingError(
             f"packets cannot be received on {host}:{port} ({error.strerror})",
-            hint="Take another port, or an IPv4 address of this machine",
+            hint="Use another port, or an IPv4 address of this machine",
         ) from error
     return made

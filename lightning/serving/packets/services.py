@@ -117,7 +117,10 @@ def inputs_of(instance: ModelInstance, numbers: bytes, datatype: int) -> npt.NDA
     kind, size = DTYPES[Datatype(datatype)], int(np.prod(instance.raw_shape))
     if len(numbers) != size * kind.itemsize:
         raise InputError(
-            f"a request carries {len(numbers)} bytes; the model takes {size} numbers of {kind.itemsize}",
+            (
+                f"the request carries {len(numbers)} bytes, but the model takes {size} numbers of "
+                f"{kind.itemsize} bytes"
+            ),
             hint="Send one input of the model's shape",
         )
     native = np.frombuffer(numbers, kind).astype(kind.newbyteorder("="))

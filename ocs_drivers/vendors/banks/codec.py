@@ -101,7 +101,7 @@ def decode_channel(reply: str, bank: int, channels: int) -> int | None:
         raise _desync("not a channel", reply)
     *before, channel = (int(word) for word in reply.split(","))
     if before and before not in ([bank], [bank, 1]):
-        raise _desync(f"the answer is not about bank {bank}", reply)
+        raise _desync(f"the answer is for another bank than {bank}", reply)
     if not 0 <= channel <= channels:
         raise _desync(f"bank {bank} has channels 1..{channels}", reply)
     return channel or None

@@ -98,7 +98,7 @@ class BankSwitch(SwitchDriver):
         except DeviceError as refusal:
             raise self._wrong_size(f"the device has no bank {bank} ({refusal.what})") from refusal
         if channel is not None and channel > self._channels:
-            raise self._wrong_size(f"bank {bank} stands at channel {channel} of {self._channels}")
+            raise self._wrong_size(f"bank {bank} is at channel {channel} of {self._channels}")
 
     def _wrong_size(self, what: str) -> AddressError:
         return AddressError(what, device=self.address, hint="Correct banks= and channels= in the address.")
@@ -194,9 +194,9 @@ def size_in(address: Address) -> tuple[int, int]:
     """
     if "channels" not in address.options:
         raise AddressError(
-            "a 1xN switch does not tell its size",
+            "the size of a 1xN switch cannot be read from it",
             device=str(address),
-            hint="Add it to the address, as in ?banks=2&channels=8.",
+            hint="Give it in the address, as in ?banks=2&channels=8.",
         )
     return _number(address, "banks", MOST_BANKS), _number(address, "channels", MOST_CHANNELS)
 
@@ -216,7 +216,7 @@ def check_banks_apart(commands: CommandSet, banks: int, address: Address) -> Non
     """Raise `AddressError` when there are several banks and the commands cannot tell them apart."""
     if banks > 1 and not commands.banks_apart:
         raise AddressError(
-            f"{banks} banks, but {commands.select!r} and {commands.query!r} do not say which is meant",
+            f"{banks} banks, but {commands.select!r} and {commands.query!r} do not name the bank",
             device=str(address),
             hint="Put {bank} into both commands.",
         )
@@ -226,5 +226,5 @@ def flag_in(address: Address, option: str, *, default: bool) -> bool:
     """Return an option of an address that is 0 or 1. Raises `AddressError`."""
     text = address.options.get(option, str(int(default)))
     if text not in {"0", "1"}:
-        raise AddressError(f"{option}={text} is neither 0 nor 1", device=str(address))
+        raise AddressError(f"{option}={text} must be 0 or 1", device=str(address))
     return text == "1"

@@ -37,9 +37,9 @@ class Circuits:
         try:
             self._connections = CrossConnects(list(self._by_pair))
         except ValueError as error:
-            raise ProtocolDesync(f"circuits that cannot be: {error}") from error
+            raise ProtocolDesync(f"impossible circuits: {error}") from error
         if len(made) != len(self._by_pair):
-            raise ProtocolDesync("circuits that cannot be: two make the same pair")
+            raise ProtocolDesync("impossible circuits: two make the same pair")
 
     def snapshot(
         self, monotonic_s: float, unfit: Mapping[int, PortState], *, awaited: Collection[Pair] = ()
@@ -103,11 +103,11 @@ def check_not_booked(
         wanted = sorted(pair for pair in made if _share(pairs, {pair}))
         if outside and wanted:
             raise PortBusy(
-                f"{name} is provisioned there, though not active",
+                f"{name} is provisioned there, but not active",
                 peer=outside[0],
                 device=device,
                 ports=wanted[0],
-                hint=f"Take input {outside[0]} into the scope, or delete that circuit on the switch.",
+                hint=f"Include input {outside[0]} in the scope, or delete that circuit on the switch.",
             )
 
 

@@ -210,10 +210,10 @@ class CalientSwitch(SwitchDriver):
         dormant = sorted(pair for pair in missing if self._seen.booked(pair))
         if dormant and self._clock.now() >= self._awaited_until_s:
             raise DeviceError(
-                "the circuit is provisioned, and was not activated though the device accepted the command",
+                "the device accepted the command, but did not activate the provisioned circuit",
                 device=self.address,
                 ports=sorted({port for pair in dormant for port in pair}),
-                hint="Apply again: that activates what is provisioned; if it repeats, look at these ports.",
+                hint="Apply again, which activates provisioned circuits; if it fails again, check these ports.",
             )
         return bool(dormant)
 

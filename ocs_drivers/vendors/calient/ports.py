@@ -95,7 +95,9 @@ class Names:
         """Return what was reported of each port. Raises `ProtocolDesync` unless it is of exactly these ports."""
         if by_name.keys() != self._numbers.keys():
             differing = sorted(by_name.keys() ^ self._numbers.keys())[:8]
-            raise ProtocolDesync(f"not all ports, or others than at first: {', '.join(differing)}")
+            raise ProtocolDesync(
+                f"ports are missing, or differ from the first reading: {', '.join(differing)}"
+            )
         return by_name
 
     def pairs(self, circuit: Circuit) -> frozenset[Pair]:

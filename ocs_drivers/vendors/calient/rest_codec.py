@@ -38,7 +38,7 @@ def _circuit(item: Item) -> Circuit:
     halves = [_half(item, name) for name in ("half1", "half2")[: 2 if two_way else 1]]
     source, target, _ = parse_circuit_name(_text(halves[0], "conn"))
     if two_way and parse_circuit_name(_text(halves[1], "conn"))[:2] != (target, source):
-        raise _desync("a two-way circuit that does not come back", item)
+        raise _desync("a two-way circuit without its return direction", item)
     states = [state_of(_text(half, "as"), _text(half, "os")) for half in halves]
     lit = all(_text(half, "oc") != "FAIL" for half in halves)
     return Circuit(_text(item, "name"), source, target, two_way, min(states, key=_STATES.index), lit)
@@ -66,7 +66,7 @@ def decode_detail(document: Any) -> Item:
         return document
     items = _objects(document)
     if len(items) != 1:
-        raise _desync(f"{len(items)} ports where one belongs", document)
+        raise _desync(f"{len(items)} ports instead of one", document)
     return items[0]
 
 

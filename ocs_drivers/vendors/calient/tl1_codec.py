@@ -53,7 +53,7 @@ def _circuit(line: str) -> Circuit:
     except KeyError as missing:
         raise _desync(f"a circuit without {missing}", line) from None
     if kind not in {"1WAY", "2WAY"}:
-        raise _desync(f"a circuit that goes neither one way nor two: {kind[:20]}", line)
+        raise _desync(f"a circuit that is neither one-way nor two-way: {kind[:20]}", line)
     name = fields.get("CONNNAME") or circuit_name(source, target)
     return Circuit(name, source, target, kind == "2WAY", state_of(admin, operational), capability != "FAIL")
 
@@ -102,7 +102,7 @@ def _power(text: str, line: str) -> float | None:
 def _port(line: str) -> str:
     match = _PORT.match(line)
     if match is None:
-        raise _desync("no port at the beginning", line)
+        raise _desync("a line that does not begin with a port", line)
     return match[1]
 
 
@@ -112,7 +112,7 @@ def _keywords(line: str) -> dict[str, str]:
 
 def _only(lines: Lines) -> str:
     if len(lines) != 1:
-        raise _desync(f"{len(lines)} lines where one belongs", " | ".join(lines))
+        raise _desync(f"{len(lines)} lines instead of one", " | ".join(lines))
     return lines[0]
 
 

@@ -43,5 +43,5 @@ def tl1_switch(
 def _operation_mode(address: Address) -> str:
     name = address.options.get("opmode", "")
     if name not in OPERATION_MODES:
-        raise AddressError(f"no opmode {name!r}", device=str(address), hint="Known: sync, async.")
+        raise AddressError(f"unknown opmode {name!r}", device=str(address), hint="Known: sync, async.")
     return name

@@ -111,7 +111,7 @@ class GlimmerglassTl1(Tl1Driver):
         missing = sorted(set(range(1, capabilities.inputs + capabilities.outputs + 1)) - rows.keys())
         if missing:
             self._session.disconnect()
-            raise ProtocolDesync("the list of ports leaves some out", device=self.address, ports=missing)
+            raise ProtocolDesync("the list of ports is incomplete", device=self.address, ports=missing)
         return {
             number: self._info(number, row, is_locked=number in elsewhere)
             for number, row in sorted(rows.items())

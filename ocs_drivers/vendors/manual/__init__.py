@@ -51,7 +51,7 @@ def _size(address: Address) -> tuple[int, int] | None:
         return None
     match = _SIZE.fullmatch(text)
     if match is None:
-        raise AddressError(f"no size {text!r}", device=str(address), hint="Write it like size=24x24.")
+        raise AddressError(f"{text!r} is not a size", device=str(address), hint="Write it like size=24x24.")
     return int(match[1]), int(match[2])
 
 
@@ -62,6 +62,8 @@ def _operator(address: Address) -> Operator:
     host, _, port = where.rpartition(":")
     if not host or not (port.isascii() and port.isdecimal()) or not 1 <= int(port) <= 65535:
         raise AddressError(
-            f"no operator at {where!r}", device=str(address), hint="Write operator=10.0.0.9:7000."
+            f"{where!r} is not the address of an operator",
+            device=str(address),
+            hint="Write operator=10.0.0.9:7000.",
         )
     return LineOperator(tcp_line(Address("manual", host, int(port)), int(port)), device=str(address))

@@ -213,10 +213,10 @@ class ManualPanel(SwitchDriver):
         self._file.write(panel.doubting(source))
         answer = self._operator.ask(question, self._deadline())
         if answer.lower() not in {"done", "d", "y", "yes"}:
-            raise self._not_done(step, question, f"the person at the panel says: {answer or 'nothing'}")
+            raise self._not_done(step, question, f"the person at the panel answers: {answer or 'nothing'}")
         if self._contradicts(step):
             raise self._not_done(
-                step, question, "the person at the panel says done, but the light says otherwise"
+                step, question, "the person at the panel reports done, but the light disagrees"
             )
         self._file.write(panel.settled(source, output if step.kind == "add" else None))
 
@@ -234,7 +234,7 @@ class ManualPanel(SwitchDriver):
             device=self.address,
             ports=[port for pair in step.pairs.items() for port in pair],
             sent=question,
-            hint="Look at the panel: the next read asks where this cord goes.",
+            hint="Check the panel: the next read asks where this cord goes.",
         )
 
     def _deadline(self) -> Deadline:

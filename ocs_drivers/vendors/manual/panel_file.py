@@ -54,22 +54,22 @@ class PanelFile:
         except FileNotFoundError:
             return self._new()
         except OSError as error:
-            raise ConnectError(f"cannot read the panel's file: {error}", device=str(self.path)) from error
+            raise ConnectError(f"cannot read the panel file: {error}", device=str(self.path)) from error
         try:
             return self._checked(_panel(json.loads(text)))
         except (ValueError, KeyError, TypeError) as error:
             raise AddressError(
-                f"not the file of a panel: {error!r}",
+                f"not a panel file: {error!r}",
                 device=str(self.path),
-                hint="Mend it, or take another file.",
+                hint="Fix it, or use another file.",
             ) from error
 
     def _new(self) -> Panel:
         if self._size is None:
             raise ConnectError(
-                "there is no such panel yet",
+                "the panel file does not exist yet",
                 device=str(self.path),
-                hint="Say how large it is, such as manual://panel.json?size=24x24.",
+                hint="Give the size of the panel, as in manual://panel.json?size=24x24.",
             )
         panel = Panel(self._name, *self._size)
         self.write(panel)
@@ -78,9 +78,9 @@ class PanelFile:
     def _checked(self, panel: Panel) -> Panel:
         if self._size is not None and self._size != (panel.inputs, panel.outputs):
             raise AddressError(
-                f"the file is of a panel {panel.inputs}x{panel.outputs}",
+                f"the file describes a panel of {panel.inputs}x{panel.outputs}",
                 device=str(self.path),
-                hint="Leave the size out, or take another file.",
+                hint="Remove the size, or use another file.",
             )
         return panel
 

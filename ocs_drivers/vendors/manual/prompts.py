@@ -71,7 +71,7 @@ class TerminalOperator:
         self.tell([question], deadline)
         answer = sys.stdin.readline()
         if not answer:
-            raise ConnectionLost("nobody is at the terminal: standard input has ended")
+            raise ConnectionLost("standard input has ended, so nobody can answer at the terminal")
         return answer.strip()
 
 
@@ -110,7 +110,7 @@ class LineOperator:
         """Send a question and wait for one line; whatever goes wrong ends the connection."""
         try:
             if self._lines or self._rest:
-                raise ProtocolDesync("an answer before the question", received=" | ".join(self._lines)[:200])
+                raise ProtocolDesync("an answer before the prompt", received=" | ".join(self._lines)[:200])
             self.tell([question], deadline)
             while not self._lines:
                 self._take(self._transport.receive(deadline))

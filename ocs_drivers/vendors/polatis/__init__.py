@@ -49,7 +49,7 @@ def scpi_switch(
     address = address.only_options().with_port(SCPI_PORT)
     if ":" in address.host:
         raise AddressError(
-            "pyvisa-py reaches IPv4 addresses only",
+            "pyvisa-py connects to IPv4 addresses only",
             device=str(address),
             hint="Use the IPv4 address or polatis+tl1.",
         )
@@ -85,7 +85,7 @@ def rest_switch(
     address = with_http_port(address, port=REST_PORT, tls_port=REST_TLS_PORT)
     media = address.options.get("media", "json")
     if media not in {"json", "xml"}:
-        raise AddressError(f"media is json or xml, not {media!r}", device=str(address))
+        raise AddressError(f"media must be json or xml, not {media!r}", device=str(address))
     account = find_credentials(str(address), credentials or address.credentials, factory=FACTORY_ACCOUNT)
     line = http_line(address, port=REST_PORT, tls_port=REST_TLS_PORT)
     return PolatisRest(

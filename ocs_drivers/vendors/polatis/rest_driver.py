@@ -192,7 +192,7 @@ class PolatisRest(SwitchDriver):
         self._check_same_device()
         found = self._session.get_document(rest_codec.PORTS, rest_codec.decode_ports)
         if len(found) != self.capabilities.inputs + self.capabilities.outputs:
-            raise self._desync(f"{len(found)} ports, not as many as at first")
+            raise self._desync(f"{len(found)} ports, not as many as in the first reading")
         return self._noting_unfit(found)
 
     def _noting_unfit(self, found: dict[int, rest_codec.RestPort]) -> dict[int, rest_codec.RestPort]:
@@ -291,7 +291,7 @@ class PolatisRest(SwitchDriver):
         self._check_same_device()
         found = self._session.get_document(rest_codec.ATTENUATORS, rest_codec.decode_attenuators)
         if port not in found:
-            raise self._desync(f"port {port} has no attenuator, and had one")
+            raise self._desync(f"port {port} no longer has an attenuator")
         setting = found[port]
         if setting is None:
             raise self._unsupported("the mode of this attenuator", (port,))
@@ -311,10 +311,10 @@ class PolatisRest(SwitchDriver):
             found = self.attenuation(port)
         if found != attenuation:
             raise DeviceError(
-                f"the device accepted the command, but read back: {found} is set, not {attenuation}",
+                f"the device accepted the command, but {found} is set, not {attenuation}",
                 device=self.address,
                 ports=(port,),
-                hint="Look at this port on the device.",
+                hint="Check this port on the device.",
             )
 
     def _check_attenuator(self, port: int) -> None:
@@ -339,10 +339,10 @@ class PolatisRest(SwitchDriver):
         wrong = [port for port in ports if found[port].state is not wanted]
         if wrong:
             raise DeviceError(
-                f"these ports are not {wanted.value} though the device accepted the command",
+                f"the device accepted the command, but these ports are not {wanted.value}",
                 device=self.address,
                 ports=wrong,
-                hint="Look at these ports on the device.",
+                hint="Check these ports on the device.",
             )
 
     def _check_same_device(self) -> None:

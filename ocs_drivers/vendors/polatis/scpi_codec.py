@@ -195,7 +195,7 @@ def _numbers(text: str, reply: str) -> list[int]:
     try:
         return [int(word) for word in text.split(",")]
     except ValueError as error:
-        raise _desync("a list with holes", reply) from error
+        raise _desync("a list with gaps", reply) from error
 
 
 def _list(reply: str) -> list[str]:

@@ -156,7 +156,7 @@ class PolatisScpi(SwitchDriver):
         wrong = [port for port in ports if found[port].state is not wanted]
         if wrong:
             raise DeviceError(
-                f"these ports are not {wanted.value} though the device accepted the command",
+                f"the device accepted the command, but these ports are not {wanted.value}",
                 device=self.address,
                 ports=wrong,
                 sent=command,

@@ -155,7 +155,7 @@ def _keywords(lines: Iterable[str]) -> Mapping[str, str]:
 
 def _only(lines: Lines) -> str:
     if len(lines) != 1:
-        raise _desync(f"{len(lines)} lines where one belongs", lines)
+        raise _desync(f"{len(lines)} lines instead of one", lines)
     return lines[0]
 
 

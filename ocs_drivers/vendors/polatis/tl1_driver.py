@@ -172,10 +172,10 @@ class PolatisTl1(Tl1Driver):
 
     def _not_done(self, ports: Collection[int], what: str) -> DeviceError:
         return DeviceError(
-            f"the device reported success, but read back: {what}",
+            f"the device reported success, but reads back: {what}",
             device=self.address,
             ports=ports,
-            hint="Look at these ports on the device.",
+            hint="Check these ports on the device.",
         )
 
     def _ask_identity(self) -> Identity:
@@ -198,4 +198,4 @@ class PolatisTl1(Tl1Driver):
         missing = [port for port in wanted if port not in found]
         if missing:
             self._session.disconnect()
-            raise ProtocolDesync("the reply leaves ports out", device=self.address, ports=missing)
+            raise ProtocolDesync("the reply leaves out ports", device=self.address, ports=missing)

@@ -207,7 +207,7 @@ def decode_board(lines: Sequence[str], dialect: Dialect) -> Board:
     sizes = _sizes(text, dialect)
     if kind is None or not all(sizes.values()) or _LAST_LINE not in text:
         raise ProtocolDesync(
-            f"this is not the whole board of a device of kind {dialect.kind}",
+            f"this is not the whole board of a {dialect.kind} device",
             received=text,
             hint="Check the address: rome+... is for ROME, afm+... for AFM.",
         )

@@ -100,7 +100,7 @@ def timeouts_in(address: Address) -> Timeouts:
 def _agrees(address: Address, option: str) -> bool:
     text = address.options.get(option, "no")
     if text not in {"yes", "no"}:
-        raise AddressError(f"option {option} is yes or no, not {text!r}", device=str(address))
+        raise AddressError(f"option {option} must be yes or no, not {text!r}", device=str(address))
     return text == "yes"
 
 
@@ -367,9 +367,9 @@ class RomeCli(SwitchDriver):
                 )
             if deadline.passed:
                 raise Timeout(
-                    f"the device did not say that it was done within {timeout_s:.3g} s",
+                    f"the device did not report completion within {timeout_s:.3g} s",
                     sent=command,
-                    hint="Look at the device; nothing else was sent.",
+                    hint="Check the device; nothing else was sent.",
                 )
             self._clock.sleep(min(self._timeouts.poll_s, max(deadline.remaining_s(), 0.001)))
             self._session.ready()

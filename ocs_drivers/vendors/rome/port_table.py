@@ -78,7 +78,7 @@ class Table:
         try:
             return CrossConnects(held)
         except ValueError as error:
-            raise ProtocolDesync(f"the table of ports cannot be right: {error}") from error
+            raise ProtocolDesync(f"the table of ports is inconsistent: {error}") from error
 
     def _pair(self, row: PortRow) -> Pair | None:
         """Return the circuit that is reported with a port."""
@@ -86,7 +86,7 @@ class Table:
             return None
         pairs = self.layout.pairs(row.name, row.peer)
         if not pairs:
-            raise ProtocolDesync(f"port {row.name} is connected to {row.peer}, which cannot be")
+            raise ProtocolDesync(f"port {row.name} is connected to {row.peer}, which is impossible")
         return pairs[0]
 
     def _check_both_ends(self, held: Collection[Pair]) -> None:
@@ -96,7 +96,7 @@ class Table:
             if Motion.IN_PROCESS in {one.motion, other.motion}:
                 continue
             if (one.peer, other.peer) != (output, source) or one.motion is not other.motion:
-                raise ProtocolDesync(f"ports {source} and {output} do not say the same of their circuit")
+                raise ProtocolDesync(f"ports {source} and {output} report different circuits")
 
 
 def decode_ports(lines: Sequence[str], dialect: Dialect, board: Board) -> Table:

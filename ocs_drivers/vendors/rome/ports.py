@@ -124,7 +124,7 @@ def check_one_matrix(steps: Iterable[Step], layout: Layout, *, device: str) -> N
         if not layout.is_one_matrix(pair):
             source, output = layout.names(pair)
             raise PortError(
-                f"{source} and {output} are not of the same matrix",
+                f"{source} and {output} belong to different matrices",
                 device=device,
                 ports=pair,
                 hint="Choose two ports of one matrix.",

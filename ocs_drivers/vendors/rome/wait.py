@@ -110,7 +110,7 @@ def judge_progress(
     if why := _why_stopped(move, progress, grace_s):
         raise _stopped(why, move, progress)
     if ahead is None and (failure := codec.failure_of(progress.lines, progress.names, progress.command)):
-        raise DeviceError("the device says that the request failed", received=failure)
+        raise DeviceError("the device reports that the request failed", received=failure)
     if ahead is None and progress.tells_queue:
         return _may_come(move, progress.now_s, poll_s)
     move.absent_since_s = None
@@ -119,7 +119,7 @@ def judge_progress(
     if progress.now_s - move.began_s < move.allowed_s:
         return True
     asks = ", and the device asks for a homing run" if progress.queue.needs_homing else ""
-    raise _stopped(f"the robot has not made the move within {move.allowed_s:.3g} s{asks}", move, progress)
+    raise _stopped(f"the robot has not finished the move within {move.allowed_s:.3g} s{asks}", move, progress)
 
 
 def _may_come(move: Move, now_s: float, poll_s: float) -> bool:
@@ -135,9 +135,11 @@ def _may_come(move: Move, now_s: float, poll_s: float) -> bool:
     if absent_s < POLLS_WHEN_LOST * poll_s:
         return True
     raise Timeout(
-        f"the line broke ({move.lost.what}) before the device said that it had received the request, and for "
-        f"{absent_s:.3g} s it was not in the queue",
-        hint="It may still be made: look at the device, then read, and plan again from what it holds.",
+        (
+            f"the connection broke ({move.lost.what}) before the device acknowledged the request, and the "
+            f"request was absent from the queue for {absent_s:.3g} s"
+        ),
+        hint="The move may still happen: check the device, then read and plan again.",
     )
 
 

@@ -29,7 +29,9 @@ def ssh_switch(
     address = address.only_options("key", "known_hosts", "sudo").with_port(SSH_PORT)
     sudo = address.options.get("sudo", "yes")
     if sudo not in {"yes", "no"}:
-        raise AddressError(f"sudo is yes or no, not {sudo!r}", device=str(address), hint="Write sudo=no.")
+        raise AddressError(
+            f"sudo must be yes or no, not {sudo!r}", device=str(address), hint="Write sudo=no."
+        )
     account = find_credentials(str(address), credentials or address.credentials, factory=FACTORY_ACCOUNT)
     line = ssh_line(address, SSH_PORT, account)
     return SonicOcs(str(address), line, timeout_s=timeout_s, sudo=sudo == "yes")

@@ -118,14 +118,14 @@ def rows(lines: Lines, columns: tuple[str, ...]) -> list[tuple[str, ...]]:
         raise ProtocolDesync(f"not a table of {', '.join(columns)}", received="\n".join(lines[:3]))
     spans = [match.span() for match in re.finditer("-+", lines[1])]
     if len(spans) != len(columns):
-        raise ProtocolDesync("a table with other columns than its head", received=lines[1])
+        raise ProtocolDesync("a table whose columns differ from its header", received=lines[1])
     return [_cells(line, spans) for line in lines[2:]]
 
 
 def _cells(line: str, spans: list[tuple[int, int]]) -> tuple[str, ...]:
     gaps = [line[end:start] for (_, end), (start, _) in pairwise(spans)]
     if line.startswith(" ") or any(gap.strip() for gap in gaps):
-        raise ProtocolDesync("a row that does not fit its table", received=line)
+        raise ProtocolDesync("a row that does not match its table", received=line)
     ends = [end for _, end in spans[:-1]] + [None]  # the last cell may be longer, as in the document
     return tuple(line[start:end].strip() for (start, _), end in zip(spans, ends, strict=True))
 
@@ -181,7 +181,7 @@ def hardware(lines: Lines, names: Names) -> dict[Pair, tuple[str, str]]:
 
 def _pair(row: tuple[str, ...], names: Names) -> Pair:
     if row[0] != f"{row[1]}-{row[2]}":
-        raise ProtocolDesync("a row whose sides are not its id", received=" ".join(row))
+        raise ProtocolDesync("a row whose sides do not match its id", received=" ".join(row))
     return names.pair(row[0])
 
 
@@ -225,7 +225,7 @@ def identity(lines: Lines) -> Identity:
     """
     found = dict(line.split(":", 1) for line in lines if ":" in line)
     if "SONiC Software Version" not in found:
-        raise ProtocolDesync("no SONiC answers", received="\n".join(lines[:3]))
+        raise ProtocolDesync("the device does not run SONiC", received="\n".join(lines[:3]))
     if "Serial Number" not in found:
         raise ProtocolDesync("the version was cut off before the serial number", received="\n".join(lines))
     return Identity(
@@ -243,7 +243,7 @@ def done(lines: Lines) -> None:
         raise PermissionDenied(
             "this account may not change the configuration",
             received=text,
-            hint="Use an account that may use sudo, and leave out the option sudo=no.",
+            hint="Use an account with sudo rights, and remove the option sudo=no.",
         )
     if not any(line.rstrip(".").endswith(SUCCEEDED) for line in lines):
         word = re.match(r"\w+", text)

@@ -133,7 +133,7 @@ class SonicOcs(SwitchDriver):
         except (OcsError, ValueError) as error:
             self._session.disconnect()
             raise ProtocolDesync(
-                f"the device shows cross-connects that cannot be: {error}", device=self.address
+                f"the device shows impossible cross-connects: {error}", device=self.address
             ) from error
         return circuits
 
@@ -188,11 +188,11 @@ class SonicOcs(SwitchDriver):
         for pair in sorted(in_vain):
             if scope is not None and pair[0] not in scope:
                 raise PortBusy(
-                    f"{self._names.of_pair(pair)} is configured, though the hardware has not made it",
+                    f"{self._names.of_pair(pair)} is configured, but the hardware has not made it",
                     peer=pair[0],
                     device=self.address,
                     ports=pair,
-                    hint="Take its input into the scope, and it is cleared away; or choose another output.",
+                    hint="Include its input in the scope to clear it, or choose another output.",
                 )
 
     def _perform(self, step: Step, guard: Guard) -> None:
@@ -276,8 +276,8 @@ class SonicOcs(SwitchDriver):
         wrong = [port for port in ports if found[port].state is not wanted]
         if wrong:
             raise DeviceError(
-                f"the device reported success, but read back: not {wanted.value}",
+                f"the device reported success, but the ports are not {wanted.value}",
                 device=self.address,
                 ports=wrong,
-                hint="Look at these ports on the device.",
+                hint="Check these ports on the device.",
             )

@@ -58,7 +58,7 @@ def commands_in(address: Address) -> CommandSet:
                 f"{pattern!r} is not a valid regular expression: {error}", device=str(address)
             ) from None
     if not commands.making or not commands.clearing or not (commands.making + commands.clearing).isalpha():
-        raise AddressError("options making and clearing are letters", device=str(address))
+        raise AddressError("the options making and clearing must be letters", device=str(address))
     return commands
 
 
@@ -77,5 +77,5 @@ def options_in(address: Address) -> Options:
 def _is_on(address: Address, option: str, *, default: bool) -> bool:
     text = address.options.get(option, str(int(default)))
     if text not in {"0", "1"}:
-        raise AddressError(f"option {option} is 0 or 1, not {text!r}", device=str(address))
+        raise AddressError(f"option {option} must be 0 or 1, not {text!r}", device=str(address))
     return text == "1"

@@ -152,9 +152,7 @@ def check_accepted(lines: Sequence[str], commands: CommandSet) -> None:
         return
     text = " ".join(_complaint(lines))
     if re.search(commands.robot_fault, text):
-        raise RobotFault(
-            text, hint="Have somebody look at the robot and home it; this driver never does that by itself."
-        )
+        raise RobotFault(text, hint="Have the robot inspected and homed; this driver never homes it.")
     raise DeviceError(text, device_code="ERROR")
 
 
@@ -277,7 +275,7 @@ class Table:
             connections = CrossConnects(pairs)
             planning.check_target(connections, None, Capabilities(len(self.cells), len(self.cells)))
         except (ValueError, OcsError) as error:
-            raise ProtocolDesync(f"the table cannot be right: {error}") from error
+            raise ProtocolDesync(f"the table is inconsistent: {error}") from error
         return connections
 
     @property

@@ -115,4 +115,4 @@ def check_lengths(jobs: Sequence[PeriodicJob], **columns: Sequence[float]) -> No
     """Raise `ValueError` for a column that is neither empty nor as long as there are jobs."""
     for name, column in columns.items():
         if len(column) not in (0, len(jobs)):
-            raise ValueError(f"{len(column)} {name} for {len(jobs)} jobs: give one for each")
+            raise ValueError(f"{len(column)} {name} for {len(jobs)} jobs: give one per job")

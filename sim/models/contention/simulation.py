@@ -114,7 +114,7 @@ def simulate(
     _, rows = run(program, state, begins, trace, *limits)
     starved = [job.name for job, row in zip(jobs, begins, strict=True) if np.isnan(row).any()]
     if starved:
-        raise ValueError(f"job {starved[0]!r} gets no bandwidth: give it a higher class of priority")
+        raise ValueError(f"job {starved[0]!r} gets no bandwidth: raise its priority class")
     return Contention(begins, state.aligned, trace[:rows, 0], trace[:rows, 1:])
 
 

@@ -53,9 +53,9 @@ class Latency:
         times = {"link_s": self.link_s, "relay_s": self.relay_s, "software_s": self.software_s}
         for name, value in times.items():
             if not 0 <= value < float("inf"):
-                raise ValueError(f"{name} is {value}: a latency is a finite time of 0 s or more")
+                raise ValueError(f"{name} is {value}: a latency must be finite and 0 s or more")
         if self.packet_bytes < 1:
-            raise ValueError(f"packet_bytes is {self.packet_bytes}: a packet has at least 1 byte")
+            raise ValueError(f"packet_bytes is {self.packet_bytes}: it must be at least 1")
         if min(self.handshakes, self.single_round_bytes) < 0:
             raise ValueError("handshakes and single_round_bytes must be 0 or more")
 

@@ -52,7 +52,7 @@ class Network:
         if self.rate_mbps <= 0:
             raise ValueError(f"rate_mbps is {self.rate_mbps}: a link's rate must be above 0")
         if not 0 < self.efficiency <= 1:
-            raise ValueError(f"efficiency is {self.efficiency}: payload per wire byte lies in (0, 1]")
+            raise ValueError(f"efficiency is {self.efficiency}: payload per wire byte must lie in (0, 1]")
         if min(self.link_latency_s, self.relay_latency_s, self.message_overhead_s) < 0:
             raise ValueError("latencies and overheads must be 0 s or more")
 

@@ -188,9 +188,7 @@ def _check_tasks(graph: TaskGraph) -> None:
         if task is not None:
             raise ValueError(f"task {task} of the graph has {fault}: correct it where the graph is made")
     if graph.size_bytes.sum(dtype=np.float64) * 2 * graph.nodes > float(1 << 62):
-        raise ValueError(
-            "the sizes of a graph add up to more bytes than can be counted: give it in a larger unit"
-        )
+        raise ValueError("the sizes of the graph overflow when added: give them in a larger unit")
     for number, members in enumerate(graph.groups):
         outside = not members or min(members) < 0 or max(members) >= graph.nodes
         if outside or len(set(members)) != len(members):
@@ -215,7 +213,7 @@ def _check_edges(graph: TaskGraph) -> None:
                 free.append(successor)
     if len(free) < graph.tasks:
         task = next(number for number, count in enumerate(left) if count)
-        raise ValueError(f"task {task} of the graph waits for itself: edges must not form a cycle")
+        raise ValueError(f"task {task} of the graph depends on itself: edges must not form a cycle")
 
 
 def read_task_graph(path: str | Path) -> TaskGraph:

@@ -47,7 +47,7 @@ class BoardServer:
         try:
             self.port = self._server.add_insecure_port(self._address)
         except RuntimeError as error:
-            raise OSError(f"{self._address} cannot be served: {error}") from error
+            raise OSError(f"cannot serve {self._address}: {error}") from error
         self._server.start()
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class MmioService(mmio_pb2_grpc.MmioServicer):  # type: ignore[misc]  # pynq has
             size, room = len(request.data), self._mappings[request.mmio_id][1] - request.offset
             if size % 4 or size > room:
                 raise ValueError(
-                    f"{size} bytes at offset {request.offset:#x}: whole words, and {room} bytes at most"
+                    f"{size} bytes at offset {request.offset:#x}: only whole words, and at most {room} bytes"
                 )
             for place in range(0, len(request.data), 4):
                 word = int.from_bytes(request.data[place : place + 4], "little")

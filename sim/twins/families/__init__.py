@@ -27,7 +27,7 @@ FAMILIES: Mapping[str, str] = {
 def make_twin(family: str, settings: TwinSettings) -> SwitchTwin:
     """Return a twin, not yet serving. Raises `SettingError` for an unknown family or option."""
     if family not in FAMILIES:
-        raise SettingError(f"no family {family!r}; known: {', '.join(FAMILIES)}")
+        raise SettingError(f"unknown family {family!r}; known: {', '.join(FAMILIES)}")
     module, name = FAMILIES[family].split(":")
     make: Callable[[TwinSettings], SwitchTwin] = getattr(import_module(module), name)
     return make(settings)

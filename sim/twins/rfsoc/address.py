@@ -40,7 +40,7 @@ def parsed(address: str) -> Address:
     try:
         options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
     except ValueError:
-        raise AddressError(f"options of {address!r} are to be NAME=VALUE, with & between them") from None
+        raise AddressError(f"options of {address!r} must be NAME=VALUE, separated by &") from None
     return Address(parts.netloc, options.pop("profile", DEFAULT_PROFILES[parts.netloc]), options)
 
 
@@ -51,7 +51,7 @@ def whole(name: str, text: str, low: int = 0) -> int:
     7
     """
     if not (text.isascii() and text.isdecimal() and int(text) >= low):
-        raise ValueError(f"{name} is a whole number from {low} on, not {text!r}")
+        raise ValueError(f"{name} must be an integer of at least {low}, not {text!r}")
     return int(text)
 
 
@@ -66,7 +66,7 @@ def profiles() -> list[str]:
 def configuration(profile: str) -> dict[str, Any]:
     """Return a board's configuration, as QICK writes it. Raises `AddressError`."""
     if profile not in profiles():
-        raise AddressError(f"no board {profile!r}; there are {', '.join(profiles())}")
+        raise AddressError(f"unknown board {profile!r}; known: {', '.join(profiles())}")
     text = (resources.files(__package__) / "profiles" / f"{profile}.json").read_text(encoding="utf-8")
     configured: dict[str, Any] = json.loads(text)
     return configured

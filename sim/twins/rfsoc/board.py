@@ -101,7 +101,7 @@ def checked(name: str) -> str:
     'dead_board'
     """
     if name not in FAULTS:
-        raise ValueError(f"no fault {name!r}; the board knows {', '.join(FAULTS)}")
+        raise ValueError(f"unknown fault {name!r}; known: {', '.join(FAULTS)}")
     return name
 
 
@@ -127,7 +127,7 @@ class BoardKnobs(MutableMapping[str, Any]):
         if name == "adc_bits":
             if str(value) not in {str(bits) for bits in CONVERTER_BITS}:
                 raise ValueError(
-                    f"adc_bits lies between {CONVERTER_BITS[0]} and {CONVERTER_BITS[-1]}, not {value!r}"
+                    f"adc_bits must be {CONVERTER_BITS[0]} to {CONVERTER_BITS[-1]}, not {value!r}"
                 )
             self._own[name] = int(value)
         elif name == "filter":
@@ -218,7 +218,7 @@ class Board:
         """Somebody calls: time passes. Raises `ConnectionError` for a board that does not answer."""
         if self._is_gone or self.knobs["fault"] == "dead_board":
             raise ConnectionError(
-                "the board does not answer: look at its power and its network, then connect again"
+                "the board does not answer: check its power and its network, then connect again"
             )
         self.clock.spend(seconds)
 
@@ -234,7 +234,7 @@ class Board:
         cfg = self.cfg["gens"][generator]
         if len(rows) + address > cfg["maxlen"]:
             raise RuntimeError(
-                f"an envelope of {len(rows)} samples from address {address} on does not fit: generator {generator} "
+                f"an envelope of {len(rows)} samples at address {address} does not fit: generator {generator} "
                 f"has room for {cfg['maxlen']}"
             )
         if not cfg["complex_env"] and rows[:, 1].any():

@@ -81,7 +81,7 @@ class LoopbackKnobs(MutableMapping[str, Any]):
     def __setitem__(self, name: str, value: Any) -> None:
         if name == "noise":
             if value not in {"on", "off"}:
-                raise ValueError(f"noise is on or off, not {value!r}")
+                raise ValueError(f"noise must be on or off, not {value!r}")
             self._noise[name] = value
         elif name == "noise_rms":
             self._noise[name] = _number(name, name, value)
@@ -121,8 +121,8 @@ class LoopbackKnobs(MutableMapping[str, Any]):
             if pair in self._paths:
                 return quantity, pair
         raise KeyError(
-            f"the loopback has no knob {name!r}; it has noise, noise_rms, {', '.join(DEFAULTS)} and these with "
-            "the numbers of a generator and a readout behind them (gain_0_1)"
+            f"the loopback has no knob {name!r}; it has noise, noise_rms, {', '.join(DEFAULTS)}, and "
+            "these with the numbers of a generator and a readout appended (gain_0_1)"
         )
 
 
@@ -131,9 +131,9 @@ def _number(name: str, quantity: str, value: Any) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} is a number, not {value!r}") from None
+        raise ValueError(f"{name} must be a number, not {value!r}") from None
     if not low <= number <= high:
-        raise ValueError(f"{name} lies between {low:g} and {high:g}, {number:g} does not")
+        raise ValueError(f"{name} must be {low:g} to {high:g}, not {number:g}")
     return number
 
 

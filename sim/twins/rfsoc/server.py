@@ -78,6 +78,6 @@ def _wait_for(port: int, name: str, failures: list[BaseException]) -> None:
             if name in names.list():
                 return
         time.sleep(POLL_S)
-    raise RuntimeError(f"the server of {name} did not come up in {READY_S:g} s") from next(
+    raise RuntimeError(f"the server of {name} did not start within {READY_S:g} s") from next(
         iter(failures), None
     )

@@ -207,7 +207,7 @@ class SimulatedSoc(TwinDevice):
         """Nyquist zone 1 or 2; the twin's converters are flat, so it is checked and otherwise means nothing."""
         self._board.touch()
         if nqz not in {1, 2}:
-            raise RuntimeError(f"there are Nyquist zones 1 and 2, not {nqz}")
+            raise RuntimeError(f"the Nyquist zone must be 1 or 2, not {nqz}")
         self["gens"][ch]
 
     def set_mixer_freq(
@@ -216,7 +216,7 @@ class SimulatedSoc(TwinDevice):
         """Refuse: no generator of the twin's boards has a mixer."""
         self._board.touch()
         if f != 0:
-            raise RuntimeError(f"generator {ch} has no mixer: its mixer frequency is 0, not {f}")
+            raise RuntimeError(f"generator {ch} has no mixer: its mixer frequency must be 0, not {f}")
 
     def reset_gens(self) -> None:
         """End what generators still play."""
@@ -279,7 +279,7 @@ class SimulatedSoc(TwinDevice):
         program = obtain(binprog)
         if self.TPROC_VERSION == 2 and not isinstance(program, Mapping):
             raise ProgramError(
-                "this program is for the processor of version 1, and the board has one of version 2; write it with "
+                "this program is for the processor of version 1, but the board has version 2; write it with "
                 "AveragerProgramV2 or QickProgramV2"
             )
         self._board.load_program(program, load_mem=load_mem)
@@ -304,13 +304,13 @@ class SimulatedSoc(TwinDevice):
     def _known_memory(self, mem_sel: str) -> None:
         if mem_sel not in ({"dmem"} if self.TPROC_VERSION == 1 else {"pmem", "dmem", "wmem"}):
             raise RuntimeError(
-                f"no memory {mem_sel!r} is open on a processor of version {self.TPROC_VERSION}"
+                f"a processor of version {self.TPROC_VERSION} has no accessible memory {mem_sel!r}"
             )
 
     def start_src(self, src: str) -> None:
         """Set whether the program is started by `start_tproc` ("internal") or by a pin ("external")."""
         if src not in {"internal", "external"}:
-            raise RuntimeError(f"a program is started from 'internal' or 'external', not {src!r}")
+            raise RuntimeError(f"a program starts from 'internal' or 'external', not {src!r}")
         self._board.touch()
         if self.TPROC_VERSION == 2:
             self._board.stop()

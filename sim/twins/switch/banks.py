@@ -106,8 +106,8 @@ def bank_device(settings: TwinSettings, *, switch_time_s: float) -> BankDevice:
     """
     if settings.outputs % settings.inputs:
         raise SettingError(
-            f"{settings.outputs} outputs cannot be shared out among {settings.inputs} banks; "
-            f"size 2x16 is two switches 1x8"
+            f"{settings.outputs} outputs cannot be divided among {settings.inputs} banks; size 2x16 is "
+            "two 1x8 switches"
         )
     device = BankDevice(
         settings.name,

@@ -78,7 +78,7 @@ class FaultBoard:
     def _named(self, request: Request) -> Fault:
         name = request.text("fault")
         if name not in self._known:
-            raise VerbError(f"no fault {name!r}; this device knows: {', '.join(sorted(self._known))}")
+            raise VerbError(f"unknown fault {name!r}; this device knows: {', '.join(sorted(self._known))}")
         return self._known[name]
 
     async def _act(self, act: Act, request: Request) -> None:
@@ -181,7 +181,7 @@ class FaultBoard:
         for port in (one, other):
             self._device.matrix.check_input(port)
         if one == other:
-            raise VerbError("swapping takes two different inputs")
+            raise VerbError("swapping needs two different inputs")
         for port in (one, other):  # what was swapped with somebody else goes back first
             self._faults.swapped.pop(self._faults.swapped.pop(port, port), None)
         self._faults.swapped.update({one: other, other: one})

@@ -156,7 +156,7 @@ class Robot:
     def _queue_job(self, request: Request) -> Reply:
         kind: Kind = "disconnect" if request["kind"] == "disconnect" else "connect"
         if kind != request["kind"]:
-            raise VerbError(f"field 'kind' is connect or disconnect, not {request['kind']!r}")
+            raise VerbError(f"field 'kind' must be connect or disconnect, not {request['kind']!r}")
         user = request.text("user") if "user" in request else "operator"
         source = request.text("source") if "source" in request else "GUI"
         return {"job": asdict(self.submit(kind, request.pair("pair"), user=user, source=source))}

@@ -58,14 +58,14 @@ class TwinSettings:
         for name in self.options:
             if name not in known:
                 offered = f"known: {', '.join(known)}" if known else "it has none"
-                raise SettingError(f"no option {name!r} in this family; {offered}")
+                raise SettingError(f"this family has no option {name!r}; {offered}")
         return self
 
     def choice(self, name: str, *values: str) -> str:
         """Return an option that is one of `values`; the first is the default. Raises `SettingError`."""
         value = self.options.get(name, values[0])
         if value not in values:
-            raise SettingError(f"option {name} is one of {', '.join(values)}, not {value!r}")
+            raise SettingError(f"option {name} must be one of {', '.join(values)}, not {value!r}")
         return value
 
     def flag(self, name: str) -> bool:
@@ -86,7 +86,7 @@ class TwinSettings:
         try:
             return float(text)
         except ValueError:
-            raise SettingError(f"option {name} is a number, not {text!r}") from None
+            raise SettingError(f"option {name} must be a number, not {text!r}") from None
 
     def move_s(self, default_s: float) -> float:
         """Return seconds of one move: what was asked for, else the family's own `default_s`."""

@@ -297,10 +297,10 @@ class Panel:
     async def _advance(self, request: Request) -> Reply:
         clock = self.device.clock
         if not isinstance(clock, VirtualClock):
-            raise VerbError("this device lives in real time; start it with a virtual clock to advance it")
+            raise VerbError("this device runs in real time; start it with a virtual clock to advance it")
         seconds = request.number("seconds")
         if seconds < 0:
-            raise VerbError("time goes forward only")
+            raise VerbError("time only moves forward")
         await clock.advance(seconds)
         return {"now_s": clock.now()}
 

@@ -60,7 +60,7 @@ class Request:
         """Return a field that must be a whole number; `default` when it is absent."""
         value = self._fields.get(name, default) if default is not None else self[name]
         if isinstance(value, bool) or not isinstance(value, int):
-            raise VerbError(f"field {name!r} must be a whole number, not {value!r}")
+            raise VerbError(f"field {name!r} must be an integer, not {value!r}")
         return value
 
     def flag(self, name: str, *, default: bool) -> bool:
@@ -74,7 +74,7 @@ class Request:
         """Return a list of whole numbers; empty when absent."""
         value = self._fields.get(name, [])
         if not isinstance(value, list) or not all(type(item) is int for item in value):
-            raise VerbError(f"field {name!r} must be a list of whole numbers, not {value!r}")
+            raise VerbError(f"field {name!r} must be a list of integers, not {value!r}")
         return tuple(value)
 
     def pairs(self, name: str) -> tuple[tuple[int, int], ...]:
@@ -111,11 +111,11 @@ def _find(verbs: Mapping[str, Verb], line: bytes) -> Reply | Awaitable[Reply]:
     except ValueError as error:
         raise VerbError(f"not a line of JSON: {error}") from None
     if not isinstance(fields, dict):
-        raise VerbError('a request is an object such as {"do": "truth"}')
+        raise VerbError('a request must be an object such as {"do": "truth"}')
     request = Request(fields)
     name = request.text("do")
     if name not in verbs:
-        raise VerbError(f"no verb {name!r}; this socket knows: {', '.join(sorted(verbs))}")
+        raise VerbError(f"unknown verb {name!r}; this socket knows: {', '.join(sorted(verbs))}")
     return verbs[name](request)
 
 

@@ -71,7 +71,7 @@ class Compare(SimulatesWorkload, Command[ComparisonDocument]):
         batch = f", batch of {document.batch:,} samples" if document.batch is not None else ""
         at.say_table(title + batch, _COLUMNS, [row.cells() for row in rows])
         if any(row.figures["prices_recalled"] for row in rows if row.figures):
-            at.say("prices are recalled from the literature, not checked against it")
+            at.say("prices are estimates from the literature, not quotes")
         at.say(*(f"{row.name}: {row.failure}" for row in rows if row.failure))
         return document
 

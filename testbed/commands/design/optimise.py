@@ -138,48 +138,51 @@ class Optimise(NamesWorkload, Command[PlanDocument]):
     lab_file: Annotated[
         Path | None,
         option(
-            "Lab file; says hosts, NICs and rate.",
+            "Lab file that sets hosts, NICs and rate.",
             "--lab",
             metavar="LAB",
             complete="lab_files",
             is_local=True,
         ),
     ] = None
-    hosts_of: Annotated[str, option("Only these hosts of the lab, as nodes 0, 1, 2.", metavar="A,B,C")] = ""
+    hosts_of: Annotated[
+        str, option("Use only these hosts of the lab, as nodes 0, 1, 2.", metavar="A,B,C")
+    ] = ""
     rate_gbps: Annotated[
-        float | None, option("Rate of one link; default the lab's, else 100.", metavar="R")
+        float | None, option("Rate of one link; default: the lab's, else 100.", metavar="R")
     ] = None
     simplex: Annotated[bool, SIMPLEX] = False
     device: Annotated[
-        str, option("Of a server: a100 (the default), a100-80gb, a100-80gb-bf16.", metavar="NAME")
+        str, option("Device of a server: a100 (the default), a100-80gb, a100-80gb-bf16.", metavar="NAME")
     ] = "a100"
     zero: Annotated[
         int,
         option(
-            "ZeRO: replicas divide the optimiser's state (1), gradients too (2), parameters too (3).",
+            "ZeRO stage: replicas divide the optimiser's state (1), gradients too (2), parameters too (3).",
             metavar="STAGE",
             least=0,
             most=3,
         ),
     ] = 0
     recompute: Annotated[
-        bool, option("Outputs are computed again for the backward pass, most not kept.", "--recompute")
+        bool,
+        option("Recompute activations in the backward pass instead of keeping most of them.", "--recompute"),
     ] = False
     seed: Annotated[int, SEED] = 0
     steps: Annotated[
-        int | None, option("Steps of each chain; default 250, beyond 32 servers 4000.", least=0)
+        int | None, option("Steps of each chain; default: 250, or 4000 beyond 32 servers.", least=0)
     ] = None
     chains: Annotated[
-        int | None, option("Independent searches; default 4, beyond 32 servers 1.", least=1)
+        int | None, option("Independent searches; default: 4, or 1 beyond 32 servers.", least=1)
     ] = None
     workers: Annotated[int, option("Processes for the chains.", least=1)] = 1
-    scheduler: Annotated[str | None, option("Chains on the workers of Dask.", metavar="tcp://HOST:PORT")] = (
-        None
-    )
-    checkpoint: Annotated[
-        Path | None, option("Where the search stands, as it goes.", metavar="FILE", is_local=True)
+    scheduler: Annotated[
+        str | None, option("Run the chains on Dask workers of this scheduler.", metavar="tcp://HOST:PORT")
     ] = None
-    resume: Annotated[bool, option("Go on from --checkpoint.", "--resume")] = False
+    checkpoint: Annotated[
+        Path | None, option("Save the progress of the search to this file.", metavar="FILE", is_local=True)
+    ] = None
+    resume: Annotated[bool, option("Resume from --checkpoint.", "--resume")] = False
     out: Annotated[Path, writes("plan.json", "The plan file.", "--out", "-o")] = Path("plan.json")
 
     def run(self, at: Place) -> PlanDocument:
@@ -210,7 +213,7 @@ class Optimise(NamesWorkload, Command[PlanDocument]):
         from testbed.design.plans.planning import Servers
 
         if self.hosts_of:
-            raise PlanFileError("--hosts-of names hosts of a lab: give --lab too")
+            raise PlanFileError("--hosts-of names hosts of a lab: pass --lab too")
         nodes, degree, _ = self.cut(default_degree=4)
         rate_gbps = 100.0 if self.rate_gbps is None else self.rate_gbps
         return Servers(nodes or 12, degree or 4, rate_gbps, self.simplex), self.mig
@@ -223,7 +226,7 @@ class Optimise(NamesWorkload, Command[PlanDocument]):
 
         if self.nodes:
             raise PlanFileError(
-                "--lab says how many servers there are: leave out --nodes, or name --hosts-of"
+                "--lab sets the number of servers: leave out --nodes, or choose hosts with --hosts-of"
             )
         if self.hosts_of:
             lab = shard_of(lab, self.hosts_of.split(","))
@@ -240,7 +243,7 @@ class Optimise(NamesWorkload, Command[PlanDocument]):
         )
         if self.mig not in (1, instances):
             raise PlanFileError(
-                f"--mig {self.mig}: the hosts of the lab are {instances} a server, as their 'server' says; "
+                f"--mig {self.mig}: the lab's hosts have {instances} instances per server (key 'server'); "
                 "leave out --mig"
             )
         return servers, instances
@@ -287,7 +290,7 @@ def _patches(lab: Lab, plan: Plan, out: Path) -> tuple[str]:
         wiring = design_of_plan(here, plan).wiring
     except TopologyError as error:
         raise TopologyError(
-            f"the plan is written to {out}, but lab '{here.name}' cannot hold it: {error}"
+            f"the plan was written to {out}, but lab '{here.name}' cannot hold it: {error}"
         ) from error
     return (counted(len(patch_list(wiring)), "patch"),)
 

@@ -68,25 +68,27 @@ class Reproduce(Moves, Command[ReproductionDocument]):
     ] = REQUIRED
     numbers: Annotated[
         tuple[int, ...],
-        option("One figure (repeatable): 10 to 17 of topoopt.", "--figure", metavar="NUMBER"),
+        option("Reproduce only this figure (repeatable): 10 to 17 of topoopt.", "--figure", metavar="NUMBER"),
     ] = ()
-    quick: Annotated[bool, option("Small sizes: shows that all runs.", "--quick")] = False
-    out: Annotated[Path, option("Where the files go.", metavar="DIR", is_local=True)] = Path("reproductions")
+    quick: Annotated[bool, option("Use small sizes, to check that everything runs.", "--quick")] = False
+    out: Annotated[Path, option("Folder for the files.", metavar="DIR", is_local=True)] = Path(
+        "reproductions"
+    )
     plot: Annotated[Literal["svg", "png"], option("Format of plots.", "--picture")] = "svg"
     lab_file: Annotated[
         Path | None,
         option(
-            "Of sharing: run the jobs on two hosts of this lab, too.", "--lab", metavar="LAB", is_local=True
+            "For sharing: also run the jobs on two hosts of this lab.", "--lab", metavar="LAB", is_local=True
         ),
     ] = None
-    iterations: Annotated[int, option("Of a job on the hosts.", metavar="N", least=1)] = 100
+    iterations: Annotated[int, option("Iterations of each job on the hosts.", metavar="N", least=1)] = 100
 
     def validate(self) -> None:
         """Raise `WorkloadError` for a lab where no jobs run on hosts."""
         super().validate()
         if self.lab_file is not None and self.paper != "sharing":
             raise WorkloadError(
-                f"--lab is for `testbed reproduce sharing`; {self.paper} runs no jobs on hosts"
+                f"--lab is only for `testbed reproduce sharing`; {self.paper} runs no jobs on hosts"
             )
 
     def run(self, at: Place) -> ReproductionDocument:

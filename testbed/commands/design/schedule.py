@@ -97,31 +97,32 @@ class Schedule(Moves, Command[ScheduleDocument]):
     jobs_file: Annotated[Path, argument("File of jobs (YAML).", "JOBS", is_local=True)] = REQUIRED
     lab_file: Annotated[
         Path,
-        option("Lab file; nothing need run.", "--lab", metavar="LAB", complete="lab_files", is_local=True),
+        option(
+            "Lab file; the lab need not run.", "--lab", metavar="LAB", complete="lab_files", is_local=True
+        ),
     ] = REQUIRED
     host_scheduler: Annotated[
-        str, option("Who proposes hosts: themis, pollux or an entry point.", metavar="NAME")
+        str, option("Host scheduler that proposes hosts: themis, pollux or an entry point.", metavar="NAME")
     ] = "themis"
-    candidates: Annotated[int, option("Placements to score at most.", metavar="N", least=1, most=100)] = 10
-    jobs_per_host: Annotated[
-        int, option("Jobs that a host takes; 0: as few as fit.", metavar="N", least=0)
-    ] = 0
-    spread: Annotated[bool, option("Jobs on the same two hosts take different circuits.", "--spread")] = False
-    quantum_ms: Annotated[
-        float, option("Times are rounded to multiples of this.", metavar="MS", least=0.001)
-    ] = 1.0
-    bins: Annotated[
-        int, option("Divide circles into N bins as the paper does: 72.", metavar="N", least=0)
-    ] = 0
-    most_ticks: Annotated[int, option("Cap on the ticks of a circle.", metavar="N", least=1)] = 100_000
+    candidates: Annotated[
+        int, option("Score at most this many placements.", metavar="N", least=1, most=100)
+    ] = 10
+    jobs_per_host: Annotated[int, option("Jobs per host; 0: as few as fit.", metavar="N", least=0)] = 0
+    spread: Annotated[bool, option("Give jobs on the same two hosts different circuits.", "--spread")] = False
+    quantum_ms: Annotated[float, option("Round times to multiples of this.", metavar="MS", least=0.001)] = 1.0
+    bins: Annotated[int, option("Divide circles into N bins; the paper uses 72.", metavar="N", least=0)] = 0
+    most_ticks: Annotated[int, option("Maximum ticks of a circle.", metavar="N", least=1)] = 100_000
     time_limit_s: Annotated[
-        float, option("Search on one link ends then.", "--time-limit", metavar="SECONDS", least=0.001)
+        float,
+        option("Time limit for the search on one link.", "--time-limit", metavar="SECONDS", least=0.001),
     ] = 2.0
-    out: Annotated[Path | None, option("Draw circles and time line there.", metavar="DIR", is_local=True)] = (
-        None
-    )
+    out: Annotated[
+        Path | None, option("Draw circles and time line in this folder.", metavar="DIR", is_local=True)
+    ] = None
     picture: Annotated[Literal["svg", "png"], option("Format of plots.")] = "svg"
-    is_run: Annotated[bool, option("Run the jobs on the hosts of the lab, and measure.", "--run")] = False
+    is_run: Annotated[bool, option("Run the jobs on the hosts of the lab, and measure them.", "--run")] = (
+        False
+    )
     policies: Annotated[
         tuple[str, ...],
         option(
@@ -130,27 +131,34 @@ class Schedule(Moves, Command[ScheduleDocument]):
             metavar="NAME",
         ),
     ] = ()
-    iterations: Annotated[int, option("With --run: of each job.", metavar="N", least=1, most=10_000)] = 100
+    iterations: Annotated[
+        int, option("With --run: iterations of each job.", metavar="N", least=1, most=10_000)
+    ] = 100
     transport: Annotated[
         Literal["tcp", "udp"],
-        option("With --run: the kernel's TCP, or ours over UDP; mltcp is over UDP."),
+        option("With --run: TCP of the kernel, or our transport over UDP; mltcp needs UDP."),
     ] = "tcp"
     control: Annotated[Literal["reno", "cubic"], option("With --run: congestion control.")] = "reno"
     weights: Annotated[
         tuple[str, ...],
-        option("With --policy weights (repeatable); default the first 3.", "--weight", metavar="JOB=W"),
+        option(
+            "With --policy weights (repeatable); default: 3 for the first job.", "--weight", metavar="JOB=W"
+        ),
     ] = ()
-    slope: Annotated[float, option("Of MLTCP's function of the bytes sent.", least=0)] = 1.75
-    intercept: Annotated[float, option("Of the same.", least=0.001)] = 0.25
+    slope: Annotated[float, option("Slope of MLTCP's function of the bytes sent.", least=0)] = 1.75
+    intercept: Annotated[float, option("Intercept of MLTCP's function.", least=0.001)] = 0.25
     most_alignments: Annotated[
-        int, option("With --run: a job waits for a later slot so often.", metavar="N", least=0)
+        int, option("With --run: how often a job may wait for a later slot.", metavar="N", least=0)
     ] = 100
     stagger_ms: Annotated[
         float,
-        option("With --run: between starts without shifts; default 0, of mltcp 1 %.", metavar="MS"),
+        option(
+            "With --run: time between starts without shifts; default: 0, or 1 % of the period with mltcp.",
+            metavar="MS",
+        ),
     ] = -1.0
     queue: Annotated[
-        int, option("With --run: of a link; default 16, of HTB 50.", metavar="PACKETS", least=0)
+        int, option("With --run: queue of a link; default: 16, or 50 with HTB.", metavar="PACKETS", least=0)
     ] = 0
 
     def run(self, at: Place) -> ScheduleDocument:
@@ -253,7 +261,7 @@ def _parse_policies(names: Sequence[str]) -> list[Policy]:
 
     policies = [policy for name in names or ("fair", "shifts") for policy in POLICIES if policy == name]
     if len(policies) < len(names):
-        raise WorkloadError(f"--policy {' '.join(names)}: choose of {', '.join(POLICIES)}")
+        raise WorkloadError(f"--policy {' '.join(names)}: choose from {', '.join(POLICIES)}")
     return policies
 
 
@@ -268,7 +276,7 @@ def _parse_weights(texts: Sequence[str], jobs: Sequence[SharedJob]) -> Mapping[s
             weights[name] = 0.0
         if name not in {job.name for job in jobs} or not weights[name] > 0:
             names = ", ".join(job.name for job in jobs)
-            raise WorkloadError(f"--weight {text!r} is not JOB=W with a weight above 0; jobs are {names}")
+            raise WorkloadError(f"--weight {text!r} is not JOB=W with W above 0; jobs are {names}")
     return weights
 
 

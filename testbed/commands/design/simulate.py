@@ -75,7 +75,8 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
 
     fabric: Annotated[str, option(", ".join(FABRICS) + ".", metavar="NAME")] = "direct"
     equal_cost: Annotated[
-        bool, option("The Fat-tree gets the rate at which it costs what direct connect does.", "--equal-cost")
+        bool,
+        option("Give the Fat-tree the rate at which it costs as much as direct connect.", "--equal-cost"),
     ] = False
     trace: Annotated[
         Path | None, option("Write flows, links and tasks as Parquet.", metavar="DIR", is_local=True)
@@ -84,11 +85,11 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
         Path | None, option("Draw the time line (.png, .svg).", metavar="FILE", is_local=True)
     ] = None
     heat_map: Annotated[
-        Path | None, option("Draw who sends how much to whom.", metavar="FILE", is_local=True)
+        Path | None, option("Draw how much each server sends to each other.", metavar="FILE", is_local=True)
     ] = None
     export_chakra: Annotated[
         Path | None,
-        option("Write the job as Chakra traces, a file a server.", metavar="DIR", is_local=True),
+        option("Write the job as Chakra traces, one file per server.", metavar="DIR", is_local=True),
     ] = None
 
     def run(self, at: Place) -> SimulationDocument:

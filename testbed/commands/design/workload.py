@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from testbed.design.fabrics.kind import FabricOptions
     from testbed.design.workloads.choice import WorkloadChoice
 
-SEED = option("Where chance begins; the same seed, the same answer.", least=0)
+SEED = option("Random seed; the same seed gives the same answer.", least=0)
 DIRECT_DEGREE = 4
 """Default number of links of a server on fabrics that connect servers directly."""
 
@@ -33,30 +33,33 @@ class NamesWorkload(Command[Any]):
     torch: Annotated[
         str,
         option(
-            "In place of WORKLOAD: a function that returns a torch module and its example inputs.",
+            "Instead of WORKLOAD: a function that returns a torch module and its example inputs.",
             metavar="MODULE:FACTORY",
         ),
     ] = ""
-    nodes: Annotated[int | None, option("Servers of the job; default 12.", least=1)] = None
+    nodes: Annotated[int | None, option("Servers of the job; default: 12.", least=1)] = None
     degree: Annotated[int | None, option("Links of each server.", least=1)] = None
     preset: Annotated[str, option("Published setting: fig11, fig16, testbed.", metavar="NAME")] = ""
     settings: Annotated[
         tuple[str, ...], option("A parameter of the workload (repeatable).", "--set", metavar="KEY=VALUE")
     ] = ()
     device: Annotated[
-        str, option("Of a server: a100 (the default), a100-80gb, a100-80gb-bf16.", metavar="NAME")
+        str, option("Device of a server: a100 (the default), a100-80gb, a100-80gb-bf16.", metavar="NAME")
     ] = ""
     mig: Annotated[
         int,
         option(
-            "Each server is K logical ones: an instance (MIG) of every device, and its part of the links.",
+            (
+                "Split each server into K logical servers, each with one instance (MIG) of every device and "
+                "its share of the links."
+            ),
             metavar="K",
             least=1,
             most=7,
         ),
     ] = 1
     profile: Annotated[
-        str, option("Measured computing times instead of the roofline.", metavar="FILE", is_local=True)
+        str, option("Measured computing times to use instead of the roofline.", metavar="FILE", is_local=True)
     ] = ""
 
     def choose(self, instances: int, *parts: Part, zero: int = 0, recompute: bool = False) -> WorkloadChoice:
@@ -69,7 +72,7 @@ class NamesWorkload(Command[Any]):
 
         device = named(self.device or DEFAULT_DEVICE, instances) if instances > 1 else self.device
         if bool(self.workload) == bool(self.torch):
-            raise WorkloadError("name a WORKLOAD, or a torch module with --torch MODULE:FACTORY, one of both")
+            raise WorkloadError("name a WORKLOAD or a torch module (--torch MODULE:FACTORY), not both")
         name, settings = self.workload or f"torch:{self.torch}", parse_settings(self.settings)
         choice = WorkloadChoice(name, self.preset, settings, device, self.profile, zero, recompute)
         note_compilation(*parts)
@@ -111,23 +114,31 @@ class SimulatesWorkload(NamesWorkload):
         ),
     ] = ""
     rate_gbps: Annotated[
-        float | None, option("Rate of one link, in Gbit/s; default the plan's, else 100.", metavar="R")
+        float | None, option("Rate of one link, in Gbit/s; default: the plan's, else 100.", metavar="R")
     ] = None
     strategy: Annotated[
         str,
         option(
-            "default, data, pipeline:STAGES:MICROBATCHES, disaggregated:PREFILL_SERVERS, or that of a plan file.",
+            (
+                "default, data, pipeline:STAGES:MICROBATCHES, disaggregated:PREFILL_SERVERS, or the strategy "
+                "of a plan file."
+            ),
             metavar="NAME|FILE",
         ),
     ] = ""
-    oversubscription: Annotated[float, option("Of fabric oversub.", metavar="X", least=1)] = 2.0
+    oversubscription: Annotated[
+        float, option("Oversubscription of the fabric oversub.", metavar="X", least=1)
+    ] = 2.0
     reconfiguration_ms: Annotated[
-        float, option("Dark time of circuits that change.", metavar="MS", least=0)
+        float, option("Dark time while circuits change.", metavar="MS", least=0)
     ] = 10.0
     fluid: Annotated[
         bool | None,
         option(
-            "All rounds of a ring as one (faster, a few per cent apart), or one by one. A plan: as it was made.",
+            (
+                "Simulate all rounds of a ring as one (faster, a few per cent different) or one by one. A "
+                "plan keeps its own setting."
+            ),
             "--fluid/--rounds",
             show_default=False,
         ),
@@ -135,7 +146,10 @@ class SimulatesWorkload(NamesWorkload):
     routing: Annotated[
         str,
         option(
-            "Of messages: ideal, spread, hash (a path each, packets in queues; --seed draws); default the fabric's.",
+            (
+                "Routing of messages: ideal, spread, hash (one path each, packets in queues; --seed draws); "
+                "default: the fabric's."
+            ),
             metavar="NAME",
         ),
     ] = ""

@@ -43,9 +43,9 @@ class MovesSwitch(AsksSwitch):
         if self.yes or is_simulated(switch):
             return
         if not sys.stdin.isatty():
-            raise RefusedToMove(f"{switch.address} is a real switch: say --yes to {what}; nothing was sent")
+            raise RefusedToMove(f"{switch.address} is a real switch: pass --yes to {what}; nothing was sent")
         if not at.confirm(f"{what} on the real switch {switch.address}?"):
-            raise RefusedToMove(f"{switch.address} was left as it is")
+            raise RefusedToMove(f"{switch.address} was not changed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +140,10 @@ def _find_dropped(
     ]
     if queued:
         raise Conflict(
-            f"work on these ports waits in the device: {describe_pairs(queued)}; nothing was sent",
+            (
+                f"requests for these ports are waiting in the device: {describe_pairs(queued)}; nothing was "
+                "sent"
+            ),
             expected={},
             found=snapshot.connections,
             device=device.address,
@@ -154,7 +157,7 @@ def _find_dropped(
             peer=next(iter(dropped.values())),
             device=device.address,
             ports=sorted(dropped),
-            hint="Give --replace to drop what these inputs have now.",
+            hint="Pass --replace to drop the circuits that these inputs have now.",
         )
     return dropped
 
@@ -214,15 +217,15 @@ class SwitchApply(MovesSwitch, Command["ChangeDocument | DryRunDocument"]):
         reads("Pairs, one a line (# begins a comment).", "--file", most=1_000_000, must_exist=True),
     ] = None
     scope: Annotated[
-        str | None, option("Only these inputs, comma between; default: all.", metavar="INPUTS")
+        str | None, option("Only these inputs, separated by commas; default: all.", metavar="INPUTS")
     ] = None
-    expect: Annotated[str | None, option("Only if `read` still says this.", metavar="REVISION")] = None
+    expect: Annotated[
+        str | None, option("Apply only if `read` still reports this revision.", metavar="REVISION")
+    ] = None
     require_light: Annotated[bool, option("Fail when a connected output is dark.", "--require-light")] = False
-    empty: Annotated[bool, option("Mean it when no pair is given: take down all circuits.", "--empty")] = (
-        False
-    )
+    empty: Annotated[bool, option("Remove all circuits; needed when no pair is given.", "--empty")] = False
     dry_run: Annotated[
-        bool, option("Say what would be done; exit code 2 when something would.", "--dry-run")
+        bool, option("Show what would be done; exit code 2 if anything would.", "--dry-run")
     ] = False
 
     def run(self, at: Place) -> ChangeDocument | DryRunDocument:
@@ -253,10 +256,10 @@ class SwitchApply(MovesSwitch, Command["ChangeDocument | DryRunDocument"]):
     def _check_intention(self, texts: list[str]) -> None:
         """Raise `UsageError` for pairs beside `--empty`, and for no pair without it."""
         if texts and self.empty:
-            raise UsageError("--empty: no pair may stand beside it")
+            raise UsageError("--empty: no pairs may be given with it")
         if not (texts or self.empty or self.dry_run):
             raise UsageError(
-                "INPUT:OUTPUT: no pair is given, so that all circuits would be taken down: say --empty to mean that"
+                "INPUT:OUTPUT: no pair is given, which would remove all circuits: pass --empty to do that"
             )
 
 
@@ -315,7 +318,7 @@ class SwitchShutter(MovesSwitch, Command[ShutterDocument]):
         """Raise `UsageError` for another word."""
         super().validate()
         if self.what not in {"open", "close"}:
-            raise UsageError("open|close: say open or close")
+            raise UsageError("open|close: give open or close")
 
     def run(self, at: Place) -> ShutterDocument:
         """Open or close the shutters. Raises `RefusedToMove` and `OcsError`."""
@@ -360,5 +363,5 @@ class SwitchHome(MovesSwitch, Command[HomeDocument]):
             self.check_consent(device, "home the robot", at)
             with writing(device, at.runs_dir, ports=device.ports()):
                 homing_run()
-            at.say(f"{heading(device)}: the robot is home and goes on")
+            at.say(f"{heading(device)}: the robot is home and resumes its queue")
             return HomeDocument(**about(device), homed=True)

@@ -53,14 +53,16 @@ class PortNames:
             )
         if len(matches) > 1:
             raise UnknownPort(
-                f"{_quote(text)} is an input and an output", ports=matches, hint="Use the number."
+                f"{_quote(text)} names both an input and an output", ports=matches, hint="Use the number."
             )
         return matches[0]
 
     def inputs(self, text: str) -> list[int]:
         """Return the inputs of a scope, comma between. Raises `UnknownPort`, also for none at all."""
         if not text.strip():
-            raise UnknownPort("the scope is empty", hint="Name its inputs, or leave --scope out to mean all.")
+            raise UnknownPort(
+                "the scope is empty", hint="Name its inputs, or leave out --scope to include all."
+            )
         return [self.number(each, Side.IN) for each in text.split(",")]
 
     def pairs(self, texts: Iterable[str]) -> dict[int, int]:
@@ -89,6 +91,6 @@ def pairs_in_file(path: Path) -> list[str]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:
         raise PortError(
-            f"{path} is not text in UTF-8: {error}", hint="Write INPUT:OUTPUT, one a line."
+            f"{path} is not text in UTF-8: {error}", hint="Write INPUT:OUTPUT, one pair per line."
         ) from None
     return [word for line in lines for word in line.partition("#")[0].replace(",", " ").split()]

@@ -88,8 +88,8 @@ def time_limit(timeout_s: float | None, address: str) -> Iterator[None]:
             _disarm()  # in the outer `try`: an alarm that comes before it is no less the end of the time
     except TimeIsUp:
         raise TimedOut(
-            f"{_without_account(address)}: not done within {timeout_s:g} s. Check the port of the address and the "
-            "device; --timeout gives the command more time"
+            f"{_without_account(address)}: not done within {timeout_s:g} s. Check the port of the address "
+            "and the device; raise the limit with --timeout"
         ) from None
     finally:
         signal.signal(signal.SIGALRM, before)
@@ -118,7 +118,7 @@ def _record_into(path: Path) -> Iterator[None]:
             stack.enter_context(recording(path))
         except FileExistsError:
             raise UsageError(
-                f"--record: {str(path)!r} exists, and a recording is never written over: name a new file"
+                f"--record: {str(path)!r} exists, and recordings are never overwritten: name a new file"
             ) from None
         except (OSError, ValueError) as error:
             raise UsageError(f"--record: cannot write {str(path)!r}: {error}") from None
@@ -138,9 +138,7 @@ def moving(switch: OpticalSwitch, pairs: Mapping[int, int] | None = None) -> Ite
         except KeyboardInterrupt:
             raise Interrupted(f"{switch.address}: interrupted; {after}", unknown=pairs) from None
         except TimeIsUp:
-            raise MoveTimedOut(
-                f"{switch.address}: the time of --timeout is over; {after}", unknown=pairs
-            ) from None
+            raise MoveTimedOut(f"{switch.address}: --timeout has passed; {after}", unknown=pairs) from None
 
 
 @contextmanager

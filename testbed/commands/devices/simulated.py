@@ -51,19 +51,19 @@ class SimUp(AsksHosts, Command[UpDocument]):
         "A lab that had to move (another subnet, or no namespaces) gets a lab file of its own, whose path is "
         "printed."
     )
-    move: Annotated[bool, option("Take the next free subnet if the lab's is taken.", "--move")] = False
+    move: Annotated[bool, option("Use the next free subnet if the lab's is taken.", "--move")] = False
     rate_mbps: Annotated[float | None, RATE] = None
     fibres: Annotated[
-        int | None, option("Draw which NIC stands at which port, for `discover`.", metavar="SEED")
+        int | None, option("Draw with this seed which NIC is at which port, for `discover`.", metavar="SEED")
     ] = None
-    crossed: Annotated[int, option("With --fibres: crossed pairs of fibres.", least=0)] = 0
-    dead: Annotated[int, option("With --fibres: fibres without light.", least=0)] = 0
+    crossed: Annotated[int, option("With --fibres: number of crossed pairs of fibres.", least=0)] = 0
+    dead: Annotated[int, option("With --fibres: number of fibres without light.", least=0)] = 0
 
     def validate(self) -> None:
         """Raise `UsageError` for crossed or dead fibres where none are drawn."""
         super().validate()
         if self.fibres is None and (self.crossed or self.dead):
-            raise UsageError("--crossed and --dead change drawn fibres: give --fibres SEED too")
+            raise UsageError("--crossed and --dead change drawn fibres: pass --fibres SEED too")
 
     def run(self, at: Place) -> UpDocument:
         """Start the lab, and leave it up. Raises `LabFileError` and `LabStartError`."""
@@ -84,7 +84,7 @@ class SimUp(AsksHosts, Command[UpDocument]):
         next_command = f"apply {lab_file}" if self.fibres is None else f"discover {lab_file} -o WIRED.yaml"
         at.say(
             *_lines_of_start(started),
-            f"next: testbed {next_command}   end it: testbed sim down {started.lab_id}",
+            f"next: testbed {next_command}   stop it: testbed sim down {started.lab_id}",
         )
         is_drawn = self.fibres is not None
         return UpDocument(
@@ -161,9 +161,9 @@ class SimDown(Command[DownDocument]):
     role = None
     has_runs_dir = False
     labs: Annotated[
-        tuple[str, ...], argument("Labs to end: lab files, or ids.", "[LAB]...", complete="lab_ids")
+        tuple[str, ...], argument("Labs to stop: lab files, or ids.", "[LAB]...", complete="lab_ids")
     ] = ()
-    all_labs: Annotated[bool, option("Also living labs that you started.", "--all")] = False
+    all_labs: Annotated[bool, option("Stop all labs that you started, also running ones.", "--all")] = False
 
     def run(self, at: Place) -> DownDocument:
         """Remove the labs. Raises `LabFileError` and `LabStartError`."""
@@ -252,7 +252,7 @@ class SimExamples(Command[ExamplesDocument]):
     needs = "nothing"
     role = None
     has_runs_dir = False
-    folder: Annotated[Path, argument("Where they go.", "[FOLDER]", is_local=True)] = Path("labs")
+    folder: Annotated[Path, argument("Folder for the images.", "[FOLDER]", is_local=True)] = Path("labs")
 
     def run(self, at: Place) -> ExamplesDocument:
         """Write the files. Raises `OSError`."""

@@ -72,7 +72,7 @@ class AsksSwitch(Command[Any]):
     timeout_s: Annotated[
         float | None,
         option(
-            f"For the whole command; default: {LOOK_TIMEOUT_S:g} to look, and as long as it takes to move.",
+            f"Limit for the whole command; default: {LOOK_TIMEOUT_S:g} to read, none to move.",
             "--timeout",
             metavar="SECONDS",
             least=0.1,
@@ -83,7 +83,7 @@ class AsksSwitch(Command[Any]):
     answer_s: Annotated[
         float,
         option(
-            "For every single answer.",
+            "Limit for each answer of the device.",
             "--timeout-each",
             metavar="SECONDS",
             least=0.1,
@@ -93,7 +93,12 @@ class AsksSwitch(Command[Any]):
     ] = 5.0
     record: Annotated[
         Path | None,
-        option("Keep what is said on the wire (new file).", metavar="FILE", is_local=True, is_of_group=True),
+        option(
+            "Record the exchange on the wire in this new file.",
+            metavar="FILE",
+            is_local=True,
+            is_of_group=True,
+        ),
     ] = None
 
     def validate(self) -> None:
@@ -315,7 +320,9 @@ class PowerDocument(SwitchDocument):
 class SwitchPower(AsksSwitch, Command[PowerDocument]):
     """`testbed switch ADDRESS power`."""
 
-    named: Annotated[tuple[str, ...], argument("Default: all.", "[PORT]...", complete="ports")] = ()
+    named: Annotated[
+        tuple[str, ...], argument("Ports to show; default: all.", "[PORT]...", complete="ports")
+    ] = ()
 
     def run(self, at: Place) -> PowerDocument:
         """Read the power. Raises `OcsError`."""
@@ -370,9 +377,11 @@ class SwitchWatch(AsksSwitch, StreamCommand[Sight]):
 
     role = None
     every_s: Annotated[
-        float, option("Seconds between looks.", "--every", metavar="SECONDS", least=0.05, most=LONGEST_S)
+        float, option("Seconds between readings.", "--every", metavar="SECONDS", least=0.05, most=LONGEST_S)
     ] = 1.0
-    for_s: Annotated[float | None, option("Default: until interrupted.", "--for", metavar="SECONDS")] = None
+    for_s: Annotated[
+        float | None, option("Number of readings; default: until interrupted.", "--for", metavar="SECONDS")
+    ] = None
 
     def validate(self) -> None:
         """Raise `UsageError` for numbers of seconds that are none."""

@@ -65,13 +65,16 @@ class Apply(Moves, AsksHosts, NamesTopology):
     change: Annotated[
         Path | None, reads("Change of `testbed plan --out`: only if the lab is still as it was.")
     ] = None
-    expect: Annotated[str | None, option("Only if `plan` still says this revision.", metavar="REVISION")] = (
-        None
-    )
+    expect: Annotated[
+        str | None, option("Apply only if `plan` still reports this revision.", metavar="REVISION")
+    ] = None
     confirm_within: Annotated[
         float | None,
         option(
-            "Go back to the verified epoch before unless `testbed confirm` is given in this time, e.g. 10m.",
+            (
+                "Roll back to the previous verified epoch unless `testbed confirm` runs within this time, "
+                "e.g. 10m."
+            ),
             metavar="TIME",
             text=INTERVAL,
         ),

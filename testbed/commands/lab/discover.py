@@ -108,7 +108,7 @@ class Discover(Moves, Command[DiscoveryDocument]):
     settle_s: Annotated[
         float | None,
         option(
-            "Time that a NIC needs to find its carrier.", "--settle", metavar="SECONDS", least=0, most=600
+            "Time that a NIC needs to detect its carrier.", "--settle", metavar="SECONDS", least=0, most=600
         ),
     ] = None
 

@@ -25,7 +25,7 @@ def parse_time(text: str) -> float:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise UsageError(f"{text!r} is not a time: write for example 2026-05-01T12:00") from None
+        raise UsageError(f"{text!r} is not a time (example: 2026-05-01T12:00)") from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
@@ -76,12 +76,16 @@ class Drift(AsksHosts, NamesTopology):
     every: Annotated[
         float | None,
         option(
-            "Go on until interrupted, e.g. 5m.", metavar="TIME", text=INTERVAL, is_local=True, for_caller=True
+            "Repeat at this interval until interrupted, e.g. 5m.",
+            metavar="TIME",
+            text=INTERVAL,
+            is_local=True,
+            for_caller=True,
         ),
     ] = None
     since: Annotated[
         float | None,
-        option("Judge readings from then on, e.g. after a repair.", metavar="TIME", text=MOMENT),
+        option("Judge only readings since this time, e.g. after a repair.", metavar="TIME", text=MOMENT),
     ] = None
 
     def run(self, at: Place) -> DriftDocument:
@@ -114,7 +118,9 @@ class Drift(AsksHosts, NamesTopology):
             *meant.lines(),
         )
         if document.not_kept:
-            at.say(f"this reading is judged, and not kept for the next ones: {document.not_kept}")
+            at.say(
+                f"this reading was judged, but could not be stored for later comparison: {document.not_kept}"
+            )
         at.say(*meant.unfinished_lines(), *finding_lines(document.findings))
         if not document.findings:
             at.say("no light is lost")

@@ -38,7 +38,7 @@ class Environment(NamesTopology):
 
     lane = "reading"
     role = "viewer"
-    as_shell: Annotated[bool, option("Only the variables, as lines for a shell.", "--shell")] = False
+    as_shell: Annotated[bool, option("Print only the variables, as lines for a shell.", "--shell")] = False
 
     def run(self, at: Place) -> EnvironmentDocument:
         """Return the environment of programs. Raises `HostError` where hosts name their NICs differently."""

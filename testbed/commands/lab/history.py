@@ -134,8 +134,8 @@ class Journal(Command[OperationList]):
 
     lane = "reading"
     role = "viewer"
-    operation: Annotated[str | None, argument("Only this operation.", "[OPERATION]")] = None
-    last: Annotated[int | None, option("Only the newest N operations.", metavar="N", least=1)] = None
+    operation: Annotated[str | None, argument("Show only this operation.", "[OPERATION]")] = None
+    last: Annotated[int | None, option("Show only the newest N operations.", metavar="N", least=1)] = None
 
     def run(self, at: Place) -> OperationList:
         """List the operations. Raises `NoSuchOperation` and `JournalError`."""

@@ -109,7 +109,7 @@ class Plan(NamesTopology):
     """`testbed plan`."""
 
     take_over: Annotated[bool, TAKE_OVER] = False
-    patches: Annotated[bool, option("Only the patch list; asks no device.", "--patch-list")] = False
+    patches: Annotated[bool, option("Print only the patch list; reads no device.", "--patch-list")] = False
     out: Annotated[
         Path | None, writes("change.json", "Write the change here, for `testbed apply --change`.")
     ] = None

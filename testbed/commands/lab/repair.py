@@ -111,7 +111,9 @@ class RepairDocument(OfHosts):
 class Repair(Moves, AsksHosts, NamesTopology):
     """`testbed repair`."""
 
-    apply: Annotated[bool, option("Do it: routes at once, then the circuits.", "--apply")] = False
+    apply: Annotated[bool, option("Carry out the repair: routes at once, then the circuits.", "--apply")] = (
+        False
+    )
 
     def run(self, at: Place) -> RepairDocument:
         """Look for lost fibres, plan a repair, and with `--apply` do it. Raises the errors of the devices."""

@@ -40,7 +40,7 @@ class ResumeDocument(Document):
 class Resume(Moves, AsksHosts):
     """`testbed resume`."""
 
-    operation: Annotated[str | None, argument("Which one; the newest if none is named.", "[OPERATION]")] = (
+    operation: Annotated[str | None, argument("Operation to resume; default: the newest.", "[OPERATION]")] = (
         None
     )
 

@@ -39,7 +39,10 @@ class Rollback(Moves, AsksHosts):
     """`testbed rollback`."""
 
     epoch: Annotated[
-        int | None, argument("By default the verified epoch before the current.", "[EPOCH]", least=1)
+        int | None,
+        argument(
+            "Epoch to go back to; default: the verified epoch before the current one.", "[EPOCH]", least=1
+        ),
     ] = None
     take_over: Annotated[bool, TAKE_OVER] = False
 
@@ -55,7 +58,7 @@ class Rollback(Moves, AsksHosts):
         current, target = target_of(at.runs_dir, lab, self.epoch)
         here, design = design_of_intent(lab, target)
         check_permission(lab, self.really_move)
-        at.say(f"from {current.describe()} back to {target.describe()}")
+        at.say(f"rolling back from {current.describe()} to {target.describe()}")
         with interruptible(at.tell), at.session(here, self.hosts, writes=True) as session:
             brought = roll_back(session, target, current, design, at.say, take_over=self.take_over)
             if brought.verified.ok:
@@ -106,7 +109,7 @@ class Confirm(Command[ConfirmDocument]):
         name = at.lab.name
         with journal_in(at.runs_dir) as journal:
             kept = Confirmations(journal, name).confirm()
-        at.say(f"epoch {kept.epoch} of lab '{name}' is kept")
+        at.say(f"epoch {kept.epoch} of lab '{name}' is confirmed")
         return ConfirmDocument(
             lab=name, epoch=kept.epoch, confirmed=True, back_to=kept.back_to, unfinished=at.say_unfinished()
         )

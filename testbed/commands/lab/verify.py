@@ -62,11 +62,12 @@ class Verify(AsksHosts, NamesTopology):
     narrow: Annotated[
         bool,
         option(
-            "Tell which ends are swapped or dark: moves circuits of findings, and free ones, for a moment."
+            "Find out which ends are swapped or dark; briefly moves circuits with findings, and free ones."
         ),
     ] = False
     really_move: Annotated[
-        str | None, option("Name of the lab; needed to move a real one.", metavar="NAME", only_with="narrow")
+        str | None,
+        option("Name of the lab; required to change a real one.", metavar="NAME", only_with="narrow"),
     ] = None
 
     def run(self, at: Place) -> VerifyDocument:

@@ -36,11 +36,13 @@ class PlanJob(AsksHosts, NamesTopology, Command[PlanJobDocument]):
     """`testbed job`."""
 
     lane = "moving"
-    iterations: Annotated[int, option("After one to warm up.", metavar="N", least=1, most=1000)] = 3
+    iterations: Annotated[
+        int, option("Number of iterations, after one for warm-up.", metavar="N", least=1, most=1000)
+    ] = 3
     lasts_s: Annotated[
         float,
         option(
-            "Scale bytes and computing so that one takes this.",
+            "Scale bytes and computing so that one iteration takes this long.",
             "--lasts",
             metavar="SECONDS",
             least=0.01,
@@ -49,7 +51,7 @@ class PlanJob(AsksHosts, NamesTopology, Command[PlanJobDocument]):
     ] = 1.0
     factor: Annotated[
         float | None,
-        option("Scale bytes by this instead, computing too.", metavar="F", least=0, most=1e9),
+        option("Scale bytes, and computing, by this factor instead.", metavar="F", least=0, most=1e9),
     ] = None
     deadline_s: Annotated[float, DEADLINE] = 120.0
 

@@ -175,7 +175,10 @@ class Measure(AsksHosts, NamesTopology, Command[MeasurementDocument | NcclTestsO
     program: Annotated[
         Literal["auto", "gloo", "nccl", "nccl-tests"],
         option(
-            "Our program on CPUs (gloo) or GPUs (nccl; auto: where all hosts have one), or real nccl-tests.",
+            (
+                "Our program on CPUs (gloo) or GPUs (nccl), auto (nccl if all hosts have GPUs), or the real "
+                "nccl-tests."
+            ),
             "--with",
         ),
     ] = "auto"

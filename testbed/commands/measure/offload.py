@@ -81,11 +81,11 @@ class OffloadProfile(Command[ProfileDocument]):
     script: Annotated[
         str,
         argument(
-            "File of Python with `dataset` and `step`, or a workload: digits, images, speech, text.", "SCRIPT"
+            "Python file with `dataset` and `step`, or a workload: digits, images, speech, text.", "SCRIPT"
         ),
     ] = REQUIRED
     scheduler: Annotated[
-        str | None, option("Dask scheduler that runs, e.g. tcp://10.0.0.1:8786.", metavar="ADDRESS")
+        str | None, option("Dask scheduler to use, e.g. tcp://10.0.0.1:8786.", metavar="ADDRESS")
     ] = None
     lab: Annotated[
         Path | None,
@@ -95,17 +95,17 @@ class OffloadProfile(Command[ProfileDocument]):
     ] = None
     workers: Annotated[
         int | None,
-        option("Workers to start: here, or on the first N hosts of --lab.", metavar="N", least=1),
+        option("Number of workers to start: here, or on the first N hosts of --lab.", metavar="N", least=1),
     ] = None
     in_process: Annotated[
-        bool, option("Workers as threads of this process: for trying a script.", "--in-process")
+        bool, option("Run workers as threads of this process, to try a script.", "--in-process")
     ] = False
     config: Annotated[
-        Path | None, option("Settings in YAML, see the documentation.", metavar="FILE", is_local=True)
+        Path | None, option("Settings in YAML; see the documentation.", metavar="FILE", is_local=True)
     ] = None
     out: Annotated[
         Path | None,
-        option("Where profile.json, report.html and rates.png go.", metavar="DIR", is_local=True),
+        option("Folder for profile.json, report.html and rates.png.", metavar="DIR", is_local=True),
     ] = None
 
     def run(self, at: Place) -> ProfileDocument:
@@ -159,7 +159,7 @@ class OffloadExplain(Command[DecisionDocument]):
         Path, argument("profile.json of `testbed offload profile`.", "PROFILE", is_local=True)
     ] = REQUIRED
     threshold: Annotated[
-        float | None, option("Decide again with another least speed-up than 1.1.", least=1)
+        float | None, option("Decide again with another minimum speed-up than 1.1.", least=1)
     ] = None
 
     def run(self, at: Place) -> DecisionDocument:

@@ -202,7 +202,7 @@ class RunsCompare(PrintsTable, Command[RunsComparison]):
     lane = "reading"
     role = "viewer"
     a: Annotated[str, argument(RUN, "A")] = REQUIRED
-    b: Annotated[str, argument("The run to compare with it.", "B")] = REQUIRED
+    b: Annotated[str, argument("Run to compare with it.", "B")] = REQUIRED
 
     def run(self, at: Place) -> RunsComparison:
         """Compare the runs. Raises `ResultsError`."""
@@ -216,7 +216,7 @@ class RunsCompare(PrintsTable, Command[RunsComparison]):
         at.say_table(title, *document.to_table())
         if document.only_a or document.only_b:
             only = f"{document.only_a} rows of A, {document.only_b} rows of B"
-            at.say(f"measured by one of them only: {only}")
+            at.say(f"measured by only one of them: {only}")
         at.say(*(f"{each.fact}: A {each.a or '-'}, B {each.b or '-'}" for each in document.differences))
         return document
 
@@ -286,13 +286,18 @@ class RunsTrend(Command[TrendDocument]):
     needs = "nothing"
     lane = "reading"
     role = "viewer"
-    lab: Annotated[str, option("Only this lab.", metavar="NAME")] = ""
-    quantity: Annotated[Literal["bandwidth", "power"] | None, option("Only this one.")] = None
-    every_size: Annotated[bool, option("All message sizes, not only the largest.", "--every-size")] = False
+    lab: Annotated[str, option("Judge only this lab.", metavar="NAME")] = ""
+    quantity: Annotated[Literal["bandwidth", "power"] | None, option("Judge only this series.")] = None
+    every_size: Annotated[bool, option("Judge all message sizes, not only the largest.", "--every-size")] = (
+        False
+    )
     rate: Annotated[
         float,
         option(
-            "How often the report may be wrong without a change.", metavar="SHARE", least=0.0001, most=0.5
+            "Probability that the report is wrong although nothing has changed.",
+            metavar="SHARE",
+            least=0.0001,
+            most=0.5,
         ),
     ] = 0.05
 

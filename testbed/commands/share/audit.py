@@ -85,13 +85,13 @@ class Audit(Command[AuditList | AuditCheck]):
     expect: Annotated[
         str, option("With --verify: the log must hold the line with this hash.", metavar="HASH")
     ] = ""
-    last: Annotated[int, option("So many of the newest lines.", metavar="N", least=1)] = 50
+    last: Annotated[int, option("Show only the newest N lines.", metavar="N", least=1)] = 50
 
     def validate(self) -> None:
         """Raise `UsageError` for a hash without a check."""
         super().validate()
         if self.expect and not self.verify:
-            raise UsageError("--expect belongs to --verify")
+            raise UsageError("--expect needs --verify")
 
     def run(self, at: Place) -> AuditList | AuditCheck:
         """List the lines, or check them."""

@@ -62,7 +62,7 @@ class Restore(Command[BackupDocument]):
     role = None
     file: Annotated[Path, argument(_FILE, "FILE", is_local=True)] = REQUIRED
     replace: Annotated[
-        bool, option("Remove what the database holds; without it, it must be empty.", "--replace")
+        bool, option("Replace the contents of the database; without this, it must be empty.", "--replace")
     ] = False
 
     def run(self, at: Place) -> BackupDocument:

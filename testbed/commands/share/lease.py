@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 POLL_S = 0.5
 DURATION = Text(str, str, INTERVAL.pattern)
 """An interval that stays text, as its default is shown; `run` parses it."""
-_LEASE_ID = argument("Lease, as `testbed lease list` names it.", "ID")
+_LEASE_ID = argument("Lease id, as shown by `testbed lease list`.", "ID")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,21 +87,27 @@ class LeaseRequest(Command[LeaseDocument]):
     lane = "waiting"
     resources: Annotated[
         tuple[str, ...],
-        argument("host:a, nic:a/nic1, port:ocs1/5, board:kit1; all of the lab if none.", "[RESOURCE]..."),
+        argument(
+            "Parts: host:a, nic:a/nic1, port:ocs1/5, board:kit1; default: the whole lab.", "[RESOURCE]..."
+        ),
     ] = ()
     ttl: Annotated[
         str, option("How long it lasts without a heartbeat: 90s, 10m, 2h.", metavar="TIME", text=DURATION)
     ] = "1h"
-    priority: Annotated[int, option("Larger ones are served first.", least=-1000, most=1000)] = 0
+    priority: Annotated[
+        int, option("Requests with a larger priority are served first.", least=-1000, most=1000)
+    ] = 0
     at: Annotated[
         str,
-        option("Reserve from then on: 2026-11-24T09:00, in UTC unless it says more.", metavar="TIME"),
+        option("Reserve from this time on: 2026-11-24T09:00, in UTC unless it names a zone.", metavar="TIME"),
     ] = ""
-    wait: Annotated[float, option("Wait so long for the grant.", metavar="SECONDS", least=0, most=3600)] = 0.0
+    wait: Annotated[float, option("Wait this long for the grant.", metavar="SECONDS", least=0, most=3600)] = (
+        0.0
+    )
     allow: Annotated[
-        tuple[str, ...], option("Another person who may use it (repeatable).", metavar="USER")
+        tuple[str, ...], option("Another person who may use the lease (repeatable).", metavar="USER")
     ] = ()
-    reason: Annotated[str, option("Why; it is kept.", metavar="TEXT", is_one_line=True)] = ""
+    reason: Annotated[str, option("Reason, which is stored.", metavar="TEXT", is_one_line=True)] = ""
 
     def validate(self) -> None:
         """Raise `UsageError` for what is not a time."""
@@ -117,7 +123,7 @@ class LeaseRequest(Command[LeaseDocument]):
         try:
             moment = datetime.fromisoformat(self.at)
         except ValueError as error:
-            raise UsageError(f"--at {self.at!r} is not a time; write for example 2026-11-24T09:00") from error
+            raise UsageError(f"--at {self.at!r} is not a time (example: 2026-11-24T09:00)") from error
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
     def run(self, at: Place) -> LeaseDocument:
@@ -154,7 +160,7 @@ class LeaseList(Command[LeaseListDocument]):
 
     lane = "reading"
     role = "viewer"
-    ended: Annotated[bool, option("Also those that are over.", "--ended")] = False
+    ended: Annotated[bool, option("Show ended leases too.", "--ended")] = False
 
     def run(self, at: Place) -> LeaseListDocument:
         """List the leases."""
@@ -178,9 +184,9 @@ class LeaseExtend(Command[LeaseDocument]):
 
     lane = "prompt"
     lease: Annotated[str, _LEASE_ID] = REQUIRED
-    ttl: Annotated[str | None, option("As of the request, if not given.", metavar="TIME", text=DURATION)] = (
-        None
-    )
+    ttl: Annotated[
+        str | None, option("New duration; default: that of the request.", metavar="TIME", text=DURATION)
+    ] = None
 
     def validate(self) -> None:
         """Raise `UsageError` for a time that is none."""
@@ -216,7 +222,9 @@ class LeaseBreak(Command[LeaseDocument]):
     lane = "prompt"
     role = "admin"
     lease: Annotated[str, _LEASE_ID] = REQUIRED
-    reason: Annotated[str, option("Why; it is kept.", metavar="TEXT", is_one_line=True, least=1)] = REQUIRED
+    reason: Annotated[str, option("Reason, which is stored.", metavar="TEXT", is_one_line=True, least=1)] = (
+        REQUIRED
+    )
 
     def run(self, at: Place) -> LeaseDocument:
         """Take the lease from whoever holds it."""
@@ -242,9 +250,11 @@ class Maintenance(Command[MaintenanceDocument]):
     role = "developer"
     is_lab_last = True
     to: Annotated[Literal["on", "off"], argument("Stop all motion, or allow it again.", "on|off")] = REQUIRED
-    reason: Annotated[str, option("Why; it is kept.", metavar="TEXT", is_one_line=True)] = "hands in the rack"
+    reason: Annotated[str, option("Reason, which is stored.", metavar="TEXT", is_one_line=True)] = (
+        "hands in the rack"
+    )
     wait: Annotated[
-        float, option("Time in which a move under way must end.", metavar="SECONDS", least=0, most=3600)
+        float, option("Time limit for a move that is already running.", metavar="SECONDS", least=0, most=3600)
     ] = 120.0
 
     def run(self, at: Place) -> MaintenanceDocument:

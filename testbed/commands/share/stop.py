@@ -47,8 +47,13 @@ class Stop(Command[StopDocument]):
     """`testbed stop`."""
 
     has_own_route = True
-    reason: Annotated[str, option("Told to whoever wants to move it.", metavar="TEXT", is_one_line=True)] = ""
-    release: Annotated[bool, option("Let the lab move again.", "--release")] = False
+    reason: Annotated[
+        str,
+        option(
+            "Reason, which is shown to everyone who wants to move the lab.", metavar="TEXT", is_one_line=True
+        ),
+    ] = ""
+    release: Annotated[bool, option("Allow moves again.", "--release")] = False
 
     def run(self, at: Place) -> StopDocument:
         """Stop the lab, or let it move again."""

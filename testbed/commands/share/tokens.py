@@ -59,19 +59,21 @@ class TokenCreate(Command[NewToken]):
     needs = "nothing"
     role = None
     token_role: Annotated[
-        Role, option("What it allows; each role may do what those before may.", "--role")
+        Role, option("Role of the token; each role includes the ones before it.", "--role")
     ] = REQUIRED
-    name: Annotated[str, option("Who will use it; the audit log says so.", metavar="NAME")] = ""
-    expires: Annotated[float, option("How long it is valid: 12h, 30d.", metavar="TIME", text=INTERVAL)] = (
-        30 * 86400.0
-    )
+    name: Annotated[str, option("Person who will use it; the audit log shows the name.", metavar="NAME")] = ""
+    expires: Annotated[float, option("Validity: 12h, 30d.", metavar="TIME", text=INTERVAL)] = 30 * 86400.0
     scopes: Annotated[
         tuple[str, ...],
         option(
-            "Only this, e.g. runs:read (repeatable); all of the role without.", "--scope", metavar="SCOPE"
+            "Limit to this scope, e.g. runs:read (repeatable); default: all scopes of the role.",
+            "--scope",
+            metavar="SCOPE",
         ),
     ] = ()
-    lab: Annotated[tuple[str, ...], option("Only this lab (repeatable); all without.", metavar="NAME")] = ()
+    lab: Annotated[
+        tuple[str, ...], option("Limit to this lab (repeatable); default: all.", metavar="NAME")
+    ] = ()
 
     def run(self, at: Place) -> NewToken:
         """Make the token. Raises `InvalidRequest`."""
@@ -84,7 +86,7 @@ class TokenCreate(Command[NewToken]):
                 labs=self.lab,
             )
         document = NewToken(**token.json(), token=text)
-        at.say(text, f"{document.line()}; it is shown this once: put it into LIGHTBED_TOKEN")
+        at.say(text, f"{document.line()}; it is shown only once: store it in LIGHTBED_TOKEN")
         return document
 
 
@@ -109,7 +111,7 @@ class TokenRevoke(Command[Token]):
 
     needs = "nothing"
     role = None
-    token: Annotated[str, argument("Token, as `testbed token list` names it.", "ID")] = REQUIRED
+    token: Annotated[str, argument("Token id, as shown by `testbed token list`.", "ID")] = REQUIRED
 
     def run(self, at: Place) -> Token:
         """End the token. Raises `NotFound`."""

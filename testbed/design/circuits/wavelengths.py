@@ -83,9 +83,9 @@ def allocate(demands: Floats, waves: int, max_distance: int | None = None) -> Wa
 def _programme(demands: Floats, waves: int, max_distance: int | None) -> _Programme:
     nodes = len(demands)
     if demands.shape != (nodes, nodes) or (demands < 0).any() or np.diag(demands).any():
-        raise ValueError("demands must be a square of numbers from 0, with 0 from a node to itself")
+        raise ValueError("demands must be a square matrix of numbers of 0 or more, with 0 on the diagonal")
     if waves < 2 or waves % 2:
-        raise ValueError(f"{waves} wavelengths: an even number is needed, half for each direction")
+        raise ValueError(f"{waves} wavelengths: the number must be even, half for each direction")
     longest = nodes - 1 if max_distance is None else max_distance
     symmetric = bool((demands == demands.T).all())
     nodes = len(demands)
@@ -160,7 +160,7 @@ def _solve(programme: _Programme, *, integral: bool) -> Floats:
         bounds=Bounds(0, np.inf),
     )
     if done.x is None:
-        raise RuntimeError(f"no wavelengths were found, the solver says: {done.message}")
+        raise RuntimeError(f"no wavelengths were found; the solver reports: {done.message}")
     return np.asarray(done.x[:arcs])
 
 

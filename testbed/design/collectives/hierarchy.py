@@ -46,7 +46,7 @@ def hierarchical(topology: Topology, group: int) -> tuple[Stage, Stage, Stage]:
     across = topology.nodes // group
     if across == 1:
         raise TopologyError(
-            f"a hierarchy with one group of {group} nodes: there is nothing across; use rings"
+            f"a hierarchy with a single group of {group} nodes has no second level: use rings"
         )
     outer = (
         rings_of(topology, across)

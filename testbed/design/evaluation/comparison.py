@@ -57,7 +57,7 @@ def rows_of(text: str) -> tuple[str, ...]:
     names = tuple(text.split(","))
     unknown = [name for name in names if name not in ROWS]
     if unknown:
-        raise TopologyError(f"unknown fabric {unknown[0]!r}: choose all, or of {', '.join(ROWS)}")
+        raise TopologyError(f"unknown fabric {unknown[0]!r}: choose all, or from {', '.join(ROWS)}")
     return names
 
 

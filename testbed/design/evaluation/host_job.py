@@ -244,7 +244,8 @@ class _Unrolled:
                 self._places[first]
             ):
                 raise WorkloadError(
-                    f"task {task} waits on host {host} for task {first}, which ends elsewhere: put a transfer between"
+                    f"task {task} waits on host {host} for task {first}, which ends elsewhere: put a transfer "
+                    "between them"
                 )
         return found
 
@@ -282,7 +283,7 @@ def _places(graph: TaskGraph, before: Mapping[int, Iterable[int]]) -> list[set[i
                 each = [places[first] for first in before.get(task, ())]
                 places[task] = set.intersection(*each) if each else set(range(graph.nodes))
         if not places[task] or max(places[task]) >= graph.nodes:
-            raise WorkloadError(f"no host knows when task {task} may go on: put transfers before it")
+            raise WorkloadError(f"no host can tell when task {task} may start: put transfers before it")
     return places
 
 

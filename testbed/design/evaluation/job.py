@@ -69,7 +69,7 @@ class Job:
         planned = self.plan.topology.degree
         if asked not in (None, planned):
             raise PlanFileError(
-                f"the plan is for {planned} links a server, not for {asked}: leave out --degree"
+                f"the plan is for {planned} links per server, not {asked}: leave out --degree"
             )
         return planned
 
@@ -110,7 +110,7 @@ class Job:
         try:
             draw_heat_map(self.traffic.matrix, path, title=f"SIMULATED: {self.name}")
         except (ModuleNotFoundError, ValueError) as error:
-            raise WorkloadError(f"no heat map {path}: {error}") from error
+            raise WorkloadError(f"cannot write the heat map {path}: {error}") from error
 
 
 def open_job(choice: WorkloadChoice, nodes: int | None = None, strategy: str = "") -> Job:
@@ -150,7 +150,7 @@ def _workload_job(choice: WorkloadChoice, nodes: int | None, strategy: str) -> J
     if plan:
         if choice.device and instances_of(choice.device) != instances_of(plan.workload.device):
             raise PlanFileError(
-                f"{strategy}: its servers are those of {plan.workload.device}: leave out --mig"
+                f"{strategy}: its servers have the device {plan.workload.device}: leave out --mig"
             )
         choice = _as_planned(choice, plan, strategy)
     choice = replace(choice, device=choice.device or DEFAULT_DEVICE)
@@ -189,7 +189,7 @@ def _as_planned(choice: WorkloadChoice, plan: Plan, source: str) -> WorkloadChoi
         if asked and asked != planned:
             hint = f"leave out {option}, or make a plan for it"
             raise PlanFileError(
-                f"{source}: {option} is {planned or 'the default'} in it, not {asked}: {hint}"
+                f"{source}: the plan has {option} {planned or 'the default'}, not {asked}: {hint}"
             )
     device, profile = choice.device or was.device, choice.profile or was.profile
     return replace(was, name=choice.name, device=device, profile=profile)

@@ -99,7 +99,7 @@ def draw_timeline(done: Execution, path: str | Path, title: str) -> None:
     try:
         timeline.draw_timeline(done, path, title=title)
     except (ModuleNotFoundError, ValueError) as error:
-        raise WorkloadError(f"no time line {path}: {error}") from error
+        raise WorkloadError(f"cannot write the time line {path}: {error}") from error
 
 
 def _busiest_link(chosen: ChosenFabric, done: Execution) -> float | None:

@@ -52,11 +52,11 @@ def build_fabric(request: FabricRequest) -> ChosenFabric:
     check_rate(request.rate_gbps)
     kind = kind_of(name)
     if request.equal_cost and not (kind and kind.has_equal_cost):
-        raise TopologyError(f"fabric {name!r} at equal cost: only a Fat-tree is, take 'fattree'")
+        raise TopologyError(f"fabric {name!r} at equal cost: only a Fat-tree supports that, use 'fattree'")
     if kind is None:
         raise TopologyError(f"unknown fabric {name!r}: choose {', '.join(FABRICS)}")
     try:
         return with_routing(kind.build(request), request.options)
     except ValueError as error:
         size = f"{request.nodes} nodes, degree {request.degree}"
-        raise TopologyError(f"no fabric {name!r} of {size}: {error}") from error
+        raise TopologyError(f"fabric {name!r} of {size} is not possible: {error}") from error

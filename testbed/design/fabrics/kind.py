@@ -75,7 +75,7 @@ class ChosenFabric:
         if self.routing == HASH:
             if trace:
                 raise ValueError(
-                    "packets are counted, not traced: leave out --trace and --timeline, or take --routing spread"
+                    "packets are counted, not traced: leave out --trace and --timeline, or use --routing spread"
                 )
             return simulate_packets(
                 graph, self.fabric, latency=latency, allreduce=self.allreduce, seed=self.seed
@@ -167,9 +167,9 @@ def with_routing(chosen: ChosenFabric, options: FabricOptions) -> ChosenFabric:
     if not options.routing:
         return chosen
     if options.routing not in ROUTINGS:
-        raise ValueError(f"--routing {options.routing} is not known: choose {', '.join(ROUTINGS)}")
+        raise ValueError(f"--routing {options.routing} is not known: choose from {', '.join(ROUTINGS)}")
     if chosen.circuits is not None:
-        raise ValueError("circuits that move have no routing to choose: leave out --routing")
+        raise ValueError("moving circuits have no routing to choose: leave out --routing")
     fabric = chosen.fabric
     if fabric.hosts_forward and options.routing != BALANCED:
         alternatives = shortest_paths(fabric.nodes, fabric.sources, fabric.targets, options.seed)

@@ -35,8 +35,8 @@ def wire(topology: Topology, *, planes: int = 1) -> Wiring:
         links = list(_by_plane(topology))
     else:
         raise TopologyError(
-            f"{planes} planes with degree {topology.degree}: interface i meets switch i, so there is one plane "
-            f"an interface; use planes=1 (one shared switch) or planes={topology.degree}"
+            f"{planes} planes with degree {topology.degree}: interface i connects to switch i, so there "
+            f"must be one plane per interface; use planes=1 (one shared switch) or planes={topology.degree}"
         )
     return Wiring(topology.nodes, topology.degree, topology.simplex, tuple(sorted(links)))
 

@@ -90,7 +90,7 @@ def check_writable(path: str | Path) -> None:
         check_output(path)
     except OSError as error:
         raise PlanFileError(
-            f"no plan can be written to {path}: {error.strerror}: give another --out"
+            f"cannot write the plan to {path}: {error.strerror}: give another --out"
         ) from error
 
 
@@ -129,12 +129,12 @@ def read_plan(path: str | Path) -> Plan:
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
-        raise PlanFileError(f"{path} is no plan file: not JSON ({error})") from error
+        raise PlanFileError(f"{path} is not a plan file: not JSON ({error})") from error
     return parse_plan(document, str(path))
 
 
 def _no_number(word: str) -> None:
-    raise ValueError(f"{word} is no number")
+    raise ValueError(f"{word} is not a number")
 
 
 def parse_plan(document: Any, source: str) -> Plan:
@@ -181,10 +181,10 @@ def _choice(part: PlanReader) -> WorkloadChoice:
 def _hosts(file: PlanReader, nodes: int) -> tuple[str, ...]:
     hosts = tuple(file.texts("hosts"))
     if hosts and len(hosts) != nodes:
-        raise file.error("hosts", f"{len(hosts)} hosts for {nodes} nodes: name one a node, or none")
+        raise file.error("hosts", f"{len(hosts)} hosts for {nodes} nodes: name one per node, or none")
     twice = [name for name, times in Counter(hosts).items() if times > 1]
     if twice:
-        raise file.error("hosts", f"{twice[0]!r} is there twice")
+        raise file.error("hosts", f"{twice[0]!r} appears twice")
     return hosts
 
 
@@ -210,10 +210,10 @@ def read_strategy(part: PlanReader, nodes: int) -> tuple[tuple[str, ...], Strate
         names.append(operator.text("name"))
         way = operator.text("way")
         if way not in get_args(Way):
-            raise operator.error("way", f"{way!r} is none of {', '.join(get_args(Way))}")
+            raise operator.error("way", f"{way!r} is not one of {', '.join(get_args(Way))}")
         rows = operator.items("grid")
         if not rows or not all(isinstance(row, list) and row and len(row) == len(rows[0]) for row in rows):
-            raise operator.error("grid", "must be rows of equally many servers: replicas by shards")
+            raise operator.error("grid", "must be rows of equal length: replicas by shards")
         grid = tuple(tuple(operator.node(server, "grid", nodes) for server in row) for row in rows)
         sharding = Sharding(cast("Way", way), grid)
         fault = sharding_fault(sharding, nodes)
@@ -221,14 +221,14 @@ def read_strategy(part: PlanReader, nodes: int) -> tuple[tuple[str, ...], Strate
             raise operator.error("grid", fault)
         shardings.append(sharding)
     if not names:
-        raise part.error("operators", "there are none: a workload has at least 1")
+        raise part.error("operators", "it is empty: a workload has at least 1")
     return tuple(names), Strategy(tuple(shardings), part.count("microbatches"))
 
 
 def _link(part: PlanReader, place: int, link: Any, nodes: int) -> Edge:
     where = f"links[{place}]"
     if not isinstance(link, list) or len(link) != 2:
-        raise part.error(where, f"{link!r} is no pair of nodes")
+        raise part.error(where, f"{link!r} is not a pair of nodes")
     one, other = (part.node(end, where, nodes) for end in link)
     if one == other:
         raise part.error(where, f"joins node {one} to itself")
@@ -274,11 +274,11 @@ def _check_strides(part: PlanReader, topology: Topology) -> None:
     wrong = [stride for stride in topology.strides if not 0 < stride < nodes]
     if wrong:
         raise part.error(
-            "strides", f"{wrong[0]} leads nowhere on {nodes} nodes: strides are 1 to {nodes - 1}"
+            "strides", f"{wrong[0]} is not a stride on {nodes} nodes: strides are 1 to {nodes - 1}"
         )
     steps = directed_strides(nodes, topology.strides, simplex=topology.simplex)
     if len(steps) > topology.degree:
-        raise part.error("strides", f"their rings need {len(steps)} NICs, nodes have {topology.degree}")
+        raise part.error("strides", f"their rings need {len(steps)} NICs, but nodes have {topology.degree}")
     missing = Counter(circulant_edges(nodes, steps)) - Counter(topology.edges)
     if missing:
         one, other = min(missing)
@@ -309,17 +309,19 @@ def read_routes(file: PlanReader, topology: Topology) -> RouteSets:
         source, target = (entry.node(entry.value.get(end), end, nodes) for end in ("source", "target"))
         number = entry.whole(entry.value.get("set"), "set")
         if not 0 <= number < MOST_SETS:
-            raise entry.error("set", f"there is no set {number}: they are 0 to {MOST_SETS - 1}")
+            raise entry.error("set", f"there is no set {number}: sets are 0 to {MOST_SETS - 1}")
         if weight[number, source, target]:
-            raise entry.error("set", f"{source} -> {target} has a route in set {number} already")
+            raise entry.error("set", f"{source} -> {target} already has a route in set {number}")
         weight[number, source, target] = entry.between("weight", 0.0, 1.0)
         path = [entry.node(node, "path", topology.nodes) for node in entry.items("path")]
         if len(path) < 2 or (path[0], path[-1]) != (source, target) or len(set(path)) != len(path):
-            raise entry.error("path", f"{path} does not lead from {source} to {target}, each node once")
+            raise entry.error(
+                "path", f"{path} does not lead from {source} to {target} through different nodes"
+            )
         hops = list(pairwise(path))
         copies = entry.items("copies") if "copies" in entry.value else [0] * len(hops)
         if len(copies) != len(hops):
-            raise entry.error("copies", f"{len(copies)} for {len(hops)} hops: give one each")
+            raise entry.error("copies", f"{len(copies)} for {len(hops)} hops: give one per hop")
         edges = []
         for hop, copy in zip(hops, copies, strict=True):
             edge = first.get(hop, -1) + entry.whole(copy, "copies")
@@ -383,35 +385,35 @@ class PlanReader:
         """Return a string."""
         value = self._get(key)
         if not isinstance(value, str):
-            raise self.error(key, f"{value!r} is no text")
+            raise self.error(key, f"{value!r} is not a string")
         return value
 
     def texts(self, key: str) -> list[str]:
         """Return a list of strings."""
         values = self.items(key)
         if not all(isinstance(value, str) for value in values):
-            raise self.error(key, "must be a list of texts")
+            raise self.error(key, "must be a list of strings")
         return values
 
     def items(self, key: str) -> list[Any]:
         """Return a list."""
         value = self._get(key)
         if not isinstance(value, list):
-            raise self.error(key, f"{value!r} is no list")
+            raise self.error(key, f"{value!r} is not a list")
         return value
 
     def flag(self, key: str) -> bool:
         """Return True or false."""
         value = self._get(key)
         if not isinstance(value, bool):
-            raise self.error(key, f"{value!r} is neither true nor false")
+            raise self.error(key, f"{value!r} is not a boolean")
         return value
 
     def between(self, key: str, least: float, most: float) -> float:
         """Return a number from `least` to `most`."""
         value = self._get(key)
         if not _is_number(value) or not least <= value <= most:
-            raise self.error(key, f"{value!r} is no number from {least:g} to {most:g}")
+            raise self.error(key, f"{value!r} is not a number from {least:g} to {most:g}")
         return float(value)
 
     def figures(self, key: str, needed: str) -> dict[str, Any]:
@@ -423,7 +425,7 @@ class PlanReader:
                 continue
             numbers = value.values() if isinstance(value, dict) else (value,)
             if not all(_is_number(number) and 0 <= number < math.inf for number in numbers):
-                raise figures.error(name, f"{value!r} is no finite number of 0 or more")
+                raise figures.error(name, f"{value!r} is not a finite number of 0 or more")
         if needed not in figures.value:
             raise figures.error(needed, "is missing")
         return figures.value
@@ -440,7 +442,7 @@ class PlanReader:
     def whole(self, value: Any, key: str) -> int:
         """Return a whole number, which stands somewhere under `key`."""
         if isinstance(value, bool) or not isinstance(value, int):
-            raise self.error(key, f"{value!r} is no whole number")
+            raise self.error(key, f"{value!r} is not an integer")
         return value
 
     def node(self, value: Any, key: str, nodes: int) -> int:

@@ -132,7 +132,7 @@ class Table:
         """Return the one number of a column where others have these values. Raises `ValueError` unless it is one."""
         found = self.where(**wanted).numbers(column)
         if len(found) != 1:
-            raise ValueError(f"{len(found)} rows have {wanted}, where one was expected")
+            raise ValueError(f"{len(found)} rows match {wanted} instead of one")
         return found[0]
 
 

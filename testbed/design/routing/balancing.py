@@ -63,7 +63,7 @@ def route(
     of paths that hosts have no addresses for.
     """
     if not 1 <= most_paths <= MOST_SETS:
-        raise TopologyError(f"{most_paths} paths a pair: hosts have 1 to {MOST_SETS} addresses for them")
+        raise TopologyError(f"{most_paths} paths per pair: hosts have 1 to {MOST_SETS} addresses for them")
     _check_connected(topology)
     size, links = matrix_of(demand), _links_of(topology)
     if not size.any():

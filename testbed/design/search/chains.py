@@ -71,8 +71,8 @@ class Rules:
     def __post_init__(self) -> None:
         if self.steps < 0 or self.patience < 1 or self.keep < 1:
             raise SearchError(
-                f"a chain of {self.steps} steps with patience {self.patience}, the best {self.keep} kept: give 0 or "
-                f"more steps, and 1 or more of the others"
+                f"a chain of {self.steps} steps with patience {self.patience}, keeping the best {self.keep}: "
+                "give 0 or more steps, and 1 or more of the others"
             )
         if not (self.alpha > 0 and self.topology_alpha > 0):
             raise SearchError(f"alpha {self.alpha}, {self.topology_alpha}: give numbers above 0")
@@ -122,9 +122,7 @@ def begin(objective: Objective, seed: int, number: int) -> ChainState:
     start = objective.start()
     at = Visit(objective.cost_s(start, start), start, start)
     if not math.isfinite(at.cost_s):
-        raise SearchError(
-            "the strategy that the search would start from does not run: give more servers or memory"
-        )
+        raise SearchError("the initial strategy does not run: give more servers or memory")
     chance = np.random.default_rng([seed, number])
     return ChainState(chance.bit_generator.state, 0, at, 0, 0, (at,))
 

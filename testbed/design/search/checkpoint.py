@@ -46,16 +46,16 @@ def read(path: Path, search: str, chains: int) -> tuple[ChainState, ...]:
         content = json.loads(path.read_text())
     except OSError as error:
         raise SearchError(
-            f"the checkpoint {path} cannot be read: {error.strerror}; start without resuming"
+            f"the checkpoint {path} cannot be read: {error.strerror}; start without --resume"
         ) from error
     except ValueError as error:
         raise _damaged(path, str(error)) from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise SearchError(f"{path} is no checkpoint of format {FORMAT}: start without resuming")
+        raise SearchError(f"{path} is not a checkpoint of format {FORMAT}: start without --resume")
     if content.get("search") != search:
         raise SearchError(
-            f"the checkpoint {path} is of another search: resume with the workload, servers, seed and options that it "
-            f"was begun with, or start without resuming"
+            f"the checkpoint {path} is of another search: resume with the same workload, servers, seed "
+            "and options, or start without --resume"
         )
     try:
         states = tuple(_from_json(state) for state in content["chains"])
@@ -63,7 +63,7 @@ def read(path: Path, search: str, chains: int) -> tuple[ChainState, ...]:
         raise _damaged(path, repr(error)) from error
     if len(states) != chains:
         raise SearchError(
-            f"the checkpoint {path} holds {len(states)} chains, not {chains}: start without resuming"
+            f"the checkpoint {path} holds {len(states)} chains, not {chains}: start without --resume"
         )
     return states
 
@@ -97,19 +97,19 @@ def _fault(objective: Objective, visit: Visit) -> str:
 
 
 def _damaged(path: Path, why: str) -> SearchError:
-    return SearchError(f"the checkpoint {path} is damaged ({why}): start without resuming")
+    return SearchError(f"the checkpoint {path} is damaged ({why}): start without --resume")
 
 
 def _from_json(row: Any) -> ChainState:
     """Return a state, every number of it looked at."""
     chance = np.random.default_rng()
     if min(dict(row["chance"]["state"]).values()) < 0:
-        raise ValueError("a negative state of chance")  # numpy 1 would wrap it
+        raise ValueError("a negative state of the random generator")  # numpy 1 would wrap it
     chance.bit_generator.state = row["chance"]
     best = tuple(_visit(visit) for visit in row["best"])
     counts = [row[name] for name in ("step", "unchanged", "accepted")]
     if not best or not all(isinstance(count, int) and count >= 0 for count in counts):
-        raise ValueError("counts must be whole numbers of 0 or more, and something must be best")
+        raise ValueError("counts must be integers of 0 or more, and there must be a best state")
     step, unchanged, accepted = counts
     return ChainState(chance.bit_generator.state, step, _visit(row["at"]), unchanged, accepted, best)
 
@@ -117,7 +117,7 @@ def _from_json(row: Any) -> ChainState:
 def _visit(row: Any) -> Visit:
     cost, point, origin = row
     if not (isinstance(cost, float) and math.isfinite(cost) and len(point) == len(origin)):
-        raise ValueError(f"{row} is no visit")
+        raise ValueError(f"{row} is not a visit")
     if not all(isinstance(number, int) and number >= 0 for number in (*point, *origin)):
-        raise ValueError(f"{row} is no visit")
+        raise ValueError(f"{row} is not a visit")
     return Visit(cost, tuple(point), tuple(origin))

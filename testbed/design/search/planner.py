@@ -138,7 +138,7 @@ def optimise(
     problem = Problem(workload, cluster, degree, rate_gbps, simplex, microbatches, latency or Latency())
     rules = Rules(steps=steps, alpha=alpha, keep=finalists, per=alpha_per)
     if resume and not checkpoint:
-        raise SearchError("to resume is to go on from a checkpoint: say which file it is in")
+        raise SearchError("resuming needs a checkpoint: give its file")
     objective = StrategyObjective(problem)
     name = checkpoints.fingerprint(problem, rules, seed, chains, objective.shardings)
     job = ChainTask(name, StrategyRecipe(problem), rules)

@@ -95,8 +95,9 @@ def run_chains(
 
 def _lost(why: str) -> SearchError:
     return SearchError(
-        f"workers of the search were lost: {why}; take fewer workers when memory was short, resume when there is a "
-        f"checkpoint; a program that asks for workers must do so below `if __name__ == '__main__'`"
+        f"workers of the search were lost: {why}; use fewer workers if memory ran out, and resume if "
+        "there is a checkpoint; a program that starts workers must do so below `if __name__ == "
+        "'__main__'`"
     )
 
 
@@ -173,17 +174,15 @@ def _far(address: str) -> Iterator[Executor]:
     except ValueError:
         host = port = None
     if not host or not port or parts.scheme not in _SCHEMES:
-        raise SearchError(
-            f"the scheduler {address!r} is not a valid address: give one as tcp://192.0.2.1:8786"
-        )
+        raise SearchError(f"{address!r} is not a valid scheduler address (example: tcp://192.0.2.1:8786)")
     try:
         # A client goes on trying behind a failure, and ends the program with a traceback: first see who is there.
         socket.create_connection((host, port), _CONNECT_S).close()
         client = Client(address, timeout=_CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
         raise SearchError(
-            f"no Dask scheduler answers at {address} ({error}): start `dask scheduler` there, and "
-            f"`dask worker {address}` on the machines that shall search"
+            f"no Dask scheduler answers at {address} ({error}): start `dask scheduler` there, and `dask "
+            f"worker {address}` on the machines that should search"
         ) from error
     try:
         yield client.get_executor(pure=False)  # who submits the same chunk twice means twice

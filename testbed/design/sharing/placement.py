@@ -62,7 +62,7 @@ def host_scheduler(name: str) -> HostScheduler:
     if name not in others:
         known = ", ".join(sorted({*SCHEDULERS, *others}))
         raise WorkloadError(
-            f"no host scheduler {name!r}: choose {known}, or install one that offers {ENTRY_POINTS}"
+            f"no host scheduler {name!r}: choose from {known}, or install one that provides {ENTRY_POINTS}"
         )
     loaded: HostScheduler = others[name].load()
     return loaded
@@ -75,12 +75,12 @@ def check_hosts(request: PlacementRequest) -> None:
         missing = [host for host in job.hosts if host not in known]
         if missing:
             raise WorkloadError(
-                f"job {job.name!r} is to run on host {missing[0]!r}, which the lab does not have: "
-                f"its hosts are {', '.join(known)}"
+                f"job {job.name!r} should run on host {missing[0]!r}, which the lab does not have; its hosts "
+                f"are {', '.join(known)}"
             )
         if job.workers > len(known):
             raise WorkloadError(
-                f"job {job.name!r} needs {job.workers} hosts, and the lab has {len(known)}: give fewer workers"
+                f"job {job.name!r} needs {job.workers} hosts, but the lab has {len(known)}: give fewer workers"
             )
 
 

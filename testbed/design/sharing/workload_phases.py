@@ -39,7 +39,7 @@ def phases_of_workload(
     Raises `WorkloadError` for one server, which sends nothing, and what `open_job` raises.
     """
     if servers < 2:
-        raise WorkloadError(f"workload {choice.name!r} on one host sends nothing: give it two hosts or more")
+        raise WorkloadError(f"workload {choice.name!r} sends nothing on a single host: give it at least two")
     job = open_job(choice, servers, strategy)
     topology = find_topology(servers, min(2, servers - 1))
     request = FabricRequest(

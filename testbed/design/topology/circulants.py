@@ -111,7 +111,7 @@ def with_shortcuts(topology: Topology) -> Topology:
 def check_possible(nodes: int, degree: int, *, simplex: bool) -> None:
     """Raise `TopologyError` unless a connected topology of this size exists."""
     if nodes < 2:
-        raise TopologyError(f"{nodes} nodes: a topology joins at least 2; give more nodes")
+        raise TopologyError(f"{nodes} nodes: a topology needs at least 2")
     if degree < 1:
         raise TopologyError(f"degree {degree}: every node needs at least 1 NIC; give a degree of 1 or more")
     if degree > MOST_LINKS:
@@ -127,8 +127,8 @@ def check_possible(nodes: int, degree: int, *, simplex: bool) -> None:
         )
     if not simplex and degree == 1 and nodes > 2:
         raise TopologyError(
-            f"degree 1 with {nodes} nodes, duplex: one NIC a node only joins nodes in pairs, the graph is not "
-            f"connected; use a degree of 2 or more"
+            f"degree 1 with {nodes} nodes, duplex: one NIC per node only joins pairs, so the graph is not "
+            "connected; use a degree of 2 or more"
         )
 
 
@@ -274,8 +274,9 @@ def split_degree(demand: Demand, degree: int, *, simplex: bool, wanted: int | No
         least = 1 if simplex or degree == 1 else 2
         if wanted < 0 or rings < least or (not simplex and wanted and rings % 2):
             raise TopologyError(
-                f"{wanted} of {degree} NICs for matchings: {rings} are left for rings, which need at least {least} to "
-                f"keep the graph connected{'' if simplex else ' and, duplex, two each'}; ask for another number"
+                f"{wanted} of {degree} NICs for matchings leave {rings} for rings, which need at least {least} "
+                f"to keep the graph connected{'' if simplex else ' and, duplex, two each'}; choose another "
+                "number"
             )
         return rings, wanted
     total = demand.allreduce_bytes + demand.pair_bytes

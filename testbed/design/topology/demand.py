@@ -73,7 +73,7 @@ def demand_of_matrix(matrix: ArrayLike, allreduce: Iterable[AllReduceDemand] = (
     """Return a demand from a square matrix: entry (s, t) is the bytes from s to t. Raises as `demand_of`."""
     table = np.asarray(matrix, dtype=np.float64)
     if table.ndim != 2 or table.shape[0] != table.shape[1] or not table.size:
-        raise DemandError(f"a demand matrix of shape {table.shape}: give one row and one column a node")
+        raise DemandError(f"a demand matrix of shape {table.shape}: give one row and one column per node")
     if np.isnan(table).any():
         row, column = np.argwhere(np.isnan(table))[0]
         raise DemandError(f"demand from node {row} to node {column} is not a number: give bytes of 0 or more")
@@ -90,11 +90,11 @@ def demand_of_arrays(
 ) -> Demand:
     """Return a demand from three arrays of equal length. Raises as `demand_of`."""
     if nodes < 1:
-        raise DemandError(f"{nodes} nodes: a job runs on at least 1")
+        raise DemandError(f"{nodes} nodes: a job needs at least 1")
     froms, tos = np.asarray(source, dtype=np.int64), np.asarray(target, dtype=np.int64)
     sizes = np.asarray(size_bytes, dtype=np.float64)
     if not len(froms) == len(tos) == len(sizes):
-        raise DemandError(f"{len(froms)} sources, {len(tos)} targets, {len(sizes)} sizes: give one each")
+        raise DemandError(f"{len(froms)} sources, {len(tos)} targets, {len(sizes)} sizes: give equally many")
     wrong = np.flatnonzero(~np.isfinite(sizes) | (sizes < 0))
     if len(wrong):
         at = wrong[0]
@@ -120,7 +120,7 @@ def check_group(nodes: int, demand: AllReduceDemand) -> None:
     """Raise `DemandError` unless evenly spaced groups of that size exist and the size is one in bytes."""
     if demand.group > nodes:
         raise DemandError(
-            f"a group of {demand.group} nodes in a job of {nodes}: a group has no more members than there are nodes"
+            f"a group of {demand.group} nodes in a job of {nodes}: a group cannot be larger than the job"
         )
     try:
         totient_perms(nodes, demand.group)

@@ -149,8 +149,8 @@ def select_permutations(
     """
     if count > len(candidates):
         raise TopologyError(
-            f"{count} rings wanted and only {len(candidates)} strides to choose from "
-            f"({', '.join(map(str, candidates)) or 'none'}): lower the degree or choose another number of nodes"
+            f"{count} rings needed, but only {len(candidates)} strides are available "
+            f"({', '.join(map(str, candidates)) or 'none'}): lower the degree or change the number of nodes"
         )
     if method == "geometric":
         return _geometric(nodes, count, candidates)

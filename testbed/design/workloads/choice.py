@@ -97,7 +97,7 @@ class WorkloadChoice:
         if self.name.startswith(TORCH):
             if sizes:
                 raise WorkloadError(
-                    f"--set {next(iter(sizes))}: a torch module has batch sizes and training alone"
+                    f"--set {next(iter(sizes))}: a torch module only has batch sizes and training"
                 )
             return import_factory(self.name.removeprefix(TORCH), batch=batch, training=training).workload
         return import_onnx(self.name, batch=batch, training=training, dimensions=sizes).workload
@@ -105,7 +105,7 @@ class WorkloadChoice:
     def _sizes(self) -> dict[str, int]:
         wrong = [name for name, text in self.settings.items() if not text.isdecimal()]
         if wrong:
-            raise WorkloadError(f"--set {wrong[0]}={self.settings[wrong[0]]}: give a whole number")
+            raise WorkloadError(f"--set {wrong[0]}={self.settings[wrong[0]]}: give an integer")
         return {name: int(text) for name, text in self.settings.items()}
 
     def _devices_per_server(self) -> int:
@@ -125,7 +125,7 @@ def parse_settings(texts: Sequence[str] | None) -> dict[str, str]:
     for text in texts or ():
         name, _, value = text.partition("=")
         if not name or not value:
-            raise WorkloadError(f"--set {text!r} is not KEY=VALUE; write for example --set batch=64")
+            raise WorkloadError(f"--set {text!r} is not KEY=VALUE (example: --set batch=64)")
         settings[name] = value
     return settings
 
@@ -133,11 +133,11 @@ def parse_settings(texts: Sequence[str] | None) -> dict[str, str]:
 def with_savings(workload: Workload, *, zero: int = 0, recompute: bool = False) -> Workload:
     """Return the workload with a stage of ZeRO, and with recomputation. Raises `WorkloadError` where there is none."""
     if zero not in STAGES:
-        raise WorkloadError(f"ZeRO has no stage {zero}: choose {', '.join(map(str, STAGES))}")
+        raise WorkloadError(f"ZeRO has no stage {zero}: choose from {', '.join(map(str, STAGES))}")
     if not (zero or recompute):
         return workload
     if not workload.training:
-        raise WorkloadError(f"{workload.name} is served, not trained: leave out --zero and --recompute")
+        raise WorkloadError(f"{workload.name} is an inference workload: leave out --zero and --recompute")
     operators = [_divide(operator, zero) for operator in workload.operators]
     if recompute:
         operators = _segment(operators)

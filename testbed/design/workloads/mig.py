@@ -61,7 +61,7 @@ def device_named(name: str) -> Device:
     """
     whole, instances = name.partition("/")[0], instances_of(name)
     if whole not in DEVICES:
-        raise WorkloadError(f"no device {name!r}: there are {', '.join(DEVICES)}")
+        raise WorkloadError(f"unknown device {name!r}; known: {', '.join(DEVICES)}")
     device = DEVICES[whole]
     if instances == 1:
         return device
@@ -90,6 +90,6 @@ def logical_servers(
     if may_share:
         return nodes * instances, degree, 1 / instances
     raise WorkloadError(
-        f"{degree} links of a server cannot be dealt out to {instances} logical servers: "
-        f"give a --degree that {instances} divides"
+        f"{degree} links of a server cannot be divided among {instances} logical servers: give a "
+        f"--degree divisible by {instances}"
     )

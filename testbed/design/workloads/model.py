@@ -103,7 +103,7 @@ class Workload:
     def __post_init__(self) -> None:
         if not is_whole(self.batch) or self.batch < 1:
             raise WorkloadError(
-                f"{self.name}: a batch of {self.batch} samples; an iteration has a whole number of them, at least 1"
+                f"{self.name}: a batch of {self.batch} samples; give an integer of at least 1"
             )
         if not self.operators:
             raise WorkloadError(f"{self.name}: no operators; a workload has at least 1")
@@ -112,12 +112,12 @@ class Workload:
         names = [operator.name for operator in self.operators]
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            raise WorkloadError(f"{self.name}: two operators are called {twice!r}; names must differ")
+            raise WorkloadError(f"{self.name}: two operators are named {twice!r}; names must be unique")
         for producer, consumer in self.edges:
             if not 0 <= producer < consumer < len(self.operators):
                 raise WorkloadError(
-                    f"{self.name}: edge {producer} -> {consumer}: operators are listed in the order of computing, "
-                    f"0 to {len(self.operators) - 1}"
+                    f"{self.name}: edge {producer} -> {consumer}: operators are listed in order of execution, 0 "
+                    f"to {len(self.operators) - 1}"
                 )
         sent = sum(self.edge_bytes(edge) for edge in self.edges)
         for operator in self.operators:
@@ -125,8 +125,8 @@ class Workload:
             sent += operator.forward_reduce_bytes + operator.backward_reduce_bytes
         if self.batch * sent > LARGEST:
             raise WorkloadError(
-                f"{self.name}: a batch of {self.batch} samples of which {sent} bytes are handed on is more than "
-                f"{LARGEST} bytes an iteration: give a smaller batch"
+                f"{self.name}: a batch of {self.batch} samples that each pass on {sent} bytes exceeds "
+                f"{LARGEST} bytes per iteration: give a smaller batch"
             )
 
     @property

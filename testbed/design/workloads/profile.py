@@ -65,18 +65,18 @@ def read_profile(path: str | Path) -> Profile:
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise WorkloadError(f"profile {path}: {error.strerror}: give a file that can be read") from error
+        raise WorkloadError(f"profile {path}: {error.strerror}: give a readable file") from error
     except ValueError as error:
-        raise WorkloadError(
-            f"profile {path} is not valid JSON: {error}; correct that place, or measure again"
-        ) from error
+        raise WorkloadError(f"profile {path} is not valid JSON: {error}; fix it, or measure again") from error
     return profile_of(document, name=str(path))
 
 
 def profile_of(document: Any, *, name: str = "profile") -> Profile:
     """Return the profile in a parsed document. Raises `WorkloadError`."""
     if not isinstance(document, dict) or document.get(_VERSION) != 1:
-        raise WorkloadError(f'{name}: no profile of version 1: it begins with {{"{_VERSION}": 1, ...}}')
+        raise WorkloadError(
+            f'{name}: not a profile of version 1: it must begin with {{"{_VERSION}": 1, ...}}'
+        )
     operators = document.get("operators")
     if not isinstance(operators, dict):
         raise WorkloadError(f'{name}: "operators" must map operator names to measured times')
@@ -120,7 +120,7 @@ def _measured(entry: Any, name: str) -> Measured:
     given = (samples, forward_s) if backward_s is None else (samples, forward_s, backward_s)
     if not samples or len({len(numbers) for numbers in given}) > 1:
         raise WorkloadError(
-            f"{name}: samples, forward_s and backward_s must be lists of one length, at least 1"
+            f"{name}: samples, forward_s and backward_s must be lists of equal length, at least 1"
         )
     if samples[0] <= 0 or any(later <= earlier for earlier, later in pairwise(samples)):
         raise WorkloadError(f"{name}: samples {list(samples)} must be above 0 and ascend")
@@ -133,5 +133,5 @@ def _numbers(values: Any, name: str) -> tuple[float, ...]:
     for value in values:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not 0 <= value <= float_info.max:
-            raise WorkloadError(f"{name}: {repr(value)[:40]} is no finite number of 0 or more")
+            raise WorkloadError(f"{name}: {repr(value)[:40]} is not a finite number of 0 or more")
     return tuple(map(float, values))

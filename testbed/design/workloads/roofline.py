@@ -48,7 +48,7 @@ class Device:
         rates = (self.peak_flops, self.memory_bytes_per_s, self.attained_flops, self.attained_bandwidth)
         if not all(isfinite(rate) and rate > 0 for rate in rates) or self.memory_bytes < 1:
             raise WorkloadError(
-                f"device {self.name}: peaks, what is attained of them, and memory must be above 0"
+                f"device {self.name}: peaks, their attainable shares, and memory must be above 0"
             )
         if not isfinite(self.overhead_s) or self.overhead_s < 0:
             raise WorkloadError(f"device {self.name}: an overhead of {self.overhead_s} s: give 0 or more")
@@ -85,8 +85,8 @@ class Cluster:
     def __post_init__(self) -> None:
         if not all(is_whole(count) and count >= 1 for count in (self.nodes, self.devices_per_server)):
             raise WorkloadError(
-                f"a cluster of {self.nodes} servers with {self.devices_per_server} devices each: "
-                f"give whole numbers, at least 1"
+                f"a cluster of {self.nodes} servers with {self.devices_per_server} devices each: give "
+                "integers of at least 1"
             )
         if not self.local_bytes_per_s > 0:
             raise WorkloadError(f"{self.local_bytes_per_s} bytes/s within a server: give a rate above 0")
@@ -193,6 +193,7 @@ def check_memory(workload: Workload, strategy: Strategy, cluster: Cluster) -> No
     ]
     largest = ", ".join(f"{name} {size / 1e9:.1f} GB" for size, name in sorted(sizes, reverse=True)[:3])
     raise OutOfMemory(
-        f"{workload.name}: server {fullest} would hold {use[fullest] / 1e9:.1f} GB of its "
-        f"{cluster.memory_bytes / 1e9:.1f} GB (largest: {largest}): cut or place operators over more servers"
+        f"{workload.name}: server {fullest} would hold {use[fullest] / 1000000000.0:.1f} GB, but has "
+        f"{cluster.memory_bytes / 1000000000.0:.1f} GB (largest: {largest}): spread operators over "
+        "more servers"
     )

@@ -104,7 +104,8 @@ def spaced_sharding(way: Way, nodes: int, shards: int) -> Sharding:
     """
     if shards < 1 or nodes < 1 or nodes % shards:
         raise StrategyError(
-            f"{shards} shards on {nodes} servers: the shards must divide the servers, both at least 1"
+            f"{shards} shards on {nodes} servers: the number of shards must divide the number of servers, "
+            "both at least 1"
         )
     step = nodes // shards
     return Sharding(way, tuple(tuple(range(start, nodes, step)) for start in range(step)))

@@ -42,8 +42,8 @@ def check_copies(workload: Workload) -> None:
     for operator in workload.operators:
         if "data" not in operator.ways:
             raise StrategyError(
-                f"{workload.name}: {operator.name} cannot be copied to several servers, only {_listed(operator)}: "
-                f"take default_strategy"
+                f"{workload.name}: {operator.name} cannot be replicated, only {_listed(operator)}: use "
+                "default_strategy"
             )
 
 
@@ -94,11 +94,11 @@ def disaggregated_strategy(
     count = cluster.nodes // 2 if prefill_nodes is None else prefill_nodes
     if {operator.side for operator in workload.operators} != set(SIDES):
         raise StrategyError(
-            f"{workload.name} does not both read prompts and write answers: take the default strategy"
+            f"{workload.name} does not have both prefill and decode: use the default strategy"
         )
     if not 1 <= count < cluster.nodes:
         raise StrategyError(
-            f"{workload.name}: {count} of {cluster.nodes} servers read prompts: each side needs at least 1"
+            f"{workload.name}: {count} of {cluster.nodes} servers for prefill: each side needs at least 1"
         )
     shardings: dict[int, Sharding] = {}
     for side, servers in zip(SIDES, (range(count), range(count, cluster.nodes)), strict=True):
@@ -184,13 +184,13 @@ def check_strategy(workload: Workload, strategy: Strategy, nodes: int) -> None:
     """Raise `StrategyError` unless each operator has a sharding that it and the servers allow."""
     if len(strategy.shardings) != len(workload.operators):
         raise StrategyError(
-            f"{workload.name} has {len(workload.operators)} operators, the strategy {len(strategy.shardings)} "
-            f"shardings: give one each"
+            f"{workload.name} has {len(workload.operators)} operators, but the strategy has "
+            f"{len(strategy.shardings)} shardings: give one per operator"
         )
     if not 1 <= strategy.microbatches <= workload.batch:
         raise StrategyError(
-            f"{workload.name}: {strategy.microbatches} microbatches of {workload.batch} samples: "
-            f"each takes at least one sample"
+            f"{workload.name}: {strategy.microbatches} microbatches of {workload.batch} samples: each "
+            "needs at least one sample"
         )
     for operator, sharding in zip(workload.operators, strategy.shardings, strict=True):
         fault = sharding_fault(sharding, nodes)
@@ -234,8 +234,8 @@ def pipeline_parallel(workload: Workload, nodes: int, stages: int, microbatches:
     count = len(workload.operators)
     if not 1 <= stages <= count or nodes % stages:
         raise StrategyError(
-            f"{workload.name}: {stages} stages of {count} operators on {nodes} servers: "
-            f"stages must divide the servers, and each takes an operator"
+            f"{workload.name}: {stages} stages of {count} operators on {nodes} servers: stages must "
+            "divide the servers, and each needs an operator"
         )
     work = [operator.forward_flops + operator.backward_flops for operator in workload.operators]
     ends = _even_cuts(work, stages)
@@ -292,4 +292,4 @@ def strategy_by_name(text: str, workload: Workload, cluster: Cluster) -> Strateg
         case "disaggregated", [prefill_nodes]:
             return disaggregated_strategy(workload, cluster, prefill_nodes)
     form = FORMS.get(name) or f"one of {', '.join(FORMS)}"
-    raise StrategyError(f"strategy {text!r}: give {form}, the numbers whole, or a plan file")
+    raise StrategyError(f"strategy {text!r}: give {form} with integers, or a plan file")

@@ -57,8 +57,9 @@ def program_environment(lab: Lab, topology: Topology) -> ProgramEnvironment:
     if len(names) > 1:
         described = "; ".join(",".join(each) for each in sorted(names))
         raise HostError(
-            f"{lab.path}: hosts name their NICs differently ({described}), and launchers give all ranks the same "
-            "variables: rename the interfaces on the hosts (`ip link set dev OLD name NEW`) and in the lab file"
+            f"{lab.path}: hosts name their NICs differently ({described}), but launchers give all ranks "
+            "the same variables: rename the interfaces on the hosts (`ip link set dev OLD name NEW`) and "
+            "in the lab file"
         )
     order = rings_of(topology)[0].order if topology.nodes > 1 else (0,)
     ranks = tuple(lab.hosts[node] for node in order)

@@ -104,7 +104,7 @@ def _draw_pair(names: list[str], ends: dict[str, FibreEnd], draw: random.Random)
         if one.rpartition(":")[2] == other.rpartition(":")[2] and ends[one].switch == ends[other].switch
     ]
     if not pairs:
-        raise LabStartError("no two fibres are left that could be crossed; lower --crossed")
+        raise LabStartError("no two fibres are left to cross; lower --crossed")
     return draw.choice(pairs)
 
 

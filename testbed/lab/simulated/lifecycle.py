@@ -83,7 +83,7 @@ def start_lab(
     """
     if not lab.simulated:
         raise LabStartError(
-            f"lab '{lab.name}' is real and runs already; only a lab with 'simulated: true' is started"
+            f"lab '{lab.name}' is real and already runs; only a lab with 'simulated: true' can be started"
         )
     from testbed.lab.inventory import with_rate
 
@@ -103,7 +103,7 @@ def at_rate(lab: Lab, rate_mbps: float | None) -> Lab:
     from testbed.lab.inventory import with_rate
 
     if not lab.simulated:
-        raise LabStartError(f"lab '{lab.name}' is real: its links have the rate that they have")
+        raise LabStartError(f"lab '{lab.name}' is real: the rate of its links is fixed")
     return with_rate(lab, rate_mbps)
 
 
@@ -208,7 +208,7 @@ def find_running(lab: Lab) -> Lab:
     if here not in rates and len(rates) > 1:
         what = f"lab '{lab.name}' runs {len(rates)} times, in {', '.join(rates)}"
         raise LabStartError(
-            f"{what}; name the lab file that `testbed sim up` printed for yours, or end the others"
+            f"{what}; name the lab file that `testbed sim up` printed for yours, or stop the others"
         )
     subnet = here if here in rates else next(iter(rates))
     found = lab if subnet == here else relocate(lab, IPv4Network(subnet))
@@ -255,7 +255,9 @@ def id_of_running(lab: Lab) -> str:
     for entry in lab_status():
         if entry["live"] and (entry["lab"], entry["subnet"]) == here:
             return str(entry["lab_id"])
-    raise LabStartError(f"no simulated lab '{lab.name}' is up: `testbed sim status` lists those that are")
+    raise LabStartError(
+        f"no simulated lab '{lab.name}' is running: `testbed sim status` lists those that are"
+    )
 
 
 def ensure_key(path: Path) -> str:

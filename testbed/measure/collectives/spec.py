@@ -111,9 +111,7 @@ def parse_sizes(text: str) -> tuple[int, ...]:
     smallest, _, largest = text.partition(":")
     sizes = [_parse_size(word) for word in (smallest, largest or smallest)]
     if not 4 <= sizes[0] <= sizes[1]:
-        raise CollectiveError(
-            f"--sizes {text!r}: sizes start at 4 bytes and grow; write for example 1KiB:8MiB"
-        )
+        raise CollectiveError(f"--sizes {text!r}: sizes start at 4 bytes and grow (example: 1KiB:8MiB)")
     return doubling_sizes(sizes[0], sizes[1])
 
 
@@ -124,5 +122,5 @@ _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20}
 def _parse_size(word: str) -> int:
     match = _SIZE.fullmatch(word.strip())
     if match is None:
-        raise CollectiveError(f"--sizes: {word!r} is no size; write for example 1KiB:8MiB")
+        raise CollectiveError(f"--sizes: {word!r} is not a valid size (example: 1KiB:8MiB)")
     return int(match[1]) * _FACTORS[match[2][:1].lower()]

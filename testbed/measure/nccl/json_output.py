@@ -45,8 +45,8 @@ def parse_json(text: str, name: str = "output") -> NcclTable:
         if cut and "nccl_version" in document:
             raise ResultsError(f"{name}:{_lines(text)}: cut off before the first result. Run the test again")
         raise ResultsError(
-            f"{name}:1: not a document of nccl-tests: it has no list `results`. "
-            f"Give the file that a test wrote with -J, or its standard output"
+            f"{name}:1: not an nccl-tests document: it has no list `results`. Give the file that a test "
+            "wrote with -J, or its standard output"
         )
     problems = []
     if cut:
@@ -61,7 +61,7 @@ def parse_json(text: str, name: str = "output") -> NcclTable:
     rows = [row for place, entry in enumerate(results) if (row := _row(entry, place, problems))]
     if not rows:
         why = "; ".join(problems) or "`results` is empty"
-        raise ResultsError(f"{name}:{_lines(text)}: no whole row of results: {why}. Run the test again")
+        raise ResultsError(f"{name}:{_lines(text)}: no complete row of results: {why}. Run the test again")
     bounds, average = _mapping(document, "out_of_bounds"), _mapping(document, "average_bus_bandwidth")
     bounds_ok, average_ok = _boolean(bounds.get("okay")), _boolean(average.get("okay"))
     devices = tuple(_devices(_mapping(document, "config").get("devices")))
@@ -146,7 +146,7 @@ def _row(entry: object, place: int, problems: list[str]) -> NcclRow | None:
     """Return one entry of `results`, or None and a complaint when it is not whole."""
     try:
         if not isinstance(entry, Mapping):
-            raise TypeError("no object")
+            raise TypeError("not an object")
         in_place = _timing(entry, "in_place")
         if in_place is None:
             raise KeyError("in_place")
@@ -197,7 +197,7 @@ def _number(value: object) -> float | None:
     if value is None:
         return None
     if not isinstance(value, int | float | str):
-        raise TypeError(f"{value!r} is no number")
+        raise TypeError(f"{value!r} is not a number")
     number = float(value)
     return number if math.isfinite(number) else None
 

@@ -122,7 +122,7 @@ def make_row(columns: Columns, cells: Sequence[str], halves: Literal[1, 2] = 2) 
     Raises `ValueError` when there are too many cells or a number is none.
     """
     if len(cells) != columns.cells(halves):
-        raise ValueError(f"{len(cells)} cells where {columns.cells(halves)} were announced")
+        raise ValueError(f"{len(cells)} cells instead of {columns.cells(halves)}")
     width, rest = len(columns.half), cells[len(columns.leading) :]
     before = dict(zip(columns.leading, cells[: len(columns.leading)], strict=True))
     timings = [
@@ -327,7 +327,7 @@ def _average(word: str | None) -> float | None:
 def _no_rows(reading: _Reading, name: str, lines: Sequence[str]) -> ResultsError:
     if reading.columns or reading.devices or reading.facts or reading.failed:
         why = "; ".join(reading.problems) or "the run ended before its first size"
-        return ResultsError(f"{name}:{len(lines)}: no whole row of results: {why}. Run the test again")
+        return ResultsError(f"{name}:{len(lines)}: no complete row of results: {why}. Run the test again")
     first = next((place for place, line in enumerate(lines, start=1) if line.strip()), 1)
     return ResultsError(
         f"{name}:{first}: not output of nccl-tests: no line names the columns (`# size count type ...`). "

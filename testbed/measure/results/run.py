@@ -55,7 +55,7 @@ class Run:
 
     def __enter__(self) -> Self:
         self._subject.enter_context(about(run=self.run_id))
-        logger.info("run begins")
+        logger.info("run started")
         return self
 
     def __exit__(
@@ -105,8 +105,8 @@ class Run:
         for row in rows:
             if (row.run_id, row.simulated) != (self.run_id, self.simulated):
                 raise ValueError(
-                    f"a timing of run {row.run_id!r} (simulated: {row.simulated}) given to run "
-                    f"{self.run_id!r} (simulated: {self.simulated})"
+                    f"a timing of run {row.run_id!r} (simulated: {row.simulated}) was given to run {self.run_id!r} "
+                    f"(simulated: {self.simulated})"
                 )
         self._timings.extend(rows)
         write_rows(self.directory / "timings.parquet", Timing, self._timings, simulated=self.simulated)
@@ -129,7 +129,7 @@ class Run:
         if self._lock is None:
             return
         now = datetime.now(UTC).isoformat()
-        logger.info("run ends: %s%s", status, f" ({error})" if error else "")
+        logger.info("run ended: %s%s", status, f" ({error})" if error else "")
         self._database.finish_run(self.run_id, status=status, error=error, finished=now)
         try:
             row = self._database.run(self.run_id)

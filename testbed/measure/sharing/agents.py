@@ -186,11 +186,11 @@ def _follow(launch: Launch, reports: RankReports, until: str, hosts: int, deadli
 def _failure(reports: RankReports, hosts: Sequence[str], deadline_s: float) -> CollectiveError:
     if reports.errors:
         said = "; ".join(f"host {host}: {message}" for host, message in reports.errors.items())
-        return CollectiveError(f"jobs did not end: {said}. All agents were ended")
+        return CollectiveError(f"jobs did not end: {said}. All agents were stopped")
     missing = ", ".join(host for host in hosts if host not in reports.done)
     return CollectiveError(
-        f"jobs did not end within {deadline_s:.0f} s: nothing is heard from {missing}. All agents were ended; look "
-        "with `testbed verify`"
+        f"jobs did not end within {deadline_s:.0f} s: no message from {missing}. All agents were "
+        "stopped; check with `testbed verify`"
     )
 
 

@@ -118,7 +118,7 @@ def _restore(fleet: Fleet, programs: Mapping[str, list[str]]) -> None:
         if one.exit_status:
             what = one.stdout.strip() or one.stderr.strip()
             raise HostError(
-                f"the queues of host {host} may not be as they were: {what}. Look there with `tc qdisc show`",
+                f"the queues of host {host} may not be restored: {what}. Check there with `tc qdisc show`",
                 host=host,
             )
 
@@ -166,7 +166,8 @@ def measure(
 
     if session.fleet is None:
         raise CollectiveError(
-            "jobs run on hosts; the hosts of this lab are only modelled (kernel hosts need root)"
+            "jobs need real hosts or kernel hosts; the hosts of this lab are only modelled (kernel hosts "
+            "need root)"
         )
     placed = links_of_jobs(session.lab, design.wiring, jobs, placement, spread=spread)
     parts = parts_of(

@@ -59,7 +59,7 @@ def links_of_jobs(
     for job in jobs:
         hosts = tuple(numbers[name] for name in placement[job.name])
         if len(hosts) < 2:
-            raise TopologyError(f"job {job.name!r} on one host sends nothing: give it two hosts or more")
+            raise TopologyError(f"job {job.name!r} sends nothing on a single host: give it at least two")
         turn = sum(set(hosts) == set(other.hosts) for other in found) if spread else 0
         found.append(_job_links(lab, wiring, job, hosts, turn))
     return found
@@ -77,8 +77,9 @@ def _job_links(lab: Lab, wiring: Wiring, job: SharedJob, hosts: tuple[int, ...],
             return JobLinks(job, order, (*out, *((None,) if is_one_way else ())))
     names = ", ".join(lab.hosts[host].name for host in hosts)
     raise TopologyError(
-        f"no circuits join the hosts of job {job.name!r} ({names}) in the topology in force: choose hosts that are "
-        "neighbours (`testbed verify` lists links), or apply a topology that joins them"
+        f"no circuits join the hosts of job {job.name!r} ({names}) in the current topology: choose "
+        "hosts that are neighbours (`testbed verify` lists links), or apply a topology that joins "
+        "them"
     )
 
 

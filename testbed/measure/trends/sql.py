@@ -67,7 +67,7 @@ def query_runs(runs_dir: str | Path, statement: str) -> Answer:
             connection.execute("set lock_configuration = true")
         except duckdb.Error as error:
             raise ResultsError(
-                f"the runs in {runs_dir} cannot be read: {error}. Move the file away that it names"
+                f"the runs in {runs_dir} cannot be read: {error}. Move away the file that it names"
             ) from error
         timer = threading.Timer(LONGEST_S, connection.interrupt)
         timer.start()
@@ -77,7 +77,7 @@ def query_runs(runs_dir: str | Path, statement: str) -> Answer:
             rows = found.fetchmany(MOST_ROWS + 1)
         except duckdb.InterruptException as error:
             raise ResultsError(
-                f"the statement took longer than {LONGEST_S:g} s and was ended; {HINT}"
+                f"the statement took longer than {LONGEST_S:g} s and was stopped; {HINT}"
             ) from error
         except duckdb.OutOfMemoryException as error:
             raise ResultsError(

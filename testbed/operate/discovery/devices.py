@@ -133,7 +133,7 @@ class Devices:
         lost = self._ours - self.held().items()
         if lost:  # what was seen may be of other circuits
             (switch, source), (_, target) = min(lost)
-            raise _interference(f"somebody else has removed {switch}:{source} -> {target}")
+            raise _interference(f"somebody else removed {switch}:{source} -> {target}")
         heard = {
             nic: tuple((frame.host, frame.nic) for frame in found.frames if frame.epoch == report.epoch)
             for nic, found in report.nics.items()
@@ -187,7 +187,7 @@ class Devices:
         foreign = seen.connections.pairs - ours
         taken = [f"{name}:{pair[0]} -> {pair[1]}" for pair in sorted(foreign) if pair[0] in target]
         if taken:
-            raise _interference(f"somebody else has connected {taken[0]}")
+            raise _interference(f"somebody else connected {taken[0]}")
         scope = frozenset(target) | {source for source, _ in seen.connections.pairs & ours}
         return SwitchPlan(
             name, CrossConnects(target), scope, seen, switch.plan(CrossConnects(target), seen, scope)
@@ -196,7 +196,7 @@ class Devices:
 
 def _interference(what: str) -> DriftError:
     hint = "circuits of others are left alone. Find out who patches, then run discover again"
-    return DriftError(f"{what} while fibres were sought; {hint}")
+    return DriftError(f"{what} during discovery; {hint}")
 
 
 def _wired_ports(lab: Lab) -> set[Port]:

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 SUDDEN_LOSS = FindingKind(
     "sudden_loss",
-    "a stretch of glass loses more than it did, since a step in its series",
+    "a fibre section loses more light than before, since a step in its series",
     "clean or straighten what the detail names; after a change of your own, correct `loss_db` and use `--since`",
     stops_packets=False,
 )
 SLOW_LOSS = FindingKind(
     "slow_loss",
-    "a stretch of glass loses more from day to day",
-    "plan the work before the receiver's window ends; the detail names the slope",
+    "a fibre section loses a little more light every day",
+    "schedule the work before the power leaves the receiver's window; the detail names the slope",
     stops_packets=False,
 )
 

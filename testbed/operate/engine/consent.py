@@ -39,7 +39,7 @@ def interruptible(note: Callable[[str], None]) -> Iterator[None]:
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         if _requested.is_set():
-            raise KeyboardInterrupt("Ctrl-C for the second time, while a step was under way")
+            raise KeyboardInterrupt("Ctrl-C was pressed a second time while a step was running")
         _requested.set()
         note("stopping when the step that is under way is done; Ctrl-C again does not wait for it")
 
@@ -84,7 +84,7 @@ class EmergencyStop:
         """Raise `Interrupted` or `OperationStopped` where nothing more may begin; `following` is what would."""
         self.check()
         if is_interrupted():
-            raise Interrupted(f"stopped by Ctrl-C before {following}; `testbed resume` goes on")
+            raise Interrupted(f"stopped by Ctrl-C before {following}; run `testbed resume` to continue")
 
     def check(self) -> None:
         """Raise `OperationStopped` while it is in force."""
@@ -97,5 +97,6 @@ class EmergencyStop:
         except (OSError, ValueError, KeyError):
             said = f"lab '{self.lab}' is stopped"
         raise OperationStopped(
-            f"{said}: nothing is sent; when all is safe, `testbed stop LAB --release`, then `testbed resume`"
+            f"{said}: nothing is sent. When it is safe, run `testbed stop LAB --release`, then `testbed "
+            "resume`"
         )

@@ -35,8 +35,8 @@ from testbed.operate.unfinished import SwitchCircuit, Unfinished
 
 UNFINISHED = FindingKind(
     "unfinished",
-    "an operation ended before all of its work was done",
-    "run `testbed apply` again",
+    "an operation ended before its work was complete",
+    "run `testbed resume`",
     stops_packets=False,
 )
 

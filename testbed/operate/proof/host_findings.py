@@ -15,69 +15,75 @@ from testbed.lab.model import Lab, LabHost
 from testbed.operate.model import FindingKind, LinkFinding
 
 MISSING_INTERFACE = FindingKind(
-    "missing_interface", "a host has no interface of that name", "correct the lab file, or the driver"
+    "missing_interface", "the host has no interface of that name", "correct the lab file, or the driver"
 )
 INTERFACE_DOWN = FindingKind(
     "interface_down",
     "an interface is administratively down",
-    "`ip link set dev NIC up` on the host, then `testbed apply`: its routes went with it",
+    (
+        "run `ip link set dev NIC up` on the host, then `testbed apply`: the routes were lost with "
+        "the interface"
+    ),
 )
 WRONG_MASTER = FindingKind(
     "wrong_master",
-    "a NIC is part of a bridge, a bond or a VRF, which takes what comes in there",
+    "a NIC belongs to a bridge, a bond or a VRF, which takes its incoming packets",
     "`ip link set dev NIC nomaster` on the host, then `testbed apply`",
 )
 WRONG_MTU = FindingKind(
-    "wrong_mtu", "an interface has another MTU than the lab file", "run `testbed apply`", stops_packets=False
+    "wrong_mtu",
+    "an interface has a different MTU than the lab file",
+    "run `testbed apply`",
+    stops_packets=False,
 )
 WRONG_RATE = FindingKind(
     "wrong_rate",
-    "a NIC sends at another rate than the lab file",
+    "a NIC sends at a different rate than the lab file",
     "check negotiation (`ethtool NIC`) and queueing discipline (`tc qdisc`), or correct `rate_mbps`",
     stops_packets=False,
 )
 WRONG_QUEUE = FindingKind(
     "wrong_queue",
-    "a NIC has a queueing discipline, a filter of tc or an XDP program that may drop, delay or divert packets",
+    "a NIC has a queueing discipline, a tc filter or an XDP program that may drop, delay or divert packets",
     "`tc qdisc del dev NIC root`, or `clsact`, `ingress` for `root`; `ip link set dev NIC xdp off`",
 )
 PACKET_FILTER = FindingKind(
     "packet_filter",
-    "rules of a packet filter may stop, change or divert packets of the lab",
+    "packet filter rules may drop, change or divert packets of the lab",
     "remove the rules that the detail names (`nft -a list ruleset`), or restrict them to other NICs",
 )
 WRONG_RULE = FindingKind(
     "wrong_rule",
-    "policy rules decide about packets of the lab before its routes are asked",
-    "`ip rule del` what the detail names, or restrict it to other addresses",
+    "policy rules apply to packets of the lab before its routes do",
+    "`ip rule del` the rules that the detail names, or restrict them to other addresses",
 )
 WRONG_ADDRESS = FindingKind("wrong_address", "an address is missing, or not planned", "run `testbed apply`")
 FORWARDING_OFF = FindingKind("forwarding_off", "a host does not forward packets", "run `testbed apply`")
 WRONG_SYSCTL = FindingKind("wrong_sysctl", "a kernel setting is not as planned", "run `testbed apply`")
 WRONG_NEIGHBOUR = FindingKind(
     "wrong_neighbour",
-    "a neighbour entry is missing, has another MAC address or is not permanent",
+    "a neighbour entry is missing, has another MAC address, or is not permanent",
     "run `testbed apply`",
 )
 MISSING_ROUTE = FindingKind("missing_route", "planned routes are missing", "run `testbed apply`")
 WRONG_ROUTE = FindingKind(
     "wrong_route",
-    "routes lead over another link than planned, or one to a part of a host's addresses is taken instead",
+    "routes lead over another link than planned, or a more specific route takes some of a host's addresses",
     "run `testbed apply`",
 )
 EXTRA_ROUTE = FindingKind(
     "extra_route",
-    "routes of ours lead to addresses that are not planned",
+    "routes of lightbed lead to addresses that are not planned",
     "run `testbed apply`",
     stops_packets=False,
 )
 NOT_CONFIGURED = FindingKind(
     "not_configured",
-    "hosts hold nothing of the plan: no address, no route, no neighbour",
+    "hosts have no part of the plan: no address, no route, no neighbour",
     "run `testbed apply`",
 )
 OTHER_TOPOLOGY = FindingKind(
-    "other_topology", "hosts hold routes and neighbours of another topology", "run `testbed apply`"
+    "other_topology", "hosts have the routes and neighbours of another topology", "run `testbed apply`"
 )
 
 RATE_TOLERANCE = 0.01

@@ -38,14 +38,14 @@ HOST_OFF = FindingKind(
 )
 NOT_PROBED = FindingKind(
     "not_probed",
-    "a host answers, and a part of the proof cannot run there; what it would tell is not judged",
+    "a host answers, but a part of the proof cannot run there; what that part covers is not judged",
     "the proof needs root, Python 3, `ip`, `tc` and `ethtool` on the host: the detail says what failed",
     stops_packets=False,
 )
 CHANGING = FindingKind(
     "changing",
-    "somebody changes a switch while we look",
-    "wait until the other operation has ended, then verify again",
+    "a switch changes while it is being read",
+    "wait until the other operation has ended, then run `testbed verify` again",
 )
 
 _OF_ALL_HOSTS = {kind.name: kind for kind in (NOT_CONFIGURED, OTHER_TOPOLOGY)}
@@ -245,7 +245,7 @@ def _devices(case: _Case) -> Iterator[LinkFinding]:
         detail = "; ".join(f"{part}: {why}" for part, why in parts.items())
         yield NOT_PROBED.report(host, detail)
     for name in case.evidence.changing:
-        yield CHANGING.report(name, f"the circuits of {name} changed each time that we looked")
+        yield CHANGING.report(name, f"the circuits of {name} changed at every reading")
 
 
 def _judge_light(case: _Case) -> Iterator[LinkFinding]:

@@ -22,13 +22,16 @@ UNREACHABLE = FindingKind(
 )
 NO_LARGE_PACKETS = FindingKind(
     "no_large_packets",
-    "packets of the full size do not pass where small ones do",
-    "compare the MTUs on the way (`ip link`, `ip route`), and look for filters by size (`nft list ruleset`)",
+    "full-size packets do not pass, but small ones do",
+    (
+        "compare the MTUs on the path (`ip link`, `ip route`), and look for filters by size (`nft "
+        "list ruleset`)"
+    ),
     stops_packets=False,
 )
 NO_TCP = FindingKind(
     "no_tcp",
-    "an exchange over TCP does not pass where pings do",
+    "a TCP exchange does not pass, but pings do",
     "look for packet filters on the hosts of the path (`nft list ruleset`)",
     stops_packets=False,
 )
@@ -40,8 +43,8 @@ LOSSY_PATH = FindingKind(
 )
 WRONG_PATH = FindingKind(
     "wrong_path",
-    "replies take another number of hops than planned, and no other finding explains it",
-    "`testbed path A B` shows the way that the kernels choose",
+    "replies take a different number of hops than planned, and no other finding explains it",
+    "run `testbed path A B` to see the path that the kernels choose",
     stops_packets=False,
 )
 

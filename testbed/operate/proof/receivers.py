@@ -23,15 +23,15 @@ POWER_OUT_OF_WINDOW = FindingKind(
 )
 NO_MODULE_READINGS = FindingKind(
     "no_module_readings",
-    "modules do not report their received power; this only informs, and the lab may be as planned",
-    "none is needed; of these receivers only the power at the switch is judged",
+    "modules do not report their received power; for information only, the lab may be as planned",
+    "nothing to do; for these receivers only the power at the switch is judged",
     stops_packets=False,
     only_informs=True,
 )
 DARK_CABLE = FindingKind(
     "dark_cable",
-    "both fibres of one NIC are dark",
-    "check the cable and the module: it may be out, or the NIC may have no power",
+    "both fibres of a NIC are dark",
+    "check the cable and the module: the module may be unplugged, or the NIC without power",
 )
 
 RESOLUTION_DB = 0.05

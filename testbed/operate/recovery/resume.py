@@ -74,7 +74,7 @@ def find_unfinished(runs_dir: str | Path, lab: Lab, operation: str | None) -> Un
         if found is None:
             _check_finished(operations_of(runs_dir, lab.name), operation, lab.name)
     if found and found.is_superseded:
-        raise Superseded(f"{found.operation} cannot go on: {found.detail}; {found.hint}")
+        raise Superseded(f"{found.operation} cannot be resumed: {found.detail}; {found.hint}")
     return found
 
 
@@ -83,7 +83,7 @@ def _check_finished(records: tuple[OperationRecord, ...], operation: str, lab: s
     if record is None:
         raise NoSuchOperation(f"lab '{lab}' has no operation {operation}; see `testbed journal`")
     if record.state == "running":
-        raise OperationRunning(f"operation {operation} is under way: wait for it, or `testbed stop`")
+        raise OperationRunning(f"operation {operation} is running: wait for it, or run `testbed stop LAB`")
 
 
 def resume(

@@ -46,7 +46,7 @@ def load_stimulus(datapath: Datapath, path: Path, cycles: int | None = None) -> 
     collector = Collector(datapath, str(path))
     if path.suffix.lower() not in readers:
         hint = f"There are: {', '.join(readers)}."
-        raise collector.error(1, 1, f"a stimulus of the kind {quoted(path.suffix)} is not known", hint)
+        raise collector.error(1, 1, f"unknown stimulus format {quoted(path.suffix)}", hint)
     try:
         readers[path.suffix.lower()](collector, path, cycles)
     except OSError as error:
@@ -69,7 +69,7 @@ def _csv(collector: Collector, path: Path, cycles: int | None) -> None:
         lines = [(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]
     except csv.Error as error:
         raise collector.error(
-            reader.line_num, 1, f"is no CSV: {error}", "Save it as CSV with commas."
+            reader.line_num, 1, f"is not valid CSV: {error}", "Save it as CSV with commas."
         ) from None
     if not lines:
         raise collector.error(1, 1, "is empty", "Write an example with --init.")
@@ -131,7 +131,7 @@ def _npz(collector: Collector, path: Path, cycles: int | None) -> None:
             arrays = {name: np.asarray(stored[name]) for name in stored.files}
     except (ValueError, zipfile.BadZipFile, EOFError):
         raise collector.error(
-            1, 1, "is no NPZ file", "Write it with numpy.savez(file, NAME=values)."
+            1, 1, "is not an NPZ file", "Write it with numpy.savez(file, NAME=values)."
         ) from None
     known = [(collector.wire(name, 1, 1), name, array) for name, array in arrays.items()]
     collector.check_overlaps(((name, wire) for wire, name, _ in known), 1, repeat(1))
@@ -170,13 +170,13 @@ def _python(collector: Collector, path: Path, cycles: int | None) -> None:
         raise
     except SyntaxError as error:
         place = (error.lineno or 1, error.offset or 1)
-        raise collector.error(*place, f"is no Python: {error.msg}", "Mend it.") from None
+        raise collector.error(*place, f"is not valid Python: {error.msg}", "Fix it.") from None
     except (
         Exception,
         SystemExit,
     ) as error:  # `sys.exit(0)` there must not end the command as if all were well
         message = f"{type(error).__name__} in the stimulus: {error}"
-        raise collector.error(_line_in(path, error), 1, message, "Mend the generator.") from error
+        raise collector.error(_line_in(path, error), 1, message, "Fix the generator.") from error
 
 
 def _yielded(

@@ -249,7 +249,7 @@ def _point(curve: Fringe, before: float, limit: float) -> BiasPoint:
     nulls = [before + curve.null + n * period for n in (-1, 0, 1)]
     reached = [null for null in nulls if 0.0 <= null <= limit]
     if not reached:
-        raise ValueError(f"no null lies between 0 V and {limit:.1f} V")
+        raise ValueError(f"there is no null between 0 V and {limit:.1f} V")
     null = min(reached, key=lambda candidate: abs(candidate - before))
     half = curve.half_wave
     return BiasPoint(null, null + half / 2, null + half, half, before, visibility)

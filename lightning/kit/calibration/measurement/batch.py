@@ -199,10 +199,12 @@ def check_firmware(soc: Any, channels: tuple[int, ...], readout: int) -> None:
     missing = [channel for channel in channels if not 0 <= channel < len(soc["gens"])]
     if missing or not 0 <= readout < len(soc["readouts"]):
         raise errors.WrongChannel(
-            f"this firmware has {len(soc['gens'])} generators and {len(soc['readouts'])} readouts;"
-            f" wanted are generators {channels} and readout {readout}",
+            (
+                f"this firmware has {len(soc['gens'])} generators and {len(soc['readouts'])} readouts; "
+                f"generators {channels} and readout {readout} are needed"
+            ),
             device=device,
-            hint="load the kit's firmware, or name those that your kit is wired to",
+            hint="load the kit's firmware, or give the channels that your kit is wired to",
         )
 
 
@@ -210,10 +212,12 @@ def _table(words: npt.ArrayLike, shots: int) -> npt.NDArray[np.int32]:
     whole("shots", shots, 1, MOST_SHOTS)
     table = np.atleast_2d(np.asarray(words, dtype=np.int64))
     if table.ndim != 2 or table.shape[1] != 4 or not len(table):
-        raise errors.OutOfRange(f"rows of four gain words are needed, one at least, not {table.shape}")
+        raise errors.OutOfRange(
+            f"the table must have rows of four gain words, at least one, not shape {table.shape}"
+        )
     if np.abs(table).max() > 32767:
         raise errors.OutOfRange(
-            f"gain words have 16 bits, sign included; {int(np.abs(table).max())} has more"
+            f"gain words have 16 bits including the sign; {int(np.abs(table).max())} has more"
         )
     return table.astype(np.int32)
 

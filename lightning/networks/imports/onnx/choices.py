@@ -36,8 +36,8 @@ def kind_of(entry: Any) -> str:
     kind = np.dtype(helper.tensor_dtype_to_np_dtype(entry.type.tensor_type.elem_type))
     if kind.kind not in "fiub":
         raise NetworkError(
-            f"input {entry.name!r} takes {kind}, and light takes numbers",
-            hint="Encode texts as numbers before the network, and cut it behind their encoding",
+            f"input {entry.name!r} takes {kind}, not numbers",
+            hint="Encode text as numbers before the network, and cut the network after the encoding",
         )
     return str(kind.name)
 
@@ -205,7 +205,7 @@ def _end(graph: Any, name: str, outputs: tuple[str, ...]) -> None:
     known = ", ".join(output.name for output in graph.output)
     for output in outputs:
         if output not in made:
-            raise NetworkError(f"{name}.onnx makes no tensor {output!r}", hint=f"Choose among: {known}")
+            raise NetworkError(f"{name}.onnx has no tensor {output!r}", hint=f"Choose one of: {known}")
     given = {each.name: each for each in (*graph.value_info, *graph.output)}
     helper = needed("onnx.helper", "to read ONNX files")
     kept = [given.get(output) or helper.make_empty_tensor_value_info(output) for output in outputs]

@@ -82,7 +82,7 @@ def from_bytes(
         raise
     except CONTRADICTIONS as error:
         raise NetworkError(
-            f"{name}.onnx contradicts itself: {error}", hint="Export the network again"
+            f"{name}.onnx is inconsistent: {error}", hint="Export the network again"
         ) from error
 
 
@@ -93,7 +93,7 @@ def _imported(model: Any, name: str, folder: Path, preprocessing: Preprocessing)
         return versions.noted(_network(versions.newest, name, folder, preprocessing))
     except CONTRADICTIONS as error:
         first: NetworkError = NetworkError(
-            f"{name}.onnx contradicts itself: {error}", hint="Export the network again"
+            f"{name}.onnx is inconsistent: {error}", hint="Export the network again"
         )
     except NetworkError as error:
         first = error
@@ -122,7 +122,7 @@ def _network(model: Any, name: str, folder: Path, preprocessing: Preprocessing) 
         lost = [tensor for tensor in node.output[len(made) :] if tensor]
         if lost:
             raise NetworkError(
-                f"node {node.name} ({node.op_type}) does not make {lost} here", hint="Use one output"
+                f"node {node.name} ({node.op_type}) does not produce {lost} here", hint="Use one output"
             )
     return finished(builder, name, entry.name, tensors[output], preprocessing)
 
@@ -196,7 +196,7 @@ def fold(builder: Builder, call: Call, node: Any) -> tuple[str, ...]:
     largest = _largest(call, inputs)
     if largest > MOST:
         raise NetworkError(
-            f"{call.title} makes a constant of {largest:,.0f} numbers, and {MOST:,} are allowed",
+            f"{call.title} makes a constant of {largest:,.0f} numbers; the limit is {MOST:,}",
             hint="Export the network without it, or with smaller shapes",
         )
     values = _evaluated(call, node, inputs)
@@ -236,6 +236,6 @@ def _evaluated(call: Call, node: Any, inputs: Sequence[Any]) -> list[Array]:
             outputs = reference.ReferenceEvaluator(node, opsets={"": call.opset}).run(None, dict(given))
     except (*CONTRADICTIONS, RuntimeError, AssertionError, ArithmeticError) as error:
         raise NetworkError(
-            f"{call.title} contradicts itself: {error}", hint="Export the network again"
+            f"{call.title} is inconsistent: {error}", hint="Export the network again"
         ) from error
     return [np.asarray(output) for output in outputs]

@@ -182,7 +182,7 @@ def _branch(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
     """Take the branch of an `If` whose condition is constant."""
     condition = scope.known.get(node.input[0])
     if condition is None:
-        raise refused(node, "chooses by values that only an input brings", _advice_of_if(scope, node))
+        raise refused(node, "branches on a value that depends on an input", _advice_of_if(scope, node))
     wanted = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
     graph = next(attribute.g for attribute in node.attribute if attribute.name == wanted)
     for initialiser in graph.initializer:
@@ -197,9 +197,9 @@ def _branch(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
 def _check_supported(scope: Scope, node: Any) -> None:
     known = all(scope.is_known(name) for name in node.input)
     if node.op_type in _LOOPS:
-        raise refused(node, "repeats as often as its values say", _cut(scope, node))
+        raise refused(node, "repeats a number of times that depends on its values", _cut(scope, node))
     if node.op_type in _OPEN and not known:
-        raise refused(node, "gives as many values as its inputs decide", _cut(scope, node))
+        raise refused(node, "produces a number of values that depends on its inputs", _cut(scope, node))
     if node.op_type in _RANDOM:
         raise refused(node, "draws random numbers", _cut(scope, node))
 
@@ -228,7 +228,7 @@ def _port(scope: Scope, output: str) -> Port:
     if output in scope.known:
         array = scope.known[output]
         return Port(output, array.shape, array.dtype.name)
-    raise NetworkError(f"nothing makes the output {output!r}", hint="Choose another: --output NAME")
+    raise NetworkError(f"no node produces the output {output!r}", hint="Choose another: --output NAME")
 
 
 def _packed(scope: Scope, outputs: Iterable[str]) -> str:

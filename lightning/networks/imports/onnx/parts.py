@@ -37,11 +37,9 @@ def parsed(content: bytes, name: str) -> Any:
     try:
         model.ParseFromString(content)
     except (decode_error, RuntimeError, ValueError) as error:
-        raise NetworkError(
-            f"{name}.onnx is no ONNX file, or a damaged one", hint="Export it again"
-        ) from error
+        raise NetworkError(f"{name}.onnx is not a valid ONNX file", hint="Export it again") from error
     if not model.HasField("graph"):
-        raise NetworkError(f"{name}.onnx holds no network", hint="Export it again")
+        raise NetworkError(f"{name}.onnx contains no network", hint="Export it again")
     return _without_functions(model, name) if model.functions else model
 
 
@@ -51,7 +49,7 @@ def _without_functions(model: Any, name: str) -> Any:
         return inliner.inline_local_functions(model)
     except (RuntimeError, ValueError) as error:
         raise NetworkError(
-            f"{name}.onnx: its functions cannot be written out: {error}", hint="Export it again"
+            f"{name}.onnx: its functions cannot be inlined: {error}", hint="Export it again"
         ) from error
 
 
@@ -78,7 +76,7 @@ def array_of(tensor: Any, folder: Path) -> npt.NDArray[Any]:
         ) from error
     if array.dtype.kind == "O":
         raise NetworkError(
-            f"constant {tensor.name!r} holds no numbers", hint="Export the network without texts"
+            f"constant {tensor.name!r} does not hold numbers", hint="Export the network without strings"
         )
     return array
 
@@ -125,13 +123,18 @@ def shape_of(entry: Any) -> list[int]:
             f"input {entry.name!r} has no shape", hint="Export the network with the shape of its input"
         )
     if kind.elem_type not in {1, 10, 11, 16}:
-        raise NetworkError(f"input {entry.name!r} takes no floats", hint="Export a network that takes floats")
+        raise NetworkError(
+            f"input {entry.name!r} does not take floats", hint="Export a network that takes floats"
+        )
     # Only the batch axis may be symbolic: light needs to know how long its vectors are.
     for place, dim in enumerate(kind.shape.dim[1:], 1):
         if dim.dim_value < 1:
             length = repr(dim.dim_param) if dim.dim_param else f"{dim.dim_value or 'unknown'}"
             raise NetworkError(
-                f"axis {place} of input {entry.name!r} has the length {length}, and only the batch axis may be open",
+                (
+                    f"axis {place} of input {entry.name!r} has the length {length}; only the batch axis may be "
+                    "open"
+                ),
                 hint="Give it a length: onnx.tools.update_model_dims, or export without dynamic_axes for it",
             )
     batch, *image = [int(dim.dim_value) for dim in kind.shape.dim]
@@ -169,14 +172,14 @@ def ordered(steps: Sequence[Any], known: Iterable[str], wanted: str) -> list[Any
         if path[-1] in path[:-1]:
             names = " -> ".join(steps[number].name or "?" for number in path[path.index(path[-1]) :])
             raise CyclicNetwork(
-                f"nodes wait for each other: {names}", hint="Unroll the loop, or export the network again"
+                f"nodes form a cycle: {names}", hint="Unroll the loop, or export the network again"
             )
     return given
 
 
 def _maker(makers: Mapping[str, int], tensor: str, reader: str) -> int:
     if tensor not in makers:
-        raise NetworkError(f"{reader} needs {tensor!r}, which no node makes", hint=AGAIN)
+        raise NetworkError(f"{reader} needs {tensor!r}, which no node produces", hint=AGAIN)
     return makers[tensor]
 
 
@@ -186,7 +189,7 @@ def _makers(steps: Sequence[Any]) -> Mapping[str, int]:
         for output in step.output:
             if output and output in makers:
                 both = f"{steps[makers[output]].name} and {step.name}"
-                raise NetworkError(f"nodes {both} both make {output!r}", hint=AGAIN)
+                raise NetworkError(f"nodes {both} both produce {output!r}", hint=AGAIN)
             makers[output] = number
     return makers
 
@@ -213,7 +216,7 @@ def converted(model: Any, name: str) -> Versions:
     opset = opsets_of(model, name)[""]
     if not OLDEST <= opset <= newest_opset():
         raise NetworkError(
-            f"{name}.onnx is of opset {opset}, and {OLDEST} to {newest_opset()} are understood",
+            f"{name}.onnx uses opset {opset}; supported are {OLDEST} to {newest_opset()}",
             hint="Export it with opset_version=17" if opset < OLDEST else "Run: pip install --upgrade onnx",
         )
     if opset >= OPSETS[0]:

@@ -158,7 +158,7 @@ def emit_electronic(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[s
     for array in outputs:
         if array.dtype.kind not in "fiub":
             raise UnsupportedNode(
-                f"node {node.name} ({node.op_type}) gives {array.dtype} and no numbers",
+                f"node {node.name} ({node.op_type}) produces {array.dtype}, not numbers",
                 hint=f"Cut the network before it: --output {node.input[0]}",
             )
     tensors = [scope.tensor(name) for name in names if name]
@@ -224,7 +224,10 @@ def _check_size(node: Any, numbers: int) -> None:
     """Raise `NetworkError` for an operation that makes more numbers than is sensible."""
     if numbers > LARGEST_CONSTANT:
         raise NetworkError(
-            f"node {node.name} ({node.op_type}) makes {numbers:,} numbers, and {LARGEST_CONSTANT:,} are allowed",
+            (
+                f"node {node.name} ({node.op_type}) makes {numbers:,} numbers; the limit is "
+                f"{LARGEST_CONSTANT:,}"
+            ),
             hint="Fix smaller shapes: --shape NAME=1x3x64x64",
         )
 
@@ -240,7 +243,7 @@ def constant_of(node: Any, folder: Path) -> Array:
             )
         if attribute.name in {"value_int", "value_ints"}:
             return np.asarray(attribute.i if attribute.name == "value_int" else attribute.ints, np.int64)
-    raise NetworkError(f"node {node.name} (Constant) holds no numbers", hint="Use numbers")
+    raise NetworkError(f"node {node.name} (Constant) does not hold numbers", hint="Use numbers")
 
 
 def take(scope: Scope, node: Any) -> None:

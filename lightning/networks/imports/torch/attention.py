@@ -26,7 +26,7 @@ def multihead_attention(
 ) -> tuple[Tensor, None]:
     """Add attention, without its weights as a second answer. Projections are photonic, scores digital."""
     if not layer.batch_first:
-        raise scope.refused("has the batch axis in the second place", "Build it with batch_first=True")
+        raise scope.refused("has the batch axis second", "Build it with batch_first=True")
     odd = layer.in_proj_weight is None or layer.bias_k is not None or layer.add_zero_attn
     if odd or key_padding_mask is not None:
         raise scope.refused("has key widths, biases or padding masks of its own", "Use plain self-attention")
@@ -52,7 +52,7 @@ def multihead_attention(
 def _mask(scope: Scope, mask: Any, *, is_causal: bool) -> Any:
     """Return a mask, of booleans true where nothing may be seen; `is_causal` only says of what kind a mask is."""
     if mask is None and is_causal:
-        raise scope.refused("is causal and has no mask", "Give attn_mask")
+        raise scope.refused("is causal but has no mask", "Give attn_mask")
     is_boolean = mask is not None and str(mask.dtype) == "torch.bool"
     return ~mask if is_boolean else mask
 

@@ -140,7 +140,7 @@ def along(operation: str) -> Function:
 
     def function(scope: Scope, x: Tensor, dim: int | None = None, *_: Any, **__: Any) -> Tensor:
         if dim is None:
-            raise scope.refused("does not say along which axis", "Give dim")
+            raise scope.refused("does not name an axis", "Give dim")
         return scope.add(operation, [x], axis=int(dim))
 
     return function
@@ -255,7 +255,7 @@ def attribute(scope: Scope, x: Tensor, name: str) -> Any:
         return len(scope.shape(x))
     if name == "mT":
         return transpose(scope, x, -1, -2)
-    raise scope.refused(f"asks for {name}")
+    raise scope.refused(f"uses {name}")
 
 
 def item(scope: Scope, x: Any, place: Any) -> Any:
@@ -304,7 +304,7 @@ def conv(
     """Over one axis or two."""
     axes = moving(scope, x)
     if padding_mode != "zeros":
-        raise scope.refused(f"pads by {padding_mode!r}", "Pad with zeros")
+        raise scope.refused(f"uses the padding mode {padding_mode!r}", "Pad with zeros")
     attributes = {
         "strides": per_axis(stride, axes),
         "dilations": per_axis(dilation, axes),
@@ -361,7 +361,7 @@ def max_pool(
 ) -> Tensor:
     """Over one axis or two."""
     if return_indices:
-        raise scope.refused("gives indices too", "Ask for the values only")
+        raise scope.refused("returns indices too", "Request the values only")
     return _pool(scope, "MaxPool", x, kernel_size, stride, padding, ceil_mode, {"dilations": dilation})
 
 

@@ -114,7 +114,7 @@ def _follow(builder: Builder, module: Any, graph: Any, leaves: Mapping[str, Any]
             values[node] = _value(builder, node, leaves, values)
         for changed in aliases.take(node):
             values[changed] = values[node]
-    raise NetworkError("the module gives nothing", hint="Return the scores")
+    raise NetworkError("the module returns nothing", hint="Return the scores")
 
 
 def _argument(node: Any, later: bool, entry: str) -> Any:
@@ -135,7 +135,7 @@ def _answer(value: Any) -> str:
     if isinstance(value, (tuple, list)) and len(value) == 1:
         value = value[0]
     if not isinstance(value, Tensor):
-        raise NetworkError(f"the module gives {type(value).__name__}", hint="Return one tensor: the scores")
+        raise NetworkError(f"the module returns {type(value).__name__}", hint="Return one tensor: the scores")
     return value.name
 
 
@@ -162,20 +162,20 @@ def _layer(builder: Builder, path: str, layer: Any, arguments: Any, keywords: An
     if scope.operation in ATTENTION:
         return _called(scope, ATTENTION[scope.operation], (layer, *arguments), keywords)
     if scope.operation not in LAYERS:
-        raise scope.refused("is a layer that nothing here computes", EXPORT)
+        raise scope.refused("is an unsupported layer", EXPORT)
     function, settings = LAYERS[scope.operation](layer)
     return _called(scope, FUNCTIONS[function], (*arguments, *settings), keywords)
 
 
 def _called(scope: Scope, function: Callable[..., Any] | None, arguments: Any, keywords: Any) -> Any:
     if function is None:
-        raise scope.refused("is a function that nothing here computes", EXPORT)
+        raise scope.refused("is an unsupported function", EXPORT)
     try:
         return function(scope, *arguments, **keywords)
     except LightningError:
         raise
     except (*CONTRADICTIONS, RuntimeError) as error:
-        raise scope.refused(f"is called as nothing here understands: {error}", EXPORT) from error
+        raise scope.refused(f"is called in an unsupported way: {error}", EXPORT) from error
 
 
 def _computed(scope: Scope, node: Any, arguments: Any, keywords: Any) -> Any:
@@ -226,9 +226,11 @@ class Aliases:
             later = any(self.places.get(user, len(self.places)) > self.places[node] for user in other.users)
             if later and self.tensors[other] is not self.tensors[node]:
                 raise UnsupportedNode(
-                    f"node {node.name} (torch {title(node, self.leaves)}) changes in place what shares its memory with "
-                    f"{other.name}, which is read later",
-                    hint="Write it without in-place",
+                    (
+                        f"node {node.name} (torch {title(node, self.leaves)}) changes in place a tensor that shares "
+                        f"memory with {other.name}, which is read later"
+                    ),
+                    hint="Use the out-of-place form",
                 )
         return [other for other in others if self.tensors[other] is self.tensors[node] and other is not node]
 

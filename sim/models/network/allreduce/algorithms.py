@@ -56,7 +56,8 @@ def ring(members: Sequence[int], size_bytes: int, *, strides: Sequence[int] = (1
     for stride in strides:
         if g > 1 and gcd(stride, g) != 1:
             raise ValueError(
-                f"stride {stride} makes no single ring of {g} members: choose one that shares no factor"
+                f"stride {stride} does not form a single ring of {g} members: choose one without a common "
+                "factor"
             )
     if g == 1 or size_bytes == 0:
         return ()

@@ -49,7 +49,9 @@ class CircuitSwitch:
     def __post_init__(self) -> None:
         check_sizes(self.nodes, self.rate_gbps)
         if self.nodes < 2 or self.degree < 1 + self.forwarding:
-            raise ValueError("circuits need 2 nodes or more, and a degree of 1 or more; 2 with forwarding")
+            raise ValueError(
+                "circuits need at least 2 nodes and a degree of at least 1, or 2 with forwarding"
+            )
         if not 0 <= self.delay_s < self.period_s:
             raise ValueError(
                 f"delay_s {self.delay_s} must be 0 or more and less than period_s {self.period_s}"
@@ -106,7 +108,7 @@ def simulate_circuits(
             return run.result(graph, fabric)
         idle = idle + 1 if progress == (progress := run.progress()) else 0
     raise Stalled(
-        f"nothing moved in {_PATIENCE} periods, up to {now_s:.3f} s: more degree or a longer period is needed"
+        f"nothing moved in {_PATIENCE} periods, up to {now_s:.3f} s: increase the degree or the period"
     )
 
 

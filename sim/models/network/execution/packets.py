@@ -84,7 +84,7 @@ def simulate_packets(
             queues = with_more_trains(queues)
     if why == loop.STALLED:
         raise Stalled(
-            f"at {state.clock[0] * 1e3:.3f} ms nothing moves, and no link is dead: this is our mistake"
+            f"at {state.clock[0] * 1000.0:.3f} ms nothing moves, and no link is dead: this is a bug"
         )
     return Execution(
         graph, fabric, lowered, state.begin_s, state.end_s, state.link_bytes, queues.events_seen, trace=None

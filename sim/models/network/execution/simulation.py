@@ -153,7 +153,9 @@ class Run:
         in_proportion: bool = False,
     ) -> None:
         if not 0 <= rounding < 1:
-            raise ValueError(f"rounding is {rounding}: it is a share of a flow's duration, from 0 to below 1")
+            raise ValueError(
+                f"rounding is {rounding}: it must be a share of a flow's duration, at least 0 and below 1"
+            )
         self.lowered = lowered
         self.capacity = np.array(capacity, dtype=np.float64)
         self.routes: Routes = lowered.routes

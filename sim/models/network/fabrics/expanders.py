@@ -39,7 +39,7 @@ def random_regular(nodes: int, degree: int, random: np.random.Generator) -> Inte
         pairs = random.permutation(np.repeat(np.arange(nodes), degree)).reshape(-1, 2)
         if _mend(pairs, random) and _connected(nodes, pairs):
             return pairs
-    raise ValueError(f"no connected {degree}-regular graph of {nodes} nodes was found in {_TRIES} drawings")
+    raise ValueError(f"no connected {degree}-regular graph of {nodes} nodes was found in {_TRIES} attempts")
 
 
 def _bad(pairs: Integers) -> Integers:

@@ -66,9 +66,7 @@ class Fabric:
         """
         ends = np.concatenate([sources, targets])
         if ends.size and (ends.min() < 0 or ends.max() >= self.nodes):
-            raise ValueError(
-                f"{self.name} has nodes 0..{self.nodes - 1}: {ends.min()}..{ends.max()} were asked for"
-            )
+            raise ValueError(f"{self.name} has nodes 0..{self.nodes - 1}, not {ends.min()}..{ends.max()}")
         padded = self.router(sources, targets, choices)
         there = padded >= 0
         there[sources == targets] = False

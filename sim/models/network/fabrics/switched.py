@@ -56,7 +56,7 @@ def fat_tree(
     """
     check_sizes(nodes, rate_gbps)
     if not 1 <= oversubscription < float("inf"):
-        raise ValueError(f"oversubscription is {oversubscription}: it is 1 (full bisection) or more")
+        raise ValueError(f"oversubscription is {oversubscription}: it must be 1 (full bisection) or more")
     half = _half(nodes)
     hashed = balance == "hash"
     cables = _cables(nodes, half) if hashed else _bundles(nodes, half)

@@ -29,7 +29,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     )
     device = settings.device(switch_time_s=DEFAULT_SWITCH_TIME_S)
     if settings.inputs != settings.outputs or settings.inputs > MOST_PORTS:
-        raise SettingError(f"a Calient has as many inputs as outputs, {MOST_PORTS} at most")
+        raise SettingError(f"a Calient has as many inputs as outputs, at most {MOST_PORTS}")
     account, serial = settings.account(*FACTORY_ACCOUNT), settings.serial_number
     configuration = CircuitConfiguration(
         device, moving_states=(settings.choice("moving", "IS", "UMA"), "RDY")

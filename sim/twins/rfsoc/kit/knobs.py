@@ -68,21 +68,21 @@ class Knob:
         try:
             return _YES_NO[str(value).lower()]
         except KeyError:
-            raise ValueError(f"{self.field} is on or off, not {value!r}") from None
+            raise ValueError(f"{self.field} must be on or off, not {value!r}") from None
 
     def _choice(self, value: object) -> str:
         word = {True: "on", False: "off"}.get(value, str(value)) if isinstance(value, bool) else str(value)
         if word not in get_args(Noise):
-            raise ValueError(f"{self.field} is one of {', '.join(get_args(Noise))}, not {value!r}")
+            raise ValueError(f"{self.field} must be one of {', '.join(get_args(Noise))}, not {value!r}")
         return word
 
     def _number(self, value: object) -> float:
         try:
             number = float(value)  # type: ignore[arg-type]
         except (TypeError, ValueError):
-            raise ValueError(f"{self.field} is a number, not {value!r}") from None
+            raise ValueError(f"{self.field} must be a number, not {value!r}") from None
         if not self.low <= number <= self.high:
-            raise ValueError(f"{self.field} lies between {self.low:g} and {self.high:g}, {number:g} does not")
+            raise ValueError(f"{self.field} must be {self.low:g} to {self.high:g}, not {number:g}")
         return number
 
 
@@ -137,7 +137,7 @@ def knob_named(name: str) -> Knob:
         known = ", ".join(
             sorted({knob.field + ("_0..3" if knob.modulator is not None else "") for knob in KNOBS.values()})
         )
-        raise UnknownKnob(f"the kit has no knob {name!r}; it has {known}") from None
+        raise UnknownKnob(f"the kit has no knob {name!r}; known: {known}") from None
 
 
 def turned(kit: KitParameters, settings: Mapping[str, object]) -> KitParameters:

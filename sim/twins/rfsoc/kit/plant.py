@@ -212,7 +212,7 @@ def photonic_kit(options: Mapping[str, str], *, board: str = "", generators: int
     parameters = replace(KitParameters(), seed=seed)
     text = options.get("vary", "no")
     if text not in ("yes", "no"):
-        raise ValueError(f"vary is yes or no, not {text!r}")
+        raise ValueError(f"vary must be yes or no, not {text!r}")
     is_varied = text == "yes"
     if is_varied:
         parameters = varied(parameters, seed)

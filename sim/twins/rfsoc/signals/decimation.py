@@ -33,7 +33,7 @@ def taps(kind: str) -> npt.NDArray[np.float64]:
     (0.5157, 8)
     """
     if kind not in FILTERS:
-        raise ValueError(f"filter is one of {', '.join(FILTERS)}, not {kind!r}")
+        raise ValueError(f"filter must be one of {', '.join(FILTERS)}, not {kind!r}")
     shape = np.ones(DECIMATION) if kind == "mean" else _low_pass()
     made = np.asarray(GAIN * shape / shape.sum())
     made.flags.writeable = False

@@ -102,8 +102,8 @@ def _fits(length: int, size: int, what: str) -> None:
     """Raise `RuntimeError` for a length that does not fit: QICK's driver uses one place less than there is."""
     if length >= size:
         raise RuntimeError(
-            f"{length} {what} in one go are too many: the memory has {size} places, of which all but one can be used; "
-            "shorten the readout, or take fewer repetitions at a time"
+            f"{length} {what} at once are too many: the memory has {size} places, one of which cannot be "
+            "used; shorten the readout, or use fewer repetitions"
         )
 
 

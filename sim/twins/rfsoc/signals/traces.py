@@ -133,6 +133,6 @@ def _checked(received: Received, count: int) -> Received:
     shapes = [one.shape for one in (level, noise, own) if one is not None]
     if any(shape != (count,) for shape in shapes):
         raise ValueError(
-            f"a plant answered {' and '.join(map(str, shapes))} where {count} samples were asked for"
+            f"a plant returned {' and '.join(map(str, shapes))} where {count} samples were requested"
         )
     return Received(level, noise, received.correlation, own)

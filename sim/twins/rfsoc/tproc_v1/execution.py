@@ -136,8 +136,8 @@ class Execution:
             address -= 1  # these stop in the middle of their instruction
         if address >= len(self._words):
             return ProgramError(
-                f"at address {address}, word none: the program has only {len(self._words)} words; "
-                "see that every way through it comes to `end`"
+                f"at address {address}, word none: the program has only {len(self._words)} words; make sure "
+                "that every path reaches `end`"
             )
         word = int(self._words[address])
         reason = self._endless(status) or _REASONS[status].format(opcode=word >> 56)

@@ -42,7 +42,7 @@ class TprocV1:
         event_limit: int = EVENT_LIMIT,
     ) -> None:
         if dmem_words < 1 or dmem_words & (dmem_words - 1):
-            raise ValueError(f"data memory of {dmem_words} words: it has a power of two")
+            raise ValueError(f"data memory of {dmem_words} words: the size must be a power of two")
         self.instruction_limit = instruction_limit
         self.event_limit = event_limit
         self._data_ports = frozenset(data_ports)
@@ -71,14 +71,14 @@ class TprocV1:
         """
         if isinstance(binprog, Mapping):
             raise ProgramError(
-                "this program is for the processor of version 2 (it has several memories), and the board has one of "
+                "this program is for the processor of version 2 (it has several memories), but the board has "
                 "version 1; write it with AveragerProgram or QickProgram instead of their V2 forms"
             )
         words = _as_words(binprog)
         if not 0 < len(words) <= self._pmem_words:
             raise ProgramError(
-                f"a program of {len(words)} words does not fit into program memory, which takes 1 to "
-                f"{self._pmem_words}; put what repeats into loops"
+                f"a program of {len(words)} words does not fit into program memory, which holds 1 to "
+                f"{self._pmem_words}; use loops for repeated parts"
             )
         self._set_program(words)
 
@@ -119,7 +119,9 @@ class TprocV1:
     def so_far(self) -> Run:
         """While `run` asks for an input: what the program has sent and stored by then, and the present tick."""
         if self._execution is None:
-            raise ProgramError("no program is running: so_far() is for the function that answers `read`")
+            raise ProgramError(
+                "no program is running: call so_far() only from the function that answers `read`"
+            )
         return self._execution.so_far()
 
     def _set_program(self, words: npt.NDArray[np.uint64]) -> None:
@@ -129,11 +131,12 @@ class TprocV1:
 
     def _block(self, mem_sel: str, length: int, addr: int) -> npt.NDArray[np.int64]:
         if mem_sel != "dmem":
-            raise ProgramError(f"memory {mem_sel!r}: the processor of version 1 has only 'dmem' open")
+            raise ProgramError(f"memory {mem_sel!r}: the processor of version 1 gives access to 'dmem' only")
         data = self._memories.data
         if min(addr, length) < 0 or addr + length > len(data):
             raise ProgramError(
-                f"data memory has addresses 0 to {len(data) - 1}, and {length} words from {addr} on were asked for"
+                f"data memory has addresses 0 to {len(data) - 1}, but {length} words from {addr} on were "
+                "requested"
             )
         return data[addr : addr + length]
 
@@ -142,10 +145,10 @@ def _as_words(binprog: Iterable[Any]) -> npt.NDArray[np.uint64]:
     try:
         numbers = [index(number) for number in binprog]
     except TypeError as error:
-        raise ProgramError(f"a program is a list of words of 64 bits: {error}") from error
+        raise ProgramError(f"a program must be a list of 64-bit words: {error}") from error
     for address, number in enumerate(numbers):
         if not 0 <= number < 1 << 64:
             raise ProgramError(
-                f"at address {address}, word {number}: it has not 64 bits without sign; compile again"
+                f"at address {address}, word {number}: it is not an unsigned 64-bit word; compile again"
             )
     return np.array(numbers, np.uint64)

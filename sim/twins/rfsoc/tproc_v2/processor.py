@@ -95,13 +95,13 @@ class Memories:
         if address < 0 or length < 0 or address + length > len(bank):
             raise ProgramError(
                 f"{length} words from address {address} on do not fit into {name}, which has {len(bank)}: "
-                "shorten the program, or take a firmware with larger memories"
+                "shorten the program, or use firmware with larger memories"
             )
         return bank[address : address + length]
 
     def _bank(self, name: str) -> npt.NDArray[np.uint32]:
         if name not in self._banks:
-            raise ProgramError(f"there is no memory {name!r}: take one of {', '.join(self._banks)}")
+            raise ProgramError(f"there is no memory {name!r}: use one of {', '.join(self._banks)}")
         return self._banks[name]
 
     def _lines(self, name: str, data: Any) -> npt.NDArray[np.uint32]:
@@ -110,7 +110,7 @@ class Memories:
         block = block.reshape(-1, 1) if block.ndim == 1 else block
         if block.ndim != 2 or block.shape[1] < columns:
             raise ProgramError(
-                f"a block for {name} must have {columns} words a line or more, not the shape {block.shape}: "
+                f"a block for {name} must have at least {columns} words per line, not shape {block.shape}: "
                 "pass (n, 8) for programs and waves, (n,) for data"
             )
         return (block[:, :columns] & KEPT[name]).astype(np.uint32)

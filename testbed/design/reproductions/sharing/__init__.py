@@ -21,7 +21,7 @@ def figure(number: int) -> Figure[Scale]:
     """Return a figure. Raises `ValueError` for one that is not reproduced."""
     if number not in MODULES:
         raise ValueError(
-            f"figure {number} of sharing is not reproduced: choose {', '.join(map(str, MODULES))}"
+            f"figure {number} of sharing is not reproduced: choose from {', '.join(map(str, MODULES))}"
         )
     found: Figure[Scale] = import_module(f"{__name__}.{MODULES[number]}").FIGURE
     return found

@@ -43,7 +43,7 @@ def check_routing(name: str, experts: int, routed: int) -> None:
     """Raise `WorkloadError` when a token should go to more experts than there are."""
     if routed > experts:
         raise WorkloadError(
-            f"{name}: each token goes to {routed} of {experts} experts; let routed be at most experts"
+            f"{name}: each token goes to {routed} of {experts} experts; routed must be at most experts"
         )
 
 

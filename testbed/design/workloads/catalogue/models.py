@@ -148,7 +148,7 @@ def workload(name: str, nodes: int, *, preset: str | None = None, **parameters: 
     Raises `WorkloadError` for names of models, presets or parameters that are not there, and impossible values.
     """
     if not is_whole(nodes) or nodes < 1:
-        raise WorkloadError(f"{name} on {nodes} servers: give a whole number, at least 1")
+        raise WorkloadError(f"{name} on {nodes} servers: give an integer of at least 1")
     label = f"{name}:{preset}" if preset else name
     published = _model(name).origin
     origin = f"{published}; {_SOURCES[preset]}" if preset in _SOURCES else published

@@ -67,7 +67,7 @@ def read_settings(model: str, parameters: Parameters, settings: Mapping[str, str
             numbers = tuple(int(word) for word in text.replace("_", "").split("-"))
         except ValueError:
             raise WorkloadError(
-                f"{model}: {name}={text}: give a whole number, or widths joined by dashes, as {name}=1024-1024-1"
+                f"{model}: {name}={text}: give an integer, or widths joined by dashes, as {name}=1024-1024-1"
             ) from None
         wide = isinstance(getattr(parameters, name, None), tuple)
         read[name] = numbers if wide or len(numbers) > 1 else numbers[0]
@@ -82,10 +82,10 @@ def _check(model: str, name: str, value: Any, *, wide: bool) -> None:
     least = 0 if name in ZERO_ALLOWED else 1
     for number in value if wide else (value,):
         if isinstance(number, bool) or not isinstance(number, int):
-            raise WorkloadError(f"{model}: {name} is {value!r}; give whole numbers")
+            raise WorkloadError(f"{model}: {name} is {value!r}; give integers")
         if number < least:
             raise WorkloadError(f"{model}: {name} is {value!r}; it must be at least {least}")
         if name in SWITCHES and number > 1:
-            raise WorkloadError(f"{model}: {name} is {value!r}; it is 1 or 0, with or without")
+            raise WorkloadError(f"{model}: {name} is {value!r}; give 1 (with) or 0 (without)")
     if wide and not value:
         raise WorkloadError(f"{model}: {name} has no widths; name at least one layer")

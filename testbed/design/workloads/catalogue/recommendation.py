@@ -50,8 +50,8 @@ def _pairwise_products(p: Dlrm) -> Operator:
     """Add one batched product of all vectors with all; half is kept, with the vector of the bottom layers."""
     if p.bottom[-1] != p.width:
         raise WorkloadError(
-            f"dlrm: the bottom layers end in {p.bottom[-1]} and the tables are {p.width} wide; "
-            f"products need equal widths: let bottom end in {p.width}, or set dot to 0"
+            f"dlrm: the bottom layers end in {p.bottom[-1]}, but the tables are {p.width} wide; dot "
+            f"products need equal widths: end bottom in {p.width}, or set dot to 0"
         )
     vectors = p.tables + 1
     kept = p.width + p.tables * vectors // 2

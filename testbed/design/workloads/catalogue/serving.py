@@ -44,9 +44,7 @@ def serve(name: str, parameters: Serve, nodes: int, origin: str) -> Workload:
     """Return the reading side, the writing side, and the caches between them."""
     p, model = parameters, Assembly()
     if not p.prefill and not p.decode:
-        raise WorkloadError(
-            f"{name}: prefill and decode are both 0; let prompts be read or answers be written"
-        )
+        raise WorkloadError(f"{name}: prefill and decode are both 0; one must be above 0")
     if p.experts:
         check_routing(name, p.experts, p.routed)
     shape = Shape(p.prompt, p.hidden, p.heads, p.kv_heads, p.inner, SERVING, plain=True, gated=True)

@@ -156,8 +156,8 @@ def bert(name: str, parameters: Bert, nodes: int, origin: str) -> Workload:
     if p.vocabulary:
         if p.sequence > p.positions:
             raise WorkloadError(
-                f"{name}: sequences of {p.sequence} tokens, but vectors for {p.positions} positions: "
-                f"let positions be at least {p.sequence}"
+                f"{name}: sequences of {p.sequence} tokens, but vectors for {p.positions} positions: set "
+                f"positions to at least {p.sequence}"
             )
         inputs = (model.add(embedding(shape, p.vocabulary, p.positions, extras=(2 + 2) * p.hidden)),)
     decoded = inputs

@@ -55,7 +55,7 @@ def _group(p: Vgg16, prefix: str, channels: tuple[int, ...], side: int) -> tuple
         made.append(convolution(f"{prefix}{i}", (a, b), 3, (side, written), pooled=pooled))
         side = written if pooled is None else pooled
     if side < 1:
-        raise WorkloadError(f"vgg16: an image of {p.image} does not survive five poolings; take 224")
+        raise WorkloadError(f"vgg16: an image of {p.image} is too small for five poolings; use 224")
     return made, side
 
 
@@ -73,7 +73,7 @@ def resnet50(name: str, parameters: Resnet50, nodes: int, origin: str) -> Worklo
     p, model = parameters, Assembly()
     if p.image < RESNET_STRIDE:
         raise WorkloadError(
-            f"{name}: an image of {p.image} is halved five times; take 224, at least {RESNET_STRIDE}"
+            f"{name}: an image of {p.image} is halved five times; use 224, or at least {RESNET_STRIDE}"
         )
     side = _halved(p.image)
     small = _halved(side)

@@ -37,6 +37,6 @@ def workload_from_file(
     try:
         return read_task_graph(path)
     except OSError as error:
-        raise WorkloadError(f"{path}: {error.strerror}: give a file that can be read") from error
+        raise WorkloadError(f"{path}: {error.strerror}: give a readable file") from error
     except ValueError as error:
         raise WorkloadError(str(error)) from error

@@ -191,17 +191,17 @@ class _Reader:
             if node.kind == wire.RECEIVE:
                 sent = waiting[self._rank(place, "comm_src"), place[0], _tag(node)]
                 if not sent:
-                    raise ValueError(f"{_describe(place)} receives what nobody sends")
+                    raise ValueError(f"{_describe(place)} receives data that no rank sends")
                 found[place] = sent.pop(0)
         lost = next((places[0] for places in waiting.values() if places), None)
         if lost:
-            raise ValueError(f"{_describe(lost)} sends what nobody receives")
+            raise ValueError(f"{_describe(lost)} sends data that no rank receives")
         return found
 
     def _rank(self, place: Place, name: str) -> int:
         rank = _number(place, self._nodes[place], name)
         if rank >= self._ranks:
-            raise ValueError(f"{_describe(place)} has {name} {rank}: there are ranks 0 to {self._ranks - 1}")
+            raise ValueError(f"{_describe(place)} has {name} {rank}: ranks are 0 to {self._ranks - 1}")
         return rank
 
     def _collectives(self) -> Iterable[_Part]:
@@ -217,9 +217,7 @@ class _Reader:
             counts = {rank: len(by_rank[rank]) for rank in members}
             if len(set(counts.values())) > 1:
                 most, least = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
-                raise ValueError(
-                    f"{_describe(by_rank[most][-1])} is a collective that rank {least} takes no part in"
-                )
+                raise ValueError(f"{_describe(by_rank[most][-1])} is a collective without rank {least}")
             for places in zip(*(by_rank[rank] for rank in members), strict=True):
                 yield self._collective(members, kind, places)
 
@@ -296,7 +294,7 @@ def collective_tasks(
             )
         )
     if len(set(sizes)) > 1:
-        raise ValueError(f"of {sorted(set(sizes))} bytes: ranks do not agree")
+        raise ValueError(f"of {sorted(set(sizes))} bytes: ranks disagree")
     size = sizes[0]
     if kind == wire.ALL_REDUCE:
         return 1, partial(add_reduce, members=members, size_bytes=size, time_s=time_s)
@@ -308,7 +306,7 @@ def collective_tasks(
     if kind not in _MESSAGES:
         raise ValueError(f"of type {kind}: known are {_KNOWN}")
     if root not in members:
-        raise ValueError(f"with root {root}, which is not of its members {members}")
+        raise ValueError(f"with root {root}, which is not among its members {members}")
     return _send_all(_rooted(kind, members, root, size, share))
 
 
@@ -354,7 +352,7 @@ def _parsed(
         groups = {str(name): tuple(map(int, ranks)) for name, ranks in groups_of(json.loads(text)).items()}
     except (ValueError, TypeError, KeyError) as error:
         raise WorkloadError(
-            f'{where} does not describe process groups as JSON, say {{"1": [0, 1]}}: {error}'
+            f'{where} does not describe process groups as JSON, as in {{"1": [0, 1]}}: {error}'
         ) from error
     return groups
 

@@ -31,7 +31,9 @@ def export_traces(graph: TaskGraph, folder: str | Path, name: str) -> tuple[Path
     paths = [folder / f"{name}.{rank}.et" for rank in range(graph.nodes)]
     others = sorted(set(folder.glob("*.et")) - set(paths))
     if others:
-        raise WorkloadError(f"{folder} has traces of another job, {others[0].name}: give an empty folder")
+        raise WorkloadError(
+            f"{folder} contains traces of another job, {others[0].name}: give an empty folder"
+        )
     for path, nodes in zip(paths, writer.ranks(), strict=True):
         write_output(path, wire.write_nodes(nodes))
     write_output(folder / GROUPS_FILE, json.dumps(writer.groups) + "\n")

@@ -72,7 +72,7 @@ def rank_files(folder: Path) -> list[Path]:
             has = f"it has traces of {', '.join(sorted(names))}"
         else:
             has = f"it has ranks {sorted(int(match['rank']) for _, match in of_form)}"
-        raise WorkloadError(f"{folder}: give one trace a rank, NAME.0.et, NAME.1.et and so on; {has}")
+        raise WorkloadError(f"{folder}: give one trace per rank, NAME.0.et, NAME.1.et and so on; {has}")
     return [files[rank] for rank in range(len(files))]
 
 
@@ -89,13 +89,14 @@ def read_json(text: str) -> list[Node]:
     """Return the nodes of a file. Raises `ValueError` for a text that is not such a file."""
     documents = list(_documents(text))
     if not documents or not all(isinstance(document, dict) for document in documents):
-        raise ValueError("it is not a JSON object, or several")
+        raise ValueError("it is not a single JSON object")
     first = documents[0]
     if "workload_graph" in first:
         return [_feeder_node(node) for node in _list(first["workload_graph"], "workload_graph")]
     if "nodes" in first or "schema" in first:
         raise ValueError(
-            "it is an execution trace of PyTorch, not yet one of Chakra: link and convert it with mlc-chakra first"
+            "it is a PyTorch execution trace, not yet a Chakra trace: link and convert it with "
+            "mlc-chakra first"
         )
     begins_with_node = any(key in first for key in ("id", "name", "type"))  # what is 0 or empty is left out
     return [_node(document) for document in documents[0 if begins_with_node else 1 :]]
@@ -175,4 +176,4 @@ def _whole(value: Any, name: str) -> int:
     try:
         return int(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{name} is {value!r}, not a whole number") from error
+        raise ValueError(f"{name} is {value!r}, not an integer") from error

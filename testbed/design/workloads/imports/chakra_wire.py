@@ -63,7 +63,7 @@ def read_nodes(data: bytes) -> list[Node]:
     if not messages:
         raise ValueError("it is empty: a trace begins with its metadata")
     if any(place > _NAME or isinstance(value, int) for place, value in _fields(messages[0])):
-        raise ValueError(f"it begins with a node and not with its metadata; {_OLD}")
+        raise ValueError(f"it begins with a node instead of its metadata; {_OLD}")
     return [_node(message) for message in messages[1:]]
 
 
@@ -83,7 +83,7 @@ def _messages(data: bytes) -> Iterator[bytes]:
     while place < len(data):
         size, place = _read_varint(data, place)
         if place + size > len(data):
-            raise ValueError(f"it ends within the message that begins at byte {place}")
+            raise ValueError(f"it ends within the message that starts at byte {place}")
         yield data[place : place + size]
         place += size
 
@@ -161,7 +161,7 @@ def _read_varint(data: bytes, place: int) -> tuple[int, int]:
         shift, place = shift + 7, place + 1
         if byte < 0x80:
             return value, place
-    raise ValueError(f"it has a number without an end at byte {place}")
+    raise ValueError(f"it has an unterminated number at byte {place}")
 
 
 def _integer(value: int | bytes) -> int:
@@ -194,7 +194,7 @@ def _packed(form: str) -> Callable[[int | bytes], Value]:
     def unpack(value: int | bytes) -> Value:
         raw = _raw(value)
         if len(raw) != struct.calcsize(form):
-            raise ValueError(f"it has {len(raw)} bytes where {struct.calcsize(form)} belong")
+            raise ValueError(f"it has {len(raw)} bytes instead of {struct.calcsize(form)}")
         number: Value = struct.unpack(form, raw)[0]
         return number
 

@@ -183,11 +183,11 @@ def _load(onnx: Any, path: Path) -> Any:
         model = onnx.load(path, load_external_data=False)
         inlined = onnx.inliner.inline_local_functions(model) if model.functions else model
     except OSError as error:
-        raise WorkloadError(f"{path}: {error.strerror}: give a file that can be read") from error
+        raise WorkloadError(f"{path}: {error.strerror}: give a readable file") from error
     except Exception as error:  # protobuf's errors have no public base
-        raise WorkloadError(f"{path} is no ONNX model: {error}") from error
+        raise WorkloadError(f"{path} is not an ONNX model: {error}") from error
     if not inlined.graph.node:
-        raise WorkloadError(f"{path} is no ONNX model, or an empty one: it has no nodes")
+        raise WorkloadError(f"{path} is not an ONNX model, or an empty one: it has no nodes")
     return inlined
 
 
@@ -204,15 +204,15 @@ def _fix_inputs(model: Any, path: str, sizes: Mapping[str, int]) -> int:
             there = f"open are {', '.join(names)}" if names else "none is open"
             raise WorkloadError(f"{path}: its inputs have no open dimension {name!r}: {there}")
         if not is_whole(size) or size < 1:
-            raise WorkloadError(f"{path}: dimension {name} is {size}: give a whole number, at least 1")
+            raise WorkloadError(f"{path}: dimension {name} is {size}: give an integer of at least 1")
     first = list(inputs[0].type.tensor_type.shape.dim)
     counts_samples = bool(first) and not first[0].dim_value
     known = {names[0]: 1, **sizes} if counts_samples else sizes
     unknown = [name for name in names if name not in known]
     if unknown:
         raise WorkloadError(
-            f"{path}: dimensions of its inputs have no size ({', '.join(unknown)}): "
-            f"give them, as dimensions={{{unknown[0]!r}: 128}}, or --set {unknown[0]}=128"
+            f"{path}: input dimensions have no size ({', '.join(unknown)}): "
+            f"give them, as dimensions={{{unknown[0]!r}: 128}} or --set {unknown[0]}=128"
         )
     for name, dim in unsized:
         dim.dim_value = known[name]

@@ -54,7 +54,7 @@ def import_torch(
     torch = _torch()
     label = name or type(module).__name__
     if not inputs or not inputs[0].dim():
-        raise WorkloadError(f"{label}: give example inputs, the first of which has a dimension of samples")
+        raise WorkloadError(f"{label}: give example inputs; the first must have a dimension of samples")
     if not inputs[0].shape[0]:
         raise WorkloadError(f"{label}: the first example input has no samples: give at least 1")
     trace = _Trace(label)
@@ -69,8 +69,8 @@ def import_torch(
             torch.func.functional_call(module, shapes, examples)
     except Exception as error:
         raise WorkloadError(
-            f"{label} cannot be run on tensors without numbers: {error}; control flow must not depend on numbers, and "
-            f"constant tensors must be buffers"
+            f"{label} cannot run on tensors without values: {error}; control flow must not depend on "
+            "values, and constant tensors must be buffers"
         ) from error
     return assemble(
         label,
@@ -258,15 +258,13 @@ def import_factory(name: str, *, batch: int, training: bool = True) -> Imported:
     """
     module_name, _, factory_name = name.partition(":")
     if not module_name or not factory_name:
-        raise WorkloadError(
-            f"--torch {name!r} is not MODULE:FACTORY; write for example --torch my_models:make"
-        )
+        raise WorkloadError(f"--torch {name!r} is not MODULE:FACTORY (example: --torch my_models:make)")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
         factory = getattr(importlib.import_module(module_name), factory_name)
     except ImportError as error:
-        raise WorkloadError(f"--torch {name}: {error}; give a module that Python finds here") from error
+        raise WorkloadError(f"--torch {name}: {error}; give a module that Python can import") from error
     except AttributeError as error:
         raise WorkloadError(f"--torch {name}: {error}; give a function of that module") from error
     except Exception as error:
@@ -286,4 +284,4 @@ def _failed(name: str, error: Exception) -> WorkloadError:
     """Return what the user's own code raised, and where: a traceback would mostly be ours."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(place.filename).name}, line {place.lineno}"
-    return WorkloadError(f"--torch {name}: {where} raised {type(error).__name__}: {error}; correct it there")
+    return WorkloadError(f"--torch {name}: {where} raised {type(error).__name__}: {error}; fix it there")

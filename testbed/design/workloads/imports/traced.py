@@ -97,9 +97,7 @@ def assemble(
     Raises `WorkloadError` when there is nothing to compute.
     """
     if not traced:
-        raise WorkloadError(
-            f"{origin}: nothing is computed from its inputs; give a model that does something"
-        )
+        raise WorkloadError(f"{origin}: nothing is computed from its inputs; give a model that uses them")
     group_of = _groups(traced)
     members: dict[int, list[int]] = {}
     for place, group in enumerate(group_of):

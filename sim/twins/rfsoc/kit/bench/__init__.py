@@ -115,9 +115,7 @@ class Bench:
         )
         self._thread.start()
         if not serving.wait(_LONGEST_WAIT_S):
-            raise TimeoutError(
-                f"the bench of {self._serial} did not begin to serve: is the machine overloaded?"
-            )
+            raise TimeoutError(f"the bench of {self._serial} did not start: is the machine overloaded?")
 
     async def _serve(self, serving: threading.Event) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
