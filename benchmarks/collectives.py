@@ -22,9 +22,9 @@ from pathlib import Path
 from testbed.design.topology.strides import rings_of
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import at_rate, start_lab
-from testbed.lab.simulated.link_rate import fitted_rate, look_at_machine
+from testbed.lab.simulated.link_rate import fit_rate, look_at_machine
 from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, Ranks
-from testbed.measure.collectives.rows import misplaced
+from testbed.measure.collectives.rows import find_misplaced
 from testbed.measure.gain import RingGain, largest_of_each, ring_gain
 from testbed.measure.model import CollectiveResult, Timing
 from testbed.operate.design import design_for
@@ -94,7 +94,7 @@ def figures(results: list[CollectiveResult]) -> dict[str, object]:
     found["ratio_worst"] = round(min(ratios), 3)
     found["ratio_spread"] = round(max(ratios) - min(ratios), 3)
     found["ratio_quartiles"] = [[round(value, 3) for value in gain.spread] for gain in gains(results)]
-    found["nics_off_plan"] = sum(len(misplaced(result.nic_bytes)) for result in results)
+    found["nics_off_plan"] = sum(len(find_misplaced(result.nic_bytes)) for result in results)
     found["wrong_elements"] = sum(timing.wrong for timing in one + four)
     return found
 
@@ -111,7 +111,7 @@ def costs(results: list[CollectiveResult], rate_mbps: float) -> dict[str, object
         "processor_s_all_runs": round(sum(result.processor_s for result in results), 2),
         "copy_mbps": round(machine.copy_mbps),
         "copy_over_carried": round(machine.copy_mbps / carried, 2),
-        "rate_now": asdict(fitted_rate(rate_mbps, machine, nics=48)),
+        "rate_now": asdict(fit_rate(rate_mbps, machine, nics=48)),
     }
 
 

@@ -37,7 +37,7 @@ from fpga.count_action.model import (
 from fpga.count_action.ports import Rows, ports_of
 from fpga.count_action.simulate import Simulator, compile_datapath
 from fpga.hdl import design_of, find_tool, verilator
-from fpga.hdl.stimulus import generated_stimulus
+from fpga.hdl.stimulus import generate_stimulus
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "count_action"
 CHAIN = EXAMPLES / "chain16.ca"
@@ -112,7 +112,7 @@ def by_name(folder: Path) -> dict[str, list[list[float]]]:
         datapath = load(EXAMPLES / f"{name}.ca").datapath
         library = verilator.build(datapath, folder)
         runs = runs_into_buffers(compile_datapath(datapath), library)
-        found[name] = in_turns(generated_stimulus(datapath, PIECE, 1), *runs)
+        found[name] = in_turns(generate_stimulus(datapath, PIECE, 1), *runs)
     return found
 
 

@@ -27,7 +27,7 @@ from lightning.kit.calibration.measurement.transfer import coarse_peaks, sweep_a
 from lightning.kit.compute import LightningCompute
 from lightning.kit.dot import VectorCore
 from sim.twins.rfsoc.kit import receiver
-from sim.twins.rfsoc.kit.optics import detected_power_w
+from sim.twins.rfsoc.kit.optics import detect_power_w
 from sim.twins.rfsoc.kit.plant import photonic_kit
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -183,7 +183,7 @@ class LightOnly:
 
     def _counts(self, drives: list[npt.NDArray[np.float64]]) -> npt.NDArray[np.float64]:
         now = self.kit.state.now
-        current = receiver.current_a(now.parameters, detected_power_w(now, drives))
+        current = receiver.current_a(now.parameters, detect_power_w(now, drives))
         return self.COUNTS * receiver.level(now.parameters, current)
 
 

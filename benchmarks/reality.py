@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.design.collectives.performance import NAMESPACE_HOSTS, hosts_fabric, predicted_s
+from testbed.design.collectives.performance import NAMESPACE_HOSTS, hosts_fabric, predict_s
 from testbed.design.model import RingOrder, Topology
 from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
@@ -33,7 +33,7 @@ from testbed.design.topology.strides import ring_order, rings_of
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.measure.collectives.ranks import run_collectives
-from testbed.measure.collectives.rows import misplaced
+from testbed.measure.collectives.rows import find_misplaced
 from testbed.measure.collectives.spec import CollectiveSpec, Configuration, all_to_all
 from testbed.measure.model import CollectiveResult
 from testbed.operate.design import Design
@@ -172,7 +172,7 @@ class Case:
 def prediction(made: Design, configuration: Configuration, size: int, iterations: int, rate: float) -> float:
     fabric = hosts_fabric(made.wiring, made.routes, rate)
     graph = configuration.collective.graph(NODES, configuration, size, iterations)
-    return predicted_s(graph, fabric) / iterations
+    return predict_s(graph, fabric) / iterations
 
 
 def longest_hops(made: Design, configuration: Configuration) -> int:
@@ -205,7 +205,7 @@ def measured(session: LabSession, made: Design, configurations: Sequence[Configu
 def compare(
     made: Design, configurations: Sequence[Configuration], result: CollectiveResult, rate: float
 ) -> Iterator[Case]:
-    wrong = Counter((entry.configuration, entry.size_bytes) for entry in misplaced(result.nic_bytes))
+    wrong = Counter((entry.configuration, entry.size_bytes) for entry in find_misplaced(result.nic_bytes))
     for configuration in configurations:
         for size in configuration.sizes:
             key = (configuration.name, size)

@@ -37,7 +37,7 @@ from testbed.design.search.annealing import Annealer, Candidate, Cooling, polish
 from testbed.design.search.chains import Point, Rules, Stop, advance, begin
 from testbed.design.search.finalists import rank, wirings
 from testbed.design.search.problem import Problem
-from testbed.design.search.simulator import fabric_on, installed, on_quick_routes
+from testbed.design.search.simulator import fabric_on, install, on_quick_routes
 from testbed.design.search.strategies import StrategyObjective
 from testbed.design.search.worker_pool import worker_pool
 from testbed.design.topology.finder import Finding
@@ -170,7 +170,7 @@ def gap() -> dict[str, Any]:
             ]
             closed.append(min(seen) / best.cost_s - 1)
             least_s = min(
-                installed(problem, found.strategy, graph.topology).execution.iteration_s for graph in graphs
+                install(problem, found.strategy, graph.topology).execution.iteration_s for graph in graphs
             )
             timed.append(found.predicted.iteration_s / least_s - 1)
         rows[f"n=6,d={degree}"] = {
@@ -255,7 +255,7 @@ def baselines(seeds: int = 10) -> dict[str, Any]:
 def planned_s(problem: Problem, best: Candidate) -> float:
     """Return what a candidate takes on the routes of a plan."""
     objective = StrategyObjective(replace(problem, microbatches=best.microbatches))
-    return installed(problem, objective.strategy(best.point), best.finding.topology).execution.iteration_s
+    return install(problem, objective.strategy(best.point), best.finding.topology).execution.iteration_s
 
 
 def finalists(seeds: int = 3) -> dict[str, Any]:
@@ -301,7 +301,7 @@ def evenly_slower(
 
 def ordered_again(problem: Problem, strategy: Strategy, topology: Topology) -> tuple[float, float]:
     """Return what an iteration takes on the routes of a plan: rings fluid, and in rounds."""
-    routes, done = installed(problem, strategy, topology)
+    routes, done = install(problem, strategy, topology)
     rounds = fabric_on(problem, topology, routes).run(done.graph, latency=problem.latency)
     return done.iteration_s, rounds.iteration_s
 

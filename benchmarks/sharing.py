@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from sim.models.contention.job import Burst, PeriodicJob
-from testbed.design.sharing.cassini.circle import Rounding, unified_circle
+from testbed.design.sharing.cassini.circle import Rounding, make_circle
 from testbed.design.sharing.cassini.rotation import best_rotation
 from testbed.design.sharing.cassini.schedule import Scheduler
 from testbed.design.sharing.jobs import Burst as SharedBurst
@@ -58,7 +58,7 @@ def rotation_ms(rows: list[tuple], repeats: int = 1) -> float:
         PeriodicJob(str(number), period_ms, tuple(Burst(*burst) for burst in bursts))
         for number, (period_ms, *bursts) in enumerate(rows)
     ]
-    circle = unified_circle(jobs, 50.0, Rounding(bins=72))
+    circle = make_circle(jobs, 50.0, Rounding(bins=72))
     return milliseconds(lambda: best_rotation(circle, 60.0), repeats)
 
 

@@ -27,7 +27,7 @@ from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import AllReduceDemand, Demand, demand_of_arrays
 from testbed.design.topology.finder import find
 from testbed.design.topology.hops import diameter, hop_table, mean_hops
-from testbed.design.topology.strides import directed_strides, reach
+from testbed.design.topology.strides import direct_strides, reach
 
 SIZES = ((12, 4, 7), (128, 4, 3), (432, 8, 1))
 #: Nodes, degree, processor seconds asked for.
@@ -190,7 +190,7 @@ def hops_row(nodes: int) -> dict[str, Any]:
 def all_circulants(nodes: int) -> int:
     half = range(1, (nodes + 1) // 2)
     reaches = (
-        reach(nodes, directed_strides(nodes, (a, b), simplex=False)) for a in half for b in half if a < b
+        reach(nodes, direct_strides(nodes, (a, b), simplex=False)) for a in half for b in half if a < b
     )
     return min(found.total_hops for found in reaches if not found.unreached)
 

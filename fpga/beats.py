@@ -25,7 +25,7 @@ class Beats:
     valid: ArrayLike
 
 
-def packed_beats(signal: Signal, beats: ArrayLike | Beats) -> list[tuple[int, int]]:
+def pack_beats(signal: Signal, beats: ArrayLike | Beats) -> list[tuple[int, int]]:
     """Return for every beat the valid bits and the data bits of all streams under the name.
 
     Of an array all streams are valid. Its shape is beats × streams × lanes, where axes of length 1 may be left
@@ -33,7 +33,7 @@ def packed_beats(signal: Signal, beats: ArrayLike | Beats) -> list[tuple[int, in
     a sample that does not fit.
     """
     samples, valid = (beats.samples, beats.valid) if isinstance(beats, Beats) else (beats, None)
-    whole = _shaped(signal, np.asarray(samples))
+    whole = _fit_shape(signal, np.asarray(samples))
     _check_range(signal, whole)
     masks = _masks(signal, len(whole), valid)
     return [
@@ -70,7 +70,7 @@ def stream_bits(mask: int, signal: Signal) -> int:
     return sum(ones << bits * index for index in range(signal.size) if mask >> index & 1)
 
 
-def _shaped(signal: Signal, samples: NDArray[Any]) -> NDArray[Any]:
+def _fit_shape(signal: Signal, samples: NDArray[Any]) -> NDArray[Any]:
     shape = (signal.size, signal.lanes)
     beats = len(samples) if samples.ndim else 0
     if samples.shape == (0,):

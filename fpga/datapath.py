@@ -102,8 +102,8 @@ class Datapath:
         if digest != program.digest:
             raise WrongHardware(
                 f"the hardware has hash {digest:08x}, but the program is for {program.digest:08x} "
-                f"({program.datapath.name}): they come from different modules. Load the bitstream of this program's modules, or write "
-                "the program for the modules in the hardware."
+                f"({program.datapath.name}): they come from different modules. "
+                "Load the bitstream of this program's modules, or write the program for the modules in the hardware."
             )
         streams = Streams(identity)
         self._program = None
@@ -117,11 +117,11 @@ class Datapath:
 
         Raises ProgramError when there is no such layer; nothing is written then.
         """
-        self._put_in_force(self._loaded().targets(layer))
+        self._put_in_force(self._require_program().targets(layer))
 
     def reset(self) -> None:
         """Return to the state after power-on: counts 0, targets those of the text, no beats anywhere."""
-        self._restart(self._loaded(), RESET)
+        self._restart(self._require_program(), RESET)
 
     def _restart(self, program: Program, bits: int) -> None:
         self._control(bits)
@@ -146,7 +146,7 @@ class Datapath:
         Raises BeatsNotTaken when beats are left then, ValueError for an input that is not there or samples that
         do not fit.
         """
-        datapath = self._loaded().datapath
+        datapath = self._require_program().datapath
         if self._table["ID",].reset != Streams.REGISTERS.value:
             raise DatapathError(
                 "the streams of this top are AXI-Stream ports, not registers. Feed them with DMA, or build the top"
@@ -188,17 +188,17 @@ class Datapath:
 
     def counts(self) -> dict[str, int]:
         """Return what the counts are now, by `module.count`, read one after the other."""
-        pairs = [(module.name, count.name) for module, count in self._loaded().datapath.counts()]
+        pairs = [(module.name, count.name) for module, count in self._require_program().datapath.counts()]
         return {f"{module}.{count}": self._read("COUNT", module, count) for module, count in pairs}
 
     def outputs(self) -> dict[str, int]:
         """Return flags and numbers as they are now, and the pulses since reset, by `module.output`."""
-        driven = [(module, name) for module, name, *_ in effects(self._loaded().datapath)]
+        driven = [(module, name) for module, name, *_ in effects(self._require_program().datapath)]
         return {f"{module}.{name}": self._read("OUT", module, name) for module, name in driven}
 
     def status(self) -> Status:
         """Return which counts have jumped over their targets or exceeded their widths since `clear_status`."""
-        names = [f"{module.name}.{count.name}" for module, count in self._loaded().datapath.counts()]
+        names = [f"{module.name}.{count.name}" for module, count in self._require_program().datapath.counts()]
         return Status(self._find_bits("OVERSHOOT", names), self._find_bits("SATURATED", names))
 
     def clear_status(self) -> None:
@@ -211,7 +211,9 @@ class Datapath:
 
     def _level_input(self, name: str) -> Signal:
         levels = {
-            each.name: each for each in self._loaded().datapath.inputs if each.kind is not SignalKind.STREAM
+            each.name: each
+            for each in self._require_program().datapath.inputs
+            if each.kind is not SignalKind.STREAM
         }
         if name not in levels:
             raise ValueError(f"no input flag or number {name!r}; there are: {', '.join(levels) or 'none'}.")
@@ -221,10 +223,10 @@ class Datapath:
     @property
     def registers(self) -> RegisterMap:
         """The registers of what was loaded."""
-        self._loaded()
+        self._require_program()
         return self._table
 
-    def _loaded(self) -> Program:
+    def _require_program(self) -> Program:
         if self._program is None:
             raise DatapathError("no program is loaded. Call load(program) first: it identifies the hardware.")
         return self._program

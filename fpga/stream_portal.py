@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fpga.beats import Beats, Samples, packed_beats, stream_bits, unpack
+from fpga.beats import Beats, Samples, pack_beats, stream_bits, unpack
 from fpga.bus.protocol import Access, RegisterBus, transfer_of
 from fpga.count_action.model import Datapath, Signal, SignalKind
 from fpga.registers.model import WORD_BITS, RegisterMap
@@ -74,7 +74,7 @@ class Portal:
             if name not in self._sources:
                 known = ", ".join(self._sources) or "none"
                 raise ValueError(f"no input stream {name!r}; there are: {known}.")
-            packed[name] = packed_beats(self._sources[name].signal, each)
+            packed[name] = pack_beats(self._sources[name].signal, each)
         for name, queue in packed.items():
             self._sources[name].queue.extend(queue)
 
@@ -144,7 +144,7 @@ class Portal:
         one: list[Access] = [*((data.at(word), None) for word in range(data.words)), (pop.offset, 1)]
         words = self._transfer(one * level)
         for first in range(0, len(words), data.words):
-            bits = _joined(words[first : first + data.words])
+            bits = _join_words(words[first : first + data.words])
             sink.taken.append(unpack(bits, sink.samples, sink.width, signed=sink.signed))
         return bool(level)
 
@@ -155,8 +155,8 @@ class Portal:
 def read_words(bus: RegisterBus, table: RegisterMap, key: tuple[str, ...]) -> int:
     """Return all words of a register as one number."""
     register = table[key]
-    return _joined([bus.read32(register.at(word)) for word in range(register.words)])
+    return _join_words([bus.read32(register.at(word)) for word in range(register.words)])
 
 
-def _joined(words: Sequence[int]) -> int:
+def _join_words(words: Sequence[int]) -> int:
     return sum(word << WORD_BITS * place for place, word in enumerate(words))

@@ -27,7 +27,7 @@ else:
 """True where functions run as machine code. numba's own variable says no where jobs are small."""
 
 
-def compiled(
+def compile_function(
     function: Function,
     *,
     signatures: Sequence[str] = (),

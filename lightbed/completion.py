@@ -13,7 +13,7 @@ _BREAKS = re.compile("[:=]+")
 """Words of their own to bash, wherever they stand (its variable COMP_WORDBREAKS)."""
 
 
-def joined(words: Sequence[str], current: int) -> tuple[list[str], str]:
+def join_words(words: Sequence[str], current: int) -> tuple[list[str], str]:
     """Return the words before the current one, and that one, as they were typed.
 
     >>> joined(["testbed", "switch", "polatis+tl1", ":", "//h", "connect", "1", ":", "9"], 8)
@@ -47,7 +47,7 @@ def use_for_bash() -> None:
         def get_completion_args(self) -> tuple[list[str], str]:
             """Return the words before the current one, without the program's, and that one."""
             words = split_arg_string(os.environ["COMP_WORDS"])
-            before, self._word = joined(words, int(os.environ["COMP_CWORD"]))
+            before, self._word = join_words(words, int(os.environ["COMP_CWORD"]))
             return before[1:], self._word
 
         def format_completion(self, item: object) -> str:

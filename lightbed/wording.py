@@ -8,7 +8,7 @@ SHOWN = 5
 """Items of a list that a message names; documents for programs name them all."""
 
 
-def counted(number: int, noun: str) -> str:
+def count_noun(number: int, noun: str) -> str:
     """Return a number of things in words.
 
     >>> counted(1, "link"), counted(4, "link"), counted(0, "lost fibre"), counted(2, "patch")

@@ -56,7 +56,7 @@ def plain(axes: Any, *, x: str = "", y: str = "") -> None:
         axes.set_ylabel(y, color=INK, fontsize=10)
 
 
-def headed(figure: Plot, title: str, device: str, *, simulated: bool) -> None:
+def add_heading(figure: Plot, title: str, device: str, *, simulated: bool) -> None:
     """Write the title, whose device it was, and the mark of a simulated one."""
     top = figure.axes[0]
     top.set_title(title, loc="left", color=INK, fontsize=12, fontweight="bold", pad=22)
@@ -88,7 +88,7 @@ def mark_simulated(axes: Any) -> None:
     )
 
 
-def signed(number: float, digits: int) -> str:
+def format_signed(number: float, digits: int) -> str:
     """Return a number with its sign as type is set: −0.25."""
     return f"{number:+,.{digits}f}".replace("-", "−")
 

@@ -60,7 +60,7 @@ def finding_of(error: LightningError, name: str) -> Finding:
 def environment() -> Iterator[Finding]:
     """Return what is installed here, and whether it goes together."""
     yield name_clash(sys.path)
-    yield from versions(installed(), platform.machine())
+    yield from versions(find_versions(), platform.machine())
     yield from purposes()
     yield calibrations(store.folder())
     yield servers(listening())
@@ -78,7 +78,7 @@ def name_clash(path: Sequence[str]) -> Finding:
     return Finding("name", "ok", "no other package is named lightning (PyTorch Lightning would be)")
 
 
-def installed() -> dict[str, str]:
+def find_versions() -> dict[str, str]:
     """Version of every library that matters, as far as it is here."""
     found = {}
     for library in ("numpy", "pynq", *LIBRARIES):
@@ -242,14 +242,14 @@ def device(address: str) -> Iterator[Finding]:
     yield firmware(soc)
     yield coupling(soc)
     for name, look in (("clocks", _clocks), ("shots", _shots)):
-        finding = _inspected(name, look, soc)
+        finding = _inspect(name, look, soc)
         yield finding
         if finding.state == "bad":
             return
     finding = calibration(soc)
     yield finding
     if finding.state == "ok":
-        yield _inspected("light", _light, soc)
+        yield _inspect("light", _light, soc)
 
 
 def exposure(address: str) -> Finding:
@@ -305,7 +305,7 @@ def profile_of(soc: Any) -> profiles.Profile | None:
 def coupling(soc: Any) -> Finding:
     """Return how the board is coupled: the kit's pulses have frequency 0, which does not pass through a balun."""
     found = profile_of(soc)
-    paths = {"DAC": _coupled(soc, "dac"), "ADC": _coupled(soc, "adc")}
+    paths = {"DAC": _read_coupling(soc, "dac"), "ADC": _read_coupling(soc, "adc")}
     if found is not None:
         paths = {"DAC": found.dac_coupling, "ADC": found.adc_coupling}
     through_baluns = [name for name, kind in paths.items() if kind == "AC"]
@@ -320,7 +320,7 @@ def coupling(soc: Any) -> Finding:
     )
 
 
-def _coupled(soc: Any, kind: str) -> str:
+def _read_coupling(soc: Any, kind: str) -> str:
     """Return the coupling as QICK reads it from the firmware; AC, which is the warning, where it does not say."""
     tiles = soc["rf"]["tiles"][kind].values()
     return "DC" if all(tile.get("coupling") == "DC" for tile in tiles) else "AC"
@@ -381,7 +381,7 @@ def _light(soc: Any) -> Finding:
     return Finding("light", "ok", f"known products are off by {seen.rms:.2f} of 255 rms")
 
 
-def _inspected(name: str, inspect: Callable[[Any], Finding], soc: Any) -> Finding:
+def _inspect(name: str, inspect: Callable[[Any], Finding], soc: Any) -> Finding:
     try:
         return inspect(soc)
     except LightningError as error:

@@ -33,7 +33,7 @@ EXTRAS = {
 """Which extra of ours brings a library along."""
 
 
-def needed(module: str, purpose: str) -> ModuleType:
+def require(module: str, purpose: str) -> ModuleType:
     """Import `module`, which `purpose` (as in "to speak to a board") needs. Raises `MissingLibrary`."""
     library = module.partition(".")[0]
     try:

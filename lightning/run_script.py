@@ -19,7 +19,7 @@ from typing import Any
 
 from lightning.errors import ScriptError
 from lightning.kit.connection import connect
-from lightning.optional import needed
+from lightning.optional import require
 
 INTERRUPTED = 130
 
@@ -34,11 +34,11 @@ def run_script(script: str | Path, device: str | Any, arguments: Sequence[str] =
     if not path.is_file():
         raise ScriptError(f"there is no script {str(path)!r}", hint="Check the path")
     soc = connect(device) if isinstance(device, str) else device
-    with supplied(soc), _as_main(path, arguments):
-        return _ended(path)
+    with supply(soc), _as_main(path, arguments):
+        return _run(path)
 
 
-def _ended(path: Path) -> int:
+def _run(path: Path) -> int:
     try:
         runpy.run_path(str(path), run_name="__main__")
     except SystemExit as ended:
@@ -83,16 +83,16 @@ def _as_main(path: Path, arguments: Sequence[str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def supplied(soc: Any) -> Iterator[None]:
+def supply(soc: Any) -> Iterator[None]:
     """QICK with this device as its QickSoc, in all the places where scripts look for it."""
-    qick = needed("qick", "to run QICK scripts")
+    qick = require("qick", "to run QICK scripts")
     stand_in = _stand_in(soc)
     module = ModuleType("qick.qick", "QickSoc of the chosen device.")
     module.QickSoc = stand_in  # type: ignore[attr-defined]
     proxies = _proxies(soc, qick)
     with (
-        _replaced(sys.modules, {"qick.qick": module, "qick.pyro": proxies}),
-        _replaced(vars(qick), {"QickSoc": stand_in, "qick": module, "pyro": proxies}),
+        _replace(sys.modules, {"qick.qick": module, "qick.pyro": proxies}),
+        _replace(vars(qick), {"QickSoc": stand_in, "qick": module, "pyro": proxies}),
     ):
         yield
 
@@ -129,7 +129,7 @@ _ABSENT = object()
 
 
 @contextlib.contextmanager
-def _replaced(table: dict[str, Any], entries: Mapping[str, Any]) -> Iterator[None]:
+def _replace(table: dict[str, Any], entries: Mapping[str, Any]) -> Iterator[None]:
     before = {name: table.get(name, _ABSENT) for name in entries}
     table.update(entries)
     try:

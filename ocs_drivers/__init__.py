@@ -12,7 +12,7 @@ without passwords.
 """
 
 from ocs_drivers.address import Address, parse_address
-from ocs_drivers.contract import Guard, OpticalSwitch, unguarded
+from ocs_drivers.contract import Guard, OpticalSwitch, allow_all
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import OcsError
 from ocs_drivers.families import known_schemes, open_switch
@@ -53,8 +53,8 @@ __all__ = [
     "Snapshot",
     "Status",
     "Step",
+    "allow_all",
     "known_schemes",
     "open_switch",
     "parse_address",
-    "unguarded",
 ]

@@ -161,12 +161,12 @@ def _credentials(parts: SplitResult) -> Credentials | None:
 
 def _misunderstood(text: str, why: str) -> AddressError:
     return AddressError(
-        f"cannot understand the address {_shortened(_without_credentials(text))!r}: {why}",
+        f"cannot understand the address {_shorten(_without_credentials(text))!r}: {why}",
         hint="Write it like polatis+scpi://10.0.0.2:5025 or polatis+tl1://10.0.0.2:3082.",
     )
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 

@@ -28,7 +28,7 @@ Guard = Callable[[], None]
 """Called before the first byte of every write; raise from it and nothing is sent."""
 
 
-def unguarded() -> None:
+def allow_all() -> None:
     """Allow every write: the guard of whoever has none."""
 
 
@@ -84,7 +84,7 @@ class OpticalSwitch(Protocol):
         the scope holds a wanted output.
         """
 
-    def execute(self, step: Step, guard: Guard = unguarded) -> Outcome:
+    def execute(self, step: Step, guard: Guard = allow_all) -> Outcome:
         """Do one step and read back.
 
         Raises only while nothing has been sent (what `guard` raises, `ConnectError`, `SwitchHeld`, `Conflict`);
@@ -98,7 +98,7 @@ class OpticalSwitch(Protocol):
         *,
         scope: Collection[int] | None = None,
         expect: CrossConnects | None = None,
-        guard: Guard = unguarded,
+        guard: Guard = allow_all,
         require_light: bool = False,
     ) -> ApplyReport:
         """Make the switch hold `target` within `scope`, and prove it by reading back.
@@ -121,10 +121,10 @@ class OpticalSwitch(Protocol):
     def attenuation(self, port: int) -> Attenuation:
         """Return the setting of the attenuator of an output port. Raises `Unsupported` where there are none."""
 
-    def set_attenuation(self, port: int, attenuation: Attenuation, guard: Guard = unguarded) -> None:
+    def set_attenuation(self, port: int, attenuation: Attenuation, guard: Guard = allow_all) -> None:
         """Set the attenuator of an output port. Raises `Unsupported` where there are none."""
 
-    def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = unguarded) -> None:
+    def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = allow_all) -> None:
         """Open or close the shutters of these ports; circuits stay. Raises `Unsupported` without shutters."""
 
     def events(self, since: int = 0) -> tuple[Event, ...]:

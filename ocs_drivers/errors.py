@@ -78,15 +78,15 @@ class OcsError(LightbedError, code="ocs.error", who="device"):
         if self.ports:
             text += f" [port{'s' if len(self.ports) > 1 else ''} {list_some(self.ports)}]"
         if self.sent:
-            text += f"; sent {_shortened(self.sent)!r}"
+            text += f"; sent {_shorten(self.sent)!r}"
         if self.received:
-            text += f"; received {_shortened(self.received)!r}"
+            text += f"; received {_shorten(self.received)!r}"
         if self.hint:
             text += f". {self.hint}"
         return text
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= CHARACTERS_SHOWN else f"{text[:CHARACTERS_SHOWN]}..."
 
 

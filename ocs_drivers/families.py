@@ -77,9 +77,9 @@ def driver_factory(scheme: str) -> DriverFactory:
     """
     if scheme.startswith(SIMULATED):
         driver_factory(scheme.removeprefix(SIMULATED))  # raises when there is no such driver
-        return _imported(_SIMULATED_SWITCH)
+        return _import_driver(_SIMULATED_SWITCH)
     if scheme in FAMILIES:
-        return _imported(FAMILIES[scheme].factory)
+        return _import_driver(FAMILIES[scheme].factory)
     for entry_point in entry_points(group=ENTRY_POINTS, name=scheme):
         try:
             factory: DriverFactory = entry_point.load()
@@ -92,7 +92,7 @@ def driver_factory(scheme: str) -> DriverFactory:
     raise AddressError(f"no driver supports {scheme}", hint=f"Known: {', '.join(known_schemes())}.")
 
 
-def _imported(target: str) -> DriverFactory:
+def _import_driver(target: str) -> DriverFactory:
     module, name = target.split(":")
     factory: DriverFactory = getattr(import_module(module), name)
     return factory

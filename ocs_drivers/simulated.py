@@ -22,7 +22,7 @@ _twins: dict[tuple[str, ...], dict[str, str]] = {}
 _starting = threading.Lock()
 
 
-def simulated_switch(
+def simulate_switch(
     address: Address, *, timeout_s: float, credentials: Credentials | None = None
 ) -> OpticalSwitch:
     """Return an unopened driver on a twin. Options: `size` and `speed`. Raises `AddressError`, `ConnectError`."""

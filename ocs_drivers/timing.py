@@ -102,7 +102,7 @@ class Silence:
         self._allowed_s = limit_s
         self.tell: Callable[[], float] | None = None
 
-    def asked(self, takes_s: float | None = None) -> None:
+    def note_question(self, takes_s: float | None = None) -> None:
         """Note a question, whose answer may take `takes_s` (default: the limit); the first after an answer counts.
 
         The limit counts from the last answer, as far as that leaves the question its time. A question that may take
@@ -116,7 +116,7 @@ class Silence:
         if takes_s > self.limit_s:
             self._allowed_s = max(self._allowed_s, now_s - self._since_s + takes_s + LOOK_S)
 
-    def heard(self) -> None:
+    def note_answer(self) -> None:
         """Note an answer."""
         self._since_s = None
         self._allowed_s = self.limit_s
@@ -143,14 +143,14 @@ class Silence:
 
     def deadline(self, timeout_s: float) -> Deadline:
         """Return the moment when the answer to a question that is asked now must be there."""
-        self.asked(timeout_s)
+        self.note_question(timeout_s)
         left_s = self.remaining_s()
         if timeout_s <= left_s:
             return Deadline(timeout_s, self._clock)
         return Deadline(left_s, self._clock, silence_s=self.lasted_s + left_s)
 
     @contextmanager
-    def watched(self, tell: Callable[[], float] | None = None) -> Iterator[Silence]:
+    def watch(self, tell: Callable[[], float] | None = None) -> Iterator[Silence]:
         """Bound the wait of every question inside; `tell` is called in a longer wait, as often as it returns."""
         self.tell = tell
         before = _silence.set(self)
@@ -181,8 +181,8 @@ def parts_of(deadline: Deadline) -> Iterator[Deadline]:
     yield deadline
 
 
-def answered() -> None:
+def note_answer() -> None:
     """Note that the device has answered, where a `Silence` is watched."""
     silence = _silence.get()
     if silence is not None:
-        silence.heard()
+        silence.note_answer()

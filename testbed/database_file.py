@@ -40,22 +40,22 @@ def read_rows(path: Path, query: str, values: Sequence[object] = ()) -> list[Map
             return []
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return _looked(path, lambda connection: _rows(connection, query, values))
+    return _look(path, lambda connection: _rows(connection, query, values))
 
 
 def copy_database(path: Path, copy: Path) -> None:
     """Write a file that holds what a database holds now; others may write to it meanwhile. Raises as `read_rows`."""
     with _open(copy, "mode=rwc") as target:
-        _looked(path, lambda connection: connection.backup(target))
+        _look(path, lambda connection: connection.backup(target))
 
 
-def _looked(path: Path, look: Callable[[sqlite3.Connection], T]) -> T:
+def _look(path: Path, look: Callable[[sqlite3.Connection], T]) -> T:
     """Return what a look at a file gives, in the first way that works."""
     import sqlite3  # only where there is something to read: it takes 10 ms
 
     _check_readable(path)
     failed: sqlite3.OperationalError | None = None
-    for way in (_shared, _copied if _has_log(path) else _unchanging):
+    for way in (_open_shared, _open_copy if _has_log(path) else _unchanging):
         try:
             with way(path) as connection:
                 return look(connection)
@@ -104,7 +104,7 @@ def _open(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def _shared(path: Path) -> Any:
+def _open_shared(path: Path) -> Any:
     """Open beside others that write; in WAL mode SQLite needs a file of shared memory for that."""
     return _open(path, "mode=ro")
 
@@ -115,7 +115,7 @@ def _unchanging(path: Path) -> Any:
 
 
 @contextmanager
-def _copied(path: Path) -> Iterator[sqlite3.Connection]:
+def _open_copy(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a copy of the file and of its log, which SQLite passes over in a file that nobody can write."""
     with _scratch() as scratch:
         copy = Path(scratch) / path.name

@@ -46,6 +46,6 @@ def about(**subjects: str) -> Iterator[None]:
         _bound.reset(mark)
 
 
-def bound() -> Mapping[str, str]:
+def find_bound() -> Mapping[str, str]:
     """Return what is bound here, by subject."""
     return _bound.get()

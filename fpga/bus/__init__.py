@@ -1,6 +1,6 @@
 """Ways to the registers of a datapath: simulators, boards, and addresses for all of them."""
 
-from fpga.bus.address import load_datapath, open_bus, simulated_bus, verilated_bus
+from fpga.bus.address import load_datapath, make_simulated_bus, make_verilated_bus, open_bus
 from fpga.bus.protocol import BusError, BusFault, BusUnavailable, RegisterBus
 from fpga.bus.simulated import SimulatedBus
 
@@ -11,7 +11,7 @@ __all__ = [
     "RegisterBus",
     "SimulatedBus",
     "load_datapath",
+    "make_simulated_bus",
+    "make_verilated_bus",
     "open_bus",
-    "simulated_bus",
-    "verilated_bus",
 ]

@@ -39,7 +39,9 @@ def open_bus(address: str) -> RegisterBus:
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     engine = options.pop("engine", "fast")
     datapath = load_datapath(Path(parts.netloc + parts.path), _numbers(address, options))
-    return verilated_bus(datapath) if parts.scheme == "verilator" else simulated_bus(datapath, engine)
+    return (
+        make_verilated_bus(datapath) if parts.scheme == "verilator" else make_simulated_bus(datapath, engine)
+    )
 
 
 def load_datapath(path: Path, parameters: Mapping[str, int] | None = None) -> Datapath:
@@ -59,7 +61,7 @@ def load_datapath(path: Path, parameters: Mapping[str, int] | None = None) -> Da
     return load(path, dict(parameters or {})).datapath
 
 
-def simulated_bus(datapath: Datapath, engine: str = "fast") -> SimulatedBus:
+def make_simulated_bus(datapath: Datapath, engine: str = "fast") -> SimulatedBus:
     """Return the registers of a datapath around a simulator: `fast`, or `reference`.
 
     Raises ValueError for another word, BusUnavailable when numba is not installed for the fast one.
@@ -82,7 +84,7 @@ def _engine(datapath: Datapath, engine: str) -> Engine:
         raise BusUnavailable(f"{error}, or use the reference simulator: engine=reference") from error
 
 
-def verilated_bus(datapath: Datapath) -> RegisterBus:
+def make_verilated_bus(datapath: Datapath) -> RegisterBus:
     """Return the AXI4-Lite top of a datapath under Verilator, built at the first use.
 
     Raises BusUnavailable without it.

@@ -116,7 +116,7 @@ class SimulatedBus:
         if register.access is Access.WRITE:
             return self._kept[offset]
         if register.access is Access.READ:
-            return self._shown(register) >> WORD_BITS * word & register.mask
+            return self._read_back(register) >> WORD_BITS * word & register.mask
         return 0
 
     def write32(self, offset: int, value: int) -> None:
@@ -164,7 +164,7 @@ class SimulatedBus:
     def _block(self, pin: BlockPin) -> RegisterBlock:
         return self._blocks[pin.block, pin.name]
 
-    def _shown(self, register: Register) -> int:
+    def _read_back(self, register: Register) -> int:
         """Return what the datapath or a block shows in a register."""
         if isinstance(register.signal, BlockPin):
             return self._block(register.signal).read(register.signal.pin)

@@ -51,17 +51,17 @@ def _check_document(file: Path, parameters: list[str] | None = None) -> dict[str
     from fpga.count_action import CountActionError, load
 
     try:
-        return accepted(load(file, parse_parameters(parameters)))
+        return describe_check(load(file, parse_parameters(parameters)))
     except CountActionError as error:
-        return refused(error)
+        return describe_errors(error)
 
 
-def refused(error: CountActionError) -> dict[str, Any]:
+def describe_errors(error: CountActionError) -> dict[str, Any]:
     """Return what `check --json` prints about a file with errors."""
     return {"ok": False, "modules": [], "errors": _dicts(error.errors), "warnings": [], "inferences": []}
 
 
-def accepted(checked: Checked) -> dict[str, Any]:
+def describe_check(checked: Checked) -> dict[str, Any]:
     """Return what `check --json` prints about a file without errors."""
     return {
         "ok": True,

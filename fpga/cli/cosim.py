@@ -93,10 +93,10 @@ def stimulus(datapath: Datapath, cycles: int, seed: int) -> Rows:
     """Return generated inputs, new ones for every episode."""
     import numpy as np
 
-    from fpga.hdl.stimulus import generated_stimulus
+    from fpga.hdl.stimulus import generate_stimulus
 
     parts = range(0, cycles, EPISODE)
-    rows = [generated_stimulus(datapath, min(EPISODE, cycles - first), seed + first) for first in parts]
+    rows = [generate_stimulus(datapath, min(EPISODE, cycles - first), seed + first) for first in parts]
     return np.concatenate(rows)
 
 

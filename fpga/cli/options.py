@@ -17,7 +17,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stand
 
 def parse_parameters(given: list[str] | None) -> dict[str, int]:
     """Return `["num_DACs=4"]` as values. Raises `CountActionError` that shows the form."""
-    from fpga.count_action.diagnostics import CountActionError, Diagnostic, quoted
+    from fpga.count_action.diagnostics import CountActionError, Diagnostic, quote
 
     values: dict[str, int] = {}
     for text in given or ():
@@ -27,7 +27,7 @@ def parse_parameters(given: list[str] | None) -> dict[str, int]:
                 raise ValueError(text)
             values[name] = int(value, 0)
         except ValueError:
-            message = f"{quoted(text)} is not a valid value of a parameter"
+            message = f"{quote(text)} is not a valid value of a parameter"
             hint = "Write -P NAME=NUMBER, for example -P num_DACs=4."
             raise CountActionError([Diagnostic("<command line>", 1, 1, message, hint)]) from None
     return values

@@ -79,7 +79,7 @@ def sim(
         return _init(datapath, init, as_json=as_json)
     if stimulus is None:
         raise typer.BadParameter("nothing to simulate: give --stimulus FILE (--init FILE writes an example)")
-    run = _simulated(datapath, load_stimulus(datapath, stimulus, cycles), cycles)
+    run = _simulate(datapath, load_stimulus(datapath, stimulus, cycles), cycles)
     written = _write(run, vcd, png)
     lines = list(explain_run(datapath, run.stimulus.rows)) if explain else []
     if as_json:
@@ -110,7 +110,7 @@ def _init(datapath: Datapath, path: Path, *, as_json: bool) -> int:
     return 0
 
 
-def _simulated(datapath: Datapath, stimulus: Stimulus, cycles: int | None) -> _Run:
+def _simulate(datapath: Datapath, stimulus: Stimulus, cycles: int | None) -> _Run:
     from fpga.count_action.simulate.compiled.simulator import compile_datapath
     from fpga.count_action.simulate.reference import Reference
     from fpga.count_action.simulate.stimuli.files import failures

@@ -45,7 +45,7 @@ def picks(count: Count, module: str) -> list[Operand]:
     return [Operation("==", (chosen, place)) for place in range(len(count.terms))]
 
 
-def stored(count: Count, module: str) -> dict[str, Operand]:
+def next_numbers(count: Count, module: str) -> dict[str, Operand]:
     """Return what the numbers of a choice become when a beat is taken, by the ends of their names."""
     streams = len(count.terms)
     lasts = [last_of(each) for each in count.terms]
@@ -69,7 +69,7 @@ def last_of(stream: Ref) -> Ref:
     return Ref(f"{stream.name}_last", stream.module)
 
 
-def chosen_samples(count: Count, module: str, lanes: int) -> list[Operand]:
+def select_samples(count: Count, module: str, lanes: int) -> list[Operand]:
     """Return the samples of the beat that is chosen."""
     return [
         select(count, module, [Ref(each.name, each.module, each.index, lane) for each in count.terms])

@@ -115,7 +115,7 @@ class Report:
             raise CountActionError(sorted(self.errors, key=lambda each: (each.file, each.line, each.column)))
 
 
-def quoted(word: str) -> str:
+def quote(word: str) -> str:
     """Return a user's word in a message, cut when it is long and with what cannot be printed spelt out."""
     shown = word if len(word) <= _SHOWN else word[: _SHOWN - 3] + "..."
     return "`" + "".join(char if char.isprintable() else repr(char)[1:-1] for char in shown) + "`"
@@ -126,7 +126,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     names = list(dict.fromkeys(known))[:1000]
     close = near(word, names)
     if close:
-        return f"Did you mean {quoted(close)}?"
+        return f"Did you mean {quote(close)}?"
     return f"There are: {', '.join(names[:12])}{', ...' if len(names) > 12 else ''}." if names else ""
 
 

@@ -39,7 +39,7 @@ def interval_of_bits(width: int, *, signed: bool) -> Interval:
     return (-(1 << width - 1), (1 << width - 1) - 1) if signed else (0, (1 << width) - 1)
 
 
-def combined(operator: str, parts: Sequence[Interval]) -> Interval:
+def combine(operator: str, parts: Sequence[Interval]) -> Interval:
     """Return the values that an operation can come to.
 
     >>> combined("-", [(0, 3), (0, 7)]), combined("max", [(-8, 7), (0, 0)])

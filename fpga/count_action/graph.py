@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from fpga.count_action.expressions import STORED, Interval, bits_for, combined, interval_of_bits, leaves
+from fpga.count_action.expressions import STORED, Interval, bits_for, combine, interval_of_bits, leaves
 from fpga.count_action.model import (
     Action,
     Count,
@@ -89,17 +89,17 @@ class Graph:
             source = self.source(operand)
             return interval_of_bits(source.width, signed=source.signed)
         if operand.operator in STORED:
-            return interval_of_bits(self._stored_width(operand), signed=False)
+            return interval_of_bits(self._find_stored_width(operand), signed=False)
         if operand.operator == "valid":
             return 0, 1
-        return combined(operand.operator, [self.interval(each) for each in operand.operands])
+        return combine(operand.operator, [self.interval(each) for each in operand.operands])
 
-    def merged_interval(self, action: Action) -> Interval:
+    def merge_intervals(self, action: Action) -> Interval:
         """Return the values that the samples of a merged stream can have."""
         every = [self.interval(self.formula(ref)) for ref in action.refs]
         return min(low for low, _ in every), max(high for _, high in every)
 
-    def _stored_width(self, operand: Operation) -> int:
+    def _find_stored_width(self, operand: Operation) -> int:
         (ref,) = operand.operands
         assert isinstance(ref, Ref)
         owner = self.datapath.module(ref.module or "")
@@ -147,17 +147,17 @@ class Graph:
     def _links(self) -> Iterator[Link]:
         for module in self.datapath.modules:
             for count in module.counts:
-                yield from self._linked(count.counted, module, count, "counts")
+                yield from self._find_links(count.counted, module, count, "counts")
                 gate = (ref for each in count.gate for ref in signals_of(module, each.ref))
-                yield from self._linked(gate, module, count, "waits for")
+                yield from self._find_links(gate, module, count, "waits for")
             for action in module.actions:
                 samples = (ref for each in action.refs for ref in signals_of(module, each))
-                yield from self._linked(samples, module, module.count(action.on), "sends")
+                yield from self._find_links(samples, module, module.count(action.on), "sends")
                 if action.clears is not None:
                     owner = self.datapath.module(action.clears[0])
                     yield Link(module, action, owner, owner.count(action.clears[1]), "clears")
 
-    def _linked(
+    def _find_links(
         self, refs: Iterator[Ref] | tuple[Ref, ...], module: Module, count: Count, how: str
     ) -> Iterator[Link]:
         for ref in refs:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from fpga.count_action.checks.check import check, warnings_of
-from fpga.count_action.diagnostics import CountActionError, Diagnostic, Refused, Report, quoted
+from fpga.count_action.diagnostics import CountActionError, Diagnostic, Refused, Report, quote
 from fpga.count_action.elaboration.elaborate import Elaborator
 from fpga.count_action.elaboration.instances import MAX_MODULES, make_instances
 from fpga.count_action.elaboration.resolve import resolve
@@ -110,7 +110,7 @@ def read_source(path: Path, at: Location, wanted: str) -> str:
 
     Raises `Refused` at `at` when the file cannot be read.
     """
-    shown = quoted(wanted)
+    shown = quote(wanted)
     try:
         if path.is_dir():
             raise Refused(at, f"{shown} is a folder", "Name a file in it.")
@@ -176,7 +176,7 @@ class Imports:
         for module in tree.modules():
             known = self.modules.setdefault(module.name, module)
             if known is not module:
-                message = f"module {quoted(module.name)} is defined at {known.at} and at {module.at}"
+                message = f"module {quote(module.name)} is defined at {known.at} and at {module.at}"
                 raise Refused(wanted.at, message, "Rename one of them.")
         self.follow(tree, found, chain, said.parent)
 
@@ -193,5 +193,5 @@ def _find(wanted: Import, folder: Path) -> Path:
         )
     except (OSError, ValueError) as error:
         raise Refused(
-            wanted.at, f"{quoted(wanted.path)} is not a valid file name: {error}", "Check it."
+            wanted.at, f"{quote(wanted.path)} is not a valid file name: {error}", "Check it."
         ) from error

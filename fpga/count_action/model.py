@@ -298,11 +298,11 @@ class Module:
 
     def count(self, name: str) -> Count:
         """Return the count of that name. Raises KeyError."""
-        return named(self.counts, name)
+        return find_named(self.counts, name)
 
     def target(self, name: str) -> Target:
         """Return the target of that name. Raises KeyError."""
-        return named(self.targets, name)
+        return find_named(self.targets, name)
 
     def value(self, ref: Ref) -> Operand:
         """Return the formula that a reference stands for. Raises IndexError and ValueError when there is none."""
@@ -339,11 +339,11 @@ class Datapath:
 
     def module(self, name: str) -> Module:
         """Return the module of that name. Raises KeyError."""
-        return named(self.modules, name)
+        return find_named(self.modules, name)
 
     def input(self, name: str) -> Signal:
         """Return the external input of that name. Raises KeyError."""
-        return named(self.inputs, name)
+        return find_named(self.inputs, name)
 
     def counts(self) -> Iterator[tuple[Module, Count]]:
         """Return every count with its module, in the order in which status bits and registers stand."""
@@ -392,7 +392,7 @@ class _Named(Protocol):
 _T = TypeVar("_T", bound=_Named)
 
 
-def named(things: tuple[_T, ...], name: str) -> _T:
+def find_named(things: tuple[_T, ...], name: str) -> _T:
     """Return the thing of that name. Raises KeyError."""
     for thing in things:
         if thing.name == name:

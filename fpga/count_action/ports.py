@@ -65,7 +65,7 @@ class Ports:
 
 def ports_of(datapath: Datapath) -> Ports:
     """Return the ports of the top that is generated for `datapath`, in the order of its declaration."""
-    return Ports(inputs=_placed(_inputs(datapath)), outputs=_placed(_outputs(datapath)))
+    return Ports(inputs=_place_ports(_inputs(datapath)), outputs=_place_ports(_outputs(datapath)))
 
 
 def targets_of(datapath: Datapath, bank: int) -> dict[tuple[str, str], int]:
@@ -77,7 +77,7 @@ def targets_of(datapath: Datapath, bank: int) -> dict[tuple[str, str], int]:
     return found
 
 
-def buffered_parts(datapath: Datapath, stream: Signal) -> Iterator[tuple[str, int]]:
+def split_buffer(datapath: Datapath, stream: Signal) -> Iterator[tuple[str, int]]:
     """Return the ports that a buffered stream keeps of a beat, each with its bits of one beat (R20)."""
     yield f"{stream.name}_data_i", stream.lanes * stream.width
     yield from ((f"{each.name}_i", each.size) for each in datapath.inputs if each.part_of == stream.name)
@@ -129,7 +129,7 @@ def _outputs(datapath: Datapath) -> Iterator[tuple[str, int]]:
     yield "saturated_o", counts
 
 
-def _placed(named: Iterator[tuple[str, int]]) -> tuple[Port, ...]:
+def _place_ports(named: Iterator[tuple[str, int]]) -> tuple[Port, ...]:
     placed: list[Port] = []
     column = 0
     for name, width in named:

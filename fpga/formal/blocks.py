@@ -163,14 +163,14 @@ def _wrapper(place: int, proven: Proven, module: str) -> Iterator[str]:
     parameters = ", ".join(f".{name}({name})" for name in proven.parameters)
     given = f"#({parameters}) " if parameters else ""
     connections = {port.name: port.name for port in ports}
-    yield f"  {module} {given}dut ({_connected(connections)});"
+    yield f"  {module} {given}dut ({_connect(connections)});"
     hidden = {port: f"\\dut.{path} " for port, (path, _) in proven.hidden.items()}
     checks = {"clk_i": "clk_i", "rst_i": "rst_i", **connections, **hidden, **proven.extra}
-    yield f"  {proven.block}_checks {given}checks ({_connected(checks)});"
+    yield f"  {proven.block}_checks {given}checks ({_connect(checks)});"
     yield "endmodule"
 
 
-def _connected(connections: Mapping[str, str]) -> str:
+def _connect(connections: Mapping[str, str]) -> str:
     return ", ".join(f".{port}({wire})" for port, wire in connections.items())
 
 

@@ -67,7 +67,7 @@ class Meaning:
         counts = enumerate(self.datapath.counts())
         return {(module.name, count.name): place for place, (module, count) in counts}
 
-    def shared_lines(self) -> Iterator[str]:
+    def write_shared_lines(self) -> Iterator[str]:
         """Return the lines for when each module is stalled, and when its output beats can leave (R7)."""
         streams = [(module, action) for module in self.datapath.modules for action in module.streams()]
         inside = self.datapath.consumed
@@ -121,9 +121,9 @@ class Meaning:
 
     def moves(self, ref: Ref) -> str:
         """Return whether a beat of the stream moves in this cycle."""
-        return f"({self.valid(ref)} && {self.accepted(ref)})"
+        return f"({self.valid(ref)} && {self.write_accepted(ref)})"
 
-    def accepted(self, ref: Ref) -> str:
+    def write_accepted(self, ref: Ref) -> str:
         """Return whether everybody who takes the stream is ready for it, as the ports show it."""
         if ref.module is not None:
             return f"ready_{ref.module}_{ref.name}"
@@ -168,7 +168,7 @@ class Meaning:
             low += target.width
         raise KeyError(f"module {module.name!r} has no target {name!r}")
 
-    def reached(self, module: Module, count: Count) -> Bits:
+    def write_reached(self, module: Module, count: Count) -> Bits:
         """Return what a count is to reach: a target in force, or what a formula makes of some."""
         if count.aim is None:
             return self.target(module, count.target)
@@ -191,13 +191,13 @@ class Meaning:
         conditions = [
             f"!stall_{module.name}"
             if count.kind is CountKind.ACCUMULATE
-            else f"{self.fire(module, count.name)}{self._chosen(count, stream)}"
+            else f"{self.fire(module, count.name)}{self._write_chosen(count, stream)}"
             for module, count in self.datapath.counts()
             if any(_one_stream(term, stream) for term in count.counted)
         ]
         return " && ".join(dict.fromkeys(conditions)) or ALWAYS
 
-    def enabled(self, count: Count) -> str:
+    def write_enabled(self, count: Count) -> str:
         """Return the condition under which it counts."""
         conditions = []
         for condition in count.gate:
@@ -214,19 +214,21 @@ class Meaning:
         stream = self.valid if count.kind is CountKind.LEVEL else self.moves
         refs = count.taken if down else count.terms
         terms = [
-            f"({stream(ref)}{self._chosen(count, ref)})" if self.is_stream(ref) else str(self.sample(ref))
+            f"({stream(ref)}{self._write_chosen(count, ref)})"
+            if self.is_stream(ref)
+            else str(self.sample(ref))
             for ref in refs
         ]
         constant = max(-count.constant if down else count.constant, 0)
         return " + ".join([f"{INCREMENT_WIDTH}'d{constant}", *terms])
 
-    def _chosen(self, count: Count, stream: Ref) -> str:
+    def _write_chosen(self, count: Count, stream: Ref) -> str:
         """Return the further condition under which a count that chooses takes a stream (R19)."""
         picks = zip(count.terms, count.picks, strict=False)
         chosen = [self.formulas.wire(pick) for term, pick in picks if _one_stream(term, stream)]
         return "".join(f" && ({wire} != 0)" for wire in chosen)
 
-    def bound(self, count: Count) -> str:
+    def write_bound(self, count: Count) -> str:
         """Return what a count never exceeds: what its formula comes to, or what its register holds (R17)."""
         if count.bound is None:
             return f"{FORMULA_WIDTH}'d{(1 << count.width) - 1}"
@@ -245,7 +247,7 @@ class Meaning:
     def take(self, module: Module, count: Count, ref: Ref) -> str:
         """Return whether a sample is added in this cycle (R11)."""
         streams = self.formulas.streams(ref) if is_value(ref) else [ref] * self.is_stream(ref)
-        counts = f"!stall_{module.name} && ({self.enabled(count)})"
+        counts = f"!stall_{module.name} && ({self.write_enabled(count)})"
         return " && ".join([counts, *map(self.moves, streams)])
 
 
@@ -291,18 +293,18 @@ class Formulas:
             return f"$signed({self._meaning.sample(operand).fit(FORMULA_WIDTH)})"
         first = operand.operands[0]
         if isinstance(first, Ref) and operand.operator in {"valid", "count", "target"}:
-            return f"$signed({self._stored(operand.operator, first)})"
+            return f"$signed({self._write_stored(operand.operator, first)})"
         parts = [self.text(each) for each in operand.operands]
         if operand.operator == "table":
             entries = ((f"{parts[0]} == {place}", each) for place, each in enumerate(parts[1:]))
             return f"({''.join(f'{when} ? {each} : ' for when, each in entries)}{FORMULA_WIDTH}'sd0)"
         if operand.operator == "max":
-            return _folded("({0} >= {1} ? {0} : {1})", parts)
+            return _fold("({0} >= {1} ? {0} : {1})", parts)
         if operand.operator == "min":
-            return _folded("({0} <= {1} ? {0} : {1})", parts)
+            return _fold("({0} <= {1} ? {0} : {1})", parts)
         return _TEXTS.get(operand.operator, _COMPARED.replace("@", operand.operator)).format(*parts)
 
-    def _stored(self, operator: str, ref: Ref) -> str:
+    def _write_stored(self, operator: str, ref: Ref) -> str:
         if operator == "valid":
             bits = f"{FORMULA_WIDTH - 1}'d0, {self._meaning.valid(ref)}"
             return f"{{{bits}}}"
@@ -323,7 +325,7 @@ _TEXTS = {
 }
 
 
-def _folded(text: str, parts: list[str]) -> str:
+def _fold(text: str, parts: list[str]) -> str:
     made = parts[0]
     for each in parts[1:]:
         made = text.format(made, each)

@@ -108,13 +108,13 @@ def prove_specification(
     return Proof(
         datapath=specification.datapath.name,
         results=tuple(results(specification, found)),
-        covered=tuple(_covered(specification, found)),
+        covered=tuple(_find_covered(specification, found)),
         counterexample=tuple(_counterexample(specification, found)),
         trace=found.trace,
     )
 
 
-def _covered(specification: Specification, found: Found) -> Iterator[Reached]:
+def _find_covered(specification: Specification, found: Found) -> Iterator[Reached]:
     for names, reached in ((found.reached, True), (found.unreached, False)):
         for name in names:
             instance, _, what = name.partition(".")

@@ -21,7 +21,7 @@ from fpga.formal.specification import Specification
 from fpga.formal.subjects import subjects
 from fpga.hdl import icarus
 from fpga.hdl.design import Design
-from fpga.hdl.stimulus import generated_stimulus
+from fpga.hdl.stimulus import generate_stimulus
 from fpga.hdl.tools import BadOutput, ToolMissing, ToolTimeout
 
 SEARCH_DEPTH = 50
@@ -61,12 +61,12 @@ def search(
     try:
         first = sby.run(sources, top, cover=cover, traces=True, depth=depth, timeout_s=timeout_s)
     except ToolTimeout:
-        shown = simulated_differences(specification)
+        shown = simulate_differences(specification)
         return Found(differences=shown, timed_out=True, others_proven=False)
     if first.proven:
         return Found(reached=first.reached, unreached=first.unreached)
     failures, undecided, settled = _rest(sources, top, first, depth, timeout_s)
-    shown = simulated_differences(specification) if undecided or not settled else ()
+    shown = simulate_differences(specification) if undecided or not settled else ()
     visible = {(each.module, each.property) for each in shown}
     unshown = [name for name in undecided if not visible & subjects(specification, name)]
     if unshown and not shown:
@@ -126,7 +126,7 @@ def _deeper(
         return ()
 
 
-def simulated_differences(specification: Specification) -> tuple[Difference, ...]:
+def simulate_differences(specification: Specification) -> tuple[Difference, ...]:
     """Return what differs first between the design and the language under random stimulus."""
     try:
         return run_differences(specification, specification.design)
@@ -137,7 +137,7 @@ def simulated_differences(specification: Specification) -> tuple[Difference, ...
 def run_differences(specification: Specification, design: Design, seed: int = 0) -> tuple[Difference, ...]:
     """Run a design and the plain simulator side by side, from reset again and again."""
     datapath = specification.datapath
-    parts = [generated_stimulus(datapath, _EPISODE, seed + place) for place in range(_EPISODES)]
+    parts = [generate_stimulus(datapath, _EPISODE, seed + place) for place in range(_EPISODES)]
     seen = icarus.run(design, np.concatenate(parts), episode=_EPISODE)
     expected = [Reference(datapath).run(part) for part in parts]
     found = differences(datapath, np.concatenate(expected), seen)

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from fpga.count_action.actions import KINDS
-from fpga.count_action.actions.proof import CLOCKED, NEVER, Check, bit, concatenate, hidden_wire
+from fpga.count_action.actions.proof import CLOCKED, NEVER, Check, bit, concatenate, find_hidden_wire
 from fpga.count_action.arbitration import last_of, registers
 from fpga.count_action.model import Count, CountKind, Datapath, Module, Ref, Signal
-from fpga.count_action.ports import buffered_parts
+from fpga.count_action.ports import split_buffer
 from fpga.formal.blocks import BEGINNING, checks_sources
 from fpga.formal.meaning import FORMULA_WIDTH, INCREMENT_WIDTH, Meaning
 from fpga.hdl.design import Design, design_of
@@ -72,8 +72,8 @@ class Specification:
         inputs = [f"  input logic [{port.width - 1}:0] {port.name}" for port in ports.inputs]
         width = sum(target.width for _, target in self.datapath.targets())
         lines = [f"logic [{port.width - 1}:0] {port.name};" for port in ports.outputs]
-        lines += [f"{self.datapath.name} dut (.*);", hidden_wire("target", width)]
-        lines += [*hidden_wires(self.meaning), *self.meaning.shared_lines()]
+        lines += [f"{self.datapath.name} dut (.*);", find_hidden_wire("target", width)]
+        lines += [*write_hidden_wires(self.meaning), *self.meaning.write_shared_lines()]
         if self.claims is not None:
             lines += assumption_lines(self.meaning)
         for name, check in self.checks.items():
@@ -105,7 +105,7 @@ class Specification:
     def _count(self, module: Module, count: Count) -> Check:
         meaning = self.meaning
         place = meaning.place(module, count.name)
-        target = meaning.reached(module, count)
+        target = meaning.write_reached(module, count)
         increment = f"increment_{place}"
         parameters = {
             "Accumulate": bit(count.kind is CountKind.ACCUMULATE),
@@ -121,7 +121,7 @@ class Specification:
         )
         ports = {
             **CLOCKED,
-            "enable_i": meaning.enabled(count),
+            "enable_i": meaning.write_enabled(count),
             "stall_i": f"stall_{module.name}",
             "clear_i": meaning.clear(module, count),
             "clear_status_i": "clear_status_i[0]",
@@ -144,7 +144,7 @@ class Specification:
             **check.ports,
             "up_i": check.ports["increment_i"],
             "down_i": decrement,
-            "bound_i": self.meaning.bound(count),
+            "bound_i": self.meaning.write_bound(count),
         }
         del parameters["Accumulate"], ports["increment_i"]
         before = (
@@ -156,7 +156,7 @@ class Specification:
 
     def _ready(self, module: Module, count: Count, streams: list[Ref]) -> Check:
         ports = {
-            "ready_o": concatenate(self.meaning.accepted(ref) for ref in streams),
+            "ready_o": concatenate(self.meaning.write_accepted(ref) for ref in streams),
             "expected_i": concatenate(f"({self.meaning.ready(ref)})" for ref in streams),
         }
         return Check("count_action_ready", module.name, count.name, {"Streams": len(streams)}, ports)
@@ -175,15 +175,15 @@ def _targets(datapath: Datapath) -> Check:
     return Check("count_action_targets", "", "targets", parameters, ports)
 
 
-def hidden_wires(meaning: Meaning) -> Iterator[str]:
+def write_hidden_wires(meaning: Meaning) -> Iterator[str]:
     """Return the wires that stand for the ports of buffered streams, and two registers of each buffer."""
     for signal, ports in _streams(meaning):
-        yield hidden_wire(f"{signal.name}_valid_held", signal.size)
-        yield hidden_wire(f"{signal.name}_ready_held", signal.size)
-        yield from (hidden_wire(f"{port}_held", width * signal.size) for port, width in ports)
+        yield find_hidden_wire(f"{signal.name}_valid_held", signal.size)
+        yield find_hidden_wire(f"{signal.name}_ready_held", signal.size)
+        yield from (find_hidden_wire(f"{port}_held", width * signal.size) for port, width in ports)
         for index in range(signal.size):
-            yield hidden_wire(f"{_buffer(signal, index)}.full_q", 1)
-            yield hidden_wire(f"{_buffer(signal, index)}.second_q", sum(width for _, width in ports))
+            yield find_hidden_wire(f"{_buffer(signal, index)}.full_q", 1)
+            yield find_hidden_wire(f"{_buffer(signal, index)}.second_q", sum(width for _, width in ports))
 
 
 def buffers_of(meaning: Meaning) -> Iterator[Check]:
@@ -212,7 +212,7 @@ def buffers_of(meaning: Meaning) -> Iterator[Check]:
 def _streams(meaning: Meaning) -> Iterator[tuple[Signal, list[tuple[str, int]]]]:
     for signal in meaning.datapath.inputs:
         if signal.buffered:
-            parts = buffered_parts(meaning.datapath, signal)
+            parts = split_buffer(meaning.datapath, signal)
             yield signal, [(port.removesuffix("_i"), width) for port, width in parts]
 
 
@@ -235,7 +235,7 @@ def choice(meaning: Meaning, module: Module, count: Count) -> Check:
         **CLOCKED,
         "fire_i": meaning.fire(module, count.name),
         "valid_i": concatenate(meaning.valid(each) for each in count.terms),
-        "ready_i": concatenate(meaning.accepted(each) for each in count.terms),
+        "ready_i": concatenate(meaning.write_accepted(each) for each in count.terms),
         "last_i": concatenate(lasts) if lasts else f"{len(count.terms)}'d0",
         "turn_i": shown.get("turn", NEVER),
         "open_i": shown.get("open", NEVER),

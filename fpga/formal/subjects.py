@@ -24,6 +24,6 @@ def targets_check(specification: Specification) -> str:
     return next(name for name, check in checks if check.block == "count_action_targets")
 
 
-def hidden_wires(specification: Specification) -> dict[str, int]:
+def find_hidden_wires(specification: Specification) -> dict[str, int]:
     """Return the wires inside the top that the proof looks at, with their widths."""
     return {found[2]: int(found[1]) + 1 for found in re.finditer(HIDDEN, specification.text())}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from fpga.formal import sby
 from fpga.formal.properties import PROPERTIES, STATED, properties_of
 from fpga.formal.replay import Difference, causes, part_of, replay, target_differences
-from fpga.formal.search import Found, read_vcd, simulated_differences
+from fpga.formal.search import Found, read_vcd, simulate_differences
 from fpga.formal.specification import Specification
 from fpga.formal.subjects import subjects, targets_check
 
@@ -64,14 +64,14 @@ def results(specification: Specification, found: Found) -> Iterator[Result]:
         }
         for fact in PROPERTIES:
             if fact.name == STATED:
-                yield from _stated(specification, found, module)
+                yield from _judge_stated(specification, found, module)
             elif fact.name in applies:
                 yield _result(specification, found, traces, module, fact.name)
             else:
                 yield Result(module, fact.name, Verdict.NOT_APPLICABLE)
 
 
-def _stated(specification: Specification, found: Found, module: str) -> Iterator[Result]:
+def _judge_stated(specification: Specification, found: Found, module: str) -> Iterator[Result]:
     """Return a row for each property that the text states; where no run meets what it assumes, nothing is proven."""
     failed = {failure.name.partition(".")[0]: failure.cycle for failure in found.failures}
     undecided = {name.partition(".")[0] for name in found.open}
@@ -95,9 +95,9 @@ def _result(specification: Specification, found: Found, traces: _Traces, module:
         if subject in subjects(specification, failure.name):
             part = specification.checks[failure.name.partition(".")[0]].part
             failed = Result(module, name, Verdict.FAILED, part, failure.cycle)
-            shown = traces.shown(failure, subject)
+            shown = traces.find_shown(failure, subject)
             if shown is None:
-                return traces.simulated(failed)
+                return traces.simulate_failure(failed)
             return replace(failed, element=shown.element, expected=shown.expected, seen=shown.seen)
     undecided = any(subject in subjects(specification, assertion) for assertion in found.open)
     for each in found.differences if undecided or found.timed_out else causes(found.differences):
@@ -127,7 +127,7 @@ class _Traces:
         self._seen: dict[str, tuple[Difference, ...]] = {}
         self._simulated: tuple[Difference, ...] | None = None
 
-    def shown(self, failure: sby.Failure, subject: tuple[str, str]) -> Difference | None:
+    def find_shown(self, failure: sby.Failure, subject: tuple[str, str]) -> Difference | None:
         """Return the element of its trace that shows a failure best."""
         if not failure.trace:
             return None
@@ -135,13 +135,13 @@ class _Traces:
             self._seen[failure.trace] = self._differences(failure.trace)
         return _best([each for each in self._seen[failure.trace] if each.cycle <= failure.cycle], subject)
 
-    def simulated(self, failed: Result) -> Result:
+    def simulate_failure(self, failed: Result) -> Result:
         """Return a failure whose trace shows it at no port, with an element of a run that does, where there is one.
 
         A solver begins in the cycle of reset, and stops as soon as a register is wrong that no port shows yet.
         """
         if self._simulated is None:
-            self._simulated = simulated_differences(self._specification)
+            self._simulated = simulate_differences(self._specification)
         shown = _best(self._simulated, (failed.module, failed.property))
         if shown is None:
             return failed

@@ -121,7 +121,7 @@ def coverage(datapath: Datapath, inputs: Rows, outputs: Rows) -> Coverage:
         overshoots=_rises(bits_of(outputs, ports.output("overshoot_o"))),
         saturations=_rises(bits_of(outputs, ports.output("saturated_o"))),
         several=int(sum((fired.sum(axis=1) > 1).sum() for fired in by_module.values())),
-        chained=_chained(datapath, by_module),
+        chained=_count_chains(datapath, by_module),
     )
 
 
@@ -168,9 +168,9 @@ def _changes(committed: NDArray[np.bool_], reset: int) -> NDArray[np.bool_]:
     return changed
 
 
-def _chained(datapath: Datapath, by_module: dict[str, NDArray[np.bool_]]) -> int:
+def _count_chains(datapath: Datapath, by_module: dict[str, NDArray[np.bool_]]) -> int:
     """Count the fires that end a chain of three modules, each a cycle after the one that it counts."""
-    counted = {module.name: _counted(module) for module in datapath.modules}
+    counted = {module.name: _find_counted(module) for module in datapath.modules}
     fired = {name: np.logical_or.reduce(bits, axis=1) for name, bits in by_module.items()}
     return sum(
         int(np.count_nonzero(fired[first][:-2] & fired[second][1:-1] & fired[third][2:]))
@@ -180,7 +180,7 @@ def _chained(datapath: Datapath, by_module: dict[str, NDArray[np.bool_]]) -> int
     )
 
 
-def _counted(module: Module) -> set[str]:
+def _find_counted(module: Module) -> set[str]:
     """Return the other modules of which a module counts something."""
     refs = (ref.module for count in module.counts for ref in count.counted)
     return {name for name in refs if name is not None} - {module.name}

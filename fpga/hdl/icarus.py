@@ -83,7 +83,7 @@ def run(design: Datapath | Design, rows: Rows, *, episode: int = 0, timeout_s: f
         folder = Path(name)
         _simulate(made, inputs, episode or len(inputs) or 1, folder, timeout_s)
         written = (folder / "outputs.hex").read_text(encoding="ascii")
-    return _parsed(made, written, len(inputs))
+    return _parse_rows(made, written, len(inputs))
 
 
 def _simulate(
@@ -134,7 +134,7 @@ def _port_hex(port: Port, rows: Rows) -> list[str]:
     return [row.tobytes().hex() for row in big]
 
 
-def _parsed(design: Design, text: str, cycles: int) -> Rows:
+def _parse_rows(design: Design, text: str, cycles: int) -> Rows:
     lines = [line.split() for line in text.splitlines()]
     if len(lines) != cycles:
         raise BadOutput(f"{design.top}: {cycles} cycles went in and {len(lines)} came out of Icarus.")

@@ -19,7 +19,7 @@ _FEW_CYCLES = 4
 _LARGE = 12
 
 
-def generated_stimulus(datapath: Datapath, cycles: int, seed: int = 0) -> Rows:
+def generate_stimulus(datapath: Datapath, cycles: int, seed: int = 0) -> Rows:
     """Return the inputs for `cycles` cycles, the same for the same seed."""
     random = np.random.default_rng(seed)
     ports = ports_of(datapath)

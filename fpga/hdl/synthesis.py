@@ -84,7 +84,9 @@ def _cells(stat: str) -> dict[str, int]:
     return {"lut": luts, "ff": flops}
 
 
-def grown(now: Mapping[str, Mapping[str, int]], before: Mapping[str, Mapping[str, int]]) -> tuple[str, ...]:
+def find_growth(
+    now: Mapping[str, Mapping[str, int]], before: Mapping[str, Mapping[str, int]]
+) -> tuple[str, ...]:
     """Return what has grown by more than is allowed, or is not in the baseline, in words."""
     found = []
     for top, cells in now.items():
@@ -104,7 +106,7 @@ def main(arguments: list[str]) -> int:
     if "--write" in arguments:
         BASELINE.write_text(json.dumps(now, indent=2) + "\n", encoding="ascii")
         return 0
-    found = grown(now, json.loads(BASELINE.read_text(encoding="ascii")))
+    found = find_growth(now, json.loads(BASELINE.read_text(encoding="ascii")))
     for line in found:
         sys.stderr.write(f"{line}\n")
     return 1 if found else 0

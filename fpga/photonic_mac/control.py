@@ -35,7 +35,7 @@ def library_datapath(name: str, parameters: Mapping[str, int] | None = None) -> 
     return load(_LIBRARY / f"{name}.ca", dict(parameters or {})).datapath
 
 
-def simulated_trace(shapes: Sequence[tuple[int, int]], timing: Timing | None = None) -> Trace:
+def simulate_trace(shapes: Sequence[tuple[int, int]], timing: Timing | None = None) -> Trace:
     """Return the signals of one inference. Raises ImportError when the fast simulator cannot run."""
     timing = timing or Timing()
     loop = _Loop(shapes, timing)
@@ -99,7 +99,7 @@ class _Loop:
         """Run one cycle: start, heading, sending, light, open, partial, result, finished."""
         start = self._layer_ended and bool(self._targets)
         partial, light = self._partial.out, self._light.out
-        seen = self._control.step({**self._started(start), "partial_valid_i": partial})
+        seen = self._control.step({**self._start_layer(start), "partial_valid_i": partial})
         heading, sending = seen["sequencer_heading_o"], seen["sequencer_sending_o"]
         is_open = self._detect(start)
         self._light.push(heading or sending)
@@ -110,7 +110,7 @@ class _Loop:
         result, finished = seen["accumulator_result_valid_o"], seen["layers_finished_o"]
         return start, heading, sending, light, is_open, partial, result, finished
 
-    def _started(self, start: bool) -> dict[str, int]:
+    def _start_layer(self, start: bool) -> dict[str, int]:
         """Return the inputs of a cycle in which a layer starts: its targets come in force in the next one."""
         shadow = {"target_shadow_i": self._targets.popleft()} if start else {}
         return {"start_i": start, "commit_i": start, **shadow}

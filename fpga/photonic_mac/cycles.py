@@ -123,7 +123,7 @@ class Trace:
         return Trace(*(getattr(self, name)[first:last] for name in self.__dataclass_fields__))
 
 
-def measured(trace: Trace) -> tuple[LayerCycles, ...]:
+def measure_layers(trace: Trace) -> tuple[LayerCycles, ...]:
     """Return the lines of every layer, from what happened. Raises ValueError when a layer never ended."""
     starts = np.flatnonzero(trace.start).tolist()
     ends = [*starts[1:], *np.flatnonzero(trace.finished)[:1].tolist()]

@@ -108,7 +108,7 @@ class Network:
         return tuple((weights.shape[0], weights.shape[1]) for weights in self.layers)
 
 
-def quantised(weights: Sequence[ArrayLike]) -> Network:
+def quantise(weights: Sequence[ArrayLike]) -> Network:
     """Return weights scaled by one factor for all layers, so that the largest magnitude becomes 255.
 
     The largest counts as at least 1, as in the published datapath: small weights are not stretched. Ties are
@@ -133,7 +133,7 @@ def layer_results(network: Network, images: ArrayLike) -> tuple[NDArray[np.int16
     found: list[NDArray[np.int16]] = []
     for weights in network.layers:
         if found:
-            activations = normalised(found[-1])
+            activations = normalise(found[-1])
         found.append(_dense(weights, activations))
     return tuple(found)
 
@@ -158,7 +158,7 @@ def _dense(weights: Integers, activations: Integers) -> NDArray[np.int16]:
     return sums.astype(np.int16)  # wraps, as the accumulator does
 
 
-def normalised(results: NDArray[np.int16]) -> Integers:
+def normalise(results: NDArray[np.int16]) -> Integers:
     """Return the results of a layer (batch × outputs) as the activations of the next, 0 .. 255.
 
     >>> normalised(np.array([[1000, -7, 3]], np.int16)).tolist()
@@ -191,12 +191,12 @@ def noisy_results(
     """
     activations = _check_images(network, image)[0]
     for weights, first in zip(network.layers, beats, strict=True):
-        results = _lit(weights, activations, optics, first)
+        results = _light(weights, activations, optics, first)
         yield results
-        activations = normalised(results[None])[0]
+        activations = normalise(results[None])[0]
 
 
-def _lit(weights: Integers, activations: Integers, optics: Optics, first: int) -> NDArray[np.int16]:
+def _light(weights: Integers, activations: Integers, optics: Optics, first: int) -> NDArray[np.int16]:
     outputs, inputs = weights.shape
     spare = beats_of(inputs) * LANES - inputs
     padded = np.pad(weights, ((0, 0), (0, spare))).reshape(-1, LANES)

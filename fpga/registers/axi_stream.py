@@ -13,12 +13,12 @@ from fpga.count_action.ports import ends_of_output
 from fpga.registers.register_blocks import (
     Fragment,
     bit_range,
-    concatenated,
+    concatenate,
     cut,
-    extended,
+    extend,
     instance,
-    joined,
-    padded,
+    join,
+    pad,
     rest,
 )
 from fpga.registers.register_list import output_streams
@@ -46,7 +46,7 @@ def _end_in(stream: Signal, end: Signal) -> Fragment:
     if end.name == f"{stream.name}_last":
         port = f"input  wire {prefix}_tlast"
         return Fragment(ports=(port,), body=(f"assign dp_{end.name}_i = {prefix}_tlast;",))
-    kept = concatenated(f"{prefix}_tkeep[{lane * size}]" for lane in range(end.size))
+    kept = concatenate(f"{prefix}_tkeep[{lane * size}]" for lane in range(end.size))
     port = f"input  wire [{end.size * size - 1}:0] {prefix}_tkeep"
     spare = [lane * size + byte for lane in range(end.size) for byte in range(1, size)]
     return Fragment(
@@ -62,7 +62,7 @@ def _end_out(stream: str, held: str, end: str, lanes: int, width: int) -> Fragme
         port = f"output wire m_axis_{stream}_tlast"
         return Fragment(ports=(port,), body=(f"assign m_axis_{stream}_tlast = {held};",))
     size, bits = width // 8, [f"{held}[{lane}]" if lanes > 1 else held for lane in range(lanes)]
-    kept = concatenated(each for each in bits for _ in range(size))
+    kept = concatenate(each for each in bits for _ in range(size))
     port = f"output wire [{lanes * size - 1}:0] m_axis_{stream}_tkeep"
     return Fragment(ports=(port,), body=(f"assign m_axis_{stream}_tkeep = {kept};",))
 
@@ -107,15 +107,15 @@ def _master(stream: str, bits: int, width: int, ends: list[tuple[str, int]], *, 
             "rst_i": "reset",
             "restart_i": CORE_RESET,
             "valid_i": f"dp_{stream}_valid_o",
-            "data_i": concatenated(held),
+            "data_i": concatenate(held),
             "ready_o": f"dp_{stream}_ready_i",
             "valid_o": f"m_axis_{stream}_tvalid",
-            "data_o": concatenated(name for name, _ in held.values()),
+            "data_o": concatenate(name for name, _ in held.values()),
             "ready_i": f"m_axis_{stream}_tready",
         },
         Width=sum(number for _, number in held.values()),
     )
-    data = extended(f"held_{stream}_data", bits, whole) if signed else None
+    data = extend(f"held_{stream}_data", bits, whole) if signed else None
     beat = Fragment(
         ports=(
             f"output wire m_axis_{stream}_tvalid",
@@ -125,7 +125,7 @@ def _master(stream: str, bits: int, width: int, ends: list[tuple[str, int]], *, 
         body=(
             *wires,
             *block,
-            f"assign m_axis_{stream}_tdata = {data or padded(f'held_{stream}_data', whole - bits)};",
+            f"assign m_axis_{stream}_tdata = {data or pad(f'held_{stream}_data', whole - bits)};",
         ),
     )
-    return joined([beat, *(_end_out(stream, f"held_{end}", end, lanes, width) for end, lanes in ends)])
+    return join([beat, *(_end_out(stream, f"held_{end}", end, lanes, width) for end, lanes in ends)])

@@ -127,11 +127,11 @@ def emit_bench(datapath: Datapath) -> str:
     return _BENCH.format(
         name=datapath.name,
         file=f"test_{datapath.name}.py",
-        counts=_quoted(f"{module.name}.{count.name}" for module, count in datapath.counts()),
+        counts=_quote_names(f"{module.name}.{count.name}" for module, count in datapath.counts()),
         beats=", ".join(
             f'"{each.name}": np.full((2, {each.size}, {each.lanes}), {_any_sample(each)})' for each in streams
         ),
-        outputs=_quoted(f"{module}.{name}" for module, name, *_ in output_streams(datapath)),
+        outputs=_quote_names(f"{module}.{name}" for module, name, *_ in output_streams(datapath)),
     )
 
 
@@ -139,5 +139,5 @@ def _any_sample(signal: Signal) -> int:
     return 0 if signal.signed and signal.width == 1 else 1
 
 
-def _quoted(names: Iterable[str]) -> str:
+def _quote_names(names: Iterable[str]) -> str:
     return ", ".join(f'"{name}"' for name in sorted(names))

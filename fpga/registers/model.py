@@ -135,7 +135,7 @@ class RegisterMap:
     def __contains__(self, key: object) -> bool:
         return key in self._by_key
 
-    def shared_ports(self) -> dict[str, list[Register]]:
+    def find_shared_ports(self) -> dict[str, list[Register]]:
         """Return the registers of each port that several registers share, the lowest bits first."""
         found: dict[str, list[Register]] = {}
         for register in self:

@@ -26,7 +26,7 @@ class Fragment:
     """Bits that nothing looks at; they are named so that a linter knows it is meant."""
 
 
-def joined(parts: Iterable[Fragment]) -> Fragment:
+def join(parts: Iterable[Fragment]) -> Fragment:
     """Return all parts as one."""
     every = tuple(parts)
     return Fragment(
@@ -41,12 +41,12 @@ def bit_range(width: int) -> str:
     return f"[{width - 1}:0] " if width > 1 else ""
 
 
-def padded(wire: str, spare: int) -> str:
+def pad(wire: str, spare: int) -> str:
     """Return the wire with so many zeros above it."""
     return f"{{{spare}'b0, {wire}}}" if spare else wire
 
 
-def extended(wire: str, width: int, whole: int) -> str:
+def extend(wire: str, width: int, whole: int) -> str:
     """Return the wire with its sign above it."""
     sign = f"{wire}[{width - 1}]" if width > 1 else wire
     return f"{{{{{whole - width}{{{sign}}}}}, {wire}}}" if whole > width else wire
@@ -62,7 +62,7 @@ def rest(wire: str, whole: int, width: int) -> tuple[str, ...]:
     return () if width == whole else (f"{wire}[{whole - 1}:{width}]",)
 
 
-def concatenated(wires: Iterable[str]) -> str:
+def concatenate(wires: Iterable[str]) -> str:
     """Return the wires side by side, the first in the lowest bits."""
     return f"{{{', '.join(reversed(list(wires)))}}}"
 
@@ -71,15 +71,15 @@ def instance(block: str, name: str, ports: Mapping[str, str], **parameters: int)
     """Return an instance, one port a line."""
     if parameters:
         yield f"{block} #("
-        yield from _listed(parameters)
+        yield from _list_connections(parameters)
         yield f") {name} ("
     else:
         yield f"{block} {name} ("
-    yield from _listed(ports)
+    yield from _list_connections(ports)
     yield ");"
 
 
-def _listed(pairs: Mapping[str, object]) -> list[str]:
+def _list_connections(pairs: Mapping[str, object]) -> list[str]:
     return ",\n".join(f"  .{key}({value})" for key, value in pairs.items()).split("\n")
 
 
@@ -193,7 +193,7 @@ class _Source:
         return Fragment(
             body=(
                 f"wire {bit_range(streams)}waiting_{name};",
-                f"assign {waiting.name}_i = {padded(f'waiting_{name}', waiting.bits - streams)};",
+                f"assign {waiting.name}_i = {pad(f'waiting_{name}', waiting.bits - streams)};",
                 f"assign dp_{name}_data_i = {cut(f'{data.name}_o', data.bits, bits)};",
                 *instance(_Source.module, f"source_{name}", ports, Streams=streams),
             ),
@@ -256,7 +256,7 @@ class _Sink:
         return Fragment(
             body=(
                 f"wire {bit_range(bits)}head_{name};",
-                f"assign {data.name}_i = {padded(f'head_{name}', data.bits - bits)};",
+                f"assign {data.name}_i = {pad(f'head_{name}', data.bits - bits)};",
                 *instance(_Sink.module, f"sink_{name}", ports, **parameters),
             )
         )

@@ -22,11 +22,11 @@ from fpga.registers.register_blocks import (
     STREAM_BLOCKS,
     Fragment,
     bit_range,
-    concatenated,
+    concatenate,
     cut,
     instance,
-    joined,
-    padded,
+    join,
+    pad,
     rest,
 )
 from fpga.registers.register_list import COMMIT, HOLD, RESET, Streams, register_map
@@ -76,7 +76,7 @@ class Top:
         Raises ValueError when two of its ports would have one name.
         """
         _check_distinct(self.name, self.ports)
-        levels = joined(_connections(self.table))
+        levels = join(_connections(self.table))
         unread = _unread(self.datapath, self.table)
         blocks = (
             _wires(self.datapath, self.table),
@@ -84,7 +84,7 @@ class Top:
             self._streams_part.body,
             _register_file(self.table),
             _datapath(self.datapath),
-            _unused((*unread, *levels.unused, *self._streams_part.unused)),
+            _sink_unused((*unread, *levels.unused, *self._streams_part.unused)),
         )
         lines = [
             f"// {self.datapath.name} (hash {self.table.digest:08x}) with its registers on AXI4-Lite. Generated.",
@@ -100,7 +100,7 @@ class Top:
     @cached_property
     def _streams_part(self) -> Fragment:
         registers = self.streams is Streams.REGISTERS
-        return joined(_portal(self.table) if registers else axi_stream_parts(self.datapath))
+        return join(_portal(self.table) if registers else axi_stream_parts(self.datapath))
 
 
 def _check_distinct(top: str, ports: list[str]) -> None:
@@ -146,10 +146,10 @@ def _wires(datapath: Datapath, table: RegisterMap) -> Iterator[str]:
 
 def _connections(table: RegisterMap) -> Iterator[Fragment]:
     """Return what connects registers to the datapath: first the ports that several registers set together."""
-    shared, blocks = table.shared_ports(), table.blocks()
+    shared, blocks = table.find_shared_ports(), table.blocks()
     for port, registers in shared.items():
         if registers[0].access is Access.WRITE:
-            held = concatenated(f"{each.name}_o" for each in registers)
+            held = concatenate(f"{each.name}_o" for each in registers)
             yield Fragment(body=(f"assign dp_{port} = {held};",))
     for register in table:
         for bits in register.fields:
@@ -159,7 +159,7 @@ def _connections(table: RegisterMap) -> Iterator[Fragment]:
             case PortBits(low=None) as signal:
                 yield _port(register, signal)
             case PortBits(port, low=0) if register.access is Access.READ:
-                shown = concatenated(f"{each.name}_i" for each in shared[port])
+                shown = concatenate(f"{each.name}_i" for each in shared[port])
                 yield Fragment(body=(f"assign {shown} = dp_{port};",))
             case BlockPin(block, name) if block not in STREAM_BLOCKS:
                 pins = blocks[block, name]
@@ -170,7 +170,7 @@ def _connections(table: RegisterMap) -> Iterator[Fragment]:
 def _port(register: Register, signal: PortBits) -> Fragment:
     """Return what connects a register to a whole port."""
     if register.access is Access.READ:
-        shown = padded(f"dp_{signal.port}", register.bits - signal.width)
+        shown = pad(f"dp_{signal.port}", register.bits - signal.width)
         return Fragment(body=(f"assign {register.name}_i = {shown};",))
     wire = f"{register.name}_o"
     return Fragment(
@@ -210,6 +210,6 @@ def _datapath(datapath: Datapath) -> Iterator[str]:
     return instance(datapath.name, "datapath", {"clk_i": "aclk", "rst_i": CORE_RESET, **names})
 
 
-def _unused(bits: Iterable[str]) -> Iterator[str]:
+def _sink_unused(bits: Iterable[str]) -> Iterator[str]:
     yield "// Not on the bus, or more bits than the datapath has."
     yield f"wire unused = ^{{{', '.join(bits)}}};"

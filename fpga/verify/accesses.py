@@ -69,7 +69,7 @@ def random_accesses(table: RegisterMap, seed: int = 0) -> tuple[list[Write], lis
     groups += [pair for register, address in written for pair in _partial(draw, register, address, seed)]
     draw.shuffle(groups)
     control = table["CONTROL",].offset
-    writes = list(_controlled(draw, control, [each for group in groups for each in group]))
+    writes = list(_control_writes(draw, control, [each for group in groups for each in group]))
     return _apart(control, writes), [
         Read(address, draw.choice((0, 0, 1, 7))) for address in looked_at[:_MOST]
     ]
@@ -96,7 +96,7 @@ def _partial(draw: random.Random, register: Register, address: int, seed: int) -
         yield (Write(address, there, _ALL_BYTES, 0, 0), Write(address, after, strobes, pause, pause))
 
 
-def _controlled(draw: random.Random, control: int, writes: list[Write]) -> Iterator[Write]:
+def _control_writes(draw: random.Random, control: int, writes: list[Write]) -> Iterator[Write]:
     """Return the writes, those of CONTROL so that it is known what resets what: now and then, and never in a hold.
 
     What is written without its strobe may be anything: nothing may come of it.

@@ -103,7 +103,7 @@ def _format(names: Iterable[str]) -> str:
     return ", ".join([f'"{" ".join(["%h"] * len(listed))}"', *listed])
 
 
-def logged_of_datapath(datapath: Datapath) -> tuple[Port, ...]:
+def list_datapath_log(datapath: Datapath) -> tuple[Port, ...]:
     """Return the columns of `datapath.log` after the reset."""
     ports = ports_of(datapath)
     return (*ports.inputs, *ports.outputs)
@@ -157,7 +157,7 @@ def bench_text(
     return "\n".join([*lines, "  end", "endmodule", ""])
 
 
-def logged_of_top(table: RegisterMap, streams: Iterable[StreamPins]) -> list[str]:
+def list_top_log(table: RegisterMap, streams: Iterable[StreamPins]) -> list[str]:
     """Return the names of the columns of `top.log`."""
     axi = [f"s_axi_{each.name}" for each in axi_signals(table.address_bits)]
     return ["aresetn", *axi, *(pin.name for stream in streams for pin in _pins(stream))]

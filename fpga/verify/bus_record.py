@@ -50,7 +50,7 @@ def answers(log: Columns, channel: str) -> list[int]:
     return found
 
 
-def written(log: Columns, writes: list[Write]) -> list[tuple[Write, Done]]:
+def find_answered_writes(log: Columns, writes: list[Write]) -> list[tuple[Write, Done]]:
     """Return the writes that were answered."""
     addresses, data = (handshakes(log, f"s_axi_{each}valid", f"s_axi_{each}ready") for each in ("aw", "w"))
     ends = answers(log, "b")
@@ -80,7 +80,7 @@ def unstable(log: Columns, valid: str, ready: str, payload: list[str]) -> Iterat
                 return
 
 
-def unanswered(log: Columns, requests: int, answer: str) -> Iterator[Breach]:
+def find_unanswered(log: Columns, requests: int, answer: str) -> Iterator[Breach]:
     """Return a breach when there are fewer answers than requests, or more."""
     given = len(handshakes(log, f"s_axi_{answer}valid", f"s_axi_{answer}ready"))
     if given != requests:

@@ -145,7 +145,7 @@ class SinkModel:
             pushed = len(beats)
             if valid[cycle] and ready[cycle]:
                 beats = [*beats, data[cycle]]
-            possible = set(_popped(possible, pops, cycle, pushed))
+            possible = set(_pop(possible, pops, cycle, pushed))
             if cycle in restarts:
                 beats, possible = [], {(done, 0) for done, _ in possible}
         return cls(name, states, kept, ready)
@@ -171,7 +171,7 @@ class SinkModel:
                 return
 
 
-def _popped(
+def _pop(
     possible: set[tuple[int, int]], pops: list[Change], cycle: int, pushed: int
 ) -> Iterator[tuple[int, int]]:
     """Return the states after a cycle in which the next pop may act, or must because its time is over."""

@@ -42,7 +42,7 @@ def restarts_of(record: Record) -> frozenset[int]:
 def level_breaches(record: Record) -> Iterator[Breach]:
     """Return where an input of the datapath is not what its registers hold."""
     for register in record.table:
-        port = _driven_port(register)
+        port = _find_driver(register)
         if register.access is not Access.WRITE or port is None:
             continue
         name, low = port
@@ -50,7 +50,7 @@ def level_breaches(record: Record) -> Iterator[Breach]:
             yield from _word_breaches(record, register, word, name, low + word * register.width)
 
 
-def _driven_port(register: Register) -> tuple[str, int] | None:
+def _find_driver(register: Register) -> tuple[str, int] | None:
     if isinstance(register.signal, PortBits):
         return register.signal.port, register.signal.low or 0
     if isinstance(register.signal, BlockPin) and register.signal.pin == "data":
@@ -144,11 +144,11 @@ class ReadRules:
                 return [each.value for each in self._record.words.possible(offset, first, last)]
             case Access.READ:
                 low = word * register.width
-                wide = self._shown(register, first, last)
+                wide = self._find_shown(register, first, last)
                 return [value >> low & register.mask for value in wide]
         return [0]
 
-    def _shown(self, register: Register, first: int, last: int) -> list[int]:
+    def _find_shown(self, register: Register, first: int, last: int) -> list[int]:
         """Return what a register that the datapath drives may show in these cycles."""
         core, signal = self._record.core, register.signal
         if isinstance(signal, PortBits):
@@ -210,10 +210,10 @@ def push_breaches(record: Record) -> Iterator[Breach]:
             if seen & ~(left | offered) or left & ~seen:
                 yield Breach(f"{name}_valid_i", cycle + 1, left | seen & offered, seen)
                 break
-        yield from _lost_pushes(record, name, valid)
+        yield from _find_lost_pushes(record, name, valid)
 
 
-def _lost_pushes(record: Record, name: str, valid: list[int]) -> Iterator[Breach]:
+def _find_lost_pushes(record: Record, name: str, valid: list[int]) -> Iterator[Breach]:
     """Return pushes that came to nothing, of those bits that are known."""
     for each in _push_changes(record, name, certain=True):
         if any(record.core["rst_i"][each.begins : each.ends + 2]):

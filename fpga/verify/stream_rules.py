@@ -47,7 +47,11 @@ def _inputs(datapath: Datapath) -> Iterator[Stream]:
             bits = signal.lanes * signal.width
             pins = _payload(prefix, bits, signal.width, ends, driven=True)
             yield Stream(
-                StreamPins(prefix, pins, into=True), signal.name, index, bits, ends=tuple(_named(ends, "_i"))
+                StreamPins(prefix, pins, into=True),
+                signal.name,
+                index,
+                bits,
+                ends=tuple(_name_ports(ends, "_i")),
             )
 
 
@@ -64,10 +68,10 @@ def _outputs(datapath: Datapath) -> Iterator[Stream]:
         ]
         pins = _payload(f"m_axis_{stream}", samples * width, width, ends, driven=False)
         into = StreamPins(f"m_axis_{stream}", pins, into=False)
-        yield Stream(into, stream, 0, samples * width, signed, tuple(_named(ends, "_o")))
+        yield Stream(into, stream, 0, samples * width, signed, tuple(_name_ports(ends, "_o")))
 
 
-def _named(ends: list[tuple[str, str, int]], side: str) -> Iterator[tuple[str, str, int]]:
+def _name_ports(ends: list[tuple[str, str, int]], side: str) -> Iterator[tuple[str, str, int]]:
     return ((kind, f"{port}{side}", lanes) for kind, port, lanes in ends)
 
 
@@ -86,9 +90,9 @@ def stream_breaches(stream: Stream, top: Columns, core: Columns) -> Iterator[Bre
     outside = handshakes(top, f"{prefix}_tvalid", f"{prefix}_tready")
     at_pins = [(cycle, _beat_of_pins(stream, top, cycle)) for cycle in outside]
     if stream.pins.into:
-        yield from _in_order(prefix, at_pins, list(_taken_inside(stream, core)), core["rst_i"])
+        yield from _in_order(prefix, at_pins, list(_find_taken(stream, core)), core["rst_i"])
     else:
-        yield from _in_order(prefix, list(_offered_inside(stream, core)), at_pins, core["rst_i"])
+        yield from _in_order(prefix, list(_find_offered(stream, core)), at_pins, core["rst_i"])
 
 
 def stream_waits(stream: Stream, top: Columns, core: Columns) -> Iterator[Breach]:
@@ -153,7 +157,7 @@ def _until_reset(beats: list[tuple[int, int]], resets: list[int]) -> list[tuple[
     return found
 
 
-def _taken_inside(stream: Stream, core: Columns) -> Iterator[tuple[int, int]]:
+def _find_taken(stream: Stream, core: Columns) -> Iterator[tuple[int, int]]:
     valid, ready = core[f"{stream.port}_valid_i"], core[f"{stream.port}_ready_o"]
     for cycle, reset in enumerate(core["rst_i"]):
         if not reset and valid[cycle] >> stream.index & ready[cycle] >> stream.index & 1:
@@ -162,7 +166,7 @@ def _taken_inside(stream: Stream, core: Columns) -> Iterator[tuple[int, int]]:
             yield cycle, _with_ends(stream, data, [core[port][cycle] for _, port, _ in stream.ends])
 
 
-def _offered_inside(stream: Stream, core: Columns) -> Iterator[tuple[int, int]]:
+def _find_offered(stream: Stream, core: Columns) -> Iterator[tuple[int, int]]:
     """Return the beats of the datapath in the cycles in which they appear."""
     valid, ready = core[f"{stream.port}_valid_o"], core[f"{stream.port}_ready_i"]
     fresh = True
@@ -180,14 +184,14 @@ def _beat_of_pins(stream: Stream, top: Columns, cycle: int) -> int:
     if stream.pins.into:
         data &= (1 << stream.bits) - 1
     else:
-        data = _narrowed(stream, data)
+        data = _narrow(stream, data)
     for kind, _, lanes in stream.ends:
         pin = next(each for each in stream.pins.payload if each.name == f"{prefix}_t{kind}")
         ends.append(_lanes(top[pin.name][cycle], lanes, pin.width // lanes, stream.pins.into))
     return _with_ends(stream, data, ends)
 
 
-def _narrowed(stream: Stream, data: int) -> int:
+def _narrow(stream: Stream, data: int) -> int:
     """Return the bits of the datapath, with a mark above them where those that fill the byte are wrong."""
     kept = data & (1 << stream.bits) - 1
     negative = stream.signed and kept >> (stream.bits - 1) & 1

@@ -17,8 +17,8 @@ from fpga.registers.top import Top
 from fpga.verify.accesses import SEEDS, Read, Write, random_accesses
 from fpga.verify.bus_bench import (
     bench_text,
-    logged_of_datapath,
-    logged_of_top,
+    list_datapath_log,
+    list_top_log,
     memory_files,
     random_datapath_text,
 )
@@ -27,12 +27,12 @@ from fpga.verify.bus_record import (
     Columns,
     Done,
     errors,
+    find_answered_writes,
+    find_unanswered,
     handshakes,
     late_answers,
     read,
-    unanswered,
     unstable,
-    written,
 )
 from fpga.verify.register_model import Words
 from fpga.verify.register_rules import (
@@ -81,10 +81,10 @@ def run_top(datapath: Datapath, streams: Streams, sources: dict[str, str], seed:
         compiled = ["-g2012", "-s", "bench", "-o", "bench.vvp", *(Path(file).name for file in files)]
         find_tool("iverilog").run(compiled, folder=folder)
         find_tool("vvp").run(["-n", "bench.vvp"], folder=folder)
-        top = _columns(folder / "top.log", logged_of_top(table, [each.pins for each in ports]))
-        inside = ["rst_i", *(port.name for port in logged_of_datapath(datapath))]
+        top = _columns(folder / "top.log", list_top_log(table, [each.pins for each in ports]))
+        inside = ["rst_i", *(port.name for port in list_datapath_log(datapath))]
         core = _columns(folder / "datapath.log", inside)
-    done = written(top, writes)
+    done = find_answered_writes(top, writes)
     record = Record(table, top, core, Words.of(table, done))
     found: dict[str, Breach] = {}
     for title, breach in _breaches(record, ports, len(writes), len(reads), read(top, reads)):
@@ -128,8 +128,8 @@ def _breaches(
     rules = ReadRules(record)
     protocol = [
         *late_answers(top),
-        *unanswered(top, writes, "b"),
-        *unanswered(top, reads, "r"),
+        *find_unanswered(top, writes, "b"),
+        *find_unanswered(top, reads, "r"),
         *unstable(top, "s_axi_bvalid", "s_axi_bready", ["s_axi_bresp"]),
         *unstable(top, "s_axi_rvalid", "s_axi_rready", ["s_axi_rdata", "s_axi_rresp"]),
         *errors(top, "b"),

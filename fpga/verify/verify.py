@@ -17,11 +17,11 @@ from pathlib import Path, PurePath
 from fpga.formal import Verdict, sby
 from fpga.formal.prove import prove_specification
 from fpga.formal.specification import Specification
-from fpga.formal.subjects import hidden_wires
+from fpga.formal.subjects import find_hidden_wires
 from fpga.formal.verdicts import Result
 from fpga.hdl import icarus
 from fpga.hdl.design import Design, design_of
-from fpga.hdl.stimulus import generated_stimulus
+from fpga.hdl.stimulus import generate_stimulus
 from fpga.hdl.tools import BadOutput, HdlError, ToolFailed, ToolMissing
 from fpga.registers.build import document_files
 from fpga.registers.register_list import Streams
@@ -106,10 +106,10 @@ def _top(delivered: Delivered, streams: Streams) -> Iterator[Result]:
         yield Result(top, "sources", Verdict.FAILED, part=_short(error))
         return
     for name in TOP_PROPERTIES:
-        yield _tested(top, name, found.breaches.get(name))
+        yield _report_test(top, name, found.breaches.get(name))
 
 
-def _tested(top: str, name: str, breach: Breach | None) -> Result:
+def _report_test(top: str, name: str, breach: Breach | None) -> Result:
     if breach is None:
         return Result(top, name, Verdict.TESTED)
     return Result(
@@ -170,7 +170,7 @@ def _of_hardware(
     unsure = [name for name in suspects if name not in made]
     if changed:
         verdicts |= {name: VERIFIED for name in suspects if name not in {*changed, *unsure}}
-        verdicts |= {name: VERIFIED for name in unsure if _explained(name, changed, delivered)}
+        verdicts |= {name: VERIFIED for name in unsure if _is_explained(name, changed, delivered)}
     return verdicts
 
 
@@ -185,7 +185,7 @@ def _make_hardware(delivered: Delivered) -> dict[str, str]:
     return made
 
 
-def _explained(name: str, changed: list[str], delivered: Delivered) -> bool:
+def _is_explained(name: str, changed: list[str], delivered: Delivered) -> bool:
     """Return whether a file of a top need not be wrong, because another file of that top has changed."""
     tops = set(_hardware(delivered)[name])
     return any(tops & set(_hardware(delivered).get(each, ())) for each in changed)
@@ -239,8 +239,8 @@ _Series = tuple[tuple[int, str], ...]
 
 def names_in(core: Design, specification: Specification) -> dict[str, str]:
     """Return the wires of the proof that a delivered datapath calls otherwise, with the names that they have there."""
-    wanted = hidden_wires(specification)
-    rows = generated_stimulus(specification.datapath, _CYCLES, seed=99)
+    wanted = find_hidden_wires(specification)
+    rows = generate_stimulus(specification.datapath, _CYCLES, seed=99)
     try:
         there = _wires(icarus.dump(core, rows))
     except HdlError:

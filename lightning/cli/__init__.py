@@ -96,11 +96,11 @@ def run_app(arguments: Sequence[str]) -> int:
     except TyperException as error:
         return tell(LightningError(error.format_message()), as_json=as_json)
     except RuntimeError as error:  # QICK's own word for what a device or its firmware cannot do
-        return tell(_told_by_qick(error), as_json=as_json)
+        return tell(_translate_error(error), as_json=as_json)
     return result if isinstance(result, int) else DONE
 
 
-def _told_by_qick(error: RuntimeError) -> LightningError:
+def _translate_error(error: RuntimeError) -> LightningError:
     message = " ".join(str(error).split()) or type(error).__name__
     return ProgramError(
         message.rstrip("."), hint="Request less, or use another device; `lightning doctor` shows what it has"

@@ -66,7 +66,7 @@ def calibrate(
     that twin begins again with every command and forgets what its supply was set to. The calibration is kept when
     all steps pass. For example: lightning calibrate --device sim://kit
     """
-    from lightning.kit.calibration.guided import guided_run
+    from lightning.kit.calibration.guided import run_guided
     from lightning.kit.connection import connect
     from lightning.kit.devices.identity import identity_of
 
@@ -77,7 +77,7 @@ def calibrate(
     asks = not yes and not as_json and sys.stdin.isatty()
     _permit({role: each for role, each in asked.items() if each != OWN}, whose, asks=asks, yes=yes)
     with instruments(named, insisted=bool(asked)) as bench:
-        run = guided_run(
+        run = run_guided(
             soc,
             instruments=bench,
             shots=shots,
@@ -161,9 +161,9 @@ def _keep(run: GuidedRun, png: Path | None, whose: DeviceIdentity) -> Path | Non
 
     if png is not None and run.calibration is not None:
         from lightning.kit import plots
-        from lightning.kit.plots import kept_sweeps
+        from lightning.kit.plots import load_sweeps
 
-        plots.save(plots.transfer_curves(kept_sweeps(run.calibration, run.raw), whose), png)
+        plots.save(plots.transfer_curves(load_sweeps(run.calibration, run.raw), whose), png)
     if not run.passed or run.calibration is None:
         return None
     try:

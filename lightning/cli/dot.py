@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from lightning.cli.options import TWIN, AsJson, Device
-from lightning.cli.output import DONE, marked, print_document
+from lightning.cli.output import DONE, mark_simulated, print_document
 from lightning.errors import OutOfRange
 
 _HOW = "Whole numbers of -255 to 255 with commas, or a file (.npy, or text with commas and lines)."
@@ -46,8 +46,8 @@ def dot(
     if as_json:
         print_document(whose, {"result": found.tolist(), "exact": exact.tolist(), "shots": shots})
     else:
-        print(marked(f"{_listed(found)}", whose))
-        print(f"exact: {_listed(exact)}")
+        print(mark_simulated(f"{_list_values(found)}", whose))
+        print(f"exact: {_list_values(exact)}")
     return DONE
 
 
@@ -75,7 +75,7 @@ def _read(text: str) -> Any:
     return np.array([float(each) for each in text.split(",")])
 
 
-def _listed(values: Any) -> str:
+def _list_values(values: Any) -> str:
     import numpy as np
 
     return ", ".join(f"{each:g}" for each in np.atleast_1d(values).ravel())

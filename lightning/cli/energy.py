@@ -128,10 +128,10 @@ def _table(costs: Costs) -> list[str]:
         f"{costs.preset.name}: {costs.preset.title}",
         f"  {cycles}: {costs.latency_s * 1e6:.1f} us an image",
     ]
-    sources = list(dict.fromkeys(_sourced(line.each) for line in costs.lines))
+    sources = list(dict.fromkeys(_cite_source(line.each) for line in costs.lines))
     lines += [
         f"  {line.name:<32}{in_joules(line.joules):>10}   {line.count:>8.4g} x {_each(line.each):<9}"
-        f" ({sources.index(_sourced(line.each)) + 1})"
+        f" ({sources.index(_cite_source(line.each)) + 1})"
         for line in costs.lines
     ]
     lines.append(
@@ -148,7 +148,7 @@ def _each(figure: Figure) -> str:
     return in_joules(figure.value) if figure.unit == "J" else f"{figure.value:.4g} {figure.unit}"
 
 
-def _sourced(figure: Figure) -> str:
+def _cite_source(figure: Figure) -> str:
     return f"{figure.source}{': ' + figure.assumed if figure.assumed else ''}"
 
 

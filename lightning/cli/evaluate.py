@@ -70,7 +70,7 @@ def evaluate_command(
     For example: lightning evaluate weights.npz mnist:DIR --noise per-product --seeds 5
     """
     how.one_of("compare", compare or "onnxruntime", ("onnxruntime",))
-    run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, fault, calibrated=calibrated)
+    run = how.choose_run(fidelity, noise, sigma, mean, average, device, bus, fault, calibrated=calibrated)
     if fault and compare:
         raise ConfigError(
             "faults are given, but the table compares models without faults",
@@ -79,27 +79,27 @@ def evaluate_command(
     compared = compare is not None
     used = _seeds(run, seed, seeds, compared=compared)
     from lightning.evaluation.datasets import load_dataset
-    from lightning.evaluation.models import compiled_for
-    from lightning.evaluation.result import prepared, rounded
+    from lightning.evaluation.models import load_for
+    from lightning.evaluation.result import describe_preprocessing, round_values
     from lightning.evaluation.warnings import warnings_of_clipping, warnings_of_data
     from lightning.execution.noise import Noise
 
-    compiled, dataset = compiled_for(model, part_of(load_dataset(data), part))
+    compiled, dataset = load_for(model, part_of(load_dataset(data), part))
     dataset = dataset.first(limit)
     warnings = warn(warnings_of_data(compiled, dataset.name, dataset.x))
     run_with = used if run.fidelity == "noisy" else used[:1]
-    found = counted(run, compiled, dataset, run_with)
+    found = count_evaluations(run, compiled, dataset, run_with)
     warnings += warn(warnings_of_clipping(compiled, len(run_with) * len(dataset.x), counters_of(found)))
     origin = run.provenance(compiled, run_with)
     rows = _table(compiled, dataset, run.noise or Noise(), used) if compared else []
     if as_json:
         about = {"data": dataset.name, "data_origin": dict(dataset.origin), "warnings": warnings}
-        table = {"table": [rounded(asdict(row)) for row in rows]} if rows else {}
+        table = {"table": [round_values(asdict(row)) for row in rows]} if rows else {}
         print_document(None, {**origin.document, **about, **figures(found), **table})
     else:
         _say(origin, dataset, found)
         if Path(model).suffix != ".lng":
-            print(f"compiled on the way, {prepared(compiled.network.preprocessing)}")
+            print(f"compiled on the way, {describe_preprocessing(compiled.network.preprocessing)}")
         _say_table(rows, run.noise or Noise(), used)
     return DONE
 
@@ -124,7 +124,9 @@ def part_of(dataset: Dataset, part: str) -> Dataset:
     return dataset.of_training() if part == "train" else dataset
 
 
-def counted(run: how.Run, model: CompiledModel, dataset: Dataset, seeds: Sequence[int]) -> list[Evaluation]:
+def count_evaluations(
+    run: how.Run, model: CompiledModel, dataset: Dataset, seeds: Sequence[int]
+) -> list[Evaluation]:
     """Return one evaluation for each seed."""
     from lightning.evaluation.accuracy import evaluate
 
@@ -143,7 +145,7 @@ def figures(found: Sequence[Evaluation]) -> dict[str, Any]:
     """Return the means over seeds, and what they are means of."""
     import numpy as np
 
-    from lightning.evaluation.result import rounded
+    from lightning.evaluation.result import round_values
     from lightning.evaluation.table import spread_of
 
     each = [evaluation.accuracy for evaluation in found]
@@ -155,7 +157,7 @@ def figures(found: Sequence[Evaluation]) -> dict[str, Any]:
         "cycles": found[0].cycles,
     }
     return {
-        **rounded(means),
+        **round_values(means),
         "accuracies": [round(accuracy, 6) for accuracy in each],
         "counters": counters_of(found),
     }

@@ -63,12 +63,12 @@ def infer(
     from lightning.evaluation.images import read_input
     from lightning.evaluation.warnings import warnings_of_clipping
 
-    run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, fault, calibrated=calibrated)
+    run = how.choose_run(fidelity, noise, sigma, mean, average, device, bus, fault, calibrated=calibrated)
     seed = run.seed_of(seed)
     compiled = load_or_compile(model)
     raw = read_input(image, compiled.network, resize=resize)
     warnings = warn(_warnings_of(compiled, image, raw))
-    answers = _answered(run, compiled, raw, seed, key)
+    answers = _answer(run, compiled, raw, seed, key)
     warnings += warn(warnings_of_clipping(compiled, 1, answers.counters))
     origin = run.provenance(compiled, (seed,))
     if as_json:
@@ -91,7 +91,7 @@ def _document_of(compiled: CompiledModel, answers: Answers) -> dict[str, Any]:
     return {**found, **outputs, "cycles": answers.cycles, "counters": dict(answers.counters)}
 
 
-def _answered(run: how.Run, compiled: CompiledModel, raw: Raw, seed: int, key: int) -> Answers:
+def _answer(run: how.Run, compiled: CompiledModel, raw: Raw, seed: int, key: int) -> Answers:
     import numpy as np
 
     executor = run.open(compiled, seed)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lightning.cli.options import AsJson, Png
-from lightning.cli.output import DONE, ERROR, document_of_error, print_document, written
+from lightning.cli.output import DONE, ERROR, document_of_error, list_written, print_document
 from lightning.load.targets import CONNECTIONS
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def load(
     For example: lightning load udp://127.0.0.1:8500 --size 784 --rate 5000 --rate 10000 --png latency.png
     """
     from lightning.load.http import only_model
-    from lightning.load.outcome import unanswered
+    from lightning.load.outcome import find_unanswered
 
     with _server(url, echo=echo) as target:
         model = model or (only_model(target) if target.scheme == "http" and not echo else FIRST)
@@ -96,8 +96,8 @@ def load(
     if as_json:
         asked = {"target": target.url, "echo": echo, "model": model, "data": data, "binary": binary}
         return _print_document({**asked, "seed": seed, "seconds": seconds}, outcomes, png)
-    _say(outcomes, about, written((png,)))
-    if (failure := unanswered(outcomes)) is not None:
+    _say(outcomes, about, list_written((png,)))
+    if (failure := find_unanswered(outcomes)) is not None:
         raise failure
     return DONE
 
@@ -115,10 +115,10 @@ def _driver(target: Target, model: str, how: dict[str, Any], *, echo: bool) -> C
 def _print_document(asked: dict[str, Any], outcomes: list[Outcome], png: Path | None) -> int:
     """Print the document, and return the exit code: an error where nothing was answered."""
     from lightning.compiler.compilation import toolkit_version
-    from lightning.load.outcome import unanswered
+    from lightning.load.outcome import find_unanswered
 
-    failure = unanswered(outcomes)
-    found = {"results": [each.figures() for each in outcomes], "written": written((png,))}
+    failure = find_unanswered(outcomes)
+    found = {"results": [each.figures() for each in outcomes], "written": list_written((png,))}
     error = {} if failure is None else {"error": document_of_error(failure)}
     print_document(None, {"version": toolkit_version(), **asked, **found, **error}, ok=failure is None)
     return ERROR if failure else DONE

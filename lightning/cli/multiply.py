@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lightning.cli.options import TWIN, AsJson, Device, Shots
-from lightning.cli.output import DONE, marked, print_document, saturation
+from lightning.cli.output import DONE, mark_simulated, print_document, saturation
 
 First = Annotated[int, typer.Argument(metavar="A", help="A whole number of -255 to 255.")]
 Second = Annotated[int, typer.Argument(metavar="B", help="A whole number of -255 to 255.")]
@@ -37,6 +37,6 @@ def multiply(a: First, b: Second, device: Device = TWIN, shots: Shots = 4, *, as
         details = {"saturated": bool(too_bright), "shots": shots}
         print_document(whose, {**found, **details, "calibration": compute.calibration.describe()})
     else:
-        print(marked(f"{a} × {b} / 255 = {result}", whose))
+        print(mark_simulated(f"{a} × {b} / 255 = {result}", whose))
         print(f"measured {analogue:.2f}, exact {exact:.2f}; {compute.calibration.describe()}")
     return DONE

@@ -137,7 +137,7 @@ class Run:
         return Provenance(model, self.fidelity, seeds, None, identity_of(self.device), calibration)
 
 
-def chosen(
+def choose_run(
     fidelity: str | None,
     place: str | None,
     sigma: float | None,
@@ -176,7 +176,7 @@ def chosen(
         )
     noise = noise_of(place, sigma, mean, average, device, calibrated=calibrated) if kind == "noisy" else None
     departures = quirks_of(faults or ())
-    soc = _connected(device) if kind == "device" else None
+    soc = _connect(device) if kind == "device" else None
     return Run(kind, noise, soc, bus or SIMULATED_BUS, average, departures)
 
 
@@ -224,7 +224,7 @@ def noise_of(
     from lightning.execution.multipliers.device import noise_of_calibration
     from lightning.kit.calibration.store import require
 
-    return replace(noise_of_calibration(require(_connected(device))), place=where, average=average)
+    return replace(noise_of_calibration(require(_connect(device))), place=where, average=average)
 
 
 def one_of(option: str, word: str, known: tuple[str, ...]) -> Any:
@@ -234,7 +234,7 @@ def one_of(option: str, word: str, known: tuple[str, ...]) -> Any:
     return word
 
 
-def _connected(device: str | None) -> Any:
+def _connect(device: str | None) -> Any:
     from lightning.kit.connection import connect
 
     return connect(device or os.environ.get("LIGHTBED_DEVICE") or TWIN)

@@ -62,12 +62,12 @@ def warn(found: Iterable[str]) -> list[str]:
     return printed
 
 
-def marked(line: str, device: DeviceIdentity) -> str:
+def mark_simulated(line: str, device: DeviceIdentity) -> str:
     """Return the line, which says SIMULATED when its device is."""
     return f"{line}  SIMULATED" if device.simulated else line
 
 
-def written(files: Iterable[Path | None]) -> list[str]:
+def list_written(files: Iterable[Path | None]) -> list[str]:
     """Return the names of the files that were asked for."""
     return [str(each) for each in files if each is not None]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lightning.cli.options import TWIN, AsJson, Csv, Device
-from lightning.cli.output import DONE, marked, print_document, saturation, write_csv, written
+from lightning.cli.output import DONE, list_written, mark_simulated, print_document, saturation, write_csv
 from lightning.errors import ConfigError, LightningError, NotCalibrated, OutOfRange
 
 if TYPE_CHECKING:
@@ -55,13 +55,13 @@ def scope(
     from lightning.kit.control import LightningControl
 
     soc = connect(device)
-    config = configured(values or [], settings or [], soc if device.startswith("replay://") else None)
-    with _recorded(soc, record) as used:
+    config = make_configuration(values or [], settings or [], soc if device.startswith("replay://") else None)
+    with _record(soc, record) as used:
         waveform = LightningControl(used, config).acquire_decimated(used)
     with saturation() as too_bright:
-        result, why = decoded(waveform)
+        result, why = decode_waveform(waveform)
     draw(waveform, result, png)
-    files = written((png, csv, record))
+    files = list_written((png, csv, record))
     if csv is not None:
         write_csv(csv, *_table(waveform), waveform.device)
     if as_json:
@@ -69,13 +69,13 @@ def scope(
         details = {"result": result, "why": why, "saturated": bool(too_bright)}
         print_document(waveform.device, {**details, **plain, "written": files})
     else:
-        print(marked(f"{_operands(waveform)}: {why or f'decoded {result}'}", waveform.device))
+        print(mark_simulated(f"{_operands(waveform)}: {why or f'decoded {result}'}", waveform.device))
         for name in files:
             print(f"written: {name}")
     return DONE
 
 
-def configured(values: list[int], settings: list[str], recording: Any = None) -> Configuration:
+def make_configuration(values: list[int], settings: list[str], recording: Any = None) -> Configuration:
     """Return the configuration of the values and `KEY=VALUE` texts, on the defaults or on a recording's own.
 
     Raises `ConfigError` and what `Configuration` raises.
@@ -110,7 +110,7 @@ def _number(text: str) -> Any:
 
 
 @contextlib.contextmanager
-def _recorded(soc: Any, file: Path | None) -> Iterator[Any]:
+def _record(soc: Any, file: Path | None) -> Iterator[Any]:
     if file is None:
         yield soc
         return
@@ -120,7 +120,7 @@ def _recorded(soc: Any, file: Path | None) -> Iterator[Any]:
         yield recorded
 
 
-def decoded(waveform: Waveform) -> tuple[int | None, str]:
+def decode_waveform(waveform: Waveform) -> tuple[int | None, str]:
     """Return the product (0..255) or the sum of two (0..510), or why there is none."""
     from lightning.kit.signal_processing import LightningSignalProcessing
 

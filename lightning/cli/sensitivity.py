@@ -11,7 +11,7 @@ import typer
 from lightning.cli import noise_options as how
 from lightning.cli.evaluate import Data, Limit, Part, part_of
 from lightning.cli.options import AsJson, Png
-from lightning.cli.output import DONE, print_document, written
+from lightning.cli.output import DONE, list_written, print_document
 
 if TYPE_CHECKING:
     from lightning.evaluation.dataset import Dataset
@@ -50,12 +50,12 @@ def sensitivity(
     For example: lightning sensitivity model.lng digits --loss 1 --png layers.png
     """
     from lightning.evaluation.datasets import load_dataset
-    from lightning.evaluation.models import compiled_for
+    from lightning.evaluation.models import load_for
     from lightning.evaluation.sensitivity import sensitivity as losses_in
 
-    run = how.chosen("noisy", noise, sigma, mean, average, device, calibrated=calibrated)
+    run = how.choose_run("noisy", noise, sigma, mean, average, device, calibrated=calibrated)
     assert run.noise is not None
-    compiled, dataset = compiled_for(model, part_of(load_dataset(data), part))
+    compiled, dataset = load_for(model, part_of(load_dataset(data), part))
     dataset = dataset.first(limit)
     used = tuple(range(seed, seed + seeds))
     found = losses_in(compiled, dataset, run.noise, used, loss)
@@ -65,7 +65,7 @@ def sensitivity(
         from lightning.kit.plots import save
 
         save(layer_losses(found, compiled.network.name, short_name(dataset)), png)
-    (_print_document if as_json else _print_lines)(found, origin, dataset, written((png,)))
+    (_print_document if as_json else _print_lines)(found, origin, dataset, list_written((png,)))
     return DONE
 
 
@@ -92,20 +92,20 @@ def _print_lines(found: Sensitivity, origin: Provenance, dataset: Dataset, files
 
 def document_of(found: Sensitivity) -> dict[str, Any]:
     """Plain values; `factor` and `sigma` are null where no limit was found."""
-    from lightning.evaluation.result import rounded
+    from lightning.evaluation.result import round_values
 
     bounded = math.isfinite(found.factor)
     return {
         "exact": round(found.exact, 6),
         "allowed_loss": found.allowed,
-        "layers": [rounded(asdict(each)) for each in found.layers],
+        "layers": [round_values(asdict(each)) for each in found.layers],
         "sigma": round(found.sigma, 4) if bounded else None,
         "factor": round(found.factor, 4) if bounded else None,
         "average": found.average,
         "averages": [
-            {**rounded(asdict(each)), "loss": round(found.loss(each), 4)} for each in found.averaged
+            {**round_values(asdict(each)), "loss": round(found.loss(each), 4)} for each in found.averaged
         ],
-        "tried": [{**rounded(asdict(each)), "loss": round(found.loss(each), 4)} for each in found.tried],
+        "tried": [{**round_values(asdict(each)), "loss": round(found.loss(each), 4)} for each in found.tried],
     }
 
 

@@ -73,12 +73,12 @@ def serve(
     """
     if realtime and udp is None:
         raise ConfigError("--realtime applies to packets, but no UDP port is open", hint="Add --udp PORT")
-    run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, calibrated=calibrated)
-    from lightning.optional import needed
+    run = how.choose_run(fidelity, noise, sigma, mean, average, device, bus, calibrated=calibrated)
+    from lightning.optional import require
 
     # What serves is imported after the check that its libraries are there.
     for library in LIBRARIES:
-        needed(library, "to serve models")
+        require(library, "to serve models")
     named = _files_by_model(models, name)
     from lightning.serving import server
     from lightning.serving.http.fast_path import MEBIBYTE, Infer, Limits
@@ -90,7 +90,7 @@ def serve(
     )
     limits = Limits(body_bytes=max_body * MEBIBYTE, all_bodies_bytes=max(512, 8 * max_body) * MEBIBYTE)
     ready = partial(_say, seed=seed, as_json=as_json)
-    with contextlib.closing(repository), contextlib.closing(server.bound(host, port)) as opened:
+    with contextlib.closing(repository), contextlib.closing(server.bind_socket(host, port)) as opened:
         _warn(host)
         for each, path in named.items():
             repository.load(each, path)
@@ -150,11 +150,11 @@ def _say(found: dict[str, Any], *, seed: int = 0, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"ready": True, **found, "seed": seed, "pid": os.getpid()}), flush=True)
         return
-    models = ", ".join(f"{each['name']} ({_described(each, found['udp'])})" for each in found["models"])
+    models = ", ".join(f"{each['name']} ({_describe_models(each, found['udp'])})" for each in found["models"])
     packets = f" and udp://{found['udp']}" if found["udp"] else ""
     print(f"ready: {models} at {found['http']}{packets}", flush=True)
 
 
-def _described(model: dict[str, Any], packets: str | None) -> str:
+def _describe_models(model: dict[str, Any], packets: str | None) -> str:
     """Return the lines that say by which number packets name each model."""
     return f"{model['fidelity']}, number {model['number']}" if packets else str(model["fidelity"])

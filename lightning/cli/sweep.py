@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lightning.cli.options import TWIN, AsJson, Csv, Device, Png, Shots
-from lightning.cli.output import DONE, marked, print_document, write_csv, written
+from lightning.cli.output import DONE, list_written, mark_simulated, print_document, write_csv
 from lightning.errors import CalibrationError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def sweep(
 
     soc = connect(device)
     whose = identity_of(soc)
-    found = measured(soc, modulator, points, shots)
+    found = measure_sweep(soc, modulator, points, shots)
     if png is not None:
         from lightning.kit.plots import save, transfer_curves
 
@@ -56,10 +56,10 @@ def sweep(
         write_csv(csv, ("word", "level", "fit"), rows, whose)
     if as_json:
         samples = {"words": found.words.tolist(), "levels": [round(y, 3) for y in found.levels.tolist()]}
-        print_document(whose, {**_figures(found), **samples, "written": written((png, csv))})
+        print_document(whose, {**_figures(found), **samples, "written": list_written((png, csv))})
     else:
         figures = _figures(found)
-        print(marked(f"modulator {found.index} of {whose.name}, {found.words.size} points", whose))
+        print(mark_simulated(f"modulator {found.index} of {whose.name}, {found.words.size} points", whose))
         print(
             f"null at word {figures['null_word']:.0f}, quadrature {figures['quadrature_word']:.0f},"
             f" peak {figures['peak_word']:.0f}: V_pi is {figures['half_wave_word']:.0f} words"
@@ -69,12 +69,12 @@ def sweep(
             f"of the swing, of a polynomial of degree 2 {figures['polynomial_residual']:.2%}, of "
             f"Chebyshev of degree 3 {figures['chebyshev_residual']:.2%}"
         )
-        for name in written((png, csv)):
+        for name in list_written((png, csv)):
             print(f"written: {name}")
     return DONE
 
 
-def measured(soc: Any, modulator: int, points: int, shots: int) -> Sweep:
+def measure_sweep(soc: Any, modulator: int, points: int, shots: int) -> Sweep:
     """Find when light answers, how bright it is, and sweep. Raises `CalibrationError` where no light answers."""
     from lightning.kit.calibration.measurement.steps import Bench, delay, light
     from lightning.kit.calibration.measurement.transfer import sweep_all

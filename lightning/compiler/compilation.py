@@ -16,7 +16,7 @@ from lightning.compiler.lng_file import load_model
 from lightning.compiler.lowering import photonic_nodes
 from lightning.compiler.model import CompiledModel
 from lightning.compiler.options import Options
-from lightning.compiler.schemes.published import published_layers
+from lightning.compiler.schemes.published import compile_published
 from lightning.errors import CompileError, InputError
 from lightning.networks.network import Network, Preprocessing
 from lightning.networks.preprocess import raw_of
@@ -41,12 +41,12 @@ def compile_network(
     """
     options = options or Options()
     if options.scheme == "published":
-        layers, seen = published_layers(network), {}
+        layers, seen = compile_published(network), {}
     else:
-        from lightning.compiler.schemes.scaled import scaled_layers
+        from lightning.compiler.schemes.scaled import compile_scaled
 
-        raw = _needed(network, samples)
-        layers, seen = scaled_layers(network, raw, options), _origin_of_samples(raw)
+        raw = _require_samples(network, samples)
+        layers, seen = compile_scaled(network, raw, options), _origin_of_samples(raw)
     origin = {
         "toolkit": toolkit_version(),
         "source": dict(source or {}),
@@ -66,7 +66,7 @@ def toolkit_version() -> str:
         return "unknown"
 
 
-def _needed(
+def _require_samples(
     network: Network, samples: npt.ArrayLike | Mapping[str, npt.ArrayLike] | None
 ) -> npt.NDArray[Any]:
     if samples is None:
@@ -126,7 +126,7 @@ def load_or_compile(
     network = load_network(path, preprocessing, choices)
     chosen = options or Options()
     if options is None or choose_scheme:
-        published = path.suffix == ".npz" and _unbiased(network)
+        published = path.suffix == ".npz" and _has_no_bias(network)
         chosen = replace(
             chosen,
             scheme="published" if published else "scaled",
@@ -136,6 +136,6 @@ def load_or_compile(
     return compile_network(network, samples, chosen, source={"file": path.name, "sha256": content})
 
 
-def _unbiased(network: Network) -> bool:
+def _has_no_bias(network: Network) -> bool:
     biases = [network.constants[node.inputs[2]] for node in photonic_nodes(network) if len(node.inputs) > 2]
     return not any(np.any(bias) for bias in biases)

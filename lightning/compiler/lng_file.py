@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightbed.output_file import write_output
-from lightning.compiler.lowering import lowered, photonic_nodes
+from lightning.compiler.lowering import lower, photonic_nodes
 from lightning.compiler.model import FULL, CompiledModel, Geometry, Hardware, PhotonicLayer
 from lightning.compiler.schemes.published import check_published
 from lightning.errors import CompileError, LightningError, ModelFileError
@@ -57,7 +57,7 @@ class _TooLarge(ValueError):
 def save_model(model: CompiledModel, path: str | Path) -> None:
     """Write a `.lng` file. Raises `ModelFileError` where it cannot be written."""
     try:
-        write_output(path, packed(model))
+        write_output(path, pack_model(model))
     except OSError as error:
         raise ModelFileError(
             f"{path} cannot be written ({error.strerror})", hint="Give another path"
@@ -70,7 +70,7 @@ def load_model(path: str | Path) -> CompiledModel:
         content = Path(path).read_bytes()
     except OSError as error:
         raise ModelFileError(f"{path} cannot be read ({error.strerror})", hint="Check the path") from error
-    return unpacked(content, str(path))
+    return unpack_model(content, str(path))
 
 
 def model_hash(model: CompiledModel) -> str:
@@ -81,7 +81,7 @@ def model_hash(model: CompiledModel) -> str:
     return hashlib.sha256(_sums(_members(model)).encode()).hexdigest()
 
 
-def packed(model: CompiledModel) -> bytes:
+def pack_model(model: CompiledModel) -> bytes:
     """Return the bytes of a `.lng` file."""
     members = _members(model) | _program_members(model)
     members[_SUMS] = _sums(members).encode()
@@ -94,7 +94,7 @@ def packed(model: CompiledModel) -> bytes:
     return buffer.getvalue()
 
 
-def unpacked(content: bytes, name: str = "the model") -> CompiledModel:
+def unpack_model(content: bytes, name: str = "the model") -> CompiledModel:
     """Return the model in the bytes of a `.lng` file; `name` is for messages. Raises `ModelFileError`."""
     try:
         members = _read(content)
@@ -266,7 +266,7 @@ def _check_node(network: Network, node: Node) -> None:
 
 
 def _check_layer(network: Network, node: Node, layer: PhotonicLayer) -> None:
-    wanted = lowered(network, node)
+    wanted = lower(network, node)
     rows = wanted.weights.shape[:2]
     shapes = layer.weights.shape, layer.bias.shape, layer.output_scale.shape
     if shapes != (wanted.weights.shape, rows, rows) or (layer.geometry, layer.vectors) != (
@@ -362,7 +362,7 @@ def _port(name: Any, shape: Any, kind: Any) -> Port:
 
 def _node_document(node: Node) -> dict[str, Any]:
     try:
-        attributes = {name: _encoded(value) for name, value in node.attributes.items()}
+        attributes = {name: _encode(value) for name, value in node.attributes.items()}
     except TypeError as error:
         raise CompileError(
             f"{node.operation} {node.name} has an attribute that the file format cannot store: {error}",
@@ -378,17 +378,17 @@ def _node_document(node: Node) -> dict[str, Any]:
 
 
 def _node(document: Mapping[str, Any]) -> Node:
-    attributes = {name: _decoded(value) for name, value in document["attributes"].items()}
+    attributes = {name: _decode(value) for name, value in document["attributes"].items()}
     return Node(
         document["name"], document["operation"], tuple(document["inputs"]), document["output"], attributes
     )
 
 
-def _encoded(value: Any) -> Any:
+def _encode(value: Any) -> Any:
     """JSON has no infinity, which a `Clip` may have."""
     plain = value.item() if isinstance(value, np.generic) else value
     if isinstance(plain, tuple | list):
-        return [_encoded(each) for each in plain]
+        return [_encode(each) for each in plain]
     if isinstance(plain, float) and not math.isfinite(plain):
         return {"number": str(plain)}
     if plain is None or isinstance(plain, bool | int | float | str):
@@ -396,9 +396,9 @@ def _encoded(value: Any) -> Any:
     raise TypeError(f"a {type(plain).__name__}")
 
 
-def _decoded(value: Any) -> Any:
+def _decode(value: Any) -> Any:
     if isinstance(value, list):
-        return tuple(_decoded(each) for each in value)
+        return tuple(_decode(each) for each in value)
     return float(value["number"]) if isinstance(value, dict) else value
 
 

@@ -47,7 +47,7 @@ def photonic_nodes(network: Network) -> tuple[Node, ...]:
     )
 
 
-def lowered(network: Network, node: Node) -> Lowered:
+def lower(network: Network, node: Node) -> Lowered:
     """Return the rows of products of a photonic node. Raises `CompileError` for weights that do not fit."""
     weights = _constant(network, node, node.inputs[1])
     bias = _constant(network, node, node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lightning.canvas import FAINT, INK, LIGHT, SERIES, SHADE, Plot, headed, legend, plain, sheet
+from lightning.canvas import FAINT, INK, LIGHT, SERIES, SHADE, Plot, add_heading, legend, plain, sheet
 from lightning.costs import BASELINES, Costs
 from lightning.costs.presets import Group
 from lightning.costs.shot_noise import FEW_PHOTONS, ShotPoint
@@ -39,7 +39,7 @@ def energy_bars(costs: Sequence[Costs], name: str) -> Plot:
     axes.set_xscale("log")
     axes.set_xlim(right=max(values) * 1e12 * 6)
     plain(axes, x="energy of one multiply-accumulate, pJ (logarithmic)")
-    headed(
+    add_heading(
         figure, f"What a multiply-accumulate costs: {name}", "converters and memory included", simulated=True
     )
     return figure
@@ -86,5 +86,5 @@ def shot_noise_plot(points: Sequence[ShotPoint], name: str, exact: float) -> Plo
         axes.axvspan(points[0].photons, FEW_PHOTONS, color=SHADE, zorder=0, label="normal instead of Poisson")
     plain(axes, x="photons in a product of 255 and 255", y="accuracy, %")
     legend(axes, loc="upper left", bbox_to_anchor=(0, 0.92))
-    headed(figure, f"What photons allow: {name}", "no receiver is better than this", simulated=True)
+    add_heading(figure, f"What photons allow: {name}", "no receiver is better than this", simulated=True)
     return figure

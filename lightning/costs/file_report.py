@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from lightning.compiler.explain import why_digital
-from lightning.compiler.lowering import Lowered, lowered, photonic_nodes
+from lightning.compiler.lowering import Lowered, lower, photonic_nodes
 from lightning.compiler.model import CompiledModel, Hardware, PhotonicLayer
 from lightning.compiler.schemes.ranges import never_negative
 from lightning.compiler.schemes.scaled import quantise_weights, weight_scales
@@ -24,7 +24,7 @@ from lightning.costs.cost import work_of_model
 from lightning.costs.presets import PRESETS
 from lightning.networks.electronic import ELECTRONIC
 from lightning.networks.imports.onnx.choices import Choices
-from lightning.networks.imports.onnx.inspection import Inspection, inspected
+from lightning.networks.imports.onnx.inspection import Inspection, inspect_model
 from lightning.networks.network import Network, Node
 from lightning.networks.work import macs_of, photonic_share
 
@@ -63,16 +63,16 @@ class FileReport:
 
 def file_report(path: Path, choices: Choices | None = None) -> FileReport:
     """Explain an ONNX file. Raises `NetworkError` for what is not one, never for what it holds."""
-    found = inspected(path, choices)
-    refused = [_refused(each.node, each.operation, each.why) for each in found.refusals if each.node]
+    found = inspect_model(path, choices)
+    refused = [_refuse(each.node, each.operation, each.why) for each in found.refusals if each.node]
     if found.network is None:
         return FileReport(found, tuple(refused), 0.0)
-    model, macs = sketched(found.network), macs_of(found.network)
+    model, macs = sketch_model(found.network), macs_of(found.network)
     nodes = [_node(model, node, macs) for node in found.network.nodes]
     return FileReport(found, (*nodes, *refused), photonic_share(found.network))
 
 
-def _refused(node: str, operation: str, why: str) -> dict[str, Any]:
+def _refuse(node: str, operation: str, why: str) -> dict[str, Any]:
     named = {"name": node, "operation": operation, "where": "refused", "reason": why}
     return {**named, "macs": 0, "cycles": 0, "energy_j": 0.0}
 
@@ -101,11 +101,11 @@ def _why(node: Node) -> str:
     return _BOTH_VARY if node.attributes["macs"] else _RUNTIME
 
 
-def sketched(network: Network, hardware: Hardware | None = None) -> CompiledModel:
+def sketch_model(network: Network, hardware: Hardware | None = None) -> CompiledModel:
     """Return the model of a network of which no activations are known. It is not for execution."""
     positive = never_negative(network)
     layers = {
-        node.name: _layer(lowered(network, node), signed=node.inputs[0] not in positive)
+        node.name: _layer(lower(network, node), signed=node.inputs[0] not in positive)
         for node in photonic_nodes(network)
     }
     return CompiledModel(network, layers, hardware or Hardware())

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from lightning.errors import InputError
 from lightning.evaluation.dataset import Classes, Dataset, Raw
-from lightning.evaluation.images import fitted
+from lightning.evaluation.images import fit_axes
 from lightning.execution.interface import Executor, classes_of
 from lightning.networks.network import Network
 
@@ -48,7 +48,7 @@ def evaluate(executor: Executor, dataset: Dataset, *, batch: int = BATCH) -> Eva
     Raises `InputError` where the model does not take such images, or has no such classes.
     """
     network = executor.model.network
-    inputs = fitted(dataset.x, network)
+    inputs = fit_axes(dataset.x, network)
     check_classes(dataset, network)
     executor.warm()
     right, cycles, counters, seconds = 0, 0, Counter[str](), 0.0

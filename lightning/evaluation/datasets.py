@@ -31,7 +31,7 @@ from lightning.errors import DatasetError
 from lightning.evaluation.dataset import Classes, Dataset, Raw, content_of, sha256_of
 from lightning.evaluation.nsl_kdd import load_nsl_kdd
 from lightning.evaluation.sources import NAMES
-from lightning.optional import needed
+from lightning.optional import require
 
 DIGITS_OF_TRAINING = 1297
 
@@ -58,8 +58,8 @@ def load_dataset(name: str | os.PathLike[str]) -> Dataset:
 
 
 def _digits() -> Dataset:
-    datasets = needed("sklearn.datasets", "for its bundled digits")
-    sklearn = needed("sklearn", "for its bundled digits")
+    datasets = require("sklearn.datasets", "for its bundled digits")
+    sklearn = require("sklearn", "for its bundled digits")
     bunch = datasets.load_digits()
     x = ((bunch.images.astype(np.int64) * 255 + 8) // 16).astype(np.uint8)
     y = bunch.target.astype(np.int64)
@@ -112,7 +112,7 @@ def parse_idx(content: bytes, name: str = "the file") -> Bytes:
     >>> parse_idx(bytes([0, 0, 8, 2, 0, 0, 0, 1, 0, 0, 0, 3, 7, 8, 9])).tolist()
     [[7, 8, 9]]
     """
-    plain = _unpacked(content, name)
+    plain = _unpack(content, name)
     if len(plain) < 4 or plain[:2] != b"\0\0" or plain[2] != UNSIGNED_BYTE:
         raise DatasetError(
             (
@@ -136,14 +136,14 @@ def load_mnist(folder: Path) -> Dataset:
     test, kept = _pair(folder, "t10k")
     train, also_kept = test[0][:0], test[1][:0]
     training: dict[str, str] = {}
-    if _found(folder, "train-images-idx3-ubyte") is not None:
+    if _find_file(folder, "train-images-idx3-ubyte") is not None:
         (train, also_kept), training = _pair(folder, "train")
     return Dataset(f"mnist:{folder}", test[0], test[1], train, also_kept, kept | training)
 
 
 def _pair(folder: Path, part: str) -> tuple[tuple[Bytes, npt.NDArray[np.int64]], dict[str, str]]:
     """Return the images and classes, and the hashes of their files."""
-    paths = [_required(folder, f"{part}-{kind}-ubyte") for kind in ("images-idx3", "labels-idx1")]
+    paths = [_require_file(folder, f"{part}-{kind}-ubyte") for kind in ("images-idx3", "labels-idx1")]
     contents = [content_of(path) for path in paths]
     images, labels = (parse_idx(content, str(path)) for content, path in zip(contents, paths, strict=True))
     if (images.ndim, labels.ndim) != (3, 1):
@@ -155,8 +155,8 @@ def _pair(folder: Path, part: str) -> tuple[tuple[Bytes, npt.NDArray[np.int64]],
     return (images, labels.astype(np.int64)), hashes
 
 
-def _required(folder: Path, name: str) -> Path:
-    found = _found(folder, name)
+def _require_file(folder: Path, name: str) -> Path:
+    found = _find_file(folder, name)
     if found is None:
         raise DatasetError(
             f"{folder} holds no {name}, nor {name}.gz" if folder.is_dir() else f"{folder} is not a folder",
@@ -165,14 +165,14 @@ def _required(folder: Path, name: str) -> Path:
     return found
 
 
-def _found(folder: Path, name: str) -> Path | None:
+def _find_file(folder: Path, name: str) -> Path | None:
     """Return the file under its name, compressed or not, with a point for the second hyphen as some keep it."""
     dotted = name.replace("-idx", ".idx")
     names = (f"{each}{ending}" for each in (name, dotted) for ending in ("", ".gz"))
     return next((folder / each for each in names if (folder / each).is_file()), None)
 
 
-def _unpacked(content: bytes, name: str) -> bytes:
+def _unpack(content: bytes, name: str) -> bytes:
     if content[:2] != GZIP:
         return content
     try:

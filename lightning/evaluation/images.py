@@ -14,12 +14,12 @@ from lightning.errors import InputError
 from lightning.execution.interface import raw_shape
 from lightning.networks.network import Network
 from lightning.networks.preprocess import raw_of
-from lightning.optional import needed
+from lightning.optional import require
 
 Raw = npt.NDArray[Any]
 
 
-def fitted(x: Raw, network: Network) -> Raw:
+def fit_axes(x: Raw, network: Network) -> Raw:
     """Return the inputs with the axes of the network's raw input: (n, 784) or (n, 1, 28, 28).
 
     Nothing is cut, padded or exchanged. Raises `InputError` where the numbers are not as many.
@@ -29,7 +29,7 @@ def fitted(x: Raw, network: Network) -> Raw:
         return x
     if math.prod(x.shape[1:]) != math.prod(wanted):
         raise InputError(
-            f"an image has {_described(x.shape[1:])} values, but {network.name} takes {_described(wanted)}",
+            f"an image has {_describe_shape(x.shape[1:])} values, but {network.name} takes {_describe_shape(wanted)}",
             hint="Use data that the network was trained for",
         )
     return x.reshape(len(x), *wanted)
@@ -42,8 +42,8 @@ def read_input(path: Path, network: Network, *, resize: bool = False) -> Raw:
     if path.suffix.lower() == ".npz":
         return raw_of(network, _arrays(path))
     if path.suffix.lower() == ".npy":
-        return fitted(_array(path)[None], network)
-    return fitted(read_image(path, raw_shape(network), resize=resize)[None], network)
+        return fit_axes(_array(path)[None], network)
+    return fit_axes(read_image(path, raw_shape(network), resize=resize)[None], network)
 
 
 def read_image(path: Path, shape: tuple[int, ...], *, resize: bool = False) -> Raw:
@@ -52,7 +52,7 @@ def read_image(path: Path, shape: tuple[int, ...], *, resize: bool = False) -> R
     Colours come where `shape` has them, in front or behind. Raises `InputError` for what is not an image, and for
     another size unless `resize`.
     """
-    image = needed("PIL.Image", "to read images")
+    image = require("PIL.Image", "to read images")
     width, height, colours = image_size(shape)
     try:
         with image.open(path) as opened:
@@ -76,7 +76,7 @@ def loses_colours(path: Path, network: Network) -> bool:
     """Return whether an image has colours, and the model takes grey levels."""
     if path.suffix.lower() in {".npy", ".npz"} or image_size(raw_shape(network))[2] == 3:
         return False
-    with needed("PIL.Image", "to read images").open(path) as opened:
+    with require("PIL.Image", "to read images").open(path) as opened:
         red, green, blue = np.moveaxis(np.asarray(opened.convert("RGB")), -1, 0)
     return not (np.array_equal(red, green) and np.array_equal(green, blue))
 
@@ -97,7 +97,8 @@ def image_size(shape: tuple[int, ...]) -> tuple[int, int, int]:
     if len(shape) == 3 and shape[2] in (1, 3):
         return shape[1], shape[0], shape[2]
     raise InputError(
-        f"the model takes {_described(shape)} values, not an image", hint="Give the input as an .npy file"
+        f"the model takes {_describe_shape(shape)} values, not an image",
+        hint="Give the input as an .npy file",
     )
 
 
@@ -109,7 +110,7 @@ def _array(path: Path) -> Raw:
     return found
 
 
-def _described(shape: tuple[int, ...]) -> str:
+def _describe_shape(shape: tuple[int, ...]) -> str:
     return " x ".join(map(str, shape)) or "1"
 
 

@@ -55,16 +55,16 @@ class Encoding:
 
 def load_nsl_kdd(folder: Path) -> Dataset:
     """Return both parts, encoded by what the training part knows. Raises `DatasetError`."""
-    paths = [_required(folder, names) for names in (TRAINING, TEST)]
+    paths = [_require_file(folder, names) for names in (TRAINING, TEST)]
     contents = [content_of(path) for path in paths]
     train, test = (parse_rows(content, str(path)) for content, path in zip(contents, paths, strict=True))
     encoding = encoding_of(train)
     origin = {path.name: sha256_of(content) for path, content in zip(paths, contents, strict=True)}
     return Dataset(
         f"nsl-kdd:{folder}",
-        encoded(test, encoding),
+        encode(test, encoding),
         labels_of(test),
-        encoded(train, encoding),
+        encode(train, encoding),
         labels_of(train),
         origin,
         CLASSES,
@@ -99,7 +99,7 @@ def encoding_of(rows: Rows) -> Encoding:
     return Encoding(categories, np.where(counted, largest, 1).astype(np.float32))
 
 
-def encoded(rows: Rows, encoding: Encoding) -> Floats:
+def encode(rows: Rows, encoding: Encoding) -> Floats:
     """Return the rows as numbers 0 .. 1, (n, width): numbers first, then a column for each category."""
     numbers = _numbers(rows)
     counted = np.isin(_plain(), COUNTED)
@@ -130,7 +130,7 @@ def _numbers(rows: Rows) -> npt.NDArray[np.float64]:
         ) from error
 
 
-def _required(folder: Path, names: tuple[str, ...]) -> Path:
+def _require_file(folder: Path, names: tuple[str, ...]) -> Path:
     candidates = [folder / f"{name}{ending}" for name in names for ending in ENDINGS]
     found = next((path for path in candidates if path.is_file()), None)
     if found is None:

@@ -31,10 +31,10 @@ import numpy.typing as npt
 from lightning.errors import DatasetError
 from lightning.evaluation.accuracy import BATCH, count_right
 from lightning.evaluation.dataset import SAMPLES, Dataset, Raw, evenly
-from lightning.evaluation.images import fitted
+from lightning.evaluation.images import fit_axes
 from lightning.networks.network import Network
 from lightning.networks.onnx_writer import IR_VERSION, OPSET, to_onnx
-from lightning.optional import needed
+from lightning.optional import require
 
 Floats = npt.NDArray[np.float32]
 
@@ -61,21 +61,21 @@ class Session:
 
     def right(self, dataset: Dataset) -> int:
         """Return how many test images get their class."""
-        inputs = fitted(dataset.x, self.network)
+        inputs = fit_axes(dataset.x, self.network)
         parts = [slice(start, start + BATCH) for start in range(0, len(inputs), BATCH)]
         return sum(count_right(self.scores(inputs[part]), dataset.y[part]) for part in parts)
 
 
 def float32_session(network: Network) -> Session:
     """Return the network as it was trained."""
-    return Session(network, _opened(to_onnx(network).SerializeToString()))
+    return Session(network, _open_session(to_onnx(network).SerializeToString()))
 
 
 def int8_session(network: Network, samples: Raw) -> Session:
     """Return the network in int8, its ranges from raw samples (n, ...), which must not be tested on afterwards."""
-    quantization = needed("onnxruntime.quantization", "to compare with int8")
-    shapes = needed("onnxruntime.quantization.shape_inference", "to compare with int8")
-    onnx = needed("onnx", "to compare with int8")
+    quantization = require("onnxruntime.quantization", "to compare with int8")
+    shapes = require("onnxruntime.quantization.shape_inference", "to compare with int8")
+    onnx = require("onnx", "to compare with int8")
     with tempfile.TemporaryDirectory() as folder:
         plain, prepared, int8 = (str(Path(folder) / name) for name in ("plain", "prepared", "int8"))
         onnx.save(to_onnx(network), plain)
@@ -83,19 +83,19 @@ def int8_session(network: Network, samples: Raw) -> Session:
         quantization.quantize_static(
             prepared,
             int8,
-            _Samples(network, fitted(samples, network)),
+            _Samples(network, fit_axes(samples, network)),
             quant_format=quantization.QuantFormat.QDQ,
             activation_type=quantization.QuantType.QUInt8,
             weight_type=quantization.QuantType.QInt8,
             per_channel=True,
         )
-        return Session(network, _opened(Path(int8).read_bytes(), exact_sums=products_saturate()))
+        return Session(network, _open_session(Path(int8).read_bytes(), exact_sums=products_saturate()))
 
 
 @cache
 def products_saturate() -> bool:
     """Return True if ONNX Runtime's sums of uint8 x int8 are wrong on this processor, as tried on the largest."""
-    onnx = needed("onnx", "to compare with int8")
+    onnx = require("onnx", "to compare with int8")
     helper, types = onnx.helper, onnx.TensorProto
     x, weights = np.full((4, 64), 255, np.uint8), np.full((64, 16), 127, np.int8)
     graph = helper.make_graph(
@@ -106,7 +106,7 @@ def products_saturate() -> bool:
         [onnx.numpy_helper.from_array(weights, "w")],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
-    (found,) = _opened(model.SerializeToString()).run(None, {"x": x})
+    (found,) = _open_session(model.SerializeToString()).run(None, {"x": x})
     return bool((found != x.astype(np.int32) @ weights.astype(np.int32)).any())
 
 
@@ -154,8 +154,8 @@ class _Samples:
         return None if batch is None else {self._network.input: preprocess(self._network, batch)}
 
 
-def _opened(model: bytes, *, exact_sums: bool = False) -> Any:
-    runtime = needed("onnxruntime", "to compare with ONNX Runtime")
+def _open_session(model: bytes, *, exact_sums: bool = False) -> Any:
+    runtime = require("onnxruntime", "to compare with ONNX Runtime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3

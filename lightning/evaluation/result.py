@@ -73,23 +73,23 @@ class Provenance:
         return [f"seed {first}" if first == last else f"seeds {first} to {last}"]
 
 
-def prepared(given: Preprocessing) -> str:
+def describe_preprocessing(given: Preprocessing) -> str:
     """Return how raw inputs become a network's, in words.
 
     >>> prepared(Preprocessing(scale=0.5, mean=(1.0, 2.0))), prepared(Preprocessing())
     ('raw inputs times 0.5, less 1, 2', 'raw inputs as they are')
     """
     steps = [f"times {given.scale:.6g}"] if given.scale != 1 else []
-    steps += [f"less {_listed(given.mean)}"] if any(given.mean) else []
-    steps += [f"over {_listed(given.deviation)}"] if set(given.deviation) != {1} else []
+    steps += [f"less {_list_values(given.mean)}"] if any(given.mean) else []
+    steps += [f"over {_list_values(given.deviation)}"] if set(given.deviation) != {1} else []
     return f"raw inputs {', '.join(steps) or 'as they are'}"
 
 
-def _listed(values: tuple[float, ...]) -> str:
+def _list_values(values: tuple[float, ...]) -> str:
     return ", ".join(f"{value:.6g}" for value in values)
 
 
-def rounded(values: Mapping[str, Any], digits: int = 6) -> dict[str, Any]:
+def round_values(values: Mapping[str, Any], digits: int = 6) -> dict[str, Any]:
     """Return the document with floats cut to what is measured."""
     return {
         name: round(value, digits) if isinstance(value, float) else value for name, value in values.items()

@@ -142,7 +142,7 @@ def sensitivity(
             if node.name in model.layers
         )
     )
-    averaged = search.averaged()
+    averaged = search.average_readouts()
     factor = search.bearable()
     tried = tuple(sorted(search.tried, key=lambda each: each.sigma))
     return Sensitivity(exact, noise, allowed, layers, tried, averaged, factor)
@@ -198,7 +198,7 @@ class _Search:
         executors = [open_executor(self.model, "noisy", noise=noise, seed=seed) for seed in self.seeds]
         return Tried(noise.sigma, noise.average, self._mean(executors))
 
-    def averaged(self) -> tuple[Tried, ...]:
+    def average_readouts(self) -> tuple[Tried, ...]:
         """Try 1, 2, 4, ... times as many readouts, until it is enough."""
         found: list[Tried] = []
         for times in AVERAGES:
@@ -226,7 +226,7 @@ class _Search:
         return low
 
     def _borne(self, factor: float) -> bool:
-        self.tried.append(self.of_all(self.noise.scaled(factor)))
+        self.tried.append(self.of_all(self.noise.scale(factor)))
         return borne(self.exact, self.tried[-1], self.allowed)
 
     def _mean(self, executors: Sequence[Executor]) -> float:

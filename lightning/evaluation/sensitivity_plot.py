@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from lightning.canvas import FAINT, INK, SERIES, Plot, headed, mark_simulated, plain, sheet
+from lightning.canvas import FAINT, INK, SERIES, Plot, add_heading, mark_simulated, plain, sheet
 from lightning.evaluation.sensitivity import Sensitivity, points
 
 
@@ -27,7 +27,7 @@ def layer_losses(found: Sensitivity, model: str, data: str) -> Plot:
         f"{model} · {data} · {noise.place}, sigma {noise.sigma:.3g} of 255 · exact {100 * found.exact:.2f} %"
     )
     title = f"Noise in layer “{weakest.layer}” costs most: {_points(weakest.loss)} points"
-    headed(figure, title, subtitle, simulated=False)
+    add_heading(figure, title, subtitle, simulated=False)
     for text in left.findobj(Text):
         if text.get_text() in (title, subtitle):
             text.set_in_layout(False)  # they may reach over both halves without making the left one wider
@@ -76,12 +76,14 @@ def _curve(axes: Any, found: Sensitivity) -> None:
     )
     limit = 100 * found.exact - found.allowed
     axes.axhline(limit, color=SERIES[3], linewidth=1, linestyle="--")
-    _named(
+    _label_line(
         axes, f"loss of {points(found.allowed)}", (1, limit), ("axes fraction", "data"), "right", SERIES[3]
     )
     if found.factor and math.isfinite(found.factor):
         axes.axvline(found.sigma, color=INK, linewidth=1, linestyle=":")
-        _named(axes, f"sigma {found.sigma:.3g}", (found.sigma, 0), ("data", "axes fraction"), "left", INK)
+        _label_line(
+            axes, f"sigma {found.sigma:.3g}", (found.sigma, 0), ("data", "axes fraction"), "left", INK
+        )
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -89,7 +91,7 @@ def _curve(axes: Any, found: Sensitivity) -> None:
     plain(axes, x="sigma in all layers (of 255, logarithmic)", y="accuracy (%)")
 
 
-def _named(axes: Any, text: str, place: Any, kind: Any, side: str, colour: str) -> None:
+def _label_line(axes: Any, text: str, place: Any, kind: Any, side: str, colour: str) -> None:
     """Next to a line, without covering it."""
     shift = (5 if side == "left" else -5, 4)
     axes.annotate(

@@ -17,7 +17,7 @@ from lightning.costs import costs_of
 from lightning.costs.presets import in_joules
 from lightning.evaluation.accuracy import BATCH, evaluate, pace
 from lightning.evaluation.dataset import Dataset, Raw
-from lightning.evaluation.images import fitted
+from lightning.evaluation.images import fit_axes
 from lightning.evaluation.onnx_runtime import float32_session, int8_session, samples_and_tests
 from lightning.execution import open_executor
 from lightning.execution.interface import Fidelity
@@ -53,7 +53,7 @@ def compare(
 
     Energy is that of `costs_of(model, preset)`. Raises `InputError` where data do not fit.
     """
-    inputs = fitted(dataset.x[:batch], model.network)
+    inputs = fit_axes(dataset.x[:batch], model.network)
     with one_thread():
         timed = _Timed(model, dataset, inputs, seconds)
         exact = timed.photonic("exact", None, seeds[:1], preset)

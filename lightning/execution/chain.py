@@ -128,8 +128,8 @@ class Chain:
         self._tensor = links.tail[0].inputs[0] if links.tail else ""
         self.arrays = (
             _look_up_table(model, links.layers[0], signs_dropped=(quirks or Quirks()).signs_dropped),
-            *_packed(links),
-            *_packed_noise(model, links, noise),
+            *_pack(links),
+            *_pack_noise(model, links, noise),
             np.uint64(seed),
             _rules(model, quirks or Quirks()),
         )
@@ -162,7 +162,7 @@ class Chain:
             many: Callable[..., None] = answers_in_lanes
             many(raw, keys, *self._lanes, *self.arrays, out, counted)
         if self.tail:
-            out[:] = self._finished(out)
+            out[:] = self._finish(out)
 
     def warm(self) -> None:
         """Answer zeros once, from memory that may be written and from memory that may not."""
@@ -175,14 +175,14 @@ class Chain:
             np.empty((FEWEST, self.outputs), np.float32),
         )
 
-    def _finished(self, scores: Floats) -> Floats:
+    def _finish(self, scores: Floats) -> Floats:
         tensors: dict[str, npt.NDArray[np.float32]] = {self._tensor: scores}
         for node in self.tail:
             tensors[node.output] = apply(node, tensors, self.model.network.constants)
         return tensors[self.tail[-1].output].reshape(len(scores), -1)
 
 
-def counted(counters: npt.NDArray[np.int64], *, wrap: bool) -> Mapping[str, int]:
+def name_counters(counters: npt.NDArray[np.int64], *, wrap: bool) -> Mapping[str, int]:
     """Return the counters by name; sums that wrap only where they can."""
     return {
         name: count
@@ -206,7 +206,7 @@ def _look_up_table(
     return table[:1].copy() if (table == table[0]).all() else table
 
 
-def _packed(links: Links) -> tuple[npt.NDArray[np.generic], ...]:
+def _pack(links: Links) -> tuple[npt.NDArray[np.generic], ...]:
     """Table, steps, values, pointers, places, biases and scales of all layers, as `chain_kernels` takes them."""
     weights = [groups_of(layer)[0] for layer in links.layers]
     steps = np.array([layer.input_scale for layer in links.layers], np.float32)
@@ -215,13 +215,13 @@ def _packed(links: Links) -> tuple[npt.NDArray[np.generic], ...]:
         steps,
         np.concatenate([each.values for each in weights]),
         np.concatenate([each.pointers for each in weights]),
-        np.concatenate([_padded_places(each) for each in weights]),
+        np.concatenate([_pad_places(each) for each in weights]),
         np.concatenate([layer.bias.reshape(-1) for layer in links.layers]).astype(np.int32),
         np.concatenate([layer.output_scale.reshape(-1) for layer in links.layers]).astype(np.float32),
     )
 
 
-def _padded_places(weights: OrderedWeights) -> npt.NDArray[np.uint32]:
+def _pad_places(weights: OrderedWeights) -> npt.NDArray[np.uint32]:
     """Return as many places as values, so that one offset serves both."""
     return (
         np.resize(weights.places, len(weights.values))
@@ -249,7 +249,7 @@ def _table(links: Links, weights: list[OrderedWeights]) -> npt.NDArray[np.int64]
     return table
 
 
-def _packed_noise(
+def _pack_noise(
     model: CompiledModel, links: Links, noise: Noise | None
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return the means, spreads (deviations where they are constant, else variances), and the numbers."""
@@ -335,7 +335,7 @@ class FusedExecutor:
         shaped = scores.reshape(len(array), *self.model.network.output_shape)
         clipped = {"clipped_readouts": 0} if self.fidelity == "noisy" else {}  # `fits` has seen to it
         return Answers(
-            shaped, self.interpreter.cycles, {**counted(counters, wrap=self.model.wrap), **clipped}
+            shaped, self.interpreter.cycles, {**name_counters(counters, wrap=self.model.wrap), **clipped}
         )
 
     def warm(self) -> None:

@@ -14,7 +14,7 @@ from lightning.execution.multipliers.exact import exact_multiplier
 from lightning.execution.multipliers.noisy import check_seed, may_clip
 from lightning.execution.noise import Noise, check_average, check_noise
 from lightning.execution.quirks import Quirks
-from lightning.optional import needed
+from lightning.optional import require
 
 
 def open_executor(
@@ -46,24 +46,24 @@ def open_executor(
             hint="Leave `average` out, or choose noisy or device",
         )
     if fidelity == "exact":
-        return _fused_or_interpreted(model, exact_multiplier(), fidelity, quirks)
+        return _fuse_or_interpret(model, exact_multiplier(), fidelity, quirks)
     if fidelity == "noisy":
         return _noisy(model, noise or Noise(), seed, average, quirks)
     return Interpreter(model, _of_hardware(model, fidelity, device, bus, average, seed), fidelity, quirks)
 
 
 def _noisy(model: CompiledModel, noise: Noise, seed: int, average: int, quirks: Quirks | None) -> Executor:
-    needed("numba", "for noise")
+    require("numba", "for noise")
     from lightning.execution.multipliers.noisy import NoisyMultiplier, PerReadoutMultiplier
 
     given = check_noise(replace(noise, average=average) if average != 1 else noise)
     if may_clip(given, model.hardware):
         return Interpreter(model, PerReadoutMultiplier(model, given, seed), "noisy", quirks)
     multiplier = NoisyMultiplier(model, given, seed)
-    return _fused_or_interpreted(model, multiplier, "noisy", quirks, given, seed)
+    return _fuse_or_interpret(model, multiplier, "noisy", quirks, given, seed)
 
 
-def _fused_or_interpreted(
+def _fuse_or_interpret(
     model: CompiledModel,
     multiplier: Multiplier,
     fidelity: Fidelity,

@@ -114,7 +114,7 @@ class Interpreter:
         if self.model.shift_normalised and layer.name != self._photonic[0]:
             return (perfectly_scaled if self.model.perfect_scaling else shift_normalised)(real)
         given = np.abs(real) if self.quirks.signs_dropped else real
-        activations, clipped = quantised(given, layer)
+        activations, clipped = quantise(given, layer)
         counted["clipped_activations"] += clipped
         return activations
 
@@ -124,7 +124,7 @@ class Interpreter:
         """Noise is rounded away here, once a sum, as a converter's average is; then the accumulator may wrap."""
         whole = sums if sums.dtype == np.int32 else np.rint(sums).astype(np.int32)
         if self.model.wrap:
-            whole, changed = wrapped(whole)
+            whole, changed = wrap_sums(whole)
             if not getattr(self.multiplier, "wraps", False):
                 counted["wrapped_sums"] += changed
         if self._normalises_last and layer.name == self._photonic[-1]:
@@ -169,7 +169,7 @@ def pixels(sums: npt.NDArray[np.float32], geometry: Geometry) -> npt.NDArray[np.
     return cast("npt.NDArray[np.float32]", shaped)
 
 
-def quantised(real: Floats, layer: PhotonicLayer) -> tuple[Activations, int]:
+def quantise(real: Floats, layer: PhotonicLayer) -> tuple[Activations, int]:
     """Return the activations in steps of the layer's `input_scale`, and how many of them were clipped.
 
     What is below 0 becomes 0 unless the layer takes signs, and counts, too. Behind a ReLU there is nothing below 0.
@@ -189,7 +189,7 @@ def real_of(sums: Integers, layer: PhotonicLayer) -> Floats:
     return np.asarray((sums + layer.bias).astype(np.float32) * layer.output_scale, np.float32)
 
 
-def wrapped(sums: Integers) -> tuple[Integers, int]:
+def wrap_sums(sums: Integers) -> tuple[Integers, int]:
     """Return the sums as a 16-bit accumulator leaves them, in two's complement, and how many of them that changed.
 
     >>> wrapped(np.array([32767, 32768, -40000], np.int32))
@@ -208,7 +208,7 @@ def shift_normalised(sums: npt.NDArray[np.float32] | Integers) -> Activations:
     >>> shift_normalised(np.array([[1000, -7, 3], [5, 1, 0]], np.int32)).tolist()
     [[250, 0, 0], [160, 32, 0]]
     """
-    return _shifted(np.maximum(sums, 0).astype(np.int64)).astype(np.int16)
+    return _shift(np.maximum(sums, 0).astype(np.int64)).astype(np.int16)
 
 
 def perfectly_scaled(sums: npt.NDArray[np.float32] | Integers) -> Activations:
@@ -217,7 +217,7 @@ def perfectly_scaled(sums: npt.NDArray[np.float32] | Integers) -> Activations:
     >>> perfectly_scaled(np.array([[1000, -7, 3]], np.int32)).tolist()
     [[255, 0, 1]]
     """
-    return _scaled(np.maximum(sums, 0).astype(np.int64)).astype(np.int16)
+    return _scale(np.maximum(sums, 0).astype(np.int64)).astype(np.int16)
 
 
 def last_normalised(sums: Integers, *, perfect: bool) -> Integers:
@@ -227,7 +227,7 @@ def last_normalised(sums: Integers, *, perfect: bool) -> Integers:
     [[250, -2, 0]]
     """
     wide = sums.astype(np.int64)
-    return (_scaled(wide) if perfect else _shifted(wide)).astype(np.int32)
+    return (_scale(wide) if perfect else _shift(wide)).astype(np.int32)
 
 
 def log_softmax(results: Sequence[int] | Integers, *, misprinted: bool = False) -> npt.NDArray[np.float64]:
@@ -255,12 +255,12 @@ def log_softmax(results: Sequence[int] | Integers, *, misprinted: bool = False) 
     return np.asarray(raised - np.log(total), np.float64)
 
 
-def _shifted(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _shift(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     _, exponents = np.frexp(_largest(sums))  # exact below 2**53: m * 2**exponent with 0.5 <= m < 1
     return np.asarray((sums << 7) >> np.maximum(exponents.astype(np.int64) - 1, 0))
 
 
-def _scaled(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def _scale(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     return np.asarray(np.rint(sums * (255 / np.maximum(_largest(sums), 1))))
 
 

@@ -51,7 +51,7 @@ class Term:
         """Return what the power of the level is multiplied by."""
         return number**2 if self.is_deviation else number
 
-    def scaled(self, number: float, factor: float) -> float:
+    def scale(self, number: float, factor: float) -> float:
         """Return the number for `factor` times the standard deviation."""
         return number * (factor if self.is_deviation else factor * factor)
 
@@ -122,14 +122,14 @@ class Noise:
         constant, *growing = self.coefficients
         return sum((each * level**power for power, each in enumerate(growing, 1)), start=constant)
 
-    def scaled(self, factor: float) -> Noise:
+    def scale(self, factor: float) -> Noise:
         """Return the same noise with `factor` times the standard deviation; its mean stays.
 
         >>> Noise(sigma=2.0, shot=0.1).scaled(3.0).sigma, round(Noise(shot=0.1).scaled(3.0).shot, 12)
         (6.0, 0.9)
         """
         changes: dict[str, Any] = {
-            name: term.scaled(getattr(self, name), factor) for name, term in TERMS.items()
+            name: term.scale(getattr(self, name), factor) for name, term in TERMS.items()
         }
         return replace(self, **changes)
 

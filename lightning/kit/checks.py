@@ -86,14 +86,14 @@ def check_clocks(soccfg: Any) -> None:
     known = profiles.of_board(str(soccfg["board"]))
     if not known:
         return
-    _allowed(
+    _check_allowed(
         "reference clock", soccfg["refclk_freq"], [mhz for each in known for mhz in each.refclk_mhz], "MHz"
     )
     for kind, name in (("dacs", "generator converter"), ("adcs", "readout converter")):
         rates = [rate for each in known for rate in (each.dac_msps if kind == "dacs" else each.adc_msps)]
         channels = soccfg["gens"] if kind == "dacs" else soccfg["readouts"]
         for channel in channels:
-            _allowed(name, channel["fs"], rates, "MS/s")
+            _check_allowed(name, channel["fs"], rates, "MS/s")
 
 
 def check_same_firmware(compiled_for: Any, device: Any) -> None:
@@ -142,7 +142,7 @@ def _key(tiles: dict[Any, Any], tile: Any) -> Any:
     return tile if tile in tiles else str(tile)
 
 
-def _allowed(what: str, found: float, allowed: list[float], unit: str) -> None:
+def _check_allowed(what: str, found: float, allowed: list[float], unit: str) -> None:
     if not any(_same(found, each) for each in allowed):
         choices = " or ".join(f"{each:g}" for each in sorted(set(allowed)))
         raise UnsupportedClock(

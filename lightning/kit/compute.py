@@ -52,7 +52,7 @@ class LightningCompute:
         window: int | None = None,
         rows: Rows | None = None,
     ) -> None:
-        self.device = _connected(device)
+        self.device = _connect(device)
         check_is_calibration(calibration)
         self.calibration = store.fitting(self.device, calibration)
         self.shots = shots
@@ -101,8 +101,8 @@ class LightningCompute:
             )
         pairs = np.stack([first, second], axis=-1).reshape(-1, 2, 2)
         sign = np.sign(pairs).prod(axis=2)
-        added = self._lit_where(pairs, sign > 0, shots)
-        subtracted = self._lit_where(pairs, sign < 0, shots)
+        added = self._light_where(pairs, sign > 0, shots)
+        subtracted = self._light_where(pairs, sign < 0, shots)
         total: Floats = (added - subtracted).reshape(first.shape[:-1])
         return total
 
@@ -135,7 +135,7 @@ class LightningCompute:
         words = self.calibration.word_table(values)
         readings = self.rows.read(words, shots=self.shots if shots is None else shots)
         answers = self.calibration.decode_table(readings.levels, values)
-        too_bright = self.calibration.saturated(readings.levels + readings.idle, answers, values)
+        too_bright = self.calibration.find_saturated(readings.levels + readings.idle, answers, values)
         if too_bright.any():
             errors.warn_of_saturation(self.calibration.device, int(too_bright.sum()))
         if (dark := self.calibration.dark(answers, values)).any():
@@ -149,7 +149,7 @@ class LightningCompute:
     def _operands(self, a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Integers, Integers]:
         """Return both in one shape. Raises `OutOfRange`."""
         device = self.calibration.device
-        first, second = _signed(a, device), _signed(b, device)
+        first, second = _check_operands(a, device), _check_operands(b, device)
         try:
             one, other = np.broadcast_arrays(first, second)
         except ValueError:
@@ -160,7 +160,7 @@ class LightningCompute:
             ) from None
         return one, other
 
-    def _lit_where(self, pairs: Integers, wanted: npt.NDArray[np.bool_], shots: int | None) -> Floats:
+    def _light_where(self, pairs: Integers, wanted: npt.NDArray[np.bool_], shots: int | None) -> Floats:
         """Return the sums of wanted products (n, 2) of (n, 2, 2) operands, (n,); rows with none are not measured."""
         values = (np.abs(pairs) * wanted[:, :, None]).reshape(-1, MODULATORS)
         rows = wanted.any(axis=1)
@@ -170,7 +170,7 @@ class LightningCompute:
         return total
 
 
-def _connected(device: Any) -> Any:
+def _connect(device: Any) -> Any:
     if not isinstance(device, str):
         return device
     from lightning.kit.connection import connect
@@ -189,7 +189,7 @@ def _reader(device: Any, calibration: Calibration, window: int | None) -> Reader
     )
 
 
-def _signed(values: npt.ArrayLike, device: str) -> Integers:
+def _check_operands(values: npt.ArrayLike, device: str) -> Integers:
     """Return the operands as integers. Raises `OutOfRange`, which shows the first that is none."""
     try:
         given = np.asarray(values)

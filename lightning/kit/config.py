@@ -76,7 +76,7 @@ class Configuration(Mapping[str, Any]):
         return list(value) if isinstance(value, tuple) else value
 
     def __setitem__(self, key: str, value: Any) -> None:
-        self._settings = _written(self._settings, key, value)
+        self._settings = _write_setting(self._settings, key, value)
 
     def __iter__(self) -> Iterator[str]:
         return iter(_KEYS)
@@ -95,7 +95,7 @@ class Configuration(Mapping[str, Any]):
         settings = _with_channels(settings, channels)
         for key, value in pairs:
             if key not in channels:
-                settings = _written(settings, key, value)
+                settings = _write_setting(settings, key, value)
         self._settings = settings
 
     def copy(self) -> Configuration:
@@ -143,7 +143,7 @@ def _canonical(key: object) -> str:
     raise UnknownKey(f"the configuration has no key {key!r}", hint=f"Known keys: {', '.join(_KEYS)}")
 
 
-def _written(settings: Settings, key: str, value: Any) -> Settings:
+def _write_setting(settings: Settings, key: str, value: Any) -> Settings:
     name = _canonical(key)
     kind, _, index = name.rpartition("_")
     if kind == "dac":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lightning.errors import AddressError, DeviceGone, LightningError, UnknownScheme
 from lightning.kit.devices.deadline import Patience
-from lightning.optional import needed
+from lightning.optional import require
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -40,13 +40,13 @@ def connect(address: str, *, patience: Patience | None = None) -> Any:
             hint=f"Known are {', '.join(f'{each}://' for each in sorted(known))}",
         )
     found = known[scheme]
-    needed("qick", f"for {address}")
-    from lightning.kit.devices.guard import guarded
+    require("qick", f"for {address}")
+    from lightning.kit.devices.guard import guard_soc
 
-    soc = guarded(_connected(found, address))
+    soc = guard_soc(_connect(found, address))
     if patience is not None:
         soc.be_patient(patience)
-    if about := getattr(soc, "about", "") or (_introduced(soc) if soc.simulated else ""):
+    if about := getattr(soc, "about", "") or (_introduce(soc) if soc.simulated else ""):
         sys.stderr.write(f"{address}: {about}\n")
     return soc
 
@@ -81,7 +81,7 @@ def schemes() -> dict[str, EntryPoint]:
     return {**others, **{name: EntryPoint(name, value, GROUP) for name, value in _OURS.items()}}
 
 
-def _connected(found: EntryPoint, address: str) -> Any:
+def _connect(found: EntryPoint, address: str) -> Any:
     try:
         return found.load()(address)
     except LightningError:
@@ -92,7 +92,7 @@ def _connected(found: EntryPoint, address: str) -> Any:
         raise DeviceGone(str(error), device=address, hint="Check that it is there and switched on") from error
 
 
-def _introduced(soc: Any) -> str:
+def _introduce(soc: Any) -> str:
     """Return the kind of twin and its calibration: the factory's unless one was measured on it."""
     from lightning.kit.calibration.store import find
 

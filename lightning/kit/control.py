@@ -26,7 +26,7 @@ from lightning.kit.devices.identity import identity_of
 from lightning.kit.programs import Floats, build
 from lightning.kit.settings import LINEAR_TOP_WORD, TOP_VALUE, Settings
 from lightning.kit.waveform import Origin, Waveform
-from lightning.optional import needed
+from lightning.optional import require
 
 if TYPE_CHECKING:
     from lightning.kit.calibration import Calibration
@@ -50,7 +50,7 @@ class LightningControl:
         calibration: Calibration | None = None,
     ) -> None:
         self.settings = settings_of(config)
-        self._soccfg = device = _configured(device)
+        self._soccfg = device = _configure(device)
         check_is_calibration(calibration)
         check(device, self.settings)
         self._given = calibration
@@ -102,15 +102,15 @@ class LightningControl:
         return self.compiled.acquire(self._ready(soc), progress=progress)
 
     def _ready(self, soc: Any) -> GuardedSoc:
-        needed("qick", "to run programs")
-        from lightning.kit.devices.guard import guarded
+        require("qick", "to run programs")
+        from lightning.kit.devices.guard import guard_soc
 
         if not _runs(soc):
             raise ProgramError(
                 "this is a configuration, not a device",
                 hint="Pass what lightning.connect(address) returned",
             )
-        device = guarded(soc)
+        device = guard_soc(soc)
         check_same_firmware(self._soccfg, device)
         check_running_clocks(device)
         if not _runs(self._soccfg):
@@ -137,14 +137,14 @@ class LightningControl:
         )
 
 
-def _configured(device: Any) -> Any:
+def _configure(device: Any) -> Any:
     """Return the device with its configuration, which a proxy of QICK's lacks until it is guarded."""
     if hasattr(type(device), "__getitem__") or not _runs(device):
         return device
-    needed("qick", "to run programs")
-    from lightning.kit.devices.guard import guarded
+    require("qick", "to run programs")
+    from lightning.kit.devices.guard import guard_soc
 
-    return guarded(device)
+    return guard_soc(device)
 
 
 def _runs(device: Any) -> bool:
@@ -186,11 +186,11 @@ def find_calibration(device: Any) -> Calibration | None:
     """
     from lightning.kit.calibration import store
 
-    return store.find(device, now=store.made(device))
+    return store.find(device, now=store.find_date(device))
 
 
 def check_calibration(calibration: Calibration, device: Any) -> None:
     """Raise `ForeignCalibration` or `StaleCalibration` where this one must not be used for this device."""
     from lightning.kit.calibration import store
 
-    store.check(calibration, device, now=store.made(device))
+    store.check(calibration, device, now=store.find_date(device))

@@ -19,9 +19,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from lightning.optional import needed
+from lightning.optional import require
 
-needed("matplotlib", "to draw plots")
+require("matplotlib", "to draw plots")
 
 from lightning.canvas import (  # noqa: E402  after the look above
     FAINT,
@@ -30,12 +30,12 @@ from lightning.canvas import (  # noqa: E402  after the look above
     SHADE,
     Plot,
     PlotError,
-    headed,
+    add_heading,
+    format_signed,
     legend,
     plain,
     save,
     sheet,
-    signed,
 )
 from lightning.kit.calibration import Calibration  # noqa: E402
 from lightning.kit.calibration.decoder import accuracy, rms_error, true_product  # noqa: E402
@@ -79,12 +79,12 @@ def error_histogram(
         width = float(edges[1] - edges[0])
         bell = np.exp(-0.5 * ((fine - mean) / sigma) ** 2) / (sigma * np.sqrt(2 * np.pi))
         axes.plot(fine, bell * error.size * width, color=INK, linewidth=1.3, label="normal distribution")
-    axes.axvline(mean, color=INK, linewidth=1, linestyle=":", label=f"mean {signed(mean, 3)}")
+    axes.axvline(mean, color=INK, linewidth=1, linestyle=":", label=f"mean {format_signed(mean, 3)}")
     axes.set_ylim(0, 1.25 * float(np.max(counts)))
     axes.set_xlim(-reach, reach)
     plain(axes, x="error of the result (LSB)", y="results")
     legend(axes, loc="upper right")
-    headed(figure, _verdict(results, a, b), _described(error, device), simulated=device.simulated)
+    add_heading(figure, _verdict(results, a, b), _describe(error, device), simulated=device.simulated)
     return figure
 
 
@@ -116,7 +116,7 @@ def constellation(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, de
     # Symbols of the legend are visible, however faint the cloud of points is.
     for handle in top.get_legend().legend_handles:
         handle.set_alpha(1)
-    headed(figure, _verdict(results, a, b), _described(error, device), simulated=device.simulated)
+    add_heading(figure, _verdict(results, a, b), _describe(error, device), simulated=device.simulated)
     return figure
 
 
@@ -129,7 +129,7 @@ def _verdict(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> str:
     return f"Accuracy {accuracy(results, a, b):.3f} %, error {rms_error(results, a, b):.3f} of 255 rms"
 
 
-def _described(error: Floats, device: DeviceIdentity) -> str:
+def _describe(error: Floats, device: DeviceIdentity) -> str:
     return f"{device.name} · {error.size:,} products · largest error {float(np.abs(error).max()):.2f}"
 
 
@@ -160,7 +160,7 @@ def transfer_curves(sweeps: Mapping[int, Swept], device: DeviceIdentity) -> Plot
     figure = sheet(7.2, 5.2)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(2.6, 1))
     for index, sweep in sorted(sweeps.items()):
-        _drawn(top, bottom, index, sweep)
+        _draw_modulator(top, bottom, index, sweep)
     bottom.axhline(0, color=FAINT, linewidth=0.8)
     plain(top, y="level above idle (counts)")
     plain(bottom, x="gain word", y="residual\n(% of swing)")
@@ -170,7 +170,7 @@ def transfer_curves(sweeps: Mapping[int, Swept], device: DeviceIdentity) -> Plot
     legend(top, loc="upper left", ncols=1)
     numbers = ", ".join(str(index) for index in sorted(sweeps))
     plural = "s" if len(sweeps) > 1 else ""
-    headed(
+    add_heading(
         figure,
         f"Transfer curve{plural} of modulator{plural} {numbers}",
         f"{device.name} · dots: measured, lines: sin² fits, ▽ null, △ peak",
@@ -179,7 +179,7 @@ def transfer_curves(sweeps: Mapping[int, Swept], device: DeviceIdentity) -> Plot
     return figure
 
 
-def kept_sweeps(calibration: Calibration, raw: Mapping[str, npt.NDArray[Any]]) -> dict[int, Sweep]:
+def load_sweeps(calibration: Calibration, raw: Mapping[str, npt.NDArray[Any]]) -> dict[int, Sweep]:
     """Return the sweeps of a calibration, from the raw data kept with it; empty where none were kept."""
     return {
         index: Sweep(
@@ -194,11 +194,11 @@ def kept_sweeps(calibration: Calibration, raw: Mapping[str, npt.NDArray[Any]]) -
     }
 
 
-def _drawn(top: Any, bottom: Any, index: int, sweep: Swept) -> None:
+def _draw_modulator(top: Any, bottom: Any, index: int, sweep: Swept) -> None:
     colour, curve = SERIES[index % len(SERIES)], sweep.curve
     fine = np.linspace(sweep.words.min(), sweep.words.max(), 600)
     top.plot(sweep.words, sweep.levels, ".", color=colour, markersize=3.5, alpha=0.5)
-    name = f"{index}: V$_π$ = {curve.half_wave:,.0f} words, null at {signed(curve.null, 0)}"
+    name = f"{index}: V$_π$ = {curve.half_wave:,.0f} words, null at {format_signed(curve.null, 0)}"
     top.plot(fine, curve.level(fine), color=colour, linewidth=1.4, label=name)
     for word, mark in ((curve.null, "v"), (curve.peak, "^")):
         if fine[0] <= word <= fine[-1]:
@@ -231,7 +231,7 @@ def waveform(recorded: Waveform, *, decoded: int | None = None) -> Plot:
         _shade(axes, recorded, recorded.calibration)
     legend(axes, loc="upper right")
     title = _operands(recorded.origin.settings, recorded.origin.words, decoded)
-    headed(figure, title, _below(recorded), simulated=recorded.device.simulated)
+    add_heading(figure, title, _below(recorded), simulated=recorded.device.simulated)
     return figure
 
 

@@ -64,8 +64,8 @@ class LightningSignalProcessing:
 
     def plot_waveform(self, waveform: Waveform, *, draw: bool = True) -> Any:
         """Bind the waveform, and draw it: a matplotlib figure, which nobody shows; None without matplotlib."""
-        self.waveform = _checked(waveform)
-        return _drawn(waveform) if draw else None
+        self.waveform = _check_waveform(waveform)
+        return _draw(waveform) if draw else None
 
     @property
     def decode_adc_result(self) -> DecodedResult:
@@ -87,7 +87,7 @@ class LightningSignalProcessing:
         `ForeignCalibration` when it was driven by the calibration of another device; `WrongChannel` without the
         detector's readout; `OutOfRange` for pulses, windows or samples that the calibration does not know.
         """
-        found = decoded(waveform)
+        found = decode_answer(waveform)
         if found.saturated:
             warn_of_saturation(waveform.device.label)
         if found.dark:
@@ -99,7 +99,7 @@ class LightningSignalProcessing:
 
         The published library averaged the magnitudes, which lifts a dark line by its noise.
         """
-        return timeseries(_checked(waveform), readout)
+        return timeseries(_check_waveform(waveform), readout)
 
     def find_plateaus(self, signal: npt.ArrayLike, window_size: int) -> Floats:
         """Return the moving mean over `window_size` samples, (samples - window_size + 1,)."""
@@ -110,9 +110,9 @@ class LightningSignalProcessing:
         return find_peak_floor(signal)
 
 
-def decoded(waveform: Waveform) -> Decoded:
+def decode_answer(waveform: Waveform) -> Decoded:
     """Return the answer in this waveform, and what is to be known about it; raise as `decode` does."""
-    calibration = _calibration_of(_checked(waveform))
+    calibration = _calibration_of(_check_waveform(waveform))
     # A calibration is of a pulse without carrier: others open a modulator by another curve.
     settings = waveform.origin.settings
     for name, value in (("pulse_freq_mhz", settings.pulse_freq_mhz), ("phase_deg", settings.phase_deg)):
@@ -264,7 +264,7 @@ def _values(waveform: Waveform) -> dict[int, int]:
     return values
 
 
-def _checked(waveform: Any) -> Waveform:
+def _check_waveform(waveform: Any) -> Waveform:
     if not isinstance(waveform, Waveform):
         raise NoWaveformError(
             f"a {type(waveform).__name__} is not a lightbed waveform",
@@ -289,13 +289,13 @@ def _calibration_of(waveform: Waveform) -> Calibration:
     return waveform.calibration
 
 
-def _drawn(waveform: Waveform) -> Any:
+def _draw(waveform: Waveform) -> Any:
     try:
         from lightning.kit import plots
     except ImportError:
         return None
     try:
-        answer = decoded(waveform).value
+        answer = decode_answer(waveform).value
     except LightningError:
         answer = None
     return plots.waveform(waveform, decoded=answer)

@@ -12,7 +12,7 @@ from time import perf_counter_ns as clock
 
 import numpy as np
 
-from lightning.load.inputs import Rows, kept_rows, random_rows
+from lightning.load.inputs import Rows, load_rows, random_rows
 from lightning.load.outcome import WAITING, Outcome, Traces, traces_of
 from lightning.load.schedule import Times, poisson_schedule
 from lightning.load.targets import LoadError, Target
@@ -111,7 +111,7 @@ def drive_datagrams(
     Raises `LoadError` for data that cannot be had.
     """
     due = poisson_schedule(rate, seconds, seed)
-    rows = random_rows((size,), seed) if data == "random" else kept_rows(data)
+    rows = random_rows((size,), seed) if data == "random" else load_rows(data)
     traces = exchange(target, model, rows, due, first=first_number(seed), deadline_us=deadline_us)
     return Outcome(
         target.url, rate, seed, traces, deadline_us, {code.value: code.name.lower() for code in Code}

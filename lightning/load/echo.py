@@ -71,13 +71,13 @@ def echo_http(server: socket.socket, stop: int) -> None:
                 client, kept = clients[descriptor]
                 came = client.recv(1 << 16)
                 if came:
-                    clients[descriptor] = client, _answered(client, kept + came)
+                    clients[descriptor] = client, _answer(client, kept + came)
                 else:
                     poll.unregister(descriptor)
                     clients.pop(descriptor)[0].close()
 
 
-def _answered(client: socket.socket, received: bytes) -> bytes:
+def _answer(client: socket.socket, received: bytes) -> bytes:
     """Answer what is whole; give what is left."""
     while length := message_length(received):
         received = received[length:]

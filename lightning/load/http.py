@@ -63,7 +63,7 @@ def drive_http(
 
 def metadata_of(target: Target, model: str) -> Any:
     """Return what the server tells of a model. Raises `LoadError`."""
-    status, content = _asked(target, "GET", f"/v2/models/{model}")
+    status, content = _request(target, "GET", f"/v2/models/{model}")
     if status != http.client.OK:
         raise LoadError(
             f"{target.url} has no model {model!r} (status {status})",
@@ -77,7 +77,7 @@ def only_model(target: Target) -> str:
 
     Raises `LoadError` where there are several, or none.
     """
-    status, listed = _asked(target, "POST", "/v2/repository/index", b'{"ready": true}')
+    status, listed = _request(target, "POST", "/v2/repository/index", b'{"ready": true}')
     try:
         names = [str(each["name"]) for each in listed] if status == http.client.OK else []
     except (TypeError, KeyError):
@@ -90,7 +90,7 @@ def only_model(target: Target) -> str:
     return names[0]
 
 
-def _asked(target: Target, method: str, path: str, body: bytes = b"") -> tuple[int, Any]:
+def _request(target: Target, method: str, path: str, body: bytes = b"") -> tuple[int, Any]:
     """Return the status, and the document of a good answer. Raises `LoadError`."""
     asked = http.client.HTTPConnection(target.host, target.port, timeout=10)
     try:
@@ -151,7 +151,7 @@ class _Load:
             if left < len(request):
                 _send_rest(connection.socket, request[left:])
         except OSError:
-            self.broken(connection)
+            self.replace(connection)
 
     def receive(self, descriptor: int) -> None:
         """Return the messages that came on a connection; it is free again when its answer is whole."""
@@ -163,30 +163,30 @@ class _Load:
         except OSError:
             came = b""
         if not came:
-            self.broken(connection)
+            self.replace(connection)
             return
         whole = connection.received + came if connection.received else came
         reply = reply_in(whole)
         if reply is None:
             connection.received = whole
         elif reply.closes:
-            self.done(connection, reply.status)
-            self.broken(connection)
+            self.finish(connection, reply.status)
+            self.replace(connection)
         else:
-            self.done(connection, reply.status)
+            self.finish(connection, reply.status)
             connection.received = whole[reply.length :]
             self.idle.append(connection)
 
-    def done(self, connection: _Connection, status: int) -> None:
+    def finish(self, connection: _Connection, status: int) -> None:
         """Note that the answer to its request is there."""
         number, connection.request = connection.request, -1
         if number >= 0:
             self.latency[number] = clock() - self.start - self.due[number]
             self.status[number] = 0 if 200 <= status < 300 else status
 
-    def broken(self, connection: _Connection) -> None:
+    def replace(self, connection: _Connection) -> None:
         """Another takes its place, if the server lets it; the request that it carried, if any, is refused."""
-        self.done(connection, BROKEN)
+        self.finish(connection, BROKEN)
         descriptor = connection.socket.fileno()
         self.poll.unregister(descriptor)
         del self.all[descriptor]

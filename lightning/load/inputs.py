@@ -22,7 +22,7 @@ def random_rows(shape: Sequence[int], seed: int) -> Rows:
     return draw.integers(0, 256, size=(RANDOM_ROWS, *shape), dtype=np.uint8)
 
 
-def kept_rows(data: str) -> Rows:
+def load_rows(data: str) -> Rows:
     """Return the inputs, (rows, ...), of `digits`, `mnist:DIR` or `nsl-kdd:DIR`, or of a file `.npy`.
 
     Raises `LoadError`, and `DatasetError` for a data set that cannot be read.
@@ -43,7 +43,7 @@ def rows_of(data: str, shape: Sequence[int], seed: int) -> Rows:
     """Return the inputs, (rows, *shape): `random`, or kept ones of this size. Raises `LoadError`."""
     if data == "random":
         return random_rows(shape, seed)
-    rows = kept_rows(data)
+    rows = load_rows(data)
     size = int(np.prod(shape))
     if rows.size != len(rows) * size:
         raise LoadError(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from lightning.canvas import INK, SERIES, Plot, headed, legend, plain, sheet
+from lightning.canvas import INK, SERIES, Plot, add_heading, legend, plain, sheet
 from lightning.load.outcome import Outcome, log_histogram
 
 PERCENTILES = ((50, "p50"), (99, "p99"), (99.9, "p99.9"))
@@ -38,10 +38,10 @@ def latencies(outcomes: Sequence[Outcome], about: str) -> Plot:
     if answered:
         legend(bottom, loc="lower left")
     else:
-        _unanswered(top, bottom)
+        _mark_unanswered(top, bottom)
     if several:
         _over_rates(figure.add_subplot(grid[0, 1]), figure.add_subplot(grid[1, 1]), outcomes)
-    headed(figure, "Latency under open-loop load", about, simulated=False)
+    add_heading(figure, "Latency under open-loop load", about, simulated=False)
     return figure
 
 
@@ -52,7 +52,7 @@ def _plain_numbers(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def _unanswered(top: Any, bottom: Any) -> None:
+def _mark_unanswered(top: Any, bottom: Any) -> None:
     for axes in (top, bottom):
         axes.set_xlim(1, 1000)
     bottom.set_ylim(1e-3, 1)

@@ -145,7 +145,7 @@ HINTS = {
 """Of refusals, by name."""
 
 
-def unanswered(outcomes: Sequence[Outcome]) -> LoadError | None:
+def find_unanswered(outcomes: Sequence[Outcome]) -> LoadError | None:
     """Return the error and its hint where not one request of several loads was answered; None where one was."""
     if any(each.answered for each in outcomes):
         return None

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import NetworkError
-from lightning.optional import needed
+from lightning.optional import require
 
 Array = npt.NDArray[Any]
 ELECTRONIC = "Electronic"
@@ -104,9 +104,9 @@ def electronic(inputs: Sequence[Array], attributes: Mapping[str, Any]) -> Array:
 def _session(operation: Operation) -> Callable[[Mapping[str, Array]], Sequence[Any]]:
     model = _model(operation)
     if not find_spec("onnxruntime"):
-        reference = needed("onnx.reference", "to compute electronic operations").ReferenceEvaluator(model)
+        reference = require("onnx.reference", "to compute electronic operations").ReferenceEvaluator(model)
         return lambda fed: reference.run(None, dict(fed))
-    runtime = needed("onnxruntime", "to compute electronic operations")
+    runtime = require("onnxruntime", "to compute electronic operations")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
@@ -115,7 +115,7 @@ def _session(operation: Operation) -> Callable[[Mapping[str, Array]], Sequence[A
 
 
 def _model(operation: Operation) -> Any:
-    helper = needed("onnx", "to compute electronic operations").helper
+    helper = require("onnx", "to compute electronic operations").helper
     names = [f"i{place}" if kind else "" for place, kind in enumerate(operation.kinds)]
     outputs = [f"o{place}" for place in range(operation.outputs)]
     node = helper.make_node(operation.name, names, outputs, domain=operation.domain)
@@ -138,5 +138,5 @@ def _attribute(name: str, value: Any) -> Any:
     if isinstance(value, tuple) and value and value[0] == TENSOR:
         _, kind, shape, values = value
         array = np.array(values, dtype=kind).reshape(shape)
-        return needed("onnx.numpy_helper", "to compute electronic operations").from_array(array, name)
+        return require("onnx.numpy_helper", "to compute electronic operations").from_array(array, name)
     return list(value) if isinstance(value, tuple) else value

@@ -11,7 +11,7 @@ import numpy as np
 
 from lightning.errors import NetworkError
 from lightning.networks.network import Network, Node, Preprocessing
-from lightning.optional import needed
+from lightning.optional import require
 
 OPSET, IR_VERSION = 20, 9
 THROUGH = -(1 << 63)
@@ -26,7 +26,7 @@ def to_onnx(network: Network) -> Any:
 
     Preprocessing is no part of the graph: it stands in the metadata, where `load_network` finds it again.
     """
-    onnx = needed("onnx", "to write ONNX")
+    onnx = require("onnx", "to write ONNX")
     helper, float32 = onnx.helper, onnx.TensorProto.FLOAT
     graph = _Graph(network, onnx)
     for node in network.nodes:

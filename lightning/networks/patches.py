@@ -24,7 +24,7 @@ def output_size(size: Pair, kernel: Pair, strides: Pair, pads: Pads, dilations: 
     return tall // strides[0] + 1, wide // strides[1] + 1
 
 
-def padded(x: Array, pads: Pads, value: float = 0) -> Array:
+def pad_image(x: Array, pads: Pads, value: float = 0) -> Array:
     """Return `x` (n, channels, height, width) with `value` around it; `x` itself where there is nothing to add."""
     if not any(pads):
         return x
@@ -53,7 +53,7 @@ def patches(
     """
     n, channels, height, width = x.shape
     tall, wide = output_size((height, width), kernel, strides, pads, dilations)
-    image = padded(x, pads)
+    image = pad_image(x, pads)
     by_n, by_channel, by_row, by_column = image.strides
     windows = np.lib.stride_tricks.as_strided(
         image,
@@ -73,7 +73,7 @@ def patches(
     return copied.reshape(n, tall * wide, groups, terms)
 
 
-def shifted(x: Array, kernel: Pair, strides: Pair, dilations: Pair = (1, 1)) -> Iterator[Array]:
+def slide(x: Array, kernel: Pair, strides: Pair, dilations: Pair = (1, 1)) -> Iterator[Array]:
     """Yield for every place in the window, row by row, the view (n, channels, tall, wide) of what lies under it.
 
     Cheaper than patches where windows are only reduced, as in pooling. `x` is padded already.

@@ -138,7 +138,7 @@ class ModelInstance:
             with self.lock:
                 some = slice(first, first + piece)
                 found.append(self.executor.run(inputs[some], numbers[some]))
-        return joined(found)
+        return join(found)
 
     def warm(self) -> None:
         """Make every kernel with the arrays that come from a network: contiguous and read-only, of each type."""
@@ -179,7 +179,7 @@ class ModelInstance:
             self.executor.close()
 
 
-def joined(pieces: list[Answers]) -> Answers:
+def join(pieces: list[Answers]) -> Answers:
     """Return the answers for the parts of a batch, as one for all of it."""
     counters = Counter[str]()
     for each in pieces:

@@ -90,7 +90,7 @@ class Repository:
         with self._loading:
             found = self._source(name, source)
             model, path = _read(found)
-            instance = self._opened(name, model, path)
+            instance = self._open_model(name, model, path)
             with self._guard:
                 self._sources[name] = found
                 self._numbers[name] = instance.number
@@ -154,7 +154,7 @@ class Repository:
 
     # ------------------------------------------------------------------------------- inside
 
-    def _opened(self, name: str, model: CompiledModel, path: Path | None) -> ModelInstance:
+    def _open_model(self, name: str, model: CompiledModel, path: Path | None) -> ModelInstance:
         number = self._numbers.get(name, len(self._numbers) + 1)
         version = self._loads.get(name, 0) + 1
         called = replace(

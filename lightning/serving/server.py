@@ -47,7 +47,7 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def bound(host: str, port: int) -> socket.socket:
+def bind_socket(host: str, port: int) -> socket.socket:
     """Bind a socket, to which nobody can connect yet; port 0 takes a free one. Raises `ServingError`."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -126,7 +126,7 @@ class HttpServer:
     def __init__(
         self, infer: Infer, host: str = "127.0.0.1", port: int = 0, packets: ReadPackets | None = None
     ) -> None:
-        self._socket = bound(host, port)
+        self._socket = bind_socket(host, port)
         self.address = address_of(self._socket)
         self._ready = threading.Event()
         self._server = Server(infer, self._ready.set, packets)

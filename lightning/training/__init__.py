@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lightning.training.curve import Curve, accuracy_curve
     from lightning.training.fine_tuning import Comparison, Outcome, fine_tune
     from lightning.training.fitting import Schedule, fit
-    from lightning.training.modules import emulated
+    from lightning.training.modules import emulate
 
 __all__ = [
     "Comparison",
@@ -39,7 +39,7 @@ __all__ = [
     "Outcome",
     "Schedule",
     "accuracy_curve",
-    "emulated",
+    "emulate",
     "fine_tune",
     "fit",
 ]
@@ -50,7 +50,7 @@ _LATER = {
     "Outcome": "fine_tuning",
     "Schedule": "fitting",
     "accuracy_curve": "curve",
-    "emulated": "modules",
+    "emulate": "modules",
     "fine_tune": "fine_tuning",
     "fit": "fitting",
 }

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from lightning.canvas import FAINT, INK, SERIES, Plot, headed, legend, plain, sheet
+from lightning.canvas import FAINT, INK, SERIES, Plot, add_heading, legend, plain, sheet
 from lightning.compiler.measured import MEASURED_SIGMA
 
 NEARLY_NONE = 0.35
@@ -71,5 +71,5 @@ def noise_curves(curves: Mapping[str, Accuracies], title: str, *, trained_at: fl
     axes.set_ylim(0, PER_CENT + 3)
     plain(axes, x="standard deviation of a product's noise (steps of 255; leftmost: none)", y="accuracy (%)")
     legend(axes, loc="lower left", bbox_to_anchor=(0, 0))
-    headed(figure, title, "executor: noisy", simulated=True)
+    add_heading(figure, title, "executor: noisy", simulated=True)
     return figure

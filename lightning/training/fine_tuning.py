@@ -95,14 +95,21 @@ def fine_tune(
     train = dataset.of_training()
     x = preprocess(from_torch(module, tuple(shape), preprocessing), train.x)
 
-    def measured(candidate: Any) -> Outcome:
+    def measure_candidate(candidate: Any) -> Outcome:
         network = from_torch(candidate, tuple(shape), preprocessing)
         return measure(candidate, network, dataset, noise=noise, options=options)
 
     light = Emulation(noise, options, (preprocessing or Preprocessing()).scale)
     plain = fit(module, x, train.y, seed=seed, schedule=schedule)
     aware = fit(module, x, train.y, seed=seed, schedule=schedule, emulation=light)
-    return Comparison(measured(module), measured(plain), measured(aware), noise, schedule.epochs, seed)
+    return Comparison(
+        measure_candidate(module),
+        measure_candidate(plain),
+        measure_candidate(aware),
+        noise,
+        schedule.epochs,
+        seed,
+    )
 
 
 def measure(

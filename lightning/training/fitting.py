@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import OutOfRange
-from lightning.optional import needed
+from lightning.optional import require
 from lightning.training.emulation import Emulation
-from lightning.training.modules import emulated
+from lightning.training.modules import emulate
 
-torch = needed("torch", "to train networks")
+torch = require("torch", "to train networks")
 
 Loss = Callable[[Any, Any], Any]
 
@@ -72,7 +72,7 @@ def fit(
 
 
 def _light(module: Any, emulation: Emulation | None, seed: int) -> Any:
-    return nullcontext() if emulation is None else emulated(module, emulation, seed=seed)
+    return nullcontext() if emulation is None else emulate(module, emulation, seed=seed)
 
 
 def _freeze_statistics(module: Any) -> None:

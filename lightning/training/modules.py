@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from lightning.compiler.model import FULL
 from lightning.errors import CompileError
-from lightning.optional import needed
+from lightning.optional import require
 from lightning.training.emulation import Emulation
 
 FORGETTING = 0.98
@@ -23,7 +23,7 @@ FORGETTING = 0.98
 TINY = 1e-12
 """Keeps a layer of zeros from dividing by zero."""
 
-overrides = needed("torch.overrides", "to train networks")
+overrides = require("torch.overrides", "to train networks")
 PRODUCTS = frozenset(
     {
         *("matmul", "__matmul__", "__rmatmul__", "mm", "bmm", "mv", "dot", "addmm", "baddbmm", "addmv"),
@@ -31,7 +31,7 @@ PRODUCTS = frozenset(
     }
 )
 """Names of torch's functions that multiply and add up."""
-torch = needed("torch", "to train networks")
+torch = require("torch", "to train networks")
 Tensor = Any
 KINDS = (torch.nn.Linear, torch.nn.Conv2d)
 OTHERS = (
@@ -70,11 +70,11 @@ class FixedRange:
         return self.largest / FULL
 
     def _follow(self, activations: Tensor) -> None:
-        largest = self._kept(activations.abs()).clamp_min(TINY)
+        largest = self._update(activations.abs()).clamp_min(TINY)
         self.signed = self.signed or bool((activations < 0).any())
         self.largest = largest if self.largest is None else torch.maximum(largest, FORGETTING * self.largest)
 
-    def _kept(self, magnitudes: Tensor) -> Tensor:
+    def _update(self, magnitudes: Tensor) -> Tensor:
         seen = magnitudes[magnitudes > 0]
         if self.percentile >= 100 or not len(seen):
             return magnitudes.amax()
@@ -156,7 +156,7 @@ class PhotonicForward:
         steps = in_steps(activations, step)
         along_rows = step_of_rows.reshape(-1, *[1] * (self.layer.weight.ndim - 1))
         weights = in_steps(self.layer.weight, along_rows)
-        sums = self._multiplied(steps, weights) / 256
+        sums = self._multiply(steps, weights) / 256
         noisy = sums + self._noise(sums.detach(), steps.detach(), weights.detach())
         results = noisy * (256 * step) * self._for_results(step_of_rows)
         return results if self.layer.bias is None else results + self._for_results(self.layer.bias)
@@ -171,7 +171,7 @@ class PhotonicForward:
     def _is_dense(self) -> bool:
         return isinstance(self.layer, torch.nn.Linear)
 
-    def _multiplied(self, activations: Tensor, weights: Tensor) -> Tensor:
+    def _multiply(self, activations: Tensor, weights: Tensor) -> Tensor:
         if self._is_dense:
             return functional.linear(activations, weights)
         layer = self.layer
@@ -213,7 +213,7 @@ class PhotonicForward:
         variance = constant * passes * self._for_results(draws)
         for power, coefficient in enumerate(growing, 1):
             if coefficient:
-                light = self._multiplied(steps.abs() ** power, weights.abs() ** power)
+                light = self._multiply(steps.abs() ** power, weights.abs() ** power)
                 variance = variance + coefficient * light / 256**power
         return mean, variance
 
@@ -241,7 +241,7 @@ class OutlierProducts(overrides.TorchFunctionMode):  # type: ignore[misc, name-d
             elif isinstance(factor, torch.Tensor):
                 name = self._names.get(_memory(factor))
                 if name is not None:
-                    raise _refused(name)
+                    raise _refuse(name)
 
 
 def outliers_of(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
@@ -259,7 +259,7 @@ def _memory(tensor: Any) -> int:
     return int(tensor.untyped_storage().data_ptr())
 
 
-def _refused(name: str) -> CompileError:
+def _refuse(name: str) -> CompileError:
     return CompileError(
         (
             f"parameter {name} is multiplied outside a Linear or Conv2d layer, so it cannot be trained "
@@ -270,7 +270,7 @@ def _refused(name: str) -> CompileError:
 
 
 @contextmanager
-def emulated(module: Any, emulation: Emulation, *, seed: int = 0) -> Iterator[Any]:
+def emulate(module: Any, emulation: Emulation, *, seed: int = 0) -> Iterator[Any]:
     """Make the `Linear` and `Conv2d` layers of a module compute as light does, rounded and noisy, inside the `with`.
 
     The module, its class, its parameters and its optimiser stay what they are; gradients pass as if nothing had been

@@ -32,14 +32,14 @@ LOCK_DIRECTORY = "LIGHTBED_LOCK_DIR"
 def lock_directory() -> Path:
     """Return the directory of lock files: the same for all users of the machine, made on first use."""
     chosen = os.environ.get(LOCK_DIRECTORY)
-    directory = Path(chosen) if chosen else _shared_by_all() / "ocs_drivers"
+    directory = Path(chosen) if chosen else _find_shared_folder() / "ocs_drivers"
     if not directory.is_dir():
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o1777)
     return directory
 
 
-def _shared_by_all() -> Path:
+def _find_shared_folder() -> Path:
     """Return the first directory in which everybody may make files, so that root does not lock elsewhere."""
     shared = Path("/run/lock")
     open_to_all = shared.is_dir() and shared.stat().st_mode & stat.S_IWOTH
@@ -92,7 +92,7 @@ class _Holder:
         self.threads.acquire()
         try:
             if self.depth == 0:
-                self.descriptor = _locked_file(self.address)
+                self.descriptor = _lock_file(self.address)
             self.depth += 1
         except BaseException:
             self.threads.release()
@@ -137,7 +137,7 @@ class DeviceLock:
                 taken.callback(holder.give)
 
 
-def _locked_file(address: str) -> int:
+def _lock_file(address: str) -> int:
     path = lock_path(address)
     descriptor = _open(path)
     try:
@@ -145,7 +145,7 @@ def _locked_file(address: str) -> int:
     except BlockingIOError:
         pid = _read_pid(descriptor)
         os.close(descriptor)
-        raise _held(address, path, pid) from None
+        raise _make_held(address, path, pid) from None
     _write_pid(descriptor, f"{os.getpid()}\n")
     return descriptor
 
@@ -176,7 +176,7 @@ def _read_pid(descriptor: int) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-def _held(address: str, path: Path, pid: int | None) -> SwitchHeld:
+def _make_held(address: str, path: Path, pid: int | None) -> SwitchHeld:
     holder = f"process {pid}" if pid is not None else "another process"
     return SwitchHeld(
         f"{holder} is changing this switch now; nothing was sent",

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import ClassVar, Literal, Protocol, Self, TypeVar
 
-from ocs_drivers.contract import Guard, unguarded
+from ocs_drivers.contract import Guard, allow_all
 from ocs_drivers.engine import planning, transaction
 from ocs_drivers.engine.device_lock import DeviceLock, lock_names
 from ocs_drivers.engine.step_execution import Progress, StepExecution, StepHooks
@@ -46,7 +46,7 @@ from ocs_drivers.model import (
     Step,
 )
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Silence
-from ocs_drivers.transports.transport import lost
+from ocs_drivers.transports.transport import make_lost
 
 _T = TypeVar("_T")
 
@@ -200,13 +200,13 @@ class SwitchDriver(ABC):
     def capabilities(self) -> Capabilities:
         """Capabilities of this very device. Raises `ConnectionLost` before the first `open`."""
         if self._capabilities is None:
-            raise lost(self._address, "it was never opened")
+            raise make_lost(self._address, "it was never opened")
         return self._capabilities
 
     def identity(self) -> Identity:
         """Return the identity that the device gave."""
         if self._identity is None:
-            raise lost(self._address, "it was never opened")
+            raise make_lost(self._address, "it was never opened")
         return self._identity
 
     def open(self) -> None:
@@ -241,7 +241,7 @@ class SwitchDriver(ABC):
 
     def read(self) -> Snapshot:
         """Return the configuration the device holds now; read again, on new connections, after a broken line."""
-        self._known = snapshot = self._noted(self._read)
+        self._known = snapshot = self._note_answer(self._read)
         self._note_claims(snapshot.pending)
         return snapshot
 
@@ -263,9 +263,9 @@ class SwitchDriver(ABC):
                 self._progress.tell()
                 self._clock.sleep(min(self.poll_s, OUTAGE_PAUSE_S, left_s))
 
-    def _noted(self, ask: Callable[[], _T]) -> _T:
+    def _note_answer(self, ask: Callable[[], _T]) -> _T:
         """Return the answer to something that tells all connections; reports and line breaks after it are news."""
-        return self._retried(lambda: self._noting(ask))
+        return self._retry(lambda: self._noting(ask))
 
     def _noting(self, ask: Callable[[], _T]) -> _T:
         session = self._session
@@ -284,7 +284,7 @@ class SwitchDriver(ABC):
         connections = self._session.connections
         yield
         if self._session.connections != connections:
-            raise lost(self._address, "between two queries of one read")
+            raise make_lost(self._address, "between two queries of one read")
 
     def _check_possible(self, pairs: Iterable[tuple[int, int]], received: str = "") -> CrossConnects:
         """Return the circuits that were read. Raises `ProtocolDesync` for those that the switch cannot have."""
@@ -297,7 +297,7 @@ class SwitchDriver(ABC):
             ) from error
         return connections
 
-    def _retried(self, ask: Callable[[], _T]) -> _T:
+    def _retry(self, ask: Callable[[], _T]) -> _T:
         """Return the answer to something that may be asked twice."""
         for pause_s in RETRY_PAUSES_S:
             try:
@@ -320,7 +320,7 @@ class SwitchDriver(ABC):
             transaction.check_undisturbed(target, seen, steps, scope, device=self._address)
         return steps
 
-    def execute(self, step: Step, guard: Guard = unguarded) -> Outcome:
+    def execute(self, step: Step, guard: Guard = allow_all) -> Outcome:
         """Do one step and read back until it is so; see the contract for what it raises."""
         with self._writing, self._session.lock():
             self._begin(step, guard)
@@ -421,12 +421,12 @@ class SwitchDriver(ABC):
         *,
         scope: Collection[int] | None = None,
         expect: CrossConnects | None = None,
-        guard: Guard = unguarded,
+        guard: Guard = allow_all,
         require_light: bool = False,
     ) -> ApplyReport:
         """Make the switch hold `target` within `scope`; see `ocs_drivers.engine.transaction.apply`."""
         if require_light and not self.capabilities.power_monitor:
-            raise self._unsupported("measuring light")
+            raise self._make_unsupported("measuring light")
         with self._writing:
             report = transaction.apply(self, target, scope=scope, expect=expect, guard=guard)
         if require_light:
@@ -450,17 +450,17 @@ class SwitchDriver(ABC):
 
     def attenuation(self, port: int) -> Attenuation:
         """Raise `Unsupported`; drivers with attenuators return the setting of that of an output port."""
-        raise self._unsupported("reading an attenuator", (port,))
+        raise self._make_unsupported("reading an attenuator", (port,))
 
-    def set_attenuation(self, port: int, attenuation: Attenuation, guard: Guard = unguarded) -> None:
+    def set_attenuation(self, port: int, attenuation: Attenuation, guard: Guard = allow_all) -> None:
         """Set the attenuator of an output port; a driver without attenuators leaves it at that."""
         del attenuation, guard
-        raise self._unsupported("setting an attenuator", (port,))
+        raise self._make_unsupported("setting an attenuator", (port,))
 
-    def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = unguarded) -> None:
+    def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = allow_all) -> None:
         """Open or close shutters; a driver without shutters leaves it at that."""
         del is_open, guard
-        raise self._unsupported("shutters", ports)
+        raise self._make_unsupported("shutters", ports)
 
     def events(self, since: int = 0) -> tuple[Event, ...]:
         """Return the unsolicited messages after number `since`, where the device sends any.
@@ -471,7 +471,7 @@ class SwitchDriver(ABC):
             return ()
         return self._session.events(since)
 
-    def _unsupported(self, what: str, ports: Iterable[int] = ()) -> Unsupported:
+    def _make_unsupported(self, what: str, ports: Iterable[int] = ()) -> Unsupported:
         return Unsupported(
             f"this device or this protocol has no command for {what}",
             device=self._address,

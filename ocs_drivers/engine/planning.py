@@ -142,7 +142,7 @@ def plan(
     if not capabilities.disconnects:
         remove = _without_disconnects(remove, add, device)
     _check_fit(seen, add, remove, device)
-    _check_outputs_free(add, CrossConnects(before.pairs - remove - _moved(before, add)), device)
+    _check_outputs_free(add, CrossConnects(before.pairs - remove - _find_moved(before, add)), device)
     return _break_then_make(remove, add, seen, capabilities)
 
 
@@ -187,7 +187,7 @@ def _without_disconnects(remove: frozenset[Pair], add: frozenset[Pair], device: 
     return frozenset()
 
 
-def _moved(before: CrossConnects, add: frozenset[Pair]) -> frozenset[Pair]:
+def _find_moved(before: CrossConnects, add: frozenset[Pair]) -> frozenset[Pair]:
     """Return the pairs that end because their input is sent elsewhere."""
     sources = {source for source, _ in add}
     return frozenset(pair for pair in before.items() if pair[0] in sources)
@@ -203,7 +203,7 @@ def _break_then_make(
         steps.append(Step("remove", pairs, held, after, switch_time_s))
         held = after
     for pairs in _commands(add, frozenset(), bulk=capabilities.bulk_add):
-        after = CrossConnects((held.pairs - _moved(held, pairs.pairs)) | pairs.pairs)
+        after = CrossConnects((held.pairs - _find_moved(held, pairs.pairs)) | pairs.pairs)
         steps.append(Step("add", pairs, held, after, switch_time_s))
         held = after
     return tuple(steps)

@@ -41,7 +41,7 @@ def report_of(
     if outcomes and read_back is not None:
         found = read_back.connections
         pairs |= _undone_since(pairs, found, steps[len(outcomes) - 1].after)
-        others = _changed_by_others(target, seen.connections, found, scope)
+        others = _find_foreign_changes(target, seen.connections, found, scope)
         pairs |= dict.fromkeys(sorted(others - pairs.keys()), Status.FAILED)
     for step in steps[len(outcomes) :]:  # never sent
         pairs.update(dict.fromkeys(step.pairs.items(), Status.FAILED))
@@ -56,7 +56,7 @@ def _undone_since(
     return {pair: Status.FAILED for pair in done if (pair in found.pairs) != (pair in after.pairs)}
 
 
-def _changed_by_others(
+def _find_foreign_changes(
     target: CrossConnects, before: CrossConnects, found: CrossConnects, scope: Collection[int] | None
 ) -> frozenset[Pair]:
     """Return the pairs in the scope that should have stayed and are gone, or that nobody asked for."""

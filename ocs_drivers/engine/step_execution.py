@@ -143,7 +143,7 @@ class StepExecution:
     def run(self) -> Outcome:
         """Return the outcome. Raises `Conflict` of a device that compared by itself, and so did nothing."""
         state = State.SENDING
-        with self._hooks.silence.watched(self._hooks.progress.tell_of_question):
+        with self._hooks.silence.watch(self._hooks.progress.tell_of_question):
             while state is not State.FINISHED:
                 state = self._after(state)
         assert self._outcome is not None  # nothing finishes before a read, or the failure of one
@@ -157,7 +157,7 @@ class StepExecution:
             self._hooks.perform(self._step, self._guard)
         except Exception as failure:
             if failure is self._guard.refusal:
-                self._failure = self._stopped(failure)
+                self._failure = self._make_stopped(failure)
             elif isinstance(failure, OcsError) and not isinstance(failure, Conflict):
                 self._failure = failure
             else:
@@ -165,7 +165,7 @@ class StepExecution:
             return StepEvent.LINE_LOST if isinstance(self._failure, TransportError) else StepEvent.REFUSED
         return StepEvent.ACCEPTED
 
-    def _stopped(self, refusal: Exception) -> OcsError:
+    def _make_stopped(self, refusal: Exception) -> OcsError:
         if isinstance(refusal, OcsError):
             return refusal
         stopped = OcsError(
@@ -192,7 +192,7 @@ class StepExecution:
         outcome = self._judge(error)
         if self._read_back is None:
             return StepEvent.UNREADABLE
-        self._hooks.silence.heard()  # a session of another maker may not note its answers
+        self._hooks.silence.note_answer()  # a session of another maker may not note its answers
         if outcome.status is Status.DONE:
             return StepEvent.AS_WANTED
         self._deadline = self._deadline or Deadline(self._hooks.longest_s(self._read_back), self._clock)
@@ -201,7 +201,7 @@ class StepExecution:
         try:
             at_work = self._hooks.still_moving(self._step, self._read_back)
         except OcsError as fault:
-            return self._faulted(fault)
+            return self._judge_fault(fault)
         return StepEvent.AT_WORK if at_work else StepEvent.AT_REST
 
     def _look(self) -> Snapshot | None:
@@ -230,7 +230,7 @@ class StepExecution:
         try:
             pause_s = next(self._hooks.pauses_s)
         except OcsError as fault:
-            return self._faulted(fault)
+            return self._judge_fault(fault)
         if self._deadline.passed:
             overdue = Timeout(
                 f"the device is still moving after {self._deadline.timeout_s:.3g} s",
@@ -244,7 +244,7 @@ class StepExecution:
         self._hooks.progress.sleep(min(pause_s, max(left_s, 0.001)), pending)
         return StepEvent.RESTED
 
-    def _faulted(self, fault: OcsError) -> StepEvent:
+    def _judge_fault(self, fault: OcsError) -> StepEvent:
         """Judge with what says more: a timeout, or what failed first."""
         self._judge(fault if self._failure is None or isinstance(fault, Timeout) else self._failure)
         return StepEvent.FAULT

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from ocs_drivers.contract import Guard, unguarded
+from ocs_drivers.contract import Guard, allow_all
 from ocs_drivers.engine.reports import describe_pairs, failure_of, ports_of, report_of
 from ocs_drivers.errors import Conflict, NoLight, OcsError, Timeout
 from ocs_drivers.model import ApplyReport, CrossConnects, Outcome, Power, Snapshot, Status, Step
@@ -33,7 +33,7 @@ class Executor(Protocol):
     ) -> tuple[Step, ...]:
         """Return the steps from `seen` to `target`."""
 
-    def execute(self, step: Step, guard: Guard = unguarded) -> Outcome:
+    def execute(self, step: Step, guard: Guard = allow_all) -> Outcome:
         """Do one step."""
 
 
@@ -124,7 +124,7 @@ def apply(
     *,
     scope: Collection[int] | None = None,
     expect: CrossConnects | None = None,
-    guard: Guard = unguarded,
+    guard: Guard = allow_all,
 ) -> ApplyReport:
     """Make `switch` hold `target` within `scope`; an unchanged target sends only the read.
 

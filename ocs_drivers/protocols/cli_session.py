@@ -13,9 +13,9 @@ from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import ConnectError, ConnectionLost, LoginFailed, OcsError, TransportError
 from ocs_drivers.protocols.cli import CliEvent, Decoder, Line, Prompt, command_bytes
 from ocs_drivers.protocols.session import TransportSession
-from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, answer_deadline, answered
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, answer_deadline, note_answer
 from ocs_drivers.transports import wire
-from ocs_drivers.transports.transport import Transport, lost, silent
+from ocs_drivers.transports.transport import Transport, make_lost, silent
 
 _T = TypeVar("_T")
 
@@ -108,7 +108,7 @@ class CliSession(TransportSession):
             deadline = answer_deadline(self._timeout_s if timeout_s is None else timeout_s, self._clock)
             with self._closing_on_failure(command):
                 lines = self._converse(command, deadline)
-                answered()
+                note_answer()
                 try:
                     return decode(lines)
                 except OcsError as refusal:
@@ -224,7 +224,7 @@ class CliSession(TransportSession):
 
     def _check_logged_in(self, prompt: Prompt) -> None:
         if self._asks_for_login(prompt):
-            raise lost(self._device, "the device asks for a login again")
+            raise make_lost(self._device, "the device asks for a login again")
 
     def _asks_for_login(self, prompt: Prompt) -> bool:
         login = self._login
@@ -233,7 +233,7 @@ class CliSession(TransportSession):
         )
 
     def _type(self, command: str, deadline: Deadline, *, secret: bool = False) -> None:
-        wire.sent(self._device, "***" if secret else command)
+        wire.log_sent(self._device, "***" if secret else command)
         self._transport.send(command_bytes(command, self._line_end), deadline)
 
     def _next(self, deadline: Deadline) -> CliEvent:
@@ -242,7 +242,7 @@ class CliSession(TransportSession):
         return self._waiting.popleft()
 
     def _take(self, data: bytes) -> None:
-        wire.received(self._device, data)
+        wire.log_received(self._device, data)
         self._waiting.extend(self._decoder.feed(data))
 
     def _collect(self) -> None:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from ocs_drivers.contract import Guard, unguarded
+from ocs_drivers.contract import Guard, allow_all
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import (
     ConnectError,
@@ -40,7 +40,7 @@ from ocs_drivers.protocols.http import (
     basic_authorization,
 )
 from ocs_drivers.protocols.session import TransportSession
-from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, answer_deadline, answered
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, answer_deadline, note_answer
 from ocs_drivers.transports import wire
 from ocs_drivers.transports.transport import Transport
 
@@ -93,7 +93,7 @@ class HttpSession(TransportSession):
         *,
         is_read: bool | None = None,
         timeout_s: float | None = None,
-        before_resending: Guard = unguarded,
+        before_resending: Guard = allow_all,
     ) -> HttpReply:
         """Send a request and give its reply, whatever its status but 401 and 403.
 
@@ -111,7 +111,7 @@ class HttpSession(TransportSession):
                 self._cookies.clear()
                 before_resending()
                 reply = self._ask(request, again, answer_deadline(timeout_s, self._clock))
-            answered()
+            note_answer()
             self._check_authorized(reply)
             return reply
 
@@ -147,7 +147,7 @@ class HttpSession(TransportSession):
         *,
         content_type: str = JSON_TYPE,
         timeout_s: float | None = None,
-        before_resending: Guard = unguarded,
+        before_resending: Guard = allow_all,
     ) -> HttpReply:
         """Send a JSON document, once; the reply with whatever status."""
         return self.request(
@@ -193,10 +193,10 @@ class HttpSession(TransportSession):
         connection = self._http
         assert connection is not None  # made with every connection
         data = connection.request(request.with_headers(("Host", self._host), *self._login()))
-        wire.sent(self._device, f"{request.line} {(request.body or b'').decode('utf-8', 'replace')}")
+        wire.log_sent(self._device, f"{request.line} {(request.body or b'').decode('utf-8', 'replace')}")
         self._transport.send(data, deadline)
         reply = self._await_reply(connection, deadline)
-        wire.received(self._device, f"{reply.status} {reply.reason}\n".encode() + reply.body)
+        wire.log_received(self._device, f"{reply.status} {reply.reason}\n".encode() + reply.body)
         self._keep(connection)
         return reply
 

@@ -19,9 +19,9 @@ from ocs_drivers.errors import (
 from ocs_drivers.model import Identity
 from ocs_drivers.protocols import scpi
 from ocs_drivers.protocols.session import TransportSession
-from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, answer_deadline, answered
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, answer_deadline, note_answer
 from ocs_drivers.transports import wire
-from ocs_drivers.transports.transport import Transport, lost
+from ocs_drivers.transports.transport import Transport, make_lost
 
 _T = TypeVar("_T")
 _LONGEST_QUEUE = 64
@@ -72,7 +72,7 @@ class ScpiSession(TransportSession):
     def identity(self) -> Identity:
         """Identity that the device gave when the connection was made."""
         if self._known is None:
-            raise lost(self._device, "it was never opened")
+            raise make_lost(self._device, "it was never opened")
         return self._known
 
     def _collect(self) -> None:
@@ -192,7 +192,7 @@ class ScpiSession(TransportSession):
         """Send a command and give its replies one by one."""
         deadline = answer_deadline(timeout_s, self._clock)
         with self._closing_on_failure(command):
-            wire.sent(self._device, command)
+            wire.log_sent(self._device, command)
             self._transport.send(command.encode("ascii") + self._dialect.terminator, deadline)
             yield lambda: self._next_reply(deadline)
             if self._replies:
@@ -201,7 +201,7 @@ class ScpiSession(TransportSession):
     def _next_reply(self, deadline: Deadline) -> str:
         while not self._replies:
             data = self._receive(deadline)
-            wire.received(self._device, data)
+            wire.log_received(self._device, data)
             self._replies.extend(self._reader.feed(data))
-        answered()
+        note_answer()
         return self._replies.popleft()

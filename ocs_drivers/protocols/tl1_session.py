@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from ocs_drivers.contract import Guard, unguarded
+from ocs_drivers.contract import Guard, allow_all
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import (
     ConnectError,
@@ -24,7 +24,7 @@ from ocs_drivers.errors import (
 )
 from ocs_drivers.protocols import tl1
 from ocs_drivers.protocols.session import TransportSession
-from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, answer_deadline, answered
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, answer_deadline, note_answer
 from ocs_drivers.transports import wire
 from ocs_drivers.transports.transport import Transport, silent
 
@@ -102,7 +102,7 @@ class Tl1Session(TransportSession):
         positional: str = "",
         keywords: str = "",
         timeout_s: float | None = None,
-        before_resending: Guard = unguarded,
+        before_resending: Guard = allow_all,
     ) -> _T:
         """Send a command and decode the lines of its reply.
 
@@ -183,9 +183,9 @@ class Tl1Session(TransportSession):
         try:
             self._login()
         except LoginFailed as error:
-            raise self._expired() from error
+            raise self._make_expired() from error
 
-    def _expired(self) -> SessionExpired:
+    def _make_expired(self) -> SessionExpired:
         return SessionExpired(
             "the login was lost and could not be renewed",
             device=self._device,
@@ -197,7 +197,7 @@ class Tl1Session(TransportSession):
         if reply.completion in {"COMPLD", "DELAY", "RTRV"}:
             return
         if self._dialect.needs_login(reply):
-            raise self._expired()
+            raise self._make_expired()
         if reply.code in self._dialect.unsupported_codes:
             raise Unsupported(
                 "this switch does not support the function",
@@ -223,13 +223,13 @@ class Tl1Session(TransportSession):
     def _send(self, command: tl1.Command, timeout_s: float | None) -> tl1.Reply:
         deadline = answer_deadline(self._timeout_s if timeout_s is None else timeout_s, self._clock)
         reply = self._converse(replace(command, tag=self._next_tag()), deadline)
-        answered()
+        note_answer()
         return reply
 
     def _converse(self, command: tl1.Command, deadline: Deadline) -> tl1.Reply:
         """Send one command and wait for all of its reply, pages joined."""
         with self._closing_on_failure(wire.redact(command.text)):
-            wire.sent(self._device, command.text)
+            wire.log_sent(self._device, command.text)
             self._transport.send(command.text.encode("ascii") + b"\r\n", deadline)
             pages = [self._next_reply(str(command.tag), deadline)]
             while pages[-1].more:
@@ -259,7 +259,7 @@ class Tl1Session(TransportSession):
             self._transport.close()
 
     def _take(self, data: bytes) -> None:
-        wire.received(self._device, data)
+        wire.log_received(self._device, data)
         for event in self._decoder.feed(data):
             if isinstance(event, tl1.Reply):
                 self._replies.append(event)

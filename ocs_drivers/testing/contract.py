@@ -73,7 +73,7 @@ class OnFreePorts:
         assert switch.read().connections == others
 
     @staticmethod
-    def held(switch: OpticalSwitch, free: FreePorts) -> CrossConnects:
+    def read_held(switch: OpticalSwitch, free: FreePorts) -> CrossConnects:
         """Return what the switch holds on its free ports."""
         found = switch.read().connections
         return CrossConnects(found.pairs - _without(found, free).pairs)
@@ -107,7 +107,7 @@ class SwitchContract(OnFreePorts):
 
     def test_a_plan_moves_nothing(self, empty: OpticalSwitch, free: FreePorts) -> None:
         assert empty.plan(free.full(), empty.read(), free.scope)
-        assert self.held(empty, free) == CrossConnects()
+        assert self.read_held(empty, free) == CrossConnects()
 
     def test_nothing_to_do_is_no_step(self, switch: OpticalSwitch, free: FreePorts) -> None:
         assert switch.plan(free.full(), free.full()) == ()
@@ -168,12 +168,12 @@ class SwitchContract(OnFreePorts):
         assert report.read_back is not None
         assert report.read_back.connections.pairs >= free.full().pairs
         assert set(report.pairs.values()) == {Status.DONE}
-        assert self.held(empty, free) == free.full()
+        assert self.read_held(empty, free) == free.full()
 
     def test_apply_moves_from_one_to_another(self, empty: OpticalSwitch, free: FreePorts) -> None:
         empty.apply(free.full(), scope=free.scope)
         empty.apply(free.full(1), scope=free.scope)
-        assert self.held(empty, free) == free.full(1)
+        assert self.read_held(empty, free) == free.full(1)
 
     def test_applying_again_sends_nothing(self, empty: OpticalSwitch, free: FreePorts) -> None:
         empty.apply(free.full(), scope=free.scope)
@@ -186,13 +186,13 @@ class SwitchContract(OnFreePorts):
     def test_scope_leaves_other_circuits_alone(self, empty: OpticalSwitch, free: FreePorts) -> None:
         empty.apply(free.pairs(1, 2, 3), scope=free.scope)
         empty.apply(free.pairs(2, 1), scope={free.input(1), free.input(2)})
-        assert self.held(empty, free) == free.pairs(2, 1, 3)
+        assert self.read_held(empty, free) == free.pairs(2, 1, 3)
 
     def test_guard_is_asked_before_every_write(self, empty: OpticalSwitch, free: FreePorts) -> None:
         empty.apply(free.pairs(1, 2), scope=free.scope)
         seen: list[CrossConnects] = []
         report = empty.apply(
-            free.pairs(2, 1), guard=lambda: seen.append(self.held(empty, free)), scope=free.scope
+            free.pairs(2, 1), guard=lambda: seen.append(self.read_held(empty, free)), scope=free.scope
         )
         once_each = [before for before, _ in groupby(seen)]  # some steps take several commands
         expected = [free.pairs(1, 2), *(step.after for step in report.steps[:-1])]
@@ -204,7 +204,7 @@ class SwitchContract(OnFreePorts):
 
         with pytest.raises(GuardRefused):
             empty.apply(free.full(), guard=refuse, scope=free.scope)
-        assert self.held(empty, free) == CrossConnects()
+        assert self.read_held(empty, free) == CrossConnects()
 
     def test_compare_and_set(self, empty: OpticalSwitch, free: FreePorts) -> None:
         empty.apply(free.pairs(1), scope=free.scope)
@@ -212,7 +212,7 @@ class SwitchContract(OnFreePorts):
             empty.apply(free.full(), expect=free.pairs(2), scope=free.scope)
         assert caught.value.found == dict(empty.read().connections)
         assert caught.value.expected == dict(free.pairs(2))
-        assert self.held(empty, free) == free.pairs(1)
+        assert self.read_held(empty, free) == free.pairs(1)
         assert empty.apply(free.full(), expect=empty.read().connections, scope=free.scope).complete
 
     def test_execute_judges_by_reading_back(self, empty: OpticalSwitch, free: FreePorts) -> None:
@@ -229,9 +229,9 @@ class SwitchContract(OnFreePorts):
     ) -> None:
         empty.connect(free.pairs(1, 2, 3))
         empty.connect(free.pairs(4))
-        assert self.held(empty, free) == free.pairs(4, 2, 3)
+        assert self.read_held(empty, free) == free.pairs(4, 2, 3)
         empty.disconnect([free.input(2)])
-        assert self.held(empty, free) == free.pairs(4, 0, 3)
+        assert self.read_held(empty, free) == free.pairs(4, 0, 3)
         assert not empty.disconnect([free.input(2)]).changed
 
     def test_connect_refuses_an_output_in_use(self, empty: OpticalSwitch, free: FreePorts) -> None:
@@ -239,7 +239,7 @@ class SwitchContract(OnFreePorts):
         with pytest.raises(PortBusy) as caught:
             empty.connect(free.pairs(2))
         assert caught.value.peer == free.input(2)
-        assert self.held(empty, free) == free.pairs(0, 2)
+        assert self.read_held(empty, free) == free.pairs(0, 2)
 
     # -- light
 
@@ -294,14 +294,14 @@ class SwitchContract(OnFreePorts):
         with pytest.raises(ConnectionLost):
             empty.read()
         empty.open()
-        assert self.held(empty, free) == free.full()
+        assert self.read_held(empty, free) == free.full()
 
     def test_threads_get_their_own_answers(self, empty: OpticalSwitch, free: FreePorts) -> None:
         empty.apply(free.full(), scope=free.scope)
         identity = copy.copy(empty.identity())
         wrong: list[object] = []
         questions = [
-            lambda: self.held(empty, free) == free.full(),
+            lambda: self.read_held(empty, free) == free.full(),
             lambda: empty.identity() == identity,
             lambda: len(empty.ports()) == empty.capabilities.inputs + empty.capabilities.outputs,
             lambda: set(empty.power([1, 2])) == {1, 2},

@@ -41,7 +41,7 @@ class TestUnderFaults(OnFreePorts):
             empty.apply(free.pairs(1), scope=free.scope)
         assert caught.value.report is not None
         assert set(caught.value.report.pairs.values()) == {Status.FAILED}
-        assert self.held(empty, free) == CrossConnects()
+        assert self.read_held(empty, free) == CrossConnects()
 
     @pytest.mark.parametrize("executed", [True, False])
     def test_a_line_cut_in_a_write_is_judged_by_reading(
@@ -71,7 +71,7 @@ class TestUnderFaults(OnFreePorts):
     ) -> None:
         empty.apply(free.full(), scope=free.scope)
         control("set_fault", fault="garbage", count=1)
-        assert self.held(empty, free) == free.full()
+        assert self.read_held(empty, free) == free.full()
 
 
 def _skip_unless_reading_back(switch: OpticalSwitch) -> None:

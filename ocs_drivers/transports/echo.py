@@ -60,11 +60,11 @@ class EchoCancelled:
         if found:
             self._expected = self._held = b""
             return before + after
-        begun = self._begun(received)
+        begun = self._count_begun(received)
         self._held = received[len(received) - begun :]
         return received[: len(received) - begun]
 
-    def _begun(self, received: bytes) -> int:
+    def _count_begun(self, received: bytes) -> int:
         """Count the bytes at the end that may be the beginning of what we expect to be repeated."""
         longest = min(len(received), len(self._expected) - 1)
         return next((n for n in range(longest, 0, -1) if received.endswith(self._expected[:n])), 0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ocs_drivers.address import Address
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import AddressError
-from ocs_drivers.transports.recording import recorded
+from ocs_drivers.transports.recording import record
 from ocs_drivers.transports.transport import SocketTransport, Transport
 
 HTTP_OPTIONS = ("tls", "ca", "insecure")
@@ -19,7 +19,7 @@ HTTP_OPTIONS = ("tls", "ca", "insecure")
 def tcp_line(address: Address, default_port: int) -> Transport:
     """Return a plain TCP connection to the host of the address."""
     device = str(address)
-    return recorded(SocketTransport(address.host, address.port or default_port, device=device), device)
+    return record(SocketTransport(address.host, address.port or default_port, device=device), device)
 
 
 def telnet_line(address: Address, default_port: int) -> Transport:
@@ -34,7 +34,7 @@ def visa_line(address: Address, default_port: int) -> Transport:
     from ocs_drivers.transports.visa import VisaTransport
 
     device = str(address)
-    return recorded(VisaTransport(address.host, address.port or default_port, device=device), device)
+    return record(VisaTransport(address.host, address.port or default_port, device=device), device)
 
 
 def serial_line(address: Address, default_baud: int) -> Transport:
@@ -49,7 +49,7 @@ def serial_line(address: Address, default_baud: int) -> Transport:
         raise AddressError(
             f"baud={text} is not a valid rate", device=str(address), hint="Write it like ?baud=9600."
         )
-    return recorded(SerialTransport(address.path, baud=int(text), device=str(address)), str(address))
+    return record(SerialTransport(address.path, baud=int(text), device=str(address)), str(address))
 
 
 def with_http_port(address: Address, *, port: int, tls_port: int) -> Address:
@@ -77,7 +77,7 @@ def http_line(address: Address, *, port: int, tls_port: int) -> Transport:
         ca=address.options.get("ca"),
         insecure=_is_on(address, "insecure"),
     )
-    return recorded(line, str(address))
+    return record(line, str(address))
 
 
 def _is_on(address: Address, option: str) -> bool:
@@ -99,4 +99,4 @@ def ssh_line(address: Address, default_port: int, credentials: Credentials) -> T
         key=address.options.get("key"),
         known_hosts=address.options.get("known_hosts"),
     )
-    return recorded(line, str(address))
+    return record(line, str(address))

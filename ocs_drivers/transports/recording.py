@@ -24,7 +24,7 @@ from typing import TextIO
 from ocs_drivers.credentials import Credentials, credentials_in_use
 from ocs_drivers.errors import OcsError, ProtocolDesync, Timeout
 from ocs_drivers.timing import Deadline
-from ocs_drivers.transports.transport import Transport, lost
+from ocs_drivers.transports.transport import Transport, make_lost
 
 _AUTHORIZATION = re.compile(rb"(?i)^(authorization\s*:[ \t]*)[^\r\n]*", re.MULTILINE)
 _COOKIES = re.compile(rb"(?i)^(?:set-)?cookie\s*:[^\r\n]*", re.MULTILINE)
@@ -35,7 +35,7 @@ _BLANK = b"***"
 _recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 
 
-def blanked(data: bytes, accounts: frozenset[Credentials]) -> bytes:
+def blank(data: bytes, accounts: frozenset[Credentials]) -> bytes:
     """Blank out whatever would let a reader log in.
 
     >>> blanked(b"ACT-USER::admin:1::secret;", frozenset())
@@ -64,7 +64,7 @@ class Recorder:
         """Write one line, at once: a crash must not lose what led to it."""
         entry = {"s": round(time.monotonic() - self._started_s, 6), "device": device, "what": what}
         if data:
-            entry["data"] = blanked(data, credentials_in_use()).decode("latin-1")
+            entry["data"] = blank(data, credentials_in_use()).decode("latin-1")
         self._file.write(json.dumps(entry) + "\n")
         self._file.flush()
 
@@ -83,7 +83,7 @@ def recording(path: Path) -> Iterator[None]:
             _recorder.reset(before)
 
 
-def recorded(transport: Transport, device: str) -> Transport:
+def record(transport: Transport, device: str) -> Transport:
     """Return the transport, recorded when it is made inside a `recording`."""
     recorder = _recorder.get()
     return transport if recorder is None else _Recorded(transport, device, recorder)
@@ -175,15 +175,15 @@ class Replay:
         del deadline
         accounts = credentials_in_use()
         recorded_data = self._take("sent", data)
-        if blanked(recorded_data, accounts) != blanked(data, accounts):
-            raise self._another(recorded_data, blanked(data, accounts))
+        if blank(recorded_data, accounts) != blank(data, accounts):
+            raise self._another(recorded_data, blank(data, accounts))
 
     def receive(self, deadline: Deadline) -> bytes:
         """Return what was received at this place of the recording."""
         del deadline
         if self._next < len(self._entries) and self._entries[self._next][0] == "lost":
             self._next += 1
-            raise lost(self._device, "as it was in the recording")
+            raise make_lost(self._device, "as it was in the recording")
         return self._take("received", b"")
 
     def _take(self, what: str, data: bytes) -> bytes:

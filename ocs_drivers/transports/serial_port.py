@@ -15,7 +15,7 @@ from typing import Any
 from lightbed.wording import install_extra
 from ocs_drivers.errors import Unsupported
 from ocs_drivers.timing import Deadline
-from ocs_drivers.transports.transport import lost, refused, silent, wait_for
+from ocs_drivers.transports.transport import make_lost, make_refusal, silent, wait_for
 
 
 class SerialTransport:
@@ -46,7 +46,7 @@ class SerialTransport:
             self._port.reset_input_buffer()
         except (OSError, ValueError) as error:
             self.close()
-            raise refused(self._device, error) from error
+            raise make_refusal(self._device, error) from error
 
     def close(self) -> None:
         """Release the line; does nothing when closed."""
@@ -57,11 +57,11 @@ class SerialTransport:
 
     def has_input(self) -> bool:
         """Return True if something can be read at once, or the line has vanished."""
-        return wait_for(self._opened().fileno(), select.POLLIN, 0)
+        return wait_for(self._require_port().fileno(), select.POLLIN, 0)
 
     def send(self, data: bytes, deadline: Deadline) -> None:
         """Send all of `data`, as fast as the line takes it."""
-        descriptor = self._opened().fileno()
+        descriptor = self._require_port().fileno()
         rest = memoryview(data)
         while rest:
             if not wait_for(descriptor, select.POLLOUT, deadline.remaining_s()):
@@ -71,24 +71,24 @@ class SerialTransport:
             except BlockingIOError:
                 continue  # the room was for less than we thought
             except OSError as error:
-                raise lost(self._device, error) from error
+                raise make_lost(self._device, error) from error
 
     def receive(self, deadline: Deadline) -> bytes:
         """Return what has arrived, at least one byte."""
-        port = self._opened()
+        port = self._require_port()
         if not wait_for(port.fileno(), select.POLLIN, deadline.remaining_s()):
             raise silent(self._device, deadline)
         try:
             data: bytes = port.read(max(1, port.in_waiting))
         except OSError as error:  # pyserial's SerialException is one
-            raise lost(self._device, error) from error
+            raise make_lost(self._device, error) from error
         if not data:
-            raise lost(self._device, "the serial line has disappeared")
+            raise make_lost(self._device, "the serial line has disappeared")
         return data
 
-    def _opened(self) -> Any:
+    def _require_port(self) -> Any:
         if self._port is None:
-            raise lost(self._device, "it is closed")
+            raise make_lost(self._device, "it is closed")
         return self._port
 
 

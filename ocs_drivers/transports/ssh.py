@@ -32,7 +32,7 @@ from lightbed.wording import install_extra
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import AddressError, AnotherDevice, ConnectError, LoginFailed, OcsError, Unsupported
 from ocs_drivers.timing import Deadline
-from ocs_drivers.transports.transport import lost, refused, silent
+from ocs_drivers.transports.transport import make_lost, make_refusal, silent
 
 if TYPE_CHECKING:
     import asyncssh
@@ -70,7 +70,7 @@ class HostKeys:
         self._seen: bytes | None = None
         self.refusal: OcsError | None = None
 
-    def trusted(self, port: int) -> Any:
+    def find_trusted(self, port: int) -> Any:
         """Return what asyncssh checks keys against: the file of the address, or what the user's file has for the host.
 
         Where that is nothing, asyncssh asks `accept`.
@@ -225,9 +225,9 @@ class SshTransport:
         except self._asyncssh.HostKeyNotVerifiable as error:
             raise (self._host_keys.refusal or self._unknown_key(error)) from error
         except TimeoutError as error:
-            raise refused(self._device, f"no shell within {timeout_s:.3g} s") from error
+            raise make_refusal(self._device, f"no shell within {timeout_s:.3g} s") from error
         except (OSError, self._asyncssh.Error) as error:
-            raise refused(self._device, error) from error
+            raise make_refusal(self._device, error) from error
 
     def close(self) -> None:
         """Close the connection; does nothing when closed."""
@@ -237,34 +237,34 @@ class SshTransport:
 
     def has_input(self) -> bool:
         """Return True if something can be read at once."""
-        self._opened()
+        self._require_connection()
         return self._inbox.ready()
 
     def send(self, data: bytes, deadline: Deadline) -> None:
         """Send all of `data`: hand it to the connection, which sends it while we wait for an answer."""
         del deadline
-        channel = self._opened()
+        channel = self._require_connection()
         if self._inbox.end is not None:
-            raise lost(self._device, self._inbox.end)
+            raise make_lost(self._device, self._inbox.end)
         self._loop.call(_write, channel, data)
 
     def receive(self, deadline: Deadline) -> bytes:
         """Return what has arrived, at least one byte."""
-        self._opened()
+        self._require_connection()
         data = self._inbox.take(deadline.remaining_s())
         if data:
             return data
         if self._inbox.end is not None:
-            raise lost(self._device, self._inbox.end)
+            raise make_lost(self._device, self._inbox.end)
         raise silent(self._device, deadline)
 
     @property
     def _loop(self) -> _Loop:
         return _loop_of(os.getpid())
 
-    def _opened(self) -> Any:
+    def _require_connection(self) -> Any:
         if self._connection is None:
-            raise lost(self._device, "it is closed")
+            raise make_lost(self._device, "it is closed")
         return self._channel
 
     async def _connect(self, inbox: _Inbox, timeout_s: float) -> tuple[Any, Any]:
@@ -285,7 +285,7 @@ class SshTransport:
             host,
             port,
             client_factory=lambda: _client(inbox, self._host_keys),
-            known_hosts=self._host_keys.trusted(port),
+            known_hosts=self._host_keys.find_trusted(port),
             username=self._credentials.user,
             password=self._credentials.password,
             client_keys=[self._key] if self._key else None,

@@ -66,7 +66,7 @@ def acknowledge_at_once(connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
 
-def refused(device: str, reason: object) -> ConnectError:
+def make_refusal(device: str, reason: object) -> ConnectError:
     """Return the error for an address where nobody answers."""
     return ConnectError(
         f"cannot connect: {reason}",
@@ -75,7 +75,7 @@ def refused(device: str, reason: object) -> ConnectError:
     )
 
 
-def lost(device: str, reason: object) -> ConnectionLost:
+def make_lost(device: str, reason: object) -> ConnectionLost:
     """Return the error for a line that was closed or broke."""
     return ConnectionLost(
         f"the connection was lost: {reason}",
@@ -123,7 +123,7 @@ class SocketTransport:
         try:
             self._socket = socket.create_connection(self._target, timeout_s)
         except OSError as error:
-            raise refused(self._device, error) from error
+            raise make_refusal(self._device, error) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def close(self) -> None:
@@ -145,7 +145,7 @@ class SocketTransport:
         except TimeoutError:
             raise silent(self._device, deadline) from None
         except OSError as error:
-            raise lost(self._device, error) from error
+            raise make_lost(self._device, error) from error
 
     def receive(self, deadline: Deadline) -> bytes:
         """Return what has arrived, at least one byte."""
@@ -156,12 +156,12 @@ class SocketTransport:
             data = connection.recv(65536)
             acknowledge_at_once(connection)
         except OSError as error:
-            raise lost(self._device, error) from error
+            raise make_lost(self._device, error) from error
         if not data:
-            raise lost(self._device, "the device closed the connection")
+            raise make_lost(self._device, "the device closed the connection")
         return data
 
     def _connection(self) -> socket.socket:
         if self._socket is None:
-            raise lost(self._device, "it is closed")
+            raise make_lost(self._device, "it is closed")
         return self._socket

@@ -30,9 +30,9 @@ from ocs_drivers.errors import Unsupported
 from ocs_drivers.timing import Deadline
 from ocs_drivers.transports.transport import (
     acknowledge_at_once,
-    lost,
+    make_lost,
+    make_refusal,
     readable_bytes,
-    refused,
     silent,
     wait_for,
 )
@@ -81,7 +81,7 @@ class VisaTransport:
                 write_termination="\n",
             )
         except Exception as error:  # pyvisa-py raises a bare Exception here
-            raise refused(self._device, error) from error
+            raise make_refusal(self._device, error) from error
         self._adopt(resource, timeout_s)
 
     def _adopt(self, resource: MessageBasedResource, timeout_s: float) -> None:
@@ -89,7 +89,7 @@ class VisaTransport:
         problem = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if problem:
             resource.close()
-            raise refused(self._device, os.strerror(problem))
+            raise make_refusal(self._device, os.strerror(problem))
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.settimeout(timeout_s)
         self._resource, self._socket = resource, connection
@@ -103,23 +103,23 @@ class VisaTransport:
 
     def has_input(self) -> bool:
         """Return True if something can be read at once."""
-        _, connection = self._opened()
+        _, connection = self._require_resource()
         return wait_for(connection, select.POLLIN, 0)
 
     def send(self, data: bytes, deadline: Deadline) -> None:
         """Send all of `data`, each chunk only when there is room for it."""
-        resource, connection = self._opened()
+        resource, connection = self._require_resource()
         for start in range(0, len(data), _CHUNK_BYTES):
             if not wait_for(connection, select.POLLOUT, deadline.remaining_s()):
                 raise silent(self._device, deadline)
             try:
                 resource.write_raw(data[start : start + _CHUNK_BYTES])
             except (_visa_error(), OSError) as error:
-                raise lost(self._device, error) from error
+                raise make_lost(self._device, error) from error
 
     def receive(self, deadline: Deadline) -> bytes:
         """Return what has arrived, at least one byte; never more than the kernel holds, so pyvisa-py never waits."""
-        resource, connection = self._opened()
+        resource, connection = self._require_resource()
         if not wait_for(connection, select.POLLIN, deadline.remaining_s()):
             raise silent(self._device, deadline)
         try:
@@ -127,14 +127,14 @@ class VisaTransport:
             data = resource.read_bytes(count) if count else b""
             acknowledge_at_once(connection)
         except (_visa_error(), OSError) as error:
-            raise lost(self._device, error) from error
+            raise make_lost(self._device, error) from error
         if not data:
-            raise lost(self._device, "the device closed the connection")
+            raise make_lost(self._device, "the device closed the connection")
         return data
 
-    def _opened(self) -> tuple[MessageBasedResource, socket.socket]:
+    def _require_resource(self) -> tuple[MessageBasedResource, socket.socket]:
         if self._resource is None or self._socket is None:
-            raise lost(self._device, "it is closed")
+            raise make_lost(self._device, "it is closed")
         return self._resource, self._socket
 
 

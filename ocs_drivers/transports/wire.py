@@ -15,10 +15,10 @@ logger = logging.getLogger("ocs_drivers.wire")
 class Listener(Protocol):
     """Somebody who is told of every exchange, without passwords."""
 
-    def sent(self, device: str, text: str) -> None:
+    def on_sent(self, device: str, text: str) -> None:
         """Take note of a line that went to the device."""
 
-    def received(self, device: str) -> None:
+    def on_received(self, device: str) -> None:
         """Take note that bytes came from the device."""
 
 
@@ -46,19 +46,19 @@ def redact(text: str) -> str:
     return _URL_CREDENTIALS.sub("//***@", _TL1_PASSWORD.sub(r"\1***", text))
 
 
-def sent(device: str, text: str) -> None:
+def log_sent(device: str, text: str) -> None:
     """Log a line that went to the device."""
     if logger.isEnabledFor(logging.DEBUG):
         logger.debug("%s > %s", device, redact(text.rstrip("\r\n")))
     if _listener is not None:
-        _listener.sent(device, redact(text.rstrip("\r\n")))
+        _listener.on_sent(device, redact(text.rstrip("\r\n")))
 
 
-def received(device: str, data: bytes) -> None:
+def log_received(device: str, data: bytes) -> None:
     """Log bytes that came from the device, a record a line."""
     if logger.isEnabledFor(logging.DEBUG):
         for line in data.decode("ascii", "backslashreplace").splitlines():
             if line.strip():
                 logger.debug("%s < %s", device, redact(line))
     if _listener is not None:
-        _listener.received(device)
+        _listener.on_received(device)

@@ -56,7 +56,7 @@ class Tl1Driver(SwitchDriver):
 
     def _look_again(self, step: Step) -> Snapshot:
         del step
-        return Snapshot(self._noted(self._connections), self._clock.now())
+        return Snapshot(self._note_answer(self._connections), self._clock.now())
 
     def ports(self) -> Mapping[int, PortInfo]:
         """Return all ports as enabled, for devices that report no states."""

@@ -37,7 +37,7 @@ def parse(text: str) -> Document:
     except json.JSONDecodeError as error:
         raise _wrong((), f"not JSON: {error}", "Send one JSON object that follows the schema") from error
     _check_shape(raw)
-    document = _typed(raw)
+    document = _parse_document(raw)
     _check_names(document)
     _check_fibres(raw)
     _check_addresses(document)
@@ -101,7 +101,7 @@ def _subnet(text: str) -> IPv4Network:
     return subnet
 
 
-def _typed(raw: Mapping[str, Any]) -> Document:
+def _parse_document(raw: Mapping[str, Any]) -> Document:
     subnet = _subnet(raw["management"])
     default_control = f"{subnet[1]}:{_CONTROL_PORT}"
     link = raw["link"]

@@ -85,7 +85,9 @@ def find_labs() -> tuple[FoundLab, ...]:
     Without root only one's own labs are seen: they have no namespaces, and root's are root's business.
     """
     in_kernel = (
-        [*netns.listed("lb"), *[name for _, name in socket.if_nameindex()]] if os.geteuid() == 0 else []
+        [*netns.list_namespaces("lb"), *[name for _, name in socket.if_nameindex()]]
+        if os.geteuid() == 0
+        else []
     )
     ids = {match.group(1) for name in [*in_kernel, *claim_names()] if (match := _ID.match(name))}
     return tuple(_look(lab_id) for lab_id in sorted(ids))
@@ -93,7 +95,7 @@ def find_labs() -> tuple[FoundLab, ...]:
 
 def _look(lab_id: str) -> FoundLab:
     holder = holder_of(lab_id)
-    count = len(netns.listed(f"{lab_id}-"))
+    count = len(netns.list_namespaces(f"{lab_id}-"))
     if holder is None:
         return FoundLab(lab_id, "", "debris", None, "", count)
     return FoundLab(
@@ -114,7 +116,7 @@ def dismantle(lab_id: str) -> None:
     The caller holds the lab's claim. The link goes first and by itself: a namespace takes its links along
     only some time later, and the subnet must be free when this returns.
     """
-    namespaces = netns.listed(f"{lab_id}-")
+    namespaces = netns.list_namespaces(f"{lab_id}-")
     netns.end_processes(namespaces)
     link = LabNames(lab_id).root_link
     if Path("/sys/class/net", link).exists():

@@ -14,9 +14,7 @@ DARK_FLOOR_DBM = -60.0
 """What a power monitor reads without light: its own noise."""
 
 
-def received_power_dbm(
-    source_dbm: float, losses_db: Iterable[float], floor_dbm: float = DARK_FLOOR_DBM
-) -> float:
+def attenuate_dbm(source_dbm: float, losses_db: Iterable[float], floor_dbm: float = DARK_FLOOR_DBM) -> float:
     """Return power that a monitor reads at the end of a path: source less all losses, never below the floor.
 
     By hand: a 0 dBm laser (1 mW), 0.3 dB of fibre, 1.2 dB through the switch, 0.3 dB of fibre leave

@@ -29,7 +29,7 @@ from sim.twins.switch.device import BOOT_MODES
 from sim.twins.switch.settings import SettingError, TwinSettings
 from sim.twins.switch.twin import SwitchTwin
 from sim.twins.wire.control import Request, VerbError
-from sim.twins.wire.listener import bound_socket
+from sim.twins.wire.listener import bind_socket
 
 PROGRAM = "python -m sim.twins"
 
@@ -149,7 +149,7 @@ def _sockets(twin: SwitchTwin, host: str, ports: dict[str, str]) -> dict[str, so
             raise SettingError(
                 f"--port {name}={port}: frontends are {', '.join(names)}, a port is a number from 0 to {_LAST_PORT}"
             )
-    return {name: bound_socket(host, int(ports.get(name, "0"))) for name in names}
+    return {name: bind_socket(host, int(ports.get(name, "0"))) for name in names}
 
 
 async def _set_fault(twin: SwitchTwin, name: str, value: str) -> None:

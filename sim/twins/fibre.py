@@ -97,7 +97,7 @@ class FibrePlant:
         """Return whether a NIC sends light."""
         return nic not in self.dark_lasers and nic not in self.down_interfaces
 
-    def named(self, name: str) -> Fibre:
+    def find_fibre(self, name: str) -> Fibre:
         """Return the fibre of that name. Raises `FibreError`."""
         if name not in self.fibres:
             raise FibreError(
@@ -112,7 +112,7 @@ class FibrePlant:
 
     def swap(self, first: str, second: str) -> None:
         """Exchange the far ends of two fibres of the same direction. Raises `FibreError`."""
-        one, other = self.named(first), self.named(second)
+        one, other = self.find_fibre(first), self.find_fibre(second)
         if one.direction != other.direction or one == other:
             raise FibreError(
                 f"{first} and {second} cannot be exchanged: name two different fibres of one direction"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from sim.models.light import DARK_FLOOR_DBM, Attenuator, received_power_dbm
+from sim.models.light import DARK_FLOOR_DBM, Attenuator, attenuate_dbm
 from sim.twins.fibre import DEFAULT_FIBRE_LOSS_DB, Fibre, FibreError, FibrePlant, fibres_of
 from sim.twins.wire.control import Reply, Request, Verb, VerbError
 
@@ -106,14 +106,14 @@ class Plant:
         """Return the reading of the power monitor of an output reads, behind cross-connect and attenuator."""
         return max(self._leaving_dbm(switch, port), DARK_FLOOR_DBM)
 
-    def transmitted_dbm(self, nic: str) -> float:
+    def transmit_dbm(self, nic: str) -> float:
         """Return the power that a NIC's laser sends; minus infinity where it is off. Raises `FibreError`."""
         self._fibres.check_nic(nic)
         return -math.inf if nic in self._fibres.dark_lasers else self.transmit_power_dbm
 
-    def received_dbm(self, nic: str) -> float:
+    def receive_dbm(self, nic: str) -> float:
         """Return the power at a NIC's receiver; minus infinity without light. Raises `FibreError`."""
-        path = self._path_to(self._fibres.named(f"{nic}:receive"))
+        path = self._path_to(self._fibres.find_fibre(f"{nic}:receive"))
         return path.power_dbm if path and path.power_dbm > DARK_FLOOR_DBM else -math.inf
 
     def paths(self) -> tuple[LightPath, ...]:
@@ -125,17 +125,17 @@ class Plant:
 
     def cut(self, fibre: str) -> None:
         """Cut a fibre. Raises `FibreError` for an unknown one, as all of these do."""
-        self._fibres.cut.add(self._fibres.named(fibre).name)
+        self._fibres.cut.add(self._fibres.find_fibre(fibre).name)
         self._render()
 
     def uncut(self, fibre: str) -> None:
         """Splice a cut fibre."""
-        self._fibres.cut.discard(self._fibres.named(fibre).name)
+        self._fibres.cut.discard(self._fibres.find_fibre(fibre).name)
         self._render()
 
     def set_extra_loss(self, fibre: str, loss_db: float) -> None:
         """Add `loss_db` to the loss that the document gives a fibre (a dirty connector); 0 clears it."""
-        self._fibres.extra_loss_db[self._fibres.named(fibre).name] = loss_db
+        self._fibres.extra_loss_db[self._fibres.find_fibre(fibre).name] = loss_db
         self._render()
 
     def swap(self, first: str, second: str) -> None:
@@ -180,11 +180,11 @@ class Plant:
 
     def _arriving_dbm(self, switch: str, port: int) -> float:
         if self._lone:
-            return received_power_dbm(self.transmit_power_dbm, [DEFAULT_FIBRE_LOSS_DB], -math.inf)
+            return attenuate_dbm(self.transmit_power_dbm, [DEFAULT_FIBRE_LOSS_DB], -math.inf)
         fibre = self._fibres.at(switch, port)
         if fibre is None or fibre.direction != "transmit" or not self._fibres.shines(fibre.nic):
             return -math.inf
-        return received_power_dbm(self.transmit_power_dbm, [self._fibres.loss_db(fibre)], -math.inf)
+        return attenuate_dbm(self.transmit_power_dbm, [self._fibres.loss_db(fibre)], -math.inf)
 
     def _leaving_dbm(self, switch: str, output: int) -> float:
         passing = self._passing.get(switch, _NOTHING)
@@ -201,7 +201,7 @@ class Plant:
         transmit = self._fibres.at(switch, source) if source is not None else None
         if source is None or transmit is None or transmit.direction != "transmit":
             return None
-        received_dbm = received_power_dbm(
+        received_dbm = attenuate_dbm(
             self._leaving_dbm(switch, output), [self._fibres.loss_db(receive)], -math.inf
         )
         power_dbm = max(received_dbm, DARK_FLOOR_DBM)
@@ -229,16 +229,16 @@ class Plant:
 def plant_verbs(plant: Plant) -> Mapping[str, Verb]:
     """Return the verbs of the plant's control socket: cut, uncut, loss, swap, unswap, laser, truth, fibres."""
     return {
-        "cut": lambda request: _done(lambda: plant.cut(request.text("fibre"))),
-        "uncut": lambda request: _done(lambda: plant.uncut(request.text("fibre"))),
-        "loss": lambda request: _done(
+        "cut": lambda request: _act(lambda: plant.cut(request.text("fibre"))),
+        "uncut": lambda request: _act(lambda: plant.uncut(request.text("fibre"))),
+        "loss": lambda request: _act(
             lambda: plant.set_extra_loss(request.text("fibre"), request.number("loss_db"))
         ),
-        "swap": lambda request: _done(lambda: plant.swap(*_two_fibres(request))),
-        "unswap": lambda request: _done(
+        "swap": lambda request: _act(lambda: plant.swap(*_two_fibres(request))),
+        "unswap": lambda request: _act(
             lambda: plant.unswap(request.text("fibre") if "fibre" in request else None)
         ),
-        "laser": lambda request: _done(
+        "laser": lambda request: _act(
             lambda: plant.set_laser(request.text("nic"), on=request.flag("on", default=True))
         ),
         "truth": lambda _: _truth(plant),
@@ -246,7 +246,7 @@ def plant_verbs(plant: Plant) -> Mapping[str, Verb]:
     }
 
 
-def _done(act: Callable[[], None]) -> Reply:
+def _act(act: Callable[[], None]) -> Reply:
     try:
         act()
     except FibreError as error:

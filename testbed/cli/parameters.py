@@ -130,7 +130,9 @@ def make_callback(words: str, declared: type[Command[Any]]) -> Callback:
     A command with a field `every`, in seconds, is run again until it is interrupted.
     """
     rest = [each.name for each in fields_of(declared) if each.option.is_rest]
-    shared = {each.name for each in _shared_parameters(declared)}  # typer passes their defaults all the same
+    shared = {
+        each.name for each in _make_shared_parameters(declared)
+    }  # typer passes their defaults all the same
 
     def callback(**given: Any) -> int:
         given = {name: value for name, value in given.items() if name not in shared}
@@ -263,10 +265,10 @@ def _parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
         yield _keyword("runs_dir", RUNS_DIR, DEFAULT_RUNS)
     if declared.has_json:
         yield _keyword("as_json", AS_JSON, False)
-    yield from _shared_parameters(declared)
+    yield from _make_shared_parameters(declared)
 
 
-def _shared_parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
+def _make_shared_parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
     """Yield the options whose values are chosen for the time of the command."""
     if declared.has_runs_dir:
         yield _keyword("database", DATABASE, "")

@@ -19,7 +19,7 @@ from testbed.cli.output import print_json, report_error
 from testbed.commands.documents import DONE, ERROR
 from testbed.log_context import about
 from testbed.observe.traces import trace_as_asked
-from testbed.operate.intent import stored_intents
+from testbed.operate.intent import load_intents
 from testbed.operate.recovery.records import OperationRecord, operations_of
 from testbed.service.labs import check_match, tag_of, topology_in_force
 from testbed.service.requests import Request, parse_request
@@ -47,12 +47,12 @@ def main(run_id: str, runs_dir: Path, lab_files: Mapping[str, Path]) -> None:
         except Exception as error:  # noqa: BLE001 - whatever it was, the run has to end
             print_json({"error": {"code": "internal", "who": "ourselves", "message": f"{error!r}"}})
             code = ERROR
-    told = (_named_by_run(text.getvalue(), run, runs_dir) for text in (out, messages))
+    told = (_name_by_run(text.getvalue(), run, runs_dir) for text in (out, messages))
     store.finish(run_id, code, *told)
     database.close()
 
 
-def _named_by_run(text: str, run: Run, runs_dir: Path) -> str:
+def _name_by_run(text: str, run: Run, runs_dir: Path) -> str:
     """Return a text in which files of the run are named by it: nobody else knows its folder."""
     return text.replace(f"{folder_of(runs_dir, run.id)}/", f"{run.id}/")
 
@@ -61,9 +61,9 @@ def carry_out(run: Run, lab_files: Mapping[str, Path], runs_dir: Path) -> int:
     """Do what a run asks for, or go on with it; return the exit code."""
     request = parse_request(run.request)
     lease = [f"--lease={lease}"] if (lease := getattr(request, "lease", "")) else []
-    begun = begun_operation(run, runs_dir) if run.attempts > 1 else None
+    begun = find_begun_operation(run, runs_dir) if run.attempts > 1 else None
     if begun is not None:
-        epochs = [one for one in stored_intents(runs_dir, run.lab) if one.operation == begun.id]
+        epochs = [one for one in load_intents(runs_dir, run.lab) if one.operation == begun.id]
         if any(one.state == "verified" for one in epochs):
             return _report(begun, runs_dir)
         if epochs or any(step.row["intent_at"] for step in begun.steps):
@@ -80,7 +80,7 @@ def carry_out(run: Run, lab_files: Mapping[str, Path], runs_dir: Path) -> int:
     return run_app(words)
 
 
-def begun_operation(run: Run, runs_dir: Path) -> OperationRecord | None:
+def find_begun_operation(run: Run, runs_dir: Path) -> OperationRecord | None:
     """Return the newest operation that was begun for a run."""
     records = [one for one in operations_of(runs_dir, run.lab) if one.row.get("run") == run.id]
     return records[-1] if records else None
@@ -98,7 +98,7 @@ def _resume(
 
 def _report(begun: OperationRecord, runs_dir: Path) -> int:
     """Print the document of a resume that had nothing left to do: the process ended after the proof."""
-    intents = stored_intents(runs_dir, str(begun.row["lab"]))
+    intents = load_intents(runs_dir, str(begun.row["lab"]))
     epoch = next((one.epoch for one in intents if one.operation == begun.id), None)
     print_json(
         {

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lightbed.wording import counted
+from lightbed.wording import count_noun
 from testbed.commands.documents import Document, Finding, UnfinishedOperation, describe_unfinished
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def heading_lines(meant: MeantDesign, hosts: HostsChoice = "auto") -> list[str]:
     only = f", only {', '.join(host.name for host in lab.hosts)}" if lab.others else ""
     first = (
         f"{'SIMULATED ' if lab.simulated else ''}lab {lab.name}{only}: strides "
-        f"{', '.join(map(str, topology['strides']))}, {counted(len(topology['links']), kind)}, "
+        f"{', '.join(map(str, topology['strides']))}, {count_noun(len(topology['links']), kind)}, "
         f"diameter {topology['diameter']}{', hosts only modelled' if hosts_of(lab, hosts) == 'model' else ''}"
     )
     return [f"{first}; {meant.heading()}", *meant.lines()]

@@ -98,18 +98,18 @@ class Place:
             if word in ("", "n", "no", "y", "yes"):
                 return word in ("y", "yes")
 
-    def unfinished(self, lab: Lab | None = None) -> tuple[UnfinishedOperation, ...]:
+    def find_unfinished(self, lab: Lab | None = None) -> tuple[UnfinishedOperation, ...]:
         """Return the operations of the lab that were left unfinished; a journal that cannot be read is one.
 
         `lab` is one that an option names.
         """
-        from testbed.operate.unfinished import unfinished_or_why_not
+        from testbed.operate.unfinished import find_unfinished_or_error
 
-        return describe_unfinished(unfinished_or_why_not(self.runs_dir, lab or self.lab))
+        return describe_unfinished(find_unfinished_or_error(self.runs_dir, lab or self.lab))
 
     def say_unfinished(self, lab: Lab | None = None) -> tuple[UnfinishedOperation, ...]:
         """Return the same, and say a line for each."""
-        operations = self.unfinished(lab)
+        operations = self.find_unfinished(lab)
         self.say(*(each.line() for each in operations))
         return operations
 

@@ -244,7 +244,7 @@ def command_of(words: str) -> type[Command[Any]] | None:
     return getattr(import_module(f"testbed.commands.{module}"), name) if name else None
 
 
-def declared_commands() -> Iterator[tuple[str, type[Command[Any]]]]:
+def list_declared_commands() -> Iterator[tuple[str, type[Command[Any]]]]:
     """Yield the words of each command that is declared, and its declaration."""
     for words in COMMANDS:
         declared = command_of(words)

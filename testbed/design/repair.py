@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from testbed.design.model import Link, Nic, Routes, Topology, Wiring
 from testbed.design.topology.circulants import circulant_edges
-from testbed.design.topology.strides import directed_strides
+from testbed.design.topology.strides import direct_strides
 from testbed.errors import TopologyError
 
 __all__ = ["Detour", "Repair", "plan_repair"]
@@ -107,17 +107,17 @@ def plan_repair(
         return Repair(detours, running, running, (), (), False, _why_not(losses))
     remove = tuple(link for link in running.links if link not in links)
     make = tuple(link for link in links if link not in current.held)
-    why = _why(losses.ring_links.total(), restored(wiring, losses, links).total())
+    why = _why(losses.ring_links.total(), count_restored(wiring, losses, links).total())
     return Repair(detours, running, repatched, remove, make, True, why)
 
 
-def bought_pairs(topology: Topology, sent: NDArray[np.float64] | None = None) -> tuple[Edge, ...]:
+def find_bought_pairs(topology: Topology, sent: NDArray[np.float64] | None = None) -> tuple[Edge, ...]:
     """Return pairs joined outside the rings, whose links may be given up to repair one, the least missed first.
 
     `sent[source, target]` are the bytes that a link is missed for, both ways of a duplex one; fillers come first.
     Pairs that send the same are in the order of their nodes, and so are all when nothing is known.
     """
-    steps = directed_strides(topology.nodes, topology.strides, simplex=topology.simplex)
+    steps = direct_strides(topology.nodes, topology.strides, simplex=topology.simplex)
     rings = set(circulant_edges(topology.nodes, steps))
     pairs = dict.fromkeys(pair for pair in topology.links if pair not in rings)
     if sent is None:
@@ -241,12 +241,12 @@ def swap_edges(wiring: Wiring, losses: Losses) -> tuple[Link, ...] | None:
     lit = frozenset(wiring.link_into)
     for board in _choices(_Board.of(wiring, losses, cut), wanted, losses, iter(range(_TRIALS))):
         joined = board.join_loose(losses.planes)
-        if not joined.newly_silent(lit) and restored(wiring, losses, joined.links):
+        if not joined.newly_silent(lit) and count_restored(wiring, losses, joined.links):
             return joined.links
     return None
 
 
-def restored(wiring: Wiring, losses: Losses, links: Iterable[Link]) -> Counter[Edge]:
+def count_restored(wiring: Wiring, losses: Losses, links: Iterable[Link]) -> Counter[Edge]:
     """Return lost ring links that these links serve, and what was left of the wiring did not."""
     left = Counter(ends(link) for link in wiring.links if link not in losses.lost)
     return losses.ring_links & (Counter(map(ends, links)) - left)
@@ -297,7 +297,7 @@ class _Board:
     def links(self) -> tuple[Link, ...]:
         return tuple(sorted(Link(*pair) for pair in self.out.items()))
 
-    def displaced(self, here: Nic, there: Nic) -> list[Link]:
+    def find_displaced(self, here: Nic, there: Nic) -> list[Link]:
         """Return links that a new one from `here` to `there` would take away, one of each duplex pair."""
         gone = {Link(here, self.out[here])} if here in self.out else set()
         if there in self.into:
@@ -311,7 +311,7 @@ class _Board:
         """
         costs: list[tuple[int, int, tuple[Nic, Nic]]] = []
         for here, there in self._places(link, losses):
-            gone = self.displaced(here, there)
+            gone = self.find_displaced(here, there)
             if not losses.dead & {here, there} and all(map(losses.may_go, gone)):
                 costs.append((len(gone), sum(losses.rank[ends(one)] for one in gone), (here, there)))
         return [pair for _, _, pair in sorted(costs)]

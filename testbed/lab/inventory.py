@@ -72,7 +72,7 @@ def _lab(document: Document, *, bare: bool = False) -> Lab:
             if schema.simulated
         },
         link=LinkClass(link.rate_mbps, represents_gbps, link.mtu, link.transmit_power_dbm, link.fit_rate),
-        ssh_key=Path(_anchored(os.path.expanduser(key), document.path)) if key else default_key(),  # noqa: PTH111
+        ssh_key=Path(_anchor(os.path.expanduser(key), document.path)) if key else default_key(),  # noqa: PTH111
         revision=document.revision,
     )
 
@@ -85,7 +85,7 @@ def _host(schema: LabSchema, host: HostSchema, path: Path, *, bare: bool) -> Lab
         management=host.management,
         address=host.address,
         nics=tuple(nic for nic, unused in zip(nics, is_unused, strict=True) if not unused),
-        python=_anchored(host.ssh.python or schema.ssh.python or DEFAULT_PYTHON, path),
+        python=_anchor(host.ssh.python or schema.ssh.python or DEFAULT_PYTHON, path),
         user=host.ssh.user or schema.ssh.user or "root",
         ssh_port=host.ssh.port or schema.ssh.port or 22,
         unused=tuple(nic for nic, unused in zip(nics, is_unused, strict=True) if unused),
@@ -97,7 +97,7 @@ def _fibre(fibre: FibreSchema | None) -> FibreEnd:
     return FibreEnd(fibre.switch, fibre.number, fibre.loss_db) if fibre else UNKNOWN_FIBRE
 
 
-def _anchored(program: str, path: Path) -> str:
+def _anchor(program: str, path: Path) -> str:
     """Return a path relative to the lab file made absolute; links are not followed, a venv lives by its own path."""
     if "/" not in program:
         return program
@@ -116,10 +116,8 @@ def relocate(lab: Lab, subnet: IPv4Network) -> Lab:
     return replace(
         lab,
         management=subnet,
-        hosts=tuple(replace(host, management=_moved(lab, host.management, subnet)) for host in lab.hosts),
-        switches=tuple(
-            replace(switch, address=_moved_switch(lab, switch, subnet)) for switch in lab.switches
-        ),
+        hosts=tuple(replace(host, management=_move(lab, host.management, subnet)) for host in lab.hosts),
+        switches=tuple(replace(switch, address=_move_switch(lab, switch, subnet)) for switch in lab.switches),
     )
 
 
@@ -128,14 +126,14 @@ def with_rate(lab: Lab, rate_mbps: float) -> Lab:
     return replace(lab, link=replace(lab.link, rate_mbps=rate_mbps, fit_rate=False))
 
 
-def _moved(lab: Lab, address: IPv4Address, subnet: IPv4Network) -> IPv4Address:
+def _move(lab: Lab, address: IPv4Address, subnet: IPv4Network) -> IPv4Address:
     return subnet.network_address + (int(address) - int(lab.management.network_address))
 
 
-def _moved_switch(lab: Lab, switch: LabSwitch, subnet: IPv4Network) -> str:
+def _move_switch(lab: Lab, switch: LabSwitch, subnet: IPv4Network) -> str:
     place = endpoint(switch.address)
     assert place is not None  # checked when the lab was loaded
-    moved = _moved(lab, IPv4Address(place.host), subnet)
+    moved = _move(lab, IPv4Address(place.host), subnet)
     return switch.address.replace(place.host, str(moved), 1)
 
 

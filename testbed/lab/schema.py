@@ -221,10 +221,10 @@ def _explain(document: Document, details: ErrorDetails) -> LabFileError:
             where, f"unknown key '{key}'{suggestion}", f"allowed here: {', '.join(_keys(where))}"
         )
     if kind == "missing":
-        part = f" in '{_dotted(where[:-1])}'" if where[:-1] else ""
+        part = f" in '{_join_dots(where[:-1])}'" if where[:-1] else ""
         return document.error(where, f"'{key}' is missing{part}", f"add '{key}: ...'")
     what = _explanation(details)
-    return document.error(where, f"'{_dotted(where)}': {what}", _hint(details))
+    return document.error(where, f"'{_join_dots(where)}': {what}", _hint(details))
 
 
 def _explanation(details: ErrorDetails) -> str:
@@ -284,7 +284,7 @@ def _keys(where: Location) -> list[str]:
     return list(schema.model_fields) if schema else []
 
 
-def _dotted(where: Location) -> str:
+def _join_dots(where: Location) -> str:
     """Return `hosts[2].nics[0].address`, counted from 0 as in the file's lists."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where)
     return text.removeprefix(".")

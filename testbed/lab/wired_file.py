@@ -23,7 +23,7 @@ class WiredRow:
     unused: str | None = None
 
 
-def wired_text(text: str, rows: Mapping[tuple[str, str], WiredRow]) -> str:
+def write_wired_text(text: str, rows: Mapping[tuple[str, str], WiredRow]) -> str:
     r"""Return the text of a lab file with `rows` (by host and NIC) in place of what it says of these NICs' fibres.
 
     >>> print(

@@ -12,6 +12,6 @@ def choose(lease: str) -> None:
     _chosen.set(lease)
 
 
-def chosen() -> str:
+def find_chosen() -> str:
     """Return the lease that was given, empty if none was."""
     return _chosen.get()

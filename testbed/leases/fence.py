@@ -23,7 +23,7 @@ import sqlalchemy as sa
 
 from testbed.errors import ClockError, JournalError, LeaseDenied, LeaseStale, StorageError, UnderMaintenance
 from testbed.leases import locks
-from testbed.leases.choice import chosen
+from testbed.leases.choice import find_chosen
 from testbed.leases.model import Lease
 from testbed.leases.store import LeaseStore
 from testbed.log_context import about
@@ -66,7 +66,7 @@ class Fence:
     def _hold(self, held: ExitStack) -> None:
         address = self.database.address
         if isinstance(address, Path):
-            held.enter_context(locks.shared_in_file(address, self.token))
+            held.enter_context(locks.share_in_file(address, self.token))
             with self.database.reading() as connection:
                 self._check(connection)
         else:
@@ -98,7 +98,7 @@ def _check_maintenance(connection: sa.Connection, lab: str) -> None:
 
 
 @contextmanager
-def fenced(
+def hold_fence(
     database: Database,
     lab: str,
     parts: frozenset[str],
@@ -115,7 +115,7 @@ def fenced(
     if outer is not None and outer.database is database and outer.lease.lab == lab and parts <= outer.parts:
         yield outer
         return
-    leases_of_lab, wanted = (store or LeaseStore)(database, lab), chosen() if lease is None else lease
+    leases_of_lab, wanted = (store or LeaseStore)(database, lab), find_chosen() if lease is None else lease
     with database_errors(database):
         with database.reading() as connection:  # before anything is recorded
             _check_maintenance(connection, lab)

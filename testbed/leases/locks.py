@@ -29,9 +29,9 @@ def lock_file(database: Path) -> Path:
 
 
 @contextmanager
-def shared_in_file(database: Path, token: int) -> Iterator[None]:
+def share_in_file(database: Path, token: int) -> Iterator[None]:
     """Share the lock of a token; wait while somebody ends the lease."""
-    with _opened(database) as descriptor:
+    with _open_lock(database) as descriptor:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLKW, _flock(fcntl.F_RDLCK, token))
         yield
 
@@ -39,7 +39,7 @@ def shared_in_file(database: Path, token: int) -> Iterator[None]:
 @contextmanager
 def alone_in_file(database: Path, token: int) -> Iterator[bool]:
     """Take the lock of a token alone; provide False where somebody sends. Waits for nobody."""
-    with _opened(database) as descriptor:
+    with _open_lock(database) as descriptor:
         try:
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _flock(fcntl.F_WRLCK, token))
         except BlockingIOError:
@@ -59,7 +59,7 @@ def take_on_server(connection: sa.Connection, token: int) -> bool:
 
 
 @contextmanager
-def _opened(database: Path) -> Iterator[int]:
+def _open_lock(database: Path) -> Iterator[int]:
     descriptor = os.open(lock_file(database), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         yield descriptor

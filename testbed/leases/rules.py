@@ -152,13 +152,13 @@ def begins(lease: Lease, now_s: float) -> bool:
     return lease.state == "requested" and lease.starts_s is not None and lease.starts_s <= now_s
 
 
-def granted(lease: Lease, token: int, now_s: float) -> Lease:
+def grant(lease: Lease, token: int, now_s: float) -> Lease:
     """Return a request that is granted. A reservation ends when it was to end, however late it began."""
     expires_s = lease.expires_s if lease.starts_s is not None else now_s + lease.ttl_s
     return lease.become("granted", token=token, granted_s=now_s, expires_s=expires_s)
 
 
-def extended(lease: Lease, leases: Collection[Lease], now_s: float, ttl_s: float) -> Lease:
+def extend(lease: Lease, leases: Collection[Lease], now_s: float, ttl_s: float) -> Lease:
     """Return a lease that lasts so long from now, up to the next reservation. Raises `LeaseDenied`."""
     if lease.state not in ("granted", "queued"):
         raise LeaseDenied(f"lease {lease.id} is {lease.state} and cannot be extended; request a new one")

@@ -158,9 +158,7 @@ class LeaseStore:
         _check_ttl(ttl_s)
         with self._changing() as change:
             lease = self._ours(change.find(lease_id))
-            return change.put(
-                rules.extended(lease, change.leases.values(), change.now_s, ttl_s or lease.ttl_s)
-            )
+            return change.put(rules.extend(lease, change.leases.values(), change.now_s, ttl_s or lease.ttl_s))
 
     def begin(self, lease_id: str, parts: frozenset[str]) -> Lease:
         """Note that this process moves parts under a lease from now on, which is a heartbeat, too."""
@@ -175,7 +173,7 @@ class LeaseStore:
                 raise LeaseDenied(
                     f"another process is using lease {lease_id} (process {lease.operation.split()[0]})"
                 )
-            lease = rules.extended(lease, change.leases.values(), change.now_s, lease.ttl_s)
+            lease = rules.extend(lease, change.leases.values(), change.now_s, lease.ttl_s)
             return change.put(replace(lease, operation=this_process()))
 
     def end(self, lease_id: str) -> None:
@@ -288,7 +286,7 @@ class LeaseStore:
                 )
         for lease in rules.grants(change.leases.values(), change.faults, change.now_s):
             token = rows.following(change.connection, "token")
-            change.put(rules.granted(lease, token, change.now_s))
+            change.put(rules.grant(lease, token, change.now_s))
 
     def _is_in_flight(self, lease: Lease) -> bool:
         return lease.operation is not None and self._is_alive(lease.operation)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from lightbed.wording import counted
+from lightbed.wording import count_noun
 from testbed.design.model import RingOrder
 from testbed.design.topology.strides import rings_of
 from testbed.errors import CollectiveError, VerifyFailed
@@ -19,7 +19,7 @@ from testbed.measure.collectives.ranks import (
     model_collectives,
     run_collectives,
 )
-from testbed.measure.collectives.rows import PROVING_SIZE_BYTES, misplaced
+from testbed.measure.collectives.rows import PROVING_SIZE_BYTES, find_misplaced
 from testbed.measure.model import CollectiveResult, Timing
 from testbed.measure.nccl.json_output import nccl_document
 from testbed.measure.nccl.launch import NcclSettings, NcclTest, run_nccl
@@ -103,7 +103,7 @@ def record(run: Run, lab: Lab, spec: CollectiveSpec, result: CollectiveResult) -
 
 def ring_proof(result: CollectiveResult) -> dict[str, int]:
     """Return how many NIC counters, at sizes that prove it, show the bytes of the planned rings, and how many not."""
-    wrong = misplaced(result.nic_bytes)
+    wrong = find_misplaced(result.nic_bytes)
     proving = [entry for entry in result.nic_bytes if entry.size_bytes >= PROVING_SIZE_BYTES]
     return {"counters_as_planned": len(proving) - len(wrong), "counters_off_plan": len(wrong)}
 
@@ -159,6 +159,6 @@ def check_in_force(session: LabSession, design: Design) -> None:
     if not verified.ok:
         first = verified.findings[0]
         raise VerifyFailed(
-            f"the topology is not in force: {counted(len(verified.findings), 'finding')}, the first: "
+            f"the topology is not in force: {count_noun(len(verified.findings), 'finding')}, the first: "
             f"{first.kind}: {first.subject}: {first.detail}. Apply this topology first, then measure"
         )

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from lightbed.wording import counted
+from lightbed.wording import count_noun
 from testbed.design.topology.circulants import as_json
 from testbed.design.topology.strides import rings_of
 from testbed.errors import VerifyFailed
@@ -116,14 +116,14 @@ class MainJob:
         self.narrator.phase(f"Patching topology '{design.name}'")
         topology = as_json(design.topology)
         self.narrator.note(
-            f"strides {', '.join(map(str, topology['strides']))}: {counted(len(topology['links']), 'link')}, "
+            f"strides {', '.join(map(str, topology['strides']))}: {count_noun(len(topology['links']), 'link')}, "
             f"diameter {topology['diameter']}, mean {topology['mean_hops']:.2f} hops. {reason}"
         )
         brought = self.session.bring_up(design, self.narrator.note)
         if not brought.verified.ok:
             findings = "; ".join(f"{f.kind}: {f.subject}: {f.detail}" for f in brought.verified.findings[:5])
             raise VerifyFailed(
-                f"{counted(len(brought.verified.findings), 'finding')} after patching: {findings}"
+                f"{count_noun(len(brought.verified.findings), 'finding')} after patching: {findings}"
             )
         links = tuple((a, b) for a, b in topology.pop("links"))
         strides = tuple(topology.pop("strides"))

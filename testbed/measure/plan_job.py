@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from lightbed.wording import counted
+from lightbed.wording import count_noun
 from testbed.design.evaluation.host_job import HostJob, host_job, scripts
 from testbed.design.evaluation.job import graph_of
 from testbed.design.model import Wiring
@@ -327,7 +327,7 @@ def link_lines(links: Sequence[LinkCount]) -> list[str]:
     if worst is None:
         return []
     again = sum(link.retransmitted_bytes for link in links)
-    links_text = counted(len(links), "link")
+    links_text = count_noun(len(links), "link")
     return [f"payload of {links_text} within {worst * 100:.1f} % of the plan, {again} bytes sent again"]
 
 

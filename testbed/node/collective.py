@@ -164,13 +164,13 @@ class Node:
         options._timeout = timeout
         return dist.ProcessGroupGloo(store, position, len(order), options)
 
-    def sent_bytes(self) -> dict[str, int]:
+    def count_sent_bytes(self) -> dict[str, int]:
         """Return bytes that each NIC has sent since it came up."""
         counters = {nic: Path(f"/sys/class/net/{nic}/statistics/tx_bytes") for nic in self.nics}
         return {nic: int(path.read_text(encoding="ascii")) for nic, path in counters.items()}
 
 
-def retransmitted_bytes() -> dict[str, int]:
+def count_retransmitted_bytes() -> dict[str, int]:
     """Return bytes that TCP has sent again so far on our connections, by address of the peer.
 
     Gloo and NCCL keep their sockets to themselves: these are found among the descriptors of the process.
@@ -207,7 +207,7 @@ def fill(tensor: torch.Tensor, rank: int, iteration: int, first: int = 0) -> Non
     torch.add(pattern(tensor.numel(), first, tensor.device), 3 * rank + iteration, out=tensor)
 
 
-def expected(like: torch.Tensor, ranks: list[int], iteration: int) -> torch.Tensor:
+def expect(like: torch.Tensor, ranks: list[int], iteration: int) -> torch.Tensor:
     """Return the sum of the inputs of `ranks`, exact in float32."""
     constant = torch.tensor(float(iteration * len(ranks) + 3 * sum(ranks)), device=like.device)
     return torch.add(constant, pattern(like.numel(), 0, like.device), alpha=len(ranks))
@@ -373,7 +373,7 @@ class Reduction:
 
     def count_wrong(self, tensor: torch.Tensor, iteration: int) -> int:
         """Return elements that are not exactly the sum of all members' inputs."""
-        return count_different(tensor, expected(tensor, self.members, iteration))
+        return count_different(tensor, expect(tensor, self.members, iteration))
 
 
 @dataclass(frozen=True)
@@ -508,7 +508,7 @@ class Configuration:
         slowest_s = max(agreement.gather(warm_s), default=warm_s)
         iterations = agreement.from_first(iterations_for(job, slowest_s))
         inputs = [self.collective.buffers(size, iteration) for iteration in range(iterations)]
-        sent, again, used, times = self.timed(inputs, agreement)
+        sent, again, used, times = self.time_iterations(inputs, agreement)
         wrong += sum(
             self.collective.count_wrong(values, iteration) for iteration, values in enumerate(inputs)
         )
@@ -517,7 +517,7 @@ class Configuration:
         )
         return None if rank else figures(ranks)
 
-    def timed(
+    def time_iterations(
         self, inputs: list[Any], agreement: Agreement
     ) -> tuple[dict[str, int], dict[str, int], ProcessorUse, list[float]]:
         """Return bytes sent by each NIC and again to each peer, use of the processors, and seconds of each iteration.
@@ -525,7 +525,7 @@ class Configuration:
         Counters are read between barriers, so that they hold these iterations of all ranks and nothing else.
         """
         agreement.barrier()
-        sent_before, again_before = self.node.sent_bytes(), retransmitted_bytes()
+        sent_before, again_before = self.node.count_sent_bytes(), count_retransmitted_bytes()
         used_before = processor_times()
         agreement.barrier()
         marks = [time.perf_counter()]
@@ -534,7 +534,7 @@ class Configuration:
             marks.append(time.perf_counter())
         agreement.barrier()
         used_after = processor_times()
-        sent_after, again_after = self.node.sent_bytes(), retransmitted_bytes()
+        sent_after, again_after = self.node.count_sent_bytes(), count_retransmitted_bytes()
         sent = {nic: sent_after[nic] - sent_before[nic] for nic in sent_after}
         again = {peer: count - again_before.get(peer, 0) for peer, count in again_after.items()}
         agreement.barrier()

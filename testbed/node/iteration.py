@@ -88,9 +88,9 @@ class Iteration:
             ready_s, number = heapq.heappop(self.ready)
             self.is_busy = True
             end_s = max(now_s, ready_s) + self.tasks[number]["seconds"]
-            self.host.at(end_s, lambda moment_s: self._computed(number, moment_s))
+            self.host.at(end_s, lambda moment_s: self._finish_computing(number, moment_s))
 
-    def _computed(self, number: int, moment_s: float) -> None:
+    def _finish_computing(self, number: int, moment_s: float) -> None:
         self.is_busy = False
         self._end(number, moment_s)
         if not self.is_busy:
@@ -148,7 +148,7 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
     for _ in range(job["warm_up"]):
         _one(host, job, until)
     before, busy_before = counters(job["nics"]), busy_ticks()
-    again = {pair: line.retransmitted() for pair, line in host.outgoing.items()}
+    again = {pair: line.count_retransmitted() for pair, line in host.outgoing.items()}
     own_s = time.process_time()
     host.barrier()
     times = [_one(host, job, until) for _ in range(job["iterations"])]
@@ -159,7 +159,7 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
         "before": before,
         "after": after,
         "retransmitted": [
-            [*pair, line.retransmitted() - again[pair]] for pair, line in host.outgoing.items()
+            [*pair, line.count_retransmitted() - again[pair]] for pair, line in host.outgoing.items()
         ],
         "busy": busy / max(1, whole),
         "processor_s": time.process_time() - own_s,

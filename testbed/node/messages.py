@@ -59,7 +59,7 @@ class Outgoing:
                 self.header, self.left, _ = self.waiting[0]
             sent()
 
-    def retransmitted(self) -> int:
+    def count_retransmitted(self) -> int:
         """Return the bytes that TCP has sent again so far."""
         info = self.connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
         place = _BYTES_RETRANSMITTED

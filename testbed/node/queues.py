@@ -223,7 +223,7 @@ def hold(state: IO[str]) -> None:
         restore(state)
 
 
-def interrupted(_number: int, _frame: object) -> None:
+def interrupt(_number: int, _frame: object) -> None:
     """End the wait for input."""
     raise SystemExit(FAILED)
 
@@ -231,7 +231,7 @@ def interrupted(_number: int, _frame: object) -> None:
 def main() -> int:
     """Hold or restore; gives the exit status."""
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, interrupted)
+        signal.signal(number, interrupt)
     with STATE.open("a+", encoding="utf-8") as state:
         try:
             fcntl.flock(state, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -105,10 +105,10 @@ def _lines(name: str, samples: list[Sample]) -> Iterator[str]:
     yield f"# HELP {name} {metric.help}\n# TYPE {name} {metric.kind}\n"
     for sample in sorted(samples, key=lambda one: one.labels):
         labels = (
-            f'{label}="{_escaped(value)}"' for label, value in zip(metric.labels, sample.labels, strict=True)
+            f'{label}="{_escape(value)}"' for label, value in zip(metric.labels, sample.labels, strict=True)
         )
         yield f"{name}{{{','.join(labels)}}} {sample.value:.12g}\n"
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

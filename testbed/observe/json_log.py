@@ -9,7 +9,7 @@ import sys
 from datetime import UTC, datetime
 from typing import TextIO
 
-from testbed.log_context import SUBJECTS, bound
+from testbed.log_context import SUBJECTS, find_bound
 
 VARIABLE = "LIGHTBED_LOG"
 """Environment variable: a file that lines are added to, or `-` for standard error."""
@@ -21,7 +21,7 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return one line."""
-        subjects = bound()
+        subjects = find_bound()
         document: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -36,10 +36,10 @@ class JsonFormatter(logging.Formatter):
 
 def log_to(stream: TextIO, level: int = logging.INFO) -> logging.Handler:
     """Write the logs of the testbed and of its drivers to a stream; return the handler, for `stop`."""
-    return _added(logging.StreamHandler(stream), level)
+    return _add_handler(logging.StreamHandler(stream), level)
 
 
-def _added(handler: logging.Handler, level: int) -> logging.Handler:
+def _add_handler(handler: logging.Handler, level: int) -> logging.Handler:
     handler.setFormatter(JsonFormatter())
     handler.setLevel(level)
     for name in LOGGERS:
@@ -65,4 +65,4 @@ def log_as_asked() -> logging.Handler | None:
         logging.StreamHandler(sys.stderr) if place == "-" else logging.FileHandler(place, encoding="utf-8")
     )
     handler.set_name(place)
-    return _added(handler, logging.INFO)
+    return _add_handler(handler, logging.INFO)

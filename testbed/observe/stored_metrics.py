@@ -21,7 +21,7 @@ NEWEST_STEPS = 200
 QUANTILES = (0.5, 0.95)
 
 
-def stored_samples(runs_dir: str | Path) -> tuple[Sample, ...]:
+def load_samples(runs_dir: str | Path) -> tuple[Sample, ...]:
     """Return the samples of a directory of runs. Raises `ResultsError` for a database that cannot be read."""
     address = address_in(runs_dir)
 
@@ -49,7 +49,7 @@ def _samples(runs_dir: Path, address: Address, read: Read) -> Iterator[Sample]:
             )
         }
     )
-    yield from _counted(read)
+    yield from _count_rows(read)
     for lab in labs:
         yield from _steps(lab, read)
         yield from _epoch(lab, read)
@@ -58,7 +58,7 @@ def _samples(runs_dir: Path, address: Address, read: Read) -> Iterator[Sample]:
         yield from _light(lab, read)
 
 
-def _counted(read: Read) -> Iterator[Sample]:
+def _count_rows(read: Read) -> Iterator[Sample]:
     for row in read("select lab, kind, state, count(*) as number from operations group by lab, kind, state"):
         yield Sample(
             "testbed_operations_total", (row["lab"], row["kind"] or "apply", row["state"]), row["number"]

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from ocs_drivers.transports import wire
-from testbed.log_context import bound, logger, surround
+from testbed.log_context import find_bound, logger, surround
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer, TracerProvider
@@ -70,7 +70,7 @@ def _span(tracer: Tracer, subjects: Mapping[str, str]) -> Iterator[None]:
     if not name:
         yield
         return
-    attributes = {f"lightbed.{subject}": text for subject, text in bound().items()}
+    attributes = {f"lightbed.{subject}": text for subject, text in find_bound().items()}
     with tracer.start_as_current_span(name, attributes=attributes):
         yield
 
@@ -82,7 +82,7 @@ class Exchanges:
         self._tracer, self._lock = tracer, Lock()
         self._open: dict[str, Span] = {}
 
-    def sent(self, device: str, text: str) -> None:
+    def on_sent(self, device: str, text: str) -> None:
         """Begin a span."""
         attributes = {"lightbed.address": device, "lightbed.sent": text[:_SENT_CHARACTERS]}
         span = self._tracer.start_span(EXCHANGE, attributes=attributes)
@@ -91,7 +91,7 @@ class Exchanges:
         if before is not None:
             before.end()
 
-    def received(self, device: str) -> None:
+    def on_received(self, device: str) -> None:
         """End the span of the device, if one is open."""
         with self._lock:
             span = self._open.pop(device, None)
@@ -101,4 +101,4 @@ class Exchanges:
     def close(self) -> None:
         """End what is open."""
         for device in list(self._open):
-            self.received(device)
+            self.on_received(device)

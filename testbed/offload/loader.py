@@ -18,7 +18,7 @@ from testbed.offload.engine import Engine
 from testbed.offload.epoch import Order, from_ranges, order_of, order_of_batches, to_ranges
 from testbed.offload.feed import Counts, Feed, Rule, Sides, StreamFeed
 from testbed.offload.policy import Decision
-from testbed.offload.stages import Pipeline, Runner, seeded
+from testbed.offload.stages import Pipeline, Runner, seed_generators
 
 if TYPE_CHECKING:
     from testbed.offload.profile import Settings
@@ -151,7 +151,7 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         """
         from testbed.offload.profile import profile_loader
 
-        shared = self._shared()
+        shared = self._find_shared()
         self.profile = profile_loader(self, step, settings, copy=copy)
         self._tuned = (step, settings, copy, shared)
         self.apply(self.profile.decision)
@@ -167,12 +167,12 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         if self._tuned is None:
             return False
         last_step, last_settings, copy, shared = self._tuned
-        if self._shared() == shared:
+        if self._find_shared() == shared:
             return False
         self.tune(step or last_step, settings or last_settings, copy=copy)
         return True
 
-    def _shared(self) -> tuple[frozenset[str], tuple[str, ...]]:
+    def _find_shared(self) -> tuple[frozenset[str], tuple[str, ...]]:
         """Return the jobs that share the workers, and the workers."""
         engine = self.sides().remote
         return (engine.jobs(), engine.workers()) if engine else (frozenset(), ())
@@ -237,7 +237,11 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
             seed = share.seed - share.id  # torch draws it for every epoch, the same in all processes
         seed = f"{seed}/{self._epoch}"
         if self.sampler is not None or self.batch_sampler is not None:
-            with seeded(seed) if share is not None or self.pipeline.seed is not None else nullcontext():
+            with (
+                seed_generators(seed)
+                if share is not None or self.pipeline.seed is not None
+                else nullcontext()
+            ):
                 order = self._order_of_sampler()
         else:
             shuffle_by = seed if self.shuffle else None

@@ -47,11 +47,11 @@ def workers_here(
         options = tls_options(tls)
         protocol = "tls" if tls else "tcp"
         scheduler = [*scheduler_command(LOOPBACK, 0, protocol), "--scheduler-file", str(file), *options]
-        process = stack.enter_context(_started([*prefix, python, *scheduler], folder))
+        process = stack.enter_context(_start([*prefix, python, *scheduler], folder))
         address = _address_in(file, process)
         for number in range(count):
             worker = [*prefix, python, *worker_command(address, LOOPBACK, f"worker-{number}"), *options]
-            stack.enter_context(_started(worker, folder))
+            stack.enter_context(_start(worker, folder))
         yield address
 
 
@@ -75,7 +75,7 @@ def tls_options(tls: Tls | None) -> list[str]:
 
 
 @contextmanager
-def _started(command: list[str], folder: str) -> Iterator[subprocess.Popen[bytes]]:
+def _start(command: list[str], folder: str) -> Iterator[subprocess.Popen[bytes]]:
     """Provide a process that ends with the block; what it says stays in a file, for the error."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     log = Path(folder) / "log"

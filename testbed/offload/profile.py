@@ -193,7 +193,7 @@ class Bench:
         """Return one measurement of a variant, behind some batches that do not count."""
         batches = -(-self.settings.batches // self.settings.rounds)
         if rule is None:
-            return self._run(self._cached(batches + self.settings.warm_up))
+            return self._run(self._cache(batches + self.settings.warm_up))
         feed = self._feed(self.sides, batches + self.settings.warm_up, rule)
         try:
             return self._run(batch for _, batch in feed)
@@ -216,7 +216,7 @@ class Bench:
         cpu_s = (trainer_cpu_ns(self.sides.remote) - cpu) / 1e9
         return Trial(taken / seconds, min(1.0, waited / seconds), cpu_s / taken)
 
-    def _cached(self, count: int) -> Iterator[Any]:
+    def _cache(self, count: int) -> Iterator[Any]:
         _, batch = next(self._feed(Sides(self.sides.runner), 1, Rule()))
         for _ in range(count):
             yield batch

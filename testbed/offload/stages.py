@@ -61,14 +61,14 @@ class Runner:
         with note_of(index):
             if self.pipeline.seed is None:
                 return transform(raw)
-            with seeded(f"{self.pipeline.seed}/{epoch}/{index}"):
+            with seed_generators(f"{self.pipeline.seed}/{epoch}/{index}"):
                 return transform(raw)
 
     def element(self, index: int, epoch: int) -> Any:
         """Return an element, read and transformed."""
         if self.pipeline.seed is None or self.pipeline.transform is not None:
             return self.finish(index, self.read(index), epoch)
-        with seeded(f"{self.pipeline.seed}/{epoch}/{index}"):
+        with seed_generators(f"{self.pipeline.seed}/{epoch}/{index}"):
             return self.read(index)
 
     def collate(self, elements: list[Any]) -> Any:
@@ -102,7 +102,7 @@ def note_of(index: int) -> Iterator[None]:
 
 
 @contextmanager
-def seeded(seed: str) -> Iterator[None]:
+def seed_generators(seed: str) -> Iterator[None]:
     """Seed the generators of Python, numpy and torch for a while; afterwards they have the states that they had.
 
     One thread at a time does so. Others that draw from Python's generator meanwhile, such as the event loop of Dask,

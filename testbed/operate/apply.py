@@ -16,7 +16,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from lightbed.wording import counted
+from lightbed.wording import count_noun
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.engine.device_lock import DeviceLock, lock_names
 from ocs_drivers.engine.reports import report_of
@@ -32,7 +32,7 @@ from testbed.errors import (
     TestbedError,
 )
 from testbed.lab.hosts.forwarding import HostForwarding, install
-from testbed.lab.hosts.kernel_state import KernelState, planned_state, read_kernels
+from testbed.lab.hosts.kernel_state import KernelState, plan_state, read_kernels
 from testbed.lab.model import Lab
 from testbed.leases.model import parts_of
 from testbed.log_context import about, logger
@@ -82,12 +82,12 @@ def apply_plan(
     Raises `DriftError` (nothing was sent) when a switch is not as the plan saw it, `ApplyFailed` naming every circuit
     that failed or is unknown, `Interrupted` after Ctrl-C, `OperationStopped`, and drivers' errors.
     """
-    from testbed.leases.fence import fenced  # SQLAlchemy: not for a plan
+    from testbed.leases.fence import hold_fence  # SQLAlchemy: not for a plan
 
     commits_before_s, consent = journal.commit_s, EmergencyStop(journal.directory, lab.name).check
     consent()
     opened: AbstractContextManager[str] = nullcontext(within) if within else journal.operation(lab.name)
-    held, begin = fenced(journal.database, lab.name, parts_of_plan(lab, plan)), time.monotonic()
+    held, begin = hold_fence(journal.database, lab.name, parts_of_plan(lab, plan)), time.monotonic()
     with _sole_operation(plan, switches), held as fence, opened as operation:
         seen = _check_unchanged(lab, plan, switches, journal)
         work = _Work(journal, operation, consent, fence, done)
@@ -134,7 +134,7 @@ def _check_complete(lab: Lab, result: ApplyResult, consent: Consent) -> None:
     if all(report.complete for report in result.reports.values()):
         return
     if is_interrupted():
-        raise Interrupted(_stopped(result.reports))
+        raise Interrupted(_describe_stop(result.reports))
     consent()
     raise ApplyFailed(_account(lab, result.reports), result=result)
 
@@ -203,8 +203,8 @@ def demand_no_drift(lab: Lab, planned: Mapping[str, Snapshot], now: Mapping[str,
     drifts = []
     for name, before in planned.items():
         expected, found = before.connections.pairs, now[name].connections.pairs
-        words = [f"-{_named(owners, name, pair)}" for pair in sorted(expected - found)]
-        words += [f"+{_named(owners, name, pair)}" for pair in sorted(found - expected)]
+        words = [f"-{_name_pair(owners, name, pair)}" for pair in sorted(expected - found)]
+        words += [f"+{_name_pair(owners, name, pair)}" for pair in sorted(found - expected)]
         if words:
             drifts.append(f"{name}: {', '.join(words)}")
     if drifts:
@@ -212,7 +212,7 @@ def demand_no_drift(lab: Lab, planned: Mapping[str, Snapshot], now: Mapping[str,
         raise DriftError(f"{what}; nothing was sent. Find out who changed them, then run `testbed plan`")
 
 
-def _named(owners: Mapping[tuple[str, int], str], switch: str, pair: Pair) -> str:
+def _name_pair(owners: Mapping[tuple[str, int], str], switch: str, pair: Pair) -> str:
     return f"{pair[0]}->{pair[1]} ({pair_label(owners, switch, pair)})"
 
 
@@ -289,11 +289,11 @@ def _do(name: str, ordinal: int, step: Step, switch: OpticalSwitch, work: _Work)
     return outcome
 
 
-def _stopped(reports: Mapping[str, ApplyReport]) -> str:
+def _describe_stop(reports: Mapping[str, ApplyReport]) -> str:
     done = sum(len(report.outcomes) for report in reports.values())
     left = sum(len(report.steps) - len(report.outcomes) for report in reports.values())
     return (
-        f"stopped by Ctrl-C between two steps: {counted(done, 'step')} done and read back, {left} not begun; "
+        f"stopped by Ctrl-C between two steps: {count_noun(done, 'step')} done and read back, {left} not begun; "
         "`testbed resume` goes on"
     )
 
@@ -315,7 +315,7 @@ def _account_switch(owners: Mapping[tuple[str, int], str], name: str, report: Ap
         if by_status[status]:
             text += f", {len(by_status[status])} {status.value}: "
             text += ", ".join(
-                f"{'' if pair in report.target.pairs else 'remove '}{_named(owners, name, pair)}"
+                f"{'' if pair in report.target.pairs else 'remove '}{_name_pair(owners, name, pair)}"
                 for pair in by_status[status]
             )
     error = report.outcomes[-1].error if report.outcomes else None
@@ -336,7 +336,7 @@ def install_hosts(
     With `again` hosts that hold it already are left alone. Raises `LeaseDenied`, `OperationStopped`, and `HostError`
     naming hosts that failed; the journal tells what became of each, the proof of kernels that do not hold it.
     """
-    from testbed.leases.fence import fenced  # SQLAlchemy: not for a plan
+    from testbed.leases.fence import hold_fence  # SQLAlchemy: not for a plan
 
     if again:
         parts = _settle_hosts(lab, fleet, parts, journal, operation)
@@ -345,7 +345,7 @@ def install_hosts(
         return
     steps = [_host_step(lab, part, following.get(name, 0)) for name, part in parts.items()]
     failure: HostError | None = None
-    held = fenced(journal.database, lab.name, parts_of(lab, (f"host:{name}" for name in parts)))
+    held = hold_fence(journal.database, lab.name, parts_of(lab, (f"host:{name}" for name in parts)))
     with held as fence, fence.sending():
         EmergencyStop(journal.directory, lab.name).check()
         journal.steps.intend(operation, steps)
@@ -398,7 +398,7 @@ def _judge_kernel(lab: Lab, part: HostForwarding, state: KernelState | None) -> 
     if state is None:
         return Status.UNKNOWN, None
     host = next(host for host in lab.hosts if host.name == part.host)
-    planned = planned_state(part)
+    planned = plan_state(part)
     findings = judge_host(lab, host, planned, state)
     if findings:
         return Status.FAILED, "; ".join(f"{one.kind}: {one.subject}" for one in findings[:4])

@@ -31,14 +31,14 @@ class Difference:
     found: object
 
     def __str__(self) -> str:
-        return f"{self.field}: planned {_worded(self.planned)}, found {_worded(self.found)}"
+        return f"{self.field}: planned {_word(self.planned)}, found {_word(self.found)}"
 
     def json(self) -> dict[str, object]:
         """Return the same for programs."""
         return {"field": self.field, "planned": self.planned, "found": self.found}
 
 
-def _worded(value: object) -> str:
+def _word(value: object) -> str:
     return "nothing" if value is None or value == [] else str(value)
 
 
@@ -82,13 +82,13 @@ class Observed:
         }
 
 
-def observed_from(kept: Mapping[str, Any]) -> Observed:
+def parse_observed(kept: Mapping[str, Any]) -> Observed:
     """Return the state that `Observed.json` gave."""
     circuits = {name: {int(i): int(o) for i, o in held} for name, held in kept["circuits"].items()}
     return Observed(circuits, tuple(kept["epochs"]), kept["revision"], kept["token"])
 
 
-def observed_by(
+def observe_plan(
     plan: LabPlan, *, epochs: Sequence[int] = (), revision: str = "", token: int | None = None
 ) -> Observed:
     """Return what a plan saw of the circuits that it may touch, with what else it was made for."""
@@ -189,7 +189,7 @@ def read_change(path: str | Path) -> ChangeFile:
         raise PlanFileError(f"{path} is not a change file of this release ({FORMAT!r}); {_AGAIN}")
     if document.pop("digest", None) != _digest(document):
         raise PlanFileError(f"{path} was modified after it was written (digest mismatch); {_AGAIN}")
-    observed = observed_from(document["observed"])
+    observed = parse_observed(document["observed"])
     kept = document["intent"]
     kept |= {"topology": json.dumps(kept["topology"]), "hosts": json.dumps(kept["hosts"])}
     kept |= {"epoch": 0, "state": "intended", "operation": "", "owner": "", "revision": observed.revision}

@@ -14,9 +14,9 @@ from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
 from testbed.lab.simulated.lifecycle import find_running
 from testbed.operate.design import Design, design_for, design_of_intent, design_of_plan, lab_of_plan
-from testbed.operate.intent import Intent, Stated, in_force, stored_intents
+from testbed.operate.intent import Intent, Stated, in_force, load_intents
 from testbed.operate.named_topology import NamedTopology
-from testbed.operate.unfinished import Unfinished, unfinished_or_why_not
+from testbed.operate.unfinished import Unfinished, find_unfinished_or_error
 
 if TYPE_CHECKING:
     from testbed.design.plans.file import Plan
@@ -79,7 +79,7 @@ class MeantDesign:
             "unfinished": [one.json() for one in self.left],
         }
 
-    def unfinished_lines(self) -> list[str]:
+    def describe_unfinished(self) -> list[str]:
         """Return a line for each operation that was left unfinished."""
         return [one.line() for one in self.left]
 
@@ -104,7 +104,7 @@ class MeantDesign:
                 "circuits of the other topology and no fault of a fibre"
             )
         if self.intent and self.lab_file_changed:
-            lines.append(self._changed(self.intent))
+            lines.append(self._describe_change(self.intent))
         lines += [f"{one.describe()} stands with it on {', '.join(one.hosts)}" for one in self.beside]
         if self.intent and self.intent.is_under_way:
             lines.append(
@@ -112,7 +112,7 @@ class MeantDesign:
             )
         return lines
 
-    def _changed(self, intent: Intent) -> str:
+    def _describe_change(self, intent: Intent) -> str:
         same_file = intent.lab_file == str(self.lab.path.absolute())
         what = "has changed since" if same_file else f"is not {intent.lab_file}, with which"
         was = f"epoch {intent.epoch} was applied (revision {intent.revision}, now {self.lab.revision})"
@@ -129,7 +129,7 @@ class MeantDesign:
         return parse_plan(json.loads(self.stated.plan_text), self.stated.words)
 
 
-def meant_design(
+def choose_design(
     lab: Lab, named: NamedTopology, runs_dir: Path, *, before_repair: bool = False
 ) -> MeantDesign:
     """Return the design that the options name; without options the stored one, and without any the default.
@@ -141,7 +141,7 @@ def meant_design(
     stored: tuple[Intent, ...] = ()
     note = ""
     try:
-        stored = stored_intents(runs_dir, lab.name)
+        stored = load_intents(runs_dir, lab.name)
     except JournalError as error:
         if not named.words:
             raise
@@ -152,23 +152,23 @@ def meant_design(
             intent = _epoch(lab, intent.stated.repairs, stored, runs_dir)
         here, design = design_of_intent(lab, intent)
         beside = tuple(one for one in in_force(stored) if set(one.hosts).isdisjoint(intent.hosts))
-        left = unfinished_or_why_not(runs_dir, lab)
+        left = find_unfinished_or_error(runs_dir, lab)
         return MeantDesign(here, design, intent.stated, intent, _current(stored, here), beside, left=left)
-    here, design, stated = stated_design(lab, named)
+    here, design, stated = state_design(lab, named)
     if not (named.words or note):
         note = f"no topology of lab '{lab.name}' is stored in {runs_dir}: the default one is meant"
     current = _current(stored, here)
     repaired = current.stated.repairs if current else None
     candidates = [one for one in stored if one is current or one.epoch == repaired]
     same = next((one for one in candidates if _is_same(one, here, design)), None)
-    return MeantDesign(here, design, stated, same, current, (), note, unfinished_or_why_not(runs_dir, lab))
+    return MeantDesign(here, design, stated, same, current, (), note, find_unfinished_or_error(runs_dir, lab))
 
 
 def running_design(
     lab_file: Path, named: NamedTopology, runs_dir: Path, *, before_repair: bool = False
 ) -> MeantDesign:
     """Return the same for the lab of a file as it runs. Raises also `LabFileError`."""
-    return meant_design(find_running(load_lab(lab_file)), named, runs_dir, before_repair=before_repair)
+    return choose_design(find_running(load_lab(lab_file)), named, runs_dir, before_repair=before_repair)
 
 
 def design_to_apply(lab_file: Path, named: NamedTopology, runs_dir: Path) -> MeantDesign:
@@ -177,16 +177,16 @@ def design_to_apply(lab_file: Path, named: NamedTopology, runs_dir: Path) -> Mea
     Raises what `meant_design` raises; `JournalError` also where something is named.
     """
     lab = find_running(load_lab(lab_file))
-    stored_intents(runs_dir, lab.name)  # an apply writes there
+    load_intents(runs_dir, lab.name)  # an apply writes there
     if named.epoch is None and named.words:
-        here, design, stated = stated_design(lab, named)
+        here, design, stated = state_design(lab, named)
         return MeantDesign(here, design, stated)
-    return meant_design(lab, named, runs_dir)
+    return choose_design(lab, named, runs_dir)
 
 
 def what_apply_does(meant: MeantDesign, named: NamedTopology, runs_dir: Path) -> list[str]:
     """Return which epoch is installed again where nothing is named, and which one goes when a design is applied."""
-    current = _current(stored_intents(runs_dir, meant.lab.name), meant.lab)
+    current = _current(load_intents(runs_dir, meant.lab.name), meant.lab)
     if meant.intent and named == NamedTopology():
         another = "another one is named by --epoch, --method, --simplex, --demand or --plan"
         return [f"installs {meant.intent.describe()} again, since nothing is named; {another}"]
@@ -195,7 +195,7 @@ def what_apply_does(meant: MeantDesign, named: NamedTopology, runs_dir: Path) ->
     return [f"replaces {current.describe()}; `testbed apply --epoch {current.epoch}` brings it back"]
 
 
-def stated_design(lab: Lab, named: NamedTopology) -> tuple[Lab, Design, Stated]:
+def state_design(lab: Lab, named: NamedTopology) -> tuple[Lab, Design, Stated]:
     """Return the design of options or of a plan file, the hosts that it is for, and what is stored of it."""
     if named.plan_file is None:
         method: Method = named.method or "geometric"

@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from testbed.operate.intent import read_journal, stored_intents
+from testbed.operate.intent import load_intents, read_journal
 from testbed.operation_errors import ConfirmPending, NotArmed, NothingToConfirm
 from testbed.storage.owner import is_running, this_person, this_process
 
@@ -62,7 +62,7 @@ def confirmations_of(runs_dir: str | Path, lab: str) -> tuple[Confirmation, ...]
 
 def pending_of(runs_dir: str | Path, lab: str) -> Confirmation | None:
     """Return the one that waits: armed, or requested by an apply that was proven or is under way."""
-    states = {one.epoch: one for one in stored_intents(runs_dir, lab)}
+    states = {one.epoch: one for one in load_intents(runs_dir, lab)}
     for one in confirmations_of(runs_dir, lab):
         intent = states.get(one.epoch)
         may_be_armed = intent is not None and (intent.is_under_way or intent.state == "verified")
@@ -162,13 +162,13 @@ class Confirmations:
         return next(one for one in confirmations_of(self._journal.directory, self._lab) if one.epoch == epoch)
 
 
-def unwatched(runs_dir: str | Path, lab: str) -> Iterator[tuple[str, str, str]]:
+def find_unwatched(runs_dir: str | Path, lab: str) -> Iterator[tuple[str, str, str]]:
     """Yield what the next command tells of applies that nobody watches, and of a failed way back.
 
     Operation, detail and hint of each.
     """
     pending = pending_of(runs_dir, lab)
-    states = {one.epoch: one for one in stored_intents(runs_dir, lab)}
+    states = {one.epoch: one for one in load_intents(runs_dir, lab)}
     for one in confirmations_of(runs_dir, lab)[:1]:
         intent = states.get(one.epoch)
         operation = intent.operation if intent else ""

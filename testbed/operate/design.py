@@ -107,17 +107,17 @@ def with_routes(design: Design, routes: RouteSets) -> Design:
 def design_of_intent(lab: Lab, intent: Intent) -> tuple[Lab, Design]:
     """Return the hosts of a stored epoch and its design, link by link as it was. Raises `IntentError`."""
     intent.check_fits(lab)
-    return shard_of(lab, intent.hosts), stored_design(intent)
+    return shard_of(lab, intent.hosts), load_design(intent)
 
 
-def stored_design(intent: Intent) -> Design:
+def load_design(intent: Intent) -> Design:
     """Return the design of a stored epoch, with the routes of its plan where it has any."""
     design = Design(intent.name, intent.topology, intent.wiring, find_routes(intent.wiring))
-    routes = _stated_routes(intent)
+    routes = _state_routes(intent)
     return design if routes is None else with_routes(design, routes)
 
 
-def _stated_routes(intent: Intent) -> RouteSets | None:
+def _state_routes(intent: Intent) -> RouteSets | None:
     """Return the routes of the plan that an epoch is from; after a repair those for its workload on what is left.
 
     None where there is no plan.

@@ -15,7 +15,7 @@ from ocs_drivers.address import parse_address
 from ocs_drivers.engine.device_lock import lock_names
 from ocs_drivers.errors import AddressError
 from testbed.errors import JournalError, LeaseDenied
-from testbed.leases.choice import chosen
+from testbed.leases.choice import find_chosen
 from testbed.leases.listing import read_leases
 from testbed.operate.engine.consent import EmergencyStop
 from testbed.storage.address import address_in
@@ -36,8 +36,9 @@ def holding(runs_dir: Path, address: str, ports: frozenset[int]) -> Iterator[Non
     """
     labs = labs_with(runs_dir, address)
     if not labs:
-        if chosen():
-            what = f"no lab of the database in {runs_dir} has moved {address}, so lease {chosen()} does not hold it"
+        if find_chosen():
+            what = f"no lab of the database in {runs_dir} has moved {address}, "
+                f"so lease {find_chosen()} does not hold it"
             raise LeaseDenied(f"{what}; leave out --lease, or give the --runs-dir or --database of its lab")
         yield
         return
@@ -50,18 +51,22 @@ def holding(runs_dir: Path, address: str, ports: frozenset[int]) -> Iterator[Non
 
 
 def _hold(stack: ExitStack, runs_dir: Path, labs: Mapping[str, set[str]], ports: frozenset[int]) -> None:
-    from testbed.leases.fence import fenced  # SQLAlchemy: not for a switch of nobody
+    from testbed.leases.fence import hold_fence  # SQLAlchemy: not for a switch of nobody
     from testbed.storage.database import Database
 
     database = Database(address_in(runs_dir))
     stack.callback(database.close)
     of_lease = next(
-        (lab for lab in labs if any(one.id == chosen() for one in read_leases(address_in(runs_dir), lab))),
+        (
+            lab
+            for lab in labs
+            if any(one.id == find_chosen() for one in read_leases(address_in(runs_dir), lab))
+        ),
         min(labs),
     )
     for lab in sorted(labs):
         parts = frozenset(f"port:{switch}/{port}" for switch in labs[lab] for port in ports)
-        fence = fenced(database, lab, parts, lease=None if lab == of_lease else "")
+        fence = hold_fence(database, lab, parts, lease=None if lab == of_lease else "")
         stack.enter_context(stack.enter_context(fence).sending())
 
 

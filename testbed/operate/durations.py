@@ -83,7 +83,7 @@ class Durations:
         return Expected(max(part.median_s for part in parts), max(part.p95_s for part in parts), samples)
 
 
-def learned_durations(runs_dir: str | Path, lab: str) -> Durations:
+def learn_durations(runs_dir: str | Path, lab: str) -> Durations:
     """Return durations of the steps of a lab in the journal; none where there is none. Raises `JournalError`."""
     return durations_of(read_journal(runs_dir, _DONE_STEPS, lab))
 
@@ -139,7 +139,7 @@ class Forecast:
         """Seconds until the last switch is done."""
         return max((sum(left) for left in self._left_s.values()), default=0.0)
 
-    def done(self, switch: str) -> tuple[int, str]:
+    def finish_step(self, switch: str) -> tuple[int, str]:
         """Note that a switch has done its next step; return the percentage of the time, and the rest in words."""
         with self._telling:
             self._left_s[switch][:1] = []

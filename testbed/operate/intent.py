@@ -122,7 +122,7 @@ class Intent:
         raise IntentError(f"{lab.path} {what}: {revision}; {hint}, or correct the lab file")
 
 
-def stored_intents(runs_dir: str | Path, lab: str) -> tuple[Intent, ...]:
+def load_intents(runs_dir: str | Path, lab: str) -> tuple[Intent, ...]:
     """Return the epochs of a lab, the newest first; none where nothing was stored. Raises `JournalError`."""
     return tuple(
         map(intent_of, read_journal(runs_dir, "select * from intents where lab = ? order by epoch desc", lab))
@@ -140,7 +140,7 @@ def in_force(intents: Sequence[Intent]) -> tuple[Intent, ...]:
     return tuple(standing)
 
 
-def replaced_by(intents: Sequence[Intent], intent: Intent) -> tuple[Intent, ...]:
+def find_replaced(intents: Sequence[Intent], intent: Intent) -> tuple[Intent, ...]:
     """Return epochs of which an unfinished one may have left parts, the newest first.
 
     Going back from it: for each host the epochs that never stood, and the last one that did.

@@ -174,7 +174,7 @@ class Journal:
             if not is_running(row.owner):
                 self.note(row.id, state="killed", finished=now(), reason="its process is gone")
 
-    def unfinished(self) -> tuple[OpenStep, ...]:
+    def find_unfinished(self) -> tuple[OpenStep, ...]:
         """Return steps of switches begun and never concluded whose process is gone, oldest first."""
         query = (
             sa.select(steps, operations.c.lab, operations.c.owner, operations.c.state.label("of"))
@@ -194,7 +194,7 @@ class Journal:
         Unknown ones are written down with what was read and not asked about again: the next plan starts from
         the switch itself, and this record is for the person who wonders.
         """
-        ours = [step for step in self.unfinished() if (step.lab, step.address) == (lab, address)]
+        ours = [step for step in self.find_unfinished() if (step.lab, step.address) == (lab, address)]
         settled = tuple((step, _judge(step, read_back.connections)) for step in ours)
         for step, status in settled:
             key, read = (step.switch, step.ordinal), as_text(read_back.connections)

@@ -104,7 +104,7 @@ def read_ports(
     return readings
 
 
-def held_circuits(lab: Lab, seen: Mapping[str, Snapshot]) -> tuple[Circuit, ...]:
+def find_held_circuits(lab: Lab, seen: Mapping[str, Snapshot]) -> tuple[Circuit, ...]:
     """Return what switches hold between NICs of the lab's hosts."""
     nics = [Nic(node, index) for node, host in enumerate(lab.hosts) for index in range(len(host.nics))]
     sends = {(lab.nic(nic).transmit.switch, lab.nic(nic).transmit.port): nic for nic in nics}
@@ -283,7 +283,7 @@ def look(
     carriers = read_carriers(fleet, lab) if fleet else {}
     # Light last: of a transmit fibre cut in between, the switch tells which it is, and an old carrier does no harm.
     readings = read_ports(own_ports(lab), switches)
-    held = held_circuits(lab, {name: reading.snapshot for name, reading in readings.items()})
+    held = find_held_circuits(lab, {name: reading.snapshot for name, reading in readings.items()})
     judged = [_with_readings(lab, some, readings, fleet) for some in (circuits, held)]
     return judge_losses(judged[0], judged[1], readings, carriers)
 

@@ -26,7 +26,7 @@ from testbed.lab.hosts.receivers import ReceiverReading, read_receivers
 from testbed.lab.model import FibreEnd, Lab
 from testbed.operate.design import Design
 from testbed.operate.engine.planned import goal_text
-from testbed.operate.light import held_circuits, read_carriers
+from testbed.operate.light import find_held_circuits, read_carriers
 from testbed.operate.model import Circuit, LabPlan, LinkFinding, SwitchPlan, VerifyReport
 from testbed.operate.probe_findings import Fibre, fibre_end
 from testbed.operate.session import LabSession, Note
@@ -54,7 +54,7 @@ def narrow(
         names = finding.subject.split(" and ")
         links = [labels[name] for name in names if name in labels]
         if finding.kind != "swapped":
-            findings.append(dark.narrowed(finding))
+            findings.append(dark.narrow(finding))
             continue
         found = finding
         if len(links) == len(names):
@@ -69,7 +69,7 @@ def _narrow_swapped(
     """Return the finding of one link, of two, or of four that two cables carry, with the end that is exchanged."""
     one = links[0]
     snapshots = {name: switch.read() for name, switch in session.switches.items()}
-    circuit = next((c for c in held_circuits(session.lab, snapshots) if c.link == one), None)
+    circuit = next((c for c in find_held_circuits(session.lab, snapshots) if c.link == one), None)
     dark = _dark_without(session, design, circuit, links, note) if circuit else None
     if dark is None:
         return finding
@@ -105,14 +105,14 @@ def _dark_without(
     if not all(before.get(nic, False) for nic in targets):
         return None
     wanted = {circuit.input_port: None}
-    with changed_circuits(session, design, circuit.switch, wanted, note):
+    with change_circuits(session, design, circuit.switch, wanted, note):
         carriers = carriers_once(session, lambda found: not all(found[nic] for nic in targets))
     dark = [nic for nic in targets if not carriers[nic]]
     return dark[0] if len(dark) == 1 else None
 
 
 @contextmanager
-def changed_circuits(
+def change_circuits(
     session: LabSession, design: Design, switch: str, wanted: Mapping[int, int | None], note: Note
 ) -> Iterator[None]:
     """Hold inputs of one switch at other outputs, None for at none; whatever happens, all is put back.
@@ -172,7 +172,7 @@ class DarkFibres:
     design: Design
     note: Note
 
-    def narrowed(self, finding: LinkFinding) -> LinkFinding:
+    def narrow(self, finding: LinkFinding) -> LinkFinding:
         """Return the finding with the fibre that is out, where that can be told. Raises what `apply` raises."""
         labels = {self._lab.link_label(link): link for link in self.design.wiring.links}
         link = labels.get(finding.subject)
@@ -212,16 +212,20 @@ class DarkFibres:
         transmit, receive = self._lab.nic(link.source).transmit, self._lab.nic(link.target).receive
         if transmit.switch != receive.switch or transmit.switch not in self.session.switches:
             return ""
-        held = self._held(receive.switch)
+        held = self._read_held(receive.switch)
         if held.get(transmit.port) != receive.port:
             return ""
         leaving = self._power(receive)
         if leaving is not None:
-            return "" if leaving.below_floor else self._told(link, "receive", "light leaves the switch there")
+            return (
+                ""
+                if leaving.below_floor
+                else self._describe_tried(link, "receive", "light leaves the switch there")
+            )
         for source, target, side in self._trials(link, held):
             if self._is_lit_by(target, source):
                 light = "its own light" if source == link.source else self._lab.nic_label(source)
-                return self._told(link, side, f"{self._lab.nic_label(target)} is lit by {light}")
+                return self._describe_tried(link, side, f"{self._lab.nic_label(target)} is lit by {light}")
         return ""
 
     def _trials(self, link: Link, held: CrossConnects) -> Iterator[tuple[Nic, Nic, Fibre]]:
@@ -236,7 +240,7 @@ class DarkFibres:
         for nic in self._free_nics(link, held):
             yield nic, link.target, "transmit"
 
-    def _told(self, link: Link, side: Fibre, tried: str) -> str:
+    def _describe_tried(self, link: Link, side: Fibre, tried: str) -> str:
         if side == "receive":
             end, name = fibre_end(self._lab, link.target, "receive"), self._lab.nic_label(link.target)
             return f"the receive fibre at {end} ({name}) is out: {tried}"
@@ -254,7 +258,7 @@ class DarkFibres:
             switch = self._lab.nic(nic).receive.switch
             if switch not in self.session.switches:
                 continue
-            if self._may_be_led_back(nic, link, self._held(switch)) and self._is_lit_by(nic, nic):
+            if self._may_be_led_back(nic, link, self._read_held(switch)) and self._is_lit_by(nic, nic):
                 name, right = self._lab.nic_label(other), self._lab.nic_label(nic)
                 detail = f"the cable of {name} is out, or has no power: {right} is lit by its own light"
                 return replace(finding, detail=detail)
@@ -282,10 +286,10 @@ class DarkFibres:
 
     def _is_lit_by(self, target: Nic, source: Nic) -> bool:
         receive, port = self._lab.nic(target).receive, self._lab.nic(source).transmit.port
-        with changed_circuits(self.session, self.design, receive.switch, {port: receive.port}, self.note):
+        with change_circuits(self.session, self.design, receive.switch, {port: receive.port}, self.note):
             return carriers_once(self.session, lambda found: found.get(target, False)).get(target, False)
 
-    def _held(self, switch: str) -> CrossConnects:
+    def _read_held(self, switch: str) -> CrossConnects:
         return self.session.switches[switch].read().connections
 
     def _power(self, end: FibreEnd) -> Power | None:

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lightbed.wording import counted
+from lightbed.wording import count_noun
 from ocs_drivers.contract import OpticalSwitch
 from testbed.design.model import Link, Nic
 from testbed.errors import TopologyError
 from testbed.lab.hosts.forwarding import read_macs
 from testbed.lab.model import Lab
 from testbed.operate.design import Design
-from testbed.operate.light import held_circuits
+from testbed.operate.light import find_held_circuits
 from testbed.operate.model import Circuit
 from testbed.operate.plan import circuits_of
 from testbed.operate.session import LabSession
@@ -107,7 +107,7 @@ def kernel_path(session: LabSession, design: Design, source: int, target: int) -
         return None
     lab = session.lab
     snapshots = {name: switch.read() for name, switch in session.switches.items()}
-    links = {circuit.link.source: circuit.link for circuit in held_circuits(lab, snapshots)}
+    links = {circuit.link.source: circuit.link for circuit in find_held_circuits(lab, snapshots)}
     asking = _Asking(session, links, read_macs(session.fleet))
     hops, end = asking.follow(source, target)
     planned = [
@@ -210,7 +210,7 @@ def describe_kernel_path(path: KernelPath | None) -> list[str]:
 
 def describe_path(hops: Sequence[Hop]) -> list[str]:
     """Return the hops as lines for people."""
-    lines = [counted(len(hops), "hop")]
+    lines = [count_noun(len(hops), "hop")]
     for number, hop in enumerate(hops, start=1):
         power = f"{_dbm(hop.input_dbm)} -> {_dbm(hop.output_dbm)}"
         patched = {True: "", False: "  NOT PATCHED", None: f"  {hop.switch} DOES NOT ANSWER"}[hop.patched]

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from lightbed.wording import counted
+from lightbed.wording import count_noun
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.model import CrossConnects, Step
 from testbed.design.model import Link, Wiring
 from testbed.errors import TopologyError
 from testbed.lab.model import FibreEnd, Lab, LabHost, LabSwitch
-from testbed.operate.engine.order import ordered
+from testbed.operate.engine.order import order_steps
 from testbed.operate.model import Circuit, LabPlan, SwitchPlan
 
 Pair = tuple[int, int]
@@ -75,11 +75,11 @@ def _plan_switch(
     seen = device.read()
     if take_over and scope is not None:
         scope |= _lights_us(lab, switch, seen.connections)
-    steps = _estimated(lab, switch, device, ordered(device.plan(target, seen, scope)))
+    steps = _estimate(lab, switch, device, order_steps(device.plan(target, seen, scope)))
     return SwitchPlan(switch.name, target, scope, seen, steps)
 
 
-def _estimated(
+def _estimate(
     lab: Lab, switch: LabSwitch, device: OpticalSwitch, steps: tuple[Step, ...]
 ) -> tuple[Step, ...]:
     """Return the steps with the time that they take at the `switch_time_s` and `speed` of the lab file, if it has any.
@@ -200,6 +200,6 @@ def _footer(plan: SwitchPlan, seen: frozenset[Pair]) -> str:
     if not plan.steps:
         return f"{text}; nothing to do"
     seconds = sum(step.estimated_s for step in plan.steps)
-    text += f"; {counted(len(plan.steps), 'step')}, about {seconds:.2g} s of the device"
+    text += f"; {count_noun(len(plan.steps), 'step')}, about {seconds:.2g} s of the device"
     blinking = len((wanted & seen) & frozenset().union(*(step.disturbed for step in plan.steps)))
     return text + (f"; the {blinking} kept may lose light meanwhile" if blinking else "")

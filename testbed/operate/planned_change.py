@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from lightbed.wording import counted
+from lightbed.wording import count_noun
 from testbed.errors import IntentError, JournalError, PlanFileError, TopologyError
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
@@ -25,14 +25,14 @@ from testbed.operate.change_file import (
     Observed,
     change_document,
     check_expected,
-    observed_by,
+    observe_plan,
     read_change,
     write_change,
 )
 from testbed.operate.choice import MeantDesign, design_to_apply
 from testbed.operate.design import Design, design_of_intent
-from testbed.operate.durations import Durations, learned_durations, seconds
-from testbed.operate.intent import Intent, in_force, stored_intents
+from testbed.operate.durations import Durations, learn_durations, seconds
+from testbed.operate.intent import Intent, in_force, load_intents
 from testbed.operate.model import LabPlan, SwitchPlan
 from testbed.operate.named_topology import NamedTopology
 from testbed.operate.plan import in_scope, pair_label, port_owners
@@ -79,7 +79,7 @@ class Standing:
     design: Design
 
 
-def touched_elements(lab: Lab, plan: LabPlan, standing: Sequence[Standing]) -> tuple[Element, ...]:
+def find_touched(lab: Lab, plan: LabPlan, standing: Sequence[Standing]) -> tuple[Element, ...]:
     """Return every element that a plan touches: circuits, then the NICs at their ends, then hosts that forward.
 
     `standing` are the topologies before and after: packets of either cross the circuits that are touched.
@@ -125,17 +125,15 @@ def _nics(lab: Lab, touches: Mapping[SwitchPair, Touch]) -> Iterator[Element]:
 def _hosts(touches: Mapping[SwitchPair, Touch], standing: Sequence[Standing]) -> Iterator[Element]:
     over: defaultdict[str, list[str]] = defaultdict(list)
     for one in standing:
-        for host, flow in _forwarded(one, touches):
+        for host, flow in _find_forwarded(one, touches):
             over[host].append(flow)
     for host in sorted(over):
         flows = list(dict.fromkeys(over[host]))
-        reason = (
-            f"forwards packets of {counted(len(flows), 'pair')} over circuits that change, such as {flows[0]}"
-        )
+        reason = f"forwards packets of {count_noun(len(flows), 'pair')} over circuits that change, such as {flows[0]}"
         yield Element("host", host, "forwards", reason)
 
 
-def _forwarded(one: Standing, touches: Iterable[SwitchPair]) -> Iterator[tuple[str, str]]:
+def _find_forwarded(one: Standing, touches: Iterable[SwitchPair]) -> Iterator[tuple[str, str]]:
     """Yield hosts with the pairs whose packets they forward on a way with a touched circuit."""
     lab, touched = one.lab, frozenset(touches)
     changed = set()
@@ -164,8 +162,8 @@ class PlannedChange:
     def observed(self) -> Observed:
         """State that the plan was made for; without epochs where the journal cannot be read."""
         with suppress(JournalError):
-            return observed_now(self.meant, self.planned, self.runs_dir)
-        return observed_by(self.planned, revision=self.meant.lab.revision)
+            return observe_now(self.meant, self.planned, self.runs_dir)
+        return observe_plan(self.planned, revision=self.meant.lab.revision)
 
     @cached_property
     def elements(self) -> tuple[Element, ...]:
@@ -176,13 +174,13 @@ class PlannedChange:
         before: list[Standing] = []
         with suppress(JournalError):
             before = _standing(self.meant, _in_force(self.meant, self.runs_dir))
-        return touched_elements(self.meant.lab, self.planned, (here, *before))
+        return find_touched(self.meant.lab, self.planned, (here, *before))
 
     @cached_property
     def durations(self) -> Durations:
         """Seconds learned from the journal; none where it cannot be read."""
         with suppress(JournalError):
-            return learned_durations(self.runs_dir, self.meant.lab.name)
+            return learn_durations(self.runs_dir, self.meant.lab.name)
         return Durations()
 
     def json(self) -> dict[str, Any]:
@@ -195,7 +193,7 @@ class PlannedChange:
         if not self.planned.has_changes:
             return []
         total = self.durations.plan(self.planned)
-        learned = f"learned from {counted(total.samples, 'step')}" if total.samples else "by the drivers"
+        learned = f"learned from {count_noun(total.samples, 'step')}" if total.samples else "by the drivers"
         lines = [f"{one.name} {one.reason}" for one in self.elements if one.kind == "host"]
         expected = (
             f"expected: {seconds(total.median_s)}, at most {seconds(total.p95_s)} in 95 of 100 ({learned})"
@@ -277,18 +275,18 @@ class AskedChange:
         """Raise `PlanStale` unless the lab is in the demanded state; nothing is demanded without an option."""
         if self.change is None and self.expect is None:
             return
-        now = observed_now(self.meant, planned, self.runs_dir)
+        now = observe_now(self.meant, planned, self.runs_dir)
         if self.expect is not None:
             check_expected(self.expect, now)
         if self.change is not None:
             self.change.check_current(planned, now)
 
 
-def observed_now(meant: MeantDesign, planned: LabPlan, runs_dir: Path) -> Observed:
+def observe_now(meant: MeantDesign, planned: LabPlan, runs_dir: Path) -> Observed:
     """Return the state that a plan was made for. Raises `JournalError`."""
     epochs = sorted(one.epoch for one in _in_force(meant, runs_dir))
     token = _token(meant, runs_dir)
-    return observed_by(planned, epochs=epochs, revision=meant.lab.revision, token=token)
+    return observe_plan(planned, epochs=epochs, revision=meant.lab.revision, token=token)
 
 
 def _token(meant: MeantDesign, runs_dir: Path) -> int | None:
@@ -304,7 +302,7 @@ def _token(meant: MeantDesign, runs_dir: Path) -> int | None:
 def _in_force(meant: MeantDesign, runs_dir: Path) -> tuple[Intent, ...]:
     """Return the epochs in force on any of the plan's hosts. Raises `JournalError`."""
     hosts = {host.name for host in meant.lab.hosts}
-    stored = in_force(stored_intents(runs_dir, meant.lab.name))
+    stored = in_force(load_intents(runs_dir, meant.lab.name))
     return tuple(one for one in stored if not hosts.isdisjoint(one.hosts))
 
 

@@ -68,7 +68,7 @@ def compare(
     links from two NICs and of those to them, are one finding as well: their cables are exchanged.
     """
     probed = _Probed(lab, wiring, heard)
-    cables = _swapped_cables(probed.swapped_pairs)
+    cables = _find_swapped_cables(probed.swapped_pairs)
     explained = {link for both in cables for pair in both for link in pair}
     findings = [_cables(lab, both) for both in cables]
     for link in wiring.links:
@@ -146,7 +146,7 @@ class _Probed:
         )
 
 
-def _swapped_cables(pairs: Collection[Pair]) -> tuple[Cables, ...]:
+def _find_swapped_cables(pairs: Collection[Pair]) -> tuple[Cables, ...]:
     """Return pairs of pairs that one exchange of two whole cables explains, each pair once."""
     cables: list[Cables] = []
     left = set(pairs)
@@ -183,11 +183,11 @@ def _judge_link(probed: _Probed, link: Link, ignore: Collection[Link]) -> Iterat
     if stray := _stray_of(probed, link):
         yield SWAPPED.report(subject, stray)
     elif not probed.report(link.target).carrier:
-        silenced = _silenced(probed, link.target)
+        silenced = _describe_silenced(probed, link.target)
         yield NO_CARRIER.report(subject, f"{target} receives no light{silenced}")
     elif other is not None and probed.received_instead.get(other) == link:
         if link < other or other in ignore:  # the pair is one finding
-            yield _swapped(lab, link, other)
+            yield _report_swapped(lab, link, other)
     elif other is not None:
         what = f"{target} hears {lab.nic_label(other.source)} instead of {lab.nic_label(link.source)}"
         yield SWAPPED.report(subject, f"{what}; {_fibres(lab, link)}")
@@ -214,7 +214,7 @@ def _stray_of(probed: _Probed, link: Link) -> str:
     return ""
 
 
-def _silenced(probed: _Probed, nic: Nic) -> str:
+def _describe_silenced(probed: _Probed, nic: Nic) -> str:
     """Return a NIC without carrier does not send either: say which link could not be tried for that reason."""
     outgoing = probed.link_from.get(nic)
     return f" and so cannot send on {probed.lab.link_label(outgoing)}" if outgoing else ""
@@ -225,7 +225,7 @@ def _is_consequence(probed: _Probed, link: Link) -> bool:
     return not probed.report(link.source).carrier and link.source in probed.link_into
 
 
-def _swapped(lab: Lab, one: Link, other: Link) -> LinkFinding:
+def _report_swapped(lab: Lab, one: Link, other: Link) -> LinkFinding:
     first, second = lab.link_label(one), lab.link_label(other)
     sources = " and ".join(fibre_end(lab, link.source, "transmit") for link in (one, other))
     targets = " and ".join(fibre_end(lab, link.target, "receive") for link in (one, other))

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from lightbed.wording import counted
+from lightbed.wording import count_noun
 from ocs_drivers.model import Snapshot
 from testbed.design.model import Link, Nic, Topology, Wiring
-from testbed.design.repair import CurrentLinks, Detour, Repair, bought_pairs, plan_repair, routes_over
+from testbed.design.repair import CurrentLinks, Detour, Repair, find_bought_pairs, plan_repair, routes_over
 from testbed.design.routing.routes import find_routes
 from testbed.errors import DriftError, TopologyError
 from testbed.lab.model import Lab
@@ -169,9 +169,9 @@ def plan_lab_repair(
         repair = plan_repair(
             _with_idle_nics(lab, design.wiring),
             sorted({loss.nic for loss in losses}),
-            bought_pairs(design.topology, sent),
+            find_bought_pairs(design.topology, sent),
             planes=len(lab.switches),
-            lost=_lost_with(design.wiring, losses),
+            lost=_find_lost_with(design.wiring, losses),
             current=CurrentLinks(sight.held, sight.carrying),
         )
     except TopologyError as error:
@@ -183,7 +183,7 @@ def plan_lab_repair(
     return LabRepair(
         sight,
         repair,
-        _rerouted(design, repair, routes_for),
+        _reroute(design, repair, routes_for),
         _design(f"{design.name}, repaired", design, repair.repatched, routes_for) if moves else None,
         is_repaired,
         () if is_repaired else strange,
@@ -191,7 +191,7 @@ def plan_lab_repair(
     )
 
 
-def _lost_with(wiring: Wiring, losses: tuple[Loss, ...]) -> set[Link]:
+def _find_lost_with(wiring: Wiring, losses: tuple[Loss, ...]) -> set[Link]:
     """Return links of a wiring that lost fibres take with them: a NIC in the dark does not send."""
     into, out = wiring.link_into, wiring.link_from
     deaf = {loss.nic for loss in losses if loss.fibre == "receive"}
@@ -203,7 +203,7 @@ def _lost_with(wiring: Wiring, losses: tuple[Loss, ...]) -> set[Link]:
     return lost
 
 
-def _rerouted(design: Design, repair: Repair, routes_for: RoutesFor) -> Design | None:
+def _reroute(design: Design, repair: Repair, routes_for: RoutesFor) -> Design | None:
     if not all(detour.path for detour in repair.detours):
         return None
     running = _design(f"{design.name}, rerouted", design, repair.running, routes_for)
@@ -286,7 +286,7 @@ def not_in_force(strange: tuple[str, ...]) -> str:
 
 
 def _are(number: int, noun: str) -> str:
-    return f"{counted(number, noun)} {'is' if number == 1 else 'are'}"
+    return f"{count_noun(number, noun)} {'is' if number == 1 else 'are'}"
 
 
 def reroute(session: LabSession, planned: LabRepair, note: Note = lambda _text: None) -> float:
@@ -313,7 +313,7 @@ def _verify_detours(session: LabSession, planned: LabRepair, plan: LabPlan, note
         for one in report.findings
         if one.kind != "extra_circuit" or not known.issuperset(one.parts or (one.subject,))
     )
-    note(f"verified: {counted(len(findings), 'finding')} on {counted(report.circuits, 'circuit')} left")
+    note(f"verified: {count_noun(len(findings), 'finding')} on {count_noun(report.circuits, 'circuit')} left")
     return replace(report, findings=findings)
 
 

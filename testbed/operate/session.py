@@ -17,7 +17,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Literal, cast
 
-from lightbed.wording import counted
+from lightbed.wording import count_noun
 from ocs_drivers import open_switch
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.errors import TransportError
@@ -316,18 +316,18 @@ class LabSession:
 
         Raises what `apply` raises, `HostError`, and `ConfirmPending`.
         """
-        from testbed.leases.fence import fenced  # SQLAlchemy: not for a plan
+        from testbed.leases.fence import hold_fence  # SQLAlchemy: not for a plan
 
         journal = self.writable
         if change.kind != "rollback":
             check_none_pending(journal.directory, self.lab.name)
         some = "some" if plan.has_changes else "nothing"
-        note(f"{counted(len(plan.circuits), 'circuit')} planned, {some} to change")
+        note(f"{count_noun(len(plan.circuits), 'circuit')} planned, {some} to change")
         why = change.why or stated.words or design.name
         hosts = {f"host:{host.name}" for host in self.lab.hosts[: design.wiring.nodes]}
         parts = parts_of_plan(self.lab, plan) | parts_of(self.lab, hosts)
         with (
-            fenced(journal.database, self.lab.name, parts),
+            hold_fence(journal.database, self.lab.name, parts),
             self.operation(change.kind, why, again=change.again) as operation,
             self.applying(design, stated, change.epoch) as intent,
         ):
@@ -346,11 +346,11 @@ class LabSession:
             routes = f"routes stand after {routes_s * 1000:.0f} ms" if self.fleet else _MODELLED
             note(f"switches done in {applied.total_s * 1000:.0f} ms, {routes}")
             verified = self.verify(plan, design.routes, further=design.further)
-            findings = counted(len(verified.findings), "finding")
+            findings = count_noun(len(verified.findings), "finding")
             journal.prove(operation, is_proven=verified.ok)
             record_checks(journal, self.lab, design.wiring, verified)
             intent.advance(*(("verified", "") if verified.ok else ("failed", findings)))
-        note(f"verified: {findings} on {counted(verified.circuits, 'circuit')}")
+        note(f"verified: {findings} on {count_noun(verified.circuits, 'circuit')}")
         return BringUpReport(design, plan, applied, verified, routes_s, intent.epoch, detour_s)
 
     def _store_intent(self, intent: Applying | NotKept, change: Change, operation: str) -> None:

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lightbed.wording import counted
+from lightbed.wording import count_noun
 from testbed.errors import JournalError
 from testbed.lab.model import Lab
-from testbed.operate.confirmation import unwatched
+from testbed.operate.confirmation import find_unwatched
 from testbed.operate.engine.planned import ROUTES
-from testbed.operate.intent import Intent, in_force, read_journal, replaced_by, stored_intents
+from testbed.operate.intent import Intent, find_replaced, in_force, load_intents, read_journal
 from testbed.storage.owner import is_running
 
 Row = Mapping[str, Any]
@@ -59,7 +59,7 @@ class Unfinished:
         return {"operation": self.operation, "detail": self.detail, "hint": self.hint}
 
 
-def unfinished_operations(runs_dir: str | Path, lab: Lab) -> tuple[Unfinished, ...]:
+def find_unfinished_operations(runs_dir: str | Path, lab: Lab) -> tuple[Unfinished, ...]:
     """Return operations on a lab that were left unfinished and that no later one covers, oldest first.
 
     Epochs that never stood, those whose proof did not end, those that wait for a confirmation and are not watched,
@@ -67,15 +67,15 @@ def unfinished_operations(runs_dir: str | Path, lab: Lab) -> tuple[Unfinished, .
     Hosts that are no longer in the lab file need no epoch: none can be meant for them. Raises `JournalError`.
     """
     journal = _Journal(runs_dir, lab)
-    unconfirmed = (Unfinished(*told, is_for_a_person=True) for told in unwatched(runs_dir, lab.name))
+    unconfirmed = (Unfinished(*told, is_for_a_person=True) for told in find_unwatched(runs_dir, lab.name))
     found = (*_applies(journal), *_proofs(journal), *_discoveries(journal), *_others(journal), *unconfirmed)
     return tuple(sorted(found, key=lambda one: one.operation))
 
 
-def unfinished_or_why_not(runs_dir: str | Path, lab: Lab) -> tuple[Unfinished, ...]:
+def find_unfinished_or_error(runs_dir: str | Path, lab: Lab) -> tuple[Unfinished, ...]:
     """Return the same; a journal that cannot be read is told as one: nobody can say then that all was finished."""
     try:
-        return unfinished_operations(runs_dir, lab)
+        return find_unfinished_operations(runs_dir, lab)
     except JournalError as error:
         return (Unfinished(str(runs_dir), str(error), _UNREADABLE_HINT),)
 
@@ -91,7 +91,7 @@ class _Journal:
     def __init__(self, runs_dir: str | Path, lab: Lab) -> None:
         self._runs_dir, self._lab = runs_dir, lab.name
         self.hosts = frozenset(host.name for host in (*lab.hosts, *lab.others))
-        self.intents = stored_intents(runs_dir, lab.name)
+        self.intents = load_intents(runs_dir, lab.name)
         self.operations = self._operations()
         self.discoveries = self.rows(_DISCOVERIES)
 
@@ -144,11 +144,11 @@ def _applies(journal: _Journal) -> Iterator[Unfinished]:
         left = [host for host in intent.hosts if host in journal.hosts and host not in newer]
         if left and intent.is_unfinished:
             is_partly_covered = not newer.isdisjoint(intent.hosts)
-            yield _unfinished_apply(journal, intent, left if is_partly_covered else ())
+            yield _make_unfinished(journal, intent, left if is_partly_covered else ())
         newer.update(intent.hosts)
 
 
-def _unfinished_apply(journal: _Journal, intent: Intent, left: Sequence[str]) -> Unfinished:
+def _make_unfinished(journal: _Journal, intent: Intent, left: Sequence[str]) -> Unfinished:
     """Return what is told of an epoch; `left` are the hosts that no newer one is meant for, empty where that is all."""
     how = f"failed ({intent.error})" if intent.error else "was killed"
     begun = f"the apply of epoch {intent.epoch}, begun {_minute(intent.intended_at)},"
@@ -160,7 +160,7 @@ def _unfinished_apply(journal: _Journal, intent: Intent, left: Sequence[str]) ->
         f"{begun} {how} before circuits and routes stood{open_steps}{only}",
         f"run {'' if left else '`testbed resume`, or '}`testbed apply --epoch {intent.epoch}`",
         intent,
-        replaced_by(journal.intents, intent),
+        find_replaced(journal.intents, intent),
         circuits_stood=row is not None and row.get("stage", "") in ("routes", "proof"),
         is_superseded=bool(left),
     )
@@ -273,7 +273,9 @@ def _covers(journal: _Journal, later: Row, row: Row, ports: Mapping[str, set[tup
 
 
 def _open_steps(row: Row) -> str:
-    return f"; {counted(row['open'], 'step')} without an outcome on {row['switches']}" if row["open"] else ""
+    return (
+        f"; {count_noun(row['open'], 'step')} without an outcome on {row['switches']}" if row["open"] else ""
+    )
 
 
 def _minute(moment: str) -> str:

@@ -14,7 +14,7 @@ TTL_S = 300.0
 
 
 @contextmanager
-def kept_alive(extend: Callable[[], object], every_s: float = TTL_S / 3) -> Iterator[None]:
+def keep_alive(extend: Callable[[], object], every_s: float = TTL_S / 3) -> Iterator[None]:
     """Call `extend` now and then in a thread, until this is left. One that fails is no error: the next may do."""
     over = threading.Event()
 

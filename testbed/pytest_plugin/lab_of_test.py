@@ -41,11 +41,11 @@ class LabOfTest:
     @contextmanager
     def session(self) -> Iterator[LabSession]:
         """Provide the lab opened for writing, under the lease of the test."""
-        from testbed.leases.choice import choose, chosen
+        from testbed.leases.choice import choose, find_chosen
         from testbed.operate.journal import journal_in
         from testbed.operate.session import open_lab
 
-        before = chosen()
+        before = find_chosen()
         choose(self.lease)
         try:
             with (

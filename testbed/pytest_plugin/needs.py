@@ -62,7 +62,7 @@ class Candidates:
 
     def lacking(self, needs: Needs) -> str:
         """Return why the lab cannot meet the needs however long one waits; empty if it can."""
-        wanted = self._wanted(needs)
+        wanted = self._count_wanted(needs)
         fitting = [host for host in self.nics if self._fits(host, needs)]
         if len(fitting) < wanted:
             what = f"{wanted} hosts of {needs.degree or 1} NICs and {needs.gpus} GPUs"
@@ -83,7 +83,7 @@ class Candidates:
         for group in self._usable(needs):
             if set(group).isdisjoint(held):
                 taken += group
-                if len(taken) >= self._wanted(needs):
+                if len(taken) >= self._count_wanted(needs):
                     return tuple(taken)
         return ()
 
@@ -91,7 +91,7 @@ class Candidates:
         """Return whether no circuit joins these hosts to others."""
         return all(set(group) <= set(hosts) or set(group).isdisjoint(hosts) for group in self.groups)
 
-    def _wanted(self, needs: Needs) -> int:
+    def _count_wanted(self, needs: Needs) -> int:
         return needs.hosts or len(self.nics)
 
     def _usable(self, needs: Needs) -> Sequence[tuple[str, ...]]:
@@ -105,7 +105,7 @@ class Candidates:
         return self.nics[host] >= (needs.degree or 1) and self.gpus.get(host, 0) >= needs.gpus
 
 
-def joined(hosts: Iterable[str], pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], ...]:
+def join_hosts(hosts: Iterable[str], pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], ...]:
     """Return hosts in groups that pairs join, in the order of the hosts.
 
     >>> joined("abcd", [("c", "a")])

@@ -33,11 +33,11 @@ def lab_for(item: pytest.Item, scratch: Path) -> AbstractContextManager[LabOfTes
     except ValueError as error:
         raise pytest.UsageError(str(error)) from error
     if options.server:
-        from testbed.pytest_plugin.served import served_lab
+        from testbed.pytest_plugin.served import lease_served_lab
 
-        return served_lab(needs, options, item.nodeid)
+        return lease_served_lab(needs, options, item.nodeid)
     if options.file is None:
-        return _own_lab(_generated(needs, scratch), needs, options.hosts, scratch)
+        return _own_lab(_generate_lab(needs, scratch), needs, options.hosts, scratch)
     lab = load_lab(options.file)
     running = find_running(lab)
     if lab.simulated and not is_up(running):
@@ -47,7 +47,7 @@ def lab_for(item: pytest.Item, scratch: Path) -> AbstractContextManager[LabOfTes
     return standing_lab(running, needs, options, scratch, item.nodeid)
 
 
-def _generated(needs: Needs, scratch: Path) -> Lab:
+def _generate_lab(needs: Needs, scratch: Path) -> Lab:
     from testbed.pytest_plugin.small_lab import lab_text
 
     text = lab_text(needs.hosts or DEFAULT_HOSTS, needs.degree or DEFAULT_DEGREE)

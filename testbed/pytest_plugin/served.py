@@ -15,7 +15,7 @@ import pytest
 
 from testbed.errors import LeaseDenied, VerifyFailed
 from testbed.operate.model import LinkFinding
-from testbed.pytest_plugin.heartbeat import TTL_S, kept_alive
+from testbed.pytest_plugin.heartbeat import TTL_S, keep_alive
 from testbed.pytest_plugin.needs import Needs
 from testbed.pytest_plugin.options import LabOptions
 
@@ -80,7 +80,7 @@ class LabOfService:
 
 
 @contextmanager
-def served_lab(needs: Needs, options: LabOptions, test: str) -> Iterator[LabOfService]:
+def lease_served_lab(needs: Needs, options: LabOptions, test: str) -> Iterator[LabOfService]:
     """Lease a lab of a service, and go back to the epoch that was in force. Skips where that cannot be.
 
     Raises the errors of the client where the service does not answer or refuses.
@@ -88,12 +88,12 @@ def served_lab(needs: Needs, options: LabOptions, test: str) -> Iterator[LabOfSe
     from testbed.client import connect
 
     with connect(options.server) as client:
-        lab, hosts = _chosen(client, options, needs)
-        lease = _granted(lab, options.wait_s, test)
+        lab, hosts = _choose_lab(client, options, needs)
+        lease = _wait_granted(lab, options.wait_s, test)
         moves = {"hosts": options.hosts, "really_move": options.really_move}
         given = LabOfService(lab, lease, hosts, moves)
         try:
-            with kept_alive(lambda: lab.extend_lease(lease)):
+            with keep_alive(lambda: lab.extend_lease(lease)):
                 before = _epoch_to_keep(lab)
                 try:
                     yield given
@@ -103,7 +103,7 @@ def served_lab(needs: Needs, options: LabOptions, test: str) -> Iterator[LabOfSe
             lab.release_lease(lease)
 
 
-def _chosen(client: Any, options: LabOptions, needs: Needs) -> tuple[Any, Sequence[str]]:
+def _choose_lab(client: Any, options: LabOptions, needs: Needs) -> tuple[Any, Sequence[str]]:
     """Return the lab that is named, or the only one, and its hosts."""
     names = [one["name"] for one in client.labs()]
     if options.name not in names and (options.name or len(names) != 1):
@@ -126,7 +126,7 @@ def _chosen(client: Any, options: LabOptions, needs: Needs) -> tuple[Any, Sequen
     return lab, [host["name"] for host in hosts]
 
 
-def _granted(lab: Any, wait_s: float, test: str) -> str:
+def _wait_granted(lab: Any, wait_s: float, test: str) -> str:
     deadline = time.monotonic() + wait_s
     lease = lab.request_lease([], ttl_s=TTL_S, reason=f"pytest: {test}")
     while lease["state"] != "granted":

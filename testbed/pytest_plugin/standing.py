@@ -25,14 +25,14 @@ from testbed.leases.store import LeaseStore
 from testbed.operate.apply import check_permission
 from testbed.operate.design import design_of_intent
 from testbed.operate.engine.planned import goal_text
-from testbed.operate.intent import Intent, in_force, stored_intents
-from testbed.operate.light import held_circuits
+from testbed.operate.intent import Intent, in_force, load_intents
+from testbed.operate.light import find_held_circuits
 from testbed.operate.model import LabPlan, SwitchPlan
 from testbed.operate.plan import scope_of
 from testbed.operate.session import Change, LabSession, open_lab
-from testbed.pytest_plugin.heartbeat import TTL_S, kept_alive
+from testbed.pytest_plugin.heartbeat import TTL_S, keep_alive
 from testbed.pytest_plugin.lab_of_test import LabOfTest
-from testbed.pytest_plugin.needs import Candidates, Needs, joined
+from testbed.pytest_plugin.needs import Candidates, Needs, join_hosts
 from testbed.pytest_plugin.options import LabOptions, skip
 from testbed.storage.address import address_in
 from testbed.storage.database import Database
@@ -62,7 +62,7 @@ def standing_lab(
     file.write_text(render_lab(lab), encoding="utf-8")
     try:
         asking = Asking(lab, needs, hosts, store, options.wait_s, test, boards)
-        with database_errors(database), leased(asking) as (lease, names):
+        with database_errors(database), hold_lease(asking) as (lease, names):
             given = LabOfTest(
                 lab=shard_of(lab, names) if len(names) < len(lab.hosts) else lab,
                 file=file,
@@ -102,7 +102,7 @@ class Asking:
     test: str
     boards: tuple[str, ...] = ()
 
-    def granted(self) -> tuple[Lease, tuple[str, ...]]:
+    def acquire(self) -> tuple[Lease, tuple[str, ...]]:
         """Return a granted lease and its hosts in the lab's order; others as soon as these are free earlier.
 
         Skips the test where none can be granted. Raises `LeaseDenied` when the time is over.
@@ -113,7 +113,7 @@ class Asking:
         while True:
             candidates = self._look()
             reason = self._out_of_order() or candidates.lacking(self.needs)
-            wanted = candidates.choose(self.needs, self._held(request)) or asked
+            wanted = candidates.choose(self.needs, self._find_held(request)) or asked
             wanted = wanted or candidates.choose(self.needs, ())
             if request is not None and (reason or wanted != asked):
                 self.store.release(request.id)
@@ -139,7 +139,7 @@ class Asking:
         stopped = read_maintenance(self.store.database.address, self.lab.name)
         return f"it is under maintenance by {stopped['owner']}: {stopped['reason']}" if stopped else ""
 
-    def _held(self, mine: Lease | None) -> frozenset[str]:
+    def _find_held(self, mine: Lease | None) -> frozenset[str]:
         """Return hosts of which others hold a part, or wait for one."""
         theirs = [
             one
@@ -162,10 +162,11 @@ class Asking:
             gpus = _gpus(session) if session.fleet else {}
         names = [host.name for host in lab.hosts]
         pairs = [
-            (names[one.link.source.node], names[one.link.target.node]) for one in held_circuits(lab, seen)
+            (names[one.link.source.node], names[one.link.target.node])
+            for one in find_held_circuits(lab, seen)
         ]
         return Candidates(
-            groups=joined(names, pairs),
+            groups=join_hosts(names, pairs),
             nics={host.name: len(host.nics) for host in lab.hosts},
             faults=self._faults(),
             gpus=gpus,
@@ -195,11 +196,11 @@ def _gpus(session: LabSession) -> dict[str, int]:
 
 
 @contextmanager
-def leased(asking: Asking) -> Iterator[tuple[Lease, tuple[str, ...]]]:
+def hold_lease(asking: Asking) -> Iterator[tuple[Lease, tuple[str, ...]]]:
     """Provide a granted lease and its hosts; it is extended until this is left, and released then."""
-    lease, hosts = asking.granted()
+    lease, hosts = asking.acquire()
     try:
-        with kept_alive(lambda: asking.store.extend(lease.id)):
+        with keep_alive(lambda: asking.store.extend(lease.id)):
             yield lease, hosts
     finally:
         with suppress(LeaseDenied):  # somebody has broken it meanwhile
@@ -219,7 +220,7 @@ class Before:
         with given.session() as session:
             seen = {name: switch.read().connections for name, switch in session.switches.items()}
         names = {host.name for host in given.lab.hosts}
-        intents = in_force(stored_intents(given.runs_dir, lab.name))
+        intents = in_force(load_intents(given.runs_dir, lab.name))
         epochs = (one for one in intents if names.issuperset(one.hosts) and one.state in _STOOD)
         return cls({name: _in_scope(given.lab, name, held) for name, held in seen.items()}, tuple(epochs))
 
@@ -238,7 +239,7 @@ class Before:
                 goal = goal_text({part.switch: (addresses[part.switch], part) for part in plan.switches})
                 with session.operation("trial", f"put back after {test}", goal=goal):
                     session.apply(plan)
-        now = {one.epoch for one in in_force(stored_intents(given.runs_dir, lab.name))}
+        now = {one.epoch for one in in_force(load_intents(given.runs_dir, lab.name))}
         for intent in reversed(self.epochs):
             if intent.epoch not in now:
                 self._bring_back(intent, given, lab, test)

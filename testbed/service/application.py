@@ -76,7 +76,7 @@ def build_app(service: Service) -> FastAPI:
     for kind in (LightbedError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, answer_error)
     app.add_exception_handler(Exception, _answer_fault)
-    vars(app)["openapi"] = lambda: described(app)  # the way that FastAPI gives
+    vars(app)["openapi"] = lambda: describe_interface(app)  # the way that FastAPI gives
     return app
 
 
@@ -85,7 +85,7 @@ async def _answer_fault(request: Request, error: Exception) -> Response:
     return response_of(problem_of(error, request.url.path))
 
 
-def described(app: FastAPI) -> dict[str, Any]:
+def describe_interface(app: FastAPI) -> dict[str, Any]:
     """Return the OpenAPI document: what FastAPI finds, with answers, problems and who may, from the table of routes."""
     if app.openapi_schema:
         return app.openapi_schema
@@ -119,4 +119,4 @@ def _content(route: Route) -> dict[str, Any]:
 
 def document_text(service: Service) -> str:
     """Return the OpenAPI document as it is kept in the repository."""
-    return json.dumps(described(build_app(service)), indent=1, sort_keys=True) + "\n"
+    return json.dumps(describe_interface(build_app(service)), indent=1, sort_keys=True) + "\n"

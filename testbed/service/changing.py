@@ -14,7 +14,7 @@ from testbed.leases.model import HELD, Lease, parts_of
 from testbed.leases.store import LeaseStore
 from testbed.operate.engine.consent import EmergencyStop
 from testbed.operate.recovery.records import operations_of
-from testbed.operate.unfinished import unfinished_or_why_not
+from testbed.operate.unfinished import find_unfinished_or_error
 from testbed.service.context import Asked, Caller, answer
 from testbed.service.documents import LeaseExtension, LeaseRequest, Reason, TopologyRequest
 from testbed.service.events import KINDS, Filter
@@ -46,10 +46,10 @@ def submit_run(asked: Caller, body: Annotated[AnyRequest, Body()], idempotency_k
         raise
     for lab in labs:
         request.check(asked.lab(lab).lab)
-    return _submitted(asked, request, idempotency_key)
+    return _submit(asked, request, idempotency_key)
 
 
-def _submitted(asked: Asked, request: Request, key: str) -> Response:
+def _submit(asked: Asked, request: Request, key: str) -> Response:
     text = request.model_dump_json(exclude_defaults=True)
     run, is_new = asked.service.runs.submit(
         asked.who,
@@ -136,21 +136,21 @@ def events(
     last_event_id: Annotated[str, Header(alias="Last-Event-ID", max_length=20)] = "",
 ) -> Response:
     """Send events as they are written: a snapshot first, or all after Last-Event-ID. Filters take lists with commas."""
-    kinds = _listed(kind)
+    kinds = _split_list(kind)
     if not kinds <= set(KINDS):
         raise InvalidRequest(f"kind must be one of {', '.join(KINDS)}")
     if last_event_id and not (last_event_id.isascii() and last_event_id.isdigit()):
         raise InvalidRequest("Last-Event-ID must be the number of an event")
-    for one in _listed(lab):
+    for one in _split_list(lab):
         asked.lab(one)
-    chosen = Filter(_listed(lab), _listed(run), kinds, asked.who.sees)
+    chosen = Filter(_split_list(lab), _split_list(run), kinds, asked.who.sees)
     after = int(last_event_id) if last_event_id else None
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     stream = asked.service.feed.stream(chosen, after)
     return StreamingResponse(stream, headers=headers, media_type="text/event-stream")
 
 
-def _listed(text: str) -> frozenset[str]:
+def _split_list(text: str) -> frozenset[str]:
     return frozenset(filter(None, text.split(",")))
 
 
@@ -164,7 +164,7 @@ def set_topology(asked: Caller, lab: Name, body: TopologyRequest, if_match: Matc
         request = MODELS["apply"].model_validate(
             {"command": "apply", "lab": lab, "if_match": again, **fields}
         )
-        return _submitted(asked, request, "")
+        return _submit(asked, request, "")
 
 
 def leases(asked: Caller, lab: Name, ended: bool = False) -> Response:
@@ -195,7 +195,7 @@ def request_lease(asked: Caller, lab: Name, body: LeaseRequest) -> Response:
             allowed=body.allowed,
             reason=body.reason,
         )
-        return _told(view, found, 201)
+        return _respond(view, found, 201)
 
 
 def extend_lease(
@@ -206,7 +206,7 @@ def extend_lease(
     with _changing(asked, lab):
         check_match(if_match, tag_of(_lease_document(view, lease)), f"lease {lease}")
         asked.record("extend lease", lab, outcome=f"lease {lease}")
-        return _told(view, _store(asked, view).extend(lease, body.ttl_s))
+        return _respond(view, _store(asked, view).extend(lease, body.ttl_s))
 
 
 def release_lease(asked: Caller, lab: Name, lease: Name, if_match: Match = "") -> Response:
@@ -215,7 +215,7 @@ def release_lease(asked: Caller, lab: Name, lease: Name, if_match: Match = "") -
     with _changing(asked, lab):
         check_match(if_match, tag_of(_lease_document(view, lease)), f"lease {lease}")
         asked.record("release lease", lab, outcome=f"lease {lease}")
-        return _told(view, _store(asked, view).release(lease))
+        return _respond(view, _store(asked, view).release(lease))
 
 
 def break_lease(asked: Caller, lab: Name, lease: Name, body: Reason) -> Response:
@@ -224,7 +224,7 @@ def break_lease(asked: Caller, lab: Name, lease: Name, body: Reason) -> Response
     with _changing(asked, lab):
         _lease_document(view, lease)
         asked.record("break lease", lab, why=body.reason, outcome=f"lease {lease}")
-        return _told(view, _store(asked, view).break_(lease, body.reason))
+        return _respond(view, _store(asked, view).break_(lease, body.reason))
 
 
 def set_maintenance(asked: Caller, lab: Name, body: Reason) -> Response:
@@ -255,7 +255,7 @@ def stop_lab(asked: Caller, lab: Name, body: Reason) -> Response:
     asked.record("stop", lab, why=body.reason)
     running = [one.id for one in operations_of(asked.service.runs_dir, lab) if one.state == "running"]
     told = {"lab": lab, "stopped": True, "reason": body.reason, "running": running}
-    return answer(told | _unfinished(asked, view))
+    return answer(told | _list_unfinished(asked, view))
 
 
 def release_stop(asked: Caller, lab: Name) -> Response:
@@ -264,11 +264,11 @@ def release_stop(asked: Caller, lab: Name) -> Response:
     asked.record("release stop", lab)
     was = EmergencyStop(asked.service.runs_dir, lab).release()
     view.forget()
-    return answer({"lab": lab, "stopped": False, "was_stopped": was} | _unfinished(asked, view))
+    return answer({"lab": lab, "stopped": False, "was_stopped": was} | _list_unfinished(asked, view))
 
 
-def _unfinished(asked: Asked, view: LabView) -> dict[str, Any]:
-    left = unfinished_or_why_not(asked.service.runs_dir, view.lab)
+def _list_unfinished(asked: Asked, view: LabView) -> dict[str, Any]:
+    left = find_unfinished_or_error(asked.service.runs_dir, view.lab)
     return {"unfinished": [one.json() for one in left]}
 
 
@@ -294,7 +294,7 @@ def _lease_document(view: LabView, lease_id: str) -> dict[str, Any]:
     return found
 
 
-def _told(view: LabView, lease: Lease, status: int = 200) -> Response:
+def _respond(view: LabView, lease: Lease, status: int = 200) -> Response:
     told = _lease_document(view, lease.id)
     headers = {"Location": f"/v1/labs/{view.lab.name}/leases/{lease.id}"} if status == 201 else {}
     return answer(told, status, tag=tag_of(told), headers=headers)

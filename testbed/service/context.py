@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from testbed.commands.declare import Role
 from testbed.service.access import Identity
 from testbed.service.events import EventLog, Feed
-from testbed.service.labs import LabView, named_lab
+from testbed.service.labs import LabView, find_lab
 from testbed.service.metrics import SwitchMetrics
 from testbed.service.runs import RunStore
 from testbed.service.workers import Workers
@@ -57,7 +57,7 @@ class Service:
 
     def lab(self, name: str) -> LabView:
         """Return a lab. Raises `NotFound`."""
-        found = named_lab(self.labs, name)
+        found = find_lab(self.labs, name)
         if found is None:
             raise NotFound(
                 f"the service has no lab {name!r}; it has {', '.join(one.lab.name for one in self.labs)}"
@@ -86,12 +86,12 @@ class Asked:
             append(connection, Entry(self.who, action, lab, why, plan, outcome))
 
 
-def asked_by(request: Request) -> Asked:
+def make_context(request: Request) -> Asked:
     """Return what a handler works with."""
     return Asked(request.app.state.service, request.scope["lightbed.identity"], request)
 
 
-Caller = Annotated[Asked, Depends(asked_by)]
+Caller = Annotated[Asked, Depends(make_context)]
 
 
 def answer(

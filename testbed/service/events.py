@@ -89,7 +89,7 @@ class EventLog:
             and (not chosen.runs or row["id"] in chosen.runs)
             and chosen.sees(row["lab"])
         ]
-        return number, encoded(number, "snapshot", {"number": number, "runs": runs})
+        return number, encode_event(number, "snapshot", {"number": number, "runs": runs})
 
 
 _AFTER = (
@@ -117,10 +117,10 @@ def event_of(row: Mapping[str, Any]) -> Event:
         told |= {"operation": row["operation"], "device": row["switch"], "ordinal": row["ordinal"]}
     else:
         told["data"] = json.loads(row["data"] or "{}")
-    return Event(row["number"], kind, row["of_lab"], row["of_run"], encoded(row["number"], kind, told))
+    return Event(row["number"], kind, row["of_lab"], row["of_run"], encode_event(row["number"], kind, told))
 
 
-def encoded(number: int, kind: str, document: Mapping[str, Any]) -> bytes:
+def encode_event(number: int, kind: str, document: Mapping[str, Any]) -> bytes:
     r"""Return an event as it is sent.
 
     >>> encoded(7, "run", {"number": 7})

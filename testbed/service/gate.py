@@ -130,7 +130,7 @@ class Gate:
         """Pass a request on, with no more of its body than is allowed."""
         read = 0
 
-        async def limited() -> Message:
+        async def receive_limited() -> Message:
             nonlocal read
             message = await receive()
             read += len(message.get("body", b""))
@@ -138,4 +138,4 @@ class Gate:
                 raise HTTPException(413, f"a body may have at most {BODY_BYTES >> 20} MiB")
             return message
 
-        await self._app(scope, limited, send)
+        await self._app(scope, receive_limited, send)

@@ -18,7 +18,7 @@ from testbed.lab.model import FibreEnd, Lab, LabNic
 from testbed.lab.simulated.lifecycle import lab_status
 from testbed.leases.listing import describe_leases, read_maintenance
 from testbed.operate.engine.consent import EmergencyStop
-from testbed.operate.intent import Intent, in_force, stored_intents
+from testbed.operate.intent import Intent, in_force, load_intents
 from testbed.service.runs import RunStore
 from testbed.service_errors import MatchNeeded, StateChanged
 from testbed.storage.address import Address
@@ -138,7 +138,7 @@ class LabView:
 
     def topologies(self) -> tuple[Intent, ...]:
         """Return the topologies, the newest first."""
-        return stored_intents(self.runs_dir, self.lab.name)
+        return load_intents(self.runs_dir, self.lab.name)
 
     def leases(self, *, ended: bool = False) -> list[dict[str, Any]]:
         """Return the leases."""
@@ -230,7 +230,7 @@ _COUNT_LOSSES = "select place, count(*) as readings from losses where lab = ? gr
 
 def topology_in_force(runs_dir: Path, lab: str) -> dict[str, Any]:
     """Return the topology in force as a document, epoch 0 where none is."""
-    stored = in_force(stored_intents(runs_dir, lab))
+    stored = in_force(load_intents(runs_dir, lab))
     if not stored:
         return {"lab": lab, "epoch": 0, "state": "none", "name": ""}
     return topology_json(stored[0], links=True)
@@ -305,6 +305,6 @@ def _answers(address: str) -> bool:
         return False
 
 
-def named_lab(views: Sequence[LabView], name: str) -> LabView | None:
+def find_lab(views: Sequence[LabView], name: str) -> LabView | None:
     """Return the lab of a name."""
     return next((view for view in views if view.lab.name == name), None)

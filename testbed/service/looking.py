@@ -8,7 +8,7 @@ from fastapi import Path, Query
 from starlette.responses import Response
 
 from testbed.observe.exposition import CONTENT_TYPE, exposition
-from testbed.observe.stored_metrics import stored_samples
+from testbed.observe.stored_metrics import load_samples
 from testbed.operate.recovery.records import history_of, operations_of
 from testbed.service.context import Caller, answer
 from testbed.service.labs import tag_of, topology_in_force, topology_json
@@ -47,7 +47,7 @@ def metrics(asked: Caller) -> Response:
     service = asked.service
     switches = [sample for view in service.labs for sample in service.switch_metrics[view.lab.name].of(view)]
     looks = [sample for view in service.labs for sample in count_findings(view)]
-    samples = [*stored_samples(service.runs_dir), *looks, *switches]
+    samples = [*load_samples(service.runs_dir), *looks, *switches]
     text = exposition(one for one in samples if asked.who.sees(one.labels[0]))  # the first label is the lab
     return Response(text, media_type=CONTENT_TYPE)
 
@@ -76,7 +76,7 @@ def hosts(asked: Caller, lab: Name) -> Response:
 
 def host(asked: Caller, lab: Name, host: Name) -> Response:
     """Return a host."""
-    return answer(_named(asked.lab(lab).hosts(), host, "host"))
+    return answer(_find_named(asked.lab(lab).hosts(), host, "host"))
 
 
 def switches(asked: Caller, lab: Name) -> Response:
@@ -88,10 +88,10 @@ def switches(asked: Caller, lab: Name) -> Response:
 def switch(asked: Caller, lab: Name, switch: Name) -> Response:
     """Return a switch with circuits and ports, as they were last read."""
     view = asked.lab(lab)
-    return answer(_named(view.fresh("switches", view.switches), switch, "switch"))
+    return answer(_find_named(view.fresh("switches", view.switches), switch, "switch"))
 
 
-def _named(found: list[dict[str, Any]], name: str, what: str) -> dict[str, Any]:
+def _find_named(found: list[dict[str, Any]], name: str, what: str) -> dict[str, Any]:
     one = next((one for one in found if one["name"] == name), None)
     if one is None:
         raise NotFound(f"the lab has no {what} {name!r}; it has {', '.join(one['name'] for one in found)}")

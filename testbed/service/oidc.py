@@ -106,13 +106,13 @@ class Provider:
         with self._lock:
             if kid not in self._keys and self._now() - self._asked_s > AGAIN_S:
                 self._asked_s = self._now()
-                self._keys = self._published()
+                self._keys = self._fetch_keys()
             found = self._keys.get(kid)
         if found is None:
             raise NotAuthenticated("this token is not signed by a key of the OpenID provider; log in again")
         return found
 
-    def _published(self) -> dict[str, Mapping[str, Any]]:
+    def _fetch_keys(self) -> dict[str, Mapping[str, Any]]:
         document = self._fetch(f"{self._issuer.rstrip('/')}/.well-known/openid-configuration")
         if not isinstance(document, dict) or document.get("issuer") != self._issuer:
             raise NotAuthenticated(f"the discovery document of {self._issuer} belongs to another issuer")

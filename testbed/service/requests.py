@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model, mo
 
 from testbed.commands import declare
 from testbed.commands.declare import REQUIRED, Command, Lane, Option, Role, fields_of
-from testbed.commands.table import COMMANDS, declared_commands
+from testbed.commands.table import COMMANDS, list_declared_commands
 from testbed.service_errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def _text_of(option: Option) -> Any:
 
 REQUESTS: tuple[type[Request], ...] = tuple(
     model
-    for words, command in declared_commands()
+    for words, command in list_declared_commands()
     if command.role is not None and not command.has_own_route
     for model in models_of(words, command)
 )

@@ -154,7 +154,7 @@ class RunStore:
         with self.database.reading() as connection:
             return tuple(_run(dict(row)) for row in connection.execute(query).mappings())
 
-    def unfinished(self, without: Collection[str] = ()) -> tuple[Run, ...]:
+    def find_unfinished(self, without: Collection[str] = ()) -> tuple[Run, ...]:
         """Return the runs to carry out: those that an earlier process left, then those that wait, the oldest first."""
         query = (
             sa.select(submitted_runs)

@@ -77,7 +77,7 @@ class Workers:
         with self._wake:
             taken = dict(self._taken)
         busy = Counter(taken.values())
-        for run in self._store.unfinished(without=taken):
+        for run in self._store.find_unfinished(without=taken):
             place = run.lab, LANES.get(run.command, "looking")
             if run.lab in self._labs and busy[place] < ROOM[place[1]]:
                 busy[place] += 1

@@ -22,7 +22,7 @@ _chosen: ContextVar[str] = ContextVar("database", default="")
 
 def choose(url: str) -> None:
     """Take this database in place of the file of each directory of runs; an empty URL takes the file again."""
-    _chosen.set(checked_url(url) if url else "")
+    _chosen.set(check_url(url) if url else "")
 
 
 def address_in(runs_dir: str | Path) -> Address:
@@ -36,7 +36,7 @@ def address_of(place: str | Path) -> Address:
     >>> address_of("runs/lightbed.sqlite")
     PosixPath('runs/lightbed.sqlite')
     """
-    return checked_url(place) if isinstance(place, str) and "://" in place else Path(place)
+    return check_url(place) if isinstance(place, str) and "://" in place else Path(place)
 
 
 def is_server(address: Address) -> bool:
@@ -44,7 +44,7 @@ def is_server(address: Address) -> bool:
     return isinstance(address, str)
 
 
-def shown(address: Address) -> str:
+def hide_password(address: Address) -> str:
     """Return an address for people and logs, without the password in it.
 
     >>> shown("postgresql+psycopg://lab:secret@db1/lightbed")
@@ -53,9 +53,11 @@ def shown(address: Address) -> str:
     return re.sub(r"(://[^:/@]*):[^@/]*@", r"\1:***@", str(address))
 
 
-def checked_url(url: str) -> str:
+def check_url(url: str) -> str:
     """Return a URL of a server that can be used. Raises `StorageError`."""
     if not url.startswith(SCHEME):
         hint = f"write {SCHEME}USER@HOST/DATABASE; a file is chosen by --runs-dir"
-        raise StorageError(f"--database {shown(url)!r} is not the address of a PostgreSQL server: {hint}")
+        raise StorageError(
+            f"--database {hide_password(url)!r} is not the address of a PostgreSQL server: {hint}"
+        )
     return url

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from lightbed.output_file import check_output, open_output
 from testbed.database_file import copy_database
 from testbed.errors import StorageError
-from testbed.storage.address import Address, shown
+from testbed.storage.address import Address, hide_password
 from testbed.storage.database import DATABASE_ERRORS, Database
 from testbed.storage.looking import hint_for, read_rows, reason_of
 from testbed.storage.schema import counters, lease_parts, leases, metadata, reservations
@@ -66,7 +66,7 @@ def restore(file: Path, address: Address, runs_dir: Path, *, replace: bool = Fal
     One transaction: it is all there afterwards, or nothing is changed. Raises `StorageError` and `OSError`.
     """
     with _errors(address), tempfile.TemporaryDirectory(prefix="lightbed-") as scratch:
-        with _opened(file) as archive:
+        with _open_archive(file) as archive:
             archive.extract(_member(archive, file), scratch, filter="data")
             copy = Path(scratch) / _MEMBER
             _check_whole(copy)
@@ -155,7 +155,7 @@ def _extract_runs(archive: tarfile.TarFile, runs_dir: Path) -> tuple[str, ...]:
 
 
 @contextmanager
-def _opened(file: Path) -> Iterator[tarfile.TarFile]:
+def _open_archive(file: Path) -> Iterator[tarfile.TarFile]:
     try:
         archive = tarfile.open(file)  # noqa: SIM115 - closed below
     except tarfile.TarError as error:
@@ -191,4 +191,4 @@ def _errors(address: Address) -> Iterator[None]:
     try:
         yield
     except DATABASE_ERRORS as error:
-        raise StorageError(f"{shown(address)}: {reason_of(error)}; {hint_for(error)}") from error
+        raise StorageError(f"{hide_password(address)}: {reason_of(error)}; {hint_for(error)}") from error

@@ -25,7 +25,7 @@ import sqlalchemy as sa
 
 from testbed.database_file import BUSY_TIMEOUT_S
 from testbed.errors import StorageError
-from testbed.storage.address import Address, address_of, shown
+from testbed.storage.address import Address, address_of, hide_password
 from testbed.storage.looking import CONNECT_TIMEOUT_S
 from testbed.storage.schema import REVISION, metadata
 
@@ -79,7 +79,7 @@ class Database:
     @property
     def name(self) -> str:
         """The address for people."""
-        return shown(self.address)
+        return hide_password(self.address)
 
     def close(self) -> None:
         """Close the connections. The database stays usable; it is opened again when needed."""
@@ -177,7 +177,7 @@ def type_of(path: Path, mounts: str) -> str:
     found, longest = "", -1
     for line in mounts.splitlines():
         place, _, source = line.partition(" - ")
-        mounted_at = Path(_unescaped(place.split()[4]))
+        mounted_at = Path(_unescape(place.split()[4]))
         if (
             path.is_relative_to(mounted_at) and len(mounted_at.parts) >= longest
         ):  # a later mount hides an earlier one
@@ -185,7 +185,7 @@ def type_of(path: Path, mounts: str) -> str:
     return found
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from testbed import database_file
 from testbed.errors import StorageError
-from testbed.storage.address import Address, shown
+from testbed.storage.address import Address, hide_password
 
 CONNECT_TIMEOUT_S = 10
 _READ_ONLY = ("readonly database", "Read-only file system", "unable to open database file")
@@ -70,7 +70,9 @@ def is_database_error(error: Exception) -> bool:
 
 def why_unreadable(address: Address, error: Exception) -> str:
     """Return what cannot be read, and why."""
-    return f"{shown(address)} cannot be read ({getattr(error, 'strerror', None) or str(error).strip()})"
+    return (
+        f"{hide_password(address)} cannot be read ({getattr(error, 'strerror', None) or str(error).strip()})"
+    )
 
 
 def reason_of(error: BaseException) -> str:

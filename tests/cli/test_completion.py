@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lightbed.completion import joined
+from lightbed.completion import join_words
 
 pytestmark = pytest.mark.process
 
@@ -96,4 +96,4 @@ def test_a_switch_that_does_not_answer_completes_nothing():
 
 
 def test_words_of_bash_are_joined_at_its_breaks():
-    assert joined(["p", "--scope", "=", "1", "x", ":", ""], 6) == (["p", "--scope=1"], "x:")
+    assert join_words(["p", "--scope", "=", "1", "x", ":", ""], 6) == (["p", "--scope=1"], "x:")

@@ -23,10 +23,10 @@ from testbed.commands.declare import (
 from testbed.commands.documents import CHANGES, OMIT_NONE, Document, UnfinishedOperation, key
 from testbed.commands.groups import INTERVAL, Moves, parse_interval
 from testbed.commands.place import Place
-from testbed.commands.table import declared_commands
+from testbed.commands.table import list_declared_commands
 from testbed.errors import UsageError
 
-DECLARED = dict(declared_commands())
+DECLARED = dict(list_declared_commands())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,9 +28,9 @@ from testbed.leases.choice import choose
 from testbed.leases.listing import read_leases
 from testbed.leases.model import parts_of
 from testbed.leases.store import LeaseStore
-from testbed.operate.change_file import Observed, change_document, observed_by, read_change, write_change
+from testbed.operate.change_file import Observed, change_document, observe_plan, read_change, write_change
 from testbed.operate.design import Design, design_for, design_of_intent
-from testbed.operate.intent import Stated, in_force, stored_intents
+from testbed.operate.intent import Stated, in_force, load_intents
 from testbed.operate.journal import journal_in
 from testbed.operate.model import LabPlan
 from testbed.operate.proof import judge  # noqa: F401 - imported by a session when it is needed first
@@ -38,7 +38,7 @@ from testbed.operate.recovery import resume as recovery
 from testbed.operate.recovery.resume import Resumed, find_unfinished
 from testbed.operate.recovery.rollback import roll_back, target_of
 from testbed.operate.session import LabSession
-from testbed.operate.unfinished import unfinished_operations
+from testbed.operate.unfinished import find_unfinished_operations
 from testbed.storage.address import address_in
 
 Request = dict[str, Any]
@@ -79,7 +79,7 @@ def apply(request: Request) -> dict[str, Any]:
     with ExitStack() as stack:
         session = session_of(request, stack)
         if "epoch" in request:
-            intents = stored_intents(request["runs"], session.lab.name)
+            intents = load_intents(request["runs"], session.lab.name)
             (intent,) = [one for one in intents if one.epoch == request["epoch"]]
             _, design = design_of_intent(session.lab, intent)
             stated = intent.stated
@@ -100,7 +100,7 @@ def resume(request: Request) -> dict[str, Any]:
             session = session_of(request, stack)
             design = design_of_intent(lab, left.intent)[1] if left.intent else None
             resumed = recovery.resume(session, left, design)
-    still = [one.line() for one in unfinished_operations(request["runs"], lab)]
+    still = [one.line() for one in find_unfinished_operations(request["runs"], lab)]
     return {"state": resumed.state, "reason": resumed.reason, "still": still}
 
 
@@ -168,8 +168,8 @@ def apply_change(request: Request) -> dict[str, Any]:
 
 
 def observed_now(request: Request, session: LabSession, plan: LabPlan) -> Observed:
-    epochs = [one.epoch for one in in_force(stored_intents(request["runs"], session.lab.name))]
-    return observed_by(plan, epochs=epochs, revision=session.lab.revision)
+    epochs = [one.epoch for one in in_force(load_intents(request["runs"], session.lab.name))]
+    return observe_plan(plan, epochs=epochs, revision=session.lab.revision)
 
 
 OPERATIONS = {

@@ -67,9 +67,9 @@ def _with_packets(datapath, name, generator):
         actions.append(Action(kind, "c0", output, refs, width, **more))
 
     widths = arbitration.registers(order, whole=True, streams=len(streams))
-    for end, operand in arbitration.stored(count, name).items():
+    for end, operand in arbitration.next_numbers(count, name).items():
         add(f"c0_{end}", widths[end], [operand], part_of="c0")
-    samples = arbitration.chosen_samples(count, name, lanes)
+    samples = arbitration.select_samples(count, name, lanes)
     add("merged", generator.choice([8, 16, 40]), samples, ActionKind.STREAM, merges=True)
     lasts = [arbitration.last_of(each) for each in streams]
     add("merged_last", 1, [arbitration.select(count, name, lasts)], part_of="merged")
@@ -186,7 +186,7 @@ class _Maker:
 
     def kept_by(self, count):
         widths = arbitration.registers(count.order, whole=count.whole, streams=len(count.terms))
-        for name, operand in arbitration.stored(count, self.here.name).items():
+        for name, operand in arbitration.next_numbers(count, self.here.name).items():
             output = f"{count.name}_{name}"
             refs = (self.kept(operand),)
             yield Action(ActionKind.STORE, count.name, output, refs, widths[name], part_of=count.name)
@@ -198,7 +198,7 @@ class _Maker:
         }
         if len(lanes) > 1:
             return
-        refs = [self.kept(each) for each in arbitration.chosen_samples(count, self.here.name, lanes.pop())]
+        refs = [self.kept(each) for each in arbitration.select_samples(count, self.here.name, lanes.pop())]
         output, width = f"merged_{count.name}", self.random.choice([8, 32, 48])
         yield Action(ActionKind.STREAM, count.name, output, tuple(refs), width, self.likely(0.5), merges=True)
         if count.whole:

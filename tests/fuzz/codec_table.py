@@ -183,10 +183,10 @@ _SCREEN_DECODERS: tuple[Decode, ...] = (
     lambda lines: rome.failure_of(lines, [("E6", "W4")], "connect"),
     telescent_cells,
     lambda lines: telescent.decode_input(lines, _TELESCENT),
-    lambda lines: sorted(sonic.configured(lines, _SIXTY_FOUR)),
+    lambda lines: sorted(sonic.parse_configured(lines, _SIXTY_FOUR)),
     lambda lines: sonic.hardware(lines, _SIXTY_FOUR),
     lambda lines: sonic.port_config(lines, _SIXTY_FOUR),
-    lambda lines: sorted(sonic.broken_ports(lines, _SIXTY_FOUR)),
+    lambda lines: sorted(sonic.parse_broken_ports(lines, _SIXTY_FOUR)),
     sonic.identity,
     sonic.nothing,
 )

@@ -16,7 +16,7 @@ from testbed.errors import LabFileError, LabStartError
 from testbed.lab.inventory import load_bare_lab, load_lab, parse_lab, render_lab
 from testbed.lab.model import UNKNOWN_FIBRE
 from testbed.lab.simulated.fibre_draw import draw_fibres, without_fibres
-from testbed.lab.wired_file import WiredRow, wired_text, write_new_file
+from testbed.lab.wired_file import WiredRow, write_new_file, write_wired_text
 from testbed.operate.design import degree_of
 
 TESTBED12 = Path(__file__).parents[2] / "labs" / "testbed12.yaml"
@@ -59,7 +59,9 @@ def rows_of(lab):
 
 
 def test_the_rows_of_testbed12_get_their_fibres_back_to_the_byte(bare):
-    assert wired_text(bare.read_text("utf-8"), rows_of(load_lab(TESTBED12))) == TESTBED12.read_text("utf-8")
+    assert write_wired_text(bare.read_text("utf-8"), rows_of(load_lab(TESTBED12))) == TESTBED12.read_text(
+        "utf-8"
+    )
 
 
 def test_keys_of_block_rows_are_replaced_and_comments_stay():
@@ -68,7 +70,7 @@ def test_keys_of_block_rows_are_replaced_and_comments_stay():
         ("a", "nic2"): WiredRow(None, "ocs1:50", "it's dead"),
     }
     assert (
-        wired_text(BLOCK, rows)
+        write_wired_text(BLOCK, rows)
         == """\
 hosts:
   - name: a   # rack 3
@@ -90,7 +92,7 @@ hosts:
 
 def test_a_key_that_comes_first_is_taken_out():
     text = "hosts: [{name: a, nics: [{unused: x, name: n, address: 1.2.3.4}]}]\n"
-    assert wired_text(text, {("a", "n"): WiredRow("s:1", "s:2")}) == (
+    assert write_wired_text(text, {("a", "n"): WiredRow("s:1", "s:2")}) == (
         "hosts: [{name: a, nics: [{name: n, address: 1.2.3.4, transmit: 's:1', receive: 's:2'}]}]\n"
     )
 
@@ -112,7 +114,7 @@ def test_unused_nics_stay_out_of_topologies(bare):
     rows = rows_of(load_lab(TESTBED12)) | {
         ("c", "nic2"): WiredRow("ocs1:10", None, "the receive fibre is dead")
     }
-    lab = parse_lab(wired_text(BARE, rows), bare)
+    lab = parse_lab(write_wired_text(BARE, rows), bare)
     assert [nic.name for nic in lab.hosts[2].nics] == ["nic1", "nic3", "nic4"]
     assert [nic.name for nic in lab.hosts[2].unused] == ["nic2"]
     assert degree_of(lab) == 3

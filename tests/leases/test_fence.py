@@ -17,7 +17,7 @@ skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from testbed.errors import LeaseDenied, LeaseHeld, LeaseStale, UnderMaintenance
-from testbed.leases.fence import fenced
+from testbed.leases.fence import hold_fence
 from testbed.leases.store import LeaseStore, wait_until_still
 from testbed.storage.database import Database
 
@@ -56,7 +56,7 @@ class Holder:
                 os.kill(os.getpid(), signal.SIGSTOP)
 
         try:
-            with fenced(database, "lab", A, lease=lease) as fence:
+            with hold_fence(database, "lab", A, lease=lease) as fence:
                 for step in range(2):
                     boundary(f"before check {step}")
                     with fence.sending():
@@ -106,7 +106,7 @@ def hold(ours, database_address, tmp_path):
 
 def write(store, device):
     """Write as the newest holder; return its token."""
-    with fenced(store.database, "lab", A) as fence, fence.sending():
+    with hold_fence(store.database, "lab", A) as fence, fence.sending():
         with device.open("a") as wire:
             wire.write(f"{fence.token}\n")
         return fence.token
@@ -163,7 +163,7 @@ def test_maintenance_stops_all_motion_and_says_when_it_has_come_to_its_end(ours,
     waiting.join(30)
     assert not waiting.is_alive()
     under_maintenance = pytest.raises(UnderMaintenance, match="hands in the rack")
-    with under_maintenance, fenced(ours.database, "lab", B) as fence, fence.sending():
+    with under_maintenance, hold_fence(ours.database, "lab", B) as fence, fence.sending():
         raise AssertionError
     assert ours.clear_maintenance()
     assert not ours.clear_maintenance()
@@ -177,7 +177,7 @@ def test_threads_of_one_operation_send_at_the_same_time(ours):
         with fence.sending():
             both.wait()
 
-    with fenced(ours.database, "lab", A) as fence:
+    with hold_fence(ours.database, "lab", A) as fence:
         threads = [threading.Thread(target=send, args=(fence,)) for _ in range(2)]
         for thread in threads:
             thread.start()
@@ -189,7 +189,7 @@ def test_threads_of_one_operation_send_at_the_same_time(ours):
 def test_a_lease_that_is_gone_from_the_database_is_stale(ours):
     from testbed.storage.schema import lease_parts, leases
 
-    with fenced(ours.database, "lab", A) as fence:
+    with hold_fence(ours.database, "lab", A) as fence:
         with ours.database.transaction() as connection:
             connection.execute(lease_parts.delete())
             connection.execute(leases.delete())

@@ -14,7 +14,7 @@ skip_without("sqlalchemy")
 
 from testbed.errors import ClockError, LeaseDenied, LeaseImpossible
 from testbed.lab.inventory import load_lab
-from testbed.leases.fence import Heartbeat, fenced
+from testbed.leases.fence import Heartbeat, hold_fence
 from testbed.leases.listing import describe_leases, read_leases
 from testbed.leases.model import parts_of
 from testbed.leases.store import LeaseStore
@@ -137,7 +137,7 @@ def test_a_heartbeat_is_one_transaction_in_a_third_of_the_time_that_a_lease_last
 def test_the_fence_beats_before_each_write(stores):
     store, steady = stores(), [0.0]
     lease = store.request(["host:a"], A, ttl_s=600)
-    with fenced(store.database, "lab", A, lease=lease.id, store=lambda _database, _lab: store) as fence:
+    with hold_fence(store.database, "lab", A, lease=lease.id, store=lambda _database, _lab: store) as fence:
         ours = replace(fence, beat=lambda: steady.append(1.0))
         for _write in range(3):
             with ours.sending():
@@ -209,13 +209,13 @@ def test_a_clock_that_steps_back_an_hour_allows_nothing_and_loses_nothing(stores
 def test_an_implicit_lease_ends_with_its_operation_and_with_its_process(stores):
     alive = True
     store = stores(is_alive=lambda _process: alive)
-    with fenced(store.database, "lab", A, store=lambda *_: store) as fence:
+    with hold_fence(store.database, "lab", A, store=lambda *_: store) as fence:
         assert fence.token == 1
         with pytest.raises(
             LeaseDenied, match=r"lease .* of ann@h holds host:a; nothing was sent\. Give --lease"
         ):
             store.request_implicit(AB)
-        with fenced(store.database, "lab", A) as inner:
+        with hold_fence(store.database, "lab", A) as inner:
             assert inner is fence
     assert states(store) == ["released"], "what was refused is not queued"
     store.request_implicit(B)

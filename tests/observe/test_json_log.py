@@ -14,7 +14,7 @@ from libraries import skip_without
 skip_without("asyncssh")
 skip_without("sqlalchemy")
 
-from testbed.log_context import SUBJECTS, about, bound, logger
+from testbed.log_context import SUBJECTS, about, find_bound, logger
 from testbed.observe import json_log
 from testbed.operate.apply import each
 
@@ -53,7 +53,7 @@ def test_subjects_are_bound_from_the_outside_in_and_released(log):
         (None, None, None, None),
     ]
     assert lines[2]["logger"] == "ocs_drivers.progress"
-    assert bound() == {}
+    assert find_bound() == {}
 
 
 def test_threads_know_what_they_work_for(log):

@@ -15,7 +15,7 @@ skip_without("sqlalchemy")
 from ocs_drivers.model import CrossConnects, Power, Snapshot
 from testbed.observe.device_metrics import samples_of
 from testbed.observe.exposition import BY_NAME, METRICS, Sample, exposition
-from testbed.observe.stored_metrics import stored_samples
+from testbed.observe.stored_metrics import load_samples
 from testbed.operate.light import SwitchReading
 
 prometheus = library("prometheus_client.parser")
@@ -51,7 +51,7 @@ def past(laboratory):
 
 
 def test_metrics_say_what_the_database_holds(past):
-    found = values(stored_samples(past.runs_dir))
+    found = values(load_samples(past.runs_dir))
     largest = ("t4", "true", "all_reduce", "ring: one ring", "4", "1048576")
 
     assert found["testbed_operations_total", "t4", "repair", "done"] == 1
@@ -89,7 +89,7 @@ def test_steps_are_counted_and_timed(laboratory):
         ]  # fmt: skip
         with journal.transaction() as connection:
             connection.execute(sa.insert(steps), rows)
-    found = values(stored_samples(laboratory.runs_dir))
+    found = values(load_samples(laboratory.runs_dir))
 
     assert found["testbed_steps_total", "t4", "ocs1", "circuits", "verified"] == 20
     assert found["testbed_step_seconds", "t4", "circuits", "0.5"] == pytest.approx(0.10)
@@ -107,7 +107,7 @@ def test_labels_do_not_grow_with_runs_operations_epochs_and_readings(laboratory)
         laboratory.epoch(day, day + 1, "--simplex")
         with journal_in(laboratory.runs_dir) as journal, journal.operation("t4"):
             pass
-        counts.append(len(stored_samples(laboratory.runs_dir)))
+        counts.append(len(load_samples(laboratory.runs_dir)))
 
     assert counts == [counts[0]] * 6
     assert not FORBIDDEN_LABELS & {label for metric in METRICS for label in metric.labels}
@@ -128,7 +128,7 @@ def test_switches_are_told_as_they_answer():
 
 
 def test_prometheus_reads_the_text(past):
-    samples = [*stored_samples(past.runs_dir), Sample("testbed_switch_up", ('a "lab"\\\n', "ocs1"), 1)]
+    samples = [*load_samples(past.runs_dir), Sample("testbed_switch_up", ('a "lab"\\\n', "ocs1"), 1)]
     families = {one.name: one for one in prometheus.text_string_to_metric_families(exposition(samples))}
     read = {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
@@ -147,7 +147,7 @@ def test_prometheus_reads_the_text(past):
 
 
 def test_a_laboratory_without_a_past_has_no_samples(tmp_path):
-    assert stored_samples(tmp_path / "runs") == ()
+    assert load_samples(tmp_path / "runs") == ()
     assert exposition(()) == ""
     with pytest.raises(ValueError, match="has the labels"):
         Sample("testbed_epoch", (), 1)

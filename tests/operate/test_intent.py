@@ -25,11 +25,11 @@ from testbed.design.topology.circulants import find_topology
 from testbed.errors import ApplyFailed, DriftError, IntentError, JournalError
 from testbed.lab.model import shard_of
 from testbed.operate.design import design_for, design_of_intent, lay_out
-from testbed.operate.intent import IntentLog, Stated, in_force, stored_intents
+from testbed.operate.intent import IntentLog, Stated, in_force, load_intents
 from testbed.operate.journal import journal_in
 from testbed.operate.plan import plan_lab
 from testbed.operate.session import LabSession
-from testbed.operate.unfinished import unfinished_operations, unfinished_or_why_not
+from testbed.operate.unfinished import find_unfinished_operations, find_unfinished_or_error
 
 ROOT = Path(__file__).parents[2]
 
@@ -57,7 +57,7 @@ def session(testbed12, switch, journal):
 
 
 def the_only(runs, lab):
-    (intent,) = stored_intents(runs, lab.name)
+    (intent,) = load_intents(runs, lab.name)
     return intent
 
 
@@ -101,7 +101,7 @@ def test_a_failed_apply_is_what_is_meant_and_unfinished(session, testbed12, swit
     intent = the_only(runs, testbed12)
     assert (intent.state, intent.is_unfinished) == ("failed", True)
     assert intent.describe().startswith("epoch 1 (unfinished: failed before circuits and routes stood, 20")
-    (left,) = unfinished_operations(runs, testbed12)
+    (left,) = find_unfinished_operations(runs, testbed12)
     assert left.operation == intent.operation
     assert left.detail.endswith("before circuits and routes stood")
     assert left.hint == "run `testbed resume`, or `testbed apply --epoch 1`"
@@ -114,7 +114,7 @@ def test_findings_of_the_proof_fail_an_epoch_that_stands_all_the_same(session, t
     intent = the_only(runs, testbed12)
     assert (intent.state, intent.is_unfinished) == ("failed", False)
     assert intent.describe().startswith("epoch 1 (failed: its proof ended with 48 findings, 20")
-    assert unfinished_operations(runs, testbed12) == ()
+    assert find_unfinished_operations(runs, testbed12) == ()
 
 
 def test_routes_that_fail_after_the_circuits_leave_the_apply_unfinished(
@@ -126,17 +126,17 @@ def test_routes_that_fail_after_the_circuits_leave_the_apply_unfinished(
     monkeypatch.setattr(LabSession, "install_routes", refuse)
     with pytest.raises(OSError, match="no route"):
         session.bring_up(design_for(testbed12))
-    (left,) = unfinished_operations(runs, testbed12)
+    (left,) = find_unfinished_operations(runs, testbed12)
     assert "failed (no route)" in left.detail
     monkeypatch.undo()
     assert session.bring_up(design_for(testbed12)).epoch == 2
-    assert unfinished_operations(runs, testbed12) == ()
+    assert find_unfinished_operations(runs, testbed12) == ()
 
 
 def test_a_lab_that_goes_with_its_session_is_meant_to_be_nothing(testbed12, switch, journal, runs):
     session = LabSession(testbed12, {"ocs1": switch}, None, journal, keep_intent=False)
     assert session.bring_up(design_for(testbed12)).epoch is None
-    assert stored_intents(runs, testbed12.name) == ()
+    assert load_intents(runs, testbed12.name) == ()
 
 
 @pytest.mark.slow
@@ -145,7 +145,7 @@ def test_epochs_count_for_each_lab(session, testbed12, journal, runs):
     assert [session.bring_up(design).epoch for _ in range(3)] == [1, 2, 3]
     other = IntentLog(journal, replace(testbed12, name="other"))
     assert other.store(design.topology, design.wiring, "default", Stated(), "operation", state="applied") == 1
-    assert [one.epoch for one in stored_intents(runs, testbed12.name)] == [3, 2, 1]
+    assert [one.epoch for one in load_intents(runs, testbed12.name)] == [3, 2, 1]
 
 
 @pytest.mark.slow
@@ -171,7 +171,7 @@ def test_an_apply_that_runs_is_no_unfinished_one(session, testbed12, switch, run
 
     def obey(step):
         intent = the_only(runs, testbed12)
-        seen.append((intent.is_under_way, intent.is_unfinished, unfinished_operations(runs, testbed12)))
+        seen.append((intent.is_under_way, intent.is_unfinished, find_unfinished_operations(runs, testbed12)))
         return step.after
 
     switch.obey = obey
@@ -184,7 +184,7 @@ def test_two_jobs_stand_with_one_another(testbed12, memory_switch, journal, runs
     for names in ("abcdef", "ghijkl"):
         lab = shard_of(testbed12, names)
         LabSession(lab, {"ocs1": switch}, None, journal).bring_up(design_for(lab))
-    assert [one.hosts[0] for one in in_force(stored_intents(runs, testbed12.name))] == ["g", "a"]
+    assert [one.hosts[0] for one in in_force(load_intents(runs, testbed12.name))] == ["g", "a"]
 
 
 def test_a_lab_file_that_lost_a_host_is_told(session, testbed12, runs):
@@ -255,7 +255,7 @@ def test_an_apply_that_was_killed_is_named(tmp_path, testbed12, at, words):
         check=False,
     )
     assert done.returncode == -signal.SIGKILL
-    left = unfinished_operations(tmp_path, testbed12)
+    left = find_unfinished_operations(tmp_path, testbed12)
     intent = the_only(tmp_path, testbed12)
     (one,) = left
     assert (one.operation, one.intent, one.lacks_proof) == (intent.operation, intent, at == "proof")
@@ -272,12 +272,12 @@ def test_an_operation_of_an_earlier_release_that_was_killed_is_named(journal, te
         connection.execute("update operations set owner = :owner, state = :state where id = :id", dead)
         connection.execute("drop table intents")
     connection.close()
-    (left,) = unfinished_operations(runs, testbed12)
+    (left,) = find_unfinished_operations(runs, testbed12)
     assert left.operation == killed
     assert left.detail.startswith("an operation that was killed, begun ")
     with journal.operation(testbed12.name):
         pass
-    assert unfinished_operations(runs, testbed12) == ()
+    assert find_unfinished_operations(runs, testbed12) == ()
 
 
 @pytest.mark.parametrize("runs_dir", ["absent", "lab.yaml/runs", "empty"])
@@ -286,7 +286,7 @@ def test_where_nothing_is_stored_nothing_is_made(tmp_path, runs_dir):
     (tmp_path / "empty").mkdir()
     database_in(tmp_path / "empty").touch()
     before = sorted(tmp_path.rglob("*"))
-    assert stored_intents(tmp_path / runs_dir, "lab") == ()
+    assert load_intents(tmp_path / runs_dir, "lab") == ()
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -296,8 +296,8 @@ def test_a_file_that_is_no_database_is_told(tmp_path, testbed12):
         JournalError,
         match=r"is not known: .*lightbed\.sqlite cannot be read .*; move it away and .* or name the topology",
     ):
-        stored_intents(tmp_path, "lab")
-    (told,) = unfinished_or_why_not(tmp_path, testbed12)
+        load_intents(tmp_path, "lab")
+    (told,) = find_unfinished_or_error(tmp_path, testbed12)
     assert told.operation == str(tmp_path)
     assert told.hint.startswith("make the file readable, or give the --runs-dir"), (
         "an apply would be refused too"

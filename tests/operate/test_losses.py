@@ -11,7 +11,7 @@ from testbed.cli.app import run_app
 from testbed.design.model import Link, Nic
 from testbed.design.patching.wiring import wire
 from testbed.design.plans.file import Plan, WorkloadChoice, write_plan
-from testbed.design.repair import bought_pairs
+from testbed.design.repair import find_bought_pairs
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.design.workloads.sharding import Strategy, data_sharding
@@ -136,7 +136,7 @@ def test_a_lab_is_repaired_once_and_stays_so_until_the_fibre_is_replaced(
 def test_without_links_to_give_the_detour_is_all(session, ask_twin):
     design = design_for(session.lab)
     session.bring_up(design)
-    assert bought_pairs(design.topology) == ()
+    assert find_bought_pairs(design.topology) == ()
     notes = []
     ask_twin("cut", of="plant", fibre="a/nic1:transmit")
     try:

@@ -22,10 +22,10 @@ from testbed.design.topology.demand import demand_of_matrix
 from testbed.design.workloads.sharding import Strategy, data_sharding
 from testbed.errors import DriftError, TopologyError
 from testbed.lab.inventory import render_lab
-from testbed.operate.design import Design, design_for, stored_design
+from testbed.operate.design import Design, design_for, load_design
 from testbed.operate.intent import Stated
 from testbed.operate.journal import Journal
-from testbed.operate.light import SwitchReading, held_circuits, judge_losses
+from testbed.operate.light import SwitchReading, find_held_circuits, judge_losses
 from testbed.operate.plan import circuits_of
 from testbed.operate.repair import (
     RepairRecord,
@@ -55,7 +55,7 @@ def see(testbed12):
             ),
             0.0,
         )
-        circuits = held_circuits(testbed12, {"ocs1": snapshot})
+        circuits = find_held_circuits(testbed12, {"ocs1": snapshot})
         assert {one.link for one in circuits} == set(held)
         source_of = {link.target: link.source for link in held}
         power, carriers = {}, {}
@@ -171,7 +171,7 @@ def test_a_repaired_epoch_has_routes_for_its_own_links(testbed12, ring_and_pairs
     )
     stated = Stated("repair of epoch 1", json.dumps(plan_json(plan)), repairs=1)
     intent = SimpleNamespace(name="job", topology=repaired.topology, wiring=repaired.wiring, stated=stated)
-    found = stored_design(intent)
+    found = load_design(intent)
     assert found.sets.topology == repaired.topology
     assert len(found.further) == 3
 

@@ -22,11 +22,11 @@ from testbed.operate.design import design_for
 from testbed.operate.discovery.model import Observation, Problem, Round
 from testbed.operate.discovery.run import ROUNDS_KEPT, DiscoveryRecord
 from testbed.operate.engine.planned import ROUTES, PlannedStep
-from testbed.operate.intent import replaced_by, stored_intents
+from testbed.operate.intent import find_replaced, load_intents
 from testbed.operate.journal import journal_in
 from testbed.operate.model import LabPlan, SwitchPlan
 from testbed.operate.session import LabSession
-from testbed.operate.unfinished import unfinished_operations
+from testbed.operate.unfinished import find_unfinished_operations
 
 
 class Killed(BaseException):
@@ -85,7 +85,7 @@ def died(journal, table, state=None):
 
 
 def left(runs, lab):
-    return [one.detail for one in unfinished_operations(runs, lab)]
+    return [one.detail for one in find_unfinished_operations(runs, lab)]
 
 
 @pytest.mark.slow
@@ -117,7 +117,7 @@ def test_the_newest_of_two_that_were_killed_is_told_and_knows_the_other(apply, r
     apply()
     apply(kill=True, simplex=True)
     apply(kill=True)
-    (one,) = unfinished_operations(runs, testbed12)
+    (one,) = find_unfinished_operations(runs, testbed12)
     assert (one.intent.epoch, [epoch.epoch for epoch in one.replaced]) == (3, [2, 1])
     assert one.circuits_stood
 
@@ -129,9 +129,9 @@ def test_epochs_that_an_apply_replaces_are_the_last_that_stood_on_each_host(appl
     apply("abcde", kill=True)
     apply("ghijkl")
     apply(kill=True)
-    intents = stored_intents(runs, testbed12.name)
-    assert [one.epoch for one in replaced_by(intents, intents[0])] == [4, 3, 2]
-    assert [one.epoch for one in replaced_by(intents, intents[1])] == [1]
+    intents = load_intents(runs, testbed12.name)
+    assert [one.epoch for one in find_replaced(intents, intents[0])] == [4, 3, 2]
+    assert [one.epoch for one in find_replaced(intents, intents[1])] == [1]
 
 
 def one_circuit(session, pair):
@@ -197,7 +197,7 @@ def test_a_way_back_that_failed_is_named_until_a_newer_epoch_is_verified(apply, 
     confirmations = Confirmations(journal, "testbed12")
     confirmations.request(2, 1, 60.0)
     assert confirmations.change(2, ("requested",), "failed", reason="no answer")
-    (one,) = unfinished_operations(runs, testbed12)
+    (one,) = find_unfinished_operations(runs, testbed12)
     assert one.detail == "epoch 2 was not confirmed, and going back to epoch 1 failed (no answer)"
     assert one.is_for_a_person
     apply()
@@ -242,12 +242,12 @@ def test_a_killed_discovery_is_named_with_its_next_command(journal, runs, testbe
     begin(journal, testbed12)
     assert left(runs, testbed12) == [], "it runs"
     died(journal, "discoveries")
-    (one,) = unfinished_operations(runs, testbed12)
+    (one,) = find_unfinished_operations(runs, testbed12)
     assert one.detail.startswith("a discovery of fibres that was killed, begun ")
     assert one.detail.endswith("; up to 1 of its circuits may stand, and NICs may be set down")
     assert one.hint.startswith("run `testbed discover` again")
     assert one.circuits == {("ocs1", 1, 60)}
-    assert unfinished_operations(runs, replace(testbed12, name="another lab")) == ()
+    assert find_unfinished_operations(runs, replace(testbed12, name="another lab")) == ()
 
 
 @pytest.mark.parametrize("end", ["finish", "stop"])

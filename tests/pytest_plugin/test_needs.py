@@ -11,7 +11,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from testbed.pytest_plugin import MARKERS
-from testbed.pytest_plugin.needs import Candidates, Needs, joined
+from testbed.pytest_plugin.needs import Candidates, Needs, join_hosts
 
 HOSTS = "abcdefgh"
 
@@ -99,7 +99,7 @@ drawn_groups = st.lists(st.tuples(st.sampled_from(HOSTS), st.sampled_from(HOSTS)
     st.integers(2, 8),
 )
 def test_what_is_chosen_is_free_healthy_and_whole(pairs, faults, held, wanted):
-    groups = joined(HOSTS, pairs)
+    groups = join_hosts(HOSTS, pairs)
     candidates = Candidates(
         groups, dict.fromkeys(HOSTS, 2), dict.fromkeys(faults, "host_off"), dict.fromkeys(HOSTS, 0)
     )

@@ -88,7 +88,7 @@ def enter(needs=None, **more):
         "file": None, "server": "http://lab", "name": None, "hosts": "model", "runs_dir": None, "wait_s": 9.0,
         "really_move": None, "board": None,
     }  # fmt: skip
-    return served.served_lab(needs or Needs(), LabOptions(**given | more), "test_x.py::test_it")
+    return served.lease_served_lab(needs or Needs(), LabOptions(**given | more), "test_x.py::test_it")
 
 
 def test_a_lab_is_leased_moved_under_the_lease_and_put_back(lab):
@@ -182,7 +182,7 @@ def test_what_cannot_be_is_told(lab):
 def test_a_heartbeat_goes_on_until_it_is_left_whatever_it_meets():
     import threading
 
-    from testbed.pytest_plugin.heartbeat import kept_alive
+    from testbed.pytest_plugin.heartbeat import keep_alive
 
     beats, third = [], threading.Event()
 
@@ -192,7 +192,7 @@ def test_a_heartbeat_goes_on_until_it_is_left_whatever_it_meets():
             third.set()
         raise LeaseDenied("not now")
 
-    with kept_alive(beat, every_s=0.001):
+    with keep_alive(beat, every_s=0.001):
         assert third.wait(60)
     count = len(beats)
     assert threading.active_count() >= 1

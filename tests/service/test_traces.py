@@ -82,10 +82,10 @@ def test_an_operation_that_fails_says_so(spans):
 def test_exchanges_end_with_the_answer_or_with_what_is_sent_next(spans):
     from ocs_drivers.transports import wire
 
-    wire.sent("ocs1", "*IDN?\n")
-    wire.sent("ocs1", "ACT-USER::admin:1::secret;")
-    wire.received("ocs1", b"ok\n")
-    wire.received("ocs1", b"more\n")
+    wire.log_sent("ocs1", "*IDN?\n")
+    wire.log_sent("ocs1", "ACT-USER::admin:1::secret;")
+    wire.log_received("ocs1", b"ok\n")
+    wire.log_received("ocs1", b"more\n")
 
     assert [one.attributes["lightbed.sent"] for one in spans()] == ["*IDN?", "ACT-USER::admin:1::***;"]
 

@@ -19,7 +19,7 @@ from sim.twins.families import make_twin
 from sim.twins.plant import Plant, Renderer
 from sim.twins.switch.settings import TwinSettings
 from sim.twins.switch.twin import SwitchTwin
-from sim.twins.wire.listener import bound_socket
+from sim.twins.wire.listener import bind_socket
 
 PATIENCE_S = 60.0
 _COMMON = {"switch_time_s", "boot_mode", "user", "password"}
@@ -123,7 +123,7 @@ class LiveTwin:
         self._loop = loop
         self._stack = stack
         names = (*twin.needs_socket, "control")
-        self.run(twin.serve({name: bound_socket("127.0.0.1", 0) for name in names}))
+        self.run(twin.serve({name: bind_socket("127.0.0.1", 0) for name in names}))
         self.scpi_address, self.tl1_address, self.control_address = (
             twin.addresses()[name].rpartition("/")[2] for name in ("scpi", "tl1", "control")
         )

@@ -22,9 +22,9 @@ from testbed.operate.discovery.model import Problem
 from testbed.operate.discovery.run import DiscoveryRecord
 from testbed.operate.drift.history import LossHistory
 from testbed.operate.drift.losses import StretchLoss
-from testbed.operate.intent import IntentLog, Stated, stored_intents
+from testbed.operate.intent import IntentLog, Stated, load_intents
 from testbed.operate.journal import journal_in
-from testbed.operate.unfinished import unfinished_operations
+from testbed.operate.unfinished import find_unfinished_operations
 from testbed.storage.address import choose
 
 BEFORE, AFTER = CrossConnects({1: 49}), CrossConnects({1: 50, 2: 49})
@@ -84,13 +84,13 @@ def test_epochs_and_what_was_left_unfinished(journal, runs, testbed12):
             applying.advance("applied")
             applying.advance("verified")
         assert log.store(design.topology, design.wiring, design.name, Stated(), operation, "intended") == 2
-    newest, first = stored_intents(runs, testbed12.name)
+    newest, first = load_intents(runs, testbed12.name)
     assert (first.epoch, first.state, first.wiring) == (1, "verified", design.wiring)
     assert (newest.epoch, newest.state) == (2, "intended")
     with pytest.raises(KeyboardInterrupt), journal.operation(testbed12.name) as operation:
         journal.intend(operation, "ocs1", 0, "memory://ocs1", STEP)
         raise KeyboardInterrupt
-    assert "1 step without an outcome on ocs1" in unfinished_operations(runs, testbed12)[-1].detail
+    assert "1 step without an outcome on ocs1" in find_unfinished_operations(runs, testbed12)[-1].detail
 
 
 def test_a_discovery_that_ended(journal):

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from testbed import database_file
 from testbed.errors import StorageError
 from testbed.storage import schema
-from testbed.storage.address import address_in, choose, shown
+from testbed.storage.address import address_in, choose, hide_password
 from testbed.storage.database import DATABASE_ERRORS, FIRST, NETWORK, Database, check_is_local, type_of
 from testbed.storage.looking import hint_for, read_rows
 from testbed.storage.owner import is_running, this_process
@@ -210,11 +210,11 @@ def test_a_file_of_the_first_revision_is_migrated_to_the_schema_of_the_code_when
 
 def test_a_file_is_left_as_it_is_by_looking(kept):
     from testbed.measure.results.store import RunStore
-    from testbed.operate.intent import stored_intents
+    from testbed.operate.intent import load_intents
 
     was = kept.read_bytes()
     stored = RunStore(kept.parent).load("last")
-    (intent,) = stored_intents(kept.parent, "testbed12")
+    (intent,) = load_intents(kept.parent, "testbed12")
     assert (stored.lab.name, list(stored.circuits), len(intent.wiring.links)) == (
         "t4",
         ["ring", "other"],
@@ -380,7 +380,7 @@ def test_a_chosen_server_stands_for_every_directory_of_runs():
     assert address_in("runs") == url
     choose("")
     assert address_in("runs") == Path("runs/lightbed.sqlite")
-    assert "secret" not in shown(url)
+    assert "secret" not in hide_password(url)
 
 
 @pytest.mark.parametrize("url", ["sqlite:///x", "postgresql://h/x", "mysql://u:secret@h/x", "nonsense"])

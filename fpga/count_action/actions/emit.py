@@ -18,9 +18,9 @@ from fpga.count_action.actions.kind import (
     Texts,
     when,
 )
-from fpga.count_action.actions.proof import ALWAYS, CLOCKED, Check, Proof, bit, concatenate, hidden_wire
+from fpga.count_action.actions.proof import ALWAYS, CLOCKED, Check, Proof, bit, concatenate, find_hidden_wire
 from fpga.count_action.defaults import EMIT_WIDTH, beat_signed
-from fpga.count_action.diagnostics import Diagnostics, in_range, note, quoted
+from fpga.count_action.diagnostics import Diagnostics, in_range, note, quote
 from fpga.count_action.expressions import number_of
 from fpga.count_action.model import MAX_LANES, MAX_WIDTH, Action, ActionKind, Datapath, Module
 
@@ -77,7 +77,7 @@ class Emit(Kind):
         )
 
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
-        name = quoted(action.output)
+        name = quote(action.output)
         if not 1 <= len(action.refs) <= MAX_LANES:
             message = f"the sum {name} has {len(action.refs)} samples; 1 to {MAX_LANES} are possible"
             yield note(action.at, message, "Name the samples, or split the beat.")
@@ -232,7 +232,7 @@ class Emit(Kind):
             "check_i": ALWAYS if count.accumulates else fire,
             "expected_o": f"expected_{name}",
         }
-        before = [f"logic [{bits - 1}:0] expected_{name};", hidden_wire(f"{name}_{wire}", bits)]
+        before = [f"logic [{bits - 1}:0] expected_{name};", find_hidden_wire(f"{name}_{wire}", bits)]
         if wire == "sum":
             parameters |= {"SampleWidth": action.width}
             ports |= {"sum_o": f"\\dut.{name}_sum "}
@@ -249,7 +249,7 @@ class Emit(Kind):
         for port, (register, width) in registers.items():
             path = f"u_{name}_{wire}.gen_accumulate.{register}"
             ports[port] = f"\\dut.{path} " if count.accumulates else f"{width}'d0"
-            before += [hidden_wire(path, width)] if count.accumulates else []
+            before += [find_hidden_wire(path, width)] if count.accumulates else []
         yield Check(f"count_action_{wire}", module.name, action.output, parameters, ports, tuple(before))
         yield beat_check(proof, module, action, f"expected_{name}")
 

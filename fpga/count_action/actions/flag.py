@@ -8,7 +8,7 @@ from typing import Any
 
 from fpga.count_action.actions.kind import Edge, Hardware, Kind, Lines, Statements, Texts
 from fpga.count_action.actions.proof import ALWAYS, CLOCKED, Check, Proof, bit
-from fpga.count_action.diagnostics import Diagnostics, note, quoted
+from fpga.count_action.diagnostics import Diagnostics, note, quote
 from fpga.count_action.graph import Graph
 from fpga.count_action.model import Action, ActionKind, Count, Module
 
@@ -123,7 +123,7 @@ class SetFlag(Flag):
             for flag, (sets, clears) in _flags(module).items():
                 if any(each.wins for each in sets) and any(each.wins for each in clears):
                     second = next(each for each in clears if each.wins)
-                    message = f"both the set and the clear of flag {quoted(flag)} win"
+                    message = f"both the set and the clear of flag {quote(flag)} win"
                     yield note(second.at, message, "Leave one `wins` away (R9).")
 
     def find_mistakes(self, graph: Graph) -> Diagnostics:
@@ -135,7 +135,7 @@ class SetFlag(Flag):
                 for one, other in product(sets, clears):
                     if _can_meet(module.count(one.on), module.count(other.on)):
                         message = (
-                            f"flag {quoted(flag)} is set and cleared when {quoted(one.on)} and {quoted(other.on)}"
+                            f"flag {quote(flag)} is set and cleared when {quote(one.on)} and {quote(other.on)}"
                             " fire in one cycle, and is 1 then: the clear is lost (R9)"
                         )
                         hint = f"Write `set {flag} wins` if that is meant, `clear {flag} wins` if not."
@@ -166,7 +166,7 @@ class ClearFlag(Flag):
     def find_broken_rules(self, graph: Graph) -> Diagnostics:
         for (name, output), drivers in graph.drivers.items():
             if all(action.kind is ActionKind.CLEAR_FLAG for _, action in drivers):
-                message = f"flag {quoted(output)} of module {quoted(name)} is cleared, and nothing sets it"
+                message = f"flag {quote(output)} of module {quote(name)} is cleared, and nothing sets it"
                 yield note(drivers[0][1].at, message, f"Add `set {output}`.")
 
 

@@ -18,7 +18,7 @@ from fpga.count_action.actions.kind import (
 )
 from fpga.count_action.actions.proof import CLOCKED, Check, Proof
 from fpga.count_action.defaults import beat_width, number_width
-from fpga.count_action.diagnostics import Diagnostics, in_range, note, quoted
+from fpga.count_action.diagnostics import Diagnostics, in_range, note, quote
 from fpga.count_action.model import MAX_WIDTH, Action, ActionKind, Datapath, Module
 
 
@@ -43,7 +43,7 @@ class Advance(Kind):
         return Shape(1, width, signed=False)
 
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
-        name = quoted(action.output)
+        name = quote(action.output)
         yield from in_range(f"modulo of number {name}", action.modulo, 2, 2**MAX_WIDTH, action.at)
         if 1 <= action.width <= MAX_WIDTH and action.modulo > 2**action.width:
             need = (action.modulo - 1).bit_length()
@@ -112,7 +112,7 @@ class Store(Kind):
 
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
         if len(action.refs) != 1:
-            message = f"{quoted(action.output)} stores {len(action.refs)} samples"
+            message = f"{quote(action.output)} stores {len(action.refs)} samples"
             yield note(action.at, message, "Store one sample or formula.")
 
     def describe(self, action: Action, name: str) -> str:

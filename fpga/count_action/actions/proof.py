@@ -38,7 +38,7 @@ class Check:
         yield ");"
 
 
-def hidden_wire(name: str, width: int) -> str:
+def find_hidden_wire(name: str, width: int) -> str:
     """Return a wire of the top that no port shows."""
     return f"(* hierconn *) logic [{width - 1}:0] \\dut.{name} ;"
 

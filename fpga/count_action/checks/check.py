@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from fpga.count_action.actions import KINDS
 from fpga.count_action.checks.formulas import (
     count_problems,
-    decided_conditions,
+    find_constant_conditions,
     formula_problems,
     value_problems,
 )
-from fpga.count_action.checks.rules import broken_rules
+from fpga.count_action.checks.rules import find_broken_rules
 from fpga.count_action.checks.warnings import possible_mistakes
-from fpga.count_action.diagnostics import Diagnostic, Diagnostics, did_you_mean, in_range, note, quoted
+from fpga.count_action.diagnostics import Diagnostic, Diagnostics, did_you_mean, in_range, note, quote
 from fpga.count_action.graph import Graph, refs_of
 from fpga.count_action.language.syntax import MAX_NAME, RESERVED
 from fpga.count_action.model import (
@@ -47,13 +47,13 @@ def check(datapath: Datapath) -> tuple[Diagnostic, ...]:
     problems = tuple(_Parts(datapath).problems())
     if problems:
         return problems
-    return (*_name_clashes(datapath), *broken_rules(Graph(datapath))) or tuple(_port_clashes(datapath))
+    return (*_name_clashes(datapath), *find_broken_rules(Graph(datapath))) or tuple(_port_clashes(datapath))
 
 
 def warnings_of(datapath: Datapath) -> tuple[Diagnostic, ...]:
     """Return what may be a mistake in a datapath that `check` finds nothing wrong with."""
     graph = Graph(datapath)
-    return (*possible_mistakes(graph), *decided_conditions(graph))
+    return (*possible_mistakes(graph), *find_constant_conditions(graph))
 
 
 def _name_clashes(datapath: Datapath) -> Diagnostics:
@@ -61,7 +61,7 @@ def _name_clashes(datapath: Datapath) -> Diagnostics:
         own = {count.name for count in module.counts} | {action.output for action in module.actions}
         for ref in refs_of(module):
             if ref.module is None and ref.name in own:
-                message = f"{quoted(ref.name)} is an input, and a count or an output of {quoted(module.name)}"
+                message = f"{quote(ref.name)} is an input, and a count or an output of {quote(module.name)}"
                 yield note(ref.at or module.at, message, "Rename one of them.")
 
 
@@ -71,7 +71,7 @@ def _port_clashes(datapath: Datapath) -> Diagnostics:
     parts: list[Signal | Module] = [*datapath.inputs, *datapath.modules]
     for port in (*ports.inputs, *ports.outputs):
         if port.name in seen:
-            message = f"two ports of the hardware would be called {quoted(port.name)}"
+            message = f"two ports of the hardware would be called {quote(port.name)}"
             first = next((each.at for each in parts if port.name.startswith(each.name)), None)
             yield note(first, message, "Rename an input, a module or what an action drives.")
         seen.add(port.name)
@@ -90,7 +90,7 @@ class _Parts:
 
     def problems(self) -> Diagnostics:
         if self.datapath.name in KEYWORDS:
-            message = f"the datapath is called {quoted(self.datapath.name)}, a word of SystemVerilog"
+            message = f"the datapath is called {quote(self.datapath.name)}, a word of SystemVerilog"
             yield note(None, message, "Rename it, or the file that it comes from.")
         yield from bad_name("datapath", self.datapath.name, None)
         if not self.datapath.modules:
@@ -110,7 +110,7 @@ class _Parts:
         yield from bad_name("module", module.name, module.at)
         if not module.counts:
             hint = "Add `counts: { sum ... }` and `targets: { ... }`."
-            yield note(module.at, f"module {quoted(module.name)} counts nothing", hint)
+            yield note(module.at, f"module {quote(module.name)} counts nothing", hint)
         named = [("count", each.name, each.at) for each in module.counts]
         driven = [(KINDS[each.kind].noun, name, each.at) for name, each in module.outputs().items()]
         yield from twice([*named, *driven])
@@ -125,22 +125,22 @@ class _Parts:
         for claim in module.claims:
             yield from bad_name("property", claim.name, claim.at)
             if claim.kind not in {"always", "never", "assume"}:
-                message = f"property {quoted(claim.name)} is stated {quoted(claim.kind)}"
+                message = f"property {quote(claim.name)} is stated {quote(claim.kind)}"
                 yield note(claim.at, message, "There are always, never and assume.")
         yield from formula_problems(self._graph, module, self._signal)
 
     def _count(self, module: Module, count: Count) -> Diagnostics:
         yield from bad_name("count", count.name, count.at)
-        yield from in_range(f"width of count {quoted(count.name)}", count.width, 1, MAX_WIDTH, count.at)
+        yield from in_range(f"width of count {quote(count.name)}", count.width, 1, MAX_WIDTH, count.at)
         yield from in_range(
-            f"constant of count {quoted(count.name)}", abs(count.constant), 0, 2**MAX_WIDTH - 1, count.at
+            f"constant of count {quote(count.name)}", abs(count.constant), 0, 2**MAX_WIDTH - 1, count.at
         )
         names = [each.name for each in module.targets]
         if count.target not in names:
-            message = f"count {quoted(count.name)} has the target {quoted(count.target)}, which is not there"
+            message = f"count {quote(count.name)} has the target {quote(count.target)}, which is not there"
             yield note(count.at, message, did_you_mean(count.target, names))
         if not count.counted and not count.constant:
-            yield note(count.at, f"count {quoted(count.name)} adds nothing", "Name what is to be counted.")
+            yield note(count.at, f"count {quote(count.name)} adds nothing", "Name what is to be counted.")
         for ref in count.counted:
             yield from self._signal(ref, count.at)
         yield from count_problems(self._graph, module, count)
@@ -159,16 +159,16 @@ class _Parts:
         at = ref.at or at
         if ref.module is None:
             if ref.name not in self._signals:
-                message = f"there is no input {quoted(ref.name)}"
+                message = f"there is no input {quote(ref.name)}"
                 yield note(at, message, did_you_mean(ref.name, self._signals))
                 return
         elif ref.module not in self._modules:
-            message = f"there is no module {quoted(ref.module)}"
+            message = f"there is no module {quote(ref.module)}"
             yield note(at, message, did_you_mean(ref.module, self._modules))
             return
         elif (ref.module, ref.name) not in self._graph.drivers:
             outputs = [output for module, output in self._graph.drivers if module == ref.module]
-            message = f"module {quoted(ref.module)} drives no {quoted(ref.name)}"
+            message = f"module {quote(ref.module)} drives no {quote(ref.name)}"
             yield note(at, message, did_you_mean(ref.name, outputs))
             return
         source = self._graph.source(ref)
@@ -178,7 +178,7 @@ class _Parts:
     def _action(self, module: Module, action: Action) -> Diagnostics:
         names = [each.name for each in module.counts]
         if action.on not in names:
-            message = f"an action is on the count {quoted(action.on)}, which is not in {quoted(module.name)}"
+            message = f"an action is on the count {quote(action.on)}, which is not in {quote(module.name)}"
             yield note(action.at, message, did_you_mean(action.on, names))
         kind = KINDS[action.kind]
         if kind.kind.drives:
@@ -186,17 +186,17 @@ class _Parts:
             for ref in action.refs:
                 yield from self._ref(module, ref, action.at)
             widest = 1 if kind.kind.drives is SignalKind.FLAG else MAX_WIDTH
-            what = f"width of {kind.noun} {quoted(action.output)}"
+            what = f"width of {kind.noun} {quote(action.output)}"
             yield from in_range(what, action.width, 1, widest, action.at)
         if action.clears is not None or action.kind is ActionKind.CLEAR_COUNT:
-            yield from self._cleared(action)
+            yield from self._check_clear(action)
         yield from kind.find_problems(self.datapath, action)
 
-    def _cleared(self, action: Action) -> Diagnostics:
+    def _check_clear(self, action: Action) -> Diagnostics:
         owner, name = action.clears or ("", "")
         if all((owner, name) != (module.name, count.name) for module, count in self.datapath.counts()):
             known = [f"{each.name}.{count.name}" for each, count in self.datapath.counts()]
-            message = f"there is no count {quoted(f'{owner}.{name}')} to clear"
+            message = f"there is no count {quote(f'{owner}.{name}')} to clear"
             yield note(action.at, message, did_you_mean(name, known))
 
 
@@ -204,7 +204,7 @@ _WIDEST = {SignalKind.FLAG: 1, SignalKind.NUMBER: MAX_INPUT_WIDTH, SignalKind.ST
 
 
 def _signal(signal: Signal) -> Diagnostics:
-    name, at = quoted(signal.name), signal.at
+    name, at = quote(signal.name), signal.at
     yield from bad_name("input", signal.name, at)
     yield from in_range(f"number of elements of {name}", signal.size, 1, MAX_LANES, at)
     lanes = MAX_LANES // max(signal.size, 1) if signal.kind is SignalKind.STREAM else 1
@@ -219,13 +219,13 @@ def _signal(signal: Signal) -> Diagnostics:
 
 def _target(target: Target) -> Diagnostics:
     yield from bad_name("target", target.name, target.at)
-    yield from in_range(f"width of target {quoted(target.name)}", target.width, 1, MAX_WIDTH, target.at)
+    yield from in_range(f"width of target {quote(target.name)}", target.width, 1, MAX_WIDTH, target.at)
     if target.reset < 0:
-        yield note(target.at, f"target {quoted(target.name)} is {target.reset}", "Targets are not negative.")
+        yield note(target.at, f"target {quote(target.name)} is {target.reset}", "Targets are not negative.")
     elif 1 <= target.width <= MAX_WIDTH and target.reset >= 2**target.width:
         need = target.reset.bit_length()
         hint = f"Write `width {need}` after its counts." if need <= MAX_WIDTH else "Count in two steps."
-        message = f"target {quoted(target.name)} is {target.reset} and does not fit in {target.width} bits"
+        message = f"target {quote(target.name)} is {target.reset} and does not fit in {target.width} bits"
         yield note(target.at, message, hint)
 
 
@@ -233,9 +233,9 @@ def bad_name(what: str, name: str, at: Location | None) -> Diagnostics:
     """Report a name that cannot be one."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or len(name) > MAX_NAME:
         hint = f"Use letters, digits and underscores, at most {MAX_NAME}."
-        yield note(at, f"{quoted(name)} cannot be the name of a {what}", hint)
+        yield note(at, f"{quote(name)} cannot be the name of a {what}", hint)
     elif name in RESERVED:
-        yield note(at, f"{quoted(name)} is a word of the language and cannot be a name", "Choose another.")
+        yield note(at, f"{quote(name)} is a word of the language and cannot be a name", "Choose another.")
 
 
 def twice(named: Iterable[tuple[str, str, Location | None]]) -> Diagnostics:
@@ -246,6 +246,6 @@ def twice(named: Iterable[tuple[str, str, Location | None]]) -> Diagnostics:
             other, place = seen[name]
             where = f" ({place})" if place else ""
             yield note(
-                at, f"{quoted(name)} is a {what} here and a {other} elsewhere{where}", "Rename one of them."
+                at, f"{quote(name)} is a {what} here and a {other} elsewhere{where}", "Rename one of them."
             )
         seen.setdefault(name, (what, at))

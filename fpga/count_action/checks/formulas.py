@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from fpga.count_action.diagnostics import Diagnostics, did_you_mean, note, quoted
+from fpga.count_action.diagnostics import Diagnostics, did_you_mean, note, quote
 from fpga.count_action.expressions import (
     COMPARISONS,
     LARGEST_VALUE,
@@ -44,14 +44,14 @@ def value_problems(module: Module, ref: Ref, at: Location | None) -> Diagnostics
         module.value(ref)
     except (IndexError, ValueError):
         yield note(
-            at, f"there is no formula {quoted(ref.name)} in {quoted(module.name)}", "Add it to `values`."
+            at, f"there is no formula {quote(ref.name)} in {quote(module.name)}", "Add it to `values`."
         )
 
 
 def count_problems(graph: Graph, module: Module, count: Count) -> Diagnostics:
     """Return what is wrong with the formulas of a count that stand for its target or its bound."""
     yield from _aim_problems(graph, module, count)
-    yield from _bound_problems(graph, module, count)
+    yield from _check_bounds(graph, module, count)
     for pick in count.picks:
         yield from value_problems(module, pick, count.at)
 
@@ -62,20 +62,20 @@ def _aim_problems(graph: Graph, module: Module, count: Count) -> Diagnostics:
         return
     targets = [ref.name for operator, ref in leaves(module.value(aim)) if operator == "target"]
     if count.target not in targets[:1]:
-        message = f"the formula that {quoted(count.name)} is to reach looks at no target first"
+        message = f"the formula that {quote(count.name)} is to reach looks at no target first"
         yield note(aim.at or count.at, message, "Name a target in it, or write a target alone.")
     elif min(graph.interval(module.value(aim))) < 0:
-        message = f"what {quoted(count.name)} is to reach can be negative"
+        message = f"what {quote(count.name)} is to reach can be negative"
         yield note(aim.at or count.at, message, "Write max(..., 0).")
 
 
-def _bound_problems(graph: Graph, module: Module, count: Count) -> Diagnostics:
+def _check_bounds(graph: Graph, module: Module, count: Count) -> Diagnostics:
     if count.goes_down and count.kind is CountKind.LEVEL:
-        yield note(count.at, f"level count {quoted(count.name)} has nothing to go down from", "Accumulate.")
+        yield note(count.at, f"level count {quote(count.name)} has nothing to go down from", "Accumulate.")
     if count.bound is None or [*value_problems(module, count.bound, count.at)]:
         return
     if min(graph.interval(module.value(count.bound))) < 0:
-        message = f"what {quoted(count.name)} never exceeds can be negative"
+        message = f"what {quote(count.name)} never exceeds can be negative"
         yield note(count.bound.at or count.at, message, "Write max(..., 0).")
 
 
@@ -84,7 +84,7 @@ def _shapes(value: Operand) -> Diagnostics:
         return
     operands = len(value.operands)
     if value.operator not in OPERATORS or operands not in _OPERANDS.get(value.operator, range(1, 1 << 20)):
-        yield note(None, f"{quoted(value.operator)} of {operands} operands", "See R13 for the operators.")
+        yield note(None, f"{quote(value.operator)} of {operands} operands", "See R13 for the operators.")
     for each in value.operands:
         yield from _shapes(each)
 
@@ -103,15 +103,15 @@ def _leaves(datapath: Datapath, module: Module, value: Operand, check_ref: RefCh
             yield note(ref.at or module.at, "a formula refers to a formula", "Write the one into the other.")
         elif operator in STORED:
             owner = next((each for each in datapath.modules if each.name == ref.module), None)
-            known = _stored(owner, operator) if owner else []
+            known = _name_stored(owner, operator) if owner else []
             if ref.name not in known:
-                message = f"there is no {operator} {quoted(f'{ref.module}.{ref.name}')}"
+                message = f"there is no {operator} {quote(f'{ref.module}.{ref.name}')}"
                 yield note(ref.at or module.at, message, did_you_mean(ref.name, known))
         else:
             yield from check_ref(ref, module.at)
 
 
-def _stored(owner: Module, operator: str) -> list[str]:
+def _name_stored(owner: Module, operator: str) -> list[str]:
     if operator == "count":
         return [each.name for each in owner.counts]
     return [each.name for each in owner.targets]
@@ -125,14 +125,14 @@ def _too_large(graph: Graph, module: Module, value: Operand) -> Diagnostics:
         yield note(at, message, "Add less, or narrower samples.")
 
 
-def decided_conditions(graph: Graph) -> Diagnostics:
+def find_constant_conditions(graph: Graph) -> Diagnostics:
     """Return the comparisons that always hold, or never, whatever happens."""
     for module in graph.datapath.modules:
         for count in module.counts:
             for condition in count.gate:
                 if is_value(condition.ref):
                     for compared in _comparisons(module.value(condition.ref)):
-                        yield from _decided(graph, compared, condition.ref.at or count.at)
+                        yield from _find_constant(graph, compared, condition.ref.at or count.at)
 
 
 def _comparisons(operand: Operand) -> Iterator[Operation]:
@@ -143,14 +143,13 @@ def _comparisons(operand: Operand) -> Iterator[Operation]:
             yield from _comparisons(each)
 
 
-def _decided(graph: Graph, compared: Operation, at: Location | None) -> Diagnostics:
+def _find_constant(graph: Graph, compared: Operation, at: Location | None) -> Diagnostics:
     left, right = (graph.interval(each) for each in compared.operands)
     outcomes = {_holds(compared.operator, left, right), _holds(compared.operator, left, right, other=True)}
     if len(outcomes) == 1:
         how = "always holds" if outcomes == {True} else "never holds"
-        message = (
-            f"the comparison `{compared.operator}` {how}: {_shown(left)} is compared with {_shown(right)}"
-        )
+        message = f"the comparison `{compared.operator}` {how}: "
+            f"{_describe_interval(left)} is compared with {_describe_interval(right)}"
         yield note(at, message, "Compare with a value that can be reached, or leave it away.")
 
 
@@ -173,6 +172,6 @@ def _holds(operator: str, left: Interval, right: Interval, *, other: bool = Fals
 _OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
-def _shown(interval: Interval) -> str:
+def _describe_interval(interval: Interval) -> str:
     low, high = interval
     return str(low) if low == high else f"{low} to {high}"

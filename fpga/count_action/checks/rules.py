@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from fpga.count_action import arbitration
 from fpga.count_action.actions import KINDS
-from fpga.count_action.diagnostics import Diagnostics, note, quoted
+from fpga.count_action.diagnostics import Diagnostics, note, quote
 from fpga.count_action.graph import Graph, can_stall, circle
 from fpga.count_action.model import (
     MAX_WIDTH,
@@ -24,15 +24,15 @@ from fpga.count_action.model import (
 )
 
 
-def broken_rules(graph: Graph) -> Diagnostics:
+def find_broken_rules(graph: Graph) -> Diagnostics:
     """Return the rules that a datapath breaks."""
     yield from _two_drivers(graph)
     for kind in KINDS.values():
         yield from kind.find_broken_rules(graph)
     yield from _self_triggers(graph)
-    yield from _shared_level_streams(graph)
+    yield from _find_shared_level_streams(graph)
     yield from _stream_circles(graph)
-    yield from _lost_pulses(graph)
+    yield from _find_lost_pulses(graph)
     for module in graph.datapath.modules:
         yield from choice_problems(graph, module)
     for module, count in graph.datapath.counts():
@@ -50,7 +50,7 @@ def _two_drivers(graph: Graph) -> Diagnostics:
             continue
         first, second = drivers[0][1], drivers[1][1]
         where = f", the other one at {first.at}" if first.at else ""
-        message = f"{quoted(output)} of module {quoted(name)} has two drivers{where} (R9)"
+        message = f"{quote(output)} of module {quote(name)} has two drivers{where} (R9)"
         word = "as " if second.kind.drives is SignalKind.STREAM else ""
         yield note(second.at, message, f"Give this one another name: `{word}{output}_2`.")
 
@@ -60,7 +60,9 @@ def _self_triggers(graph: Graph) -> Diagnostics:
         own = link.driver is link.reader and link.action.on == link.count.name
         if own and link.how == "counts" and link.action.kind.drives is not SignalKind.STREAM:
             name = link.action.output
-            message = f"{quoted(link.count.name)} triggers itself: it counts {quoted(name)}, which its action drives"
+            message = (
+                f"{quote(link.count.name)} triggers itself: it counts {quote(name)}, which its action drives"
+            )
             yield note(
                 link.count.at, message, "Count what comes from outside, or use another count for the action."
             )
@@ -69,16 +71,16 @@ def _self_triggers(graph: Graph) -> Diagnostics:
 # ----------------------------------------------------------------------------------- streams (R7)
 
 
-def _shared_level_streams(graph: Graph) -> Diagnostics:
+def _find_shared_level_streams(graph: Graph) -> Diagnostics:
     for (_, name, index), takers in graph.takers.items():
         level = next(((m, c) for m, c in takers if c.kind is CountKind.LEVEL), None)
         if level is None or len(takers) == 1:
             continue
         other, count = next(taker for taker in takers if taker != level)
         message = (
-            f"stream {quoted(name)} (bit {index}) is taken by the level count"
-            f" {quoted(f'{level[0].name}.{level[1].name}')} and by"
-            f" {quoted(f'{other.name}.{count.name}')}; a level count must be the only taker (R7)"
+            f"stream {quote(name)} (bit {index}) is taken by the level count"
+            f" {quote(f'{level[0].name}.{level[1].name}')} and by"
+            f" {quote(f'{other.name}.{count.name}')}; a level count must be the only taker (R7)"
         )
         yield note(
             level[1].at,
@@ -99,15 +101,15 @@ def _stream_circles(graph: Graph) -> Diagnostics:
         yield note(module.at, message, "Break it with a flag or a pulse, which keep nobody waiting.")
 
 
-def _lost_pulses(graph: Graph) -> Diagnostics:
+def _find_lost_pulses(graph: Graph) -> Diagnostics:
     for module, count in graph.datapath.counts():
         if not can_stall(module):
             continue
         for term in dict.fromkeys(count.counted):
             if graph.is_pulse(term):
                 message = (
-                    f"count {quoted(count.name)} counts the pulse {quoted(shown(term))}, and module"
-                    f" {quoted(module.name)} can stall, as it sends a stream:"
+                    f"count {quote(count.name)} counts the pulse {quote(describe_ref(term))}, and module"
+                    f" {quote(module.name)} can stall, as it sends a stream:"
                     " a pulse in a stalled cycle would be lost (R7)"
                 )
                 yield note(
@@ -115,7 +117,7 @@ def _lost_pulses(graph: Graph) -> Diagnostics:
                 )
 
 
-def shown(ref: Ref) -> str:
+def describe_ref(ref: Ref) -> str:
     """Return a reference as the language writes it, without its index."""
     return f"{ref.module}.{ref.name}" if ref.module else ref.name
 
@@ -126,7 +128,7 @@ def shown(ref: Ref) -> str:
 def _reach(graph: Graph, module: Module, count: Count) -> Diagnostics:
     most = max(largest_increment(graph, count), largest_decrement(graph, count))
     capacity = 2**count.width - 1
-    name = quoted(count.name)
+    name = quote(count.name)
     if most > capacity:
         need = most.bit_length()
         message = f"count {name} has {count.width} bits and can go up by {most} in one cycle (R10)"
@@ -140,7 +142,7 @@ def _reach(graph: Graph, module: Module, count: Count) -> Diagnostics:
 
 
 def _reach_target(count: Count, target: Target, most: int) -> Diagnostics:
-    name = f"target {quoted(target.name)} of count {quoted(count.name)}"
+    name = f"target {quote(target.name)} of count {quote(count.name)}"
     at = target.at or count.at
     if count.kind is CountKind.LEVEL:
         if target.reset > most:
@@ -194,7 +196,7 @@ def _never_counting(graph: Graph) -> Diagnostics:
     for module, count in graph.datapath.counts():
         if (module.name, count.name) not in alive:
             waits = _waiting_for(graph, count, alive)
-            message = f"count {quoted(f'{module.name}.{count.name}')} never counts: nothing ever begins {quoted(waits)}"
+            message = f"count {quote(f'{module.name}.{count.name}')} never counts: nothing ever begins {quote(waits)}"
             yield note(count.at, message, "Something from outside must begin the chain.")
 
 
@@ -202,10 +204,10 @@ def _waiting_for(graph: Graph, count: Count, alive: set[tuple[str, str]]) -> str
     """Return what a count lacks as long as only `alive` counts fire; empty when nothing."""
     for condition in count.gate:
         if not condition.negated and not _can_be(graph, condition.ref, alive):
-            return shown(condition.ref)
+            return describe_ref(condition.ref)
     if count.constant or any(_can_be(graph, term, alive) for term in count.counted):
         return ""
-    return shown(count.counted[0])
+    return describe_ref(count.counted[0])
 
 
 def _can_be(graph: Graph, ref: Ref, alive: set[tuple[str, str]]) -> bool:
@@ -236,12 +238,12 @@ def choice_problems(graph: Graph, module: Module) -> Diagnostics:
 def _count(graph: Graph, count: Count) -> Diagnostics:
     if not count.order:
         if count.whole or count.picks:
-            yield note(count.at, f"count {quoted(count.name)} chooses without an order", "Give it one.")
+            yield note(count.at, f"count {quote(count.name)} chooses without an order", "Give it one.")
         return
-    name = quoted(count.name)
+    name = quote(count.name)
     if count.order not in arbitration.ORDERS:
         hint = f"There are {' and '.join(arbitration.ORDERS)}."
-        yield note(count.at, f"count {name} chooses by {quoted(count.order)}", hint)
+        yield note(count.at, f"count {name} chooses by {quote(count.order)}", hint)
     elif count.kind is not CountKind.LEVEL or count.constant or count.taken or count.bound:
         message = f"count {name} chooses, and is not a level count of streams alone (R19)"
         yield note(count.at, message, "Add valid bits only, and count over cycles in another module.")
@@ -256,12 +258,12 @@ def _registers(module: Module, count: Count) -> Diagnostics:
     wanted = arbitration.picks(count, module.name)
     if [module.value(each) for each in count.picks] != wanted:
         yield note(
-            count.at, f"the choice of {quoted(count.name)} is not {count.order}", "Use arbitration.picks."
+            count.at, f"the choice of {quote(count.name)} is not {count.order}", "Use arbitration.picks."
         )
-    for name, operand in arbitration.stored(count, module.name).items():
+    for name, operand in arbitration.next_numbers(count, module.name).items():
         made = next((each for each in module.actions if each.output == f"{count.name}_{name}"), None)
         if made is None or not _stores(module, made, count, operand):
-            message = f"nothing stores `{count.name}_{name}` for the choice of {quoted(count.name)}"
+            message = f"nothing stores `{count.name}_{name}` for the choice of {quote(count.name)}"
             yield note(count.at, message, "Use arbitration.stored.")
 
 
@@ -275,8 +277,8 @@ def _merge(graph: Graph, module: Module, action: Action) -> Diagnostics:
     lanes = {graph.source(term).lanes for term in count.terms}
     right = bool(count.order) and len(lanes) == 1
     if right:
-        wanted = arbitration.chosen_samples(count, module.name, lanes.pop())
+        wanted = arbitration.select_samples(count, module.name, lanes.pop())
         right = [module.value(ref) for ref in action.refs] == wanted
     if not right:
-        message = f"{quoted(action.output)} merges, and does not send what {quoted(count.name)} chose (R19)"
+        message = f"{quote(action.output)} merges, and does not send what {quote(count.name)} chose (R19)"
         yield note(action.at, message, "Use arbitration.chosen_samples.")

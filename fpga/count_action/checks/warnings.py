@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fpga.count_action.actions import KINDS
-from fpga.count_action.checks.rules import largest_increment, shown
-from fpga.count_action.diagnostics import Diagnostics, note, quoted
+from fpga.count_action.checks.rules import describe_ref, largest_increment
+from fpga.count_action.diagnostics import Diagnostics, note, quote
 from fpga.count_action.expressions import LOGICAL, leaves
 from fpga.count_action.graph import Graph, can_stall, circle, refs_of, stream_of
 from fpga.count_action.model import (
@@ -25,13 +25,13 @@ def possible_mistakes(graph: Graph) -> Diagnostics:
     """Return what may be a mistake."""
     for module, count in graph.datapath.counts():
         yield from _overshoot(graph, module, count)
-        yield from _missed_pulses(graph, module, count)
+        yield from _find_missed_pulses(graph, module, count)
         yield from _waiting_beats(graph, module, count)
         for ref in contradictions(count):
-            message = f"count {quoted(count.name)} waits for {quoted(shown(ref))} to be 1 and 0 at once"
+            message = f"count {quote(count.name)} waits for {quote(describe_ref(ref))} to be 1 and 0 at once"
             yield note(ref.at or count.at, message, "Leave one of the conditions away: it never counts.")
-    yield from _uncounted_samples(graph)
-    yield from _unused(graph)
+    yield from _find_uncounted_samples(graph)
+    yield from _find_unused(graph)
     yield from _endless(graph)
     yield from _idle_clears(graph)
     for kind in KINDS.values():
@@ -44,7 +44,7 @@ def _overshoot(graph: Graph, module: Module, count: Count) -> Diagnostics:
     if count.kind is CountKind.LEVEL or most <= 1 or not count.terms or not target.reset or target.at_least:
         return
     message = (
-        f"count {quoted(count.name)} can go up by {most} in one cycle and jump over its target {quoted(target.name)};"
+        f"count {quote(count.name)} can go up by {most} in one cycle and jump over its target {quote(target.name)};"
         " it then goes on without firing (R4)"
     )
     yield note(count.at, message, "Make sure that it cannot, watch its bit `overshoot`, or write `at least`.")
@@ -58,9 +58,11 @@ def _waiting_beats(graph: Graph, module: Module, count: Count) -> Diagnostics:
         return
     if count.order:
         return
-    name, reset = quoted(count.name), target.reset
+    name, reset = quote(count.name), target.reset
     if len(streams) + count.constant > reset and not target.at_least:
-        first = ", ".join(f"{shown(ref)}[{ref.index}].valid" for ref in streams[: reset - count.constant + 1])
+        first = ", ".join(
+            f"{describe_ref(ref)}[{ref.index}].valid" for ref in streams[: reset - count.constant + 1]
+        )
         message = (
             f"level count {name} never fires again once {first} are 1 together: the sum is above its target"
             f" {reset}, and beats that wait stay (R7)"
@@ -82,13 +84,13 @@ def contradictions(count: Count) -> list[Ref]:
     return [ref for ref in positive if (ref.module, ref.name, ref.index) in asked]
 
 
-def _missed_pulses(graph: Graph, module: Module, count: Count) -> Diagnostics:
+def _find_missed_pulses(graph: Graph, module: Module, count: Count) -> Diagnostics:
     for condition in count.gate:
         pulses = [ref for ref in _signals_of_condition(graph, condition.ref) if graph.is_pulse(ref)]
         if can_stall(module) and pulses:
             message = (
-                f"count {quoted(count.name)} waits for the pulse {quoted(shown(pulses[0]))}, and module"
-                f" {quoted(module.name)} can stall: a pulse in a stalled cycle is not seen (R7)"
+                f"count {quote(count.name)} waits for the pulse {quote(describe_ref(pulses[0]))}, and module"
+                f" {quote(module.name)} can stall: a pulse in a stalled cycle is not seen (R7)"
             )
             yield note(condition.ref.at or count.at, message, "Set a flag instead of the pulse.")
 
@@ -104,31 +106,31 @@ def _signals_of_condition(graph: Graph, ref: Ref) -> Iterator[Ref]:
             todo += operand.operands
 
 
-def _uncounted_samples(graph: Graph) -> Diagnostics:
+def _find_uncounted_samples(graph: Graph) -> Diagnostics:
     for module in graph.datapath.modules:
         for action in module.actions:
             taken = {stream_of(term) for term in module.count(action.on).counted}
             for ref in (stream for each in action.refs for stream in graph.streams(each)):
                 if stream_of(ref) not in taken:
                     message = (
-                        f"{quoted(action.output)} sends samples of {quoted(shown(ref))}, whose beats"
-                        f" {quoted(action.on)} does not count"
+                        f"{quote(action.output)} sends samples of {quote(describe_ref(ref))}, whose beats"
+                        f" {quote(action.on)} does not count"
                     )
                     yield note(
                         ref.at or action.at,
                         message,
-                        f"Add {shown(ref)}.valid to the count if it is to wait for them.",
+                        f"Add {describe_ref(ref)}.valid to the count if it is to wait for them.",
                     )
                     break
 
 
-def _unused(graph: Graph) -> Diagnostics:
+def _find_unused(graph: Graph) -> Diagnostics:
     used = {ref.name for module in graph.datapath.modules for ref in refs_of(module) if ref.module is None}
     for signal in graph.datapath.inputs:
         if signal.name not in used:
             yield note(
                 signal.at,
-                f"nothing looks at input {quoted(signal.name)}",
+                f"nothing looks at input {quote(signal.name)}",
                 "Leave it away if it is not needed.",
             )
     compared = {
@@ -142,7 +144,7 @@ def _unused(graph: Graph) -> Diagnostics:
         wanted = {count.target for count in module.counts}
         for target in module.targets:
             if target.name not in wanted and (module.name, target.name) not in compared:
-                yield note(target.at, f"no count has the target {quoted(target.name)}", "Leave it away.")
+                yield note(target.at, f"no count has the target {quote(target.name)}", "Leave it away.")
 
 
 def _endless(graph: Graph) -> Diagnostics:
@@ -166,5 +168,7 @@ def _idle_clears(graph: Graph) -> Diagnostics:
         for action in module.drives(ActionKind.CLEAR_COUNT):
             owner, name = action.clears or ("", "")
             if graph.datapath.module(owner).count(name).kind is CountKind.LEVEL:
-                message = f"{quoted(f'{owner}.{name}')} is a level count and keeps nothing: clearing it does nothing"
+                message = (
+                    f"{quote(f'{owner}.{name}')} is a level count and keeps nothing: clearing it does nothing"
+                )
                 yield note(action.at, message, "Leave it away, or write `over cycles` in the count.")

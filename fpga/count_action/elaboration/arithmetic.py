@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from fpga.count_action.diagnostics import Refused, did_you_mean, quoted
+from fpga.count_action.diagnostics import Refused, did_you_mean, quote
 from fpga.count_action.language.syntax import (
     Formula,
     Index,
@@ -33,11 +33,9 @@ def evaluate(number: Number, values: Values) -> int:
         if name in values and name is not None:
             return values[name]
         if name is None:
-            message = (
-                f"{quoted(str(number))} is a signal; a number must be known before the hardware is built"
-            )
+            message = f"{quote(str(number))} is a signal; a number must be known before the hardware is built"
             raise Refused(number.at, message, "Use integers, parameters and index names.")
-        message = f"{quoted(name)} is not a number that is known here"
+        message = f"{quote(name)} is not a number that is known here"
         hint = f"Declare it: module NAME ({name} = 16)." if len(name) < 40 else "Declare it as a parameter."
         raise Refused(number.at, message, f"{did_you_mean(name, values)} {hint}".strip())
     left, right = evaluate(number.left, values), evaluate(number.right, values)

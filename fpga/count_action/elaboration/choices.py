@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fpga.count_action.arbitration import MAX_STREAMS, registers
-from fpga.count_action.diagnostics import Refused, quoted
+from fpga.count_action.diagnostics import Refused, quote
 from fpga.count_action.elaboration.flat import FlatAction, FlatCount, FlatModule, FlatReference
 from fpga.count_action.elaboration.targets import count_of
 from fpga.count_action.language.syntax import CountText, Picking
@@ -29,7 +29,7 @@ def check_choice(text: CountText, picking: Picking, streams: list[FlatReference]
     names = [str(each) for each in streams]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise Refused(picking.at, f"{quoted(twice)} appears twice in the sum", "Name each stream once.")
+        raise Refused(picking.at, f"{quote(twice)} appears twice in the sum", "Name each stream once.")
 
 
 def registers_of(count: FlatCount) -> Iterator[FlatAction]:
@@ -42,7 +42,7 @@ def registers_of(count: FlatCount) -> Iterator[FlatAction]:
             )  # fmt: skip
 
 
-def merged_ends(action: FlatAction, ends: tuple[str, ...]) -> Iterator[FlatAction]:
+def merge_ends(action: FlatAction, ends: tuple[str, ...]) -> Iterator[FlatAction]:
     """Return the actions that store the end, and the kept lanes, of the beat that is chosen."""
     for end in ends:
         width = 1 if end == "last" else None
@@ -56,7 +56,7 @@ def streams_of(module: FlatModule, action: FlatAction) -> tuple[FlatReference, .
     name = count_of(module, action)
     count = next(each for each in module.counts if each.name == name)
     if not count.order:
-        message = f"`merge` sends the beat that was chosen, and count {quoted(name)} takes all of its streams"
+        message = f"`merge` sends the beat that was chosen, and count {quote(name)} takes all of its streams"
         raise Refused(action.at, message, "Write `by turns` or `by priority` in the count.")
     return tuple(replace(each, suffix="data") for each in count.terms)
 

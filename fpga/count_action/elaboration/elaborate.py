@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from fpga.count_action.actions import VERBS
 from fpga.count_action.defaults import COUNT_WIDTH
-from fpga.count_action.diagnostics import Refused, quoted
+from fpga.count_action.diagnostics import Refused, quote
 from fpga.count_action.elaboration.arithmetic import Values, evaluate, span_of
-from fpga.count_action.elaboration.choices import check_choice, merged_ends, registers_of
+from fpga.count_action.elaboration.choices import check_choice, merge_ends, registers_of
 from fpga.count_action.elaboration.flat import (
     FlatAction,
     FlatClaim,
@@ -86,7 +86,7 @@ class Elaborator(FormulaElaborator):
         (found,) = self._operand(text.holds, values)
         if not isinstance(found, FlatFormula):
             found = FlatFormula("!=", (found, 0), text.holds.at)
-        return FlatClaim(text.kind, text.name or _numbered("property", place), found, text.at)
+        return FlatClaim(text.kind, text.name or _number_word("property", place), found, text.at)
 
     def inputs(self, declared: tuple[InputText, ...], values: Values) -> list[FlatInput]:
         """Elaborate declared inputs. Errors go to the report."""
@@ -107,7 +107,7 @@ class Elaborator(FormulaElaborator):
                     references[term.sign].append(flat_reference(term.value, inner))
                 else:
                     constant += term.sign * evaluate(term.value, inner)
-        bound = self._bound(text, values)
+        bound = self._elaborate_bound(text, values)
         if not text.accumulates and (constant < 0 or references[-1] or bound):
             message = "a level count keeps nothing that could go down, or stay at a bound (R17)"
             raise Refused(text.at, message, "Write `over cycles`, or remove `-` and `at most`.")
@@ -115,7 +115,7 @@ class Elaborator(FormulaElaborator):
             check_choice(text, text.picking, references[1], constant)
         target, aim = self._reaches(text, values)
         return FlatCount(
-            name=_label(text.label, values) or _numbered("count", place),
+            name=_label(text.label, values) or _number_word("count", place),
             kind=CountKind.ACCUMULATE if text.accumulates else CountKind.LEVEL,
             terms=tuple(references[1]),
             taken=tuple(references[-1]),
@@ -155,7 +155,7 @@ class Elaborator(FormulaElaborator):
             at=does.at,
         )
         ends = [self._end(made, *each, values) for each in zip(("last", "keep"), does.ends, strict=False)]
-        return [made, *ends, *merged_ends(made, does.merged_ends)]
+        return [made, *ends, *merge_ends(made, does.merged_ends)]
 
     def _end(self, action: FlatAction, name: str, operand: Operand, values: Values) -> FlatAction:
         """Return the action that stores the end of a packet, or its kept lanes; `max` of it alone is a formula."""
@@ -179,7 +179,7 @@ def _label(label: Label | None, values: Values) -> str:
     return label.name if label.index is None else f"{label.name}_{element(label.index, values)}"
 
 
-def _numbered(word: str, place: int) -> str:
+def _number_word(word: str, place: int) -> str:
     return word if place == 0 else f"{word}_{place + 1}"
 
 
@@ -199,7 +199,7 @@ def _target(text: TargetText, values: Values, before: list[FlatTarget]) -> FlatT
         and all(text.value.plain != each.name for each in before)
     ):
         name = text.value.plain
-    name = name or _numbered("target", len(before))
+    name = name or _number_word("target", len(before))
     if text.carry and not text.at_least:
         raise Refused(text.at, "`carry` without `at least`: nothing is above the target", "Write `at least`.")
     width = None if text.width is None else evaluate(text.width, values)
@@ -213,7 +213,7 @@ def _input(text: InputText, values: Values) -> list[FlatInput]:
     width = _optional(text.width, values, 1)
     made = FlatInput(text.name, text.kind, span, lanes, width, text.signed, text.at, buffered=text.buffered)
     if text.ends and span is not None:
-        message = f"{quoted(text.name)} is several streams, and packets have one each"
+        message = f"{quote(text.name)} is several streams, and packets have one each"
         raise Refused(text.at, message, "Give each a name of its own.")
     if "keep" in text.ends and width % 8:
         message = f"lanes of {width} bits are kept or not, and AXI-Stream keeps bytes"

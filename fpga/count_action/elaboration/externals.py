@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from fpga.count_action.defaults import SAMPLE_WIDTH
-from fpga.count_action.diagnostics import Refused, Report, near, note, quoted
+from fpga.count_action.diagnostics import Refused, Report, near, note, quote
 from fpga.count_action.elaboration.arithmetic import check_span
 from fpga.count_action.elaboration.flat import FlatInput, FlatReference
 from fpga.count_action.model import MAX_LANES, Location, Signal, SignalKind
@@ -53,7 +53,7 @@ class Externals:
         if known.declared is None:
             known.declared = declared
             return
-        known.declared = _agreed(known.declared, declared)
+        known.declared = _unify(known.declared, declared)
 
     def use(self, reference: FlatReference) -> None:
         """Note that something looks at an input."""
@@ -93,11 +93,11 @@ class Externals:
         first, last = known.base, known.base + signal.size - 1
         if reference.index is None:
             if signal.size > 1:
-                message = f"{quoted(reference.name)} has elements {first} to {last}; which one is meant?"
+                message = f"{quote(reference.name)} has elements {first} to {last}; which one is meant?"
                 raise Refused(reference.at, message, f"Write {reference.name}[{first}], or a range.")
             return 0
         if not first <= reference.index <= last:
-            message = f"{quoted(reference.name)} has elements {first} to {last}, and no {reference.index}"
+            message = f"{quote(reference.name)} has elements {first} to {last}, and no {reference.index}"
             raise Refused(reference.at, message, "Change the range here or where it is declared.")
         return reference.index - known.base
 
@@ -111,26 +111,26 @@ def lane_base(lanes: set[int]) -> int:
     return 0 if 0 in lanes else 1
 
 
-def _agreed(one: FlatInput, other: FlatInput) -> FlatInput:
+def _unify(one: FlatInput, other: FlatInput) -> FlatInput:
     mine = (one.kind, one.lanes, one.width, one.signed, one.buffered)
     if mine != (other.kind, other.lanes, other.width, other.signed, other.buffered):
-        message = f"input {quoted(one.name)} is declared differently at {one.at}"
+        message = f"input {quote(one.name)} is declared differently at {one.at}"
         raise Refused(
             other.at, message, "Inputs with the same name are one input: declare them alike, or rename one."
         )
     if one.span is None or other.span is None:
         return one if other.span is None else replace(one, span=other.span)
     if one.span.start != other.span.start:
-        message = f"elements of {quoted(one.name)} begin at {other.span.start} here and at {one.span.start} at {one.at}"
+        message = f"elements of {quote(one.name)} begin at {other.span.start} here and at {one.span.start} at {one.at}"
         raise Refused(other.at, message, "Start at the same number.")
     return replace(one, span=max(one.span, other.span, key=len))
 
 
 def _settle(name: str, known: _Known, report: Report) -> None:
-    signal = _declared_signal(known) if known.declared else _inferred_signal(name, known)
+    signal = _declare_signal(known) if known.declared else _infer_signal(name, known)
     if signal.size * signal.lanes > MAX_LANES:
         message = (
-            f"{quoted(name)} has {signal.size} elements of {signal.lanes} lanes; at most {MAX_LANES} together"
+            f"{quote(name)} has {signal.size} elements of {signal.lanes} lanes; at most {MAX_LANES} together"
         )
         raise Refused(signal.at or _somewhere(known), message, "Split it.")
     known.signal = signal
@@ -140,9 +140,7 @@ def _settle(name: str, known: _Known, report: Report) -> None:
             what = f"{signal.size} flags" if signal.size > 1 else "a flag"
         else:
             what += f" of {signal.width} bits"
-        report.inferences.append(
-            note(known.first, f"{quoted(name)} is taken to be an external input: {what}")
-        )
+        report.inferences.append(note(known.first, f"{quote(name)} is taken to be an external input: {what}"))
 
 
 def _somewhere(known: _Known) -> Location:
@@ -151,7 +149,7 @@ def _somewhere(known: _Known) -> Location:
     return at
 
 
-def _declared_signal(known: _Known) -> Signal:
+def _declare_signal(known: _Known) -> Signal:
     text = known.declared
     assert text is not None
     if text.span is not None:
@@ -166,7 +164,7 @@ def _declared_signal(known: _Known) -> Signal:
     )
 
 
-def _inferred_signal(name: str, known: _Known) -> Signal:
+def _infer_signal(name: str, known: _Known) -> Signal:
     known.base, size = _extent(known)
     if known.suffixes & {"valid", "data"}:
         return Signal(name, SignalKind.STREAM, size, 1, SAMPLE_WIDTH, at=known.first)
@@ -185,8 +183,8 @@ def _extent(known: _Known) -> tuple[int, int]:
 def _suspect(name: str, known: _Known, candidates: list[str], report: Report) -> None:
     close = near(name, candidates)
     if close and one_slip(name, close):
-        message = f"{quoted(name)} is declared nowhere and is much like {quoted(close)}"
-        hint = f"Write {quoted(close)} if that is meant; otherwise declare {quoted(name)} in `inputs`."
+        message = f"{quote(name)} is declared nowhere and is much like {quote(close)}"
+        hint = f"Write {quote(close)} if that is meant; otherwise declare {quote(name)} in `inputs`."
         report.warnings.append(note(known.first, message, hint))
 
 

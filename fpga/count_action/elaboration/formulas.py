@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from fpga.count_action.diagnostics import Refused, Report, quoted
+from fpga.count_action.diagnostics import Refused, Report, quote
 from fpga.count_action.elaboration.arithmetic import Values, evaluate, names_in, span_of
 from fpga.count_action.elaboration.flat import (
     FlatFormula,
@@ -68,7 +68,7 @@ class FormulaElaborator:
                 for part in self._operand(each, values)
             )
             if not parts:
-                message = f"{quoted(operand.operator)} of nothing: all its ranges are empty"
+                message = f"{quote(operand.operator)} of nothing: all its ranges are empty"
                 raise Refused(operand.at, message, "Give it one more value, such as 0.")
             yield FlatFormula(operand.operator, parts, operand.at)
         elif isinstance(operand, Integer):
@@ -85,12 +85,12 @@ class FormulaElaborator:
         (part,) = reference.parts
         span = self._tables[part.name]
         if part.index is None:
-            message = f"{quoted(part.name)} is a table; which entry is meant?"
+            message = f"{quote(part.name)} is a table; which entry is meant?"
             raise Refused(reference.at, message, f"Write {part.name}[{span.start}], or the name of a number.")
         index = self._number(part.index, values)
         if isinstance(index, int):
             if index not in span:
-                message = f"{quoted(part.name)} has entries {span.start} to {span.stop - 1}, and no {index}"
+                message = f"{quote(part.name)} has entries {span.start} to {span.stop - 1}, and no {index}"
                 raise Refused(part.index.at, message, "Change the index, or the range of the table.")
             span, index = range(index, index + 1), 0
         elif span.start:
@@ -127,7 +127,7 @@ class FormulaElaborator:
             )
         return named[0].label, found
 
-    def _bound(self, text: CountText, values: Values) -> FlatFormula | None:
+    def _elaborate_bound(self, text: CountText, values: Values) -> FlatFormula | None:
         """Return what a count never exceeds: a number, a target, or a formula; `min` of it alone where it is short."""
         if text.bound is None:
             return None
@@ -141,7 +141,7 @@ class FormulaElaborator:
 def values_of(term: Term | Ranged, values: Values) -> Iterator[Values]:
     """Return the values for every value of the index, if there is one."""
     if term.over and term.over.name not in names_in(term.value):
-        message = f"the index {quoted(term.over.name)} does not stand in what it is for"
+        message = f"the index {quote(term.over.name)} does not stand in what it is for"
         raise Refused(term.over.at, message, f"Write NAME[{term.over.name}], or remove the range.")
     yield from each_value(term.over, values)
 
@@ -165,7 +165,7 @@ def flat_reference(reference: Reference, values: Values) -> FlatReference:
         stream, _ = parts.pop()
         parts.append((f"{stream}_{name}", lane_of_end))
     if len(parts) > 2 or parts[-1][0] in {"valid", "data"}:
-        message = f"{quoted(str(reference))} is not a signal"
+        message = f"{quote(str(reference))} is not a signal"
         raise Refused(reference.at, message, "Write NAME, MODULE.NAME, and .valid or .data after a stream.")
     owner = None
     if len(parts) == 2:

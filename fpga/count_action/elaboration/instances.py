@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from fpga.count_action.defaults import DEFAULT_PARAMETER
-from fpga.count_action.diagnostics import Diagnostic, Refused, Report, did_you_mean, near, note, quoted
+from fpga.count_action.diagnostics import Diagnostic, Refused, Report, did_you_mean, near, note, quote
 from fpga.count_action.elaboration.arithmetic import LARGEST, evaluate, indices_in, names_in, span_of
 from fpga.count_action.elaboration.externals import one_slip
 from fpga.count_action.language.syntax import (
@@ -53,10 +53,10 @@ def make_instances(
             if isinstance(statement, ModuleText):
                 several = [_bind(statement, statement.name, {}, {}, given, statement.at, report)]
             elif isinstance(statement, Use):
-                several = _replicated(statement, {**imported, **local}, given, report)
+                several = _replicate(statement, {**imported, **local}, given, report)
             for made in several:
                 if made.name in instances and instances[made.name].at != made.at:
-                    message = f"there is already a module {quoted(made.name)} at {instances[made.name].at}"
+                    message = f"there is already a module {quote(made.name)} at {instances[made.name].at}"
                     raise Refused(made.at, message, "Give this one another name.")
                 instances[made.name] = made
                 for name in made.values:
@@ -69,7 +69,7 @@ def _unique(found: dict[str, ModuleText], tree: FileText, report: Report) -> dic
     for module in tree.modules():
         known = found.setdefault(module.name, module)
         if known is not module:
-            message = f"there is already a module {quoted(module.name)} at {known.at}"
+            message = f"there is already a module {quote(module.name)} at {known.at}"
             report.error(note(module.at, message, "Give this one another name."))
     return found
 
@@ -81,11 +81,11 @@ def _complain(
     for name in unused:
         first = next((each.at for each in tree.statements), None)
         file = first.file if first else "<text>"
-        message = f"no module has a parameter {quoted(name)}, which was given a value from outside"
+        message = f"no module has a parameter {quote(name)}, which was given a value from outside"
         report.errors.append(Diagnostic(file, 1, 1, message, did_you_mean(name, known) or "Leave it away."))
 
 
-def _replicated(
+def _replicate(
     use: Use, modules: Mapping[str, ModuleText], given: Mapping[str, int], report: Report
 ) -> Iterator[Instance]:
     """Return the instances that a `use` makes: one, or one for every value of its index."""
@@ -93,7 +93,7 @@ def _replicated(
         yield _use(use, modules, given, {}, report)
         return
     if use.over.name not in names_in(use.instance.index):
-        message = f"the index {quoted(use.over.name)} does not stand in the name of the instances"
+        message = f"the index {quote(use.over.name)} does not stand in the name of the instances"
         raise Refused(use.over.at, message, f"Write {use.instance.name}[{use.over.name}].")
     for value in span_of(use.over, {}):
         yield _use(use, modules, given, {use.over.name: value}, report)
@@ -109,16 +109,16 @@ def _use(
     text = modules.get(use.module)
     if text is None:
         hint = did_you_mean(use.module, modules) or 'Import the file that defines it: import "FILE.ca";'
-        raise Refused(use.at, f"no module {quoted(use.module)} in this file or its imports", hint)
+        raise Refused(use.at, f"no module {quote(use.module)} in this file or its imports", hint)
     arguments: dict[str, int] = {}
     for argument in use.arguments:
         if argument.name in arguments:
-            raise Refused(argument.at, f"{quoted(argument.name)} is given twice", "Remove one.")
+            raise Refused(argument.at, f"{quote(argument.name)} is given twice", "Remove one.")
         arguments[argument.name] = evaluate(argument.value, index)
     wires: dict[str, Wire] = {}
     for wire in use.wires:
         if wire.name in wires:
-            raise Refused(wire.at, f"{quoted(wire.name)} is wired twice", "Remove one.")
+            raise Refused(wire.at, f"{quote(wire.name)} is wired twice", "Remove one.")
         wires[wire.name] = wire
     name = use.instance.name
     if use.instance.index is not None:
@@ -127,7 +127,7 @@ def _use(
     for argument in use.arguments:
         if argument.name not in made.values:
             hint = did_you_mean(argument.name, made.values) or "It has no parameters."
-            raise Refused(argument.at, f"{quoted(use.module)} has no parameter {quoted(argument.name)}", hint)
+            raise Refused(argument.at, f"{quote(use.module)} has no parameter {quote(argument.name)}", hint)
     return made
 
 
@@ -144,9 +144,7 @@ def _bind(
     values: dict[str, int] = {}
     for parameter in text.parameters:
         if parameter.name in values:
-            raise Refused(
-                parameter.at, f"parameter {quoted(parameter.name)} is declared twice", "Remove one."
-            )
+            raise Refused(parameter.at, f"parameter {quote(parameter.name)} is declared twice", "Remove one.")
         if parameter.name in outside:
             values[parameter.name] = outside[parameter.name]
         elif parameter.default is not None:
@@ -154,20 +152,20 @@ def _bind(
         else:
             raise Refused(
                 parameter.at,
-                f"parameter {quoted(parameter.name)} of module {quoted(text.name)} has no value",
+                f"parameter {quote(parameter.name)} of module {quote(text.name)} has no value",
                 f"Give it one: -P {parameter.name}=16, or `{parameter.name} = 16` here.",
             )
-    for inferred, place in _inferred(text).items():
+    for inferred, place in _infer_parameters(text).items():
         if inferred not in values:
             values[inferred] = outside.get(inferred, DEFAULT_PARAMETER)
             given_how = "as given" if inferred in outside else "unless it is given"
-            message = f"{quoted(inferred)} is taken to be a parameter of {quoted(name)}: {values[inferred]} {given_how}"
+            message = f"{quote(inferred)} is taken to be a parameter of {quote(name)}: {values[inferred]} {given_how}"
             report.inferences.append(note(place, message))
             _suspect(inferred, text, values, place, report)
     for key, value in values.items():
         if abs(value) > LARGEST:
             raise Refused(
-                at, f"parameter {quoted(key)} is {value}, which is too large", "Choose a smaller value."
+                at, f"parameter {quote(key)} is {value}, which is too large", "Choose a smaller value."
             )
     return Instance(name, text, values, wires, at)
 
@@ -176,14 +174,14 @@ def _suspect(
     inferred: str, text: ModuleText, values: Mapping[str, int], at: Location, report: Report
 ) -> None:
     """Warn of an inferred parameter that is much like another name in numbers: it may be misspelt."""
-    close = near(inferred, [*values, *_inferred(text)])
+    close = near(inferred, [*values, *_infer_parameters(text)])
     if close and one_slip(inferred, close):
-        message = f"{quoted(inferred)} is taken to be a parameter and is much like {quoted(close)}"
-        hint = f"Write {quoted(close)} if that is meant; otherwise declare `module {text.name} ({inferred} = ...)`."
+        message = f"{quote(inferred)} is taken to be a parameter and is much like {quote(close)}"
+        hint = f"Write {quote(close)} if that is meant; otherwise declare `module {text.name} ({inferred} = ...)`."
         report.warnings.append(note(at, message, hint))
 
 
-def _inferred(text: ModuleText) -> dict[str, Location]:
+def _infer_parameters(text: ModuleText) -> dict[str, Location]:
     """Return the names that are used only as bounds of ranges and in targets: parameters without declaration."""
     elsewhere = set(_other_names(text))
     found: dict[str, Location] = {}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fpga.count_action.actions import VERBS
-from fpga.count_action.diagnostics import Refused, Report, did_you_mean, note, quoted
+from fpga.count_action.diagnostics import Refused, Report, did_you_mean, note, quote
 from fpga.count_action.elaboration.choices import ends_looked_at
 from fpga.count_action.elaboration.externals import Externals, lane_base
 from fpga.count_action.elaboration.flat import (
@@ -37,7 +37,7 @@ class Names:
         self._report = report
         self._lanes: dict[Output, set[int]] = {}
         self._owners: dict[str, str] = {}
-        self._declared = {module.name: frozenset(_declared_names(module, inputs)) for module in modules}
+        self._declared = {module.name: frozenset(_find_declared_names(module, inputs)) for module in modules}
         for module in modules:
             for action in module.actions:
                 if VERBS[action.verb].kind.drives:
@@ -77,7 +77,7 @@ class Names:
         """Check that a property looks at something that is there without it: it makes no hardware."""
         found = self.meaning(module, reference)
         if isinstance(found, FlatReference) and found.name not in self.externals:
-            message = f"a property looks at {quoted(str(reference))}, which nothing else names"
+            message = f"a property looks at {quote(str(reference))}, which nothing else names"
             counts = self.counts[module.name]
             hint = did_you_mean(found.name, [*self.externals.names(), *counts]) or "Declare it in `inputs`."
             raise Refused(reference.at, message, hint)
@@ -87,9 +87,7 @@ class Names:
         for each in module.inputs:
             with self._report.part():
                 if each.name in declared:
-                    message = (
-                        f"input {quoted(each.name)} is declared twice, first at {declared[each.name].at}"
-                    )
+                    message = f"input {quote(each.name)} is declared twice, first at {declared[each.name].at}"
                     raise Refused(each.at, message, "Remove one.")
                 declared[each.name] = each
                 self._check_not_taken(module, each.name, each.at)
@@ -102,7 +100,7 @@ class Names:
                 reference, wire = module.wires[each.name]
                 if reference.module and each.buffered:
                     message = (
-                        f"{quoted(each.name)} is buffered, and wired to {reference}: a beat of a module waits"
+                        f"{quote(each.name)} is buffered, and wired to {reference}: a beat of a module waits"
                     )
                     hint = "Leave `buffered` away here, and mark the streams that come from outside."
                     raise Refused(wire.at, message, hint)
@@ -122,11 +120,11 @@ class Names:
     def _check_not_taken(self, module: FlatModule, name: str, at: Location) -> None:
         if Output(module.name, name) in self.drivers or name in self.counts[module.name]:
             message = (
-                f"{quoted(name)} is an input of {quoted(module.name)}, and a count or an output of it, too"
+                f"{quote(name)} is an input of {quote(module.name)}, and a count or an output of it, too"
             )
             raise Refused(at, message, "Rename one of them.")
         if name in module.parameters:
-            raise Refused(at, f"{quoted(name)} is both an input and a parameter", "Rename one of them.")
+            raise Refused(at, f"{quote(name)} is both an input and a parameter", "Rename one of them.")
 
     def _note(self, module: FlatModule, reference: FlatReference) -> None:
         found = self.meaning(module, reference)
@@ -134,7 +132,7 @@ class Names:
             if reference.lane is not None:
                 self._lanes.setdefault(found, set()).add(reference.lane)
             return
-        if found.name not in self._declared[module.name] | _wired_names(module):
+        if found.name not in self._declared[module.name] | _find_wired_names(module):
             self._check_not_driven_elsewhere(module, found)
         self.externals.use(found)
 
@@ -142,10 +140,12 @@ class Names:
         if reference.name in self.modules:
             outputs = [each.name for each in self.drivers if each.module == reference.name]
             hint = f"Write {reference.name}.{outputs[0]}." if outputs else "It drives nothing."
-            raise Refused(reference.at, f"{quoted(reference.name)} is a module, not a signal", hint)
+            raise Refused(reference.at, f"{quote(reference.name)} is a module, not a signal", hint)
         owner = self._owners.get(reference.label)
         if owner is not None and reference.name not in self.externals:
-            message = f"{quoted(str(reference))} is declared nowhere; module {quoted(owner)} drives one of that name"
+            message = (
+                f"{quote(str(reference))} is declared nowhere; module {quote(owner)} drives one of that name"
+            )
             hint = f"Write {owner}.{reference.label}, or declare an input of that name in `inputs`."
             raise Refused(reference.at, message, hint)
 
@@ -156,7 +156,7 @@ class Names:
         )
         for name, (_, wire) in module.wires.items():
             if name not in names:
-                message = f"{quoted(module.name)} has no input {quoted(name)} that could be wired"
+                message = f"{quote(module.name)} has no input {quote(name)} that could be wired"
                 self._report.error(note(wire.at, message, did_you_mean(name, names)))
 
     def _references(self, module: FlatModule) -> Iterator[FlatReference]:
@@ -176,12 +176,12 @@ class Names:
     def _signals_in(self, module: FlatModule, operand: FlatOperand) -> Iterator[FlatReference]:
         inner = isinstance(operand, FlatFormula)
         for each in references_in(operand):
-            if self.stored(module, each, inner=inner) is None:
+            if self.find_stored(module, each, inner=inner) is None:
                 yield each
 
     # ------------------------------------------------------------------------------------------ meanings
 
-    def stored(self, module: FlatModule, reference: FlatReference, *, inner: bool) -> Stored | None:
+    def find_stored(self, module: FlatModule, reference: FlatReference, *, inner: bool) -> Stored | None:
         """Return the count or the target that a reference in a formula names; None when it names a signal.
 
         A name by itself (not `inner`), as condition or sample, was a flag before there were formulas, and still is;
@@ -212,14 +212,14 @@ class Names:
         ):
             return own
         if reference.name in module.wires:
-            return self._wired(module, reference)
+            return self._follow_wire(module, reference)
         if reference.name in self._declared[module.name]:
             return reference
         if reference.label in self.counts[module.name]:
             raise _not_a_signal(reference)
         if reference.name in module.parameters and reference.index is None and not reference.suffix:
             raise Refused(
-                reference.at, f"{quoted(reference.name)} is a parameter, not a signal", "Name a signal."
+                reference.at, f"{quote(reference.name)} is a parameter, not a signal", "Name a signal."
             )
         return reference
 
@@ -238,7 +238,7 @@ class Names:
             return replace(reference, name=name, module=None)
         if name in self._declared[module.name]:
             return replace(reference, name=name, module=None)
-        message = f"the beats of {quoted(stream)} have no `{reference.name}`"
+        message = f"the beats of {quote(stream)} have no `{reference.name}`"
         hint = f"Declare it: stream {stream} of 4 lanes of 8 bits with last and keep."
         raise Refused(reference.at, message, hint)
 
@@ -255,7 +255,7 @@ class Names:
         assert reference.module is not None
         if reference.module not in self.modules:
             hint = did_you_mean(reference.module, self.modules)
-            raise Refused(reference.at, f"there is no module {quoted(reference.module)}", hint)
+            raise Refused(reference.at, f"there is no module {quote(reference.module)}", hint)
         found = Output(reference.module, reference.label)
         if found in self.drivers:
             return found
@@ -264,17 +264,17 @@ class Names:
         outputs = [each.name for each in self.drivers if each.module == reference.module]
         hint = did_you_mean(reference.label, outputs) or "It drives nothing."
         raise Refused(
-            reference.at, f"module {quoted(reference.module)} does not drive {quoted(reference.label)}", hint
+            reference.at, f"module {quote(reference.module)} does not drive {quote(reference.label)}", hint
         )
 
-    def _wired(self, module: FlatModule, reference: FlatReference) -> Output | FlatReference:
+    def _follow_wire(self, module: FlatModule, reference: FlatReference) -> Output | FlatReference:
         target, wire = module.wires[reference.name]
         if target.suffix:
             raise Refused(target.at, "a wire carries the whole stream", f"Remove `.{target.suffix}`.")
         one_element = target.module is not None or target.index is not None
         if one_element and reference.index not in {None, 0, 1}:
             message = (
-                f"{quoted(reference.name)} is wired to {target}, one signal,"
+                f"{quote(reference.name)} is wired to {target}, one signal,"
                 f" and element {reference.index} of it is used"
             )
             raise Refused(wire.at, message, "Wire it to an external input that has as many elements.")
@@ -285,14 +285,14 @@ class Names:
 
 
 def _not_a_signal(reference: FlatReference) -> Refused:
-    message = f"{quoted(str(reference))} is a count; its value is not a signal"
+    message = f"{quote(str(reference))} is a count; its value is not a signal"
     return Refused(reference.at, message, "Use what its actions drive: a pulse, a flag or a number.")
 
 
-def _declared_names(module: FlatModule, file_inputs: list[FlatInput]) -> Iterator[str]:
+def _find_declared_names(module: FlatModule, file_inputs: list[FlatInput]) -> Iterator[str]:
     """Return the inputs that the text of a module, or that of the file, declares."""
     return (each.name for each in (*module.inputs, *file_inputs))
 
 
-def _wired_names(module: FlatModule) -> set[str]:
+def _find_wired_names(module: FlatModule) -> set[str]:
     return {reference.name for reference, _ in module.wires.values()}

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from fpga.count_action import arbitration
 from fpga.count_action.actions import VERBS
 from fpga.count_action.actions.kind import Shape
-from fpga.count_action.diagnostics import Refused, Report, did_you_mean, quoted
+from fpga.count_action.diagnostics import Refused, Report, did_you_mean, quote
 from fpga.count_action.elaboration.choices import end_of, streams_of
 from fpga.count_action.elaboration.flat import (
     FlatAction,
@@ -23,8 +23,8 @@ from fpga.count_action.elaboration.flat import (
     Stored,
 )
 from fpga.count_action.elaboration.names import Names
-from fpga.count_action.elaboration.targets import count_of, resolved_target, target_of, width_of_target
-from fpga.count_action.expressions import Interval, bits_for, combined, interval_of_bits
+from fpga.count_action.elaboration.targets import count_of, resolve_target, target_of, width_of_target
+from fpga.count_action.expressions import Interval, bits_for, combine, interval_of_bits
 from fpga.count_action.model import (
     VALUE,
     Action,
@@ -67,15 +67,15 @@ class Beats:
         driven = self._names.output(reference)
         kind = self._kind(driven)
         if kind is not declared.kind:
-            message = f"{quoted(declared.name)} is a {declared.kind.value} and {reference} is a {kind.value}"
+            message = f"{quote(declared.name)} is a {declared.kind.value} and {reference} is a {kind.value}"
             raise Refused(reference.at, message, "Wire it to something of its kind.")
         if declared.span is not None and len(declared.span) > 1:
-            message = f"{quoted(declared.name)} has {len(declared.span)} elements and {reference} is one"
+            message = f"{quote(declared.name)} has {len(declared.span)} elements and {reference} is one"
             raise Refused(reference.at, message, "Wire it to an external input that has as many elements.")
         beat = self._beat(driven)
         if beat != Shape(declared.lanes, declared.width, declared.signed):
             here = Shape(declared.lanes, declared.width, declared.signed)
-            message = f"{quoted(declared.name)} has {_shape(here)}, and {reference} has {_shape(beat)}"
+            message = f"{quote(declared.name)} has {_shape(here)}, and {reference} has {_shape(beat)}"
             raise Refused(reference.at, message, "Change one of them.")
 
     def beat_of(self, module: FlatModule, action: FlatAction) -> Shape:
@@ -120,14 +120,17 @@ class Beats:
         shapes = [self._source(module, each) for each in streams]
         for each, shape in zip(streams, shapes, strict=True):
             if shape.lanes != shapes[0].lanes:
-                first = f"{quoted(str(streams[0]))} has {shapes[0].lanes}"
-                message = f"{quoted(str(each))} has {shape.lanes} lanes and {first}"
+                first = f"{quote(str(streams[0]))} has {shapes[0].lanes}"
+                message = f"{quote(str(each))} has {shape.lanes} lanes and {first}"
                 raise Refused(each.at, message, "Merge streams with the same number of lanes.")
         return shapes
 
     def _shape_of(self, module: FlatModule, operand: FlatOperand) -> Shape:
         """Return the lanes, width and sign of a sample: those of a formula follow from what it can come to."""
-        if isinstance(operand, FlatReference) and self._names.stored(module, operand, inner=False) is None:
+        if (
+            isinstance(operand, FlatReference)
+            and self._names.find_stored(module, operand, inner=False) is None
+        ):
             source = self._source(module, operand)
             return source if operand.lane is None else replace(source, lanes=1)
         width, signed = bits_for(*self._interval(module, operand))
@@ -137,9 +140,11 @@ class Beats:
         if isinstance(operand, int):
             return operand, operand
         if isinstance(operand, FlatFormula):
-            return combined(operand.operator, [self._interval(module, each) for each in operand.operands])
-        if stored := self._names.stored(module, operand, inner=True):
-            return interval_of_bits(_stored_width(self._names.modules[stored.module], stored), signed=False)
+            return combine(operand.operator, [self._interval(module, each) for each in operand.operands])
+        if stored := self._names.find_stored(module, operand, inner=True):
+            return interval_of_bits(
+                _find_stored_width(self._names.modules[stored.module], stored), signed=False
+            )
         if operand.suffix == "valid":
             return 0, 1
         if lanes := self._names.count_kept_lanes(module, operand):
@@ -176,13 +181,13 @@ class Beats:
             return
         if not base <= reference.lane < base + lanes:
             message = (
-                f"{quoted(str(reference))} has lanes {base} to {base + lanes - 1}, and no {reference.lane}"
+                f"{quote(str(reference))} has lanes {base} to {base + lanes - 1}, and no {reference.lane}"
             )
             raise Refused(reference.at, message, "Lanes are declared: stream NAME of 16 lanes of 8 bits.")
         yield Ref(name, owner, index, reference.lane - base, reference.at)
 
 
-def _stored_width(module: FlatModule, stored: Stored) -> int:
+def _find_stored_width(module: FlatModule, stored: Stored) -> int:
     if stored.operator == "count":
         return next(each.width for each in module.counts if each.name == stored.name)
     target = next(each for each in module.targets if each.name == stored.name)
@@ -195,7 +200,7 @@ def _shape(beat: Shape) -> str:
 
 
 def _check_suffix(reference: FlatReference, kind: SignalKind, context: Context) -> None:
-    shown = quoted(str(reference))
+    shown = quote(str(reference))
     if kind is not SignalKind.STREAM:
         if reference.suffix:
             message = f"{shown} is a {kind.value} and has no `.{reference.suffix}`"
@@ -239,7 +244,7 @@ class _Resolver:
         for action in module.actions:
             with self._report.part():
                 actions.append(self._action(module, action, known, values))
-        targets = tuple(resolved_target(target, module) for target in module.targets)
+        targets = tuple(resolve_target(target, module) for target in module.targets)
         claims: list[Claim] = []
         for claim in module.claims:
             with self._report.part():
@@ -288,7 +293,10 @@ class _Resolver:
         self, module: FlatModule, operand: FlatOperand, context: Context, values: list[Operand]
     ) -> list[Ref]:
         """Return the references that a condition or a sample comes to; a formula becomes a value of the module."""
-        if isinstance(operand, FlatReference) and self._names.stored(module, operand, inner=False) is None:
+        if (
+            isinstance(operand, FlatReference)
+            and self._names.find_stored(module, operand, inner=False) is None
+        ):
             return list(self._beats.refs(module, operand, context))
         (value,) = self._operands(module, operand)
         values.append(value)
@@ -303,7 +311,7 @@ class _Resolver:
             many = operand.operator in {"max", "min"}
             parts = [part for each in operand.operands for part in self._operands(module, each, several=many)]
             return [Operation(operand.operator, tuple(parts))]
-        if stored := self._names.stored(module, operand, inner=True):
+        if stored := self._names.find_stored(module, operand, inner=True):
             return [Operation(stored.operator, (Ref(stored.name, stored.module, at=operand.at),))]
         if operand.suffix == "valid":
             refs = self._beats.refs(module, operand, "condition")
@@ -312,7 +320,7 @@ class _Resolver:
             return [self._pack_kept_lanes(module, operand, lanes)]
         found = list(self._beats.refs(module, operand, "sample"))
         if len(found) > 1 and not several:
-            message = f"{quoted(f'{operand}.data')} has {len(found)} lanes; which one is meant?"
+            message = f"{quote(f'{operand}.data')} has {len(found)} lanes; which one is meant?"
             raise Refused(operand.at, message, f"Write {operand}.data[1], or a range.")
         return list(found)
 
@@ -353,11 +361,11 @@ class _Resolver:
     def _find_choice(self, module: FlatModule, action: FlatAction, count: Count, lanes: int) -> list[Operand]:
         """Return what a choice sends or keeps: samples, the ends of a packet, or whose turn it is (R19)."""
         if action.verb == "merge":
-            return arbitration.chosen_samples(count, module.name, lanes)
+            return arbitration.select_samples(count, module.name, lanes)
         if action.verb != "store":
             return []
         end = action.name.removeprefix(f"{action.part_of}_")
-        kept = arbitration.stored(count, module.name) if action.part_of == count.name else {}
+        kept = arbitration.next_numbers(count, module.name) if action.part_of == count.name else {}
         if end in kept:  # a stream may have the name of its count: `last` and `keep` are of the stream
             return [kept[end]]
         streams = (end_of(each, end) for each in streams_of(module, action))
@@ -368,7 +376,7 @@ class _Resolver:
         if reference.suffix:
             raise Refused(
                 reference.at,
-                f"{quoted(str(reference))} is a stream and cannot be cleared",
+                f"{quote(str(reference))} is a stream and cannot be cleared",
                 "Clear a count or a flag.",
             )
         driver = self._names.drivers.get(Output(module.name, reference.label))
@@ -382,7 +390,7 @@ class _Resolver:
         owner = module if reference.module is None else self._names.modules.get(reference.module)
         if owner is None:
             hint = did_you_mean(str(reference.module), self._names.modules)
-            raise Refused(reference.at, f"there is no module {quoted(str(reference.module))}", hint)
+            raise Refused(reference.at, f"there is no module {quote(str(reference.module))}", hint)
         if reference.label in self._names.counts[owner.name]:
             return Action(ActionKind.CLEAR_COUNT, on, clears=(owner.name, reference.label), at=action.at)
         own = module.actions if owner is module else ()
@@ -390,5 +398,5 @@ class _Resolver:
         hint = did_you_mean(reference.label, [*(count.name for count in owner.counts), *flags])
         if owner is not module and Output(owner.name, reference.label) in self._names.drivers:
             hint = f"Pulse, count the pulse in {owner.name}, and let that clear {reference.label}."
-        message = f"{quoted(str(reference))} is neither a count nor a flag that {quoted(module.name)} sets"
+        message = f"{quote(str(reference))} is neither a count nor a flag that {quote(module.name)} sets"
         raise Refused(reference.at, message, hint)

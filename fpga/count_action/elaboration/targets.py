@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fpga.count_action.defaults import COUNT_WIDTH
-from fpga.count_action.diagnostics import Refused, did_you_mean, quoted
+from fpga.count_action.diagnostics import Refused, did_you_mean, quote
 from fpga.count_action.elaboration.arithmetic import Values, evaluate, span_of
 from fpga.count_action.elaboration.flat import FlatAction, FlatCount, FlatModule, FlatTarget
 from fpga.count_action.language.syntax import ModuleText, TableText
@@ -17,19 +17,19 @@ def target_of(module: FlatModule, count: FlatCount, place: int) -> str:
     if count.target is not None:
         every = [target.name for target in module.targets]
         if count.target not in every:
-            message = f"{quoted(module.name)} has no target {quoted(count.target)}"
+            message = f"{quote(module.name)} has no target {quote(count.target)}"
             raise Refused(count.target_at, message, did_you_mean(count.target, every))
         return count.target
     names = [target.name for target in module.targets if not target.in_table]
     if not names:
-        message = f"{quoted(module.name)} has no target for count {quoted(count.name)}"
+        message = f"{quote(module.name)} has no target for count {quote(count.name)}"
         raise Refused(
             count.at, message, "Add `targets: { 4 }`, or `targets: { never }` for a count that is only read."
         )
     if len(names) == 1:
         return names[0]
     if len(names) != len(module.counts):
-        message = f"{quoted(module.name)} has {len(module.counts)} counts and {len(names)} targets"
+        message = f"{quote(module.name)} has {len(module.counts)} counts and {len(names)} targets"
         raise Refused(count.at, message, "Write one target, one for each count, or `to TARGET` in the count.")
     return names[place]
 
@@ -39,13 +39,13 @@ def count_of(module: FlatModule, action: FlatAction) -> str:
     names = [count.name for count in module.counts]
     if action.on is not None:
         if action.on not in names:
-            message = f"{quoted(module.name)} has no count {quoted(action.on)}"
+            message = f"{quote(module.name)} has no count {quote(action.on)}"
             raise Refused(action.on_at, message, did_you_mean(action.on, names))
         return action.on
     if len(names) == 1:
         return names[0]
     if not names:
-        raise Refused(action.at, f"{quoted(module.name)} has no count to follow", "Add `counts: {...}`.")
+        raise Refused(action.at, f"{quote(module.name)} has no count to follow", "Add `counts: {...}`.")
     # Ends of packets belong to the action that sends them, and stand behind it.
     written = [each for each in module.actions if not each.part_of]
     if len(names) != len(written):
@@ -64,7 +64,7 @@ def entries_of(text: TableText, values: Values) -> Iterator[FlatTarget]:
     """Return the entries of a table as targets; a single one stands for all."""
     span = span_of(text.range, values)
     if len(text.entries) not in {1, len(span)}:
-        message = f"table {quoted(text.name)} has {len(span)} entries and {len(text.entries)} values"
+        message = f"table {quote(text.name)} has {len(span)} entries and {len(text.entries)} values"
         raise Refused(text.at, message, "Write one value per entry, or one for all.")
     width = None if text.width is None else evaluate(text.width, values)
     for place, index in enumerate(span):
@@ -88,7 +88,7 @@ def width_of_target(target: FlatTarget, module: FlatModule) -> int:
     return max(widths, default=COUNT_WIDTH)
 
 
-def resolved_target(target: FlatTarget, module: FlatModule) -> Target:
+def resolve_target(target: FlatTarget, module: FlatModule) -> Target:
     """Return a target of the datapath."""
     width = width_of_target(target, module)
     return Target(target.name, target.reset, width, target.at, target.at_least, target.carry)

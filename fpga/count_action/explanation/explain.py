@@ -94,7 +94,7 @@ def _counter(graph: Graph, module: Module, count: Count, latencies: dict[tuple[s
     latency = latencies.get((module.name, count.name), 1)
     effects = [
         ActionFacts(
-            writer.verb(module, action), action.output, latency, tuple(_triggered(graph, module, action))
+            writer.verb(module, action), action.output, latency, tuple(_find_triggers(graph, module, action))
         )
         for action in module.actions
         if action.on == count.name
@@ -103,7 +103,7 @@ def _counter(graph: Graph, module: Module, count: Count, latencies: dict[tuple[s
     return CountFacts(count.name, writer.sum(module, count), count.target, value, tuple(effects))
 
 
-def _triggered(graph: Graph, module: Module, action: Action) -> dict[str, None]:
+def _find_triggers(graph: Graph, module: Module, action: Action) -> dict[str, None]:
     """Return the counts that see an action, in the order of the text."""
     return dict.fromkeys(
         f"{link.reader.name}.{link.count.name}"

@@ -46,7 +46,7 @@ def draw_svg(explanation: Explanation) -> str:
     """Return the drawing as a document of its own."""
     columns = _columns(explanation)
     inputs = list(_inputs(explanation))
-    rectangles = dict(_placed_inputs(inputs))
+    rectangles = dict(_place_inputs(inputs))
     left = (
         (max((len(name) for name, _ in inputs), default=0) * _CHAR + 2 * _MARGIN + _GAP)
         if inputs
@@ -64,7 +64,7 @@ def draw_svg(explanation: Explanation) -> str:
     height = max(area.y + area.height for area in rectangles.values()) + _MARGIN + 60
     body = [
         *_lines(explanation, rectangles),
-        *(_drawn(name, area, parts) for name, area in rectangles.items()),
+        *(_draw(name, area, parts) for name, area in rectangles.items()),
     ]
     size = f'width="{width:.0f}" height="{height:.0f}"'
     title = escape(f"{explanation.name} (digest {explanation.digest})")
@@ -105,7 +105,7 @@ def _inputs(explanation: Explanation) -> Iterator[tuple[str, str]]:
         yield text.replace(" of ", ", ", 1), name
 
 
-def _placed_inputs(inputs: list[tuple[str, str]]) -> Iterator[tuple[str, _Rectangle]]:
+def _place_inputs(inputs: list[tuple[str, str]]) -> Iterator[tuple[str, _Rectangle]]:
     for number, (text, name) in enumerate(inputs):
         y = _MARGIN + 24 + number * 2.2 * _ROW
         width = len(text) * _CHAR + 20
@@ -114,19 +114,19 @@ def _placed_inputs(inputs: list[tuple[str, str]]) -> Iterator[tuple[str, _Rectan
 
 def _rows(part: ModuleFacts) -> Iterator[tuple[str, str]]:
     for counter in part.counts:
-        yield from _wrapped("", f"{counter.name}: {counter.text}")
-        yield from _wrapped("quiet", f"  {goal(counter)}")
+        yield from _wrap("", f"{counter.name}: {counter.text}")
+        yield from _wrap("quiet", f"  {goal(counter)}")
         for effect in counter.effects:
-            yield from _wrapped("", f"  \N{RIGHTWARDS ARROW} {effect.text}  +{effect.latency_cycles}")
+            yield from _wrap("", f"  \N{RIGHTWARDS ARROW} {effect.text}  +{effect.latency_cycles}")
 
 
-def _wrapped(style: str, text: str) -> Iterator[tuple[str, str]]:
+def _wrap(style: str, text: str) -> Iterator[tuple[str, str]]:
     indent = " " * (len(text) - len(text.lstrip()))
     for line in textwrap.wrap(text, 44, subsequent_indent=indent + "    ", drop_whitespace=True):
         yield style, line
 
 
-def _drawn(name: str, area: _Rectangle, parts: dict[str, ModuleFacts]) -> str:
+def _draw(name: str, area: _Rectangle, parts: dict[str, ModuleFacts]) -> str:
     if name not in parts:
         return (
             f'<rect class="input" x="{area.x:.0f}" y="{area.y:.0f}" width="{area.width:.0f}"'

@@ -13,7 +13,7 @@ from importlib import resources
 from typing import Any
 
 from fpga.count_action.actions import VERBS
-from fpga.count_action.diagnostics import CountActionError, Diagnostic, note, quoted
+from fpga.count_action.diagnostics import CountActionError, Diagnostic, note, quote
 from fpga.count_action.language.syntax import FileText
 from fpga.count_action.language.tree import TreeBuilder
 from fpga.count_action.model import Location
@@ -61,7 +61,7 @@ def _check_characters(text: str, file: str) -> None:
 
 
 def _foreign(at: Location, char: str) -> Diagnostic:
-    message = f"the character U+{ord(char):04X} ({quoted(char)[1:-1]}) is not ASCII"
+    message = f"the character U+{ord(char):04X} ({quote(char)[1:-1]}) is not ASCII"
     return note(at, message, "Write the file in ASCII, comments too.")
 
 
@@ -123,7 +123,7 @@ def _explain(mistake: Any, text: str, file: str) -> Diagnostic:
     at = _location(mistake, text, file)
     before = _word_before(text, mistake)
     if isinstance(mistake, _lark().UnexpectedCharacters):
-        found = quoted(text[mistake.pos_in_stream])
+        found = quote(text[mistake.pos_in_stream])
         return note(
             at,
             f"the character {found} cannot stand here",
@@ -131,9 +131,9 @@ def _explain(mistake: Any, text: str, file: str) -> Diagnostic:
         )
     token = mistake.token
     expected = set(mistake.accepts or mistake.expected)
-    found = "the end of the text" if token.type == "$END" else quoted(str(token))
+    found = "the end of the text" if token.type == "$END" else quote(str(token))
     hint = syntax_hint(token.type, before, expected, str(token))
-    return note(at, f"{found} cannot stand here; expected {expected_words(expected)}", hint)
+    return note(at, f"{found} cannot stand here; expected {select_expected_words(expected)}", hint)
 
 
 def _location(mistake: Any, text: str, file: str) -> Location:
@@ -209,7 +209,7 @@ _VERBS = [*dict.fromkeys(rule.partition("_")[0] for rule in VERBS)]
 _ITEM_WORDS = frozenset(["SUM", "FOR", "ON", "FLAG", "NUMBER", "NAME", *(verb.upper() for verb in _VERBS)])
 
 
-def expected_words(terminals: Collection[str]) -> str:
+def select_expected_words(terminals: Collection[str]) -> str:
     """Return the terminals that could stand there, the telling ones first; operators only when nothing else could."""
     telling = sorted(set(terminals) - _OPERATORS) or sorted(terminals)
     words = [_WORDS.get(name, f"`{name.lower()}`") for name in telling]

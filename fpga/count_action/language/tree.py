@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from fpga.count_action.actions import VERBS
-from fpga.count_action.diagnostics import Report, note, quoted
+from fpga.count_action.diagnostics import Report, note, quote
 from fpga.count_action.language.syntax import (
     MAX_NAME,
     RESERVED,
@@ -193,10 +193,10 @@ class TreeBuilder:
     def _range(self, at: Location, low: Number, high: Number) -> Range:
         return Range(low, high, at)
 
-    def _signed(self, at: Location) -> Sign:
+    def _make_signed(self, at: Location) -> Sign:
         return Sign(at, signed=True)
 
-    def _unsigned(self, at: Location) -> Sign:
+    def _make_unsigned(self, at: Location) -> Sign:
         return Sign(at, signed=False)
 
     # Counts and targets
@@ -230,7 +230,7 @@ class TreeBuilder:
     def _term(self, at: Location, value: Number, over: Index | None) -> Term:
         return Term(value, over, at)
 
-    def _subtracted(self, at: Location, term: Term) -> Term:
+    def _make_subtraction(self, at: Location, term: Term) -> Term:
         return replace(term, sign=-1)
 
     def _while(self, at: Location, holds: Operand) -> tuple[ConditionText, ...]:
@@ -275,7 +275,7 @@ class TreeBuilder:
     def _inverse(self, at: Location, operand: Operand) -> Operand:
         return self._formula(at, "not", operand)
 
-    def _compared(self, at: Location, left: Operand, relation: Any, right: Operand) -> Operand:
+    def _make_comparison(self, at: Location, left: Operand, relation: Any, right: Operand) -> Operand:
         operator: Any = str(relation)
         return self._formula(at, operator, left, right)
 
@@ -291,13 +291,13 @@ class TreeBuilder:
     def _choice(self, at: Location, value: Operand, condition: Operand, other: Operand) -> Operand:
         return self._formula(at, "if", condition, value, other)
 
-    def _ranged(self, at: Location, value: Operand, over: Index) -> Ranged:
+    def _make_range(self, at: Location, value: Operand, over: Index) -> Ranged:
         return Ranged(value, over, at)
 
     def _call(self, at: Location, function: Reference, *arguments: Operand) -> Operand:
         operator = _FUNCTIONS.get(function.plain or "")
         if operator is None:
-            message = f"{quoted(str(function))} is not a function of the language"
+            message = f"{quote(str(function))} is not a function of the language"
             hint = "There are `max(a, b, ...)`, `min(a, b, ...)` and `table(index, first, second, ...)`."
             hint = "Write `max(x, 0)`." if function.plain == "relu" else hint
             self.report.error(note(at, message, hint))
@@ -323,7 +323,7 @@ class TreeBuilder:
     def _name(self, token: Any) -> str:
         name = str(token)
         if name in RESERVED:
-            message = f"{quoted(name)} is a word of the language and cannot be a name"
+            message = f"{quote(name)} is a word of the language and cannot be a name"
             self.report.error(note(self._location(token), message, f"Call it {name}_1, or something else."))
         if len(name) > MAX_NAME:
             message = f"a name of {len(name)} characters; at most {MAX_NAME} are allowed"

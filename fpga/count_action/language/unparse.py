@@ -56,7 +56,7 @@ class Writer:
             }  # `keep` is later
             ends = {"": "", "last": " with last", "keep": " with last and keep"}
             texts = [
-                f"{input_text(each)}{ends[parts.get(each.name, '')]}{_buffered(each)}"
+                f"{input_text(each)}{ends[parts.get(each.name, '')]}{_unparse_buffer(each)}"
                 for each in every
                 if not each.part_of
             ]
@@ -88,7 +88,7 @@ class Writer:
         if count.aim is not None:
             words += [f"to {self.value(count.aim)}"]
         else:
-            words += [] if _paired(module) else [f"to {count.target}"]
+            words += [] if _has_default_targets(module) else [f"to {count.target}"]
         words += [f"while {' and '.join(map(self._condition, count.gate))}"] if count.gate else []
         words += [f"width {count.width}"] if count.width != COUNT_WIDTH else []
         return " ".join(words)
@@ -149,7 +149,7 @@ class Writer:
         one = self.sample(first) if suffix == ".data" else self._beat(first, suffix)
         if suffix == ".data" and self.graph.source(first).lanes > 1:
             return 1, one
-        length = _run(refs, lambda ref, n: ref == _moved(first, index=first.index + n))
+        length = _run(refs, lambda ref, n: ref == _move_ref(first, index=first.index + n))
         if length < _RUN:
             return 1, one
         end = suffix if self.graph.is_stream(first) else ""
@@ -162,7 +162,7 @@ class Writer:
         if suffix != ".data" or lanes == 1 or not self.graph.is_stream(first):
             return 0, ""
         length = _run(
-            refs, lambda ref, n: ref == _moved(first, index=first.index + n // lanes, lane=n % lanes)
+            refs, lambda ref, n: ref == _move_ref(first, index=first.index + n // lanes, lane=n % lanes)
         )
         beats = length // lanes
         if beats < _RUN:
@@ -174,7 +174,7 @@ class Writer:
         first = refs[0]
         if suffix != ".data" or self.graph.source(first).lanes == 1:
             return 0, ""
-        length = _run(refs, lambda ref, n: ref == _moved(first, lane=first.lane + n))
+        length = _run(refs, lambda ref, n: ref == _move_ref(first, lane=first.lane + n))
         if length < _RUN:
             return 0, ""
         return length, f"{self._name(first)}.data[i] (i = {first.lane + 1} to {first.lane + length})"
@@ -220,7 +220,7 @@ def input_text(signal: Signal) -> str:
     return f"{signal.kind.value} {signal.name}{span} of {lanes}{signal.width} bits{signed}"
 
 
-def _buffered(signal: Signal) -> str:
+def _unparse_buffer(signal: Signal) -> str:
     return " buffered" if signal.buffered else ""
 
 
@@ -232,7 +232,7 @@ def _target(module: Module, target: Target) -> str:
     return f"{target.name}: {reach}{target.reset or 'never'}{carry}{width}"
 
 
-def _paired(module: Module) -> bool:
+def _has_default_targets(module: Module) -> bool:
     """Return whether every count has the target that it has without saying."""
     names = [target.name for target in module.targets]
     plain = [count.target for count in module.counts if count.aim is None]
@@ -244,7 +244,7 @@ def _run(refs: list[Ref], follows: Callable[[Ref, int], bool]) -> int:
     return next((n for n, ref in enumerate(refs) if not follows(ref, n)), len(refs))
 
 
-def _moved(ref: Ref, *, index: int | None = None, lane: int | None = None) -> Ref:
+def _move_ref(ref: Ref, *, index: int | None = None, lane: int | None = None) -> Ref:
     return Ref(
         ref.name, ref.module, ref.index if index is None else index, ref.lane if lane is None else lane
     )

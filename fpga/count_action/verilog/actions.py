@@ -13,12 +13,12 @@ from fpga.count_action.verilog.text import (
     any_of,
     bit,
     concatenation,
-    declared,
-    extended,
+    declare,
+    extend,
     instance,
-    repeated,
+    repeat,
 )
-from fpga.count_action.verilog.wiring import Slice, Wiring, joined
+from fpga.count_action.verilog.wiring import Slice, Wiring, join
 
 
 def action_lines(wiring: Wiring, module: Module, action: Action) -> Iterator[str]:
@@ -57,7 +57,7 @@ class Connections:
 
     def wire(self, name: str, width: int) -> str:
         """Return the declaration of a wire."""
-        return declared(name, width)
+        return declare(name, width)
 
     def bit(self, value: object) -> str:
         """Return a constant of one bit."""
@@ -97,8 +97,10 @@ class Connections:
             source.sample(ref.index, ref.lane) for source, ref in zip(sources, action.refs, strict=True)
         ]
         if all(each.width == width for each in slices):
-            return joined(slices)
-        fitted = [_fitted(each, source.signed, width) for each, source in zip(slices, sources, strict=True)]
+            return join(slices)
+        fitted = [
+            _fit_sample(each, source.signed, width) for each, source in zip(slices, sources, strict=True)
+        ]
         return concatenation(fitted)
 
     def take(self, module: Module, action: Action) -> str:
@@ -112,16 +114,16 @@ class Connections:
         if count.gate:
             counts = f"{counts} && {enable(self.wiring, count)}"
         moving = [moving_sample(self.wiring, count, ref) for ref in action.refs]
-        gate = repeated(counts, len(moving)) if len(moving) > 1 else f"({counts})"
+        gate = repeat(counts, len(moving)) if len(moving) > 1 else f"({counts})"
         streams = [each for each in moving if each is not None]
         if len(streams) == len(moving):
-            return f"{joined(streams)} & {gate}"
+            return f"{join(streams)} & {gate}"
         return f"{concatenation([bit(1) if each is None else str(each) for each in moving])} & {gate}"
 
 
-def _fitted(sample: Slice, signed: bool, width: int) -> str:
+def _fit_sample(sample: Slice, signed: bool, width: int) -> str:
     """Return a sample in `width` bits: extended by its own sign, or without its upper bits (R10)."""
     if sample.width >= width:
         return str(Slice(sample.wire, sample.total, sample.low, width))
     sign = str(Slice(sample.wire, sample.total, sample.low + sample.width - 1)) if signed else bit(0)
-    return extended(str(sample), sample.width, width, sign)
+    return extend(str(sample), sample.width, width, sign)

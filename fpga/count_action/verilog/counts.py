@@ -18,12 +18,12 @@ from fpga.count_action.verilog.text import (
     any_of,
     bit,
     concatenation,
-    declared,
-    extended,
+    declare,
+    extend,
     instance,
-    repeated,
+    repeat,
 )
-from fpga.count_action.verilog.wiring import Slice, Wiring, joined
+from fpga.count_action.verilog.wiring import Slice, Wiring, join
 
 
 def count_lines(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
@@ -36,9 +36,9 @@ def count_lines(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
         yield from _up_and_down(wiring, module, count, target)
         return
     width = increment_width(wiring, count.constant, count.terms)
-    yield declared(f"{prefix}_increment", width)
-    yield declared(f"{prefix}_overshoot")
-    yield declared(f"{prefix}_saturated")
+    yield declare(f"{prefix}_increment", width)
+    yield declare(f"{prefix}_overshoot")
+    yield declare(f"{prefix}_saturated")
     yield from _increment(wiring, module, f"{prefix}_increment", count, count.constant, count.terms, width)
     yield from instance(
         "count_action",
@@ -54,7 +54,7 @@ def count_lines(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
             **_around(wiring, module, count),
             "increment_i": f"{prefix}_increment",
             "target_i": str(target),
-            **_shown(prefix),
+            **_connect_outputs(prefix),
         },
     )
 
@@ -67,9 +67,9 @@ def _up_and_down(wiring: Wiring, module: Module, count: Count, target: Slice) ->
         "decrement": (max(-count.constant, 0), count.taken),
     }
     width = max(increment_width(wiring, *each) for each in parts.values())
-    yield from (declared(f"{prefix}_{name}", width) for name in parts)
-    yield declared(f"{prefix}_overshoot")
-    yield declared(f"{prefix}_saturated")
+    yield from (declare(f"{prefix}_{name}", width) for name in parts)
+    yield declare(f"{prefix}_overshoot")
+    yield declare(f"{prefix}_saturated")
     for name, (constant, refs) in parts.items():
         yield from _increment(wiring, module, f"{prefix}_{name}", count, constant, refs, width)
     bound = wiring.source(count.bound).value(0) if count.bound else None
@@ -88,8 +88,8 @@ def _up_and_down(wiring: Wiring, module: Module, count: Count, target: Slice) ->
             "up_i": f"{prefix}_increment",
             "down_i": f"{prefix}_decrement",
             "target_i": str(target),
-            "bound_i": str(bound) if bound else repeated(bit(1), count.width),
-            **_shown(prefix),
+            "bound_i": str(bound) if bound else repeat(bit(1), count.width),
+            **_connect_outputs(prefix),
         },
     )
 
@@ -111,7 +111,7 @@ def _around(wiring: Wiring, module: Module, count: Count) -> dict[str, str]:
     }
 
 
-def _shown(prefix: str) -> dict[str, str]:
+def _connect_outputs(prefix: str) -> dict[str, str]:
     return {f"{port}_o": f"{prefix}_{port}" for port in ("fire", "count", "overshoot", "saturated")}
 
 
@@ -119,24 +119,24 @@ def _increment(
     wiring: Wiring, module: Module, name: str, count: Count, constant: int, refs: tuple[Ref, ...], width: int
 ) -> Iterator[str]:
     """Return what this cycle adds, or takes away: how many bits are 1, the numbers, and the constant."""
-    terms = [chosen(wiring, module, count, ref) or term(wiring, count, ref) for ref in refs]
+    terms = [find_choice(wiring, module, count, ref) or term(wiring, count, ref) for ref in refs]
     bits = [each for each in terms if each.width == 1]
-    parts = [extended(str(each), each.width, width) for each in terms if each.width > 1]
+    parts = [extend(str(each), each.width, width) for each in terms if each.width > 1]
     if constant or not terms:
         parts.append(f"{width}'d{constant}")
     if len(bits) > 1:
         plain = name.removesuffix("_increment")
         ones = f"{plain}_ones"
-        yield declared(ones, width)
+        yield declare(ones, width)
         yield from instance(
             "count_action_ones",
             f"u_{plain}_ones",
             {"Bits": len(bits), "Width": width},
-            {"bits_i": joined(bits), "ones_o": ones},
+            {"bits_i": join(bits), "ones_o": ones},
         )
         parts.insert(0, ones)
     elif bits:
-        parts.insert(0, extended(str(bits[0]), 1, width))
+        parts.insert(0, extend(str(bits[0]), 1, width))
     yield f"assign {name} = {' + '.join(parts)};"
 
 
@@ -151,24 +151,24 @@ def term(wiring: Wiring, count: Count, ref: Ref) -> Slice:
     return source.valid(ref.index) if count.kind is CountKind.LEVEL else source.moves(ref.index)
 
 
-def chosen(wiring: Wiring, module: Module, count: Count, ref: Ref) -> Slice | None:
+def find_choice(wiring: Wiring, module: Module, count: Count, ref: Ref) -> Slice | None:
     """Return the bit of a stream that a count chooses among; None where it does not choose (R19)."""
-    return wiring.picked(module.name, count, ref) if count.order else None
+    return wiring.find_pick_wire(module.name, count, ref) if count.order else None
 
 
 def choice_lines(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
     """Return which stream a count chooses: a bit for each of them, of which one at most is 1 (R19)."""
-    name = wiring.picked(module.name, count, count.terms[0]).wire
+    name = wiring.find_pick_wire(module.name, count, count.terms[0]).wire
     picks = [f"{wiring.value(pick)}[0]" for pick in count.picks]
-    yield declared(name, len(picks))
-    valid = joined(wiring.source(ref).valid(ref.index) for ref in count.terms)
+    yield declare(name, len(picks))
+    valid = join(wiring.source(ref).valid(ref.index) for ref in count.terms)
     yield f"assign {name} = {valid} & {concatenation(picks)};"
 
 
 def moving_sample(wiring: Wiring, count: Count, ref: Ref) -> Slice | None:
     """Return the bit that is 1 when the beat of a sample is counted; None for a sample that is no stream's."""
     if is_value(ref):
-        return Slice(wiring.counted(ref), 1) if wiring.graph.streams(ref) else None
+        return Slice(wiring.find_count_wire(ref), 1) if wiring.graph.streams(ref) else None
     source = wiring.source(ref)
     if source.kind is not SignalKind.STREAM:
         return None

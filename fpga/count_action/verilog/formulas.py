@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from fpga.count_action.actions import collects
 from fpga.count_action.model import VALUE, Module, Operand, Ref, is_value
 from fpga.count_action.verilog.counts import target_in_force
-from fpga.count_action.verilog.text import bit, declared, extended
-from fpga.count_action.verilog.wiring import Slice, Wiring, joined
+from fpga.count_action.verilog.text import bit, declare, extend
+from fpga.count_action.verilog.wiring import Slice, Wiring, join
 
 
 def formula_lines(wiring: Wiring, module: Module) -> Iterator[str]:
@@ -25,14 +25,14 @@ def formula_lines(wiring: Wiring, module: Module) -> Iterator[str]:
 
 def moving_lines(wiring: Wiring, module: Module) -> Iterator[str]:
     """Return whether the beats move that the formulas of sums look at."""
-    for ref in summed_formulas(wiring, module):
+    for ref in find_summed_formulas(wiring, module):
         streams = wiring.graph.streams(ref)
         moving = [str(wiring.source(each).moves(each.index)) for each in streams]
-        yield declared(wiring.counted(ref))
-        yield f"assign {wiring.counted(ref)} = {' && '.join(moving)};"
+        yield declare(wiring.find_count_wire(ref))
+        yield f"assign {wiring.find_count_wire(ref)} = {' && '.join(moving)};"
 
 
-def summed_formulas(wiring: Wiring, module: Module) -> list[Ref]:
+def find_summed_formulas(wiring: Wiring, module: Module) -> list[Ref]:
     """Return the formulas of samples of streams that are samples of sums."""
     refs = (ref for action in filter(collects, module.actions) for ref in action.refs if is_value(ref))
     return [ref for ref in dict.fromkeys(refs) if wiring.graph.streams(ref)]
@@ -52,19 +52,17 @@ class _Writer:
             return self._wire(f"{self.width}'sd{operand}")
         if isinstance(operand, Ref):
             source = self.wiring.source(operand)
-            return self._extended(source.sample(operand.index, operand.lane), signed=source.signed)
+            return self._extend(source.sample(operand.index, operand.lane), signed=source.signed)
         first = operand.operands[0]
         if isinstance(first, Ref) and operand.operator == "valid":
-            return self._extended(self.wiring.source(first).valid(first.index))
+            return self._extend(self.wiring.source(first).valid(first.index))
         if isinstance(first, Ref) and operand.operator == "count":
             owner = self.wiring.datapath.module(first.module or "")
             wire = f"{self.wiring.prefix(owner.name, first.name)}_count"
-            return self._extended(
-                Slice(wire, owner.count(first.name).width, 0, owner.count(first.name).width)
-            )
+            return self._extend(Slice(wire, owner.count(first.name).width, 0, owner.count(first.name).width))
         if isinstance(first, Ref) and operand.operator == "target":
             owner = self.wiring.datapath.module(first.module or "")
-            return self._extended(target_in_force(self.wiring.datapath, owner, first.name))
+            return self._extend(target_in_force(self.wiring.datapath, owner, first.name))
         parts = [self.operand(each) for each in operand.operands]
         operator = operand.operator
         if operator in {"max", "min"}:
@@ -91,9 +89,9 @@ class _Writer:
             condition = f"{parts[0]} {operator} {parts[1]}"
         return self._wire(f"{{{{{self.width - 1}{{1'b0}}}}, {condition}}}")
 
-    def _extended(self, bits: Slice, *, signed: bool = False) -> str:
+    def _extend(self, bits: Slice, *, signed: bool = False) -> str:
         sign = str(Slice(bits.wire, bits.total, bits.low + bits.width - 1)) if signed else bit(0)
-        return self._wire(extended(joined([bits]), bits.width, self.width, sign))
+        return self._wire(extend(join([bits]), bits.width, self.width, sign))
 
     def _wire(self, text: str) -> str:
         self._made += 1

@@ -16,7 +16,7 @@ CLOCKED = {"clk_i": "clk_i", "rst_i": "rst_i"}
 _COLUMNS = 110
 
 
-def folded(line: str) -> list[str]:
+def fold_line(line: str) -> list[str]:
     """Return a line of the body, indented, on as many lines as it takes."""
     spaces = " " * (2 + len(line) - len(line.lstrip()))
     again = f"{spaces}// " if line.startswith("//") else f"{spaces}    "
@@ -35,12 +35,12 @@ def bits_of(width: int) -> str:
     return f"[{width - 1}:0]" if width > 1 else ""
 
 
-def declared(name: str, width: int = 1) -> str:
+def declare(name: str, width: int = 1) -> str:
     """Return the declaration of a wire."""
     return f"logic {bits_of(width)} {name};" if width > 1 else f"logic {name};"
 
 
-def listed(items: Iterable[str]) -> Iterator[str]:
+def list_items(items: Iterable[str]) -> Iterator[str]:
     """Return the items, one a line, with commas between them."""
     lines = list(items)
     yield from (f"  {line}," for line in lines[:-1])
@@ -53,11 +53,11 @@ def instance(
     """Return an instance of a block, one parameter and one port a line."""
     if parameters:
         yield f"{block} #("
-        yield from listed(f".{key}({value})" for key, value in parameters.items())
+        yield from list_items(f".{key}({value})" for key, value in parameters.items())
         yield f") {name} ("
     else:
         yield f"{block} {name} ("
-    yield from listed(f".{key}({value})" if value != key else f".{key}" for key, value in ports.items())
+    yield from list_items(f".{key}({value})" if value != key else f".{key}" for key, value in ports.items())
     yield ");"
 
 
@@ -76,17 +76,17 @@ def concatenation(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{{{', '.join(reversed(parts))}}}"
 
 
-def repeated(expression: str, times: int) -> str:
+def repeat(expression: str, times: int) -> str:
     """Return the expression side by side with itself."""
     return f"{{{times}{{{expression}}}}}" if times > 1 else expression
 
 
-def extended(expression: str, width: int, to: int, sign: str = "1'b0") -> str:
+def extend(expression: str, width: int, to: int, sign: str = "1'b0") -> str:
     """Return an expression of `width` bits as one of `to` bits, the new ones being `sign`."""
-    return expression if width == to else f"{{{repeated(sign, to - width)}, {expression}}}"
+    return expression if width == to else f"{{{repeat(sign, to - width)}, {expression}}}"
 
 
-def cited(at: Location | None, texts: Mapping[str, str]) -> str:
+def cite(at: Location | None, texts: Mapping[str, str]) -> str:
     """Return where a part comes from, and the line itself where the text of that file is known."""
     if at is None:
         return ""

@@ -9,23 +9,23 @@ from pathlib import Path
 from fpga.count_action.actions import collects
 from fpga.count_action.arbitration import choosing
 from fpga.count_action.model import VALUE, Action, Datapath, Module, Ref, Signal, SignalKind
-from fpga.count_action.ports import Port, buffered_parts
+from fpga.count_action.ports import Port, split_buffer
 from fpga.count_action.verilog.actions import action_lines
 from fpga.count_action.verilog.counts import choice_lines, count_lines, moving_sample, term
-from fpga.count_action.verilog.formulas import formula_lines, moving_lines, summed_formulas
+from fpga.count_action.verilog.formulas import find_summed_formulas, formula_lines, moving_lines
 from fpga.count_action.verilog.text import (
     CLOCKED,
     any_of,
     bits_of,
-    cited,
+    cite,
     concatenation,
-    declared,
-    folded,
+    declare,
+    fold_line,
     instance,
-    listed,
-    repeated,
+    list_items,
+    repeat,
 )
-from fpga.count_action.verilog.wiring import Slice, Wiring, check_names, joined
+from fpga.count_action.verilog.wiring import Slice, Wiring, check_names, join
 
 _RTL = Path(__file__).resolve().parents[2] / "rtl"
 
@@ -45,8 +45,8 @@ def emit(datapath: Datapath, texts: Mapping[str, str] | None = None) -> str:
     wiring = Wiring(datapath)
     check_names(wiring, frozenset(path.stem for path in core_files()))
     body = [line for part in _parts(wiring, texts or {}) for line in ("", *part)]
-    body += _unused(wiring, body)
-    indented = (part for line in body for part in folded(line))
+    body += _sink_unused(wiring, body)
+    indented = (part for line in body for part in fold_line(line))
     return "\n".join([*_header(datapath), *_port_list(wiring), *indented, "", "endmodule"]) + "\n"
 
 
@@ -61,7 +61,7 @@ def _port_list(wiring: Wiring) -> Iterator[str]:
     ports += [("output", port) for port in wiring.ports.outputs]
     widest = max(len(bits_of(port.width)) for _, port in ports)
     column = widest + 1 if widest else 0
-    yield from listed(f"{side} logic {bits_of(port.width):<{column}}{port.name}" for side, port in ports)
+    yield from list_items(f"{side} logic {bits_of(port.width):<{column}}{port.name}" for side, port in ports)
     yield ");"
 
 
@@ -78,18 +78,18 @@ def _parts(wiring: Wiring, texts: Mapping[str, str]) -> Iterator[Iterable[str]]:
             yield [title, *choice_lines(wiring, module, count)]
     yield from _streams(wiring)
     for module in wiring.datapath.modules:
-        if summed_formulas(wiring, module):
+        if find_summed_formulas(wiring, module):
             yield [
                 f"// Beats of {module.name} move whose samples are worked out.",
                 *moving_lines(wiring, module),
             ]
     for module in wiring.datapath.modules:
-        yield [f"// ---- Module {module.name}{cited(module.at, texts)}", *_stall(wiring, module)]
+        yield [f"// ---- Module {module.name}{cite(module.at, texts)}", *_stall(wiring, module)]
         for count in module.counts:
             title = f"// {count.kind.value.capitalize()} count {count.name}, target {count.target}"
-            yield [title + cited(count.at, texts), *count_lines(wiring, module, count)]
+            yield [title + cite(count.at, texts), *count_lines(wiring, module, count)]
         for action in module.actions:
-            title = f"// On {_title(action)}{cited(action.at, texts)}"
+            title = f"// On {_title(action)}{cite(action.at, texts)}"
             yield [title, *action_lines(wiring, module, action)]
     yield _status(wiring)
 
@@ -103,11 +103,11 @@ def _title(action: Action) -> str:
 def _declarations(wiring: Wiring) -> Iterator[str]:
     yield "// What the modules know of each other."
     for module in wiring.datapath.modules:
-        yield declared(wiring.stall(module.name))
-        yield from (declared(wiring.fire(module.name, count.name)) for count in module.counts)
+        yield declare(wiring.stall(module.name))
+        yield from (declare(wiring.fire(module.name, count.name)) for count in module.counts)
         for count in module.counts:
-            yield declared(f"{wiring.prefix(module.name, count.name)}_count", count.width)
-    yield from (declared(f"{module}_{output}_ready") for module, output in sorted(wiring.consumed))
+            yield declare(f"{wiring.prefix(module.name, count.name)}_count", count.width)
+    yield from (declare(f"{module}_{output}_ready") for module, output in sorted(wiring.consumed))
     yield from declare_buffer_wires(wiring)
 
 
@@ -116,7 +116,7 @@ def _targets(wiring: Wiring) -> Iterator[str]:
     width = sum(target.width for _, target in targets)
     yield "// Targets in force: commit_i replaces all of them in one edge (R8). The lowest first:"
     yield from (f"// {module.name}.{target.name}" for module, target in targets)
-    yield declared("target", width)
+    yield declare("target", width)
     reset = concatenation([f"{target.width}'d{target.reset}" for _, target in targets])
     yield from instance(
         "count_action_targets",
@@ -128,7 +128,7 @@ def _targets(wiring: Wiring) -> Iterator[str]:
 
 def _streams(wiring: Wiring) -> Iterator[Iterable[str]]:
     """Return the lines for who is ready for which stream, and which beats move (R7)."""
-    watched = _watched(wiring)
+    watched = _find_watched(wiring)
     for signal in wiring.datapath.inputs:
         if signal.kind is SignalKind.STREAM:
             refs = [Ref(signal.name, None, index) for index in range(signal.size)]
@@ -154,10 +154,10 @@ def _stream(wiring: Wiring, refs: list[Ref], ready: str, name: str, watched: fro
     readies = [wiring.ready(ref) for ref in refs]
     yield f"// A beat of {name} moves when valid and ready are 1 (R7)."
     if len(set(readies)) == 1:
-        yield f"assign {ready} = {repeated(readies[0], len(refs))};"
+        yield f"assign {ready} = {repeat(readies[0], len(refs))};"
     else:
         yield f"assign {ready} = {{"
-        yield from listed(reversed(readies))
+        yield from list_items(reversed(readies))
         yield "};"
     if wiring.source(refs[0]).moved in watched:
         yield from _moves(wiring, refs, ready)
@@ -165,11 +165,11 @@ def _stream(wiring: Wiring, refs: list[Ref], ready: str, name: str, watched: fro
 
 def _moves(wiring: Wiring, refs: list[Ref], ready: str) -> Iterator[str]:
     source = wiring.source(refs[0])
-    yield declared(source.moved, len(refs))
-    yield f"assign {source.moved} = {joined(source.valid(ref.index) for ref in refs)} & {ready};"
+    yield declare(source.moved, len(refs))
+    yield f"assign {source.moved} = {join(source.valid(ref.index) for ref in refs)} & {ready};"
 
 
-def _watched(wiring: Wiring) -> frozenset[str]:
+def _find_watched(wiring: Wiring) -> frozenset[str]:
     """Return the wires of moving beats that a count or a sum looks at."""
     wires = {
         term(wiring, count, ref).wire
@@ -181,14 +181,14 @@ def _watched(wiring: Wiring) -> frozenset[str]:
         for action in filter(collects, module.actions):
             moving = (moving_sample(wiring, module.count(action.on), ref) for ref in action.refs)
             wires |= {each.wire for each in moving if each is not None}
-        for ref in summed_formulas(wiring, module):
+        for ref in find_summed_formulas(wiring, module):
             wires |= {wiring.source(each).moves(each.index).wire for each in wiring.graph.streams(ref)}
     return frozenset(wires)
 
 
 def _stall(wiring: Wiring, module: Module) -> Iterator[str]:
     stalled = [f"{module.name}_{action.output}_stalled" for action in module.streams()]
-    yield from map(declared, stalled)
+    yield from map(declare, stalled)
     yield f"assign {wiring.stall(module.name)} = {any_of(stalled)};"
 
 
@@ -199,12 +199,12 @@ def _status(wiring: Wiring) -> Iterator[str]:
         yield f"assign {port}_o = {concatenation([f'{prefix}_{port}' for prefix in counts])};"
 
 
-def _unused(wiring: Wiring, body: list[str]) -> list[str]:
+def _sink_unused(wiring: Wiring, body: list[str]) -> list[str]:
     """Return a sink for wires of which not every bit is looked at, so that linters speak up when one is forgotten."""
     lines = (line.strip() for line in body)
     given = ("//", "logic ", ".data_o(", ".valid_o(")  # what leaves a buffer there is not looked at yet
     code = "\n".join(line.split(" = ")[-1] for line in lines if not line.startswith(given))
-    names = [*(port.name for port in wiring.ports.inputs), "target", *sorted(_watched(wiring))]
+    names = [*(port.name for port in wiring.ports.inputs), "target", *sorted(_find_watched(wiring))]
     names += buffer_wires(wiring)
     for module in wiring.datapath.modules:
         names += [wiring.value(Ref(f"{VALUE}{place}", module.name)) for place in range(len(module.values))]
@@ -214,20 +214,20 @@ def _unused(wiring: Wiring, body: list[str]) -> list[str]:
         return []
     # One reduction a wire: a single one over all would be evaluated whenever any of them changes.
     sinks = [f"assign {Slice('unused', len(partly), place)} = ^{name};" for place, name in enumerate(partly)]
-    return ["", "// Bits that no module looks at.", declared("unused", len(partly)), *sinks]
+    return ["", "// Bits that no module looks at.", declare("unused", len(partly)), *sinks]
 
 
 def buffer_wires(wiring: Wiring) -> Iterator[str]:
     """Return the wires that leave the buffers: what the modules see in the place of the ports."""
-    return (held for signal in buffered(wiring) for _, held, _ in _wires(wiring, signal))
+    return (held for signal in find_buffered(wiring) for _, held, _ in _wires(wiring, signal))
 
 
 def declare_buffer_wires(wiring: Wiring) -> Iterator[str]:
     """Return the declarations of the wires between buffers and modules."""
-    for signal in buffered(wiring):
-        yield declared(f"{signal.name}_ready_held", signal.size)
+    for signal in find_buffered(wiring):
+        yield declare(f"{signal.name}_ready_held", signal.size)
         for port, held, _ in _wires(wiring, signal):
-            yield declared(held, wiring.ports.input(port).width)
+            yield declare(held, wiring.ports.input(port).width)
 
 
 def buffer_lines(wiring: Wiring, signal: Signal) -> Iterator[str]:
@@ -253,14 +253,14 @@ def buffer_lines(wiring: Wiring, signal: Signal) -> Iterator[str]:
         )  # fmt: skip
 
 
-def buffered(wiring: Wiring) -> list[Signal]:
+def find_buffered(wiring: Wiring) -> list[Signal]:
     """Return the streams that have a buffer."""
     return [each for each in wiring.datapath.inputs if each.buffered and each.kind is SignalKind.STREAM]
 
 
 def _wires(wiring: Wiring, signal: Signal) -> Iterator[tuple[str, str, int]]:
     """Return the ports of a stream, the wires that stand for them behind the buffer, and the bits of one stream."""
-    for port, width in ((f"{signal.name}_valid_i", 1), *buffered_parts(wiring.datapath, signal)):
+    for port, width in ((f"{signal.name}_valid_i", 1), *split_buffer(wiring.datapath, signal)):
         yield port, f"{port.removesuffix('_i')}_held", width
 
 

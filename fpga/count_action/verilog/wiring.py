@@ -46,7 +46,7 @@ class Slice:
         return f"{self.wire}[{self.low + self.width - 1}:{self.low}]"
 
 
-def joined(slices: Iterable[Slice]) -> str:
+def join(slices: Iterable[Slice]) -> str:
     """Return the slices side by side, the first one lowest; neighbours of one wire become one range."""
     merged: list[Slice] = []
     for each in slices:
@@ -175,7 +175,7 @@ class Wiring:
         """Return the bits, with sign, in which a formula is worked out: enough for every part of it."""
         return max(_widths(self.graph, self.graph.formula(ref)))
 
-    def counted(self, ref: Ref) -> str:
+    def find_count_wire(self, ref: Ref) -> str:
         """Return the wire that is 1 when the beats move that a formula looks at."""
         return f"{self.value(ref)}_moves"
 
@@ -198,7 +198,7 @@ class Wiring:
         """Return the wire that is 1 in the cycle in which the count fires."""
         return f"{self.prefix(module, count)}_fire"
 
-    def picked(self, module: str, count: Count, stream: Ref) -> Slice:
+    def find_pick_wire(self, module: str, count: Count, stream: Ref) -> Slice:
         """Return the bit that is 1 where a count chooses a stream that has a beat (R19)."""
         names = [(each.module, each.name, each.index) for each in count.terms]
         place = names.index((stream.module, stream.name, stream.index))
@@ -214,7 +214,9 @@ class Wiring:
         level = [each for each in takers.items() if each[1].kind is CountKind.LEVEL]
         ready = [self.fire(*taker) for taker, _ in level]
         ready += [
-            str(self.picked(taker[0], count, stream)) for taker, count in level if pick_of(count, stream)
+            str(self.find_pick_wire(taker[0], count, stream))
+            for taker, count in level
+            if pick_of(count, stream)
         ]
         waiting = dict.fromkeys(
             module for (module, _), count in takers.items() if count.kind is CountKind.ACCUMULATE

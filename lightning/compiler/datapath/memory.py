@@ -56,7 +56,7 @@ class MemoryPlan:
 
 def memory_plan(model: CompiledModel) -> MemoryPlan:
     """Plan the memory for the activations of one image: float32, or 16-bit sums in the `published` scheme."""
-    return placed(buffers_of(model.network, 2 if model.shift_normalised else 4))
+    return plan_memory(buffers_of(model.network, 2 if model.shift_normalised else 4))
 
 
 def buffers_of(network: Network, width: int) -> tuple[Buffer, ...]:
@@ -73,12 +73,12 @@ def buffers_of(network: Network, width: int) -> tuple[Buffer, ...]:
     answer = owner[network.output]
     lives[answer] = (lives[answer][0], len(network.nodes))
     return tuple(
-        Buffer(tuple(members[name]), _rounded_up(prod(network.shapes[name]) * width), *life)
+        Buffer(tuple(members[name]), _round_up(prod(network.shapes[name]) * width), *life)
         for name, life in lives.items()
     )
 
 
-def placed(buffers: Iterable[Buffer]) -> MemoryPlan:
+def plan_memory(buffers: Iterable[Buffer]) -> MemoryPlan:
     """Return the plan, in the order in which buffers are written."""
     done: list[Buffer] = []
     for buffer in sorted(buffers, key=lambda each: (-each.size, each.first, each.tensors)):
@@ -106,5 +106,5 @@ def _owners(network: Network) -> dict[str, str]:
     return owner
 
 
-def _rounded_up(size: int) -> int:
+def _round_up(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT

@@ -19,7 +19,7 @@ from fpga.program import Layer, Program, ProgramError
 from lightning.compiler.datapath.schedule import passes_of, schedule_of
 from lightning.compiler.model import CompiledModel, Hardware, PhotonicLayer
 from lightning.errors import CompileError
-from lightning.optional import needed
+from lightning.optional import require
 
 Whole = npt.NDArray[np.int64]
 DARK = -1
@@ -113,7 +113,7 @@ def program_of(model: CompiledModel) -> Program:
             hint="Compile it again without --lanes, --wavelengths and --cores",
         )
     # The language's parser.
-    needed("lark", "to read the library of count-action modules")
+    require("lark", "to read the library of count-action modules")
     from fpga.photonic_mac.control import library_datapath
 
     width = _WRAPPING if model.wrap else _WIDE
@@ -131,7 +131,7 @@ def program_of(model: CompiledModel) -> Program:
 
 def sendings_of(model: CompiledModel) -> Iterator[Sending]:
     """Return what is sent for one image: layer by layer, pass by pass, segment by segment."""
-    for _, layer in ordered_layers(model):
+    for _, layer in order_layers(model):
         segments = segments_of(layer, model.hardware)
         products = layer.positions * sum(each.beats * len(each.rows) for each in segments)
         for passage in range(passes_of(layer)):
@@ -139,7 +139,7 @@ def sendings_of(model: CompiledModel) -> Iterator[Sending]:
                 yield Sending(layer, passage, segment, products)
 
 
-def ordered_layers(model: CompiledModel) -> Iterator[tuple[str, PhotonicLayer]]:
+def order_layers(model: CompiledModel) -> Iterator[tuple[str, PhotonicLayer]]:
     """Photonic layers in the order of execution, whatever the order in which they are kept."""
     for node in model.network.nodes:
         if node.name in model.layers:

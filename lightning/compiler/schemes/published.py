@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from fpga.photonic_mac.network import quantised
-from lightning.compiler.lowering import lowered
+from fpga.photonic_mac.network import quantise
+from lightning.compiler.lowering import lower
 from lightning.compiler.model import PhotonicLayer
 from lightning.errors import CompileError
 from lightning.networks.network import Network, Node
@@ -18,12 +18,12 @@ _SHAPE_ONLY = frozenset({"Flatten", "Reshape"})
 _HINT = "Compile it with --scheme scaled, which takes every network"
 
 
-def published_layers(network: Network) -> dict[str, PhotonicLayer]:
+def compile_published(network: Network) -> dict[str, PhotonicLayer]:
     """Return the layers of a chain of `Gemm` and `Relu` without biases. Raises `CompileError` for others."""
     step = _raw_step(network)
     chain = _chain(network)
-    weights = [lowered(network, node).weights[0] for node in chain]
-    integers = quantised(weights).layers
+    weights = [lower(network, node).weights[0] for node in chain]
+    integers = quantise(weights).layers
     steps = [step] + [1.0] * (len(chain) - 1)
     return {
         node.name: _layer(node.name, values, each)
@@ -50,16 +50,16 @@ def _chain(network: Network) -> list[Node]:
     tensor, rectified, ended = network.input, True, False
     for node in network.nodes:
         if node.inputs[0] != tensor or ended:
-            raise _refused(node, "is not part of the chain of layers")
+            raise _refuse(node, "is not part of the chain of layers")
         if node.operation == "Gemm":
             _check_gemm(network, node, rectified=rectified)
             chain.append(node)
         elif node.operation == "Softmax" and chain:
             ended = True
         elif node.operation not in _SHAPE_ONLY | {"Relu"}:
-            raise _refused(node, "is not supported by the published datapath, which has Gemm and Relu")
+            raise _refuse(node, "is not supported by the published datapath, which has Gemm and Relu")
         elif node.operation == "Relu" and node.output == network.output:
-            raise _refused(node, "ends the network; the published datapath rectifies only between layers")
+            raise _refuse(node, "ends the network; the published datapath rectifies only between layers")
         rectified = node.operation == "Relu" or (rectified and node.operation in _SHAPE_ONLY)
         tensor = node.output
     if not chain:
@@ -69,13 +69,13 @@ def _chain(network: Network) -> list[Node]:
 
 def _check_gemm(network: Network, node: Node, *, rectified: bool) -> None:
     if not rectified:
-        raise _refused(
+        raise _refuse(
             node, "reads values that no Relu has rectified; the published datapath always rectifies"
         )
     if len(network.shapes[node.inputs[0]]) != 1:
-        raise _refused(node, "takes several vectors per image; the published datapath takes one")
+        raise _refuse(node, "takes several vectors per image; the published datapath takes one")
     if len(node.inputs) > 2 and node.inputs[2] and np.any(network.constants[node.inputs[2]]):
-        raise _refused(node, "has a bias; the published datapath has none")
+        raise _refuse(node, "has a bias; the published datapath has none")
 
 
 def _raw_step(network: Network) -> float:
@@ -93,5 +93,5 @@ def _raw_step(network: Network) -> float:
     return step
 
 
-def _refused(node: Node, why: str) -> CompileError:
+def _refuse(node: Node, why: str) -> CompileError:
     return CompileError(f"{node.operation} {node.name} {why}", hint=_HINT)

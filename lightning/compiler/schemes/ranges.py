@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lightning.compiler.lowering import Lowered, lowered, photonic_nodes, vectors_of
+from lightning.compiler.lowering import Lowered, lower, photonic_nodes, vectors_of
 from lightning.compiler.model import FULL
 from lightning.compiler.options import Options
 from lightning.errors import CompileError
@@ -80,7 +80,7 @@ def observe(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterator[Obse
     positive, rectified = never_negative(network), only_rectified(network)
     largest = max(prod(shape) for shape in network.shapes.values())
     for node, activations in _inputs(network, _some(raw, _affordable(largest), random)):
-        layer = lowered(network, node)
+        layer = lower(network, node)
         cut = vectors_of(layer, _some(activations, _affordable(layer.values), random))
         vectors = _some(cut, _enough(layer), random)
         magnitudes = np.abs(activations).ravel()

@@ -61,7 +61,7 @@ def rounding_table(activations: Small) -> Small:
     return np.asarray(found, np.int16)
 
 
-def rounded_by(table: Small, steps: Doubles) -> Small:
+def round_weights(table: Small, steps: Doubles) -> Small:
     """Return the weights in steps of their scales (any sign, up to 255) as whole numbers."""
     places = np.rint(np.minimum(np.abs(steps), FULL) * _FINER).astype(np.int64)
     return np.asarray(np.sign(steps).astype(np.int16) * table[places])
@@ -116,7 +116,7 @@ class _Fit:
     """Mean square of the noise that is expected in those outputs that count, added up over rows."""
 
 
-def scaled_layers(network: Network, raw: npt.NDArray[Any], options: Options) -> dict[str, PhotonicLayer]:
+def compile_scaled(network: Network, raw: npt.NDArray[Any], options: Options) -> dict[str, PhotonicLayer]:
     """Return all photonic layers of the network, by the names of their nodes, quantised on samples."""
     return {seen.layer.node.name: _layer(seen, options) for seen in observe(network, raw, options.seed)}
 
@@ -145,7 +145,7 @@ def _fit(seen: Observed, wanted: Floats, largest: float, options: Options) -> _F
     input_scale = largest / FULL
     integers = quantise(seen.vectors, input_scale, signed=seen.signed)
     scales = _scales(seen, input_scale, options)
-    weights = _rounded(seen.layer.weights, scales, integers, options)
+    weights = _round(seen.layer.weights, scales, integers, options)
     outputs = output_scales(input_scale, scales)
     found = np.stack([sums_of(integers[:, group], rows) for group, rows in enumerate(weights)])
     lacking = wanted / outputs[:, None] - found  # (groups, vectors, rows)
@@ -176,7 +176,7 @@ def _scales(seen: Observed, input_scale: float, options: Options) -> Doubles:
     return np.asarray(np.maximum(scales, np.abs(seen.layer.bias) / (_LARGEST_BIAS * 256 * input_scale)))
 
 
-def _rounded(weights: Floats, scales: Doubles, integers: Small, options: Options) -> Small:
+def _round(weights: Floats, scales: Doubles, integers: Small, options: Options) -> Small:
     if options.rounding == "nearest":
         return quantise_weights(weights, scales)
-    return rounded_by(rounding_table(integers), weights / scales[..., None])
+    return round_weights(rounding_table(integers), weights / scales[..., None])

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lightning.execution.kernels.compiled import compiled
+from lightning.execution.kernels.compiled import compile_kernel
 from lightning.execution.kernels.laws import HIGHEST_POWER, NoiseLaw
 from lightning.execution.kernels.sums import (
     add_levels,
@@ -45,7 +45,7 @@ _CONSTANT = "Array({}, {}, 'C', readonly=True)"
 _BYTES, _KEYS = _CONSTANT.format("uint8", 2), _CONSTANT.format("uint64", 1)
 
 
-@compiled()
+@compile_kernel()
 def look_up(raw: Array, looked_up: Array, signed: Any, activations: Array, counters: Array) -> None:
     """Write the activations of bytes, by a table for all features or for each. What is beyond the range is clipped."""
     each = np.int64(len(looked_up) > 1)
@@ -58,7 +58,7 @@ def look_up(raw: Array, looked_up: Array, signed: Any, activations: Array, count
         activations[term] = activation
 
 
-@compiled()
+@compile_kernel()
 def weights_of(layer: Array, values: Array, pointers: Array, places: Array) -> Any:
     """Return the values, pointers and places of one layer, as `kernels` take them."""
     begin, start = layer[VALUES], layer[POINTERS]
@@ -69,7 +69,7 @@ def weights_of(layer: Array, values: Array, pointers: Array, places: Array) -> A
     return values[begin:end], starts, places[begin:end]
 
 
-@compiled()
+@compile_kernel()
 def disturb(
     sent: Array,
     weights: Array,
@@ -99,7 +99,7 @@ def disturb(
         sums[row] = np.int32(np.rint(noisy[0, row]))
 
 
-@compiled()
+@compile_kernel()
 def wrap(sums: Array, counters: Array) -> None:
     """Keep 16 bits of every sum."""
     for row in range(len(sums)):
@@ -108,7 +108,7 @@ def wrap(sums: Array, counters: Array) -> None:
         sums[row] = low
 
 
-@compiled()
+@compile_kernel()
 def highest_bit(largest: Any) -> Any:
     """Return the place of the highest set bit; 0 for 0."""
     place = 0
@@ -118,7 +118,7 @@ def highest_bit(largest: Any) -> Any:
     return place
 
 
-@compiled()
+@compile_kernel()
 def normalise(sums: Array, perfect: Any) -> None:
     """Normalise in place, with signs: the highest set bit of the largest magnitude in place 7, or the largest 255."""
     largest = np.int64(1)
@@ -134,7 +134,7 @@ def normalise(sums: Array, perfect: Any) -> None:
             sums[row] = np.int32((np.int64(sums[row]) << 7) >> place)
 
 
-@compiled()
+@compile_kernel()
 def rectify_and_send(sums: Array, perfect: Any, activations: Array) -> None:
     """Make activations as the published datapath does: negative ones 0, the others normalised."""
     for row in range(len(sums)):
@@ -144,7 +144,7 @@ def rectify_and_send(sums: Array, perfect: Any, activations: Array) -> None:
         activations[row] = np.int16(sums[row])
 
 
-@compiled()
+@compile_kernel()
 def give(sums: Array, bias: Array, scale: Array, rectified: Any, out: Array) -> None:
     """Write the scores of the last layer."""
     for row in range(len(sums)):
@@ -152,7 +152,7 @@ def give(sums: Array, bias: Array, scale: Array, rectified: Any, out: Array) -> 
         out[row] = np.float32(0.0) if rectified and real < 0 else real
 
 
-@compiled()
+@compile_kernel()
 def quantise(
     sums: Array, bias: Array, scale: Array, rectified: Any, after: Any, activations: Array, counters: Array
 ) -> None:
@@ -169,7 +169,7 @@ def quantise(
         activations[row] = np.int16(min(max(steps, lowest), np.float32(255.0)))
 
 
-@compiled()
+@compile_kernel()
 def finish(
     found: Array,
     key: Any,
@@ -206,7 +206,7 @@ def finish(
         quantise(found, bias, scale, table[layer, RECTIFIED], after, activations, counters)
 
 
-@compiled(
+@compile_kernel(
     f"void({_BYTES}, {_KEYS}, int16[:, ::1], int64[:, ::1], float32[::1], int16[::1], int64[::1], uint32[::1],"
     " int32[::1], float32[::1], float64[::1], float64[::1], float64[::1], uint64, int64, float32[:, ::1],"
     " int64[::1])"
@@ -246,7 +246,7 @@ def answers(
             finish(found, keys[image], layer, lit, numbers, seed, rules, activations, out[image], counters)
 
 
-@compiled()
+@compile_kernel()
 def add_magnitudes(sent: Array, magnitudes: Array, terms: Array, sign: Any, part: Array, sums: Array) -> None:
     """Add `sign` times the products of some weights of one row with `sent` (terms, lanes) to sums (lanes)."""
     for start in range(0, len(terms), AT_MOST):
@@ -263,7 +263,7 @@ def add_magnitudes(sent: Array, magnitudes: Array, terms: Array, sign: Any, part
             sums[lane] += sign * np.int32(part[lane])
 
 
-@compiled()
+@compile_kernel()
 def look_up_lanes(
     raw: Array, looked_up: Array, signed: Any, activations: Array, sent: Array, counters: Array
 ) -> None:
@@ -274,7 +274,7 @@ def look_up_lanes(
             sent[term, lane] = activations[term]
 
 
-@compiled()
+@compile_kernel()
 def add_rows(sent: Array, magnitudes: Array, terms: Array, begins: Array, sums: Array) -> None:
     """Write the sums (rows, lanes) of one layer."""
     part = np.empty(LANES, np.uint16)
@@ -286,7 +286,7 @@ def add_rows(sent: Array, magnitudes: Array, terms: Array, begins: Array, sums: 
         add_magnitudes(sent, magnitudes[down], terms[down], np.int32(-1), part, sums[row])
 
 
-@compiled(
+@compile_kernel(
     f"void({_BYTES}, {_KEYS}, uint16[::1], uint32[::1], int64[:, ::1], int16[:, ::1], int64[:, ::1], float32[::1],"
     " int16[::1], int64[::1], uint32[::1], int32[::1], float32[::1], float64[::1], float64[::1], float64[::1],"
     " uint64, int64, float32[:, ::1], int64[::1])"

@@ -10,20 +10,22 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from lightbed import compiled as machine_code
-from lightning.optional import needed
+from lightning.optional import require
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def compiled(*signatures: str) -> Callable[[Function], Function]:
+def compile_kernel(*signatures: str) -> Callable[[Function], Function]:
     """Return a decorator: the function in machine code, for these signatures alone; without any, for its callers'.
 
     It does not hold the interpreter's lock. Raises `MissingLibrary` without numba.
     """
-    needed("numba", "for noise, and for answers at the pace of light")
+    require("numba", "for noise, and for answers at the pace of light")
 
     def decorate(function: Function) -> Function:
         folders = {Path(function.__code__.co_filename).parent, Path(__file__).parent}
-        return machine_code.compiled(function, signatures=signatures, sources=sorted(folders), nogil=True)
+        return machine_code.compile_function(
+            function, signatures=signatures, sources=sorted(folders), nogil=True
+        )
 
     return decorate

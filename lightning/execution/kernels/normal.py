@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lightning.execution.kernels.compiled import compiled
+from lightning.execution.kernels.compiled import compile_kernel
 
 Doubles = npt.NDArray[np.float64]
 
@@ -46,28 +46,28 @@ _SIGNED_UNIT = 2.0**-52
 _HALF = np.int64(2**52)
 
 
-@compiled()
-def mixed(word: Any) -> Any:
+@compile_kernel()
+def mix(word: Any) -> Any:
     """Return the output function of SplitMix64: every bit depends on every bit."""
     word = (word ^ (word >> _U30)) * _FIRST
     word = (word ^ (word >> _U27)) * _SECOND
     return word ^ (word >> _U31)
 
 
-@compiled()
-def seeded(seed: Any, key: Any, stream: Any) -> Any:
+@compile_kernel()
+def seed_state(seed: Any, key: Any, stream: Any) -> Any:
     """Return the state (four words) of the generator that belongs to these three."""
-    word = mixed(seed + _GOLDEN)
-    word = mixed((word ^ key) + _GOLDEN)
-    word = mixed((word ^ stream) + _GOLDEN)
-    s0 = mixed(word + _GOLDEN)
-    s1 = mixed(word + _GOLDEN + _GOLDEN)
-    s2 = mixed(word + _GOLDEN * np.uint64(3))
-    return s0, s1, s2, mixed(word + _GOLDEN * np.uint64(4))
+    word = mix(seed + _GOLDEN)
+    word = mix((word ^ key) + _GOLDEN)
+    word = mix((word ^ stream) + _GOLDEN)
+    s0 = mix(word + _GOLDEN)
+    s1 = mix(word + _GOLDEN + _GOLDEN)
+    s2 = mix(word + _GOLDEN * np.uint64(3))
+    return s0, s1, s2, mix(word + _GOLDEN * np.uint64(4))
 
 
-@compiled()
-def advanced(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
+@compile_kernel()
+def advance(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
     """Return the next 64 random bits, and the state after them; words apart, as an array would cost thrice."""
     total = s0 + s3
     word = ((total << _U23) | (total >> _U41)) + s0
@@ -80,16 +80,16 @@ def advanced(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
     return word, s0, s1, s2, (s3 << _U45) | (s3 >> _U19)
 
 
-@compiled()
+@compile_kernel()
 def _uniform(word: Any) -> Any:
     """Above 0, at most 1."""
     return np.float64(np.int64(word >> _U11) + np.int64(1)) * _UNIT
 
 
-@compiled()
+@compile_kernel()
 def normal(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
     """Return the next normal number, of mean 0 and deviation 1, and the state after it."""
-    word, s0, s1, s2, s3 = advanced(s0, s1, s2, s3)
+    word, s0, s1, s2, s3 = advance(s0, s1, s2, s3)
     strip = np.int64(word & _U255)
     place = np.float64(np.int64(word >> _U11) - _HALF) * _SIGNED_UNIT * ENDS[strip]
     if abs(place) < ENDS[strip + 1]:  # 98.8 of 100
@@ -97,38 +97,38 @@ def normal(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
     return _at_the_rim(place, strip, s0, s1, s2, s3)
 
 
-@compiled()
+@compile_kernel()
 def _at_the_rim(place: Any, strip: Any, s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
     """Return a place that is beyond the part of its strip that is surely below the density: taken, or drawn again."""
     while True:
         if strip == 0:
             beyond, s0, s1, s2, s3 = _tail(s0, s1, s2, s3)
             return np.copysign(beyond, place), s0, s1, s2, s3
-        word, s0, s1, s2, s3 = advanced(s0, s1, s2, s3)
+        word, s0, s1, s2, s3 = advance(s0, s1, s2, s3)
         height = DENSITIES[strip] + _uniform(word) * (DENSITIES[strip + 1] - DENSITIES[strip])
         if height < np.exp(-0.5 * place * place):
             return place, s0, s1, s2, s3
-        word, s0, s1, s2, s3 = advanced(s0, s1, s2, s3)
+        word, s0, s1, s2, s3 = advance(s0, s1, s2, s3)
         strip = np.int64(word & _U255)
         place = np.float64(np.int64(word >> _U11) - _HALF) * _SIGNED_UNIT * ENDS[strip]
         if abs(place) < ENDS[strip + 1]:
             return place, s0, s1, s2, s3
 
 
-@compiled()
+@compile_kernel()
 def _tail(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
     """Return a normal number beyond the edge (G. Marsaglia, 1964)."""
     while True:
-        first, s0, s1, s2, s3 = advanced(s0, s1, s2, s3)
-        second, s0, s1, s2, s3 = advanced(s0, s1, s2, s3)
+        first, s0, s1, s2, s3 = advance(s0, s1, s2, s3)
+        second, s0, s1, s2, s3 = advance(s0, s1, s2, s3)
         across = -np.log(_uniform(first)) / EDGE
         if -2.0 * np.log(_uniform(second)) > across * across:
             return EDGE + across, s0, s1, s2, s3
 
 
-@compiled("void(uint64, uint64, uint64, float64[::1])")
+@compile_kernel("void(uint64, uint64, uint64, float64[::1])")
 def normals_into(seed: Any, key: Any, stream: Any, out: Doubles) -> None:
     """Write the first normal numbers of one stream."""
-    s0, s1, s2, s3 = seeded(seed, key, stream)
+    s0, s1, s2, s3 = seed_state(seed, key, stream)
     for place in range(len(out)):
         out[place], s0, s1, s2, s3 = normal(s0, s1, s2, s3)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lightning.execution.kernels.compiled import compiled
-from lightning.execution.kernels.normal import normal, seeded
+from lightning.execution.kernels.compiled import compile_kernel
+from lightning.execution.kernels.normal import normal, seed_state
 from lightning.execution.kernels.sums import add_light, variance
 
 Array = npt.NDArray[Any]
@@ -19,15 +19,15 @@ Array = npt.NDArray[Any]
 ORDER = "int32[:, :, ::1], uint32[:, :, :, ::1], int8[:, :, ::1]"
 
 
-@compiled()
-def lit_in(activations: Array, turn: Any, magnitudes: Array) -> None:
+@compile_kernel()
+def light_in(activations: Array, turn: Any, magnitudes: Array) -> None:
     """Write the magnitudes (terms + 1) that a pass sends: of activations above 0 in turn 0, of others in turn 1."""
     for term in range(len(activations)):
         activation = np.int32(activations[term])
         magnitudes[term] = max(-activation if turn else activation, np.int32(0))
 
 
-@compiled()
+@compile_kernel()
 def levels_of(magnitudes: Array, sizes: Array, terms: Array, signs: Array, levels: Array) -> Any:
     """Write the light of each readout of a row, and return how many there are."""
     count = 0
@@ -42,7 +42,7 @@ def levels_of(magnitudes: Array, sizes: Array, terms: Array, signs: Array, level
     return count
 
 
-@compiled(f"void(int16[:, :, ::1], {ORDER}, int64, float64[:, :, :, ::1])")
+@compile_kernel(f"void(int16[:, :, ::1], {ORDER}, int64, float64[:, :, :, ::1])")
 def light_into(vectors: Array, sizes: Array, order: Array, signs: Array, passes: Any, light: Array) -> None:
     """Write the light of all readouts and its powers, added up (groups, positions, powers, rows)."""
     levels = np.empty(signs.shape[2])
@@ -50,21 +50,21 @@ def light_into(vectors: Array, sizes: Array, order: Array, signs: Array, passes:
     light[:] = 0
     for turn in range(passes):
         for position, group in np.ndindex(vectors.shape[:2]):
-            lit_in(vectors[position, group], turn, magnitudes)
+            light_in(vectors[position, group], turn, magnitudes)
             for row in range(signs.shape[1]):
                 count = levels_of(magnitudes, sizes[group, row], order[group, row], signs[group, row], levels)
                 for readout in range(count):
                     add_light(light[group, position], row, levels[readout])
 
 
-@compiled()
+@compile_kernel()
 def spread(levels: Array, coefficients: Array, deviations: Array) -> None:
     """Write the deviation of readouts of these levels."""
     for readout in range(len(levels)):
         deviations[readout] = np.sqrt(variance(coefficients, levels[readout]))
 
 
-@compiled(
+@compile_kernel(
     f"int64(int16[:, :, ::1], {ORDER}, int64, float64[::1], uint64, uint64, uint64, float32[:, :, ::1])"
 )
 def read_into(
@@ -83,7 +83,7 @@ def read_into(
 
     `noise`: mean, samples averaged, full scale, and the coefficients of the variance.
     """
-    s0, s1, s2, s3 = seeded(seed, key, stream)
+    s0, s1, s2, s3 = seed_state(seed, key, stream)
     mean, averaged, limit, coefficients = noise[0], np.int64(noise[1]), noise[2], noise[3:]
     varies = coefficients[1:].any()
     levels = np.empty(signs.shape[2])
@@ -94,7 +94,7 @@ def read_into(
     for turn in range(passes):
         share = (1.0 - 2.0 * turn) / averaged
         for position, group in np.ndindex(vectors.shape[:2]):
-            lit_in(vectors[position, group], turn, magnitudes)
+            light_in(vectors[position, group], turn, magnitudes)
             for row in range(signs.shape[1]):
                 counted = signs[group, row]
                 count = levels_of(magnitudes, sizes[group, row], order[group, row], counted, levels)

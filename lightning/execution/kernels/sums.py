@@ -14,27 +14,27 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.execution.kernels import laws
-from lightning.execution.kernels.compiled import compiled
-from lightning.execution.kernels.normal import normal, seeded
+from lightning.execution.kernels.compiled import compile_kernel
+from lightning.execution.kernels.normal import normal, seed_state
 
 Array = npt.NDArray[Any]
 
 WEIGHTS = "int16[::1], int64[::1], uint32[::1]"
 """Values, pointers, places: how kernels are declared."""
 
-variance = compiled()(laws.variance)
-add_light = compiled()(laws.add_light)
-growth = compiled()(laws.growth)
+variance = compile_kernel()(laws.variance)
+add_light = compile_kernel()(laws.add_light)
+growth = compile_kernel()(laws.growth)
 
 
-@compiled()
+@compile_kernel()
 def product(activation: Any, weight: Any) -> Any:
     """Return `(|a| * |w|) >> 8` with the sign of a * w: division by 256 that rounds towards 0."""
     whole = np.int32(activation * weight)
     return np.int32(np.int32(whole + ((whole >> 31) & 255)) >> 8)
 
 
-@compiled()
+@compile_kernel()
 def add_products(activations: Array, values: Array, pointers: Array, places: Array, sums: Array) -> None:
     """Add the products of one vector to the sums (rows)."""
     rows = len(sums)
@@ -55,7 +55,7 @@ def add_products(activations: Array, values: Array, pointers: Array, places: Arr
                 sums[places[each]] += product(activation, np.int32(values[each]))
 
 
-@compiled()
+@compile_kernel()
 def add_levels(activations: Array, values: Array, pointers: Array, places: Array, light: Array) -> None:
     """Add up the magnitudes of products, and their powers: what light there was, one product a readout."""
     rows = light.shape[1]
@@ -73,7 +73,7 @@ def add_levels(activations: Array, values: Array, pointers: Array, places: Array
                 add_light(light, places[place], level)
 
 
-@compiled(f"void(int16[:, ::1], {WEIGHTS}, int32[:, ::1])")
+@compile_kernel(f"void(int16[:, ::1], {WEIGHTS}, int32[:, ::1])")
 def sums_into(vectors: Array, values: Array, pointers: Array, places: Array, sums: Array) -> None:
     """Write the sums (vectors, rows) of vectors (vectors, terms)."""
     sums[:] = 0
@@ -81,7 +81,7 @@ def sums_into(vectors: Array, values: Array, pointers: Array, places: Array, sum
         add_products(vectors[vector], values, pointers, places, sums[vector])
 
 
-@compiled(f"void(int16[:, ::1], {WEIGHTS}, float64[:, :, ::1])")
+@compile_kernel(f"void(int16[:, ::1], {WEIGHTS}, float64[:, :, ::1])")
 def levels_into(vectors: Array, values: Array, pointers: Array, places: Array, light: Array) -> None:
     """Write the levels and their powers, added up (vectors, powers, rows), for vectors (vectors, terms)."""
     light[:] = 0
@@ -89,26 +89,26 @@ def levels_into(vectors: Array, values: Array, pointers: Array, places: Array, l
         add_levels(vectors[vector], values, pointers, places, light[vector])
 
 
-@compiled("void(int32[:, ::1], float64[::1], float64[::1], uint64, uint64, uint64, float32[:, ::1])")
+@compile_kernel("void(int32[:, ::1], float64[::1], float64[::1], uint64, uint64, uint64, float32[:, ::1])")
 def constant_noise(
     sums: Array, means: Array, deviations: Array, seed: Any, key: Any, stream: Any, out: Array
 ) -> None:
     """Add one draw to each of an image's sums (vectors, rows); mean and deviation of a row are known beforehand."""
-    s0, s1, s2, s3 = seeded(seed, key, stream)
+    s0, s1, s2, s3 = seed_state(seed, key, stream)
     for vector in range(sums.shape[0]):
         for row in range(sums.shape[1]):
             drawn, s0, s1, s2, s3 = normal(s0, s1, s2, s3)
             out[vector, row] = np.float32(sums[vector, row] + means[row] + deviations[row] * drawn)
 
 
-@compiled(
+@compile_kernel(
     "void(int32[:, ::1], float64[:, ::1], float64[::1], float64[::1], uint64, uint64, uint64, float32[:, ::1])"
 )
 def varying_noise(
     sums: Array, growing: Array, means: Array, variances: Array, seed: Any, key: Any, stream: Any, out: Array
 ) -> None:
     """Add noise as `constant_noise` does, with a variance (vectors, rows) from light added to that of the row."""
-    s0, s1, s2, s3 = seeded(seed, key, stream)
+    s0, s1, s2, s3 = seed_state(seed, key, stream)
     for vector in range(sums.shape[0]):
         for row in range(sums.shape[1]):
             drawn, s0, s1, s2, s3 = normal(s0, s1, s2, s3)
@@ -116,14 +116,14 @@ def varying_noise(
             out[vector, row] = np.float32(sums[vector, row] + means[row] + deviation * drawn)
 
 
-@compiled("void(int32[:, ::1], float64[::1], uint64, uint64, uint64, float32[:, ::1])")
+@compile_kernel("void(int32[:, ::1], float64[::1], uint64, uint64, uint64, float32[:, ::1])")
 def output_noise(sums: Array, noise: Array, seed: Any, key: Any, stream: Any, out: Array) -> None:
     """Add one draw to each of an image's sums on a scale on which the largest magnitude is 255.
 
     As in the published emulation, sign(x) * | |x| + n |: nothing changes sign or 0. `noise`: mean, and
     the coefficients of the variance.
     """
-    s0, s1, s2, s3 = seeded(seed, key, stream)
+    s0, s1, s2, s3 = seed_state(seed, key, stream)
     mean, coefficients = noise[0], noise[1:]
     step = np.abs(sums).max() / 255.0
     for vector in range(sums.shape[0]):

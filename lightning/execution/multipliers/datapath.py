@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 import fpga
 from fpga import BusError, DatapathError, RegisterBus, WrongHardware
-from fpga.bus import simulated_bus, verilated_bus
+from fpga.bus import make_simulated_bus, make_verilated_bus
 from fpga.count_action.model import Datapath
 from lightning import errors
 from lightning.compiler.datapath.program import LANES, Segment, Sending, program_of, sendings_of
@@ -61,8 +61,8 @@ class DatapathMultiplier:
         self._sendings = _by_pass(sendings_of(model))
         self.identity = f"{address if isinstance(address, str) else 'bus'} photonic_dot {program.digest:08x}"
         """Which hardware this is."""
-        with _described(str(address)):
-            bus = _opened(address, program.datapath) if isinstance(address, str) else address
+        with _translate_errors(str(address)):
+            bus = _open_bus(address, program.datapath) if isinstance(address, str) else address
             self._driver = fpga.Datapath(bus)
             self._load(program, opened_here=isinstance(address, str))
 
@@ -73,7 +73,7 @@ class DatapathMultiplier:
         or get lost.
         """
         images, positions = activations.shape[:2]
-        with _described(self.identity):
+        with _translate_errors(self.identity):
             if self._unfinished:
                 self._driver.reset()
             self._unfinished = True
@@ -83,7 +83,7 @@ class DatapathMultiplier:
 
     def counts(self) -> dict[str, int]:
         """Return what the datapath counted since it was loaded: `layers` that were finished, and `inferences`."""
-        with _described(self.identity):
+        with _translate_errors(self.identity):
             seen = self._driver.outputs()
         return {"layers": seen["layers.next"], "inferences": seen["layers.finished"]}
 
@@ -143,15 +143,15 @@ def _by_pass(sendings: Iterable[Sending]) -> dict[tuple[str, int], list[tuple[in
     return found
 
 
-def _opened(address: str, datapath: Datapath) -> RegisterBus:
+def _open_bus(address: str, datapath: Datapath) -> RegisterBus:
     """Return the bus at an address; simulators without a file are of this datapath."""
     parts = urlsplit(address)
     try:
         if parts.scheme not in _OWN or parts.netloc or parts.path:
             return fpga.open_bus(address)
         if parts.scheme == "verilator":
-            return verilated_bus(datapath)
-        return simulated_bus(datapath, dict(parse_qsl(parts.query)).get("engine", "fast"))
+            return make_verilated_bus(datapath)
+        return make_simulated_bus(datapath, dict(parse_qsl(parts.query)).get("engine", "fast"))
     except (OSError, ValueError) as error:
         raise errors.AddressError(
             str(error).rstrip("."), hint="Give fastsim://, verilator:// or pynq://HOST/0xBASE"
@@ -159,7 +159,7 @@ def _opened(address: str, datapath: Datapath) -> RegisterBus:
 
 
 @contextmanager
-def _described(device: str) -> Iterator[None]:
+def _translate_errors(device: str) -> Iterator[None]:
     """Return the driver's message in the words of this package."""
     try:
         yield

@@ -175,7 +175,7 @@ def noise_of_vectors(core: VectorCore, *, seed: int = 0) -> Noise:
     words = tuning.coding.words(values)
     played = play(core.tiles, words, tuning.coding.dark, core.symbol, shots=FIT_SHOTS)
     steps = FULL_STEPS / tuning.decoder.unit
-    found = _fitted(played.var(axis=1, ddof=1) * steps**2, _levels(values))
+    found = _fit_variances(played.var(axis=1, ddof=1) * steps**2, _levels(values))
     return Noise(
         sigma=math.sqrt(found[0]),
         shot=float(found[1]),
@@ -197,7 +197,7 @@ def _levels(values: Integers) -> Doubles:
     return np.column_stack([count, flat.sum(axis=1), (flat**2).sum(axis=1)])
 
 
-def _fitted(variances: Doubles, design: Doubles) -> Doubles:
+def _fit_variances(variances: Doubles, design: Doubles) -> Doubles:
     """Return the coefficients, none negative, each point weighed by its own variance as `fit_noise` does, (3,)."""
     from lightning.kit.calibration.noise import nonnegative
 

@@ -33,7 +33,7 @@ class OrderedWeights:
         return self.values, self.pointers, self.places
 
 
-def ordered(weights: npt.NDArray[np.int16]) -> OrderedWeights:
+def order_weights(weights: npt.NDArray[np.int16]) -> OrderedWeights:
     """Return the weights (rows, terms) in the order of kernels.
 
     >>> ordered(np.eye(1, 50, 1, np.int16)).pointers[:4].tolist()  # the second of fifty is not 0
@@ -49,7 +49,7 @@ def ordered(weights: npt.NDArray[np.int16]) -> OrderedWeights:
 
 def groups_of(layer: PhotonicLayer) -> tuple[OrderedWeights, ...]:
     """Return every group of a layer."""
-    return tuple(ordered(group) for group in layer.weights)
+    return tuple(order_weights(group) for group in layer.weights)
 
 
 def exact_multiplier() -> Multiplier:
@@ -83,14 +83,14 @@ class CompiledMultiplier:
         images, positions, groups, terms = activations.shape
         rows = layer.weights.shape[1]
         found = np.empty((images, positions, groups, rows), np.int32)
-        for group, weights in enumerate(self.ordered(layer)):
+        for group, weights in enumerate(self.order(layer)):
             vectors = np.ascontiguousarray(activations[:, :, group]).reshape(-1, terms)
             sums = np.empty((len(vectors), rows), np.int32)
             sums_into(vectors, *weights.arrays, sums)
             found[:, :, group] = sums.reshape(images, positions, rows)
         return found
 
-    def ordered(self, layer: PhotonicLayer) -> tuple[OrderedWeights, ...]:
+    def order(self, layer: PhotonicLayer) -> tuple[OrderedWeights, ...]:
         """Return the layer's weights as kernels read them, made once."""
         kept = self._ordered.get(layer.name)
         if kept is None or kept[0] is not layer:  # a layer of another model may have this name

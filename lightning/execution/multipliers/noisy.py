@@ -131,7 +131,7 @@ class NoisyMultiplier:
         """Write light and its powers, of readouts of one product each, added up, (groups, vectors, powers, rows)."""
         from lightning.execution.kernels.sums import levels_into
 
-        for group, weights in enumerate(self._exact.ordered(layer)):
+        for group, weights in enumerate(self._exact.order(layer)):
             levels_into(np.ascontiguousarray(vectors[:, group]), *weights.arrays, light[group])
 
     def _add_readouts(self, layer: PhotonicLayer, vectors: Activations, light: Doubles) -> None:

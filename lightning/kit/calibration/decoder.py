@@ -70,7 +70,7 @@ class Decoder:
     residual_rms: float
     """Of the regression, in units of 1/255 of a product."""
 
-    def expected(self, operands: npt.ArrayLike) -> Floats:
+    def predict(self, operands: npt.ArrayLike) -> Floats:
         """Return the level for (n, 4) operands, (n,): what a measurement should show."""
         v = _rows(operands)
         bright: Floats = self.offset + v @ np.array(self.leak) + _products(v) @ np.array(self.gain)
@@ -121,7 +121,7 @@ def fit_decoder(
     )
 
 
-def rounded(analogue: npt.ArrayLike, *, products: int = 1) -> npt.NDArray[np.int64]:
+def round_products(analogue: npt.ArrayLike, *, products: int = 1) -> npt.NDArray[np.int64]:
     """Fixed-point answers: nearest whole number inside 0..255 times the number of products.
 
     >>> rounded([-0.7, 19.6, 255.9]).tolist()

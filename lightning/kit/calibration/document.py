@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from lightning import errors
 from lightning.errors import ConfigError, WrongChannel
-from lightning.kit.calibration.decoder import FULL, Decoded, Decoder, rounded
+from lightning.kit.calibration.decoder import FULL, Decoded, Decoder, round_products
 from lightning.kit.calibration.encoder import Encoder
 from lightning.kit.calibration.fringe import Floats, Fringe
 from lightning.kit.calibration.noise import NoiseModel
@@ -124,7 +124,7 @@ class Calibration:
     ) -> npt.NDArray[Any]:
         """Return a column of each modulator's encoder at (n, 4) values: the shared one where both pairs are lit."""
         chosen = _valid(values)
-        both = _lit(chosen).all(axis=1)
+        both = _find_lit(chosen).all(axis=1)
         columns = [
             np.where(both, column(m.shared)[chosen[:, i]], column(m.encoder)[chosen[:, i]])
             for i, m in enumerate(self.modulators)
@@ -133,7 +133,7 @@ class Calibration:
 
     def decode_table(self, levels: npt.ArrayLike, values: npt.ArrayLike) -> Floats:
         """Return the analogue answers in units of 1/255, for levels in counts above idle at (n, 4) values, (n,)."""
-        return self.decoder.decode(levels, self.operands(values), _lit(_valid(values)))
+        return self.decoder.decode(levels, self.operands(values), _find_lit(_valid(values)))
 
     def decode(self, level: float, values: Mapping[int, int], *, peak: float | None = None) -> Decoded:
         """Return the answer of one measurement.
@@ -143,15 +143,15 @@ class Calibration:
         """
         row = self._row(values)
         analogue = float(self.decode_table([level], row)[0])
-        both = bool(_lit(row).all())
+        both = bool(_find_lit(row).all())
         return Decoded(
-            value=int(rounded(analogue, products=2 if both else 1)),
+            value=int(round_products(analogue, products=2 if both else 1)),
             analogue=analogue,
-            saturated=bool(self.saturated([level if peak is None else peak], [analogue], row)[0]),
+            saturated=bool(self.find_saturated([level if peak is None else peak], [analogue], row)[0]),
             dark=bool(self.dark([analogue], row)[0]),
         )
 
-    def saturated(
+    def find_saturated(
         self, peaks: npt.ArrayLike, analogue: npt.ArrayLike, values: npt.ArrayLike
     ) -> npt.NDArray[np.bool_]:
         """Return where there was too much light, (n,): the converter at its end, or an answer beyond all range.
@@ -159,7 +159,7 @@ class Calibration:
         For plateaus (n,) in counts, idle level included, the answers (n,) decoded from them, and their (n, 4) values.
         """
         at_end = np.abs(np.asarray(peaks, dtype=float)) >= AT_END * self.decoder.full_scale
-        products = np.where(_lit(_valid(values)).all(axis=1), 2, 1)
+        products = np.where(_find_lit(_valid(values)).all(axis=1), 2, 1)
         beyond = np.asarray(analogue, dtype=float) > products * FULL + BEYOND
         too_bright: npt.NDArray[np.bool_] = at_end | beyond
         return too_bright
@@ -243,7 +243,7 @@ def _valid(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
     return whole
 
 
-def _lit(values: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def _find_lit(values: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """Return which pairs have a value above 0, (n, 2); where both have, their sum must fit the converter."""
     return np.stack([values[:, :2].any(axis=1), values[:, 2:].any(axis=1)], axis=1)
 

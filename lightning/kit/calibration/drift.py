@@ -17,7 +17,7 @@ import numpy as np
 from lightning import errors
 from lightning.kit.calibration.decoder import Decoder
 from lightning.kit.calibration.document import HINT, Calibration, Modulator
-from lightning.kit.calibration.encoder import dimmed, encoder
+from lightning.kit.calibration.encoder import dim, encoder
 from lightning.kit.calibration.measurement.pairs import sum_truth
 from lightning.kit.calibration.measurement.transfer import PARTNER, POINTS, RESIDUAL, Rows, Sweep, sweep_all
 
@@ -119,13 +119,13 @@ def recalibrate(rows: Rows, calibration: Calibration, *, points: int = POINTS, s
             raise ValueError(
                 f"a curve leaves {worst:.2%} of the swing unexplained; the limit is {RESIDUAL:.1%}"
             )
-        one, two, three, four = (_refreshed(m, sweeps, i) for i, m in enumerate(calibration.modulators))
+        one, two, three, four = (_refresh(m, sweeps, i) for i, m in enumerate(calibration.modulators))
     except ValueError as error:
         raise errors.CalibrationError(
             f"the sweeps show no clean fringe ({error})", device=calibration.device, hint=HINT
         ) from error
     modulators = (one, two, three, four)
-    decoder = _rescaled(calibration, modulators)
+    decoder = _rescale(calibration, modulators)
     fresh = replace(
         calibration, modulators=modulators, decoder=decoder, made=datetime.now(UTC), origin="measured"
     )
@@ -145,17 +145,17 @@ def recalibrate(rows: Rows, calibration: Calibration, *, points: int = POINTS, s
     return fresh
 
 
-def _refreshed(old: Modulator, sweeps: dict[int, Sweep], index: int) -> Modulator:
+def _refresh(old: Modulator, sweeps: dict[int, Sweep], index: int) -> Modulator:
     """Return the modulator with the new curve; in sums it opens as far as before."""
     sweep, partner = sweeps[index], sweeps[PARTNER[index]]
     full = encoder(sweep.curve)
     factor = (old.shared.top - old.shared.floor) / (old.encoder.top - old.encoder.floor)
-    shared = full if factor > 1 - 1e-9 else dimmed(sweep.curve, full, factor)
+    shared = full if factor > 1 - 1e-9 else dim(sweep.curve, full, factor)
     opened = float(partner.curve.share(sweep.partner_word))
     return replace(old, curve=sweep.curve, encoder=full, shared=shared, partner_share=opened)
 
 
-def _rescaled(calibration: Calibration, new: tuple[Modulator, ...]) -> Decoder:
+def _rescale(calibration: Calibration, new: tuple[Modulator, ...]) -> Decoder:
     """Return the decoder in today's light: each pair's gain and leaks in the ratio of its sweeps' amplitudes."""
     old, decoder = calibration.modulators, calibration.decoder
     ratios = []

@@ -58,7 +58,7 @@ def encoder(curve: Fringe, *, top: float = 1.0, limit: int = WORD_LIMIT) -> Enco
     return Encoder(words, (curve.share(words) - floor) / (top - floor), floor, top)
 
 
-def dimmed(curve: Fringe, full: Encoder, factor: float) -> Encoder:
+def dim(curve: Fringe, full: Encoder, factor: float) -> Encoder:
     """Return the same modulator opened `factor` times as far, 0..1; operands stay in the unit of the full encoder.
 
     Raises `ValueError` when that leaves less than a tenth of its range.

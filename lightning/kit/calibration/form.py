@@ -72,7 +72,7 @@ def from_json(document: Any, *, source: str = "this document") -> Calibration:
             hint=f"install the library that wrote it, or {HINT}",
         )
     try:
-        return validated(_calibration(document))
+        return validate(_calibration(document))
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise errors.CalibrationError(f"{source} is damaged ({error!r})", hint=HINT) from error
 
@@ -155,7 +155,7 @@ def _truth(value: Any) -> bool:
     return value
 
 
-def validated(calibration: Calibration) -> Calibration:
+def validate(calibration: Calibration) -> Calibration:
     """Return the same calibration, checked. Raises `ValueError` that names the first thing that cannot be."""
     if not calibration.device:
         raise ValueError("the device has no name")

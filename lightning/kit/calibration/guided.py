@@ -36,7 +36,7 @@ class GuidedRun:
         return self.calibration is not None and all(outcome.passed for outcome in self.outcomes)
 
 
-def guided_run(
+def run_guided(
     soc: Any,
     *,
     instruments: Any = None,
@@ -58,7 +58,7 @@ def guided_run(
         bench.instruments = instruments
     outcomes: list[Outcome] = []
     for name, step in STEPS.items():
-        outcomes.append(_carried_out(name, step, bench))
+        outcomes.append(_execute(name, step, bench))
         if report is not None:
             report(outcomes[-1])
         if name in NEEDED and not outcomes[-1].passed and _stands_on_nothing(bench, name):
@@ -69,7 +69,7 @@ def guided_run(
 
 def calibrate(soc: Any, **options: Any) -> GuidedRun:
     """Calibrate as `guided_run` does; raise `CalibrationError` where a step failed."""
-    run = guided_run(soc, **options)
+    run = run_guided(soc, **options)
     for outcome in run.outcomes:
         if not outcome.passed:
             raise errors.CalibrationError(
@@ -80,7 +80,7 @@ def calibrate(soc: Any, **options: Any) -> GuidedRun:
     return run
 
 
-def _carried_out(name: str, step: Callable[[Bench], Outcome], bench: Bench) -> Outcome:
+def _execute(name: str, step: Callable[[Bench], Outcome], bench: Bench) -> Outcome:
     """Carry out a step: a fit that finds nothing to fit is a failed step, not a crash."""
     try:
         return step(bench)

@@ -109,7 +109,7 @@ def find(
     or another `CalibrationError` for a file that must not be used.
     """
     path = path_of(identity(device), folder)
-    found = load(path) if path.exists() else _delivered(device)
+    found = load(path) if path.exists() else _load_delivered(device)
     if found is not None:
         check(found, device, max_age=max_age, now=now)
     return found
@@ -175,14 +175,14 @@ def fitting(device: Any, calibration: Calibration | None = None) -> Calibration:
 
     Of a recording the age is that at its time. Raises as `check` and `require`.
     """
-    now = made(device)
+    now = find_date(device)
     if calibration is None:
         return require(device, now=now)
     check(calibration, device, now=now)
     return calibration
 
 
-def made(device: Any) -> datetime | None:
+def find_date(device: Any) -> datetime | None:
     """Return when a recording was made; None for a device that works now."""
     found = getattr(device, "made", None)
     return found if isinstance(found, datetime) else None
@@ -193,7 +193,7 @@ def identity(device: Any) -> str:
     return device if isinstance(device, str) else identity_of(device).name
 
 
-def _delivered(device: Any) -> Calibration | None:
+def _load_delivered(device: Any) -> Calibration | None:
     """Return the calibration that a twin brings along; with another firmware than its factory's it has none."""
     ask = getattr(device, "factory_calibration", None)
     document = ask() if callable(ask) else None
@@ -205,7 +205,7 @@ def _delivered(device: Any) -> Calibration | None:
 
 def _is_delivered(calibration: Calibration, device: Any) -> bool:
     """Return whether it is, to the last digit, what this device brings along."""
-    own = _delivered(device)
+    own = _load_delivered(device)
     return own is not None and to_json(own) == to_json(calibration)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from lightning.errors import AddressError, DeviceGone
 from lightning.kit.devices.deadline import COMPUTING, SIMULATED, Patience
 from lightning.kit.devices.identity import board_name
-from lightning.optional import needed
+from lightning.optional import require
 
 DEFAULT_PORT = 8888
 DEFAULT_NAME = "myqick"
@@ -84,8 +84,8 @@ def connect(address: str) -> Any:
 
 def local() -> Any:
     """Return the board that this runs on. Raises `DeviceGone` where there is none."""
-    qick = needed("qick", "to speak to a board")
-    from lightning.kit.devices.guard import guarded
+    qick = require("qick", "to speak to a board")
+    from lightning.kit.devices.guard import guard_soc
 
     if not hasattr(qick, "QickSoc"):
         raise DeviceGone(
@@ -93,7 +93,7 @@ def local() -> Any:
             device="qick://local",
             hint="Use qick://HOST from here, or sim://kit for the twin",
         )
-    return guarded(qick.QickSoc())
+    return guard_soc(qick.QickSoc())
 
 
 def remote(at: BoardAddress, patience: Patience | None = None) -> Any:
@@ -101,8 +101,8 @@ def remote(at: BoardAddress, patience: Patience | None = None) -> Any:
 
     Raises `DeviceGone` when nobody answers, `MissingLibrary`.
     """
-    pyro = needed("qick.pyro", "to reach a board in the network")
-    pyro4 = needed("Pyro4", "to reach a board in the network")
+    pyro = require("qick.pyro", "to reach a board in the network")
+    pyro4 = require("Pyro4", "to reach a board in the network")
     from lightning.kit.devices.guard import GuardedSoc
 
     if not at.loopback:

@@ -59,7 +59,7 @@ class Progress:
         """Return how far the device was when it was last seen."""
         return f"in run {self._runs}, after {self._count} shots" if self._runs else "before the first run"
 
-    def loaded(self) -> None:
+    def note_load(self) -> None:
         """Note that a program was loaded: runs are counted again from here."""
         self._runs = self._count = 0
 
@@ -71,7 +71,7 @@ class Progress:
         slack = self.patience.progress_s + self.patience.computing_s
         self._limit_s = None if expected_s is None else slack + self.patience.slowness * expected_s
 
-    def seen(self, count: int) -> None:
+    def note_count(self, count: int) -> None:
         """Note that the counter stands at `count`. Raises `DeviceStuck`."""
         if count != self._count:
             first_from_outside = self.external and self._count == 0
@@ -79,13 +79,15 @@ class Progress:
             self._begun = self._moved if first_from_outside else self._begun
             taken_s = self._moved - self._begun
             if self._limit_s is not None and taken_s > self._limit_s:
-                raise self._stuck(f"the run has taken {taken_s:.1f} s; the limit is {self._limit_s:.1f} s")
+                raise self._make_stuck(
+                    f"the run has taken {taken_s:.1f} s; the limit is {self._limit_s:.1f} s"
+                )
             return
         silent_s = self._clock() - self._moved
         if silent_s > self.patience.progress_s:
-            raise self._stuck(f"its shot counter has not moved for {silent_s:.1f} s")
+            raise self._make_stuck(f"its shot counter has not moved for {silent_s:.1f} s")
 
-    def _stuck(self, what: str) -> DeviceStuck:
+    def _make_stuck(self, what: str) -> DeviceStuck:
         waiting = self.external and self._count == 0
         hint = (
             'Give the external trigger that start_src("external") waits for'

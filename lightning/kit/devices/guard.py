@@ -44,7 +44,7 @@ class Worker:
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Job | None] | None = None
 
-    def bounded(self, call: Callable[..., Any], limit_s: float) -> Callable[..., Any]:
+    def bound_call(self, call: Callable[..., Any], limit_s: float) -> Callable[..., Any]:
         """Return `call`, which now raises `TimeoutError` when it has not returned after `limit_s`."""
 
         def made(*args: Any, **kwargs: Any) -> Any:
@@ -163,7 +163,7 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
             length = ticks(binprog, per_instruction=INSTRUCTION_TICKS)
             f_time_hz = float(self["tprocs"][0]["f_time"]) * 1e6
             self._expected_s = None if length is None else length / f_time_hz
-        self._progress.loaded()
+        self._progress.note_load()
         self._pass_on("load_bin_program", binprog, load_mem=load_mem)
 
     def start_tproc(self) -> None:
@@ -174,7 +174,7 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
     def get_tproc_counter(self, addr: int) -> int:
         """Return the counter, as QickSoc does. Raises `DeviceStuck` when it has stood still for too long."""
         count = int(self._pass_on("get_tproc_counter", addr))
-        self._progress.seen(count)
+        self._progress.note_count(count)
         return count
 
     def start_readout(
@@ -200,10 +200,10 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         found: list[Any] = self._pass_on("poll_data", totaltime=totaltime, timeout=wait_s)
         if found:
             self._streamed += sum(points for points, _ in found)
-            self._progress.seen(self._streamed)
+            self._progress.note_count(self._streamed)
         else:
             counted = int(self._pass_on("get_tproc_counter", self._counter_addr))
-            self._progress.seen(max(counted, self._streamed))
+            self._progress.note_count(max(counted, self._streamed))
         return found
 
     def _pass_on(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
@@ -221,7 +221,7 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
 
     def _guarding(self, name: str, call: Call) -> Call:
         """Return the call, with its failures named; kept by who asks, because some are made thousands of times."""
-        run = call if self._worker is None else self._worker.bounded(call, self.patience.of_call(name))
+        run = call if self._worker is None else self._worker.bound_call(call, self.patience.of_call(name))
         lost = self._lost
 
         def guarded(*args: Any, **kwargs: Any) -> Any:
@@ -230,10 +230,10 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
             except DeviceGone:
                 raise
             except lost as error:
-                raise self._gone(name, error) from error
+                raise self._make_gone(name, error) from error
             except RuntimeError as error:  # QICK's reader of streamed data tells so what its own thread met
                 if isinstance(error.__cause__, lost):
-                    raise self._gone(name, error.__cause__) from error
+                    raise self._make_gone(name, error.__cause__) from error
                 if OVERFLOWED in f"{error} {error.__cause__}":
                     raise self._overrun() from error
                 raise
@@ -247,7 +247,7 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
             hint="Raise relax_delay_us, or lower reps and raise soft_avgs, which starts again each time",
         )
 
-    def _gone(self, name: str, error: Exception) -> DeviceGone:
+    def _make_gone(self, name: str, error: Exception) -> DeviceGone:
         return DeviceGone(
             f"no answer to {name} {self._progress.reached} ({error})",
             device=self.identity,
@@ -255,7 +255,7 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         )
 
 
-def guarded(soc: Any) -> GuardedSoc:
+def guard_soc(soc: Any) -> GuardedSoc:
     """Return the soc with deadlines, once: a bare QickSoc, a twin, or one that has them already."""
     if isinstance(soc, GuardedSoc):
         return soc

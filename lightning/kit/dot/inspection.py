@@ -69,7 +69,7 @@ def inspect(
     dark = Coding((one, two, three, four)).dark
     waveforms = envelopes(words, dark, tile, reader.wiring.alignment)[:, 0]  # (4, samples)
     counts = reader.trace(waveforms, tile, rounds=rounds)
-    settled = settled_samples(tile)
+    settled = find_settled_samples(tile)
     # The filter keeps the samples at either end apart from all symbols.
     clear = REACH_TICKS - FILTER_TICKS
     idle = float(np.concatenate([counts[:clear], counts[-clear:]]).mean())
@@ -86,7 +86,7 @@ def capacity(reader: TileReader) -> int:
     return PAIRS * (ticks * reader.samples_per_tick // SYMBOL.samples)
 
 
-def settled_samples(tile: Tile) -> Integers:
+def find_settled_samples(tile: Tile) -> Integers:
     """Return the number of the sample in the middle of each symbol.
 
     >>> settled_samples(Tile(3, SYMBOL, 16)).tolist()

@@ -24,7 +24,7 @@ from lightning.kit.calibration.fringe import Floats
 from lightning.kit.calibration.measurement.batch import MIXED
 from lightning.kit.dot.symbol import Alignment, Samples, Symbol, Tile
 from lightning.kit.settings import MODULATORS
-from lightning.optional import needed
+from lightning.optional import require
 
 FULL_GAIN = 32767
 DARK_TILES = 4
@@ -54,9 +54,9 @@ class TileReader:
     """
 
     def __init__(self, soc: Any, calibration: Calibration) -> None:
-        from lightning.kit.devices.guard import guarded
+        from lightning.kit.devices.guard import guard_soc
 
-        self.soc = soc = guarded(soc)
+        self.soc = soc = guard_soc(soc)
         channels = tuple(modulator.channel for modulator in calibration.modulators)
         _check(soc, channels, calibration.readout)
         first = soc["gens"][channels[0]]
@@ -177,7 +177,7 @@ def _check(soc: Any, channels: tuple[int, ...], readout: int) -> None:
 @lru_cache(maxsize=1)
 def _program_class() -> Any:
     """Return QICK's sweeping program with an address in place of a gain; made when QICK is there."""
-    qick = needed("qick", "to compile programs for the board")
+    qick = require("qick", "to compile programs for the board")
 
     class TileProgram(qick.RAveragerProgram):  # type: ignore[misc, name-defined]  # QICK has no types
         """Tiles out of the envelope memories, one window each."""

@@ -35,15 +35,15 @@ def open_instrument(
     it needs for the resource's bus.
     """
     if role == "laser":
-        return SantecLaser(_opened(resource, "santec", timeout_s, end="\r\n"))
+        return SantecLaser(_open_session(resource, "santec", timeout_s, end="\r\n"))
     if role == "bias":
-        return KeysightSupply(_opened(resource, "keysight", timeout_s))
+        return KeysightSupply(_open_session(resource, "keysight", timeout_s))
     if role == "meter":
-        return ThorlabsMeter(_opened(resource, "thorlabs", timeout_s))
+        return ThorlabsMeter(_open_session(resource, "thorlabs", timeout_s))
     raise AddressError(f"there is no instrument for {role!r}", hint='Ask for "laser", "bias" or "meter"')
 
 
-def _opened(resource: str, make: str, timeout_s: float, *, end: str = "\n") -> Session:
+def _open_session(resource: str, make: str, timeout_s: float, *, end: str = "\n") -> Session:
     session = Session(resource, (make,), timeout_s=timeout_s, connect=partial(open_line, end=end))
     session.open()
     return session

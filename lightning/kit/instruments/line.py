@@ -90,13 +90,13 @@ def open_line(resource: str, timeout_s: float, *, end: str = "\n") -> Line:
     without PyVISA or the library that a bus needs.
     """
     is_socket = resource.upper().endswith("::SOCKET")
-    visa = _opened(resource, timeout_s, backend="@py" if is_socket else "")
+    visa = _open_resource(resource, timeout_s, backend="@py" if is_socket else "")
     if is_socket:
         return SocketLine(visa, resource, timeout_s, end)
     return MessageLine(visa, resource, timeout_s, end)
 
 
-def _opened(resource: str, timeout_s: float, *, backend: str) -> Any:
+def _open_resource(resource: str, timeout_s: float, *, backend: str) -> Any:
     timeout_ms = max(1, round(timeout_s * 1000))
     try:
         return _manager(backend).open_resource(resource, open_timeout=timeout_ms, timeout=timeout_ms)
@@ -121,7 +121,7 @@ def _not_opened(resource: str, error: Exception) -> Exception:
             f"{library} is needed to reach {resource}, and is not installed",
             hint=f"Run: pip install {library}",
         )
-    return _gone(resource, error)
+    return _make_gone(resource, error)
 
 
 def _manager(backend: str) -> Any:
@@ -151,7 +151,7 @@ class SocketLine:
         problem = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if problem:
             self.close()
-            raise _gone(resource, os.strerror(problem))
+            raise _make_gone(resource, os.strerror(problem))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def write(self, text: str) -> None:
@@ -162,7 +162,7 @@ class SocketLine:
         try:
             self._visa.write_raw(data)
         except (_visa_error(), OSError) as error:
-            raise _gone(self._resource, error) from error
+            raise _make_gone(self._resource, error) from error
 
     def query(self, text: str) -> str:
         """Send one line and give the line that answers it."""
@@ -207,9 +207,9 @@ class SocketLine:
             count = len(self._socket.recv(_CHUNK_BYTES, socket.MSG_PEEK))
             data: bytes = self._visa.read_bytes(count) if count else b""
         except (_visa_error(), OSError) as error:
-            raise _gone(self._resource, error) from error
+            raise _make_gone(self._resource, error) from error
         if not data:
-            raise _gone(self._resource, "the instrument closed the connection")
+            raise _make_gone(self._resource, "the instrument closed the connection")
         return data
 
     def _wait(self, event: int, timeout_s: float) -> bool:
@@ -248,11 +248,11 @@ class MessageLine:
         except pyvisa.errors.VisaIOError as error:
             if error.error_code == pyvisa.constants.StatusCode.error_timeout:
                 raise _silent(self._resource, text, self._timeout_s) from error
-            raise _gone(self._resource, error) from error
+            raise _make_gone(self._resource, error) from error
         except UnicodeDecodeError as error:
             raise _unreadable(self._resource, error.object) from error
         except OSError as error:
-            raise _gone(self._resource, error) from error
+            raise _make_gone(self._resource, error) from error
 
 
 def _visa_error() -> type[Exception]:
@@ -262,7 +262,7 @@ def _visa_error() -> type[Exception]:
     return error
 
 
-def _gone(resource: str, reason: object) -> InstrumentGone:
+def _make_gone(resource: str, reason: object) -> InstrumentGone:
     return InstrumentGone(
         f"no connection: {reason}",
         device=resource,

@@ -69,19 +69,19 @@ class Session:
     def identity(self) -> Identity:
         """Return who answers at the address."""
         with self._lock:
-            self._connected()
+            self._connect_once()
             assert self._identity is not None
             return self._identity
 
     def open(self) -> None:
         """Connect now, and see who is there. Raises `InstrumentError`."""
         with self._lock:
-            self._connected()
+            self._connect_once()
 
     def ask(self, query: str) -> str:
         """Send a query, and return the answer. Raises `InstrumentError`."""
         with self._lock:
-            line = self._connected()
+            line = self._connect_once()
             try:
                 return line.query(query)
             except InstrumentError:
@@ -113,7 +113,7 @@ class Session:
     def tell(self, command: str) -> None:
         """Send a command and look into the error queue. Raises `InstrumentRefused` with all that stands there."""
         with self._lock:
-            line = self._connected()
+            line = self._connect_once()
             try:
                 line.write(command)
             except InstrumentError:
@@ -162,11 +162,11 @@ class Session:
         with self._lock:
             self._disconnect()
 
-    def _connected(self) -> Line:
+    def _connect_once(self) -> Line:
         if self._line is None:
             line = self._connect(self.resource, self._timeout_s)
             try:
-                self._identity = self._recognised(line.query("*IDN?"))
+                self._identity = self._recognise(line.query("*IDN?"))
                 line.write("*CLS")
             except InstrumentError:
                 line.close()
@@ -174,7 +174,7 @@ class Session:
             self._line = line
         return self._line
 
-    def _recognised(self, reply: str) -> Identity:
+    def _recognise(self, reply: str) -> Identity:
         fields = [field.strip() for field in reply.split(",")]
         if len(fields) < 4 or not all(word.lower() in reply.lower() for word in self._expected):
             raise WrongInstrument(

@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import Any, Literal
 
 from lightning.errors import UnknownProfile
-from lightning.optional import needed
+from lightning.optional import require
 
 Coupling = Literal["AC", "DC"]
 NAMES = ("lightning-zcu111", "rfsoc4x2", "zcu111", "zcu216")
@@ -39,7 +39,7 @@ class Profile:
 
     def soccfg(self) -> Any:
         """Return a `qick.QickConfig` to compile programs with. Raises `MissingLibrary` without QICK."""
-        qick = needed("qick", "to compile programs")
+        qick = require("qick", "to compile programs")
         return qick.QickConfig(copy.deepcopy(self.config))
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from lightning.errors import ProgramError
 from lightning.kit.settings import Settings
-from lightning.optional import needed
+from lightning.optional import require
 
 Floats = npt.NDArray[np.float64]
 
@@ -57,7 +57,7 @@ def build(soccfg: Any, settings: Settings, words: dict[int, int]) -> Compiled:
 
     Raises `ProgramError` for a processor that is of neither version, `MissingLibrary` without QICK.
     """
-    needed("qick", "to compile programs")
+    require("qick", "to compile programs")
     kind = str(soccfg["tprocs"][0]["type"])
     if kind not in PROCESSORS:
         raise ProgramError(

@@ -135,9 +135,9 @@ def record(soc: Any, file: str | Path) -> Iterator[GuardedSoc]:
 
     Raises `RecordingError` when the file cannot be written.
     """
-    from lightning.kit.devices.guard import GuardedSoc, guarded
+    from lightning.kit.devices.guard import GuardedSoc, guard_soc
 
-    device = guarded(soc)
+    device = guard_soc(soc)
     recording = Recording(
         made=datetime.now(UTC),
         device=identity_of(device).as_dict(),
@@ -169,7 +169,7 @@ def save(recording: Recording, file: str | Path) -> None:
         "version": VERSION,
         "made": recording.made.isoformat(),
         "device": recording.device,
-        "soccfg": packed(recording.soccfg, arrays),
+        "soccfg": pack(recording.soccfg, arrays),
         "calibration": recording.calibration,
         "settings": recording.settings,
         "events": [_event_document(each, arrays) for each in recording.events],
@@ -210,7 +210,7 @@ def _recording(head: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> Recording:
     return Recording(
         made=datetime.fromisoformat(head["made"]),
         device={"simulated": False, **head["device"], "name": str(head["device"]["name"])},
-        soccfg=unpacked(head["soccfg"], arrays),
+        soccfg=unpack(head["soccfg"], arrays),
         calibration=head["calibration"],
         settings=head["settings"],
         events=[_event_of(each, arrays) for each in head["events"]],
@@ -220,9 +220,9 @@ def _recording(head: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> Recording:
 def _event_document(event: Event, arrays: list[npt.NDArray[Any]]) -> dict[str, Any]:
     return {
         "call": event.call,
-        "args": packed(event.args, arrays),
-        "kwargs": packed(event.kwargs, arrays),
-        "result": packed(event.result, arrays),
+        "args": pack(event.args, arrays),
+        "kwargs": pack(event.kwargs, arrays),
+        "result": pack(event.result, arrays),
         "error": event.error,
         "times": event.times,
     }
@@ -232,25 +232,25 @@ def _event_of(document: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]
     error = document["error"]
     return Event(
         call=str(document["call"]),
-        args=tuple(unpacked(document["args"], arrays)),
-        kwargs=unpacked(document["kwargs"], arrays),
-        result=unpacked(document["result"], arrays),
+        args=tuple(unpack(document["args"], arrays)),
+        kwargs=unpack(document["kwargs"], arrays),
+        result=unpack(document["result"], arrays),
         error=(str(error[0]), str(error[1])) if error else None,
         times=int(document["times"]),
     )
 
 
-def packed(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:
+def pack(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:
     """Return a value as JSON; arrays are put aside, tuples and dictionaries with other keys than texts marked."""
     if isinstance(value, np.ndarray):
         arrays.append(value)
         return {"": "array", "name": f"array{len(arrays) - 1}"}
     if isinstance(value, tuple):
-        return {"": "tuple", "items": [packed(each, arrays) for each in value]}
+        return {"": "tuple", "items": [pack(each, arrays) for each in value]}
     if isinstance(value, list):
-        return [packed(each, arrays) for each in value]
+        return [pack(each, arrays) for each in value]
     if isinstance(value, Mapping):
-        pairs = [[packed(k, arrays), packed(v, arrays)] for k, v in value.items()]
+        pairs = [[pack(k, arrays), pack(v, arrays)] for k, v in value.items()]
         return {"": "dict", "items": pairs}
     # A number or a text stays as it is; of what is neither, its looks are kept.
     number = value.item() if isinstance(value, np.generic) else value
@@ -259,17 +259,17 @@ def packed(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:
     return {"": "other", "text": repr(value)}
 
 
-def unpacked(value: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> Any:
+def unpack(value: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> Any:
     """Back from `packed`; the arrays by name."""
     if isinstance(value, list):
-        return [unpacked(each, arrays) for each in value]
+        return [unpack(each, arrays) for each in value]
     if not isinstance(value, dict):
         return value
     kind = value[""]
     if kind == "array":
         return arrays[value["name"]]
     if kind == "tuple":
-        return tuple(unpacked(each, arrays) for each in value["items"])
+        return tuple(unpack(each, arrays) for each in value["items"])
     if kind == "dict":
-        return {unpacked(k, arrays): unpacked(v, arrays) for k, v in value["items"]}
+        return {unpack(k, arrays): unpack(v, arrays) for k, v in value["items"]}
     return value["text"]

@@ -25,15 +25,15 @@ class Affine:
     shift: Array
 
 
-def finished(builder: Builder, name: str, entry: str, output: str, preprocessing: Preprocessing) -> Network:
+def finish(builder: Builder, name: str, entry: str, output: str, preprocessing: Preprocessing) -> Network:
     """Return the network that was built, folded.
 
     Raises `NetworkError` where the output does not depend on the input, or weights are not finite.
     """
     if output not in builder.shapes:
         raise NetworkError(f"{name}: the output does not depend on the input", hint="Check the export")
-    nodes, output = _folded(builder, output)
-    nodes = _needed(_normalisations_apart(builder, nodes), output)
+    nodes, output = _fold(builder, output)
+    nodes = _find_needed(_normalisations_apart(builder, nodes), output)
     # Infinity may be in a mask, but not in what is multiplied by light.
     for node in nodes:
         if node.operation in PHOTONIC and not all(
@@ -57,12 +57,12 @@ def finished(builder: Builder, name: str, entry: str, output: str, preprocessing
     )
 
 
-def _folded(builder: Builder, output: str) -> tuple[list[Node], str]:
+def _fold(builder: Builder, output: str) -> tuple[list[Node], str]:
     """Return the nodes in which every scale and shift that follows a product has become part of it.
 
     What the output does not need goes first: it must not change a product that the output is.
     """
-    needed = _needed(builder.nodes, output)
+    needed = _find_needed(builder.nodes, output)
     folding = _Folding(builder, Counter(tensor for node in needed for tensor in set(node.inputs)))
     for node in needed:
         folding.take(node)
@@ -88,7 +88,7 @@ class _Folding:
         if place is None or affine is None:
             self._keep(current, place)
             return
-        product = self.nodes[place] = _absorbed(self.builder, self.nodes[place], affine)
+        product = self.nodes[place] = _absorb(self.builder, self.nodes[place], affine)
         self.renamed[node.output] = source
         self.readers[source] = self.readers[node.output]
         verb = "merged" if node.operation in {"Add", "Sub"} else "folded"
@@ -156,7 +156,7 @@ def _by_row(builder: Builder, product: Node, source: str, tensor: str) -> Array 
     return np.broadcast_to(aligned.reshape(-1), (rows,))
 
 
-def _absorbed(builder: Builder, product: Node, affine: Affine) -> Node:
+def _absorb(builder: Builder, product: Node, affine: Affine) -> Node:
     """Return `product` with weights and bias scaled and shifted, computed in float64."""
     x, weights, *bias = product.inputs
     kernel = builder.constants[weights].astype(np.float64)
@@ -188,7 +188,7 @@ def _normalisations_apart(builder: Builder, nodes: list[Node]) -> list[Node]:
     return apart
 
 
-def _needed(nodes: list[Node], output: str) -> list[Node]:
+def _find_needed(nodes: list[Node], output: str) -> list[Node]:
     """Those that the output depends on."""
     read, kept = {output}, []
     for node in reversed(nodes):

@@ -21,12 +21,14 @@ from lightning.networks.operations.builder import (
 def add_batch_normalisation(builder: Builder, call: Call) -> str:
     """Scale and shift of every channel, from constant statistics; folded later where that can be."""
     x = builder.activation(call)
-    scale, bias, mean, variance = (builder.fixed(call, place).astype(np.float64) for place in (1, 2, 3, 4))
+    scale, bias, mean, variance = (
+        builder.require_constant(call, place).astype(np.float64) for place in (1, 2, 3, 4)
+    )
     if call.whole("training_mode", 0):
-        raise call.refused("is in training mode", "Export the network for inference")
+        raise call.refuse("is in training mode", "Export the network for inference")
     channels = builder.shapes[x][:1]
     if any(values.shape != channels for values in (scale, bias, mean, variance)):
-        raise call.refused(f"has statistics that do not match {channels} channels")
+        raise call.refuse(f"has statistics that do not match {channels} channels")
     factor = scale / np.sqrt(variance + call.number("epsilon", 1e-5))
     along = (-1, *(1,) * (builder.rank(x) - 2))
     scaled = builder.constant(factor.reshape(along), f"{call.name}.scale")
@@ -36,13 +38,13 @@ def add_batch_normalisation(builder: Builder, call: Call) -> str:
 
 def add_layer_normalisation(builder: Builder, call: Call) -> str:
     """Over the last axes, with constant scale and bias."""
-    x, scale, bias = builder.activation(call), builder.fixed(call, 1), builder.optional(call, 2)
+    x, scale, bias = builder.activation(call), builder.require_constant(call, 1), builder.optional(call, 2)
     if call.outputs > 1:
-        raise call.refused("returns its statistics too", "Export it with one output")
+        raise call.refuse("returns its statistics too", "Export it with one output")
     axis = builder.axis(call, call.whole("axis", -1), builder.rank(x))
     shape = builder.shapes[x][axis - 1 :]
     if any(np.broadcast_shapes(given.shape, shape) != shape for given in (scale, bias) if given is not None):
-        raise call.refused(f"has scale and bias that do not match {shape}")
+        raise call.refuse(f"has scale and bias that do not match {shape}")
     inputs = [x, builder.constant(scale, f"{call.name}.scale")]
     if bias is not None:
         inputs.append(builder.constant(bias, f"{call.name}.bias"))

@@ -39,7 +39,7 @@ class Call:
         operation = f"{self.domain}::{self.operation}" if self.domain else self.operation
         return f"node {self.name} ({operation}, opset {self.opset or 'undeclared'})"
 
-    def refused(self, why: str, hint: str = "Check the export of this node") -> UnsupportedNode:
+    def refuse(self, why: str, hint: str = "Check the export of this node") -> UnsupportedNode:
         """Return the error that says why this node cannot be taken."""
         return UnsupportedNode(f"{self.title} {why}", hint=hint)
 
@@ -51,7 +51,7 @@ class Call:
         """Return a float attribute."""
         value = self.attributes.get(name, default)
         if not isinstance(value, (int, float)):
-            raise self.refused(f"has {name} = {value!r}", "Give a number")
+            raise self.refuse(f"has {name} = {value!r}", "Give a number")
         return float(value)
 
     def whole(self, name: str, default: int) -> int:
@@ -64,7 +64,7 @@ class Call:
         numbers = tuple(value) if isinstance(value, (list, tuple)) else ()
         fits = len(numbers) == len(default) and all(isinstance(n, int) and n >= least for n in numbers)
         if not fits:
-            raise self.refused(f"has {name} = {value!r}", f"Give {len(default)} numbers of at least {least}")
+            raise self.refuse(f"has {name} = {value!r}", f"Give {len(default)} numbers of at least {least}")
         return numbers
 
 
@@ -87,13 +87,13 @@ class Builder:
         kept = np.asarray(array)
         if kept.dtype.kind == "f" or kept.dtype.name == "bfloat16":
             kept = kept.astype(np.float32)
-        unique = self._unique(name, self._taken())
+        unique = self._unique(name, self._list_names())
         self.constants[unique] = np.asarray(kept, order="C")
         return unique
 
     def input(self, name: str, shape: Sequence[int]) -> str:
         """Declare the network's input."""
-        self.shapes[name] = self._checked(name, tuple(shape))
+        self.shapes[name] = self._check_shape(name, tuple(shape))
         return name
 
     def emit(
@@ -101,9 +101,9 @@ class Builder:
     ) -> str:
         """Add a node in canonical form, and give the name of its output."""
         unique = self._unique(name, {node.name for node in self.nodes})
-        output = self._unique(unique, self._taken())
+        output = self._unique(unique, self._list_names())
         node = Node(unique, operation, tuple(inputs), output, dict(attributes or {}))
-        self.shapes[output] = self._checked(unique, self.shape_after(node))
+        self.shapes[output] = self._check_shape(unique, self.shape_after(node))
         self.nodes.append(node)
         return output
 
@@ -143,43 +143,43 @@ class Builder:
         tensor = call.given(place)
         if tensor in self.shapes:
             return tensor
-        raise call.refused(f"needs an activation as input {place}, not {tensor or 'nothing'}")
+        raise call.refuse(f"needs an activation as input {place}, not {tensor or 'nothing'}")
 
-    def fixed(self, call: Call, place: int) -> Array:
+    def require_constant(self, call: Call, place: int) -> Array:
         """Return an input that is constant. Raises `UnsupportedNode` where it is missing or depends on the image."""
         tensor = call.given(place)
         if tensor in self.constants:
             return self.constants[tensor]
         what = "depends on the image" if tensor else "is missing"
-        raise call.refused(
+        raise call.refuse(
             f"needs a constant as input {place}, which {what}", "Export it with constant folding"
         )
 
     def optional(self, call: Call, place: int) -> Array | None:
         """Return the input as `fixed` does, None where it is left out."""
-        return self.fixed(call, place) if call.given(place) else None
+        return self.require_constant(call, place) if call.given(place) else None
 
     def axis(self, call: Call, axis: int, rank: int) -> int:
         """Return `axis` counted from the front; raise where it is the batch axis or does not exist."""
         counted = axis + rank if axis < 0 else axis
         if not 0 <= counted < rank:
-            raise call.refused(f"uses axis {axis} of {rank}")
+            raise call.refuse(f"uses axis {axis} of {rank}")
         if counted == 0:
-            raise call.refused("works across images, along the batch axis", "Keep images apart")
+            raise call.refuse("works across images, along the batch axis", "Keep images apart")
         return counted
 
     def note(self, sentence: str) -> None:
         """Say what was changed."""
         self.notes.append(sentence)
 
-    def _checked(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    def _check_shape(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
         if min(shape, default=1) < 1 or prod(shape) > LARGEST:
             raise NetworkError(
                 f"{name}: an activation cannot have the shape {shape}", hint="Check the shapes"
             )
         return shape
 
-    def _taken(self) -> Container[str]:
+    def _list_names(self) -> Container[str]:
         return self.constants.keys() | self.shapes.keys()
 
     @staticmethod

@@ -53,7 +53,7 @@ def leave_out(builder: Builder, call: Call) -> str:
     if call.operation == "Dropout":
         mode = builder.optional(call, 2)
         if call.outputs > 1 or (mode is not None and mode.any()):
-            raise call.refused("is in training mode", "Export the network for inference")
+            raise call.refuse("is in training mode", "Export the network for inference")
     builder.note(f"{call.operation} {call.name} left out: it changes nothing in inference")
     return builder.activation(call)
 
@@ -61,7 +61,7 @@ def leave_out(builder: Builder, call: Call) -> str:
 def leave_out_cast(builder: Builder, call: Call) -> str:
     """Add a cast from one float to another; all are float32 here."""
     if call.whole("to", 1) not in FLOATS:
-        raise call.refused("converts activations to integers or booleans", "Keep activations floats")
+        raise call.refuse("converts activations to integers or booleans", "Keep activations floats")
     builder.note(f"Cast {call.name} left out: activations are float32")
     return builder.activation(call)
 
@@ -70,7 +70,7 @@ def add_gelu(builder: Builder, call: Call) -> str:
     """Add `Gelu` of ONNX's opset 20: exact, or approximated by tanh."""
     way = call.attributes.get("approximate", "none")
     if way not in {"none", "tanh"}:
-        raise call.refused(f"has approximate = {way!r}", "Give none or tanh")
+        raise call.refuse(f"has approximate = {way!r}", "Give none or tanh")
     return builder.emit("Gelu", [builder.activation(call)], call.name, {"approximate": way})
 
 
@@ -80,7 +80,7 @@ def add_clip(builder: Builder, call: Call) -> str:
     for place, missing in ((1, -np.inf), (2, np.inf)):
         bound = builder.optional(call, place)
         if bound is not None and bound.size != 1:
-            raise call.refused("clips at bounds that are not single numbers")
+            raise call.refuse("clips at bounds that are not single numbers")
         bounds.append(missing if bound is None else float(bound.reshape(())))
     return builder.emit("Clip", [builder.activation(call)], call.name, {"min": bounds[0], "max": bounds[1]})
 
@@ -88,10 +88,10 @@ def add_clip(builder: Builder, call: Call) -> str:
 def add_binary(builder: Builder, call: Call) -> str:
     """Return an importer of two tensors, at least one of them of activations, broadcast image by image."""
     if call.operation == "Pow" and call.given(0) in builder.constants:
-        raise call.refused("raises a constant to the power of activations", "Write it as Exp")
+        raise call.refuse("raises a constant to the power of activations", "Write it as Exp")
     if len(call.inputs) != 2:
-        raise call.refused(f"has {len(call.inputs)} inputs", "Give two")
-    return builder.emit(call.operation, _aligned(builder, call, call.inputs), call.name)
+        raise call.refuse(f"has {len(call.inputs)} inputs", "Give two")
+    return builder.emit(call.operation, _align(builder, call, call.inputs), call.name)
 
 
 def add_pairs(operation: str) -> Callable[[Builder, Call], str]:
@@ -100,17 +100,17 @@ def add_pairs(operation: str) -> Callable[[Builder, Call], str]:
     def translate(builder: Builder, call: Call) -> str:
         total, *others = sorted(call.inputs, key=builder.is_constant)
         for other in others:
-            total = builder.emit(operation, _aligned(builder, call, (total, other)), call.name)
+            total = builder.emit(operation, _align(builder, call, (total, other)), call.name)
         return total
 
     return translate
 
 
-def _aligned(builder: Builder, call: Call, inputs: tuple[str, ...]) -> list[str]:
+def _align(builder: Builder, call: Call, inputs: tuple[str, ...]) -> list[str]:
     """Return the inputs, once they are known to broadcast without mixing images."""
     ranks = [builder.rank(tensor) for tensor in inputs if not builder.is_constant(tensor)]
     if len(set(ranks)) > 1 and builder.batched:
-        raise call.refused(
+        raise call.refuse(
             f"combines activations of {ranks[0]} and {ranks[1]} axes across images",
             "Give both the same number of axes",
         )
@@ -129,12 +129,12 @@ def _aligned(builder: Builder, call: Call, inputs: tuple[str, ...]) -> list[str]
 def _broadcastable(builder: Builder, call: Call, tensor: str, rank: int) -> str:
     value = builder.constants[tensor]
     if value.ndim > rank or (value.ndim == rank and value.shape[0] != 1):
-        raise call.refused(
+        raise call.refuse(
             f"combines activations with a constant of shape {value.shape} that has a batch axis",
             "Give it the length 1",
         )
     if value.dtype.kind not in "fiub":
-        raise call.refused(f"combines activations with a constant of type {value.dtype}")
+        raise call.refuse(f"combines activations with a constant of type {value.dtype}")
     return (
         tensor
         if value.dtype == np.float32
@@ -164,11 +164,11 @@ def add_swish(builder: Builder, call: Call) -> str:
 
 def add_where(builder: Builder, call: Call) -> str:
     """Chosen by a constant condition, as attention masks are."""
-    condition = builder.fixed(call, 0)
-    chosen = _aligned(builder, call, call.inputs[1:])
+    condition = builder.require_constant(call, 0)
+    chosen = _align(builder, call, call.inputs[1:])
     rank = max(builder.rank(tensor) for tensor in chosen if not builder.is_constant(tensor))
     if condition.ndim > rank or (condition.ndim == rank and condition.shape[0] != 1):
-        raise call.refused(
+        raise call.refuse(
             f"selects by a condition of shape {condition.shape} that has a batch axis", "Give it the length 1"
         )
     kept = builder.constant(condition.astype(bool), f"{call.name}.condition")

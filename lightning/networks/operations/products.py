@@ -20,13 +20,13 @@ from lightning.networks.operations.builder import (
 def add_gemm(builder: Builder, call: Call) -> str:
     """Add the matrix product alpha * A @ B + beta * C, with constant B."""
     if builder.is_constant(call.given(0)):
-        raise call.refused(
+        raise call.refuse(
             "multiplies a constant by activations, so its rows are not images", "Swap the factors"
         )
     x = builder.activation(call)
     if call.whole("transA", 0):
-        raise call.refused("transposes its activations, so the batch axis is not in front", "Export transA=0")
-    factor = builder.fixed(call, 1)
+        raise call.refuse("transposes its activations, so the batch axis is not in front", "Export transA=0")
+    factor = builder.require_constant(call, 1)
     weights = call.number("alpha", 1.0) * (factor if call.whole("transB", 0) else factor.T)
     return _affine(builder, call, x, weights, call.number("beta", 1.0))
 
@@ -49,7 +49,7 @@ def _affine(builder: Builder, call: Call, x: str, weights: Array, beta: float) -
 
 def _row(call: Call, bias: Array, rows: int) -> Array:
     if bias.shape not in {(), (1,), (rows,), (1, 1), (1, rows)}:
-        raise call.refused(
+        raise call.refuse(
             f"adds a constant of shape {bias.shape} to {rows} outputs", "Give one bias per output"
         )
     return bias.reshape(-1)
@@ -58,7 +58,7 @@ def _row(call: Call, bias: Array, rows: int) -> Array:
 def add_dense(builder: Builder, call: Call, x: str, weights: Array, bias: Array | None) -> str:
     """Add a canonical `Gemm`: weights (rows, k), bias (rows,)."""
     if weights.ndim != 2 or not builder.shapes[x] or weights.shape[1] != builder.shapes[x][-1]:
-        raise call.refused(f"multiplies {builder.shapes[x]} by weights {weights.T.shape}", "Check the shapes")
+        raise call.refuse(f"multiplies {builder.shapes[x]} by weights {weights.T.shape}", "Check the shapes")
     inputs = [x, builder.constant(np.asarray(weights, np.float32), f"{call.name}.weight")]
     if bias is not None:
         inputs.append(builder.constant(np.asarray(bias, np.float32), f"{call.name}.bias"))
@@ -74,7 +74,7 @@ def add_matmul(builder: Builder, call: Call) -> str:
         return _constant_times(builder, call, builder.activation(call, 1), _matrix(builder.constants[first]))
     ranks = builder.rank(builder.activation(call)), builder.rank(builder.activation(call, 1))
     if ranks[0] != ranks[1] or ranks[0] < 3:
-        raise call.refused(
+        raise call.refuse(
             f"multiplies activations of {ranks[0]} and {ranks[1]} axes across images",
             "Keep the batch axis in front of both",
         )
@@ -94,17 +94,17 @@ def _times_constant(builder: Builder, call: Call, x: str, factor: Array) -> str:
         return builder.reshape(product, builder.shapes[product][:-1], f"{call.name}/squeeze")
     if factor.ndim == 2:
         return add_dense(builder, call, x, factor.T, None)
-    return _stacked(builder, call, [x, builder.constant(factor, f"{call.name}.factor")])
+    return _stack(builder, call, [x, builder.constant(factor, f"{call.name}.factor")])
 
 
 def _constant_times(builder: Builder, call: Call, x: str, factor: Array) -> str:
     rank = builder.rank(x)
     if rank < 3:
-        raise call.refused(
+        raise call.refuse(
             "multiplies a constant by activations, so its rows are not images", "Swap the factors"
         )
     if factor.ndim > 2:
-        return _stacked(builder, call, [builder.constant(factor, f"{call.name}.factor"), x])
+        return _stack(builder, call, [builder.constant(factor, f"{call.name}.factor"), x])
     swapped = (*range(rank - 2), rank - 1, rank - 2)
     turned = builder.emit("Transpose", [x], f"{call.name}/turned", {"perm": swapped})
     product = add_dense(builder, call, turned, np.atleast_2d(factor), None)
@@ -114,11 +114,11 @@ def _constant_times(builder: Builder, call: Call, x: str, factor: Array) -> str:
     return builder.emit("Transpose", [product], f"{call.name}/back", {"perm": swapped})
 
 
-def _stacked(builder: Builder, call: Call, factors: list[str]) -> str:
+def _stack(builder: Builder, call: Call, factors: list[str]) -> str:
     """Add several constant matrices at once, one for each entry of another axis: digital."""
     ranks = [builder.constants[f].ndim + 1 if builder.is_constant(f) else builder.rank(f) for f in factors]
     if (ranks[0] > ranks[1]) if builder.is_constant(factors[0]) else (ranks[1] > ranks[0]):
-        raise call.refused("multiplies by a constant that has more axes than an image")
+        raise call.refuse("multiplies by a constant that has more axes than an image")
     return builder.emit("MatMul", factors, call.name)
 
 

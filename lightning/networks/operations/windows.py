@@ -15,7 +15,7 @@ from lightning.networks.operations.builder import (
     Call,
     Operator,
 )
-from lightning.networks.patches import Pads, Pair, output_size, padded, patches, shifted
+from lightning.networks.patches import Pads, Pair, output_size, pad_image, patches, slide
 
 Move = tuple[Pair, Pads, Pair]
 """Strides, pads, dilations."""
@@ -29,7 +29,7 @@ BLOCK = 1 << 20
 
 def add_conv(builder: Builder, call: Call) -> str:
     """Add a convolution over one axis or two, grouped, strided, dilated, padded."""
-    x, weights, bias = builder.activation(call), builder.fixed(call, 1), builder.optional(call, 2)
+    x, weights, bias = builder.activation(call), builder.require_constant(call, 1), builder.optional(call, 2)
     groups, rows = call.whole("group", 1), len(weights)
     _check_kernel(builder, call, weights, bias)
     image, flat = as_image(builder, call, x)
@@ -38,7 +38,7 @@ def add_conv(builder: Builder, call: Call) -> str:
     size = (builder.shapes[image][1], builder.shapes[image][2])
     move = move_of(call, size, kernel, flat=flat)
     if min(output_size(size, kernel, *move)) < 1:
-        raise call.refused(f"has a kernel {kernel} larger than the image {size}")
+        raise call.refuse(f"has a kernel {kernel} larger than the image {size}")
     inputs = [image, builder.constant(kernels, f"{call.name}.weight")]
     if bias is not None:
         inputs.append(builder.constant(bias, f"{call.name}.bias"))
@@ -52,11 +52,11 @@ def _check_kernel(builder: Builder, call: Call, weights: Array, bias: Array | No
     x, groups, rows = builder.activation(call), call.whole("group", 1), len(weights)
     channels = builder.shapes[x][0]
     if weights.ndim != builder.rank(x):
-        raise call.refused(f"has weights {weights.shape} for activations of {builder.rank(x)} axes")
+        raise call.refuse(f"has weights {weights.shape} for activations of {builder.rank(x)} axes")
     if groups < 1 or rows % groups or channels != weights.shape[1] * groups:
-        raise call.refused(f"has weights {weights.shape} in {groups} groups for {channels} channels")
+        raise call.refuse(f"has weights {weights.shape} in {groups} groups for {channels} channels")
     if bias is not None and bias.shape != (rows,):
-        raise call.refused(f"has a bias of shape {bias.shape} for {rows} outputs")
+        raise call.refuse(f"has a bias of shape {bias.shape} for {rows} outputs")
 
 
 def as_image(builder: Builder, call: Call, x: str) -> tuple[str, bool]:
@@ -66,7 +66,7 @@ def as_image(builder: Builder, call: Call, x: str) -> tuple[str, bool]:
     """
     shape = builder.shapes[x]
     if len(shape) not in {2, 3}:
-        raise call.refused(f"moves over {len(shape) - 1} axes", "Use 1 or 2 axes")
+        raise call.refuse(f"moves over {len(shape) - 1} axes", "Use 1 or 2 axes")
     if len(shape) == 3:
         return x, False
     builder.note(f"{call.operation} {call.name} over a sequence computed over an image of one row")
@@ -85,7 +85,7 @@ def add_pool(builder: Builder, call: Call) -> str:
     """`MaxPool` or `AveragePool` over one axis or two."""
     x = builder.activation(call)
     if call.outputs > 1:
-        raise call.refused("returns indices too", "Export it with one output")
+        raise call.refuse("returns indices too", "Export it with one output")
     image, flat = as_image(builder, call, x)
     size = (builder.shapes[image][1], builder.shapes[image][2])
     sides = call.wholes("kernel_shape", (0,) if flat else (0, 0), least=1)
@@ -94,11 +94,11 @@ def add_pool(builder: Builder, call: Call) -> str:
     strides, pads, dilations = move
     reach = [dilations[axis % 2] * (kernel[axis % 2] - 1) + 1 for axis in range(4)]
     if any(pad >= far for pad, far in zip(pads, reach, strict=True)):
-        raise call.refused(f"pads {pads} as much as its kernel {kernel}", "Pad less than the kernel")
+        raise call.refuse(f"pads {pads} as much as its kernel {kernel}", "Pad less than the kernel")
     more = excess(size, kernel, move) if call.whole("ceil_mode", 0) else (0, 0)
     all_pads = (pads[0], pads[1], pads[2] + more[0], pads[3] + more[1])
     if min(output_size(size, kernel, strides, all_pads, dilations)) < 1:
-        raise call.refused(f"has a kernel {kernel} larger than the image {size}")
+        raise call.refuse(f"has a kernel {kernel} larger than the image {size}")
     attributes: dict[str, Any] = {"kernel": kernel, "strides": strides, "pads": pads, "dilations": dilations}
     attributes["excess"] = more
     if call.operation == "AveragePool":
@@ -135,7 +135,7 @@ def _given_pads(call: Call, size: Pair, kernel: Pair, strides: Pair, dilations: 
     if way in {"SAME_UPPER", "SAME_LOWER"}:
         return same_pads(size, kernel, strides, dilations, upper=way == "SAME_UPPER")
     if way != "NOTSET":
-        raise call.refused(f"has auto_pad = {way!r}")
+        raise call.refuse(f"has auto_pad = {way!r}")
     given = call.wholes("pads", (0, 0) if flat else (0, 0, 0, 0))
     return (0, given[0], 0, given[1]) if flat else cast("Pads", given)
 
@@ -198,9 +198,9 @@ def conv(inputs: Sequence[Array], attributes: Attributes) -> Array:
 
 def max_pool(inputs: Sequence[Array], attributes: Attributes) -> Array:
     """Return the largest value in each window; what lies outside the image is never it."""
-    x = padded(inputs[0], _pads_with_excess(attributes), -np.inf)
+    x = pad_image(inputs[0], _pads_with_excess(attributes), -np.inf)
     dilations = attributes.get("dilations", (1, 1))
-    return reduce(np.maximum, shifted(x, attributes["kernel"], attributes["strides"], dilations))
+    return reduce(np.maximum, slide(x, attributes["kernel"], attributes["strides"], dilations))
 
 
 def average_pool(inputs: Sequence[Array], attributes: Attributes) -> Array:
@@ -212,13 +212,13 @@ def average_pool(inputs: Sequence[Array], attributes: Attributes) -> Array:
     move = attributes["kernel"], attributes["strides"], attributes.get("dilations", (1, 1))
     outline = np.ones((1, 1, *x.shape[2:]), np.float32)
     if attributes.get("count_include_pad", False):
-        outline = padded(outline, attributes["pads"], 1)
+        outline = pad_image(outline, attributes["pads"], 1)
         bottom, right = attributes.get("excess", (0, 0))
-        outline = padded(outline, (0, 0, bottom, right))
+        outline = pad_image(outline, (0, 0, bottom, right))
     else:
-        outline = padded(outline, pads)
-    total = sum(shifted(padded(x, pads), *move))
-    return np.asarray(total / sum(shifted(outline, *move)), np.float32)
+        outline = pad_image(outline, pads)
+    total = sum(slide(pad_image(x, pads), *move))
+    return np.asarray(total / sum(slide(outline, *move)), np.float32)
 
 
 def _pads_with_excess(attributes: Attributes) -> Pads:

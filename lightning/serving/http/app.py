@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from lightning.errors import LightningError, MalformedRequest
-from lightning.serving.http.asgi import Disconnected, Reply, body_bytes, read_body, refusal, refused
+from lightning.serving.http.asgi import Disconnected, Reply, body_bytes, read_body, refusal, refuse
 from lightning.serving.http.fast_path import Infer
 from lightning.serving.http.metrics import ReadPackets, exposition
 from lightning.serving.http.v2 import Document, decode_object
@@ -91,8 +91,8 @@ def build_face(infer: Infer, packets: ReadPackets | None = None) -> FastAPI:
     _add_health(face, infer)
     _add_models(face, infer)
     _add_repository(face, infer)
-    face.add_exception_handler(LightningError, _refused)
-    face.add_exception_handler(HTTPException, _refused_by_framework)
+    face.add_exception_handler(LightningError, _refuse)
+    face.add_exception_handler(HTTPException, _refuse_for_framework)
     face.add_exception_handler(Disconnected, _unheard)
 
     @face.get("/metrics")
@@ -179,7 +179,7 @@ def _add_repository(face: FastAPI, infer: Infer) -> None:
     @face.post("/v2/repository/index")
     async def index(request: Request) -> list[Document]:
         """Answer with the models in service, and files that could be loaded."""
-        only_ready = (await _asked(request, infer)).get("ready") is True
+        only_ready = (await _infer(request, infer)).get("ready") is True
         listed = infer.repository.index()
         return [
             {"name": each.name, "version": each.version, "state": state, "reason": ""}
@@ -191,7 +191,7 @@ def _add_repository(face: FastAPI, infer: Infer) -> None:
     @face.post(STEP + "/load")
     async def load(request: Request, model: str) -> Document:
         """Load a model, or load it again from where it came; requests go on meanwhile."""
-        if (await _asked(request, infer)).get("parameters"):
+        if (await _infer(request, infer)).get("parameters"):
             raise MalformedRequest(
                 "the server loads models from its own files only", hint="Send no `parameters`"
             )
@@ -205,18 +205,18 @@ def _add_repository(face: FastAPI, infer: Infer) -> None:
         return {"name": model}
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, LightningError)
     return _response(refusal(error, request.scope["headers"]))
 
 
-async def _refused_by_framework(request: Request, error: Exception) -> Response:
+async def _refuse_for_framework(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     path, status = request.url.path, error.status_code
     message = (
         f"{request.method} {path}: {error.detail}. Routes are listed at /docs; the protocol's begin with /v2"
     )
-    response = _response(refused(message, f"http.{status}", status))
+    response = _response(refuse(message, f"http.{status}", status))
     response.headers.update(error.headers or {})
     return response
 
@@ -225,7 +225,7 @@ async def _unheard(_request: Request, _error: Exception) -> Response:
     return Response(status_code=499)  # nobody reads it
 
 
-async def _asked(request: Request, infer: Infer) -> Document:
+async def _infer(request: Request, infer: Infer) -> Document:
     headers = request.scope["headers"]
     size = body_bytes(headers, min(SMALL, infer.limits.body_bytes))
     return decode_object(await read_body(headers, request.receive, size))

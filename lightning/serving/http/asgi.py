@@ -81,10 +81,10 @@ def status_of(error: LightningError) -> int:
 
 def refusal(error: LightningError, headers: Pairs) -> Reply:
     """Return the document of an error, as the protocol has it, with our code."""
-    return refused(str(error), error.code, status_of(error), headers)
+    return refuse(str(error), error.code, status_of(error), headers)
 
 
-def refused(message: str, code: str, status: int, headers: Pairs = ()) -> Reply:
+def refuse(message: str, code: str, status: int, headers: Pairs = ()) -> Reply:
     """Return the reply as `refusal` does, for what is no error of ours.
 
     Who waits for leave to send a body (`Expect: 100-continue`) will not send it now, so the connection cannot be used

@@ -100,7 +100,7 @@ def from_lists(data: object, datatype: object, shape: Shape) -> Array:
             f"a tensor of shape {list(shape)} does not have {len(numbers)} numbers",
             hint="Send all numbers in one flat list, or nested as the shape says",
         )
-    found = np.frombuffer(_packed(numbers, str(datatype)), kind).reshape(shape)
+    found = np.frombuffer(_pack(numbers, str(datatype)), kind).reshape(shape)
     found.flags.writeable = False  # as those from bytes are: code is compiled for one kind
     return found
 
@@ -128,7 +128,7 @@ def _flat(data: object, shape: Shape) -> list[Any]:
     return data
 
 
-def _packed(numbers: list[Any], datatype: str) -> array[Any]:
+def _pack(numbers: list[Any], datatype: str) -> array[Any]:
     if bool in set(map(type, numbers)):
         raise MalformedRequest(
             f"`data` of a tensor holds booleans, which are not valid {datatype}", hint="Send 1 and 0"

@@ -24,7 +24,7 @@ from lightning.serving.http.asgi import (
     header_length,
     read_body,
     refusal,
-    refused,
+    refuse,
 )
 from lightning.serving.http.binary import Array
 from lightning.serving.http.metrics import Counts
@@ -226,7 +226,7 @@ class Infer:
         except Exception:
             _logger.exception("a request to model %r failed", label)
             self._count_failure(label, arrived, "internal")
-            return refused("the server has a fault; its log says more", "internal", 500, scope["headers"])
+            return refuse("the server has a fault; its log says more", "internal", 500, scope["headers"])
         finally:
             self.counts.in_flight -= 1
 
@@ -254,7 +254,9 @@ class Infer:
         task = task_of(request, instance, self.fresh, arrived)
         answers = await run(instance, task)
         answer = answer_of(request, instance, task, answers)
-        self.counts.answered(instance.name, time.perf_counter() - arrived, len(task.keys), answers.counters)
+        self.counts.count_answer(
+            instance.name, time.perf_counter() - arrived, len(task.keys), answers.counters
+        )
         return _reply_of(answer)
 
     def _refuse_when_busy(self) -> None:
@@ -262,7 +264,7 @@ class Infer:
             raise Busy(f"{self.limits.in_flight} requests are already waiting", hint="Send at a lower rate")
 
     def _count_failure(self, label: str, arrived: float, code: str) -> None:
-        self.counts.failed(label, time.perf_counter() - arrived, code)
+        self.counts.count_failure(label, time.perf_counter() - arrived, code)
 
 
 def _reply_of(answer: Body) -> Reply:

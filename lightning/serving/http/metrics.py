@@ -100,7 +100,7 @@ class Counts:
             found = self.models[model] = ModelCounts()
         return found
 
-    def answered(self, model: str, seconds: float, images: int, events: Mapping[str, int]) -> None:
+    def count_answer(self, model: str, seconds: float, images: int, events: Mapping[str, int]) -> None:
         """Count a request that was answered."""
         counts = self.of(model)
         counts.latency.observe(seconds)
@@ -108,7 +108,7 @@ class Counts:
         if events:
             counts.events.update(events)
 
-    def failed(self, model: str, seconds: float, code: str) -> None:
+    def count_failure(self, model: str, seconds: float, code: str) -> None:
         """Count a request that ended in an error."""
         counts = self.of(model)
         counts.latency.observe(seconds)

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from lightning.errors import MalformedRequest
-from lightning.optional import needed
+from lightning.optional import require
 from lightning.serving.http.binary import DATATYPES, Array, from_bytes, from_lists, shape_of, to_bytes
 
 Document = dict[str, Any]
@@ -67,7 +67,7 @@ class Body:
 
 @cache
 def _orjson() -> ModuleType:
-    return needed("orjson", "to serve models")
+    return require("orjson", "to serve models")
 
 
 # --------------------------------------------------------------------------------------- requests
@@ -75,8 +75,8 @@ def _orjson() -> ModuleType:
 
 def decode_request(body: bytes, header_length: int | None = None) -> InferRequest:
     """Return the request in a body. Raises `MalformedRequest`, which names what is wrong."""
-    text, rest = _parted(body, header_length)
-    document = _object(_parsed(text), "the request")
+    text, rest = _split(body, header_length)
+    document = _object(_parse(text), "the request")
     parameters = _parameters(document, "the request")
     binary = _flag(parameters, "binary_data_output")
     inputs, offset = [], 0
@@ -88,16 +88,16 @@ def decode_request(body: bytes, header_length: int | None = None) -> InferReques
             f"{len(rest) - offset} bytes follow the last tensor",
             hint="Give each binary input its `binary_data_size`",
         )
-    outputs = tuple(_wanted(each, binary) for each in _list(document, "outputs", "the request", ()))
+    outputs = tuple(_find_wanted(each, binary) for each in _list(document, "outputs", "the request", ()))
     return InferRequest(tuple(inputs), _text(document, "id", ""), parameters, outputs, binary)
 
 
 def decode_object(body: bytes) -> Document:
     """Return the object in a body that may be empty. Raises `MalformedRequest`."""
-    return _object(_parsed(body), "the request") if body.strip() else {}
+    return _object(_parse(body), "the request") if body.strip() else {}
 
 
-def _parted(body: bytes, header_length: int | None) -> tuple[bytes, bytes]:
+def _split(body: bytes, header_length: int | None) -> tuple[bytes, bytes]:
     if header_length is None:
         return body, b""
     if not 0 < header_length <= len(body):
@@ -108,7 +108,7 @@ def _parted(body: bytes, header_length: int | None) -> tuple[bytes, bytes]:
     return body[:header_length], body[header_length:]
 
 
-def _parsed(text: bytes) -> object:
+def _parse(text: bytes) -> object:
     orjson = _orjson()
     try:
         return orjson.loads(text)
@@ -145,7 +145,7 @@ def _tensor(given: Document, rest: bytes, offset: int) -> tuple[Tensor, int]:
     return Tensor(name, from_bytes(rest[offset : offset + size], datatype, shape)), offset + size
 
 
-def _wanted(given: object, binary: bool) -> Wanted:
+def _find_wanted(given: object, binary: bool) -> Wanted:
     document = _object(given, "an output")
     name = _text(document, "name")
     parameters = _parameters(document, f"output {name!r}")

@@ -73,10 +73,10 @@ class Deferred:
             return False
         if job.model not in self._threads:
             self._threads[job.model] = ThreadPoolExecutor(1, thread_name_prefix=f"packets-{job.model}")
-        self._pending[self._threads[job.model].submit(self._done, job)] = job
+        self._pending[self._threads[job.model].submit(self._finish, job)] = job
         return True
 
-    def ended(self) -> Iterator[tuple[Job, Code | None]]:
+    def collect(self) -> Iterator[tuple[Job, Code | None]]:
         """Return the jobs that have ended since, each with why it got no answer; refuse those past their deadline."""
         for future, job in list(self._pending.items()):
             if wall_clock() > job.latest and future.cancel():
@@ -93,20 +93,20 @@ class Deferred:
         for each in self._threads.values():
             each.shutdown(wait=False, cancel_futures=True)
 
-    def _done(self, job: Job) -> Code | None:
-        code = tried(lambda: self._worked(job), job.model, job.request)
+    def _finish(self, job: Job) -> Code | None:
+        code = try_work(lambda: self._work(job), job.model, job.request)
         if code is not None:
             self._refuse(job, code)
         return code
 
-    def _worked(self, job: Job) -> Code | None:
+    def _work(self, job: Job) -> Code | None:
         with self._repository.acquire(job.model) as instance:
             answers = in_turn(instance, job)
         return Code.LATE if answers is None else self._answer(job, answers)
 
     def _answer(self, job: Job, answers: Answers) -> Code | None:
         message = answer_message(answers.scores, answers.cycles)
-        elapsed = elapsed_us(job.arrived)
+        elapsed = measure_elapsed_us(job.arrived)
         packets = split(
             Kind.ANSWER, job.model, job.request, message, time_us=elapsed, datatype=Datatype.FLOAT32
         )
@@ -115,7 +115,8 @@ class Deferred:
 
     def _refuse(self, job: Job, code: Code) -> None:
         self._send(
-            job, Packet(Kind.REFUSAL, job.model, job.request, time_us=elapsed_us(job.arrived), code=code)
+            job,
+            Packet(Kind.REFUSAL, job.model, job.request, time_us=measure_elapsed_us(job.arrived), code=code),
         )
 
     def _send(self, job: Job, packet: Packet) -> bool:
@@ -136,7 +137,7 @@ def in_turn(instance: ModelInstance, job: Job) -> Answers | None:
     return answers if wall_clock() <= job.latest else None
 
 
-def tried(work: Callable[[], Found], model: int, request: int) -> Found | Code:
+def try_work(work: Callable[[], Found], model: int, request: int) -> Found | Code:
     """Return what this gives, or the code of the refusal that its error ends in.
 
     Faults of a model are written to the log.
@@ -152,6 +153,6 @@ def tried(work: Callable[[], Found], model: int, request: int) -> Found | Code:
         return Code.FAILED
 
 
-def elapsed_us(arrived: int) -> int:
+def measure_elapsed_us(arrived: int) -> int:
     """Since then; 0 where the wall clock has been set back."""
     return min(max(wall_clock() - arrived, 0) // 1000, MOST_US)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from numba.core import types
 
 from lightning.execution.kernels.chain import answers
-from lightning.execution.kernels.compiled import compiled
+from lightning.execution.kernels.compiled import compile_kernel
 from lightning.serving.packets.codec import ANSWER, HEADER
 from lightning.serving.packets.counts import ANSWERED, FAILED, LATE, REPLAYED
 from lightning.serving.packets.mmsg import ADDRESS
@@ -33,7 +33,7 @@ _sendto: Any = types.ExternalFunction(
 _clock_gettime: Any = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.uintp))
 
 
-@compiled()
+@compile_kernel()
 def answer_round(
     slots: Any,
     datagrams: Array,
@@ -76,13 +76,13 @@ def answer_round(
             outcomes[slot] = LATE
         elif not send(answer, datagram, elapsed, descriptor, senders, slot):
             outcomes[slot] = FAILED
-        elif seen(replay_cache, number_at(senders[slot], 2, 6), key[0]):
+        elif check_replay(replay_cache, number_at(senders[slot], 2, 6), key[0]):
             outcomes[slot] = REPLAYED
         else:
             outcomes[slot] = ANSWERED
 
 
-@compiled()
+@compile_kernel()
 def send(reply: Array, datagram: Array, elapsed: Any, descriptor: Any, senders: Array, slot: Any) -> bool:
     """Send a reply to who sent the datagram, with its number and the time since then; whether the network took it."""
     write(reply, 12, 4, np.uint64(min(elapsed // 1000, 0xFFFFFFFF)))
@@ -92,14 +92,14 @@ def send(reply: Array, datagram: Array, elapsed: Any, descriptor: Any, senders: 
     return bool(sent == len(reply))
 
 
-@compiled()
+@compile_kernel()
 def copy(source: Array, start: Any, target: Array, place: Any, length: Any) -> None:
     """Copy bytes. Loops are translated several times faster than slices are."""
     for each in range(length):
         target[place + each] = source[start + each]
 
 
-@compiled()
+@compile_kernel()
 def alike(datagram: Array, expected: Array) -> bool:
     """Return whether all of the header is as expected but for deadline and number of the request, bytes 12 to 23."""
     same = True
@@ -108,7 +108,7 @@ def alike(datagram: Array, expected: Array) -> bool:
     return same
 
 
-@compiled()
+@compile_kernel()
 def number_at(datagram: Array, start: Any, length: Any) -> Any:
     """Return a big-endian number."""
     found = np.uint64(0)
@@ -117,14 +117,14 @@ def number_at(datagram: Array, start: Any, length: Any) -> Any:
     return found
 
 
-@compiled()
+@compile_kernel()
 def write(datagram: Array, start: Any, length: Any, number: Any) -> None:
     """Write a big-endian number."""
     for place in range(length):
         datagram[start + length - 1 - place] = np.uint8((number >> np.uint64(8 * place)) & np.uint64(255))
 
 
-@compiled()
+@compile_kernel()
 def class_of(scores: Array) -> Any:
     """Return the class of one image, as `lightning.execution.interface.classes_of` finds it."""
     if scores.shape[1] == 1:
@@ -136,15 +136,15 @@ def class_of(scores: Array) -> Any:
     return np.uint64(chosen)
 
 
-@compiled()
+@compile_kernel()
 def swap(words: Array, answer: Array, start: Any) -> None:
     """Swap the bytes of words of four, the last first: from little-endian to big-endian."""
     for place in range(len(words)):
         answer[start + place] = words[place ^ 3]
 
 
-@compiled()
-def seen(replay_cache: Array, peer: Any, request: Any) -> bool:
+@compile_kernel()
+def check_replay(replay_cache: Array, peer: Any, request: Any) -> bool:
     """Return whether a request was seen, as `ReplayCache.seen` does."""
     place = (peer * np.uint64(PEER_FACTOR) + request * np.uint64(REQUEST_FACTOR)) >> np.uint64(SHIFT)
     if replay_cache[place, 0] == peer and replay_cache[place, 1] == request:
@@ -154,7 +154,7 @@ def seen(replay_cache: Array, peer: Any, request: Any) -> bool:
     return False
 
 
-@compiled()
+@compile_kernel()
 def wall_clock(clock: Array) -> Any:
     """Return the nanoseconds, as `time.time_ns` gives them."""
     _clock_gettime(_WALL_CLOCK, clock.ctypes.data)

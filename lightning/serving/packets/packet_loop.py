@@ -22,7 +22,7 @@ from lightning.serving.packets.codec import (
     split,
 )
 from lightning.serving.packets.counts import ANSWERED, FAILED, LATE, LEFT, REPLAYED, PacketCounts
-from lightning.serving.packets.deferred import FOREVER, Deferred, Job, elapsed_us, tried
+from lightning.serving.packets.deferred import FOREVER, Deferred, Job, measure_elapsed_us, try_work
 from lightning.serving.packets.mmsg import ADDRESS, SLOT, Inbox, address_of
 from lightning.serving.packets.reassembly import Reassembly, ReplayCache, Whole
 from lightning.serving.packets.services import Bytes, Service
@@ -76,7 +76,7 @@ class PacketLoop:
                     self._service(each.number)
         self._release()
 
-    def counted(self) -> PacketCounts:
+    def copy_counts(self) -> PacketCounts:
         """Return a copy."""
         waiting = self.reassembly.waiting + len(self.deferred)
         return replace(self.counts, waiting=waiting, dropped=self.reassembly.dropped)
@@ -84,7 +84,7 @@ class PacketLoop:
     def serve(self) -> int:
         """Answer all that is there; how many datagrams that were."""
         # First those that were left for later.
-        for job, code in self.deferred.ended():
+        for job, code in self.deferred.collect():
             self._note_request(job, code)
         found = self.inbox.receive()
         if not found:
@@ -146,13 +146,13 @@ class PacketLoop:
             return
         numbers = self.inbox.bytes[slot, HEADER.size : size]
         if fragments > 1:
-            whole = self._joined(slot, request, fragment, fragments, numbers, arrived)
+            whole = self._join(slot, request, fragment, fragments, numbers, arrived)
             if whole is None:
                 return
             numbers, arrived = np.frombuffer(whole.message, np.uint8), whole.began
         self._request(slot, model, request, numbers, datatype, deadline, arrived)
 
-    def _joined(
+    def _join(
         self, slot: int, request: int, fragment: int, fragments: int, numbers: Bytes, arrived: int
     ) -> Whole | None:
         key = peer_of(self.inbox.sender(slot)), request
@@ -169,7 +169,7 @@ class PacketLoop:
     ) -> None:
         latest = arrived + deadline * 1000 if deadline else FOREVER
         job = Job(self.inbox.sender(slot), model, request, numbers.tobytes(), datatype, arrived, latest)
-        found = tried(lambda: self._answered_now(job, slot), model, request)
+        found = try_work(lambda: self._answer_now(job, slot), model, request)
         if found is False:
             if self.deferred.take(job):
                 return
@@ -179,7 +179,7 @@ class PacketLoop:
         if code is not None:
             self._refuse(slot, model, request, code, arrived)
 
-    def _answered_now(self, job: Job, slot: int) -> bool | Code:
+    def _answer_now(self, job: Job, slot: int) -> bool | Code:
         """Have the model answer, and send it; False where that cannot be done at once. Raises what the model does."""
         service = self._service(job.model)
         if service is None or not service.instance.lock.acquire(timeout=0):
@@ -192,13 +192,13 @@ class PacketLoop:
             service.instance.lock.release()
         if wall_clock() > job.latest:
             return Code.LATE
-        return self._answered(service, slot, job.request, job.arrived) or Code.FAILED
+        return self._send_answer(service, slot, job.request, job.arrived) or Code.FAILED
 
     def _note_request(self, job: Job, code: Code | None) -> None:
         if code is not None:
             outcome = OUTCOMES[code]
         else:
-            again = self.replay_cache.seen(int.from_bytes(peer_of(job.sender)), job.request)
+            again = self.replay_cache.check_replay(int.from_bytes(peer_of(job.sender)), job.request)
             outcome = "replayed" if again else "answered"
         setattr(self.counts, outcome, getattr(self.counts, outcome) + 1)
 
@@ -222,9 +222,9 @@ class PacketLoop:
             service.fast_path.answer(self.inbox, 0, self.replay_cache, self._outcomes)
         return service
 
-    def _answered(self, service: Service, slot: int, request: int, arrived: int) -> bool:
+    def _send_answer(self, service: Service, slot: int, request: int, arrived: int) -> bool:
         """Send what the model has computed; whether the network took it."""
-        elapsed = elapsed_us(arrived)
+        elapsed = measure_elapsed_us(arrived)
         length = service.packet(request, elapsed)
         if service.fits:
             return self._send(slot, service.where, length)
@@ -234,7 +234,7 @@ class PacketLoop:
         return all(sent)
 
     def _refuse(self, slot: int, model: int, request: int, code: Code, arrived: int) -> None:
-        refusal = Packet(Kind.REFUSAL, model, request, time_us=elapsed_us(arrived), code=code)
+        refusal = Packet(Kind.REFUSAL, model, request, time_us=measure_elapsed_us(arrived), code=code)
         self.inbox.send(serialise(refusal), self.inbox.sender(slot))
 
     def _send(self, slot: int, where: int, length: int) -> bool:

@@ -100,7 +100,7 @@ class ReplayCache:
         self.table = np.zeros((1 << PLACES_LOG2, 2), np.uint64)
         """(places, 2) peer and request. No peer is 0."""
 
-    def seen(self, peer: int, request: int) -> bool:
+    def check_replay(self, peer: int, request: int) -> bool:
         """Return whether this pair is remembered; from now on it is.
 
         >>> replay_cache = ReplayCache()

@@ -55,7 +55,7 @@ class DatagramServer:
         memory: int = MEMORY,
         realtime: bool = False,
     ) -> None:
-        self._socket = _bound(host, port, memory)
+        self._socket = _bind(host, port, memory)
         self._loop = PacketLoop(
             self._socket, repository, reassembly or Reassembly(), ReplayCache(), fast_path=fast_path
         )
@@ -95,7 +95,7 @@ class DatagramServer:
 
     def counts(self) -> PacketCounts:
         """Return what became of packets; a copy."""
-        return self._loop.counted()
+        return self._loop.copy_counts()
 
     def _run(self) -> None:
         try:
@@ -135,7 +135,7 @@ def take_precedence() -> None:
         ) from error
 
 
-def _bound(host: str, port: int, memory: int) -> socket.socket:
+def _bind(host: str, port: int, memory: int) -> socket.socket:
     made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, memory)

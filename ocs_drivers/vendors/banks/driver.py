@@ -147,7 +147,7 @@ class BankSwitch(SwitchDriver):
 
     def _perform(self, step: Step, guard: Guard) -> None:
         if step.kind != "add":
-            raise self._unsupported("disconnecting, or all banks at once", step.pairs)
+            raise self._make_unsupported("disconnecting, or all banks at once", step.pairs)
         for number, command in enumerate(self._commands(step)):
             if number:
                 guard()

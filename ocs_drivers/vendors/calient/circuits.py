@@ -62,13 +62,13 @@ class Circuits:
         """Return the circuit that makes a pair."""
         return self._by_pair.get(pair)
 
-    def booked(self, pair: Pair) -> Circuit | None:
+    def find_booked(self, pair: Pair) -> Circuit | None:
         """Return the one-way circuit that is provisioned to make exactly this pair."""
         return next((c for c in self._booked if self._pairs_of[c] == frozenset({pair})), None)
 
     def in_the_way(self, pair: Pair) -> list[Circuit]:
         """Return the provisioned circuits that hold a port of a pair, the one that would make it left out."""
-        wanted = self.booked(pair)
+        wanted = self.find_booked(pair)
         return [c for c in self._booked if c is not wanted and _share(self._pairs_of[c], {pair})]
 
     def is_moving(self, pair: Pair) -> bool:

@@ -124,7 +124,7 @@ class CalientSwitch(SwitchDriver):
     def _look_again(self, step: Step) -> Snapshot:
         """Count a circuit that we activated when its mirrors have arrived, any other as soon as it is reported."""
         del step
-        self._seen = self._noted(self._ask_circuits)
+        self._seen = self._note_answer(self._ask_circuits)
         return self._seen.snapshot(self._clock.now(), {}, awaited=self._awaited)
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
@@ -156,7 +156,7 @@ class CalientSwitch(SwitchDriver):
         steps = super().plan(target, seen, scope)
         if isinstance(seen, Snapshot):
             if scope is not None:
-                check_not_booked(seen.pending, _made(*steps), scope, device=self.address)
+                check_not_booked(seen.pending, _find_steps_pairs(*steps), scope, device=self.address)
             self._cleared = frozenset(move.request for move in seen.pending)
         return steps
 
@@ -167,13 +167,13 @@ class CalientSwitch(SwitchDriver):
         """
         super()._check_as_planned(step, found)
         foreign = [move for move in found.pending if move.request not in self._cleared]
-        check_not_booked(foreign, _made(step), step.pairs, device=self.address)
+        check_not_booked(foreign, _find_steps_pairs(step), step.pairs, device=self.address)
         if any(group & step.pairs.pairs and group - step.pairs.pairs for group in found.tied):
             raise transaction.conflict(step.before, found.connections, device=self.address)
 
     def _perform(self, step: Step, guard: Guard) -> None:
         if step.kind == "replace":
-            raise self._unsupported("the whole configuration at once")
+            raise self._make_unsupported("the whole configuration at once")
         self._awaited = frozenset()
         try:
             self._carry_out(step, guard)
@@ -207,7 +207,7 @@ class CalientSwitch(SwitchDriver):
         missing = self._awaited - read_back.connections.pairs
         if any(self._seen.is_moving(pair) for pair in missing):
             return True
-        dormant = sorted(pair for pair in missing if self._seen.booked(pair))
+        dormant = sorted(pair for pair in missing if self._seen.find_booked(pair))
         if dormant and self._clock.now() >= self._awaited_until_s:
             raise DeviceError(
                 "the device accepted the command, but did not activate the provisioned circuit",
@@ -239,6 +239,6 @@ class CalientSwitch(SwitchDriver):
         )
 
 
-def _made(*steps: Step) -> frozenset[Pair]:
+def _find_steps_pairs(*steps: Step) -> frozenset[Pair]:
     """Return the pairs that steps are to make."""
     return frozenset(pair for step in steps if step.kind == "add" for pair in step.pairs.items())

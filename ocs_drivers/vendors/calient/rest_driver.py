@@ -105,7 +105,7 @@ class CalientRest(CalientSwitch):
         )
 
     def _ask_ports(self) -> Mapping[str, Port]:
-        return self._decoded(None, rest_codec.STATE_FIELDS, rest_codec.decode_port)
+        return self._decode_ports(None, rest_codec.STATE_FIELDS, rest_codec.decode_port)
 
     def _ask_ports_at_once(self) -> Mapping[str, Port]:
         summary = self._summary().items()
@@ -121,9 +121,9 @@ class CalientRest(CalientSwitch):
         )
 
     def _ask_powers(self, names: Collection[str]) -> Powers:
-        return self._decoded(names, rest_codec.POWER_FIELDS, rest_codec.decode_powers)
+        return self._decode_ports(names, rest_codec.POWER_FIELDS, rest_codec.decode_powers)
 
-    def _decoded(
+    def _decode_ports(
         self, wanted: Collection[str] | None, fields: Collection[str], decode: Callable[[rest_codec.Item], _T]
     ) -> dict[str, _T]:
         """Decode something about the ports wanted (None: all): from the summary, else from the details of each."""
@@ -145,16 +145,16 @@ class CalientRest(CalientSwitch):
         if step.kind == "remove":
             self._delete([(self._name_of(pair), pair) for pair in pairs], guard)
             return
-        booked = [(circuit.name, pair) for pair in pairs for circuit in self._provisioned(pair)]
+        booked = [(circuit.name, pair) for pair in pairs for circuit in self._find_provisioned(pair)]
         if booked:
             self._delete(booked, guard)
             guard()
         self._await(step.pairs.pairs)
         self._bulk("badd", [self._item(pair) for pair in pairs], [frozenset(pair) for pair in pairs], guard)
 
-    def _provisioned(self, pair: Pair) -> list[Circuit]:
+    def _find_provisioned(self, pair: Pair) -> list[Circuit]:
         """Return what is provisioned on these ports, the wanted circuit included: adding makes it again."""
-        booked = self._seen.booked(pair)
+        booked = self._seen.find_booked(pair)
         return [*self._seen.in_the_way(pair), *([booked] if booked else [])]
 
     def _item(self, pair: Pair) -> dict[str, str]:

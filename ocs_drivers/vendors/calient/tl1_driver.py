@@ -135,7 +135,7 @@ class CalientTl1(CalientSwitch):
 
     def _making(self, pair: Pair) -> list[tuple[str, str, str]]:
         source, target = self._names.one_way(pair)
-        aid, booked = f"{source},{target}", self._seen.booked(pair)
+        aid, booked = f"{source},{target}", self._seen.find_booked(pair)
         commands = [("DLT-CRS", "", circuit.name) for circuit in self._seen.in_the_way(pair)]
         if booked is None:
             commands.append(("ENT-CRS", aid, f"{GROUP},1WAY"))

@@ -151,7 +151,7 @@ class GlimmerglassTl1(Tl1Driver):
 
     def _look_again(self, step: Step) -> Snapshot:
         """Count what the step was to make when its mirrors have arrived; every other circuit when it is reported."""
-        circuits = self._noted(self._circuits)
+        circuits = self._note_answer(self._circuits)
         self._arriving = circuits.arriving & step.after.pairs & step.pairs.pairs
         return Snapshot(CrossConnects(circuits.connections.pairs - self._arriving), self._clock.now())
 
@@ -189,7 +189,7 @@ class GlimmerglassTl1(Tl1Driver):
 
     def _perform(self, step: Step, guard: Guard) -> None:
         if step.kind == "replace":
-            raise self._unsupported("the whole configuration at once")
+            raise self._make_unsupported("the whole configuration at once")
         adding = step.kind == "add"
         self._settled_s = 0.0
         try:

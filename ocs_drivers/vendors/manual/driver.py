@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
-from ocs_drivers.contract import Guard, unguarded
+from ocs_drivers.contract import Guard, allow_all
 from ocs_drivers.engine import transaction
 from ocs_drivers.engine.driver import SwitchDriver
 from ocs_drivers.errors import DeviceError, ProtocolDesync
@@ -24,7 +24,7 @@ from ocs_drivers.model import (
     Step,
 )
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
-from ocs_drivers.transports.transport import lost
+from ocs_drivers.transports.transport import make_lost
 from ocs_drivers.vendors.manual.panel_file import Panel, PanelFile
 from ocs_drivers.vendors.manual.prompts import Operator
 
@@ -85,7 +85,7 @@ class PanelSession:
     def ready(self) -> None:
         """Make sure that somebody is there."""
         if not self._in_use:
-            raise lost(self._device, "it is closed; open the switch first")
+            raise make_lost(self._device, "it is closed; open the switch first")
         if not self._operator.is_there:
             self._operator.open(self._timeout_s)
 
@@ -150,7 +150,7 @@ class ManualPanel(SwitchDriver):
                 panel = self._trace(panel, port)
         return Snapshot(panel.patched, self._clock.now())
 
-    def _retried(self, ask: Callable[[], _T]) -> _T:
+    def _retry(self, ask: Callable[[], _T]) -> _T:
         """Ask once: a person is not asked the same thing three times."""
         return ask()
 
@@ -165,7 +165,7 @@ class ManualPanel(SwitchDriver):
         ):
             self._session.disconnect()
             raise ProtocolDesync("not an output", device=self.address, sent=question, received=answer[:100])
-        settled = panel.settled(port, int(number) if number.isdecimal() else None)
+        settled = panel.settle(port, int(number) if number.isdecimal() else None)
         self._file.write(settled)
         return settled
 
@@ -175,7 +175,7 @@ class ManualPanel(SwitchDriver):
         *,
         scope: Collection[int] | None = None,
         expect: CrossConnects | None = None,
-        guard: Guard = unguarded,
+        guard: Guard = allow_all,
         require_light: bool = False,
     ) -> ApplyReport:
         """Apply as every driver, with the list of work announced first."""
@@ -205,7 +205,7 @@ class ManualPanel(SwitchDriver):
     def _perform(self, step: Step, guard: Guard) -> None:
         del guard  # asked before the one question of a step
         if step.kind == "replace":
-            raise self._unsupported("the whole configuration at once")
+            raise self._make_unsupported("the whole configuration at once")
         ((source, output),) = step.pairs.items()
         panel = self._file.read()
         self._asked += 1
@@ -218,7 +218,7 @@ class ManualPanel(SwitchDriver):
             raise self._not_done(
                 step, question, "the person at the panel reports done, but the light disagrees"
             )
-        self._file.write(panel.settled(source, output if step.kind == "add" else None))
+        self._file.write(panel.settle(source, output if step.kind == "add" else None))
 
     def _contradicts(self, step: Step) -> bool:
         """Return True if the probe says that what was confirmed is not so."""

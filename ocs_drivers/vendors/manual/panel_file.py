@@ -32,7 +32,7 @@ class Panel:
         """Return the same, with a doubt about an input."""
         return replace(self, doubtful=self.doubtful | {port})
 
-    def settled(self, port: int, output: int | None) -> Panel:
+    def settle(self, port: int, output: int | None) -> Panel:
         """Return the same, knowing where the cord of an input goes; whoever was believed to be there is not."""
         kept = {i: o for i, o in self.patched.items() if i != port and o != output}
         patched = CrossConnects(kept if output is None else {**kept, port: output})
@@ -56,7 +56,7 @@ class PanelFile:
         except OSError as error:
             raise ConnectError(f"cannot read the panel file: {error}", device=str(self.path)) from error
         try:
-            return self._checked(_panel(json.loads(text)))
+            return self._check_size(_panel(json.loads(text)))
         except (ValueError, KeyError, TypeError) as error:
             raise AddressError(
                 f"not a panel file: {error!r}",
@@ -75,7 +75,7 @@ class PanelFile:
         self.write(panel)
         return panel
 
-    def _checked(self, panel: Panel) -> Panel:
+    def _check_size(self, panel: Panel) -> Panel:
         if self._size is not None and self._size != (panel.inputs, panel.outputs):
             raise AddressError(
                 f"the file describes a panel of {panel.inputs}x{panel.outputs}",

@@ -21,7 +21,7 @@ from typing import Protocol
 from ocs_drivers.errors import ConnectionLost, ProtocolDesync
 from ocs_drivers.timing import Deadline
 from ocs_drivers.transports import wire
-from ocs_drivers.transports.transport import Transport, lost
+from ocs_drivers.transports.transport import Transport, make_lost
 
 LONGEST_LINE_BYTES = 4096
 
@@ -103,7 +103,7 @@ class LineOperator:
     def tell(self, lines: Sequence[str], deadline: Deadline) -> None:
         """Send lines."""
         for line in lines:
-            wire.sent(self._device, line)
+            wire.log_sent(self._device, line)
             self._transport.send(line.encode() + b"\n", deadline)
 
     def ask(self, question: str, deadline: Deadline) -> str:
@@ -120,8 +120,8 @@ class LineOperator:
             raise
 
     def _take(self, data: bytes) -> None:
-        wire.received(self._device, data)
+        wire.log_received(self._device, data)
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > LONGEST_LINE_BYTES:
-            raise lost(self._device, "a line without an end")
+            raise make_lost(self._device, "a line without an end")
         self._lines += [line.decode("utf-8", "replace") for line in lines]

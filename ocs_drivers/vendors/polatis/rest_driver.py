@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from ocs_drivers.contract import Guard, unguarded
+from ocs_drivers.contract import Guard, allow_all
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.engine import planning, transaction
 from ocs_drivers.engine.driver import SwitchDriver
@@ -211,7 +211,7 @@ class PolatisRest(SwitchDriver):
 
     def _look_again(self, step: Step) -> Snapshot:
         del step
-        return self._noted(self._look_once)
+        return self._note_answer(self._look_once)
 
     def _look_once(self) -> Snapshot:
         self._check_same_device()
@@ -294,10 +294,10 @@ class PolatisRest(SwitchDriver):
             raise self._desync(f"port {port} no longer has an attenuator")
         setting = found[port]
         if setting is None:
-            raise self._unsupported("the mode of this attenuator", (port,))
+            raise self._make_unsupported("the mode of this attenuator", (port,))
         return setting
 
-    def set_attenuation(self, port: int, attenuation: Attenuation, guard: Guard = unguarded) -> None:
+    def set_attenuation(self, port: int, attenuation: Attenuation, guard: Guard = allow_all) -> None:
         """Set the attenuator of an output port, and prove it by reading back; raises `DeviceError`."""
         self._check_attenuator(port)
         with self._writing, self._session.lock():
@@ -320,9 +320,9 @@ class PolatisRest(SwitchDriver):
     def _check_attenuator(self, port: int) -> None:
         planning.check_outputs((port,), self.capabilities, device=self.address)
         if port not in self._attenuators:
-            raise self._unsupported("an attenuator of this port", (port,))
+            raise self._make_unsupported("an attenuator of this port", (port,))
 
-    def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = unguarded) -> None:
+    def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = allow_all) -> None:
         """Enable or disable ports one by one, and prove it by reading back; raises `DeviceError`."""
         planning.check_known(ports, self.capabilities, device=self.address)
         with self._writing, self._session.lock():

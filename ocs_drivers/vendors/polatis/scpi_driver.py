@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from ocs_drivers.contract import Guard, unguarded
+from ocs_drivers.contract import Guard, allow_all
 from ocs_drivers.engine import planning
 from ocs_drivers.engine.driver import SwitchDriver
 from ocs_drivers.errors import DeviceError, OcsError, ProtocolDesync
@@ -139,7 +139,7 @@ class PolatisScpi(SwitchDriver):
             readings.update(zip(chunk, map(power_reading, values), strict=True))
         return readings
 
-    def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = unguarded) -> None:
+    def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = allow_all) -> None:
         """Enable or disable ports, and prove it by reading their states back.
 
         Raises `DeviceError` when the device refuses, or keeps silent and does not do it.

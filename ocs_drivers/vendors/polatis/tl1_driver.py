@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from ocs_drivers.contract import Guard, unguarded
+from ocs_drivers.contract import Guard, allow_all
 from ocs_drivers.engine import planning
 from ocs_drivers.errors import DeviceError, ProtocolDesync, Unsupported
 from ocs_drivers.model import (
@@ -46,13 +46,13 @@ class PolatisTl1(Tl1Driver):
         inputs, outputs = self._session.ask(
             "RTRV-EQPT", tl1_codec.decode_size, aid="SYSTEM", keywords="PARAMETER=SIZE"
         )
-        self._monitored = self._configured("PMON")
+        self._monitored = self._read_configured("PMON")
         return identity, Capabilities(
             inputs,
             outputs,
             bulk_add=True,
             power_monitor=bool(self._monitored),
-            attenuator=bool(self._configured("ATTEN")),
+            attenuator=bool(self._read_configured("ATTEN")),
             shutter=True,
             async_events=True,
             login=True,
@@ -117,7 +117,7 @@ class PolatisTl1(Tl1Driver):
 
     def _perform(self, step: Step, guard: Guard) -> None:
         if step.kind == "replace":
-            raise self._unsupported("the whole configuration at once")
+            raise self._make_unsupported("the whole configuration at once")
         inputs, outputs = port_list(step.pairs), port_list(step.pairs.values())
         verb, aid = ("ENT-PATCH", f"{inputs},{outputs}") if step.kind == "add" else ("DLT-PATCH", inputs)
         timeout_s = self._timeout_s + step.estimated_s
@@ -139,7 +139,7 @@ class PolatisTl1(Tl1Driver):
         self._check_attenuator(port)
         return self._session.ask_again("RTRV-PORT-ATTEN", tl1_codec.decode_attenuation, aid=str(port))
 
-    def set_attenuation(self, port: int, attenuation: Attenuation, guard: Guard = unguarded) -> None:
+    def set_attenuation(self, port: int, attenuation: Attenuation, guard: Guard = allow_all) -> None:
         """Set the attenuator of an output port, and prove it by reading back; raises `DeviceError`."""
         self._check_attenuator(port)
         self._write("SET-PORT-ATTEN", str(port), guard, keywords=tl1_codec.encode_attenuation(attenuation))
@@ -150,9 +150,9 @@ class PolatisTl1(Tl1Driver):
     def _check_attenuator(self, port: int) -> None:
         planning.check_outputs((port,), self.capabilities, device=self.address)
         if not self.capabilities.attenuator:
-            raise self._unsupported("attenuators", (port,))
+            raise self._make_unsupported("attenuators", (port,))
 
-    def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = unguarded) -> None:
+    def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = allow_all) -> None:
         """Open or close the shutters of these ports, and prove it by reading back; raises `DeviceError`."""
         planning.check_known(ports, self.capabilities, device=self.address)
         if not ports:
@@ -182,7 +182,7 @@ class PolatisTl1(Tl1Driver):
         network_element = self._session.ask("RTRV-NETYPE", tuple)
         return tl1_codec.decode_identity(network_element, self._session.ask("RTRV-INV", tuple, aid="OCS"))
 
-    def _configured(self, equipment: str) -> frozenset[int]:
+    def _read_configured(self, equipment: str) -> frozenset[int]:
         """Return the ports that have such equipment; none when the switch does not know it."""
         try:
             return self._session.ask(

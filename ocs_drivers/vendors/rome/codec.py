@@ -213,7 +213,7 @@ def decode_board(lines: Sequence[str], dialect: Dialect) -> Board:
         )
     name = kind["type"].rstrip()
     model = name if name.startswith(dialect.kind) else f"{dialect.kind} type {name}"
-    identity = Identity(dialect.vendor, model, _found(_SERIAL, text), _found(_FIRMWARE, text))
+    identity = Identity(dialect.vendor, model, _find(_SERIAL, text), _find(_FIRMWARE, text))
     return Board(identity, sizes["east"], sizes["west"], _PAIRED.search(text) is not None)
 
 
@@ -225,7 +225,7 @@ def _sizes(text: str, dialect: Dialect) -> dict[str, int]:
     return sizes
 
 
-def _found(pattern: re.Pattern[str], text: str) -> str:
+def _find(pattern: re.Pattern[str], text: str) -> str:
     match = pattern.search(text)
     return match[1] if match else ""
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ocs_drivers.address import Address
-from ocs_drivers.contract import Guard, unguarded
+from ocs_drivers.contract import Guard, allow_all
 from ocs_drivers.engine import transaction
 from ocs_drivers.engine.driver import SwitchDriver
 from ocs_drivers.errors import (
@@ -148,10 +148,10 @@ class RomeCli(SwitchDriver):
 
     def _discover(self) -> tuple[Identity, Capabilities]:
         """Learn the size from the board, and the names from the table of ports."""
-        self._board = self._retried(
+        self._board = self._retry(
             lambda: self._ask(codec.SHOW_BOARD, lambda lines: decode_board(lines, self._dialect))
         )
-        self._layout = self._retried(lambda: self._ask(codec.SHOW_PORTS, self._decode_any_ports)).layout
+        self._layout = self._retry(lambda: self._ask(codec.SHOW_PORTS, self._decode_any_ports)).layout
         if self._dialect.logical_requests:
             logical = self._ask_if_known(codec.SHOW_LOGICAL, decode_logical)
             self._layout = replace(self._layout, logical=logical or {})
@@ -170,7 +170,7 @@ class RomeCli(SwitchDriver):
     def _ask_if_known(self, command: str, decode: Callable[[tuple[str, ...]], _T]) -> _T | None:
         """Return the answer; None from a device without the command, as an AFM may be (an assumption)."""
         try:
-            return self._retried(lambda: self._ask(command, decode))
+            return self._retry(lambda: self._ask(command, decode))
         except DeviceError:
             return None
 
@@ -214,7 +214,7 @@ class RomeCli(SwitchDriver):
 
     def ports(self) -> Mapping[int, PortInfo]:
         """Return all ports with their state and the number of their moves now; the label is the logical name."""
-        table = self._retried(lambda: self._ask(codec.SHOW_PORTS, self._decode_ports))
+        table = self._retry(lambda: self._ask(codec.SHOW_PORTS, self._decode_ports))
         return {
             port: PortInfo(
                 port,
@@ -266,7 +266,7 @@ class RomeCli(SwitchDriver):
         del guard
         names = self._layout.request(step.pairs.pairs)
         if step.kind == "replace" or names is None:
-            raise self._unsupported("several circuits at once")
+            raise self._make_unsupported("several circuits at once")
         command = codec.connecting if step.kind == "add" else codec.disconnecting
         self._move = Move(self._clock.now(), self._session.event_count)
         try:
@@ -326,7 +326,7 @@ class RomeCli(SwitchDriver):
 
     # -- what only an operator decides
 
-    def homing_run(self, guard: Guard = unguarded) -> None:
+    def homing_run(self, guard: Guard = allow_all) -> None:
         """Home the robot, wait until it has recovered, and let it execute requests again.
 
         Call it only after somebody has looked at the robot: fibres move, and requests that still wait are

@@ -60,7 +60,7 @@ class Layout:
         """Return the device's names of an input and an output."""
         return self.name(pair[0]), self.name(pair[1])
 
-    def mirrored(self, pair: Pair) -> Pair | None:
+    def mirror(self, pair: Pair) -> Pair | None:
         """Return the circuit the other way between the same two logical ports; None where there is none.
 
         >>> layout = Layout(("E1", "E2"), ("W1", "W2"), logical={"1": ("E1", "W1"), "2": ("E2", "W2")})
@@ -80,7 +80,7 @@ class Layout:
         first = min(pairs)
         if len(pairs) == 1:
             return self.names(first)
-        return self._logical_names(first) if {first, self.mirrored(first)} == set(pairs) else None
+        return self._logical_names(first) if {first, self.mirror(first)} == set(pairs) else None
 
     def _logical_names(self, pair: Pair) -> tuple[str, str]:
         """Return the logical names of an input and an output; empty where a port has none."""
@@ -148,7 +148,7 @@ def two_way_circuits(pairs: Collection[Pair], layout: Layout) -> frozenset[froze
     >>> [sorted(group) for group in two_way_circuits({(1, 4), (2, 3)}, layout)]
     [[(1, 4), (2, 3)]]
     """
-    mirrored = ((pair, layout.mirrored(pair)) for pair in pairs)
+    mirrored = ((pair, layout.mirror(pair)) for pair in pairs)
     return frozenset(frozenset({pair, other}) for pair, other in mirrored if other and other in pairs)
 
 
@@ -175,7 +175,7 @@ def join_both_ways(steps: Iterable[Step], layout: Layout) -> tuple[Step, ...]:
         if any((step.kind, pair) in done for pair in pairs):
             continue
         for pair in step.pairs.items():
-            mirrored = layout.mirrored(pair)
+            mirrored = layout.mirror(pair)
             if mirrored is not None and (step.kind, mirrored) in moves:
                 pairs.add(mirrored)
         done |= {(step.kind, pair) for pair in pairs}

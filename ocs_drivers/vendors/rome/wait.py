@@ -108,7 +108,7 @@ def judge_progress(
     ahead = progress.ahead
     move.seen = move.seen or ahead is not None
     if why := _why_stopped(move, progress, grace_s):
-        raise _stopped(why, move, progress)
+        raise _make_stopped(why, move, progress)
     if ahead is None and (failure := codec.failure_of(progress.lines, progress.names, progress.command)):
         raise DeviceError("the device reports that the request failed", received=failure)
     if ahead is None and progress.tells_queue:
@@ -119,7 +119,9 @@ def judge_progress(
     if progress.now_s - move.began_s < move.allowed_s:
         return True
     asks = ", and the device asks for a homing run" if progress.queue.needs_homing else ""
-    raise _stopped(f"the robot has not finished the move within {move.allowed_s:.3g} s{asks}", move, progress)
+    raise _make_stopped(
+        f"the robot has not finished the move within {move.allowed_s:.3g} s{asks}", move, progress
+    )
 
 
 def _may_come(move: Move, now_s: float, poll_s: float) -> bool:
@@ -160,7 +162,7 @@ def _why_stopped(move: Move, progress: Progress, grace_s: float) -> str:
     return ""
 
 
-def _stopped(why: str, move: Move, progress: Progress) -> OcsError:
+def _make_stopped(why: str, move: Move, progress: Progress) -> OcsError:
     """Return the error for a robot that stands: with our fibre in its hand, or with our request in its queue."""
     if progress.ahead is not None and not progress.is_running:
         return Timeout(

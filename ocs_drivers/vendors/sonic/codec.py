@@ -166,7 +166,7 @@ class CrossConnectTables:
         return frozenset(pair for pair, states in self.hardware.items() if FAILED in states)
 
 
-def configured(lines: Lines, names: Names) -> frozenset[Pair]:
+def parse_configured(lines: Lines, names: Names) -> frozenset[Pair]:
     """Return the pairs of `show ocs cross-connect config`."""
     return frozenset(_pair(row, names) for row in rows(lines, CONFIG_COLUMNS))
 
@@ -206,7 +206,7 @@ def port_config(lines: Lines, names: Names) -> dict[int, tuple[str, PortState]]:
     }
 
 
-def broken_ports(lines: Lines, names: Names) -> frozenset[int]:
+def parse_broken_ports(lines: Lines, names: Names) -> frozenset[int]:
     """Return the ports that `show ocs port status` calls failed."""
     table = [(row[0], _known(row[-1], _PORT_STATUS)) for row in rows(lines, PORT_STATUS_COLUMNS)]
     return frozenset(names.port(name) for name, state in table if state == FAILED)
@@ -236,7 +236,7 @@ def identity(lines: Lines) -> Identity:
     )
 
 
-def done(lines: Lines) -> None:
+def check_done(lines: Lines) -> None:
     """Check that a `config` command succeeded. Raises `PermissionDenied` or `DeviceError` with the device's text."""
     text = " ".join(lines)
     if "Root privileges are required" in text:
@@ -253,4 +253,4 @@ def done(lines: Lines) -> None:
 def nothing(lines: Lines) -> None:
     """Check that a command printed nothing or that it succeeded. Raises as `done` does."""
     if lines:
-        done(lines)
+        check_done(lines)

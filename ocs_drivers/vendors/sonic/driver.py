@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TypeVar
 
-from ocs_drivers.contract import Guard, unguarded
+from ocs_drivers.contract import Guard, allow_all
 from ocs_drivers.engine import planning
 from ocs_drivers.engine.driver import SwitchDriver
 from ocs_drivers.errors import DeviceError, OcsError, PortBusy, ProtocolDesync
@@ -80,8 +80,8 @@ class SonicOcs(SwitchDriver):
 
     def _discover(self) -> tuple[Identity, Capabilities]:
         """Ask for the version, and count the ports."""
-        identity = self._retried(lambda: self._show("version", codec.identity))
-        inputs, outputs = self._retried(lambda: self._show("ocs port config", codec.port_names))
+        identity = self._retry(lambda: self._show("version", codec.identity))
+        inputs, outputs = self._retry(lambda: self._show("ocs port config", codec.port_names))
         self._names = Names(inputs)
         capabilities = Capabilities(
             inputs,
@@ -99,7 +99,7 @@ class SonicOcs(SwitchDriver):
         """Return a table that `show` prints."""
         return self._session.ask_again(f"show {what}", decode)
 
-    def _named(self, decode: Callable[[Lines, Names], _T]) -> Callable[[Lines], _T]:
+    def _decode_names(self, decode: Callable[[Lines, Names], _T]) -> Callable[[Lines], _T]:
         """Return a decoder that knows the names of the ports."""
         return lambda lines: decode(lines, self._names)
 
@@ -109,8 +109,8 @@ class SonicOcs(SwitchDriver):
         """Return both tables, asked for now."""
         with self._session.lock():
             seen = CrossConnectTables(
-                self._show("ocs cross-connect config", self._named(codec.configured)),
-                self._show("ocs cross-connect status", self._named(codec.hardware)),
+                self._show("ocs cross-connect config", self._decode_names(codec.parse_configured)),
+                self._show("ocs cross-connect status", self._decode_names(codec.hardware)),
             )
         self._seen = seen
         return seen
@@ -139,13 +139,13 @@ class SonicOcs(SwitchDriver):
 
     def ports(self) -> Mapping[int, PortInfo]:
         """Return all ports with state and label now; a port forced to be dark is disabled."""
-        return self._retried(self._ports)
+        return self._retry(self._ports)
 
     def _ports(self) -> Mapping[int, PortInfo]:
         inputs, outputs = self.capabilities.inputs, self.capabilities.outputs
         with self._session.lock():
-            config = self._show("ocs port config", self._named(codec.port_config))
-            broken = self._show("ocs port status", self._named(codec.broken_ports))
+            config = self._show("ocs port config", self._decode_names(codec.port_config))
+            broken = self._show("ocs port status", self._decode_names(codec.parse_broken_ports))
         if len(config) != inputs + outputs:
             self._session.disconnect()
             raise ProtocolDesync(
@@ -201,12 +201,12 @@ class SonicOcs(SwitchDriver):
         for number, command in enumerate(commands):
             if number:
                 guard()
-            self._session.ask(f"{self._config} cross-connect {command}", codec.done)
+            self._session.ask(f"{self._config} cross-connect {command}", codec.check_done)
             self._sent_s = self._clock.now()
 
     def _removal(self, pairs: CrossConnects) -> Iterator[str]:
         """Return the commands that remove circuits; ghosts are configured first, or they could not be deleted."""
-        seen = self._retried(self._tables)
+        seen = self._retry(self._tables)
         for ghosts in self._names.lists(seen.ghosts & pairs.pairs):
             yield f"add {ghosts} safe"
         for listed in self._names.lists(pairs.pairs):
@@ -219,7 +219,7 @@ class SonicOcs(SwitchDriver):
         its way, or is somebody else's.
         """
         ports = {port for pair in pairs.items() for port in pair}
-        in_vain = self._in_vain & self._retried(self._tables).unrealised
+        in_vain = self._in_vain & self._retry(self._tables).unrealised
         in_vain = frozenset(pair for pair in in_vain if ports & set(pair))
         for listed in self._names.lists(in_vain):
             yield f"delete {listed}"
@@ -241,7 +241,7 @@ class SonicOcs(SwitchDriver):
 
     def _look_again(self, step: Step) -> Snapshot:
         """Return what the hardware holds; of what the step adds, only what is tuned by now."""
-        seen = self._retried(self._tables)
+        seen = self._retry(self._tables)
         return Snapshot(self._circuits(seen.held - self._under_way(step)), self._clock.now())
 
     def _under_way(self, step: Step) -> frozenset[Pair]:
@@ -261,7 +261,7 @@ class SonicOcs(SwitchDriver):
             return True
         return bool(lagging) and self._clock.now() - self._sent_s < self._timeout_s
 
-    def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = unguarded) -> None:
+    def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = allow_all) -> None:
         """Force ports to be dark or not, and prove it by reading back; raises `DeviceError`."""
         planning.check_known(ports, self.capabilities, device=self.address)
         override = "normal" if is_open else "force_blocked"

@@ -28,7 +28,7 @@ from ocs_drivers.model import (
 )
 from ocs_drivers.protocols.cli_session import CliSession
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock
-from ocs_drivers.transports.transport import Transport, lost
+from ocs_drivers.transports.transport import Transport, make_lost
 from ocs_drivers.vendors.telescent import codec
 from ocs_drivers.vendors.telescent.codec import CommandSet, InputReading, Numbering, Table
 
@@ -178,7 +178,7 @@ class TelescentCli(SwitchDriver):
         takes a while.
         """
         with self._session.lock():
-            table = self._retried(self._table)
+            table = self._retry(self._table)
             carrying = table.connections
             inputs = {port: self._input_state(port, carrying) for port in range(1, len(table.cells) + 1)}
         return {
@@ -188,7 +188,7 @@ class TelescentCli(SwitchDriver):
         }
 
     def _input_state(self, port: int, carrying: CrossConnects) -> PortState:
-        if port in carrying or not self._retried(lambda: self._look_at(port)).is_reserved:
+        if port in carrying or not self._retry(lambda: self._look_at(port)).is_reserved:
             return PortState.ENABLED
         return PortState.LOCKED
 
@@ -207,7 +207,7 @@ class TelescentCli(SwitchDriver):
         super()._begin(step, guard)
 
     def _check_as_expected(self, step: Step, source: int, output: int) -> None:
-        reading = self._retried(lambda: self._look_at(source))
+        reading = self._retry(lambda: self._look_at(source))
         expected = self._numbering.device_pair((source, output))[1] if step.kind == "remove" else None
         found = reading.output if reading.is_allocated else None
         if found != expected:
@@ -220,7 +220,7 @@ class TelescentCli(SwitchDriver):
     def _perform(self, step: Step, guard: Guard) -> None:
         """Send the commands of one move; they return before the robot has begun."""
         if step.kind == "replace" or len(step.pairs) != 1:
-            raise self._unsupported("several circuits at once")
+            raise self._make_unsupported("several circuits at once")
         (pair,) = step.pairs.items()
         source, output = self._numbering.device_pair(pair)
         commands = self._commands.connecting if step.kind == "add" else self._commands.disconnecting
@@ -244,7 +244,7 @@ class TelescentCli(SwitchDriver):
             self._session.ask(command, self._accept)
         except TransportError as broken:
             if not moves:
-                raise lost(
+                raise make_lost(
                     self._address, f"before the robot was commanded to move: {broken.what}"
                 ) from broken
             move.doubt = broken

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lightbed.compiled import compiled
+from lightbed.compiled import compile_function
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -53,7 +53,7 @@ class State(NamedTuple):
     active: NDArray[np.bool_]
 
 
-@compiled
+@compile_function
 def run(
     program: Program,
     state: State,
@@ -84,7 +84,7 @@ def run(
     return now, rows
 
 
-@compiled
+@compile_function
 def next_event_ms(program: Program, state: State, steps: int) -> float:
     """Return the time until the first phase ends, or a weight has risen by a step."""
     first_ms = np.inf
@@ -98,7 +98,7 @@ def next_event_ms(program: Program, state: State, steps: int) -> float:
     return first_ms
 
 
-@compiled
+@compile_function
 def advance(program: Program, state: State, job: int, step_ms: float) -> bool:
     """Advance a job in time; return True when what it does now has ended."""
     if not state.active[job]:
@@ -113,7 +113,7 @@ def advance(program: Program, state: State, job: int, step_ms: float) -> bool:
     return bool(state.left[job] <= LATE * max(program.total[job], state.rate[job]))
 
 
-@compiled
+@compile_function
 def finish(
     program: Program,
     state: State,
@@ -149,7 +149,7 @@ def finish(
     return 1 if count + 1 == rounds else 0
 
 
-@compiled
+@compile_function
 def begin_phase(program: Program, state: State, job: int) -> None:
     """Begin the computation of a phase, which its traffic follows."""
     place = program.first[job] + state.phase[job]
@@ -159,7 +159,7 @@ def begin_phase(program: Program, state: State, job: int) -> None:
     state.left[job] = program.volume[place]
 
 
-@compiled
+@compile_function
 def until_slot_ms(
     program: Program, state: State, job: int, now: float, tolerance: float, most_aligned: int
 ) -> float:
@@ -177,7 +177,7 @@ def until_slot_ms(
     return float(wait_ms) if wait_ms > LATE else 0.0
 
 
-@compiled
+@compile_function
 def share_links(program: Program, state: State, room: Floats, crowd: Floats) -> None:
     """Set the rates: max-min over weights, the highest class of priority first, none above the level of its burst."""
     room[:] = program.capacity
@@ -193,7 +193,7 @@ def share_links(program: Program, state: State, room: Floats, crowd: Floats) -> 
         waiting -= fill(program, state, room, crowd, highest)
 
 
-@compiled
+@compile_function
 def fill(program: Program, state: State, room: Floats, crowd: Floats, priority: int) -> int:
     """Fix the rates of those jobs of a class that are limited first; return how many."""
     crowd[:] = 0.0
@@ -221,14 +221,14 @@ def fill(program: Program, state: State, room: Floats, crowd: Floats, priority: 
     return fixed
 
 
-@compiled
+@compile_function
 def weight(program: Program, state: State, job: int) -> float:
     """Return the weight of a job now: its static one times MLTCP's function of what it has sent."""
     sent = min(state.sent[job] / program.total[job], 1.0)
     return float(program.weight[job] * (program.slope[job] * sent + program.intercept[job]))
 
 
-@compiled
+@compile_function
 def limit(program: Program, state: State, room: Floats, crowd: Floats, job: int) -> float:
     """Return the level (rate over weight) at which a job is limited by its burst or by a link."""
     place = program.first[job] + state.phase[job]

@@ -32,7 +32,7 @@ class Amplifier:
         checks.not_negative(noise_figure_db=self.noise_figure_db)
 
 
-def amplified_v(amplifier: Amplifier, input_v: npt.ArrayLike) -> Array:
+def amplify_v(amplifier: Amplifier, input_v: npt.ArrayLike) -> Array:
     """Return the output, g v / (1 + |g v / V_sat|^(2p))^(1 / (2p)).
 
     C. Rapp, "Effects of HPA-nonlinearity on a 4-DPSK/OFDM-signal", 2nd European Conference on Satellite

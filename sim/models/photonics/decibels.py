@@ -17,7 +17,7 @@ def power_ratio(value_db: float) -> float:
     return math.pow(10.0, value_db / 10.0)
 
 
-def passed(loss_db: float) -> float:
+def attenuate(loss_db: float) -> float:
     """Return fraction of the power that a loss in dB (a positive number) lets through.
 
     >>> f"{passed(4.0):.4f}"

@@ -45,7 +45,7 @@ def photocurrent_a(detector: Detector, power_w: npt.ArrayLike) -> Array:
     return current
 
 
-def received_a(detector: Detector, power_w: npt.ArrayLike, rate_hz: float) -> Array:
+def detect_a(detector: Detector, power_w: npt.ArrayLike, rate_hz: float) -> Array:
     """Return current behind the pole, dark current included, of light (samples,) sampled at `rate_hz`.
 
     One sample after a step from dark to 1 mW, at 3.072 GS/s: 1 - exp(-5.208) = 0.9945 of 1 mA.

@@ -61,7 +61,7 @@ def path(process: OrnsteinUhlenbeck, start: float, interval_s: float, normals: n
     moves = drawn * np.asarray(normals, dtype=np.float64)
     if len(moves):
         moves[0] += left * (start - process.mean)
-    return process.mean + pole.accumulated(moves, left)
+    return process.mean + pole.accumulate(moves, left)
 
 
 def _left_and_drawn(process: OrnsteinUhlenbeck, elapsed_s: float) -> tuple[float, float]:

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from sim.models.photonics import checks
 from sim.models.photonics.constants import LIGHT_SPEED_M_S
-from sim.models.photonics.decibels import passed
+from sim.models.photonics.decibels import attenuate
 
 Array = npt.NDArray[np.float64]
 Kernel = Literal["sinc", "cubic", "linear"]
@@ -66,7 +66,7 @@ class Fibre:
         >>> f"{Fibre(length_m=15e3).passed:.3f}"
         '0.501'
         """
-        return passed(self.loss_db_km * self.length_m / 1000.0)
+        return attenuate(self.loss_db_km * self.length_m / 1000.0)
 
 
 @dataclass(frozen=True, slots=True)

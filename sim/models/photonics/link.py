@@ -94,7 +94,7 @@ def budget(link: Link, level: float = 1.0) -> Budget:
     )
 
 
-def decimated(link: Link, level: float = 1.0, count: int = 8) -> float:
+def decimate(link: Link, level: float = 1.0, count: int = 8) -> float:
     """Return deviation, in LSB, of the mean of `count` neighbouring samples.
 
     The light's and the receiver's noise has the pole's correlation, that of the converter has none.
@@ -106,8 +106,8 @@ def decimated(link: Link, level: float = 1.0, count: int = 8) -> float:
         raise ValueError(f"count is {count}: a mean needs at least one sample")
     one = budget(link, level)
     coloured = math.sqrt(one.total**2 - one.converter**2)
-    light = pole.decimated_deviation(coloured, link.correlation, count)
-    return math.hypot(light, pole.decimated_deviation(one.converter, 0.0, count))
+    light = pole.decimate_deviation(coloured, link.correlation, count)
+    return math.hypot(light, pole.decimate_deviation(one.converter, 0.0, count))
 
 
 def signal_to_noise_db(link: Link, level: float = 1.0) -> float:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.models.photonics import checks
-from sim.models.photonics.decibels import passed
+from sim.models.photonics.decibels import attenuate
 
 Array = npt.NDArray[np.float64]
 
@@ -55,7 +55,7 @@ class Modulator:
         >>> f"{Modulator(extinction_db=24.07).leakage * 255:.2f} of 255"
         '1.00 of 255'
         """
-        return passed(self.extinction_db)
+        return attenuate(self.extinction_db)
 
     @property
     def top(self) -> float:
@@ -64,7 +64,7 @@ class Modulator:
         >>> f"{Modulator(insertion_loss_db=4.0).top:.4f}"
         '0.3981'
         """
-        return passed(self.insertion_loss_db)
+        return attenuate(self.insertion_loss_db)
 
     @property
     def floor(self) -> float:

@@ -114,7 +114,9 @@ def receiver_a2(detector: Detector, rin_db_hz: float, current_a: Quantity) -> Qu
     return total
 
 
-def correlated_normals(generator: np.random.Generator, shape: tuple[int, ...], correlation: float) -> Array:
+def draw_correlated_normals(
+    generator: np.random.Generator, shape: tuple[int, ...], correlation: float
+) -> Array:
     """Draw normal numbers of variance 1 whose neighbours along the last axis are correlated.
 
     A stationary autoregression of first order, z[n] = rho z[n-1] + sqrt(1 - rho^2) w[n] (Box and Jenkins,
@@ -127,4 +129,4 @@ def correlated_normals(generator: np.random.Generator, shape: tuple[int, ...], c
     if correlation == 0.0 or not shape[-1]:
         return numbers
     numbers[..., 1:] *= np.sqrt(1.0 - correlation**2)
-    return pole.accumulated(numbers, correlation)
+    return pole.accumulate(numbers, correlation)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.models.photonics import checks
-from sim.models.photonics.decibels import passed
+from sim.models.photonics.decibels import attenuate
 
 Array = npt.NDArray[np.float64]
 
@@ -40,7 +40,7 @@ def transmission(polariser: Polariser, angle_rad: npt.ArrayLike) -> Array:
     '0.91276'
     """
     angle = np.asarray(angle_rad, dtype=np.float64)
-    blocked = passed(polariser.extinction_db)
+    blocked = attenuate(polariser.extinction_db)
     result: Array = blocked + (1.0 - blocked) * np.square(np.cos(angle))
     return result
 
@@ -69,6 +69,6 @@ def mean_transmission(polariser: Polariser, angle_rad: float, elapsed_s: float) 
     '0.9094'
     """
     variance = polariser.diffusion_rad2_s * elapsed_s
-    blocked = passed(polariser.extinction_db)
+    blocked = attenuate(polariser.extinction_db)
     squared = (1.0 + math.cos(2.0 * angle_rad) * math.exp(-2.0 * variance)) / 2.0
     return blocked + (1.0 - blocked) * squared

@@ -72,10 +72,10 @@ def response(levels: npt.ArrayLike, kept: float, before: float | None = None) ->
     if not len(x):
         return x.copy()
     start = float(x[0]) if before is None else before
-    return start + accumulated((1.0 - kept) * (x - start), kept)
+    return start + accumulate((1.0 - kept) * (x - start), kept)
 
 
-def accumulated(drive: npt.ArrayLike, kept: float) -> Array:
+def accumulate(drive: npt.ArrayLike, kept: float) -> Array:
     """Return y[n] = kept * y[n-1] + drive[n] from rest, along the last axis: the recursion under all that remembers.
 
     Every pass doubles how far back the sum reaches, so that numpy does it in a few passes instead of a loop over
@@ -107,7 +107,7 @@ def within_step(ends: npt.ArrayLike, levels: npt.ArrayLike, kept: float, fractio
     return decayed
 
 
-def decimated_deviation(deviation: float, correlation: float, count: int) -> float:
+def decimate_deviation(deviation: float, correlation: float, count: int) -> float:
     """Return deviation of the mean of `count` neighbouring samples whose noise is an autoregression of first order.
 
     Variance of a mean: (s^2 / n) (1 + 2 sum over k of (1 - k/n) rho^k) (G. E. P. Box and G. M. Jenkins, Time Series

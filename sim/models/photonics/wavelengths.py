@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.models.photonics import checks
-from sim.models.photonics.decibels import passed
+from sim.models.photonics.decibels import attenuate
 
 Array = npt.NDArray[np.float64]
 
@@ -47,13 +47,13 @@ def crosstalk(demultiplexer: Demultiplexer) -> Array:
     """
     place = np.arange(demultiplexer.channels)
     distance = np.abs(place[:, np.newaxis] - place)
-    far = np.full(distance.shape, passed(demultiplexer.other_isolation_db))
-    far[distance == 1] = passed(demultiplexer.adjacent_isolation_db)
+    far = np.full(distance.shape, attenuate(demultiplexer.other_isolation_db))
+    far[distance == 1] = attenuate(demultiplexer.adjacent_isolation_db)
     far[distance == 0] = 1.0
     return far
 
 
-def combined_w(
+def combine_w(
     first_w: npt.ArrayLike, second_w: npt.ArrayLike, phase_rad: npt.ArrayLike, visibility: float = 1.0
 ) -> Array:
     """Return the power of two lights on one detector: P1 + P2 + 2 |g| sqrt(P1 P2) cos(phase).

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fpga.bus import load_datapath, simulated_bus
+from fpga.bus import load_datapath, make_simulated_bus
 from lightbed.wording import install_extra
 from sim.twins.board.space import DEFAULT_BASE, Slot
 
@@ -38,7 +38,7 @@ def main(words: Sequence[str] | None = None) -> None:
     options = parser.parse_args(words)
     try:
         datapath = load_datapath(options.file)
-        slot = Slot(lambda: simulated_bus(datapath, options.engine), options.base)
+        slot = Slot(lambda: make_simulated_bus(datapath, options.engine), options.base)
         from sim.twins.board.server import BoardServer  # needs pynq
 
         with BoardServer(slot, host=options.host, port=options.port) as server:

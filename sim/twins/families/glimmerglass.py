@@ -222,7 +222,7 @@ class GlimmerglassTl1(Tl1Frontend):
 
     async def _connect(self, command: Command, session: Tl1Session) -> Lines:
         inputs, outputs = self._two_lists(command.aid)
-        after = self.device.matrix.added(inputs, outputs)
+        after = self.device.matrix.add(inputs, outputs)
         waits = self._waits(command)
         self._made_by |= dict.fromkeys(inputs, session.user)
         return await self._change(after, waits=waits)
@@ -230,7 +230,7 @@ class GlimmerglassTl1(Tl1Frontend):
     async def _disconnect(self, command: Command) -> Lines:
         matrix = self.device.matrix
         if command.aid.lower() == "all":
-            after = matrix.emptied()
+            after = matrix.empty()
         elif "," in command.aid:
             after = matrix.without(*self._two_lists(command.aid))
         else:

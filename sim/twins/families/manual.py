@@ -98,7 +98,7 @@ class Person:
         if not connecting:
             self._device.change(self._matrix.without([source], [output]))
             return
-        self._device.change(self._matrix.added([source], [self._erring(output)]))
+        self._device.change(self._matrix.add([source], [self._erring(output)]))
 
     def _erring(self, output: int) -> int:
         """Return the output he really plugs: the next free one, when he errs."""

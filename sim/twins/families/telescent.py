@@ -199,7 +199,7 @@ class Frame:
             if self.is_locked(port):
                 raise CommandError(f"port {self.number(port)} is locked")
         try:
-            self.device.matrix.added([pair[0]], [pair[1]])
+            self.device.matrix.add([pair[0]], [pair[1]])
         except Refused as refusal:
             raise CommandError(f"{refusal.reason.name}: port {self.number(refusal.port)}") from None
         self.robot.submit("connect", pair, user=user, source="CLI")
@@ -313,19 +313,21 @@ class Commands:
         force = r"(?:\s+--force)?"
         side = r"(?:\s+-(?P<side>in|out))?"
         return {
-            r"switchstate": self._asked(lambda _: self._printer.table(self._frame)),
-            r"switchstate\s+input\s+(?P<port>\d+)": self._asked(
+            r"switchstate": self._make_question(lambda _: self._printer.table(self._frame)),
+            r"switchstate\s+input\s+(?P<port>\d+)": self._make_question(
                 lambda typed: self._printer.input_state(self._frame, int(typed.match["port"]))
             ),
-            rf"unlock{force}{side}\s+(?P<port>\d+)": self._told(
-                lambda typed: self._frame.unlock(*self._named(typed)), self._opens
+            rf"unlock{force}{side}\s+(?P<port>\d+)": self._make_order(
+                lambda typed: self._frame.unlock(*self._find_ports(typed)), self._opens
             ),
-            rf"connect{force}\s+-in\s+(?P<source>\d+)\s+-out\s+(?P<output>\d+)": self._told(self._connect),
-            rf"connect{force}\s+(?P<source>\d+)\s+(?P<output>\d+)": self._told(self._connect_both_ways),
-            rf"unallocate{force}{side}\s+(?P<port>\d+)": self._told(self._unallocate),
+            rf"connect{force}\s+-in\s+(?P<source>\d+)\s+-out\s+(?P<output>\d+)": self._make_order(
+                self._connect
+            ),
+            rf"connect{force}\s+(?P<source>\d+)\s+(?P<output>\d+)": self._make_order(self._connect_both_ways),
+            rf"unallocate{force}{side}\s+(?P<port>\d+)": self._make_order(self._unallocate),
         }
 
-    def _asked(self, answer: Callable[[Typed], str]) -> Handler:
+    def _make_question(self, answer: Callable[[Typed], str]) -> Handler:
         """Return the handler of a question, with refusals as the device prints them."""
 
         def handler(typed: Typed) -> str:
@@ -336,7 +338,7 @@ class Commands:
 
         return handler
 
-    def _told(
+    def _make_order(
         self, do: Callable[[Typed], None], would_do: Callable[[Typed], bool] = lambda _: True
     ) -> Handler:
         """Return the handler of an order; a fault may swallow one that would do something."""
@@ -347,11 +349,11 @@ class Commands:
             do(typed)
             return "OK"
 
-        return self._asked(answer)
+        return self._make_question(answer)
 
     def _opens(self, typed: Typed) -> bool:
         """Return True if a lock is closed that this would open."""
-        return any(map(self._frame.is_locked, self._named(typed)))
+        return any(map(self._frame.is_locked, self._find_ports(typed)))
 
     def _connect(self, typed: Typed) -> None:
         pair = self._frame.source(int(typed.match["source"])), self._frame.output(int(typed.match["output"]))
@@ -364,10 +366,10 @@ class Commands:
         self._frame.connect((self._frame.source(there), self._frame.output(here)), typed.user)
 
     def _unallocate(self, typed: Typed) -> None:
-        for port in self._named(typed):
+        for port in self._find_ports(typed):
             self._frame.unallocate(port, typed.user)
 
-    def _named(self, typed: Typed) -> tuple[int, ...]:
+    def _find_ports(self, typed: Typed) -> tuple[int, ...]:
         """Return the inputs and outputs that a command names: one direction of a port, or both."""
         source, output = self._frame.sides(int(typed.match["port"]))
         return {"in": (source,), "out": (output,)}.get(typed.match["side"] or "", (source, output))

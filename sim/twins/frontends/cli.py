@@ -118,11 +118,11 @@ class CliFaults:
     def table(self) -> Mapping[str, Fault]:
         """Return the faults by name, for `SwitchTwin`."""
         return {
-            "truncate_table": self._counted("truncated_tables"),
-            "noise": self._counted("noisy_tables"),
+            "truncate_table": self._make_counter("truncated_tables"),
+            "noise": self._make_counter("noisy_tables"),
         }
 
-    def _counted(self, name: str) -> Fault:
+    def _make_counter(self, name: str) -> Fault:
         return Fault(
             lambda request: setattr(self, name, request.whole("count", 1)),
             lambda _: setattr(self, name, 0),
@@ -280,7 +280,7 @@ class _Session:
 
     async def _serve(self) -> None:
         self.print(_wire([self._manner.greeting] if self._manner.greeting else []) + self._prompt())
-        while (command := await self._typed()) is not None:
+        while (command := await self._read_line()) is not None:
             if command.strip() in self._manner.leave:
                 return
             prompt = self._prompt().encode()
@@ -294,9 +294,9 @@ class _Session:
         """Return the user who has logged in; empty when the client left or guessed three times."""
         for _ in range(3):
             self.print(self._manner.login)
-            user = await self._typed()
+            user = await self._read_line()
             self.print("Password: ")
-            password = await self._typed(secret=True)
+            password = await self._read_line(secret=True)
             if user is None or password is None:
                 return ""
             if (user, password) == self._manner.account:
@@ -311,12 +311,12 @@ class _Session:
     async def _answer(self, command: str) -> bytes:
         printed = await self._frontend.run(command.strip(), self.user, self._status)
         self._status = printed.status
-        text = _wire(await self._paged(self._frontend.rows(printed)))
+        text = _wire(await self._show_pages(self._frontend.rows(printed)))
         if printed.leaves:
             raise Left(text)
         return text.encode()
 
-    async def _paged(self, rows: Sequence[str]) -> Sequence[str]:
+    async def _show_pages(self, rows: Sequence[str]) -> Sequence[str]:
         """Show all pages but the last, which is left for the caller to show."""
         length = self._manner.page_rows
         while length and len(rows) > length:
@@ -328,7 +328,7 @@ class _Session:
                 return ()
         return rows
 
-    async def _typed(self, *, secret: bool = False) -> str | None:
+    async def _read_line(self, *, secret: bool = False) -> str | None:
         """Return the next line that is typed; None when the client has left or its time is up."""
         while not self._lines:
             data = await self._read()

@@ -223,7 +223,7 @@ class _ServerConnection:
             try:
                 event = self._connection.next_event()
             except self._h11.RemoteProtocolError as error:
-                return self._refused(error.error_status_hint, "this is not HTTP")
+                return self._make_refusal(error.error_status_hint, "this is not HTTP")
             if event is self._h11.NEED_DATA:
                 self._connection.receive_data(await line.read())
             elif isinstance(event, self._h11.ConnectionClosed):
@@ -235,9 +235,9 @@ class _ServerConnection:
             elif isinstance(event, self._h11.Data):
                 body += event.data
                 if len(body) > LONGEST_BODY_BYTES:
-                    return self._refused(413, "too much")
+                    return self._make_refusal(413, "too much")
 
-    def _refused(self, status: int, why: str) -> HttpRequest:
+    def _make_refusal(self, status: int, why: str) -> HttpRequest:
         """Return a request that nobody answers but the connection itself, before it ends."""
         self._too_bad = HttpRefusal(status, why, [("Connection", "close")]).answer()
         return HttpRequest("", "")

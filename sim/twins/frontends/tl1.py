@@ -103,11 +103,11 @@ def parse(text: str) -> Command:
     keywords = (part.partition("=") for part in split_outside_quotes(":".join(fields[6:]), ",") if part)
     return Command(
         verb=fields[0].upper(),
-        tid=unquoted(fields[1]),
+        tid=unquote(fields[1]),
         aid=fields[2],
         ctag=fields[3] or "0",
-        positional=tuple(unquoted(part.strip()) for part in split_outside_quotes(fields[5], ",")),
-        keywords={name.strip().upper(): unquoted(value.strip()) for name, _, value in keywords},
+        positional=tuple(unquote(part.strip()) for part in split_outside_quotes(fields[5], ",")),
+        keywords={name.strip().upper(): unquote(value.strip()) for name, _, value in keywords},
     )
 
 
@@ -127,7 +127,7 @@ def split_outside_quotes(text: str, separator: str) -> list[str]:
     return parts
 
 
-def unquoted(text: str) -> str:
+def unquote(text: str) -> str:
     """Return the text without the double quotes around it."""
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
 
@@ -303,7 +303,7 @@ class Tl1Frontend(ABC):
         """Return the frame of a refused command."""
         return self.framing.denial(self.device.name, self.tag(command), denied, local_time())
 
-    def denied(self, refusal: Refused) -> Denied:
+    def make_denial(self, refusal: Refused) -> Denied:
         """Return a refusal of the switch as TL1 has it."""
         return Denied(_CODE_OF.get(refusal.reason, "SNVS"), self.describe(refusal))
 
@@ -376,7 +376,7 @@ class Tl1Session:
         try:
             lines = await self._run(command)
         except Refused as refusal:
-            return self._frontend.denial(command, self._frontend.denied(refusal))
+            return self._frontend.denial(command, self._frontend.make_denial(refusal))
         except Denied as denied:
             return self._frontend.denial(command, denied)
         finally:

@@ -70,10 +70,10 @@ def batch(tool: Literal["ip", "tc"], lines: Sequence[str], namespace: str | None
     except subprocess.TimeoutExpired as error:
         raise KernelFault(f"`{tool} -batch` gave no answer for {_COMMAND_TIMEOUT_S:g} s") from error
     if done.returncode != 0:
-        raise KernelFault(_failed_line(tool, lines, done.stderr))
+        raise KernelFault(_find_failed_line(tool, lines, done.stderr))
 
 
-def _failed_line(tool: str, lines: Sequence[str], stderr: str) -> str:
+def _find_failed_line(tool: str, lines: Sequence[str], stderr: str) -> str:
     """Return the line of a batch that failed, as the tool numbers it, with the tool's own words."""
     at = re.search(r"Command failed -:(\d+)", stderr)
     line = lines[int(at.group(1)) - 1] if at else lines[0]
@@ -92,11 +92,11 @@ def add(names: Iterable[str]) -> None:
 
 def delete(names: Iterable[str]) -> None:
     """Remove the named namespaces that exist. Their links go with them once nothing runs there."""
-    present = set(listed())
+    present = set(list_namespaces())
     batch("ip", [f"netns del {name}" for name in names if name in present])
 
 
-def listed(prefix: str = "") -> tuple[str, ...]:
+def list_namespaces(prefix: str = "") -> tuple[str, ...]:
     """Return names of the machine's named network namespaces that start with `prefix`, sorted."""
     with suppress(FileNotFoundError):
         return tuple(sorted(path.name for path in _NAMED.iterdir() if path.name.startswith(prefix)))
@@ -139,12 +139,12 @@ def end_processes(names: Sequence[str], timeout_s: float = 5.0) -> None:
 def call_in(namespace: str, function: Callable[[], T]) -> T:
     """Call `function` in a thread that has entered the named network namespace, and end the thread."""
 
-    def entered() -> T:
+    def enter() -> T:
         _enter(namespace)
         return function()
 
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix=namespace) as thread:
-        return thread.submit(entered).result()
+        return thread.submit(enter).result()
 
 
 def await_ready(namespace: str, links: Iterable[str]) -> None:
@@ -204,12 +204,12 @@ def socket_in(namespace: str | None, host: str, port: int) -> socket.socket:
 
     Raises `KernelFault`, with code `address_in_use` when somebody else has the address.
     """
-    from sim.twins.wire.listener import bound_socket  # imports asyncio, which listing labs does without
+    from sim.twins.wire.listener import bind_socket  # imports asyncio, which listing labs does without
 
     try:
         if namespace is None:
-            return bound_socket(host, port)
-        return call_in(namespace, lambda: bound_socket(host, port))
+            return bind_socket(host, port)
+        return call_in(namespace, lambda: bind_socket(host, port))
     except OSError as error:
         raise KernelFault(
             f"cannot listen on {host}:{port}: {error.strerror}",

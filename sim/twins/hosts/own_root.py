@@ -62,13 +62,13 @@ def machine_mounts(mountinfo: str) -> tuple[MachineMount, ...]:
     found = {}
     for line in mountinfo.splitlines():
         fields, _, kind = line.partition(" - ")
-        point = _unescaped(fields.split(" ")[4])
+        point = _unescape(fields.split(" ")[4])
         if kind.split(" ")[0] not in _NO_FILES and not _is_below(point, _OWN_FOLDERS):
             found[point] = _mount_at(point)
     return tuple(mount for _, mount in sorted(found.items()) if mount is not None)
 
 
-def _unescaped(point: str) -> str:
+def _unescape(point: str) -> str:
     r"""Return a path of mountinfo, which writes spaces and the like as octal numbers.
 
     >>> _unescaped(r"/mnt/a\040b")

@@ -26,7 +26,7 @@ class Address:
     options: Mapping[str, str]
 
 
-def parsed(address: str) -> Address:
+def parse(address: str) -> Address:
     """Raise `AddressError`.
 
     >>> parsed("sim://kit?seed=2&profile=zcu216")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-from sim.twins.rfsoc.address import DEFAULT_PROFILES, Address, AddressError, configuration, parsed, whole
+from sim.twins.rfsoc.address import DEFAULT_PROFILES, Address, AddressError, configuration, parse, whole
 from sim.twins.rfsoc.board import Board, BoardKnobs
 from sim.twins.rfsoc.loopback import Loopback
 from sim.twins.rfsoc.not_simulated import NotSimulated
@@ -40,13 +40,13 @@ class Assembly:
     board: Board
 
 
-def assembled(address: str) -> Assembly:
+def assemble(address: str) -> Assembly:
     """Return the twin that an address describes. Raises `AddressError`, `NotSimulated`."""
-    where = parsed(address)
+    where = parse(address)
     cfg = configuration(where.profile)
     check_blocks(cfg)
     options = {name: value for name, value in where.options.items() if name in KNOB_OPTIONS}
-    with _told_of(where):
+    with _translate_errors(where):
         seed = whole("seed", where.options.get("seed", "1"))
         limit = where.options.get("instruction_limit")
         most = None if limit is None else whole("instruction_limit", limit, low=1)
@@ -72,7 +72,7 @@ def _plant(where: Address, cfg: Mapping[str, Any]) -> TunablePlant:
 
 
 @contextmanager
-def _told_of(where: Address) -> Iterator[None]:
+def _translate_errors(where: Address) -> Iterator[None]:
     """Report what an option of an address cannot be as a mistake of the address."""
     try:
         yield

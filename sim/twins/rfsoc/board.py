@@ -89,12 +89,12 @@ class DeviceClock:
         self.spend(min(self._look_s, longest_s))
         self._look_s = min(self._look_s * PATIENCE, 1.0)
 
-    def refreshed(self) -> None:
+    def refresh(self) -> None:
         """There was something new: looks are short again."""
         self._look_s = LOOK_S
 
 
-def checked(name: str) -> str:
+def check_fault(name: str) -> str:
     """Return the name of a fault. Raises `ValueError` for one that is none.
 
     >>> checked("dead_board")
@@ -136,7 +136,7 @@ class BoardKnobs(MutableMapping[str, Any]):
         elif name == "fault":
             # a plant that has a knob of this name keeps the fault while it lasts
             if value != OF_LIGHT or OF_LIGHT not in self._plant:
-                checked(value)
+                check_fault(value)
             if OF_LIGHT in {value, self._own["fault"]}:
                 self._plant[OF_LIGHT] = value == OF_LIGHT
             self._own["fault"] = value
@@ -278,7 +278,7 @@ class Board:
         ticks_per_s = self.cfg["tprocs"][0]["f_time"] * 1e6 * self.clock_factor
         self._running = Running(played, self.clock.now_s, ticks_per_s, base, self.standings)
         self.standings = played.standings
-        self.clock.refreshed()
+        self.clock.refresh()
 
     def stop(self) -> None:
         """Stop the program; windows that it has opened by now are filled to their ends."""
@@ -313,7 +313,7 @@ class Board:
         since, value = running.base.get(address, (-1.0, 0))
         after = int(np.searchsorted(ticks, self._tick(running), "right"))
         if after > before:
-            self.clock.refreshed()
+            self.clock.refresh()
         return int(values[after - 1]) if after and ticks[after - 1] > since else value
 
     def clear_counter(self, address: int) -> None:

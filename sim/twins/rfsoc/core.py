@@ -41,7 +41,7 @@ class Core:
         readouts: Sequence[Mapping[str, Any]],
         instruction_limit: int | None = None,
     ) -> None:
-        self.version, self.processor = made_processor(cfg, readouts, instruction_limit)
+        self.version, self.processor = make_processor(cfg, readouts, instruction_limit)
         names = ("dmem",) if self.version == 1 else ("dmem", "wmem")
         self._sizes = {name: int(cfg[f"{name}_size"]) for name in names}
         self._done: Done | None = None
@@ -99,7 +99,7 @@ class Core:
         run = self.processor.run(read)
         counters = np.unique(run.counts["address"]).tolist() if self.version == 1 else []
         base = {address: int(before["dmem"][address]) for address in counters}
-        return Done(run, base, _changed(before, self._memories()), state)
+        return Done(run, base, _find_changes(before, self._memories()), state)
 
     def _pay(self) -> None:
         for name, address, words in self._owed:
@@ -118,7 +118,7 @@ class Core:
         return {name: self.processor.read_mem(name, size, 0) for name, size in self._sizes.items()}
 
 
-def made_processor(
+def make_processor(
     cfg: Mapping[str, Any], readouts: Sequence[Mapping[str, Any]], instruction_limit: int | None
 ) -> tuple[int, Processor]:
     """Return the processor of a configuration, with its version. Raises `NotSimulated` for another one.
@@ -143,7 +143,7 @@ def made_processor(
     raise NotSimulated(f"a processor of type {cfg['type']}")
 
 
-def _changed(before: Mapping[str, Words], after: Mapping[str, Words]) -> list[Block]:
+def _find_changes(before: Mapping[str, Words], after: Mapping[str, Words]) -> list[Block]:
     """Return one block a memory, from the first word that changed to the last."""
     left: list[Block] = []
     for name, was in before.items():

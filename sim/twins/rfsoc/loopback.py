@@ -158,26 +158,24 @@ class Loopback:
         for generator in range(self._generators):
             cable = self.knobs.cable(generator, readout)
             if cable.gain:
-                level += cable.gain * carried(outputs, generator, cable, rate_hz, first, count)
+                level += cable.gain * carry(outputs, generator, cable, rate_hz, first, count)
         return Received(level, np.full(count, self.knobs.noise_rms), 0.0)
 
 
-def carried(
-    outputs: Outputs, generator: int, cable: Cable, rate_hz: float, first: int, count: int
-) -> Samples:
+def carry(outputs: Outputs, generator: int, cable: Cable, rate_hz: float, first: int, count: int) -> Samples:
     """Return (count,) of what a generator gave, delayed and turned by a cable (its gain left out)."""
     own_hz = outputs.rate_hz(generator)
     step, lanes = whole_ratio(own_hz / rate_hz)
     place = first * step / lanes - cable.delay_ns * 1e-9 * own_hz
     start = math.floor(place) - TAPS
     length = 2 * TAPS + math.ceil((count + 1) * step / lanes) + 1
-    samples = _turned(outputs, generator, math.radians(cable.phase_deg), start, length)
+    samples = _turn(outputs, generator, math.radians(cable.phase_deg), start, length)
     if (samples == samples[0]).all():
         return np.full(count, samples[0])
-    return _picked(samples, place - start, step, lanes, count)
+    return _pick(samples, place - start, step, lanes, count)
 
 
-def _turned(outputs: Outputs, generator: int, radians: float, start: int, count: int) -> Samples:
+def _turn(outputs: Outputs, generator: int, radians: float, start: int, count: int) -> Samples:
     if radians == 0.0:
         return outputs.samples(generator, start, count)
     wide = outputs.samples(generator, start - HILBERT_MARGIN, count + 2 * HILBERT_MARGIN)
@@ -187,7 +185,7 @@ def _turned(outputs: Outputs, generator: int, radians: float, start: int, count:
     return np.fft.irfft(spectrum, len(wide))[HILBERT_MARGIN : HILBERT_MARGIN + count]
 
 
-def _picked(samples: Samples, place: float, step: int, lanes: int, count: int) -> Samples:
+def _pick(samples: Samples, place: float, step: int, lanes: int, count: int) -> Samples:
     """Return `count` values, `step / lanes` samples apart, the first at `place`.
 
     Of each lane all values lie at the same fraction of a sample, `step` samples apart: one filter serves them all.

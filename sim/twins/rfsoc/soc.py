@@ -23,7 +23,7 @@ import qick
 from qick import obtain
 from qick.qick_asm import QickConfig
 
-from sim.twins.rfsoc.assembly import assembled
+from sim.twins.rfsoc.assembly import assemble
 from sim.twins.rfsoc.board import TRANSFER_S
 from sim.twins.rfsoc.not_simulated import NotSimulated, NotSimulatedAttribute
 from sim.twins.rfsoc.processor import ProgramError
@@ -82,7 +82,7 @@ class TwinDevice(QickConfig):  # type: ignore[misc] # QICK has no types
     """
 
     def __init__(self, address: str) -> None:
-        made = assembled(address)
+        made = assemble(address)
         cfg = made.board.cfg
         cfg["sw_version"] = qick.get_version()
         super().__init__(cfg)
@@ -146,19 +146,19 @@ def refusing(owner: Class) -> Class:
 
 
 def _attribute(what: str) -> property:
-    def refused(_: object) -> NoReturn:
+    def refuse(_: object) -> NoReturn:
         raise NotSimulatedAttribute(what)
 
-    return property(refused, doc=f"Refused: {what}.")
+    return property(refuse, doc=f"Refused: {what}.")
 
 
 def _method(name: str, what: str) -> Callable[..., NoReturn]:
-    def refused(_: object, *__: Any, **___: Any) -> NoReturn:
+    def refuse(_: object, *__: Any, **___: Any) -> NoReturn:
         raise NotSimulated(what)
 
-    refused.__name__ = name
-    refused.__doc__ = f"Refused: {what}."
-    return refused
+    refuse.__name__ = name
+    refuse.__doc__ = f"Refused: {what}."
+    return refuse
 
 
 @refusing

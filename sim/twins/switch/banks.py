@@ -43,7 +43,7 @@ class BankDevice(SwitchDevice):
 
     def select(self, bank: int, channel: int) -> None:
         """Send a bank to a channel, unless a fault swallows the command. Raises `Refused`."""
-        after = self.matrix.added([bank], [self.output(bank, channel)], "replace")
+        after = self.matrix.add([bank], [self.output(bank, channel)], "replace")
         if not self.faults.take_dropped_command():
             self.change(after)
 

@@ -65,17 +65,17 @@ class FaultBoard:
 
     async def set_fault(self, request: Request) -> Reply:
         """Set the fault that `request` names."""
-        await self._act(self._named(request).set, request)
+        await self._act(self._find_fault(request).set, request)
         return {}
 
     async def clear_fault(self, request: Request) -> Reply:
         """Clear one fault, or with the name `all` every fault."""
         everything = request.text("fault") == "all"
-        for fault in self._known.values() if everything else [self._named(request)]:
+        for fault in self._known.values() if everything else [self._find_fault(request)]:
             await self._act(fault.clear, Request({}) if everything else request)
         return {}
 
-    def _named(self, request: Request) -> Fault:
+    def _find_fault(self, request: Request) -> Fault:
         name = request.text("fault")
         if name not in self._known:
             raise VerbError(f"unknown fault {name!r}; this device knows: {', '.join(sorted(self._known))}")
@@ -93,7 +93,7 @@ class FaultBoard:
 
     def _line_faults(self) -> dict[str, Fault]:
         return {
-            "garbage": self._counted("garbage_replies"),
+            "garbage": self._make_counter("garbage_replies"),
             "delay_reply": Fault(
                 lambda request: self._set_delay(request.number("seconds")),
                 lambda _: self._set_delay(0.0),
@@ -112,7 +112,7 @@ class FaultBoard:
             "expire_session": Fault(lambda _: self._expire(), lambda _: None),
         }
 
-    def _counted(self, name: str) -> Fault:
+    def _make_counter(self, name: str) -> Fault:
         return Fault(
             lambda request: setattr(self._faults, name, request.whole("count", 1)),
             lambda _: setattr(self._faults, name, 0),
@@ -146,7 +146,7 @@ class FaultBoard:
     def _mirror_and_port_faults(self) -> dict[str, Fault]:
         matrix = self._device.matrix
         return {
-            "drop_command": self._counted("dropped_commands"),
+            "drop_command": self._make_counter("dropped_commands"),
             "fail_port": self._of_port(matrix.failed),
             "lock_port": self._of_port(matrix.locked),
             "disable_port": self._of_port(matrix.disabled),

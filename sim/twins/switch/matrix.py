@@ -94,7 +94,7 @@ class Matrix:
         """Return True if both ports let light through."""
         return not any(port in self.disabled or port in self.failed for port in pair)
 
-    def added(
+    def add(
         self, inputs: Sequence[int], outputs: Sequence[int], when_occupied: WhenOccupied | None = None
     ) -> Connections:
         """Return the connections after connecting `inputs` to `outputs` one by one, keeping the others."""
@@ -138,7 +138,7 @@ class Matrix:
             source for source, output in self.connections.items() if named & {source, output}
         )
 
-    def emptied(self) -> Connections:
+    def empty(self) -> Connections:
         """Return no connections at all."""
         return self._dropping(tuple(self.connections))
 
@@ -181,7 +181,7 @@ class Matrix:
             (Reason.LOCKED, self.locked),
         ):
             if port in ports:
-                raise self._counted(reason, port)
+                raise self._count_refusal(reason, port)
 
     def _check_side(self, port: int, *, is_input: bool) -> None:
         if self.is_input(port) != is_input:
@@ -190,8 +190,8 @@ class Matrix:
     def _check_unlocked(self, pair: Pair) -> None:
         for port in pair:
             if port in self.locked:
-                raise self._counted(Reason.LOCKED, port)
+                raise self._count_refusal(Reason.LOCKED, port)
 
-    def _counted(self, reason: Reason, port: int) -> Refused:
+    def _count_refusal(self, reason: Reason, port: int) -> Refused:
         self.refusals[reason] += 1
         return Refused(reason, port)

@@ -232,7 +232,7 @@ class Robot:
         """Return the connections when a job is done. Raises `Refused`."""
         (source, output), matrix = job.pair, self.device.matrix
         if job.kind == "connect":
-            return matrix.added([source], [output])
+            return matrix.add([source], [output])
         return matrix.without([source], [output])
 
     def _let_go(self) -> None:

@@ -316,7 +316,7 @@ class Panel:
         try:
             self.device.change(self.device.matrix.without_ports(request.numbers("disconnect")))
             inputs, outputs = [source for source, _ in pairs], [output for _, output in pairs]
-            self.device.change(self.device.matrix.added(inputs, outputs, "replace"))
+            self.device.change(self.device.matrix.add(inputs, outputs, "replace"))
         except Refused as refusal:
             raise VerbError(str(refusal)) from None
         return {"connections": _as_lists(self.device.matrix.connections)}

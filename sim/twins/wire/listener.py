@@ -20,7 +20,7 @@ _LINE_LIMIT_BYTES = 1 << 20
 _FREE_PORT_ATTEMPTS = 20
 
 
-def bound_socket(host: str, port: int) -> socket.socket:
+def bind_socket(host: str, port: int) -> socket.socket:
     """Return a TCP socket bound to `host:port`, in the network namespace of the calling thread.
 
     For port 0 a free port is looked up and then bound by its number: the kernel keeps a numbered port

@@ -62,7 +62,7 @@ class MemoryClient:
             )
         self._reader.feed_data(data)
 
-    def received(self) -> bytes:
+    def receive(self) -> bytes:
         """Take what has come so far."""
         data, self._writer.waiting = self._writer.waiting, b""
         return data
@@ -79,7 +79,7 @@ class MemoryClient:
         self._writer.waiting = b""
         self._writer.close()
 
-    async def ended(self) -> None:
+    async def wait_ended(self) -> None:
         """Return when the device's half has come to its end."""
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -135,4 +135,4 @@ class MemoryListener:
         self._open = False
         self.drop_clients()
         for client in self._inside:
-            await client.ended()
+            await client.wait_ended()

@@ -129,7 +129,7 @@ class _Wire:
         self._all_sent.set()
         self._closing = False
         loop = asyncio.get_running_loop()
-        loop.add_reader(self._master, self._arrived)
+        loop.add_reader(self._master, self._read_arrived)
         self._tasks = [loop.create_task(self._take_in()), loop.create_task(self._give_out())]
 
     # -- what a `Line` uses
@@ -204,7 +204,7 @@ class _Wire:
         self._all_sent.set()
         self.reader.feed_eof()
 
-    def _arrived(self) -> None:
+    def _read_arrived(self) -> None:
         with contextlib.suppress(BlockingIOError):
             self._arriving.put_nowait(os.read(self._master, _READ_BYTES))
 

@@ -57,14 +57,14 @@ class Compare(SimulatesWorkload, Command[ComparisonDocument]):
 
     def run(self, at: Place) -> ComparisonDocument:
         """Simulate an iteration on each fabric. Raises what opening a job raises, `TopologyError`."""
-        from lightbed.wording import counted
+        from lightbed.wording import count_noun
         from testbed.design.evaluation.comparison import compare_fabrics, draw_comparison, rows_of
 
         setting = self.setting()
         job, degree, rate_gbps = setting.job, setting.degree, setting.rate_gbps
         rows = compare_fabrics(job, rows_of(self.fabrics), degree, rate_gbps, setting.options)
-        each = f"{counted(degree, 'link')} of {rate_gbps:g} Gbit/s each"
-        title = f"SIMULATED {job.name} on {counted(job.graph.nodes, 'server')}, {each}"
+        each = f"{count_noun(degree, 'link')} of {rate_gbps:g} Gbit/s each"
+        title = f"SIMULATED {job.name} on {count_noun(job.graph.nodes, 'server')}, {each}"
         if self.plot:
             draw_comparison(rows, self.plot, title)
         document = ComparisonDocument(**job_keys(setting), fabrics=tuple(_fabric_row(row) for row in rows))

@@ -250,7 +250,7 @@ class Optimise(NamesWorkload, Command[PlanDocument]):
 
 
 def _search(choice: WorkloadChoice, servers: Servers, effort: Effort) -> tuple[Plan, Found]:
-    from lightbed.wording import counted
+    from lightbed.wording import count_noun
     from testbed.design.plans.planning import make_plan
 
     with narrate() as narrator:
@@ -258,7 +258,7 @@ def _search(choice: WorkloadChoice, servers: Servers, effort: Effort) -> tuple[P
         def report(now: Progress) -> None:
             narrator.tick(now.steps, now.of, f"best so far {now.best_s * 1e3:.3f} ms in closed form")
 
-        narrator.phase(f"Searching for {choice.name} on {counted(servers.nodes, 'server')}")
+        narrator.phase(f"Searching for {choice.name} on {count_noun(servers.nodes, 'server')}")
         return make_plan(choice, servers, effort, report)
 
 
@@ -281,7 +281,7 @@ def _document(plan: Plan, out: Path, *, is_stopped: bool) -> PlanDocument:
 
 def _patches(lab: Lab, plan: Plan, out: Path) -> tuple[str]:
     """Return how many patches the lab needs. Raises `TopologyError` when its switches cannot hold the topology."""
-    from lightbed.wording import counted
+    from lightbed.wording import count_noun
     from testbed.design.patching.wiring import patch_list
     from testbed.operate.design import design_of_plan, lab_of_plan
 
@@ -292,22 +292,22 @@ def _patches(lab: Lab, plan: Plan, out: Path) -> tuple[str]:
         raise TopologyError(
             f"the plan was written to {out}, but lab '{here.name}' cannot hold it: {error}"
         ) from error
-    return (counted(len(patch_list(wiring)), "patch"),)
+    return (count_noun(len(patch_list(wiring)), "patch"),)
 
 
 def _lines(plan: Plan) -> list[str]:
-    from lightbed.wording import counted
+    from lightbed.wording import count_noun
 
     topology, predicted = plan.topology, plan.predicted
     lengths = ", ".join(f"{count} of {length}" for length, count in predicted["path_lengths"].items())
     times = f"{predicted['iteration_ms']:.3f} ms (ideal switch {predicted['ideal_switch_ms']:.3f} ms)"
     hops = f"mean hops {predicted['mean_hops']:.3f}, pairs by hops: {lengths or 'none'}"
     strides = ", ".join(map(str, topology.strides)) or "none"
-    servers, links = counted(topology.nodes, "server"), counted(topology.degree, "link")
+    servers, links = count_noun(topology.nodes, "server"), count_noun(topology.degree, "link")
     return [
         f"{plan.workload.name} on {servers}, {links} of {plan.rate_gbps:g} Gbit/s each",
         f"predicted iteration {times}, batch of {predicted['batch']:,} samples",
         f"bandwidth tax {predicted['bandwidth_tax']:.3f}, {hops}",
-        f"strides {strides}; {counted(predicted['matching_degree'], 'link')} a server for pairs",
+        f"strides {strides}; {count_noun(predicted['matching_degree'], 'link')} a server for pairs",
         *(f"because {reason}" for reason in plan.why),
     ]

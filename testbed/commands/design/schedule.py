@@ -171,7 +171,7 @@ class Schedule(Moves, Command[ScheduleDocument]):
 
         lab = load_bare_lab(self.lab_file)
         note_compilation("contention")
-        sources = Sources(lab.link.represents_gbps, partial(_measured_phases, at.runs_dir))
+        sources = Sources(lab.link.represents_gbps, partial(_load_phases, at.runs_dir))
         jobs = read_jobs(self.jobs_file, sources)
         links = _links_of(lab, spread=self.spread)
         rounding = Rounding(self.quantum_ms, self.bins, self.most_ticks)
@@ -220,7 +220,7 @@ class Schedule(Moves, Command[ScheduleDocument]):
     ) -> tuple[str, tuple[JobMeasurement, ...]]:
         """Run the schedule on the hosts of the lab; return the id of the run and its rows."""
         from testbed.measure.sharing.host_run import HostRun, run_on_hosts
-        from testbed.measure.sharing.policies import Conditions, shifted_schedule
+        from testbed.measure.sharing.policies import Conditions, shift_schedule
 
         conditions = Conditions(
             iterations=self.iterations,
@@ -233,14 +233,14 @@ class Schedule(Moves, Command[ScheduleDocument]):
             stagger_ms=self.stagger_ms,
             queue=self.queue,
         )
-        policies, shifted = _parse_policies(self.policies), shifted_schedule(schedule)
+        policies, shifted = _parse_policies(self.policies), shift_schedule(schedule)
         host_run = HostRun(jobs, schedule.placement, shifted, policies, conditions, self.spread)
         with narrate() as narrator:
             run_id, rows = run_on_hosts(self.lab_file, host_run, runs_dir, self.really_move, narrator.note)
         return run_id, tuple(JobMeasurement(**asdict(row), difference=row.difference) for row in rows)
 
 
-def _measured_phases(runs_dir: Path, run_id: str, job: str) -> tuple[float, tuple[Burst, ...]]:
+def _load_phases(runs_dir: Path, run_id: str, job: str) -> tuple[float, tuple[Burst, ...]]:
     from testbed.measure.results.store import RunStore
     from testbed.measure.sharing.host_run import phases_of_run
 

@@ -47,14 +47,14 @@ class SimulationDocument(Figures, JobDocument):
 
     def lines(self) -> Iterator[str]:
         """Yield the document as lines for people."""
-        from lightbed.wording import counted
+        from lightbed.wording import count_noun
 
-        several = f"{counted(self.degree, 'link')} of {self.rate_gbps:g} Gbit/s"
+        several = f"{count_noun(self.degree, 'link')} of {self.rate_gbps:g} Gbit/s"
         links = f"one link of {self.host_gbps:g} Gbit/s" if self.host_gbps else several
-        servers = counted(self.nodes, "server")
+        servers = count_noun(self.nodes, "server")
         yield f"SIMULATED {self.job} on {servers}, fabric {self.fabric}, {links} each"
         if self.servers is not None:
-            yield f"{counted(self.servers, 'server')} as {counted(self.nodes, 'logical server')}"
+            yield f"{count_noun(self.servers, 'server')} as {count_noun(self.nodes, 'logical server')}"
         if self.batch is not None:
             yield f"batch of {self.batch:,} samples an iteration"
         yield f"iteration {self.iteration_ms:.3f} ms, of it {self.compute_ms:.3f} ms computing"
@@ -65,7 +65,7 @@ class SimulationDocument(Figures, JobDocument):
         if self.routes == "found":
             yield "the plan has no routes: they were found now"
         if self.estimated_nodes is not None:
-            nodes = counted(self.estimated_nodes, "node")
+            nodes = count_noun(self.estimated_nodes, "node")
             yield f"{nodes} without a duration: computed as a {self.device} does the operations"
 
 

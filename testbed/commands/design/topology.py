@@ -48,7 +48,7 @@ class Topology(Command[TopologyDocument]):
 
     def run(self, at: Place) -> TopologyDocument:
         """Find a topology. Raises `TopologyError`."""
-        from lightbed.wording import counted
+        from lightbed.wording import count_noun
         from testbed.design.patching.wiring import patch_list, wire
         from testbed.design.topology.circulants import as_json, find_topology, parse_demands
 
@@ -57,7 +57,7 @@ class Topology(Command[TopologyDocument]):
             self.nodes, self.degree, simplex=self.simplex, method=self.method, demands=demands
         )
         document = TopologyDocument(**as_json(topology))
-        links = counted(len(topology.links), "one-way link" if self.simplex else "duplex link")
+        links = count_noun(len(topology.links), "one-way link" if self.simplex else "duplex link")
         strides = ", ".join(map(str, topology.strides))
         at.say(
             f"{self.nodes} nodes, degree {self.degree}: strides {strides}",

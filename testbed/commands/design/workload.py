@@ -68,9 +68,9 @@ class NamesWorkload(Command[Any]):
         `parts` of the simulator are used next: a line says so where they are compiled first.
         """
         from testbed.design.workloads.choice import DEFAULT_DEVICE, WorkloadChoice, parse_settings
-        from testbed.design.workloads.mig import named
+        from testbed.design.workloads.mig import name_instance
 
-        device = named(self.device or DEFAULT_DEVICE, instances) if instances > 1 else self.device
+        device = name_instance(self.device or DEFAULT_DEVICE, instances) if instances > 1 else self.device
         if bool(self.workload) == bool(self.torch):
             raise WorkloadError("name a WORKLOAD or a torch module (--torch MODULE:FACTORY), not both")
         name, settings = self.workload or f"torch:{self.torch}", parse_settings(self.settings)

@@ -71,14 +71,14 @@ def _outcome(
     at: Place, device: OpticalSwitch, report: ApplyReport, replaced: tuple[Pair, ...] | None = None
 ) -> ChangeDocument:
     """Say and return what became of every pair; the driver raises for whatever is not done."""
-    from lightbed.wording import counted
+    from lightbed.wording import count_noun
     from ocs_drivers import Status
     from testbed.commands.devices.session import about, heading
 
     if report.changed:
         changes = sum(status is Status.DONE for status in report.pairs.values())
         seconds = sum(outcome.device_s for outcome in report.outcomes)
-        at.say(f"{heading(device)}: {counted(changes, 'change')} made and read back in {seconds:.2f} s")
+        at.say(f"{heading(device)}: {count_noun(changes, 'change')} made and read back in {seconds:.2f} s")
     else:
         at.say(f"{heading(device)}: nothing to do")
     return ChangeDocument(
@@ -104,7 +104,7 @@ class SwitchConnect(MovesSwitch, Command[ChangeDocument]):
 
     def run(self, at: Place) -> ChangeDocument:
         """Connect the pairs. Raises `PortBusy`, `Conflict`, `RefusedToMove` and other `OcsError`."""
-        from lightbed.wording import counted
+        from lightbed.wording import count_noun
         from ocs_drivers import CrossConnects
         from ocs_drivers.engine.reports import describe_pairs
         from testbed.commands.devices.ports import PortNames
@@ -116,7 +116,7 @@ class SwitchConnect(MovesSwitch, Command[ChangeDocument]):
             dropped = _find_dropped(pairs, snapshot, device, replace=self.replace)
             target, scope = CrossConnects(pairs), frozenset(pairs)
             device.plan(target, snapshot, scope)  # what cannot be is refused before anything is announced
-            what = f"connect {counted(len(pairs), 'pair')}"
+            what = f"connect {count_noun(len(pairs), 'pair')}"
             if dropped:
                 what += f" and drop {describe_pairs(dropped.items())}"
                 at.tell(f"{heading(device)}: will drop {describe_pairs(dropped.items())}")
@@ -170,7 +170,7 @@ class SwitchDisconnect(MovesSwitch, Command[ChangeDocument]):
 
     def run(self, at: Place) -> ChangeDocument:
         """Disconnect the inputs. Raises `RefusedToMove` and `OcsError`."""
-        from lightbed.wording import counted
+        from lightbed.wording import count_noun
         from ocs_drivers import Side
         from testbed.commands.devices.ports import PortNames
         from testbed.commands.devices.session import writing
@@ -178,7 +178,7 @@ class SwitchDisconnect(MovesSwitch, Command[ChangeDocument]):
         with self.open(is_bounded=False) as device:
             names = PortNames(device.ports())
             inputs = [names.number(text, Side.IN) for text in self.inputs]
-            self.check_consent(device, f"disconnect {counted(len(inputs), 'input')}", at)
+            self.check_consent(device, f"disconnect {count_noun(len(inputs), 'input')}", at)
             connections = device.read().connections
             pairs = {i: connections[i] for i in inputs if i in connections}
             with writing(device, at.runs_dir, pairs, connections):
@@ -230,7 +230,7 @@ class SwitchApply(MovesSwitch, Command["ChangeDocument | DryRunDocument"]):
 
     def run(self, at: Place) -> ChangeDocument | DryRunDocument:
         """Apply the pairs. Raises `UsageError`, `Conflict`, `RefusedToMove` and other `OcsError`."""
-        from lightbed.wording import counted
+        from lightbed.wording import count_noun
         from ocs_drivers import CrossConnects
         from testbed.commands.devices.ports import PortNames, pairs_in_file
         from testbed.commands.devices.session import writing
@@ -243,10 +243,10 @@ class SwitchApply(MovesSwitch, Command["ChangeDocument | DryRunDocument"]):
             scope = None if self.scope is None else names.inputs(self.scope)
             snapshot = device.read()
             if self.expect is not None and snapshot.revision != self.expect:
-                raise _changed_since(self.expect, snapshot, device)
+                raise _make_changed_since(self.expect, snapshot, device)
             if self.dry_run:
                 return _plan(at, device, target, scope)
-            self.check_consent(device, f"apply {counted(len(target), 'pair')}", at)
+            self.check_consent(device, f"apply {count_noun(len(target), 'pair')}", at)
             expect = snapshot.connections if self.expect is not None else None
             pairs = _pairs_in_question(target, snapshot, scope)
             with writing(device, at.runs_dir, pairs, snapshot.connections):
@@ -270,7 +270,7 @@ def _pairs_in_question(target: CrossConnects, snapshot: Snapshot, scope: list[in
     return {i: o for i, o in pairs.items() if now.get(i) != target.get(i)}
 
 
-def _changed_since(expect: str, snapshot: Snapshot, device: OpticalSwitch) -> Conflict:
+def _make_changed_since(expect: str, snapshot: Snapshot, device: OpticalSwitch) -> Conflict:
     from ocs_drivers.errors import Conflict
 
     return Conflict(
@@ -322,17 +322,17 @@ class SwitchShutter(MovesSwitch, Command[ShutterDocument]):
 
     def run(self, at: Place) -> ShutterDocument:
         """Open or close the shutters. Raises `RefusedToMove` and `OcsError`."""
-        from lightbed.wording import counted
+        from lightbed.wording import count_noun
         from testbed.commands.devices.ports import PortNames
         from testbed.commands.devices.session import about, heading, writing
 
         with self.open(is_bounded=False) as device:
             names = PortNames(device.ports())
             ports = tuple(names.number(text, None) for text in self.named)
-            self.check_consent(device, f"{self.what} {counted(len(ports), 'shutter')}", at)
+            self.check_consent(device, f"{self.what} {count_noun(len(ports), 'shutter')}", at)
             with writing(device, at.runs_dir, ports=ports):
                 device.shutter(list(ports), is_open=self.what == "open")
-            at.say(f"{heading(device)}: {counted(len(ports), 'port')}, shutters {self.what}")
+            at.say(f"{heading(device)}: {count_noun(len(ports), 'port')}, shutters {self.what}")
             return ShutterDocument(**about(device), shutter=self.what, ports=ports)
 
 

@@ -83,7 +83,7 @@ class Apply(Moves, AsksHosts, NamesTopology):
     def run(self, at: Place) -> ApplyDocument:
         """Apply the topology. Raises `RefusedToMove`, `PlanStale`, and the errors of the devices."""
         from testbed.operate.apply import check_permission
-        from testbed.operate.choice import meant_design, what_apply_does
+        from testbed.operate.choice import choose_design, what_apply_does
         from testbed.operate.engine.consent import interruptible
         from testbed.operate.named_topology import NamedTopology
         from testbed.operate.planned_change import AskedChange
@@ -112,9 +112,9 @@ class Apply(Moves, AsksHosts, NamesTopology):
                     meant.design, planned, note, stated=meant.stated, change=confirmed.change
                 )
             confirmed.arm(session, brought, note)
-        meant = meant_design(lab, NamedTopology(epoch=brought.epoch), at.runs_dir)
+        meant = choose_design(lab, NamedTopology(epoch=brought.epoch), at.runs_dir)
         findings = describe_findings(brought.verified.findings)
-        at.say(*heading_lines(meant, self.hosts), *meant.unfinished_lines(), *finding_lines(findings))
+        at.say(*heading_lines(meant, self.hosts), *meant.describe_unfinished(), *finding_lines(findings))
         if brought.verified.ok:
             at.say("everything is as planned")
         return ApplyDocument(
@@ -145,11 +145,11 @@ def _show_progress(session: LabSession, planned: LabPlan, runs_dir: Path) -> Ite
     """Show on standard error how far an apply of some seconds is, by the durations in the journal."""
     from testbed.commands.progress import narrate
     from testbed.errors import JournalError
-    from testbed.operate.durations import Durations, Forecast, learned_durations
+    from testbed.operate.durations import Durations, Forecast, learn_durations
 
     durations = Durations()
     with suppress(JournalError):
-        durations = learned_durations(runs_dir, session.lab.name)
+        durations = learn_durations(runs_dir, session.lab.name)
     forecast = Forecast(planned, durations)
     if forecast.total_s < LONG_S:
         yield
@@ -157,7 +157,7 @@ def _show_progress(session: LabSession, planned: LabPlan, runs_dir: Path) -> Ite
     with narrate() as narrator:
 
         def show(switch: str) -> None:
-            percent, text = forecast.done(switch)
+            percent, text = forecast.finish_step(switch)
             narrator.tick(percent, 100, text)
 
         session.on_step = show
@@ -234,9 +234,9 @@ class _Confirmation:
 
 def _environment() -> dict[str, str]:
     """Return the environment of the watcher: it moves under the same lease, and looks into the same database."""
-    from testbed.leases.choice import chosen
+    from testbed.leases.choice import find_chosen
     from testbed.storage.address import address_in
 
     database = address_in("")
-    same = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "LIGHTBED_LEASE": chosen()}
+    same = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "LIGHTBED_LEASE": find_chosen()}
     return os.environ | same | {"LIGHTBED_DATABASE": database if isinstance(database, str) else ""}

@@ -75,14 +75,14 @@ class DiscoveryDocument(Document):
 
     def lines(self) -> Iterator[str]:
         """Yield the document for people."""
-        from lightbed.wording import counted
+        from lightbed.wording import count_noun
 
         known = sum(fibre.verdict == "found" for nic in self.nics for fibre in (nic.transmit, nic.receive))
         heading = (
             f"{'SIMULATED ' if self.simulated else ''}lab {self.lab}: {known} of {2 * len(self.nics)} fibres"
         )
-        changes = counted(self.circuit_changes, "change")
-        yield f"{heading} found in {counted(self.rounds, 'round')}, {changes} of circuits"
+        changes = count_noun(self.circuit_changes, "change")
+        yield f"{heading} found in {count_noun(self.rounds, 'round')}, {changes} of circuits"
         yield from self.notes
         yield from (f"dead: {fibre}" for fibre in self.dead)
         yield from (f"uncertain: {fibre}" for fibre in self.uncertain)
@@ -118,14 +118,14 @@ class Discover(Moves, Command[DiscoveryDocument]):
         from testbed.lab.simulated.lifecycle import find_running, hosts_of
         from testbed.lab.wired_file import check_new_file, write_new_file
         from testbed.operate.apply import check_permission
-        from testbed.operate.discovery.lab_rows import wired_lab_text
+        from testbed.operate.discovery.lab_rows import write_lab_text
 
         assert at.lab_file is not None
         lab = find_running(load_bare_lab(at.lab_file))
         check_new_file(self.output, replace=self.force)
         check_permission(lab, self.really_move)
         result = _discover(lab, at, self._settle_s(lab))
-        text, comments_kept = wired_lab_text(at.lab_file, result, self.output)
+        text, comments_kept = write_lab_text(at.lab_file, result, self.output)
         write_new_file(self.output, text, replace=self.force)
         document = DiscoveryDocument(
             lab=lab.name,
@@ -188,6 +188,6 @@ def _port(port: tuple[str, int]) -> str:
 
 def _topology_option(lab: Lab, runs_dir: Path) -> str:
     """Return the option that names the default topology where an epoch of the lab as it was before is stored."""
-    from testbed.operate.intent import stored_intents
+    from testbed.operate.intent import load_intents
 
-    return " --method geometric" if stored_intents(runs_dir, lab.name) else ""
+    return " --method geometric" if load_intents(runs_dir, lab.name) else ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
 
-from lightbed.wording import counted
+from lightbed.wording import count_noun
 from testbed.commands.about import OfLab, describe_findings, describe_lab
 from testbed.commands.declare import Text, option
 from testbed.commands.documents import CHANGES, DONE, Finding, finding_lines
@@ -90,12 +90,12 @@ class Drift(AsksHosts, NamesTopology):
 
     def run(self, at: Place) -> DriftDocument:
         """Open the lab, read it once and close it: nobody is kept from it between two readings."""
-        from testbed.operate.choice import meant_design
+        from testbed.operate.choice import choose_design
         from testbed.operate.drift.history import history_in
         from testbed.operate.drift.report import read_drift
         from testbed.operate.plan import circuits_of
 
-        meant = meant_design(at.running_lab, self.topology_name, at.runs_dir)
+        meant = choose_design(at.running_lab, self.topology_name, at.runs_dir)
         with history_in(at.runs_dir) as history, at.session(meant.lab, self.hosts, partial=True) as session:
             planned = circuits_of(meant.lab, meant.design.wiring)
             report = read_drift(session, planned, history, time.time(), self.since)
@@ -113,7 +113,7 @@ class Drift(AsksHosts, NamesTopology):
         readings = max((stretch.readings for stretch in document.series), default=0)
         at.say(
             f"{'SIMULATED ' if meant.lab.simulated else ''}lab {meant.lab.name}, {document.taken}: "
-            f"{counted(len(kinds), 'place')}{f' ({counts})' if counts else ''}, {counted(readings, 'reading')}; "
+            f"{count_noun(len(kinds), 'place')}{f' ({counts})' if counts else ''}, {count_noun(readings, 'reading')}; "
             f"{meant.heading()}",
             *meant.lines(),
         )
@@ -121,7 +121,7 @@ class Drift(AsksHosts, NamesTopology):
             at.say(
                 f"this reading was judged, but could not be stored for later comparison: {document.not_kept}"
             )
-        at.say(*meant.unfinished_lines(), *finding_lines(document.findings))
+        at.say(*meant.describe_unfinished(), *finding_lines(document.findings))
         if not document.findings:
             at.say("no light is lost")
         return document

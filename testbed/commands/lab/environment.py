@@ -43,16 +43,16 @@ class Environment(NamesTopology):
     def run(self, at: Place) -> EnvironmentDocument:
         """Return the environment of programs. Raises `HostError` where hosts name their NICs differently."""
         from testbed.lab.hosts.environment import program_environment
-        from testbed.operate.choice import meant_design
+        from testbed.operate.choice import choose_design
 
-        meant = meant_design(at.running_lab, self.topology_name, at.runs_dir)
+        meant = choose_design(at.running_lab, self.topology_name, at.runs_dir)
         environment = program_environment(meant.lab, meant.design.topology)
         if self.as_shell:
             at.say(*environment.shell.splitlines())
-            for line in () if at.is_quiet else meant.unfinished_lines():
+            for line in () if at.is_quiet else meant.describe_unfinished():
                 at.tell(line)  # standard output is for the shell
         else:
-            at.say(meant.heading(), *meant.lines(), *meant.unfinished_lines())
+            at.say(meant.heading(), *meant.lines(), *meant.describe_unfinished())
             at.say(*(f"{name}={value}" for name, value in environment.variables.items()))
             rows = [
                 [rank, host.name, host.management, host.address]

@@ -71,7 +71,7 @@ class FollowPath(AsksHosts, NamesTopology):
 
     def run(self, at: Place) -> PathDocument:
         """Follow a packet. Raises `TopologyError` for a host that the lab file does not have."""
-        from testbed.operate.choice import meant_design
+        from testbed.operate.choice import choose_design
         from testbed.operate.path import (
             describe_kernel_path,
             describe_path,
@@ -82,13 +82,13 @@ class FollowPath(AsksHosts, NamesTopology):
 
         for name in (self.source, self.target):
             node_named(at.lab, name)  # before any lab is looked for
-        meant = meant_design(at.running_lab, self.topology_name, at.runs_dir)
+        meant = choose_design(at.running_lab, self.topology_name, at.runs_dir)
         ends = node_named(meant.lab, self.source), node_named(meant.lab, self.target)
         with at.session(meant.lab, self.hosts, partial=True) as session:
             hops = follow_path(session, meant.design, *ends)
             way = kernel_path(session, meant.design, *ends)
         findings = describe_findings(session.off_findings)
-        at.say(*heading_lines(meant, self.hosts), *meant.unfinished_lines(), *finding_lines(findings))
+        at.say(*heading_lines(meant, self.hosts), *meant.describe_unfinished(), *finding_lines(findings))
         at.say(*describe_path(hops), *describe_kernel_path(way))
         return PathDocument(
             **describe_hosts(meant, self.hosts),

@@ -123,20 +123,20 @@ class Plan(NamesTopology):
     def run(self, at: Place) -> PlanDocument | PatchList:
         """Read the switches, and compare them with the topology. Raises the drivers' errors."""
         from testbed.design.topology.circulants import as_json as topology_json
-        from testbed.operate.choice import meant_design
+        from testbed.operate.choice import choose_design
         from testbed.operate.plan import describe, plan_json
         from testbed.operate.planned_change import PlannedChange
 
         if self.patches:
             return self._list_patches(at)
-        meant = meant_design(at.running_lab, self.topology_name, at.runs_dir)
+        meant = choose_design(at.running_lab, self.topology_name, at.runs_dir)
         with at.session(meant.lab) as session:
             planned = session.plan(meant.design, take_over=self.take_over)
         change = PlannedChange(meant, planned, at.runs_dir)
         if self.out:
             change.write(self.out, take_over=self.take_over)
         at.say(*heading_lines(meant), *describe(meant.lab, planned), *change.lines())
-        at.say(*meant.unfinished_lines(), *change.to_apply())
+        at.say(*meant.describe_unfinished(), *change.to_apply())
         informing = change.json()
         return PlanDocument(
             **describe_hosts(meant),
@@ -167,13 +167,13 @@ class Plan(NamesTopology):
 
     def _list_patches(self, at: Place) -> PatchList:
         from testbed.design.patching.wiring import patch_list
-        from testbed.operate.choice import meant_design
+        from testbed.operate.choice import choose_design
 
-        meant = meant_design(at.lab, self.topology_name, at.runs_dir)
+        meant = choose_design(at.lab, self.topology_name, at.runs_dir)
         rows = patch_list(meant.design.wiring)
         at.say(*rows)
         unfinished = describe_unfinished(meant.left)
         if not at.is_quiet:
-            for line in meant.unfinished_lines():
+            for line in meant.describe_unfinished():
                 at.tell(line)  # standard output is for whoever patches
         return PatchList(patch_list=tuple(rows), unfinished=unfinished)

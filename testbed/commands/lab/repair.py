@@ -118,10 +118,10 @@ class Repair(Moves, AsksHosts, NamesTopology):
     def run(self, at: Place) -> RepairDocument:
         """Look for lost fibres, plan a repair, and with `--apply` do it. Raises the errors of the devices."""
         from testbed.operate.apply import check_permission
-        from testbed.operate.choice import meant_design
+        from testbed.operate.choice import choose_design
         from testbed.operate.repair import losses_json, repair_json
 
-        meant = meant_design(at.running_lab, self.topology_name, at.runs_dir, before_repair=True)
+        meant = choose_design(at.running_lab, self.topology_name, at.runs_dir, before_repair=True)
         lab = meant.lab
         if self.apply:
             check_permission(lab, self.really_move)
@@ -203,10 +203,10 @@ def plan_repair(
     """
     from testbed.measure.results.store import RunStore
     from testbed.operate.repair import look_at, plan_lab_repair
-    from testbed.operate.unfinished import unfinished_or_why_not
+    from testbed.operate.unfinished import find_unfinished_or_error
 
     design, sight = meant.design, look_at(session, meant.design)
-    left = unfinished_or_why_not(runs_dir, session.lab)
+    left = find_unfinished_or_error(runs_dir, session.lab)
     if session.off:
         return sight, None, left
     earlier = _earlier(RunStore(runs_dir), session.lab, design, sight)
@@ -227,11 +227,11 @@ def _earlier(store: RunStore, lab: Lab, design: Design, sight: Sight) -> RepairR
 def _of_plan(meant: MeantDesign) -> tuple[NDArray[np.float64] | None, RoutesFor]:
     """Return what pairs of a plan send, and its routes on a topology."""
     # Imported here: it brings the models of workloads along, and most looks find nothing lost.
-    from testbed.design.evaluation.job import routes_for, sent_by_pairs
+    from testbed.design.evaluation.job import routes_for, sum_by_pairs
 
     plan = meant.plan()
     assert plan is not None, "its text is stored"
-    return sent_by_pairs(plan), lambda topology: routes_for(plan, topology)
+    return sum_by_pairs(plan), lambda topology: routes_for(plan, topology)
 
 
 def _lines(

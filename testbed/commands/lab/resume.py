@@ -73,14 +73,14 @@ class Resume(Moves, AsksHosts):
 
     def _resume(self, at: Place, lab: Lab, left: Unfinished) -> Resumed:
         from testbed.commands.lab.repair import plan_repair
-        from testbed.operate.choice import meant_design
+        from testbed.operate.choice import choose_design
         from testbed.operate.design import design_of_intent
         from testbed.operate.engine.consent import interruptible
         from testbed.operate.named_topology import NamedTopology
         from testbed.operate.recovery.resume import resume, resume_detours
 
         if left.intent is None and left.kind == "repair":
-            meant = meant_design(lab, NamedTopology(), at.runs_dir, before_repair=True)
+            meant = choose_design(lab, NamedTopology(), at.runs_dir, before_repair=True)
             with interruptible(at.tell), at.session(meant.lab, self.hosts, writes=True) as session:
                 _, planned, _ = plan_repair(session, meant, at.runs_dir)
                 return resume_detours(session, left, planned, at.say)

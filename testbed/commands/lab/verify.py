@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from lightbed.wording import counted
+from lightbed.wording import count_noun
 from testbed.commands.about import OfHosts, describe_findings, describe_hosts, heading_lines
 from testbed.commands.declare import option
 from testbed.commands.documents import CHANGES, DONE, OMIT_NONE, Finding, finding_lines
@@ -74,18 +74,18 @@ class Verify(AsksHosts, NamesTopology):
         """Look at all of the lab; a proof without findings completes an epoch. Raises the errors of `meant_design`."""
         from testbed.measure.plan_job import link_lines, links_since_job
         from testbed.operate.apply import check_permission
-        from testbed.operate.choice import meant_design
+        from testbed.operate.choice import choose_design
         from testbed.operate.narrow import narrow
         from testbed.operate.proof.effects import UNFINISHED
         from testbed.operate.session import note_checks
-        from testbed.operate.unfinished import unfinished_or_why_not
+        from testbed.operate.unfinished import find_unfinished_or_error
         from testbed.storage.owner import this_run
 
-        meant = meant_design(at.running_lab, self.topology_name, at.runs_dir)
+        meant = choose_design(at.running_lab, self.topology_name, at.runs_dir)
         notes: list[str] = []
         if self.narrow:
             check_permission(meant.lab, self.really_move)
-        left = unfinished_or_why_not(at.runs_dir, meant.lab)
+        left = find_unfinished_or_error(at.runs_dir, meant.lab)
         own = tuple(each for each in left if each.lacks_proof and each.intent == meant.intent)
         others = tuple(each for each in left if each not in own)  # this is the proof of its own
         with at.session(meant.lab, self.hosts, writes=self.narrow, partial=True) as session:
@@ -128,7 +128,7 @@ def _complete(meant: MeantDesign, report: VerifyReport, runs_dir: Path) -> tuple
     from testbed.errors import JournalError
     from testbed.operate.journal import journal_in
     from testbed.operate.session import record_proof
-    from testbed.operate.unfinished import unfinished_or_why_not
+    from testbed.operate.unfinished import find_unfinished_or_error
     from testbed.operation_errors import OperationRunning
 
     intent = meant.intent
@@ -138,14 +138,14 @@ def _complete(meant: MeantDesign, report: VerifyReport, runs_dir: Path) -> tuple
             record_proof(journal, meant.lab, intent, report)
     except (JournalError, OperationRunning) as error:
         return meant, f"epoch {intent.epoch} cannot be marked as verified: {error}"
-    left = unfinished_or_why_not(runs_dir, meant.lab)
+    left = find_unfinished_or_error(runs_dir, meant.lab)
     meant = replace(meant, intent=replace(intent, state="verified"), left=left)
     return meant, f"epoch {intent.epoch} is verified now"
 
 
 def _summary(report: VerifyReport) -> str:
-    heard = f", {counted(report.links_received, 'link')} heard by probe" if report.links_received else ""
+    heard = f", {count_noun(report.links_received, 'link')} heard by probe" if report.links_received else ""
     heard += f", {report.pairs_reached} of {report.pairs} pairs reached" if report.pairs else ""
     if report.loss_floor is not None:
         heard += f"; a loss of {report.loss_floor:.1%} on any link is found with 99 % confidence"
-    return f"{counted(report.circuits, 'circuit')} looked at{heard}"
+    return f"{count_noun(report.circuits, 'circuit')} looked at{heard}"

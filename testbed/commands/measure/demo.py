@@ -169,7 +169,7 @@ def _headline(gain: RingGain) -> str:
     return f"{what}: {gain.ratio:.2f}x ({low:.2f} to {high:.2f} by quartiles; the links allow {gain.most.rings}x)"
 
 
-def _bound(row: Timing) -> str:
+def _find_bound(row: Timing) -> str:
     if row.cpu_limited:
         return "host CPU"
     return "link" if row.busbw_mbps > 0.9 * row.limit_mbps else "latency"
@@ -190,7 +190,7 @@ _COLUMNS = (
 def _cells(row: Timing) -> tuple[object, ...]:
     quartiles = f"{row.low_us:.0f} to {row.high_us:.0f}"
     what = (row.topology, row.configuration, row.size_bytes)
-    return *what, row.time_us, quartiles, row.busbw_mbps, row.limit_mbps, _bound(row)
+    return *what, row.time_us, quartiles, row.busbw_mbps, row.limit_mbps, _find_bound(row)
 
 
 def _lines(result: JobResult) -> Iterator[str]:

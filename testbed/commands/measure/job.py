@@ -60,9 +60,9 @@ class PlanJob(AsksHosts, NamesTopology, Command[PlanJobDocument]):
         from testbed.lab.simulated.lifecycle import hosts_of
         from testbed.measure.plan_job import PHASE, run_plan, to_json
         from testbed.measure.results.store import RunStore
-        from testbed.operate.choice import meant_design
+        from testbed.operate.choice import choose_design
 
-        meant = meant_design(at.running_lab, self.topology_name, at.runs_dir)
+        meant = choose_design(at.running_lab, self.topology_name, at.runs_dir)
         lab, mode = meant.lab, hosts_of(meant.lab, self.hosts)
         with (
             at.session(lab, self.hosts) as session,
@@ -99,7 +99,7 @@ def job_lines(meant: MeantDesign, job: PlanRun) -> Iterator[str]:
 
     yield f"{'SIMULATED ' if meant.lab.simulated else ''}lab {meant.lab.name}; {meant.heading()}"
     yield from meant.lines()
-    yield from meant.unfinished_lines()
+    yield from meant.describe_unfinished()
     median = f"iteration of {job.measured_s * 1e3:.1f} ms (median of {len(job.times_s)})"
     yield f"{median}, predicted {job.predicted_s * 1e3:.1f} ms: {job.difference * 100:+.1f} %"
     yield f"scale: {job.factor:g} of the bytes, computing alike; processors {job.busy * 100:.0f} % busy"

@@ -193,7 +193,7 @@ class Measure(AsksHosts, NamesTopology, Command[MeasurementDocument | NcclTestsO
         from testbed.lab.simulated.lifecycle import hosts_of
         from testbed.measure.collectives.spec import parse_sizes
         from testbed.measure.nccl.launch import import_nccl
-        from testbed.operate.choice import meant_design
+        from testbed.operate.choice import choose_design
 
         if self.import_file is not None and at.lab_file is None:
             table = import_nccl(self.import_file)
@@ -204,7 +204,7 @@ class Measure(AsksHosts, NamesTopology, Command[MeasurementDocument | NcclTestsO
                 "give either a lab file to measure, or --import FILE with results of nccl-tests"
             )
         sizes = parse_sizes(self.sizes)
-        meant = meant_design(at.running_lab, self.topology_name, at.runs_dir)
+        meant = choose_design(at.running_lab, self.topology_name, at.runs_dir)
         mode = hosts_of(meant.lab, self.hosts)
         if self.program == "nccl-tests":
             return self._test(at, meant, mode, sizes)
@@ -241,7 +241,7 @@ class Measure(AsksHosts, NamesTopology, Command[MeasurementDocument | NcclTestsO
             for row in result.timings
         ]
         mark = "SIMULATED " if meant.lab.simulated else ""
-        at.say(meant.heading(), *meant.lines(), *meant.unfinished_lines())
+        at.say(meant.heading(), *meant.lines(), *meant.describe_unfinished())
         at.say_table(f"{mark}AllReduce on {meant.lab.name}, hosts: {mode}", columns, rows)
         return MeasurementDocument(
             run_id=run.run_id,
@@ -262,7 +262,7 @@ class Measure(AsksHosts, NamesTopology, Command[MeasurementDocument | NcclTestsO
         test = NcclTest(smallest_bytes=sizes[0], largest_bytes=sizes[-1], timeout_s=round(self.deadline_s))
         with self._open(at, meant, mode) as (session, run):
             result = measure_nccl_tests(session, meant.design, run, settings, test)
-        at.say(meant.heading(), *meant.lines(), *meant.unfinished_lines())
+        at.say(meant.heading(), *meant.lines(), *meant.describe_unfinished())
         _say_table(at, result.table)
         at.say(*(f"{finding.kind}: {finding.detail}" for finding in result.rings))
         rings = tuple(RingFinding(**asdict(finding)) for finding in result.rings)

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from lightbed.wording import counted
+from lightbed.wording import count_noun
 from testbed.commands.declare import REQUIRED, Command, argument, option, writes
 from testbed.commands.documents import CHANGES, DONE, Document, TableDocument
 from testbed.commands.groups import PrintsTable
@@ -126,7 +126,7 @@ class RunsQuery(PrintsTable, Command[QueryAnswer]):
         from testbed.measure.trends.sql import query_runs
 
         answer = query_runs(at.runs_dir, self.statement)
-        at.say_table(counted(len(answer.rows), "row"), answer.columns, answer.rows)
+        at.say_table(count_noun(len(answer.rows), "row"), answer.columns, answer.rows)
         rows = tuple(
             tuple(str(cell) if isinstance(cell, datetime) else cell for cell in row) for row in answer.rows
         )
@@ -313,7 +313,9 @@ class RunsTrend(Command[TrendDocument]):
         )
         report = find_trends(at.runs_dir, only(series, self.lab, self.quantity), self.rate)
         short = f", {report.short} too short (below 6 values)" if report.short else ""
-        at.say(f"{len(report.series) - report.short} series of {counted(len(stored), 'run')} judged{short}")
+        at.say(
+            f"{len(report.series) - report.short} series of {count_noun(len(stored), 'run')} judged{short}"
+        )
         at.say(*([line for change in report.changes for line in change.lines()] or ["no change of level"]))
         return TrendDocument(
             series=len(report.series),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from lightbed.wording import counted
+from lightbed.wording import count_noun
 from testbed.commands.declare import REQUIRED, Command, argument, option
 from testbed.commands.documents import Document
 from testbed.commands.place import Place
@@ -28,8 +28,8 @@ class BackupDocument(Document):
 
     def line(self, holder: str) -> str:
         """Return a line for people: what the file, or the database, holds."""
-        rows = counted(sum(self.rows.values()), "row")
-        return f"{holder} holds {rows}, and the files of {counted(len(self.runs), 'run')}"
+        rows = count_noun(sum(self.rows.values()), "row")
+        return f"{holder} holds {rows}, and the files of {count_noun(len(self.runs), 'run')}"
 
 
 def _document(file: Path, report: BackupReport) -> BackupDocument:
@@ -67,10 +67,10 @@ class Restore(Command[BackupDocument]):
 
     def run(self, at: Place) -> BackupDocument:
         """Put the backup back. Raises `StorageError`."""
-        from testbed.storage.address import address_in, shown
+        from testbed.storage.address import address_in, hide_password
         from testbed.storage.backup import restore
 
         address = address_in(at.runs_dir)
         document = _document(self.file, restore(self.file, address, at.runs_dir, replace=self.replace))
-        at.say(document.line(shown(address)))
+        at.say(document.line(hide_password(address)))
         return document

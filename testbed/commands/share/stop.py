@@ -73,7 +73,7 @@ class Stop(Command[StopDocument]):
             was_stopped=was_stopped,
             reason=None if self.release else self.reason,
             running=running,
-            unfinished=at.unfinished(),
+            unfinished=at.find_unfinished(),
         )
         at.say(*document.lines(at.lab_file), *([why_not] if why_not else []))
         at.say(*(each.line() for each in document.unfinished))

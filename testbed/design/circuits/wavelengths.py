@@ -43,7 +43,7 @@ class _Programme:
     nodes: int
 
 
-def bound(demands: Floats, waves: int, max_distance: int | None = None) -> Wavelengths:
+def solve_bound(demands: Floats, waves: int, max_distance: int | None = None) -> Wavelengths:
     """Return the solution of the linear programme, which no allocation in whole circuits exceeds."""
     programme = _programme(demands, waves, max_distance)
     return _wavelengths(programme, _solve(programme, integral=False))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from sim.models.network.allreduce import parts
 from sim.models.network.taskgraph import TaskGraph
 from testbed.design.collectives.kind import Collective, Pair, Ways
-from testbed.design.collectives.performance import NAMESPACE_HOSTS, Steps, hosts_fabric, predicted_s
+from testbed.design.collectives.performance import NAMESPACE_HOSTS, Steps, hosts_fabric, predict_s
 from testbed.design.model import Link, Routes, Wiring
 from testbed.errors import TopologyError
 
@@ -50,7 +50,7 @@ def _exchange_time_s(
     wiring: Wiring, routes: Routes, ways: Ways, size_bytes: int, rate_mbps: float, mtu_bytes: int
 ) -> float:
     fabric = hosts_fabric(wiring, routes, rate_mbps, mtu_bytes=mtu_bytes)
-    return predicted_s(exchange_graph(wiring.nodes, ways.pairs, size_bytes), fabric, NAMESPACE_HOSTS)
+    return predict_s(exchange_graph(wiring.nodes, ways.pairs, size_bytes), fabric, NAMESPACE_HOSTS)
 
 
 def exchange(name: str, is_one_of: Callable[[Ways], bool]) -> Collective:

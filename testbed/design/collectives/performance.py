@@ -58,7 +58,7 @@ def hosts_fabric(wiring: Wiring, routes: Routes, rate_mbps: float, *, mtu_bytes:
     )
 
 
-def predicted_s(graph: TaskGraph, fabric: Fabric, latency: Latency = NAMESPACE_HOSTS) -> float:
+def predict_s(graph: TaskGraph, fabric: Fabric, latency: Latency = NAMESPACE_HOSTS) -> float:
     """Return seconds until the last host is done with all iterations of the graph."""
     return simulate(graph, fabric, latency=latency).iteration_s
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sim.models.network import wire_efficiency
 from sim.models.network.allreduce import Algorithm
 from sim.models.network.execution import Execution, simulate
-from sim.models.network.fabrics import Fabric, routed
+from sim.models.network.fabrics import Fabric, make_routed
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import Kind, TaskGraph
 from testbed.design.collectives.performance import MTU_BYTES, NAMESPACE_HOSTS
@@ -93,7 +93,7 @@ def host_job(
     fabric = host_fabric(routes, rate_mbps, mtu_bytes=mtu_bytes)
 
     def run(scale: float) -> tuple[Execution, tuple[int, ...]]:
-        tasks, hosts = on_hosts(scaled_graph(graph, scale, scale * stretch), rings_over(routes.topology))
+        tasks, hosts = on_hosts(scale_graph(graph, scale, scale * stretch), rings_over(routes.topology))
         return simulate(tasks, fabric, latency=latency, in_proportion=True), hosts
 
     if factor is None:
@@ -107,10 +107,10 @@ def host_job(
 def host_fabric(routes: RouteSets, rate_mbps: float, *, mtu_bytes: int = MTU_BYTES) -> Fabric:
     """Return the links of a plan at the payload rate of the hosts, with the plan's routes."""
     topology, rate_gbps = routes.topology, rate_mbps / 1e3 * wire_efficiency(mtu_bytes)
-    return routed(topology.nodes, topology.edges, rate_gbps, routes.onward, routes.weight)
+    return make_routed(topology.nodes, topology.edges, rate_gbps, routes.onward, routes.weight)
 
 
-def scaled_graph(graph: TaskGraph, of_bytes: float, of_time: float) -> TaskGraph:
+def scale_graph(graph: TaskGraph, of_bytes: float, of_time: float) -> TaskGraph:
     """Return a graph with bytes and times scaled; a transfer moves at least one byte, for its target waits for it."""
     moves = (graph.kind == Kind.TRANSFER) | (graph.kind == Kind.ALLREDUCE)
     size = np.maximum(np.round(graph.size_bytes * of_bytes).astype(np.int64), moves)

@@ -238,7 +238,7 @@ def graph_of(plan: Plan) -> TaskGraph:
     return iteration(workload, _of_plan(plan, workload, nodes, plan.workload.name), cluster)
 
 
-def sent_by_pairs(plan: Plan) -> NDArray[np.float64] | None:
+def sum_by_pairs(plan: Plan) -> NDArray[np.float64] | None:
     """Return bytes of one iteration that row sends to column beside AllReduce, (nodes, nodes).
 
     None when its workload cannot be built here, say because its file is on another machine.

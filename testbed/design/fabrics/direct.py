@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from sim.models.network.allreduce import Algorithm, Chain, ring
 from sim.models.network.allreduce.fluid import position_strides
 from sim.models.network.execution.lowering import bytes_by_pair
-from sim.models.network.fabrics import Fabric, circulant, direct_connect, routed
+from sim.models.network.fabrics import Fabric, circulant, direct_connect, make_routed
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import TaskGraph
 from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest
@@ -19,7 +19,7 @@ from testbed.design.routing.route_sets import MOST_SETS, RouteSets
 from testbed.design.topology.circulants import circulant_edges
 from testbed.design.topology.demand import Demand, demand_of, demand_of_matrix
 from testbed.design.topology.finder import find
-from testbed.design.topology.strides import directed_strides
+from testbed.design.topology.strides import direct_strides
 
 
 def build(request: FabricRequest) -> ChosenFabric:
@@ -44,8 +44,8 @@ def fabric_of(
     """Return direct connect as a topology says, on `routes`; without, those of a circulant load all strides alike."""
     nodes = topology.nodes
     if routes is not None:
-        return routed(nodes, topology.edges, rate_gbps, routes.onward, routes.weight)
-    steps = directed_strides(nodes, topology.strides, simplex=topology.simplex) if nodes > 1 else ()
+        return make_routed(nodes, topology.edges, rate_gbps, routes.onward, routes.weight)
+    steps = direct_strides(nodes, topology.strides, simplex=topology.simplex) if nodes > 1 else ()
     if steps and topology.edges == circulant_edges(nodes, steps):
         return circulant(nodes, steps, rate_gbps)
     return direct_connect(nodes, topology.edges, rate_gbps, seed=seed)
@@ -60,7 +60,7 @@ def ring_strides(topology: Topology, members: Sequence[int]) -> tuple[int, ...]:
     >>> ring_strides(find_topology(12, 4), range(12)), ring_strides(find_topology(12, 4), (0, 1, 5))
     ((1, 11, 5, 7), (1, 2))
     """
-    steps = directed_strides(topology.nodes, topology.strides, simplex=topology.simplex)
+    steps = direct_strides(topology.nodes, topology.strides, simplex=topology.simplex)
     strides = position_strides(topology.nodes, steps, tuple(members)) or (1,)
     one_way = topology.simplex or len(members) == 2 or len(strides) > 1
     return strides if one_way else (1, len(members) - 1)

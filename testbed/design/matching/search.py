@@ -20,7 +20,7 @@ from collections.abc import MutableSequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from lightbed.compiled import compiled
+from lightbed.compiled import compile_function
 
 Ints = MutableSequence[int]
 
@@ -64,7 +64,7 @@ class State(NamedTuple):
     spare: Ints  # blossom ids not in use; the count is in spare[-1]
 
 
-@compiled
+@compile_function
 def value(state: State, node: int, now: int) -> int:
     """Return the dual of a node at time `now` of a stage: even nodes fall, odd ones rise."""
     top = state.top[node]
@@ -75,7 +75,7 @@ def value(state: State, node: int, now: int) -> int:
     return state.dual[node]
 
 
-@compiled
+@compile_function
 def settle(state: State, top: int, now: int) -> None:
     """Write down the duals of a top and all in it as they are now."""
     passed = now - state.since[top]
@@ -93,7 +93,7 @@ def settle(state: State, top: int, now: int) -> None:
         node = state.leaf_next[node]
 
 
-@compiled
+@compile_function
 def set_top(state: State, blossom: int, top: int) -> None:
     """Make `top` the outermost id of every node of a blossom (or node)."""
     node = state.leaf_head[blossom]
@@ -104,7 +104,7 @@ def set_top(state: State, blossom: int, top: int) -> None:
         node = state.leaf_next[node]
 
 
-@compiled
+@compile_function
 def join(state: State, one: int, other: int, here: int, there: int) -> None:
     """Put `other` behind `one` on a ring of children, joined by the edge here -> there."""
     state.ring_next[one] = other
@@ -113,7 +113,7 @@ def join(state: State, one: int, other: int, here: int, there: int) -> None:
     state.ring_there[one] = there
 
 
-@compiled
+@compile_function
 def new_blossom(state: State, first: int) -> int:
     """Close the ring of children that begins with `first` into a top of its own, without a label."""
     state.spare[-1] -= 1
@@ -136,7 +136,7 @@ def new_blossom(state: State, first: int) -> int:
         child = state.ring_next[child]
 
 
-@compiled
+@compile_function
 def dissolve(state: State, blossom: int) -> None:
     """Make tops of the children of a blossom, without labels, and free its id."""
     child = state.child[blossom]
@@ -152,7 +152,7 @@ def dissolve(state: State, blossom: int) -> None:
     state.spare[-1] += 1
 
 
-@compiled
+@compile_function
 def place_on_ring(state: State, blossom: int, child: int) -> int:
     """Return how many children stand before `child`, counted from the one that holds the base."""
     place = 0
@@ -163,7 +163,7 @@ def place_on_ring(state: State, blossom: int, child: int) -> int:
     return place
 
 
-@compiled
+@compile_function
 def child_with(state: State, blossom: int, node: int) -> int:
     """Return the child of a blossom that holds a node."""
     child = node
@@ -172,7 +172,7 @@ def child_with(state: State, blossom: int, node: int) -> int:
     return child
 
 
-@compiled
+@compile_function
 def rebase(state: State, blossom: int, node: int) -> None:
     """Match the nodes of a blossom inside it so that `node` alone is left over: the new base."""
     nodes = len(state.mate)
@@ -198,7 +198,7 @@ def rebase(state: State, blossom: int, node: int) -> None:
         state.base[inside] = base
 
 
-@compiled
+@compile_function
 def make_odd(state: State, top: int, here: int, there: int, clock: Ints, tops: Ints, events: Events) -> None:
     """Hang a top on the tree by the edge here -> there."""
     state.label[top] = ODD
@@ -210,7 +210,7 @@ def make_odd(state: State, top: int, here: int, there: int, clock: Ints, tops: I
         heappush(events, (clock[NOW] + state.z[top] // 2, len(state.tail) + top))
 
 
-@compiled
+@compile_function
 def make_even(state: State, top: int, clock: Ints, tops: Ints, events: Events) -> None:
     """Lower the duals of a top, and note when its edges will be tight."""
     state.label[top] = EVEN
@@ -219,7 +219,7 @@ def make_even(state: State, top: int, clock: Ints, tops: Ints, events: Events) -
     look_around(state, top, clock, events)
 
 
-@compiled
+@compile_function
 def look_around(state: State, top: int, clock: Ints, events: Events) -> None:
     """Note when the edges of a new even top will be tight, if that is before the stage must end."""
     node = state.leaf_head[top]
@@ -240,7 +240,7 @@ def look_around(state: State, top: int, clock: Ints, events: Events) -> None:
         node = state.leaf_next[node]
 
 
-@compiled
+@compile_function
 def look_back(state: State, top: int, clock: Ints, events: Events) -> None:
     """Note when edges from even tops to a top that lost its label will be tight."""
     node = state.leaf_head[top]
@@ -256,7 +256,7 @@ def look_back(state: State, top: int, clock: Ints, events: Events) -> None:
         node = state.leaf_next[node]
 
 
-@compiled
+@compile_function
 def meet(state: State, here: int, there: int) -> int:
     """Return the nearest even top that the ways from two even tops to the root have in common."""
     state.stamp[-1] += 1
@@ -272,7 +272,7 @@ def meet(state: State, here: int, there: int) -> int:
         one, other = (one, other) if other < 0 else (other, one)
 
 
-@compiled
+@compile_function
 def climb(state: State, node: int, meeting: int, down: bool, clock: Ints) -> Ints:
     """Join the tops between a node's and `meeting` to a ring, and settle them; the odd ones, after a -1."""
     odd_ones = [-1]
@@ -294,7 +294,7 @@ def climb(state: State, node: int, meeting: int, down: bool, clock: Ints) -> Int
     return odd_ones
 
 
-@compiled
+@compile_function
 def look_around_inside(state: State, child: int, blossom: int, clock: Ints, events: Events) -> None:
     """Do `look_around` for the nodes of one child alone: the others were even before."""
     head, tail = state.leaf_head[blossom], state.leaf_tail[blossom]
@@ -303,7 +303,7 @@ def look_around_inside(state: State, child: int, blossom: int, clock: Ints, even
     state.leaf_head[blossom], state.leaf_tail[blossom] = head, tail
 
 
-@compiled
+@compile_function
 def match_all(state: State) -> None:
     """Make `state.mate` a matching of greatest weight, and the duals its proof."""
     lower_duals(state)
@@ -312,7 +312,7 @@ def match_all(state: State) -> None:
             run_stage(state, node)
 
 
-@compiled
+@compile_function
 def lower_duals(state: State) -> None:
     """Begin with the least duals that one pass finds, and match along edges that are tight at once."""
     for node in range(len(state.mate)):
@@ -331,7 +331,7 @@ def lower_duals(state: State) -> None:
             state.mate[partner] = node
 
 
-@compiled
+@compile_function
 def run_stage(state: State, root: int) -> None:
     """Match `root`, or prove that it (or another node in its place) stays free."""
     clock = [0, state.dual[root], root]  # now; when and where the first dual of an even node is zero
@@ -357,7 +357,7 @@ def run_stage(state: State, root: int) -> None:
         state.label[top] = NONE
 
 
-@compiled
+@compile_function
 def take_edge(state: State, arc: int, clock: Ints, tops: Ints, events: Events) -> bool:
     """Use an edge that may be tight now; True when it led to a free node and the stage is over."""
     here, there = state.tail[arc], state.head[arc]
@@ -381,7 +381,7 @@ def take_edge(state: State, arc: int, clock: Ints, tops: Ints, events: Events) -
     return False
 
 
-@compiled
+@compile_function
 def close_ring(state: State, here: int, there: int, clock: Ints, tops: Ints, events: Events) -> None:
     """Make a blossom of the odd ring that an edge between two even tops closes."""
     meeting = meet(state, here, there)
@@ -398,7 +398,7 @@ def close_ring(state: State, here: int, there: int, clock: Ints, tops: Ints, eve
             look_around_inside(state, child, blossom, clock, events)
 
 
-@compiled
+@compile_function
 def expand_if_empty(state: State, blossom: int, clock: Ints, tops: Ints, events: Events) -> None:
     """Take an odd blossom apart when its dual is zero; a part of its ring stays in the tree."""
     if state.label[blossom] != ODD or state.z[blossom] != 2 * (clock[NOW] - state.since[blossom]):
@@ -432,7 +432,7 @@ def expand_if_empty(state: State, blossom: int, clock: Ints, tops: Ints, events:
             return
 
 
-@compiled
+@compile_function
 def flip(state: State, node: int, partner: int) -> None:
     """Match an even node to `partner` (-1: leave it free), and change mates on its way to the root."""
     while True:

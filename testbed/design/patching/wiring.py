@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from testbed.design.model import Link, Nic, Topology, Wiring
 from testbed.design.patching.colouring import colour_edges
-from testbed.design.topology.strides import directed_strides
+from testbed.design.topology.strides import direct_strides
 from testbed.errors import TopologyError
 
 Edge = tuple[int, int]
@@ -71,7 +71,7 @@ def _nic_label(nic: Nic) -> str:
 
 def _edges_in_order(topology: Topology) -> Iterator[Edge]:
     """Return all directed edges, node by node, each node's in the order of the topology's strides."""
-    steps = directed_strides(topology.nodes, topology.strides, simplex=topology.simplex)
+    steps = direct_strides(topology.nodes, topology.strides, simplex=topology.simplex)
     rank = {step: index for index, step in reversed(list(enumerate(steps)))}
 
     def key(edge: Edge) -> tuple[int, int, int]:

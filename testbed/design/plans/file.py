@@ -27,7 +27,7 @@ from lightbed.output_file import check_output, write_output
 from testbed.design.model import LEAST_GBPS, MOST_GBPS, Topology
 from testbed.design.routing.route_sets import MOST_SETS, PairRoute, RouteSets
 from testbed.design.topology.circulants import circulant_edges
-from testbed.design.topology.strides import directed_strides
+from testbed.design.topology.strides import direct_strides
 from testbed.design.workloads.choice import DEFAULT_DEVICE, WorkloadChoice
 from testbed.design.workloads.mig import device_named
 from testbed.design.workloads.model import Way
@@ -248,15 +248,15 @@ def _check_connected(part: PlanReader, topology: Topology) -> None:
     nodes, edges = topology.nodes, topology.edges
     if nodes > 1 and len(edges) < nodes:  # told without a look at every node, whose number may be a slip
         raise part.error("links", f"{len(topology.links)} links cannot join {nodes} nodes: add links")
-    away = _unreached(nodes, edges)
+    away = _find_unreached(nodes, edges)
     if away is not None:
         raise part.error("links", f"node 0 has no path to node {away}: add links between their parts")
-    away = _unreached(nodes, ((target, source) for source, target in edges))
+    away = _find_unreached(nodes, ((target, source) for source, target in edges))
     if away is not None:
         raise part.error("links", f"node {away} has no path to node 0: add links between their parts")
 
 
-def _unreached(nodes: int, edges: Iterable[Edge]) -> int | None:
+def _find_unreached(nodes: int, edges: Iterable[Edge]) -> int | None:
     """Return the first node that no path from node 0 leads to."""
     targets: dict[int, list[int]] = {}
     for source, target in edges:
@@ -276,7 +276,7 @@ def _check_strides(part: PlanReader, topology: Topology) -> None:
         raise part.error(
             "strides", f"{wrong[0]} is not a stride on {nodes} nodes: strides are 1 to {nodes - 1}"
         )
-    steps = directed_strides(nodes, topology.strides, simplex=topology.simplex)
+    steps = direct_strides(nodes, topology.strides, simplex=topology.simplex)
     if len(steps) > topology.degree:
         raise part.error("strides", f"their rings need {len(steps)} NICs, but nodes have {topology.degree}")
     missing = Counter(circulant_edges(nodes, steps)) - Counter(topology.edges)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lightbed.compiled import compiled
+from lightbed.compiled import compile_function
 from testbed.design.model import Topology
 from testbed.design.routing.priced_trees import Links, Room, grow_tree, lay, lay_all
 from testbed.design.routing.route_sets import MOST_SETS, RouteSets, matrix_of, ways_of
@@ -76,7 +76,7 @@ def route(
     best, bound = min(found, key=_fullest(size)), max(one.bound_bytes for one in found)
     onward = np.full((most_paths, *size.shape), -1, dtype=np.int64)
     weight = np.zeros((most_paths, *size.shape))
-    onward[: best.sets], weight[: best.sets] = _pruned(best, links), best.weight
+    onward[: best.sets], weight[: best.sets] = _prune(best, links), best.weight
     return RouteSets(topology, onward, weight, bound)
 
 
@@ -97,8 +97,8 @@ def _best_of(topology: Topology, links: Links, size: Floats, sets: int, draws: t
             _SCHEDULE if few else _SHORT,
         )
         join_equal_ways(onward, weight, links.head)
-        bound = max(bound, priced, _bound(links, size / scale, load, _BOUND_ROUNDS if few else 2))
-        done.append(RouteSets(topology, onward, _rounded(weight, size), bound * scale))
+        bound = max(bound, priced, _find_bound(links, size / scale, load, _BOUND_ROUNDS if few else 2))
+        done.append(RouteSets(topology, onward, _round(weight, size), bound * scale))
         if done[-1].gap(size) < _CLOSE:
             break
     best = min(done, key=_fullest(size))
@@ -117,8 +117,8 @@ def quick_route(topology: Topology, demand: Demand, *, most_paths: int = MOST_SE
     random = np.random.default_rng(0)
     onward, weight, *_ = _descend(links, size / size.max(), most_paths, random, _QUICK)
     join_equal_ways(onward, weight, links.head)
-    found = RouteSets(topology, onward, _rounded(weight, size))
-    return RouteSets(topology, _pruned(found, links), found.weight)
+    found = RouteSets(topology, onward, _round(weight, size))
+    return RouteSets(topology, _prune(found, links), found.weight)
 
 
 def _links_of(topology: Topology) -> Links:
@@ -159,28 +159,28 @@ def _descend(
             improve(turn, random.permutation(nodes), links, size, onward, weight, load, room, doublings)
             turn += 1
         total = set_prices(load, doublings, room.price)
-        bound = max(bound, priced_demand(links, size, room, np.zeros(load.size)) / total)
+        bound = max(bound, price_demand(links, size, room, np.zeros(load.size)) / total)
     return onward, weight, load, bound
 
 
-def _bound(links: Links, size: Floats, load: Floats, rounds: int) -> float:
+def _find_bound(links: Links, size: Floats, load: Floats, rounds: int) -> float:
     """Return the best dual bound met on the way of multiplicative weights, which begin at the prices of a load."""
     room, answer = _room(len(size), links), np.zeros(load.size)
     best, starts = 0.0, []
     for doublings in (3, 4, 5, 6, 7):
         set_prices(load, doublings, room.price)
         starts.append(room.price / room.price.sum())
-        best = max(best, priced_demand(links, size, room, answer) / room.price.sum())
+        best = max(best, price_demand(links, size, room, answer) / room.price.sum())
     price = np.mean(starts, axis=0)
     for turn in range(rounds):
         room.price[:] = price
-        best = max(best, priced_demand(links, size, room, answer) / price.sum())
+        best = max(best, price_demand(links, size, room, answer) / price.sum())
         price = price * np.exp((answer / answer.max() - 1) / (1 + turn / 8))
         price = price / price.sum() + 1e-12
     return best
 
 
-def _rounded(weight: Floats, size: Floats) -> Floats:
+def _round(weight: Floats, size: Floats) -> Floats:
     """Return weights in thousandths, none of them tiny; pairs without demand take the first set."""
     sets = len(weight)
     kept = np.where(weight < _STEPS, 0.0, np.round(weight, 3))
@@ -193,7 +193,7 @@ def _rounded(weight: Floats, size: Floats) -> Floats:
     return kept
 
 
-def _pruned(found: RouteSets, links: Links) -> NDArray[np.int64]:
+def _prune(found: RouteSets, links: Links) -> NDArray[np.int64]:
     """Return the trees without what no pair uses, there or back; the first set stays whole."""
     onward = np.full_like(found.onward, -1)
     for number, there in enumerate(ways_of(found.weight)):
@@ -224,7 +224,7 @@ def _check_connected(topology: Topology) -> None:
         )
 
 
-@compiled
+@compile_function
 def set_prices(load: Any, doublings: int, price: Any) -> float:
     """Fill `price`; return the sum."""
     top, total = load.max(), 0.0
@@ -234,7 +234,7 @@ def set_prices(load: Any, doublings: int, price: Any) -> float:
     return total
 
 
-@compiled
+@compile_function
 def _price(fullness: float, doublings: int) -> float:
     power = fullness
     for _ in range(doublings):
@@ -242,7 +242,7 @@ def _price(fullness: float, doublings: int) -> float:
     return power / max(fullness, 1e-9)
 
 
-@compiled
+@compile_function
 def _way_price(
     node: int, target: int, onward: Any, head: Any, load: Any, top: float, doublings: int
 ) -> float:
@@ -253,7 +253,7 @@ def _way_price(
     return total
 
 
-@compiled
+@compile_function
 def _overshoots(
     source: int,
     target: int,
@@ -275,7 +275,7 @@ def _overshoots(
     return after > before
 
 
-@compiled
+@compile_function
 def _even_out_pair(
     source: int,
     target: int,
@@ -313,7 +313,7 @@ def _even_out_pair(
     weight[best, source, target] += high
 
 
-@compiled
+@compile_function
 def even_out(
     target: int,
     size: Any,
@@ -334,7 +334,7 @@ def even_out(
                 )
 
 
-@compiled
+@compile_function
 def _unevenness(load: Any, top: float, doublings: int) -> float:
     total = 0.0
     for link in range(load.size):
@@ -342,8 +342,8 @@ def _unevenness(load: Any, top: float, doublings: int) -> float:
     return total
 
 
-@compiled
-def _replaced_set(turn: int, target: int, size: Any, weight: Any) -> int:
+@compile_function
+def _choose_replaced_set(turn: int, target: int, size: Any, weight: Any) -> int:
     """Return the set whose tree goes: the one that carries least, in each third round another. Never the first."""
     sets = weight.shape[0]
     if turn % 3 == 2:
@@ -358,7 +358,7 @@ def _replaced_set(turn: int, target: int, size: Any, weight: Any) -> int:
     return place
 
 
-@compiled
+@compile_function
 def _replace_tree(
     target: int,
     place: int,
@@ -387,7 +387,7 @@ def _replace_tree(
         onward[place, target] = old_tree
 
 
-@compiled
+@compile_function
 def _is_known(tree: Any, trees: Any, target: int) -> bool:
     found = False
     for number in range(len(trees)):
@@ -395,7 +395,7 @@ def _is_known(tree: Any, trees: Any, target: int) -> bool:
     return found
 
 
-@compiled
+@compile_function
 def improve(
     turn: int,
     order: Any,
@@ -415,12 +415,12 @@ def improve(
         room.price[:] += total if shortest else _HOP * total / load.size
         grow_tree(target, links, room.price, room.distance, room.tree, room.keys, room.nodes)
         if not _is_known(room.tree, onward, target):
-            place = 0 if shortest else _replaced_set(turn, target, size, weight)
+            place = 0 if shortest else _choose_replaced_set(turn, target, size, weight)
             _replace_tree(target, place, size, onward, weight, links.head, load, room.tree, top, doublings)
         even_out(target, size, onward, weight, links.head, load, top, doublings, 1)
 
 
-@compiled
+@compile_function
 def begin(links: Any, size: Any, onward: Any, weight: Any, load: Any, room: Any) -> None:
     """Lay equal parts set by set; the first on shortest ways, the others on ways that avoid what is laid."""
     sets, nodes = weight.shape[0], size.shape[0]
@@ -435,8 +435,8 @@ def begin(links: Any, size: Any, onward: Any, weight: Any, load: Any, room: Any)
                     lay(source, target, onward[number, target], links.head, load, size[source, target] / sets)
 
 
-@compiled
-def priced_demand(links: Any, size: Any, room: Any, load: Any) -> float:
+@compile_function
+def price_demand(links: Any, size: Any, room: Any, load: Any) -> float:
     """Return what all pairs pay on cheapest ways at the prices in the room; fill `load` with what links carry then."""
     paid = 0.0
     load[:] = 0.0
@@ -449,7 +449,7 @@ def priced_demand(links: Any, size: Any, room: Any, load: Any) -> float:
     return paid
 
 
-@compiled
+@compile_function
 def join_equal_ways(onward: Any, weight: Any, head: Any) -> None:
     """Give what a pair sends on the same way in several sets to the first of these."""
     sets, nodes = weight.shape[0], weight.shape[1]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from lightbed.compiled import compiled
+from lightbed.compiled import compile_function
 
 
-@compiled
+@compile_function
 def choose_links(slots: Any, hops: Any, choice: Any, ways: Any, nearer: Any) -> None:
     """Fill `choice[v, t]` with a link of v on a shortest way to t; among several, v + t says which.
 
@@ -30,7 +30,7 @@ def choose_links(slots: Any, hops: Any, choice: Any, ways: Any, nearer: Any) -> 
                 choice[node, target] = _bit(nearer[target], (node + target) % ways[target])
 
 
-@compiled
+@compile_function
 def _bit(bits: int, number: int) -> int:
     """Return the place of the `number`-th one among bits, from the lowest."""
     place = 0

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lightbed.compiled import compiled
+from lightbed.compiled import compile_function
 
 
 class Links(NamedTuple):
@@ -28,7 +28,7 @@ class Room(NamedTuple):
     nodes: Any
 
 
-@compiled
+@compile_function
 def grow_tree(target: int, links: Any, price: Any, distance: Any, onward: Any, keys: Any, nodes: Any) -> None:
     """Fill `onward` with the cheapest way of each node to the target, and `distance` with its price (Dijkstra)."""
     distance[:] = np.inf
@@ -53,7 +53,7 @@ def grow_tree(target: int, links: Any, price: Any, distance: Any, onward: Any, k
                 size += 1
 
 
-@compiled
+@compile_function
 def _sink(keys: Any, nodes: Any, size: int) -> None:
     """Put the last entry of a heap, at place `size`, in place of the first."""
     key, node, place = keys[size], nodes[size], 0
@@ -68,7 +68,7 @@ def _sink(keys: Any, nodes: Any, size: int) -> None:
     keys[place], nodes[place] = key, node
 
 
-@compiled
+@compile_function
 def _rise(keys: Any, nodes: Any, place: int, key: float, node: int) -> None:
     while place > 0 and keys[(place - 1) // 2] > key:
         keys[place], nodes[place] = keys[(place - 1) // 2], nodes[(place - 1) // 2]
@@ -76,7 +76,7 @@ def _rise(keys: Any, nodes: Any, place: int, key: float, node: int) -> None:
     keys[place], nodes[place] = key, node
 
 
-@compiled
+@compile_function
 def lay(node: int, target: int, onward: Any, head: Any, load: Any, amount: float) -> None:
     """Add an amount to the load of every link on the way from a node to the target."""
     while node != target:
@@ -84,7 +84,7 @@ def lay(node: int, target: int, onward: Any, head: Any, load: Any, amount: float
         node = head[onward[node]]
 
 
-@compiled
+@compile_function
 def lay_all(onward: Any, weight: Any, size: Any, head: Any, load: Any) -> None:
     """Add what every pair sends, `size[s, t]`, by its weights."""
     sets, nodes = weight.shape[0], weight.shape[1]

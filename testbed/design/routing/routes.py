@@ -80,7 +80,7 @@ def _onward(nodes: int, links: Sequence[Link]) -> tuple[list[list[int]], Sequenc
     room = np.zeros(len(links), dtype=np.int64), np.full(nodes**2, -1, dtype=np.int64)
     columns = [first, table[:, 1].copy(), order.reshape(-1), hops.reshape(-1), *room]
     if nodes >= _COMPILED_NODES:
-        _compiled_trees()(nodes, _ROUNDS, *columns)
+        _compile_trees()(nodes, _ROUNDS, *columns)
         return order.tolist(), columns[-1].tolist()
     lists = [column.tolist() for column in columns]
     lay_trees(nodes, _ROUNDS, *lists)
@@ -88,10 +88,10 @@ def _onward(nodes: int, links: Sequence[Link]) -> tuple[list[list[int]], Sequenc
 
 
 @cache
-def _compiled_trees() -> Callable[..., None]:
-    from lightbed.compiled import compiled
+def _compile_trees() -> Callable[..., None]:
+    from lightbed.compiled import compile_function
 
-    return compiled(lay_trees)
+    return compile_function(lay_trees)
 
 
 def lay_trees(

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from testbed.design.search.chains import Point, Stop
-from testbed.design.search.edge_swap import Tries, neighbour_findings, starts, swapped
+from testbed.design.search.edge_swap import Tries, neighbour_findings, starts, swap
 from testbed.design.search.moves import Moves
 from testbed.design.search.problem import Problem
 from testbed.design.search.simulator import Simulator
@@ -122,7 +122,7 @@ class Annealer:
         """Return whether memory holds it."""
         return self.objective(candidate.microbatches).fits(candidate.point)
 
-    def closed_form_s(self, candidate: Candidate) -> float:
+    def estimate_s(self, candidate: Candidate) -> float:
         """Return what the closed form says; infinite beyond the memory."""
         self.closed += 1
         return self.objective(candidate.microbatches).cost_on(candidate.point, candidate.finding)
@@ -141,14 +141,14 @@ class Annealer:
     ) -> Timed:
         """Return the best of one run that spends `budget`, with one of these `counts` of microbatches; none is any."""
         at = best = Timed(self.seconds(start), start)
-        closed_s, scale_s = self.closed_form_s(start), at.seconds
+        closed_s, scale_s = self.estimate_s(start), at.seconds
         begin = self.work
         while self.work < begin + budget:
             warm_s = scale_s * cooling.at((self.work - begin) / budget)
             other = self.propose(at.candidate, chance, counts)
             if other.finding.matching_degree != start.finding.matching_degree:
                 continue
-            other_closed_s = self.closed_form_s(other)
+            other_closed_s = self.estimate_s(other)
             bar_s = closed_s - max(warm_s, scale_s * cooling.closed) * math.log1p(-chance.random())
             if other == at.candidate or other_closed_s > bar_s:
                 continue
@@ -176,7 +176,7 @@ class Annealer:
                 before = best
                 points = self.moves.layouts(best.candidate.point, groups[which])
                 others = [best.candidate._replace(point=point) for point in dict.fromkeys(points)]
-                promised = sorted((self.closed_form_s(other), place) for place, other in enumerate(others))
+                promised = sorted((self.estimate_s(other), place) for place, other in enumerate(others))
                 for closed_s, place in promised:
                     if closed_s < best.seconds * HOPELESS:
                         taken_s = self.seconds(others[place], best.seconds * (1 - 1e-9))
@@ -194,7 +194,7 @@ class Annealer:
         """
         start, found = best.candidate, [best]
         for point in dict.fromkeys(self.moves.gather_chains(start.point)):
-            other = self.relinked(start._replace(point=point), start.finding.matching_degree)
+            other = self.relink(start._replace(point=point), start.finding.matching_degree)
             if point != start.point and self.fits(other):
                 found.append(Timed(self.seconds(other), other))
         return min(found, key=seconds_of)
@@ -250,14 +250,14 @@ class Annealer:
 
     def on_faster_links(self, at: Timed) -> Timed:
         """Return the same on other links for as many pairs, where it is faster there."""
-        other = self.relinked(at.candidate, at.candidate.finding.matching_degree)
+        other = self.relink(at.candidate, at.candidate.finding.matching_degree)
         return min(at, Timed(self.seconds(other, at.seconds), other), key=seconds_of)
 
     def nearest_count(self, wanted: int) -> int:
         """Return the number of microbatches that may be tried and is nearest to the wanted one."""
         return min(self.counts(), key=lambda count: abs(count - wanted))
 
-    def relinked(self, at: Candidate, degree: int) -> Candidate:
+    def relink(self, at: Candidate, degree: int) -> Candidate:
         """Return the same with so many links for pairs, of which the fullest carries little.
 
         From TopologyFinder's answer, and from the links that it has, edges are swapped one after the other.
@@ -272,7 +272,7 @@ class Annealer:
 
         begun = [at.finding, *(start.finding for start in starts(objective, strategy))]
         ends = [
-            swapped(start, cost_of(start), cost_of, demand, Tries(_TRIES))
+            swap(start, cost_of(start), cost_of, demand, Tries(_TRIES))
             for start in dict.fromkeys(begun)
             if start.matching_degree == degree
         ]
@@ -343,7 +343,7 @@ def _on_each_number_of_links(
     """Yield where descents end, from the strategies and on every number of links for pairs."""
     few, coarse = annealer.nearest_count(_FEW), list[Timed]()
     first, *others = starts
-    rewired = [annealer.relinked(first, degree) for degree in annealer.problem.matching_degrees]
+    rewired = [annealer.relink(first, degree) for degree in annealer.problem.matching_degrees]
     for start in dict.fromkeys([first, *rewired, *others]):
         yield Timed(annealer.seconds(start), start)
         near = start._replace(microbatches=few)
@@ -356,7 +356,7 @@ def _on_each_number_of_links(
             for one in sorted(coarse, reverse=True, key=seconds_of)
         }
         own = fastest[True].candidate
-        others = [annealer.relinked(fastest[False].candidate, degree)] if False in fastest else []
+        others = [annealer.relink(fastest[False].candidate, degree)] if False in fastest else []
         bases = dict.fromkeys([own, *others])
         ends = [annealer.descend(base, chance, part) for base in bases]
         yield from ends

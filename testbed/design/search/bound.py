@@ -112,7 +112,7 @@ class _Costs:
     def edge(self, edge: Edge) -> Floats:
         """Return bytes times links for each pair of shapes of its ends."""
         workload = self.problem.workload
-        size, sliced = workload.edge_bytes(edge), workload.sliced(edge)
+        size, sliced = workload.edge_bytes(edge), workload.is_sliced(edge)
         producers, consumers = (self.shapes[place] for place in edge)
         return np.array(
             [
@@ -140,10 +140,10 @@ class _Costs:
                 edge_pairs(producers[0], consumer, batch, size, nodes, sliced, gradients)
                 for gradients in (False, with_gradients)
             )
-            least = min(least, self._passed(pairs) + self._passed(both - pairs))
+            least = min(least, self._sum_passed(pairs) + self._sum_passed(both - pairs))
         return float(least)
 
-    def _passed(self, pairs: Floats) -> float:
+    def _sum_passed(self, pairs: Floats) -> float:
         """Return bytes times the links that they pass at least, whatever the topology."""
         degree, nodes = self.problem.degree, self.problem.nodes
         hops, reached, ring = np.zeros(nodes), 0, degree

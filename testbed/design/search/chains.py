@@ -161,15 +161,15 @@ def merge(best: tuple[Visit, ...], visit: Visit, keep: int) -> tuple[Visit, ...]
     """
     if len(best) == keep and visit.cost_s >= best[-1].cost_s:
         return best
-    cost = _rounded(visit)
+    cost = _round(visit)
     for other in best:
-        if _rounded(other) == cost or (other.point == visit.point and other.cost_s <= visit.cost_s):
+        if _round(other) == cost or (other.point == visit.point and other.cost_s <= visit.cost_s):
             return best
     others = [other for other in best if other.point != visit.point]
     return tuple(sorted([*others, visit], key=lambda known: known.cost_s)[:keep])
 
 
-def _rounded(visit: Visit) -> str:
+def _round(visit: Visit) -> str:
     return f"{visit.cost_s:.12g}"
 
 

@@ -49,7 +49,7 @@ def read(path: Path, search: str, chains: int) -> tuple[ChainState, ...]:
             f"the checkpoint {path} cannot be read: {error.strerror}; start without --resume"
         ) from error
     except ValueError as error:
-        raise _damaged(path, str(error)) from error
+        raise _make_damaged(path, str(error)) from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise SearchError(f"{path} is not a checkpoint of format {FORMAT}: start without --resume")
     if content.get("search") != search:
@@ -60,7 +60,7 @@ def read(path: Path, search: str, chains: int) -> tuple[ChainState, ...]:
     try:
         states = tuple(_from_json(state) for state in content["chains"])
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
-        raise _damaged(path, repr(error)) from error
+        raise _make_damaged(path, repr(error)) from error
     if len(states) != chains:
         raise SearchError(
             f"the checkpoint {path} holds {len(states)} chains, not {chains}: start without --resume"
@@ -76,11 +76,11 @@ def check(path: Path, states: Sequence[ChainState], objective: Objective, rules:
     """
     for state in states:
         if state.step > rules.steps or state.accepted > state.step or state.unchanged >= rules.patience:
-            raise _damaged(path, f"{state.step} steps of {rules.steps}, {state.accepted} accepted")
+            raise _make_damaged(path, f"{state.step} steps of {rules.steps}, {state.accepted} accepted")
         for visit in (state.at, *state.best):
             fault = _fault(objective, visit)
             if fault:
-                raise _damaged(path, fault)
+                raise _make_damaged(path, fault)
 
 
 def _fault(objective: Objective, visit: Visit) -> str:
@@ -96,7 +96,7 @@ def _fault(objective: Objective, visit: Visit) -> str:
     return ""
 
 
-def _damaged(path: Path, why: str) -> SearchError:
+def _make_damaged(path: Path, why: str) -> SearchError:
     return SearchError(f"the checkpoint {path} is damaged ({why}): start without --resume")
 
 

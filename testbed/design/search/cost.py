@@ -30,7 +30,7 @@ from testbed.design.routing.next_hops import next_hops
 from testbed.design.search.problem import Problem
 from testbed.design.search.program import Computing, Part, Program, Sending, Work
 from testbed.design.topology.circulants import circulant_edges
-from testbed.design.topology.strides import directed_strides
+from testbed.design.topology.strides import direct_strides
 from testbed.design.workloads.sharding import Group
 
 Integers = NDArray[np.int64]
@@ -81,7 +81,7 @@ def paths_over(topology: Topology, rate_gbps: float) -> Paths:
     if nodes == 1:
         nothing = np.zeros(0, dtype=np.int64)
         return Paths(1, 1, np.zeros(2, dtype=np.int64), nothing, np.zeros(0), strides)
-    steps = directed_strides(nodes, topology.strides, simplex=topology.simplex)
+    steps = direct_strides(nodes, topology.strides, simplex=topology.simplex)
     if topology.edges == circulant_edges(nodes, steps):
         first, links, byte_s = _on_circulant(nodes, steps, rate_gbps)
         return Paths(nodes, ROUTE_SETS, first, links, byte_s, strides)

@@ -22,7 +22,7 @@ from testbed.design.search.strategies import FEW_NODES, Proposal, StrategyObject
 from testbed.design.topology.circulants import circulant_edges
 from testbed.design.topology.demand import Demand
 from testbed.design.topology.finder import Finding, find
-from testbed.design.topology.strides import directed_strides
+from testbed.design.topology.strides import direct_strides
 from testbed.design.workloads.sharding import Strategy
 
 Edge = tuple[int, int]
@@ -72,7 +72,7 @@ def starts(objective: StrategyObjective, strategy: Strategy) -> Iterator[Proposa
         yield Proposal(strategy, finding, objective.cost_on(point, finding))
 
 
-def improved(objective: StrategyObjective, proposal: Proposal, tries: Tries) -> Proposal:
+def improve(objective: StrategyObjective, proposal: Proposal, tries: Tries) -> Proposal:
     """Return the strategy after all edge swaps that help, or as many as there are tries for; no chance is involved.
 
     The first that helps is made, and the next ones are looked for behind it, until a whole turn brings nothing.
@@ -83,11 +83,11 @@ def improved(objective: StrategyObjective, proposal: Proposal, tries: Tries) -> 
     if objective.problem.nodes > FEW_NODES or not demand.pair_bytes:
         return proposal
     costs = partial(objective.cost_on, point)
-    finding, cost_s = swapped(proposal.finding, proposal.closed_form_s, costs, demand, tries)
+    finding, cost_s = swap(proposal.finding, proposal.closed_form_s, costs, demand, tries)
     return Proposal(proposal.strategy, finding, cost_s) if finding != proposal.finding else proposal
 
 
-def swapped(
+def swap(
     finding: Finding, cost: float, cost_of: Callable[[Finding], float], demand: Demand, tries: Tries
 ) -> tuple[Finding, float]:
     """Return what edge swaps make of links, and its cost; the first that lowers it by `SHORTER` is made, and so on."""
@@ -107,7 +107,7 @@ def swapped(
 
 
 def _best(objective: StrategyObjective, proposal: Proposal, tries: Tries) -> Proposal:
-    ends = [improved(objective, start, tries) for start in (proposal, *starts(objective, proposal.strategy))]
+    ends = [improve(objective, start, tries) for start in (proposal, *starts(objective, proposal.strategy))]
     return min(ends, key=lambda end: end.closed_form_s)
 
 
@@ -157,7 +157,7 @@ def _of(
 ) -> Finding:
     """Return the finding with these strides and rounds of links for pairs."""
     old = finding.topology
-    rings = circulant_edges(old.nodes, directed_strides(old.nodes, strides, simplex=old.simplex))
+    rings = circulant_edges(old.nodes, direct_strides(old.nodes, strides, simplex=old.simplex))
     extra = [link for links in rounds for link in links]
     if not old.simplex:
         extra += [(target, source) for source, target in extra]

@@ -11,9 +11,9 @@ from sim.models.network.execution import simulate
 from sim.models.network.fabrics import ideal_switch
 from testbed.design.routing.route_sets import RouteSets
 from testbed.design.search.chains import Stop
-from testbed.design.search.edge_swap import SHORTER, Tries, improved, starts
+from testbed.design.search.edge_swap import SHORTER, Tries, improve, starts
 from testbed.design.search.problem import Problem
-from testbed.design.search.simulator import Installed, installed, on_quick_routes
+from testbed.design.search.simulator import Installed, install, on_quick_routes
 from testbed.design.search.strategies import Proposal, StrategyObjective
 from testbed.design.topology.finder import Finding
 from testbed.design.workloads.iteration.task_graph import iteration
@@ -47,7 +47,7 @@ def rank(
     stop = Stop() if stop is None else stop
     pending: list[Future[Ranked]] = []
     with stop:
-        pending.extend(executor.submit(simulated_proposal, problem, proposal, True) for proposal in proposals)
+        pending.extend(executor.submit(simulate_proposal, problem, proposal, True) for proposal in proposals)
         wait(pending)
         for future in pending:
             future.result()
@@ -56,7 +56,7 @@ def rank(
     ranked = [one.result() for one in pending if one.done() and not one.cancelled() and not one.exception()]
     if not ranked:
         cheapest = min(proposals, key=lambda proposal: proposal.closed_form_s)
-        ranked = [simulated_proposal(problem, cheapest, rounded=True)]
+        ranked = [simulate_proposal(problem, cheapest, rounded=True)]
     fastest: dict[Strategy, Ranked] = {}
     for one in sorted(ranked, key=lambda one: one.simulated_s):
         fastest.setdefault(one.strategy, one)
@@ -74,14 +74,14 @@ def wirings(objective: StrategyObjective, best: Ranked, stop: Stop | None = None
     problem, tries, known = objective.problem, Tries(), {best.finding: best}
     usual: list[Finding] = []
     with Stop() if stop is None else stop:
-        known[best.finding] = simulated_proposal(
+        known[best.finding] = simulate_proposal(
             problem, Proposal(best.strategy, best.finding, best.closed_form_s)
         )
         for start in starts(objective, best.strategy):
             usual.append(start.finding)
-            for proposal in (start, improved(objective, start, tries)):
+            for proposal in (start, improve(objective, start, tries)):
                 if proposal.finding not in known:
-                    known[proposal.finding] = simulated_proposal(problem, proposal)
+                    known[proposal.finding] = simulate_proposal(problem, proposal)
     fastest: dict[int, Ranked] = {}
     for finding in dict.fromkeys([*usual, *known]):
         if finding in known:
@@ -95,9 +95,9 @@ def wirings(objective: StrategyObjective, best: Ranked, stop: Stop | None = None
     return (chosen, *(one for one in others if one is not chosen))
 
 
-def simulated_proposal(problem: Problem, proposal: Proposal, rounded: bool = False) -> Ranked:
+def simulate_proposal(problem: Problem, proposal: Proposal, rounded: bool = False) -> Ranked:
     """Return a proposal with what it takes when simulated on routes found for it."""
-    return _ranked(
+    return _rank(
         proposal, on_quick_routes(problem, proposal.strategy, proposal.finding.topology, rounded=rounded)
     )
 
@@ -105,10 +105,10 @@ def simulated_proposal(problem: Problem, proposal: Proposal, rounded: bool = Fal
 def on_plan_routes(problem: Problem, best: Ranked) -> Ranked:
     """Return the same on the routes of its plan: those that it has, or others on which it is faster."""
     proposal = Proposal(best.strategy, best.finding, best.closed_form_s)
-    return _ranked(proposal, installed(problem, best.strategy, best.finding.topology))
+    return _rank(proposal, install(problem, best.strategy, best.finding.topology))
 
 
-def _ranked(proposal: Proposal, found: Installed) -> Ranked:
+def _rank(proposal: Proposal, found: Installed) -> Ranked:
     done = found.execution
     return Ranked(*proposal, done.iteration_s, done.bandwidth_tax, found.routes)
 

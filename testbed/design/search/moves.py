@@ -73,13 +73,13 @@ class Moves:
         place = _any(self.free, chance)
         others = [[at for at in shape if at != point[place]] for shape in self._shapes[place].values()]
         shapes = [shape for shape in others if shape]
-        return _changed(point, {place: _any(_any(shapes, chance), chance)})
+        return _change(point, {place: _any(_any(shapes, chance), chance)})
 
     def join(self, point: Point, chance: np.random.Generator) -> Point:
         """Return one operator laid out as one that feeds it, or that it feeds."""
         place = _any(self.free, chance)
         beside = self._as_beside(point, place)
-        return _changed(point, {place: _any(beside, chance)}) if beside else self.one(point, chance)
+        return _change(point, {place: _any(beside, chance)}) if beside else self.one(point, chance)
 
     def _as_beside(self, point: Point, place: int) -> list[int]:
         """Return where an operator stands as its neighbours do: nothing is then sent between them."""
@@ -99,20 +99,20 @@ class Moves:
             if place not in self._next:
                 break
             place = self._next[place]
-        return _changed(point, changes)
+        return _change(point, changes)
 
     def swap(self, point: Point, chance: np.random.Generator) -> Point:
         """Return two operators of a class with each other's servers."""
         members = _any(self._classes, chance)
         one, other = chance.choice(len(members), 2, replace=False)
-        return _changed(point, {members[one]: point[members[other]], members[other]: point[members[one]]})
+        return _change(point, {members[one]: point[members[other]], members[other]: point[members[one]]})
 
     def relay(self, point: Point, chance: np.random.Generator) -> Point:
         """Return all of a class laid out in one shape; what is placed on servers of their own takes turns."""
         members = _any(self._classes, chance)
         choices = _any(list(self._shapes[members[0]].values()), chance)
         order = chance.permutation(len(choices))
-        return _changed(
+        return _change(
             point, {place: choices[int(order[turn % len(order)])] for turn, place in enumerate(members)}
         )
 
@@ -123,12 +123,12 @@ class Moves:
         operator is laid out as its neighbours are, too, and a group also parted as in `_part_group`.
         """
         if len(members) == 1:
-            yield from (_changed(point, {members[0]: at}) for at in self._as_beside(point, members[0]))
+            yield from (_change(point, {members[0]: at}) for at in self._as_beside(point, members[0]))
         yield from self._part_group(point, members)
         for choices in self._shapes[members[0]].values():
             first = self._shardings[members[0]][choices[0]]
             if self._home(members[0], choices[0]) is None:
-                yield self._laid(point, dict.fromkeys(members, first))
+                yield self._lay(point, dict.fromkeys(members, first))
                 continue
             for together in (False, True)[: len(members)]:
                 load = self._bytes_out(point, members)
@@ -137,7 +137,7 @@ class Moves:
                     server = min(range(self._nodes), key=load.__getitem__)
                     changes[place] = place_sharding((server,))
                     load[server] += 0 if together else self._outputs[place]
-                yield self._laid(point, changes)
+                yield self._lay(point, changes)
 
     def _part_group(self, point: Point, members: Sequence[int]) -> Iterator[Point]:
         """Yield strategies with one of a group on each server that sends nothing else, the others in another shape.
@@ -151,7 +151,7 @@ class Moves:
         for choices in self._shapes[members[0]].values():
             if self._home(members[0], choices[0]) is None:
                 rest = dict.fromkeys(members[len(free) :], self._shardings[members[0]][choices[0]])
-                yield self._laid(point, dict(zip(members, alone, strict=False)) | rest)
+                yield self._lay(point, dict(zip(members, alone, strict=False)) | rest)
 
     def gather_chains(self, point: Point) -> Iterator[Point]:
         """Yield strategies in which what a chain has on servers of its own moves to a server of another chain.
@@ -165,7 +165,7 @@ class Moves:
             others = {homes[place] for other in self._chains if other is not chain for place in other}
             for server in sorted({home for home in others if home is not None} if members else ()):
                 yield self._fill_free_servers(
-                    self._laid(point, dict.fromkeys(members, place_sharding((server,))))
+                    self._lay(point, dict.fromkeys(members, place_sharding((server,))))
                 )
 
     def _fill_free_servers(self, point: Point) -> Point:
@@ -175,12 +175,12 @@ class Moves:
             if cut and len(cut) < len(members):
                 free = [server for server, sent in enumerate(self._bytes_out(point, cut)) if not sent]
                 alone = (place_sharding((server,)) for server in free)
-                point = self._laid(point, dict(zip(cut, alone, strict=False)))
+                point = self._lay(point, dict(zip(cut, alone, strict=False)))
         return point
 
-    def _laid(self, point: Point, shardings: dict[int, Sharding]) -> Point:
+    def _lay(self, point: Point, shardings: dict[int, Sharding]) -> Point:
         """Return operators laid out so; one that may not be stays as it is."""
-        return _changed(
+        return _change(
             point, {place: self._at[place].get(known, point[place]) for place, known in shardings.items()}
         )
 
@@ -207,7 +207,7 @@ class Moves:
             if home in turned:
                 target = place_sharding((turned[home],))
                 changes[place] = self._at[place].get(target, point[place])
-        return _changed(point, changes)
+        return _change(point, changes)
 
     def _home(self, place: int, at: int) -> int | None:
         """Return the server of an operator that is placed on a single one."""
@@ -248,7 +248,7 @@ def _chains(workload: Workload, free: Sequence[int]) -> list[list[int]]:
     return [chain for chain in chains if len(chain) > 1]
 
 
-def _changed(point: Point, changes: dict[int, int]) -> Point:
+def _change(point: Point, changes: dict[int, int]) -> Point:
     return tuple(changes.get(place, at) for place, at in enumerate(point))
 
 

@@ -22,7 +22,7 @@ from testbed.design.search.finalists import (
     ideal_switch_s,
     on_plan_routes,
     rank,
-    simulated_proposal,
+    simulate_proposal,
     wirings,
 )
 from testbed.design.search.problem import Problem
@@ -201,10 +201,10 @@ def _polish_ranking(
         found = polish(annealer, starts, np.random.default_rng([seed, _POLISH]), budget, stop)
     candidates = list(dict.fromkeys(one.candidate for one in found))[:_POLISHED]
     proposals = [
-        Proposal(annealer.strategy(one), one.finding, annealer.closed_form_s(one)) for one in candidates
+        Proposal(annealer.strategy(one), one.finding, annealer.estimate_s(one)) for one in candidates
     ]
     fastest: dict[Strategy, Ranked] = {}
-    polished = [simulated_proposal(problem, proposal) for proposal in proposals]
+    polished = [simulate_proposal(problem, proposal) for proposal in proposals]
     for one in sorted([*polished, *ranking], key=lambda one: one.simulated_s):
         fastest.setdefault(one.strategy, one)
     return tuple(fastest.values())

@@ -27,7 +27,7 @@ from testbed.design.workloads.sharding import (
     forward_resharding,
     microbatch_samples,
     replica_groups,
-    reversed_resharding,
+    reverse_resharding,
     row_samples,
     shard_bytes,
     trainable,
@@ -160,7 +160,7 @@ class Programs:
         items, stage = [], self._stage(FORWARD, 0, place)
         for producer, producing in zip(self._fed_by[place], feeding, strict=True):
             size = self._problem.workload.edge_bytes((producer, place))
-            sliced = self._problem.workload.sliced((producer, place))
+            sliced = self._problem.workload.is_sliced((producer, place))
             work = _sending(FORWARD, producing, sharding, samples, size, sliced)
             items.append(Item(work, self._stage(FORWARD, 0, producer), stage))
         return _part([*items, *self._pass(FORWARD, place, sharding, samples, stage)])
@@ -188,7 +188,7 @@ class Programs:
         workload, stage = self._problem.workload, self._stage(BACKWARD, 0, place)
         items = [Item(_waiting(sharding), self._stage(FORWARD, later, place), stage)]
         for consumer, consuming in zip(self._feeds[place], fed, strict=True):
-            size, sliced = workload.edge_bytes((place, consumer)), workload.sliced((place, consumer))
+            size, sliced = workload.edge_bytes((place, consumer)), workload.is_sliced((place, consumer))
             work = _sending(BACKWARD, sharding, consuming, samples, size, sliced)
             items.append(Item(work, self._stage(BACKWARD, 0, consumer), stage))
         return _part([*items, *self._pass(BACKWARD, place, sharding, samples, stage)])
@@ -263,7 +263,7 @@ def _sending(
 @lru_cache(_REMEMBERED)
 def _dispatching(sharding: Sharding, samples: int, sample_bytes: int) -> tuple[Sending, Sending]:
     resharding = dispatch_resharding(sharding, samples, sample_bytes)
-    return _as_sending(resharding), _as_sending(reversed_resharding(resharding))
+    return _as_sending(resharding), _as_sending(reverse_resharding(resharding))
 
 
 def _as_sending(resharding: Resharding) -> Sending:

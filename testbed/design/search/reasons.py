@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from lightbed.wording import counted
+from lightbed.wording import count_noun
 from sim.models.network.allreduce.fluid import fluid_ring
 from sim.models.network.execution import simulate
 from sim.models.network.fabrics import fat_tree
@@ -36,7 +36,7 @@ def reasons(problem: Problem, wirings: Sequence[Ranked], ideal_s: float) -> tupl
 def _strategy(best: Ranked) -> str:
     ways = Counter(_layout(sharding) for sharding in best.strategy.shardings)
     parts = [f"{count} {words}" for words, count in ways.most_common()]
-    return f"Of {_counted(len(best.strategy.shardings), 'operator')}, {_join_words(parts)}."
+    return f"Of {_count(len(best.strategy.shardings), 'operator')}, {_join_words(parts)}."
 
 
 def _layout(sharding: Sharding) -> str:
@@ -54,7 +54,7 @@ def _links(problem: Problem, wirings: Sequence[Ranked]) -> Iterator[str]:
     strides = ", ".join(f"{'+' if problem.simplex else '±'}{stride}" for stride in finding.topology.strides)
     pairs = finding.matching_degree
     yield (
-        f"{finding.ring_degree} of {_counted(problem.degree, 'link')} a server "
+        f"{finding.ring_degree} of {_count(problem.degree, 'link')} a server "
         f"{'makes' if finding.ring_degree == 1 else 'make'} rings of strides {strides}; "
         f"{pairs or 'none'} {'joins' if pairs == 1 else 'join'} the pairs that send most."
     )
@@ -62,7 +62,7 @@ def _links(problem: Problem, wirings: Sequence[Ranked]) -> Iterator[str]:
         if other.finding.matching_degree != pairs:
             slower = other.simulated_s / best.simulated_s - 1
             yield (
-                f"With {_counted(other.finding.matching_degree, 'link')} for pairs the simulated iteration takes "
+                f"With {_count(other.finding.matching_degree, 'link')} for pairs the simulated iteration takes "
                 f"{in_ms(other.simulated_s)}, {_percent(slower)}."
             )
 
@@ -83,8 +83,8 @@ def _percent(more: float) -> str:
     return f"{abs(more) * 100:.1f} % {'longer' if more > 0 else 'less'}"
 
 
-def _counted(number: int, noun: str) -> str:
-    return counted(number, noun) if number else f"no {noun}s"
+def _count(number: int, noun: str) -> str:
+    return count_noun(number, noun) if number else f"no {noun}s"
 
 
 def _join_words(parts: Sequence[str]) -> str:

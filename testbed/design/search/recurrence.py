@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from lightbed.compiled import compiled
+from lightbed.compiled import compile_function
 
 
-@compiled
+@compile_function
 def finish_s(items: Any, bounds: Any, index: Any, amount: Any, extra_s: Any, ready: Any, busy: Any) -> float:
     """Return when the last item of a program is done, in seconds.
 
@@ -57,7 +57,7 @@ def finish_s(items: Any, bounds: Any, index: Any, amount: Any, extra_s: Any, rea
     return last
 
 
-@compiled
+@compile_function
 def _serve(queue: Any, wish: float, length: float) -> float:
     """Return when a queue (busy until, gap from, gap to) has served something that is there from `wish` on."""
     begin = max(wish, queue[1])
@@ -72,7 +72,7 @@ def _serve(queue: Any, wish: float, length: float) -> float:
     return float(queue[0])
 
 
-@compiled
+@compile_function
 def _serve_beside(queue: Any, wish: float, length: float) -> float:
     """Do as `_serve`, on a link that may have gradients to carry meanwhile: both then take longer."""
     begin = wish if wish >= queue[1] and wish + length <= queue[2] else max(wish, queue[0])
@@ -81,7 +81,7 @@ def _serve_beside(queue: Any, wish: float, length: float) -> float:
     return _serve(queue, wish, length + both)
 
 
-@compiled
+@compile_function
 def _serve_behind(queue: Any, wish: float, length: float) -> float:
     """Return when the second queue of a link has served something that is there from `wish` on."""
     begin = max(wish, queue[3])
@@ -90,7 +90,7 @@ def _serve_behind(queue: Any, wish: float, length: float) -> float:
     return float(queue[3])
 
 
-@compiled
+@compile_function
 def walk(slots: Any, choice: Any, number: Any, first: Any, links: Any) -> None:
     """Write the links from every node to every other, `links[first[s * n + t]:]`; `number[v, k]` is a slot's link."""
     nodes = len(slots)
@@ -104,7 +104,7 @@ def walk(slots: Any, choice: Any, number: Any, first: Any, links: Any) -> None:
                 place += 1
 
 
-@compiled
+@compile_function
 def add_loads(
     nodes: int, source: Any, target: Any, choice: Any, size: Any, first: Any, links: Any, load: Any
 ) -> int:

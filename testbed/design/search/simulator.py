@@ -160,7 +160,7 @@ def on_quick_routes(
     return Installed(routes, chosen.run(graph, latency=problem.latency))
 
 
-def installed(problem: Problem, strategy: Strategy, topology: Topology) -> Installed:
+def install(problem: Problem, strategy: Strategy, topology: Topology) -> Installed:
     """Return the routes that a plan gets, and an iteration on them: of some, those on which it is shortest.
 
     More sets keep the fullest link emptier, fewer keep the ways shorter, and quick ones, on which candidates are

@@ -121,7 +121,7 @@ class StrategyObjective:
         """Return what a chain visited, with all that its numbers stand for."""
         return Proposal(self.strategy(visit.point), self.finding(visit.origin), visit.cost_s)
 
-    def published(self, point: Point) -> Finding:
+    def split_as_published(self, point: Point) -> Finding:
         """Return the topology for what a strategy sends, links split between rings and pairs as published."""
         return find(self.demand(point), self.problem.degree, simplex=self.problem.simplex)
 
@@ -136,7 +136,7 @@ class StrategyObjective:
 
     def _find_finding(self, origin: Point) -> Finding:
         """Return links for pairs by the published split, or another number of them, whichever costs least."""
-        problem, demand, split = self.problem, self.demand(origin), self.published(origin)
+        problem, demand, split = self.problem, self.demand(origin), self.split_as_published(origin)
         degrees = problem.matching_degrees if 1 < problem.nodes <= FEW_NODES else (0,)
         others = [
             find(demand, problem.degree, simplex=problem.simplex, matching_degree=degree)

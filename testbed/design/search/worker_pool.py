@@ -89,11 +89,11 @@ def run_chains(
     for future in pending:
         future.cancel()
     if stop.lost and tuple(now) == tuple(states):
-        raise _lost(stop.why)
+        raise _make_lost(stop.why)
     return tuple(now)
 
 
-def _lost(why: str) -> SearchError:
+def _make_lost(why: str) -> SearchError:
     return SearchError(
         f"workers of the search were lost: {why}; use fewer workers if memory ran out, and resume if "
         "there is a checkpoint; a program that starts workers must do so below `if __name__ == "
@@ -126,7 +126,7 @@ def worker_pool(workers: int = 1, scheduler: str | None = None) -> Iterator[Exec
     except Exception as error:
         if not is_loss(error):
             raise
-        raise _lost(f"{type(error).__name__} {error}") from error
+        raise _make_lost(f"{type(error).__name__} {error}") from error
 
 
 class Here(Executor):

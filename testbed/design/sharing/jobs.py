@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sim.models.contention.job import Burst, PeriodicJob
 
-__all__ = ["Burst", "LabLinks", "Placement", "SharedJob", "placed_jobs"]
+__all__ = ["Burst", "LabLinks", "Placement", "SharedJob", "place_jobs"]
 
 Placement = Mapping[str, tuple[str, ...]]
 """Hosts of each job by its name."""
@@ -71,7 +71,7 @@ def ring_pairs(hosts: Sequence[str]) -> list[tuple[str, str]]:
     return list(dict.fromkeys(found))
 
 
-def placed_jobs(jobs: Sequence[SharedJob], users: Mapping[str, Sequence[str]]) -> list[PeriodicJob]:
+def place_jobs(jobs: Sequence[SharedJob], users: Mapping[str, Sequence[str]]) -> list[PeriodicJob]:
     """Return the jobs of the contention model; link i is the i-th of `users`."""
     on: dict[str, list[int]] = {job.name: [] for job in jobs}
     for number, names in enumerate(users.values()):

@@ -76,11 +76,11 @@ class _Pile:
         leaves = np.setdiff1d(np.arange(graph.tasks), graph.before) + first
         self._append(
             kind=graph.kind,
-            device=_placed(job.servers, graph.device),
+            device=_place(job.servers, graph.device),
             time_s=graph.time_s,
             size_bytes=graph.size_bytes,
-            source=_placed(job.servers, graph.source),
-            target=_placed(job.servers, graph.target),
+            source=_place(job.servers, graph.source),
+            target=_place(job.servers, graph.target),
             group=np.where(graph.group >= 0, graph.group + len(self.groups), -1),
         )
         self.groups += [tuple(job.servers[list(members)].tolist()) for members in graph.groups]
@@ -110,6 +110,6 @@ class _Pile:
 _BLANK = {"kind": 0, "device": -1, "time_s": 0.0, "size_bytes": 0, "source": -1, "target": -1, "group": -1}
 
 
-def _placed(servers: Integers, column: Integers) -> Integers:
+def _place(servers: Integers, column: Integers) -> Integers:
     """Return nodes of the job as servers of the cluster; -1 stays."""
     return np.where(column >= 0, servers[column], -1)

@@ -24,7 +24,7 @@ class TwoPlanes:
     second: frozenset[Link]
     on_second: frozenset[Nic] = frozenset()
 
-    def lit(self) -> frozenset[Link]:
+    def find_lit(self) -> frozenset[Link]:
         """Return links that carry light: both ends listen on the plane that holds them."""
         return frozenset(
             link
@@ -72,7 +72,7 @@ def look_ahead(planes: TwoPlanes, upcoming: Wiring, shard: Collection[int] | Non
         raise TopologyError(
             f"{where} is not among the interfaces of this job: give the job's own nodes as shard"
         )
-    if frozenset(upcoming.links) == {link for link in planes.lit() if {link.source, link.target} & nics}:
+    if frozenset(upcoming.links) == {link for link in planes.find_lit() if {link.source, link.target} & nics}:
         return LookAhead(nics <= planes.on_second, (), (), (), planes)
     onto_second = not nics & planes.on_second
     if not onto_second and not nics <= planes.on_second:

@@ -85,7 +85,7 @@ class _Run:
             self._at(job.start_s + job.compute_s, _JOB, number)
         handle = {
             _JOB: self._begin,
-            _SENT: self._sent,
+            _SENT: self._finish_sending,
             _DATA: self._data,
             _ACK: self._ack,
             _TIMER: self._timer,
@@ -122,7 +122,7 @@ class _Run:
             number, packet = self._queue.popleft()
             self._at(self.now + self.link.time_s(packet), _SENT, number, packet)
 
-    def _sent(self, number: int, packet: bytes) -> None:
+    def _finish_sending(self, number: int, packet: bytes) -> None:
         self._at(self.now + self.link.delay_s, _DATA, number, packet)
         self._transmit()
 

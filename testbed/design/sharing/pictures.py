@@ -13,9 +13,9 @@ from lightbed.output_file import save_figure
 from lightbed.wording import install_extra
 from sim.models.contention.job import PeriodicJob
 from sim.models.contention.simulation import Contention, Floats, Setting
-from testbed.design.sharing.cassini.prediction import groups, run_policy, shifted_setting
+from testbed.design.sharing.cassini.prediction import groups, make_shifted_setting, run_policy
 from testbed.design.sharing.cassini.schedule import LinkSchedule, Schedule, Scheduler
-from testbed.design.sharing.jobs import placed_jobs
+from testbed.design.sharing.jobs import place_jobs
 
 _COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860", "#8c8c8c", "#ccb974")
 TRACE_ROWS = 4000
@@ -145,11 +145,11 @@ def _traces(scheduler: Scheduler, found: Schedule, link: LinkSchedule) -> tuple[
     """Return rates in time of the link's jobs, among all that they are connected with: fair, and as scheduled."""
     users = scheduler.links.of(found.placement)
     capacities = [scheduler.links.rate_gbps] * len(users)
-    all_jobs = placed_jobs(scheduler.jobs, users)
+    all_jobs = place_jobs(scheduler.jobs, users)
     group = next(group for group in groups(all_jobs) if any(job.name == link.jobs[0] for job in group))
     predicted = {one.job: one for one in found.predicted}
     stretch = predicted[link.jobs[0]].slot_ms / predicted[link.jobs[0]].solo_ms
-    setting = shifted_setting(
+    setting = make_shifted_setting(
         [found.starts_ms[job.name] for job in group],
         [predicted[job.name].solo_ms for job in group],
         stretch,

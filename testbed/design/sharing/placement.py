@@ -84,7 +84,7 @@ def check_hosts(request: PlacementRequest) -> None:
             )
 
 
-def shared_over_ideal(job: SharedJob, placement: Placement, jobs: Mapping[str, SharedJob]) -> float:
+def compare_shared_to_ideal(job: SharedJob, placement: Placement, jobs: Mapping[str, SharedJob]) -> float:
     """Return a job's iteration time when it shares its links fairly, over that alone: Themis' finish-time fairness.
 
     An estimate that is exact for two identical jobs: on its worst link a job waits for the communication of each
@@ -146,7 +146,7 @@ def _cost_of(
     hosts: tuple[str, ...], job: SharedJob, placed: Placement, jobs: Mapping[str, SharedJob], cost: Cost
 ) -> tuple[float, float]:
     trial = {**placed, job.name: hosts}
-    return cost([shared_over_ideal(jobs[name], trial, jobs) for name in trial])
+    return cost([compare_shared_to_ideal(jobs[name], trial, jobs) for name in trial])
 
 
 def _fraction(job: SharedJob) -> float:

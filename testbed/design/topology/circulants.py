@@ -22,7 +22,7 @@ from testbed.design.topology.demand import AllReduceDemand, Demand, check_group
 from testbed.design.topology.hops import count_hops, measure_distances
 from testbed.design.topology.strides import (
     Method,
-    directed_strides,
+    direct_strides,
     half_range,
     prime_steps,
     select_permutations,
@@ -84,7 +84,7 @@ def find_topology(
     if math.gcd(nodes, *strides) != 1:
         whole = _Search(nodes, degree, simplex, method, "averages", primes)
         strides = _strides(whole, {nodes: 0.0} | weights)
-    edges = circulant_edges(nodes, directed_strides(nodes, strides, simplex=simplex))
+    edges = circulant_edges(nodes, direct_strides(nodes, strides, simplex=simplex))
     regular = Topology(nodes, degree, simplex, strides, edges)
     return regular if simplex or degree % 2 == 0 or 2 in weights else with_shortcuts(regular)
 
@@ -100,7 +100,7 @@ def with_shortcuts(topology: Topology) -> Topology:
     strides = tuple(stride for stride in topology.strides if stride != half)
     if math.gcd(nodes, *strides) != 1:
         return topology
-    rings = circulant_edges(nodes, directed_strides(nodes, strides, simplex=False))
+    rings = circulant_edges(nodes, direct_strides(nodes, strides, simplex=False))
     links = shortcuts(nodes, rings, range(nodes))
     if mean_distance(nodes, rings, links) >= MUCH_NEARER * mean_distance(nodes, topology.edges, ()):
         return topology
@@ -183,7 +183,7 @@ def _strides(search: _Search, weights: Mapping[int, float]) -> tuple[int, ...]:
         chosen = search.select(share, pools[group], strides)
         strides += [copy for stride in chosen for copy in _one_ring(nodes, stride, simplex=simplex)]
     strides += _fill(search, rings - sum(shares.values()), strides)
-    nics = len(directed_strides(nodes, strides, simplex=simplex))
+    nics = len(direct_strides(nodes, strides, simplex=simplex))
     return tuple(sorted([*strides, *_parallel(search, search.degree - nics)]))
 
 
@@ -194,7 +194,7 @@ def _parallel(search: _Search, nics: int) -> Iterator[int]:
     while nics > 0:
         copies = _one_ring(nodes, next(turns), simplex=simplex)
         yield from copies
-        nics -= len(directed_strides(nodes, copies, simplex=simplex))
+        nics -= len(direct_strides(nodes, copies, simplex=simplex))
 
 
 def _candidates(search: _Search, group: int, taken: Sequence[int]) -> tuple[int, ...]:
@@ -300,7 +300,7 @@ def share_rings(
     gets its ring first. Raises `TopologyError` for another rule.
     """
     if rule == "published":
-        return _published(rings, weights, room)
+        return _split_as_published(rings, weights, room)
     if rule == "averages":
         return _averages(rings, nodes, weights, room)
     raise TopologyError(f"unknown rule {rule!r} for shares: choose 'averages' or 'published'")
@@ -322,7 +322,7 @@ def _averages(
     return shares
 
 
-def _published(rings: int, weights: Mapping[int, float], room: Mapping[int, int]) -> dict[int, int]:
+def _split_as_published(rings: int, weights: Mapping[int, float], room: Mapping[int, int]) -> dict[int, int]:
     total = sum(weights.values())
     shares: dict[int, int] = {}
     left = rings

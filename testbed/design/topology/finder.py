@@ -24,7 +24,7 @@ from testbed.design.topology.circulants import (
     split_degree,
 )
 from testbed.design.topology.demand import Demand
-from testbed.design.topology.strides import Method, directed_strides, totient_perms
+from testbed.design.topology.strides import Method, direct_strides, totient_perms
 from testbed.errors import TopologyError
 
 Discount = Literal["halved", "harmonic"]
@@ -92,7 +92,7 @@ def find(
         nodes, rings, simplex=simplex, method=method, demands=demand.allreduce, shares=shares, primes=primes
     )
     # Links that an odd degree of rings has beside its strides; where there are some, nothing is left to buy.
-    steps = directed_strides(base.nodes, base.strides, simplex=base.simplex)
+    steps = direct_strides(base.nodes, base.strides, simplex=base.simplex)
     more = Counter(base.edges) - Counter(circulant_edges(base.nodes, steps))
     across = tuple(sorted(edge for edge in more.elements() if edge[0] < edge[1]))
     if across:

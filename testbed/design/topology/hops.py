@@ -45,7 +45,7 @@ def hop_table(nodes: int, edges: Sequence[Edge]) -> NDArray[np.int16]:
         turned = np.lib.stride_tricks.sliding_window_view(np.tile(row, 2)[:-1], nodes)
         return np.ascontiguousarray(np.roll(turned[::-1], 1, axis=0))
     missing = np.zeros((nodes, nodes), dtype=np.int16)
-    for reached in _reached(nodes, edges):
+    for reached in _find_reached(nodes, edges):
         bits = np.unpackbits(reached.view(np.uint8), axis=1, count=nodes, bitorder="little")
         missing += 1
         missing -= bits
@@ -106,7 +106,7 @@ def find_steps(nodes: int, edges: Sequence[Edge]) -> tuple[int, ...] | None:
     return tuple(by_node[0].tolist()) if each.all() and (by_node == by_node[0]).all() else None
 
 
-def _reached(nodes: int, edges: Sequence[Edge]) -> Iterator[NDArray[np.uint64]]:
+def _find_reached(nodes: int, edges: Sequence[Edge]) -> Iterator[NDArray[np.uint64]]:
     """Return for 0, 1, 2, ... hops: row s holds, as bits, the nodes reached from s in so many or fewer."""
     onward = slots_of(nodes, edges)
     words = -(-nodes // _WORD)

@@ -83,7 +83,7 @@ def _is_prime(number: int) -> bool:
     return number > 1 and all(number % factor for factor in range(2, math.isqrt(number) + 1))
 
 
-def directed_strides(nodes: int, strides: Iterable[int], *, simplex: bool) -> tuple[int, ...]:
+def direct_strides(nodes: int, strides: Iterable[int], *, simplex: bool) -> tuple[int, ...]:
     """Return the one-way strides of a topology, in its order: p, and when duplex n-p after it.
 
     The antipodal stride n/2 is its own opposite and appears once for each time it is given.
@@ -182,7 +182,7 @@ def _exhaustive(
     nodes: int, count: int, candidates: Sequence[int], *, simplex: bool, given: Sequence[int]
 ) -> tuple[int, ...]:
     """Return the best set by (reach, dictionary order) over all sets that could be best."""
-    always, free = _settled_by_symmetry(nodes, count, sorted(candidates), simplex=simplex, given=given)
+    always, free = _settle_by_symmetry(nodes, count, sorted(candidates), simplex=simplex, given=given)
     sets = math.comb(len(free), count - len(always))
     if sets > EXHAUSTIVE_LIMIT:
         raise TopologyError(
@@ -193,13 +193,13 @@ def _exhaustive(
     return min(
         choices,
         key=lambda choice: (
-            reach(nodes, directed_strides(nodes, (*given, *choice), simplex=simplex)),
+            reach(nodes, direct_strides(nodes, (*given, *choice), simplex=simplex)),
             choice,
         ),
     )
 
 
-def _settled_by_symmetry(
+def _settle_by_symmetry(
     nodes: int, count: int, candidates: Sequence[int], *, simplex: bool, given: Sequence[int]
 ) -> tuple[tuple[int, ...], Sequence[int]]:
     """Return strides every search may take for granted, and those left to choose from.
@@ -290,10 +290,10 @@ def rings_of(topology: Topology, group: int | None = None) -> tuple[RingOrder, .
     nodes = topology.nodes
     usable = totient_perms(nodes, group)
     steps = [
-        step for step in directed_strides(nodes, topology.strides, simplex=topology.simplex) if step in usable
+        step for step in direct_strides(nodes, topology.strides, simplex=topology.simplex) if step in usable
     ]
     if not steps:
         nearest = usable[:1] if topology.simplex else half_range(nodes, usable)[:1]
-        steps = list(directed_strides(nodes, nearest, simplex=topology.simplex))
+        steps = list(direct_strides(nodes, nearest, simplex=topology.simplex))
     starts = range(nodes // (group or nodes))
     return tuple(ring_order(nodes, step, start) for step in sorted(steps) for start in starts)

@@ -28,7 +28,7 @@ PCIE_BYTES_PER_S = 31.5e9
 _ARITHMETIC, _MEMORY = 7, 8
 
 
-def named(device: str, instances: int) -> str:
+def name_instance(device: str, instances: int) -> str:
     """Return the name of an instance of a device, which is cut into so many.
 
     >>> named("a100", 2), named("a100", 1)
@@ -68,7 +68,7 @@ def device_named(name: str) -> Device:
     arithmetic, memory = _ARITHMETIC // instances / _ARITHMETIC, _MEMORY // instances / _MEMORY
     return replace(
         device,
-        name=named(device.name, instances),
+        name=name_instance(device.name, instances),
         peak_flops=device.peak_flops * arithmetic,
         memory_bytes_per_s=device.memory_bytes_per_s * memory,
         memory_bytes=int(device.memory_bytes * memory),

@@ -139,7 +139,7 @@ class Workload:
         """Bytes of all parameters, once."""
         return sum(operator.parameter_bytes for operator in self.operators)
 
-    def sliced(self, edge: Edge) -> bool:
+    def is_sliced(self, edge: Edge) -> bool:
         """Return whether both sides of an edge work on slices alone: caches of keys and values."""
         return all(self.operators[place].kind == CUT_BY_HEADS for place in edge)
 

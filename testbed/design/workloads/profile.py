@@ -82,7 +82,7 @@ def profile_of(document: Any, *, name: str = "profile") -> Profile:
         raise WorkloadError(f'{name}: "operators" must map operator names to measured times')
     return Profile(
         str(document.get("device", "")),
-        {operator: _measured(entry, f"{name}: {operator}") for operator, entry in operators.items()},
+        {operator: _parse_measured(entry, f"{name}: {operator}") for operator, entry in operators.items()},
     )
 
 
@@ -103,7 +103,7 @@ def check_profile(workload: Workload, profile: Profile | None) -> None:
             )
 
 
-def _measured(entry: Any, name: str) -> Measured:
+def _parse_measured(entry: Any, name: str) -> Measured:
     if not isinstance(entry, dict):
         raise WorkloadError(f"{name}: give an object with samples, forward_s and backward_s")
     if "samples" not in entry:

@@ -97,7 +97,7 @@ def place_sharding(servers: Sequence[int]) -> Sharding:
     return Sharding("place", (tuple(servers),))
 
 
-def spaced_sharding(way: Way, nodes: int, shards: int) -> Sharding:
+def space_sharding(way: Way, nodes: int, shards: int) -> Sharding:
     """Return replicas of `shards` evenly spaced servers {s, s + n/k, ...}, as rings of stride n/k join them.
 
     Raises `StrategyError` unless the shards divide the servers.
@@ -119,7 +119,7 @@ def block_sharding(way: Way, nodes: int, shards: int) -> Sharding:
     >>> block_sharding("tensor", 6, 3).grid
     ((0, 1, 2), (3, 4, 5))
     """
-    columns = spaced_sharding(way, nodes, nodes // shards if shards and nodes % shards == 0 else 0).grid
+    columns = space_sharding(way, nodes, nodes // shards if shards and nodes % shards == 0 else 0).grid
     return Sharding(way, tuple(zip(*columns, strict=True)))
 
 
@@ -184,7 +184,7 @@ def dispatch_resharding(sharding: Sharding, batch: int, sample_bytes: int) -> Re
     return Resharding(source, target, np.diff(ends, axis=1).ravel())
 
 
-def reversed_resharding(resharding: Resharding) -> Resharding:
+def reverse_resharding(resharding: Resharding) -> Resharding:
     """Return the same bytes the other way."""
     return Resharding(resharding.target, resharding.source, resharding.size_bytes)
 
@@ -307,7 +307,7 @@ def _join(bucket: Bucket | None, place: int, sizes: tuple[int, ...], groups: Gri
     return Bucket((*bucket.operators, place), total, groups)
 
 
-def fused_steps(
+def fuse_steps(
     workload: Workload, strategy: Strategy, buckets: Sequence[Bucket]
 ) -> tuple[tuple[int, ...], ...]:
     """Return neighbouring operators that run as one: same sharding, one feeds only the other, which is fed by it alone.

@@ -16,11 +16,11 @@ from testbed.design.workloads.sharding import (
     block_sharding,
     data_sharding,
     place_sharding,
-    spaced_sharding,
+    space_sharding,
 )
 from testbed.errors import StrategyError
 
-__all__ = ["data_parallel", "default_strategy", "disaggregated_strategy", "fitting_strategy"]
+__all__ = ["data_parallel", "default_strategy", "disaggregate", "fitting_strategy"]
 
 FORMS = {
     "default": "default",
@@ -42,7 +42,7 @@ def check_copies(workload: Workload) -> None:
     for operator in workload.operators:
         if "data" not in operator.ways:
             raise StrategyError(
-                f"{workload.name}: {operator.name} cannot be replicated, only {_listed(operator)}: use "
+                f"{workload.name}: {operator.name} cannot be replicated, only {_list_ways(operator)}: use "
                 "default_strategy"
             )
 
@@ -77,15 +77,13 @@ def fitting_strategy(workload: Workload, cluster: Cluster) -> Strategy:
     the same, about which `roofline.check_memory` then says what is too large.
     """
     if cluster.nodes > 1 and {operator.side for operator in workload.operators} == set(SIDES):
-        apart = disaggregated_strategy(workload, cluster)
+        apart = disaggregate(workload, cluster)
         if _fits(workload, apart, cluster):
             return apart
     return _fitting_together(workload, cluster)
 
 
-def disaggregated_strategy(
-    workload: Workload, cluster: Cluster, prefill_nodes: int | None = None
-) -> Strategy:
+def disaggregate(workload: Workload, cluster: Cluster, prefill_nodes: int | None = None) -> Strategy:
     """Make the first `prefill_nodes` servers, half by default, read prompts, and the others write answers.
 
     Each side is spread over its servers as `fitting_strategy` spreads what has no sides; between them pass keys and
@@ -134,7 +132,7 @@ def _cut(workload: Workload, usual: Strategy, nodes: int, shards: int) -> Strate
     def sharding(operator: Operator, was: Sharding) -> Sharding:
         ways = [way for way in ("tensor", "expert") if way in operator.ways]
         if was.way == "data" and ways:
-            return spaced_sharding(ways[0], nodes, _most_shards(operator, shards))
+            return space_sharding(ways[0], nodes, _most_shards(operator, shards))
         spread = was.way in ("data", "place") and "place" in operator.ways and shards == nodes
         return place_sharding(range(nodes)) if spread else was
 
@@ -148,7 +146,7 @@ def _default_sharding(operator: Operator, nodes: int, emptiest: int) -> Sharding
         return place_sharding((emptiest,))
     if way == "data":
         return data_sharding(range(nodes))
-    return spaced_sharding(way, nodes, _most_shards(operator, nodes))
+    return space_sharding(way, nodes, _most_shards(operator, nodes))
 
 
 def _most_shards(operator: Operator, wanted: int) -> int:
@@ -174,7 +172,7 @@ def legal_shardings(operator: Operator, nodes: int) -> tuple[Sharding, ...]:
             shardings.append(place_sharding(range(nodes)))
         else:
             allowed = [size for size in sizes if size <= operator.shard_limit]
-            shardings.extend(spaced_sharding(way, nodes, size) for size in allowed or [1])
+            shardings.extend(space_sharding(way, nodes, size) for size in allowed or [1])
             blocks = [] if operator.evenly_spaced else allowed
             shardings.extend(block_sharding(way, nodes, size) for size in blocks if 1 < size < nodes)
     return tuple(dict.fromkeys(shardings))
@@ -195,7 +193,7 @@ def check_strategy(workload: Workload, strategy: Strategy, nodes: int) -> None:
     for operator, sharding in zip(workload.operators, strategy.shardings, strict=True):
         fault = sharding_fault(sharding, nodes)
         if sharding.way not in operator.ways:
-            fault = f"laid out as {sharding.way}, it can be {_listed(operator)}"
+            fault = f"laid out as {sharding.way}, it can be {_list_ways(operator)}"
         elif sharding.way in ("tensor", "expert") and not fault and sharding.shards > operator.shard_limit:
             fault = f"cut into {sharding.shards} shards, it can be into {operator.most_shards} at most"
         if fault:
@@ -219,7 +217,7 @@ def sharding_fault(sharding: Sharding, nodes: int) -> str:
     return ""
 
 
-def _listed(operator: Operator) -> str:
+def _list_ways(operator: Operator) -> str:
     return " or ".join(operator.ways)
 
 
@@ -288,8 +286,8 @@ def strategy_by_name(text: str, workload: Workload, cluster: Cluster) -> Strateg
         case "pipeline", [stages, microbatches]:
             return pipeline_parallel(workload, cluster.nodes, stages, microbatches)
         case "disaggregated", []:
-            return disaggregated_strategy(workload, cluster)
+            return disaggregate(workload, cluster)
         case "disaggregated", [prefill_nodes]:
-            return disaggregated_strategy(workload, cluster, prefill_nodes)
+            return disaggregate(workload, cluster, prefill_nodes)
     form = FORMS.get(name) or f"one of {', '.join(FORMS)}"
     raise StrategyError(f"strategy {text!r}: give {form} with integers, or a plan file")

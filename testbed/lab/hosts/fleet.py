@@ -26,9 +26,9 @@ from testbed.lab.hosts.launch import (
     Launch,
     SshLaunch,
     end_marked,
-    marked,
+    make_unfinished,
+    mark_command,
     reason,
-    unfinished,
 )
 from testbed.lab.model import Lab, LabHost
 
@@ -234,7 +234,7 @@ class SshFleet:
 
         done, failed = await gather({host: run(host, command) for host, command in commands.items()})
         if failed:
-            raise unfinished(failed, timeout_s)
+            raise make_unfinished(failed, timeout_s)
         return done
 
     async def _run_until_cancelled(self, host: str, command: str, stdin: bytes) -> Completed:
@@ -242,7 +242,7 @@ class SshFleet:
         connection = self._connection(host)
         mark = secrets.token_hex(8)
         try:
-            return await _run_one(host, connection, marked(command, mark), stdin)
+            return await _run_one(host, connection, mark_command(command, mark), stdin)
         except asyncio.CancelledError:
             self._endings.add(asyncio.create_task(end_marked(connection, mark)))
             raise

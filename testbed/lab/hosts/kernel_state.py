@@ -250,7 +250,7 @@ NOTHING = PlannedState({}, {}, {}, {}, {})
 """State of a host of which nothing is known, and on which nothing of ours was installed."""
 
 
-def planned_state(part: HostForwarding) -> PlannedState:
+def plan_state(part: HostForwarding) -> PlannedState:
     """Return what is so after `part` was installed, read from its own lines: the two cannot differ."""
     *_, last = states_while_installing(NOTHING, part)
     return last

@@ -83,7 +83,7 @@ class SshLaunch:
         """Start the commands (on the loop). Raises `HostError` naming every host that refuses."""
         self._connections = connections
         creations = {
-            host: connections[host].create_process(marked(command, self._mark))
+            host: connections[host].create_process(mark_command(command, self._mark))
             for host, command in commands.items()
         }
         self._processes, failed = await gather(creations)
@@ -93,7 +93,7 @@ class SshLaunch:
             follower.add_done_callback(lambda _: self._lines.put(None))
             self._followers[host] = follower
         if failed:
-            raise unfinished(failed, CONNECT_TIMEOUT_S)
+            raise make_unfinished(failed, CONNECT_TIMEOUT_S)
 
     async def _follow(self, host: str, process: asyncssh.SSHClientProcess[str]) -> Completed:
         import asyncssh
@@ -171,7 +171,7 @@ class SshLaunch:
             await asyncio.wait(self._followers.values(), timeout=timeout_s)
 
 
-def marked(command: str, mark: str) -> str:
+def mark_command(command: str, mark: str) -> str:
     """Return the command with a variable in its environment by which it and all that it starts can be found again."""
     return f"export {MARK}={mark}; {command}"
 
@@ -208,7 +208,7 @@ def _write_eof(process: asyncssh.SSHClientProcess[str]) -> None:
         process.stdin.write_eof()
 
 
-def unfinished(failed: Mapping[str, Exception], timeout_s: float) -> HostError:
+def make_unfinished(failed: Mapping[str, Exception], timeout_s: float) -> HostError:
     """Return the error that names every host where a command could not be run or did not end in time."""
     reasons = {
         host: f"no end after {timeout_s:g} s" if isinstance(error, TimeoutError) else reason(error)

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from lightbed.wording import counted
+from lightbed.wording import count_noun
 from testbed.errors import LabStartError
 from testbed.lab.model import UNKNOWN_FIBRE, FibreEnd, Lab, LabHost, LabNic
 from testbed.lab.schema import DEFAULT_FIBRE_LOSS_DB
@@ -38,8 +38,8 @@ def draw_fibres(lab: Lab, seed: int, *, crossed: int = 0, dead: int = 0) -> Draw
     names = sorted(ends)
     if 2 * crossed + dead > len(names):
         what = (
-            f"{counted(crossed, 'crossed pair')} and {counted(dead, 'dead fibre')} are more than the {len(names)} "
-            "fibres of the lab"
+            f"{count_noun(crossed, 'crossed pair')} and {count_noun(dead, 'dead fibre')} are more than "
+            f"the {len(names)} fibres of the lab"
         )
         raise LabStartError(f"{what}; lower --crossed or --dead")
     pairs = []
@@ -71,9 +71,7 @@ def _with_fibres(lab: Lab, ends_of: Callable[[str], tuple[FibreEnd, FibreEnd]]) 
 
 def _draw_ends(lab: Lab, draw: random.Random) -> dict[str, FibreEnd]:
     """Return the end of every fibre; the two of a NIC stand at the same place of their sides."""
-    free = {
-        switch.name: _shuffled(range(min(switch.inputs, switch.outputs)), draw) for switch in lab.switches
-    }
+    free = {switch.name: _shuffle(range(min(switch.inputs, switch.outputs)), draw) for switch in lab.switches}
     inputs = {switch.name: switch.inputs for switch in lab.switches}
     ends: dict[str, FibreEnd] = {}
     for label, at, nic in _nics(lab):
@@ -87,7 +85,7 @@ def _draw_ends(lab: Lab, draw: random.Random) -> dict[str, FibreEnd]:
     return ends
 
 
-def _shuffled(places: range, draw: random.Random) -> list[int]:
+def _shuffle(places: range, draw: random.Random) -> list[int]:
     return draw.sample(places, len(places))
 
 

@@ -111,9 +111,9 @@ def choose_rate(lab: Lab, mode: HostsMode) -> LinkRate | None:
     """Return the rate that this machine can carry; None when the lab file fixes it, and where no packet is moved."""
     if not lab.link.fit_rate or mode == "model":
         return None
-    from testbed.lab.simulated.link_rate import fitted_rate, look_at_machine
+    from testbed.lab.simulated.link_rate import fit_rate, look_at_machine
 
-    return fitted_rate(lab.link.rate_mbps, look_at_machine(), sum(len(host.nics) for host in lab.hosts))
+    return fit_rate(lab.link.rate_mbps, look_at_machine(), sum(len(host.nics) for host in lab.hosts))
 
 
 def _choose_mode(hosts: HostsChoice) -> tuple[HostsMode, str]:

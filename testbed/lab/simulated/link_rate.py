@@ -70,7 +70,7 @@ class LinkRate:
         return f"links at {self.rate_mbps:g} Mbit/s: {why}"
 
 
-def fitted_rate(asked_mbps: float, machine: Machine, nics: int) -> LinkRate:
+def fit_rate(asked_mbps: float, machine: Machine, nics: int) -> LinkRate:
     """Return the highest step of the asked rate that a machine carries on `nics` NICs at once, else the lowest.
 
     >>> fitted_rate(100, Machine(processors=2, free=2, copy_mbps=37000), nics=48).rate_mbps

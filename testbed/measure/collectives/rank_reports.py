@@ -116,7 +116,9 @@ class Diagnosis:
         )
         what = f"{len(names)} of {len(self.nodes)} ranks did not get ready"
         hint = "Does the Python of these hosts have torch? `testbed doctor LAB` looks"
-        return CollectiveError(f"{what}, so none ran: {words}{_more(names)}. {hint}{self._unconfirmed()}")
+        return CollectiveError(
+            f"{what}, so none ran: {words}{_more(names)}. {hint}{self._describe_unconfirmed()}"
+        )
 
     def failure(self) -> CollectiveError:
         """Return the error when ranks did not finish: a timeout with the dark links, or the first report of failure."""
@@ -180,9 +182,9 @@ class Diagnosis:
         return f"it said nothing (exit status {completed.exit_status})"
 
     def _end(self) -> str:
-        return "All ranks were ended" + self._unconfirmed()
+        return "All ranks were ended" + self._describe_unconfirmed()
 
-    def _unconfirmed(self) -> str:
+    def _describe_unconfirmed(self) -> str:
         """Return hosts that did not confirm the end of their rank.
 
         Their guards end it at the deadline at the latest.

@@ -68,7 +68,7 @@ def timing_of(
         busbw_mbps=busbw,
         limit_mbps=limit,
         wrong=0,
-        cpu_limited=busbw < FULL_LINK * limit and lacked_processors(row),
+        cpu_limited=busbw < FULL_LINK * limit and lacks_processors(row),
         simulated=lab.simulated,
         hosts=spec.hosts,
         low_us=row["low_us"],
@@ -87,7 +87,7 @@ def _link_shares(
     return link_shares(wiring, spec.sets, configuration, weights)
 
 
-def lacked_processors(row: Mapping[str, Any]) -> bool:
+def lacks_processors(row: Mapping[str, Any]) -> bool:
     """Return True where the ranks of a row had to share or to wait for processors, whoever used them."""
     return bool(
         row["processor_busy"] >= BUSY_PROCESSOR
@@ -102,7 +102,7 @@ def nic_bytes_of(
     """Yield what each NIC sent, and the payload that the collective puts on its link."""
     configuration = _configuration(spec, row)
     shares = _link_shares(wiring, routes, spec, configuration)
-    again = _retransmitted(lab, wiring, routes, spec, row)
+    again = _sum_retransmitted(lab, wiring, routes, spec, row)
     for node, host in enumerate(lab.hosts):
         for index, nic in enumerate(host.nics):
             link = wiring.link_from.get(Nic(node, index))
@@ -118,7 +118,7 @@ def nic_bytes_of(
             )
 
 
-def _retransmitted(
+def _sum_retransmitted(
     lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, row: Mapping[str, Any]
 ) -> Counter[Link]:
     """Return bytes that TCP sent again, by link: those of a connection on each link of its way."""
@@ -142,7 +142,7 @@ def _retransmitted(
     return again
 
 
-def misplaced(nic_bytes: Sequence[NicBytes]) -> tuple[NicBytes, ...]:
+def find_misplaced(nic_bytes: Sequence[NicBytes]) -> tuple[NicBytes, ...]:
     """Return the NICs whose counters contradict the plan, at sizes that can prove it.
 
     A NIC on a ring must send the ring's bytes, at most 5 % less, and 10 % more beside what TCP sent again; every other

@@ -107,11 +107,11 @@ def check_rings(
     the k-th communicator to appear; without it, rank r is node r. Neighbouring ranks of one node count
     once.
     """
-    used = {_turned(_as_nodes(ring, found, nodes_of_ranks)) for ring in found.rings}
-    wanted = {_turned(ring.order): ring for ring in planned}
+    used = {_rotate(_as_nodes(ring, found, nodes_of_ranks)) for ring in found.rings}
+    wanted = {_rotate(ring.order): ring for ring in planned}
     findings = [_absent(ring, used) for order, ring in wanted.items() if order not in used]
     explained = set(wanted) | {
-        _turned(finding.order[::-1]) for finding in findings if finding.kind == "reversed"
+        _rotate(finding.order[::-1]) for finding in findings if finding.kind == "reversed"
     }
     unplanned = sorted(used - explained)
     return (
@@ -141,7 +141,7 @@ def _order(channel: _Channel, size: int | None) -> tuple[int, ...] | str:
     if order and len(order) == (size or len(order)) and _agrees(channel, order):
         return order
     if channel.printed and len(set(channel.printed)) == (size or len(channel.printed)):
-        return _turned(channel.printed)
+        return _rotate(channel.printed)
     if channel.after and len(channel.after) == (size or len(channel.after)):
         return "the neighbours that ranks name form no ring"
     if channel.after:
@@ -177,7 +177,7 @@ def _as_nodes(ring: FoundRing, log: RingLog, nodes_of_ranks: Sequence[Sequence[i
     return tuple(nodes)
 
 
-def _turned(order: Iterable[int]) -> tuple[int, ...]:
+def _rotate(order: Iterable[int]) -> tuple[int, ...]:
     """Return the rotation that begins with the lowest number."""
     ring = tuple(order)
     start = ring.index(min(ring)) if ring else 0
@@ -185,7 +185,7 @@ def _turned(order: Iterable[int]) -> tuple[int, ...]:
 
 
 def _absent(ring: RingOrder, used: set[tuple[int, ...]]) -> RingFinding:
-    if _turned(ring.order[::-1]) in used:
+    if _rotate(ring.order[::-1]) in used:
         detail = f"the ring of stride {ring.stride} was used the other way round"
         return RingFinding("reversed", ring.order, detail)
     detail = f"the ring of stride {ring.stride} ({_ring_text(ring.order)}) was not used"

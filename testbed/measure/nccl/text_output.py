@@ -64,7 +64,7 @@ class Columns:
         return cls(tuple(names[: starts[0]]), first, has_timestamp)
 
     @classmethod
-    def guessed(cls, cells: Sequence[str]) -> Columns | None:
+    def guess(cls, cells: Sequence[str]) -> Columns | None:
         """Return the columns of a row without a header, by their number; None when no set has so many."""
         if len(cells) < len(_LEADING) + 2 * len(_HALF):
             return None
@@ -296,7 +296,7 @@ def _read_cells(reading: _Reading, line_number: int, line: str) -> None:
     else:
         return
     if reading.columns is None:
-        reading.columns = Columns.guessed(cells)
+        reading.columns = Columns.guess(cells)
         if reading.columns is None:
             return
         reading.problems.append(f"line {line_number}: no header; the columns were guessed from their number")

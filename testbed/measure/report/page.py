@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from lightbed.output_file import write_output
-from lightbed.wording import counted
+from lightbed.wording import count_noun
 from testbed.measure.gain import RingGain, largest_of_each, ring_gain
 from testbed.measure.report.chart import Series, cpu_limited_sizes, draw_bandwidth
 from testbed.measure.report.markup import Markup, join, tag
@@ -116,7 +116,7 @@ def _topology_section(stored: StoredRun) -> Markup:
 def _topology_figure(topology: StoredTopology, names: Sequence[str], key: str) -> Markup:
     kind = "one-way" if topology.simplex else "two-way"
     facts = (
-        f"{topology.nodes} nodes, degree {topology.degree}, {counted(len(topology.links), f'{kind} link')}; "
+        f"{topology.nodes} nodes, degree {topology.degree}, {count_noun(len(topology.links), f'{kind} link')}; "
         f"diameter {topology.diameter}, mean hops {topology.mean_hops:.3f}. {topology.reason}"
     )
     return tag(
@@ -297,7 +297,7 @@ def _cost_tiles(repatch: Repatch) -> list[Markup]:
             "Dark time of the re-patch",
             dark,
             dark_unit,
-            f"{counted(repatch.circuits_moved, 'circuit')} moved",
+            f"{count_noun(repatch.circuits_moved, 'circuit')} moved",
         )
     ]
     if repatch.stall_s is not None:

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import cast
 
-from lightbed.wording import counted
+from lightbed.wording import count_noun
 from testbed.measure.model import NicBytes, Timing
 from testbed.measure.report.markup import Markup, join, tag
 from testbed.measure.results.records import Json, StoredRun
@@ -54,7 +54,7 @@ def _timing_group(key: tuple[str, str], timings: Sequence[Timing]) -> list[Marku
     first = timings[0]
     about = (
         f"{key[0]}, {key[1]}: {first.collective}, {first.ranks} ranks, "
-        f"{counted(first.rings, 'ring')}, "
+        f"{count_noun(first.rings, 'ring')}, "
         f"link limit {number_text(first.limit_mbps)} Mbit/s"
     )
     head = tag(
@@ -153,7 +153,7 @@ def _circuit_details(stored: StoredRun, name: str) -> Markup:
         rows,
         text_columns=3,
     )
-    return tag("details", tag("summary", f"{name}: {counted(len(circuits), 'circuit')}"), body)
+    return tag("details", tag("summary", f"{name}: {count_noun(len(circuits), 'circuit')}"), body)
 
 
 def environment_table(stored: StoredRun) -> Markup:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import cos, hypot, pi, sin
 
-from lightbed.wording import counted
+from lightbed.wording import count_noun
 from testbed.measure.report.markup import Markup, tag
 from testbed.measure.results.records import StoredTopology
 
@@ -51,13 +51,13 @@ def draw_topology(topology: StoredTopology, names: Sequence[str], key: str) -> M
         tag("title", f"Topology {topology.name}", id=f"{key}-title"),
         tag(
             "desc",
-            f"{topology.nodes} nodes on a circle, {counted(len(topology.links), f'{kind} link')}, "
+            f"{topology.nodes} nodes on a circle, {count_noun(len(topology.links), f'{kind} link')}, "
             f"{'strides' if len(strides) > 1 else 'stride'} {', '.join(map(str, strides))}, "
             f"diameter {topology.diameter}, mean hops {topology.mean_hops:.3f}.",
             id=f"{key}-desc",
         ),
         _arrowheads(key) if topology.simplex else "",
-        tag("g", (_link(drawn, topology, colours, key) for drawn in _drawn_links(topology))),
+        tag("g", (_link(drawn, topology, colours, key) for drawn in _draw_links(topology))),
         tag("g", (_node(node, topology.nodes, name) for node, name in enumerate(shown))),
         tag("g", (_legend_row(row, s, topology, colours[s]) for row, s in enumerate(strides))),
         viewBox=f"0 0 {_SIZE} {height}",
@@ -72,7 +72,7 @@ def _point(node: int, nodes: int, radius: float = _RADIUS) -> tuple[float, float
     return _CENTRE + radius * cos(angle), _CENTRE + radius * sin(angle)
 
 
-def _drawn_links(topology: StoredTopology) -> list[_Drawn]:
+def _draw_links(topology: StoredTopology) -> list[_Drawn]:
     """Return links with their bend: n parallel ones are spread evenly about the straight line."""
     of_pair = Counter(frozenset(link) for link in topology.links)
     seen: Counter[frozenset[int]] = Counter()

@@ -25,7 +25,7 @@ Row = TypeVar("Row", bound="DataclassInstance")
 _COLUMN_TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 
 
-def lightbed_version() -> str:
+def find_version() -> str:
     """Return the installed version, or `not installed` when the code runs from a checkout."""
     try:
         return version("lightbed")
@@ -37,7 +37,7 @@ def row_schema(row_type: type[Row], *, simulated: bool) -> pa.Schema:
     """Return the Parquet schema of a dataclass of str, int, float and bool fields, in field order."""
     hints = get_type_hints(row_type)
     columns = [pa.field(field.name, _COLUMN_TYPES[hints[field.name]]) for field in fields(row_type)]
-    metadata = {"lightbed.version": lightbed_version(), "lightbed.rows": row_type.__name__}
+    metadata = {"lightbed.version": find_version(), "lightbed.rows": row_type.__name__}
     if simulated:
         metadata["SIMULATED"] = "true"
     return pa.schema(columns, metadata=metadata)

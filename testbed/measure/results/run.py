@@ -24,7 +24,7 @@ from lightbed.output_file import replace_file
 from testbed.log_context import about, logger
 from testbed.measure.model import NicBytes, Timing
 from testbed.measure.results.database import Database
-from testbed.measure.results.parquet import lightbed_version, write_rows
+from testbed.measure.results.parquet import find_version, write_rows
 from testbed.measure.results.records import REPATCH, Json, Repatch, StoredCircuit, StoredTopology
 from testbed.storage.schema import phases, topologies
 
@@ -143,7 +143,7 @@ class Run:
 
 def own_versions() -> dict[str, str]:
     """Return versions of lightbed and of the interpreter that runs it."""
-    return {"lightbed": lightbed_version(), "python": platform.python_version()}
+    return {"lightbed": find_version(), "python": platform.python_version()}
 
 
 def take_lock(directory: Path) -> int:

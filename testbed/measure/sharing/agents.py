@@ -111,7 +111,9 @@ def _parts(
     parts: dict[str, dict[str, Any]] = {}
     for one in placed:
         for host, link in zip(one.hosts, one.out, strict=True):
-            part = _shared_part(lab, one, policy, schedule, conditions) | _way(lab, one, host, link, reports)
+            part = _make_shared_part(lab, one, policy, schedule, conditions) | _way(
+                lab, one, host, link, reports
+            )
             if link and conditions.shares(policy, users[link.source]):
                 part["mark"] = HANDLE << 16 | users[link.source].index(one.job.name) + 1
             parts.setdefault(lab.hosts[host].name, {})[one.job.name] = part
@@ -129,7 +131,7 @@ def _way(lab: Lab, one: JobLinks, host: int, link: Link | None, reports: RankRep
     }
 
 
-def _shared_part(
+def _make_shared_part(
     lab: Lab, one: JobLinks, policy: Policy, schedule: Schedule, conditions: Conditions
 ) -> dict[str, Any]:
     """Return what all hosts of a job have in common: its phases in seconds and bytes, its slots, its transport."""

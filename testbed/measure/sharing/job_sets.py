@@ -15,7 +15,7 @@ from testbed.measure.results.run import Run
 from testbed.measure.results.store import RunStore
 from testbed.measure.sharing.host_run import keep_rows, open_in_force
 from testbed.measure.sharing.measurement import measure
-from testbed.measure.sharing.policies import Conditions, shifted_schedule
+from testbed.measure.sharing.policies import Conditions, shift_schedule
 from testbed.operate.apply import check_permission
 from testbed.operate.design import Design
 from testbed.operate.journal import Journal
@@ -69,7 +69,7 @@ class TwoHosts:
             self.design,
             jobs,
             placement,
-            shifted_schedule(schedule),
+            shift_schedule(schedule),
             [policy],
             self.conditions,
             done=lambda rows: keep_rows(self.run, self.session.lab, rows),

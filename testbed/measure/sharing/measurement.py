@@ -31,7 +31,7 @@ from testbed.measure.sharing.policies import (
     Policy,
     Schedule,
     links_of_jobs,
-    predicted,
+    predict,
     schedule_of,
 )
 from testbed.operate.design import Design
@@ -55,7 +55,7 @@ Queues = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
 @contextmanager
-def held_queues(fleet: Fleet, lab: Lab, queues: Queues) -> Iterator[None]:
+def hold_queues(fleet: Fleet, lab: Lab, queues: Queues) -> Iterator[None]:
     """Provide queues on NICs, and the kernel settings of their hosts; put back what was there before.
 
     Raises `HostError` naming hosts where they cannot be set, or could not be put back.
@@ -162,7 +162,7 @@ def measure(
     The hosts are held under the lease of `--lease`, or an implicit one; their queues are put back in the end. Raises
     `CollectiveError`, `TopologyError`, `HostError`, `LeaseDenied`.
     """
-    from testbed.leases.fence import fenced  # SQLAlchemy: not for a plan
+    from testbed.leases.fence import hold_fence  # SQLAlchemy: not for a plan
 
     if session.fleet is None:
         raise CollectiveError(
@@ -174,7 +174,7 @@ def measure(
         session.lab, {f"host:{session.lab.hosts[host].name}" for one in placed for host in one.hosts}
     )
     measured: list[MeasuredJob] = []
-    with fenced(journal.database, session.lab.name, parts) as fence:
+    with hold_fence(journal.database, session.lab.name, parts) as fence:
         for policy in policies:
             note(f"{policy}: {conditions.iterations} iterations")
             schedule = schedule_of(policy, jobs, shifted, conditions)
@@ -204,9 +204,9 @@ def _under(
         }
     with ExitStack() as stack:
         with fence.sending():
-            stack.enter_context(held_queues(session.fleet, session.lab, queues))
+            stack.enter_context(hold_queues(session.fleet, session.lab, queues))
         rows = run_agents(session.fleet, session.lab, placed, policy, schedule, conditions)
-    expected = predicted(policy, placed, session.lab.link.represents_gbps, schedule, conditions)
+    expected = predict(policy, placed, session.lab.link.represents_gbps, schedule, conditions)
     return [
         MeasuredJob(
             job=row.job,

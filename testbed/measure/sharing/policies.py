@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from testbed.design.model import Link, Wiring
-from testbed.design.sharing.cassini.prediction import PolicyPrediction, predicted_under
-from testbed.design.sharing.jobs import Placement, SharedJob, placed_jobs
+from testbed.design.sharing.cassini.prediction import PolicyPrediction, predict_under
+from testbed.design.sharing.jobs import Placement, SharedJob, place_jobs
 from testbed.errors import TopologyError
 from testbed.lab.model import Lab
 
@@ -156,7 +156,7 @@ class Schedule:
     slots_ms: Mapping[str, float]
 
 
-def shifted_schedule(found: CassiniSchedule) -> Schedule:
+def shift_schedule(found: CassiniSchedule) -> Schedule:
     """Return starts and slots of what Cassini found; a job that the model sees late at every slot holds none.
 
     It would wait for another slot each time, where the model lets it begin at once.
@@ -185,7 +185,7 @@ def schedule_of(
     )
 
 
-def predicted(
+def predict(
     policy: Policy,
     placed: Sequence[JobLinks],
     rate_gbps: float,
@@ -197,12 +197,10 @@ def predicted(
     for one in placed:
         for link in one.links:
             users.setdefault(str(link), []).append(one.job.name)
-    jobs = placed_jobs([one.job for one in placed], users)
+    jobs = place_jobs([one.job for one in placed], users)
     names = [job.name for job in jobs]
     weights = conditions.weight_of(names) if policy == "weights" else ()
     mltcp = (conditions.slope, conditions.intercept) if policy == "mltcp" else None
     starts = [schedule.starts_ms[name] for name in names]
     slots = [schedule.slots_ms[name] for name in names] if policy == "shifts" else ()
-    return predicted_under(
-        jobs, [rate_gbps] * len(users), conditions.iterations, weights, mltcp, starts, slots
-    )
+    return predict_under(jobs, [rate_gbps] * len(users), conditions.iterations, weights, mltcp, starts, slots)

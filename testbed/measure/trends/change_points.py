@@ -58,13 +58,15 @@ def change_points(
     if len(series) < LEAST_VALUES:
         return ()
     skipped = max(0, len(series) - MOST_VALUES)
-    found = _found(series[skipped:], rate, np.random.default_rng(seed), skipped)
+    found = _find_change_points(series[skipped:], rate, np.random.default_rng(seed), skipped)
     edges = [skipped, *(point.index for point in found), len(series)]
     means = [float(series[a:b].mean()) for a, b in pairwise(edges)]
     return tuple(replace(point, before=means[at], after=means[at + 1]) for at, point in enumerate(found))
 
 
-def _found(series: Floats, rate: float, random: np.random.Generator, begin: int) -> list[ChangePoint]:
+def _find_change_points(
+    series: Floats, rate: float, random: np.random.Generator, begin: int
+) -> list[ChangePoint]:
     if len(series) < LEAST_VALUES:
         return []
     gain, ends = best_segment(series)
@@ -77,7 +79,7 @@ def _found(series: Floats, rate: float, random: np.random.Generator, begin: int)
     edges = [0, *inner, len(series)]
     points = [ChangePoint(begin + end, 0.0, 0.0, 1.0 - probability) for end in inner]
     for a, b in pairwise(edges):
-        points += _found(series[a:b], rate, random, begin + a)
+        points += _find_change_points(series[a:b], rate, random, begin + a)
     return sorted(points, key=lambda point: point.index)
 
 

@@ -53,7 +53,7 @@ class Devices:
         self._off: frozenset[NicName] = frozenset()
         self.circuit_changes = 0
 
-    def held(self) -> dict[Port, Port]:
+    def read_held(self) -> dict[Port, Port]:
         """Return all circuits that the switches hold now."""
         return {
             (name, source): (name, target)
@@ -63,7 +63,7 @@ class Devices:
 
     def free_ports(self, held: Mapping[Port, Port]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
         """Return inputs and outputs that carry no circuit, are fit for one, and end no fibre that is known."""
-        used = set(held) | set(held.values()) | _wired_ports(self.lab)
+        used = set(held) | set(held.values()) | _find_wired_ports(self.lab)
         sides: dict[Side, list[Port]] = {Side.IN: [], Side.OUT: []}
         for name, switch in self._switches.items():
             for number, port in switch.ports().items():
@@ -130,7 +130,7 @@ class Devices:
         self.set_interfaces(round_.off - self._off, up=False)
         report = self.probe()
         lit = self._read_light(monitored)
-        lost = self._ours - self.held().items()
+        lost = self._ours - self.read_held().items()
         if lost:  # what was seen may be of other circuits
             (switch, source), (_, target) = min(lost)
             raise _interference(f"somebody else removed {switch}:{source} -> {target}")
@@ -199,7 +199,7 @@ def _interference(what: str) -> DriftError:
     return DriftError(f"{what} during discovery; {hint}")
 
 
-def _wired_ports(lab: Lab) -> set[Port]:
+def _find_wired_ports(lab: Lab) -> set[Port]:
     """Return ports of NICs whose two fibres are known."""
     ends = [(nic.transmit, nic.receive) for host in lab.hosts for nic in host.nics]
     return {(end.switch, end.port) for pair in ends if UNKNOWN_FIBRE not in pair for end in pair}

@@ -9,32 +9,32 @@ from testbed.errors import LabFileError
 from testbed.lab.inventory import load_bare_lab, parse_lab, render_lab
 from testbed.lab.model import UNKNOWN_FIBRE, FibreEnd, Lab, LabHost, LabNic
 from testbed.lab.schema import DEFAULT_FIBRE_LOSS_DB
-from testbed.lab.wired_file import WiredRow, wired_text
+from testbed.lab.wired_file import WiredRow, write_wired_text
 from testbed.operate.discovery.model import Discovered, FibreResult, NicName, NicResult
 
 IN_USE = "it received light before discovery began: somebody uses it"
 
 
-def wired_rows(found: Discovered) -> dict[NicName, WiredRow]:
+def make_rows(found: Discovered) -> dict[NicName, WiredRow]:
     """Return the keys of every NIC that was sought: its ports, or why it cannot be used."""
     rows = {nic.nic: _row(nic) for nic in found.nics}
     return rows | {nic: WiredRow(unused=IN_USE) for nic in found.busy_nics}
 
 
-def wired_lab_text(bare: Path, found: Discovered, output: Path) -> tuple[str, bool]:
+def write_lab_text(bare: Path, found: Discovered, output: Path) -> tuple[str, bool]:
     """Return the bare file with what was found written in, and whether its own text could be kept.
 
     Where rows share YAML anchors, or `output` lies in another folder than the paths of the file are relative to, the
     whole file is written again without its comments.
     """
-    rows, lab = wired_rows(found), load_bare_lab(bare)
+    rows, lab = make_rows(found), load_bare_lab(bare)
     try:
-        text = wired_text(bare.read_text(encoding="utf-8"), rows)
+        text = write_wired_text(bare.read_text(encoding="utf-8"), rows)
         if _agrees(parse_lab(text, output), lab, rows):
             return text, True
     except LabFileError:
         pass
-    return render_lab(_wired(lab, rows)), False
+    return render_lab(_wire(lab, rows)), False
 
 
 def _row(nic: NicResult) -> WiredRow:
@@ -57,7 +57,7 @@ def _reason(way: str, fibre: FibreResult) -> str:
 
 def _agrees(written: Lab, lab: Lab, rows: dict[NicName, WiredRow]) -> bool:
     """Return whether a file reads back as the NICs of `lab` with these rows."""
-    return _places(written) == _places(_wired(lab, rows))
+    return _places(written) == _places(_wire(lab, rows))
 
 
 def _places(lab: Lab) -> list[object]:
@@ -72,20 +72,20 @@ def _places(lab: Lab) -> list[object]:
     return [ends, unused, lab.ssh_key, [host.python for host in lab.hosts]]
 
 
-def _wired(lab: Lab, rows: dict[NicName, WiredRow]) -> Lab:
-    return replace(lab, hosts=tuple(_wired_host(host, rows) for host in lab.hosts))
+def _wire(lab: Lab, rows: dict[NicName, WiredRow]) -> Lab:
+    return replace(lab, hosts=tuple(_wire_host(host, rows) for host in lab.hosts))
 
 
-def _wired_host(host: LabHost, rows: dict[NicName, WiredRow]) -> LabHost:
+def _wire_host(host: LabHost, rows: dict[NicName, WiredRow]) -> LabHost:
     nics = [
-        (_wired_nic(nic, rows.get((host.name, nic.name))), rows.get((host.name, nic.name)))
+        (_wire_nic(nic, rows.get((host.name, nic.name))), rows.get((host.name, nic.name)))
         for nic in host.nics
     ]
     unused = tuple(nic for nic, row in nics if row and row.unused)
     return replace(host, nics=tuple(nic for nic, _ in nics if nic not in unused), unused=unused)
 
 
-def _wired_nic(nic: LabNic, row: WiredRow | None) -> LabNic:
+def _wire_nic(nic: LabNic, row: WiredRow | None) -> LabNic:
     if row is None:
         return nic
     return replace(nic, transmit=_end(row.transmit, nic.transmit), receive=_end(row.receive, nic.receive))

@@ -137,7 +137,7 @@ class _Search:
         idle, coded = 0, False
         while idle < _PATIENCE and not self._is_done():
             before, tried = self._results(), len(+self.tries)
-            circuits = self._joined_to_known()
+            circuits = self._join_to_known()
             if not circuits or not (yield from self._ask(Round("names", circuits))):
                 return
             idle = 0 if self._results() != before or len(+self.tries) > tried else idle + 1
@@ -146,7 +146,7 @@ class _Search:
                 yield from self._code_of_lasers()
                 idle = 0
 
-    def _joined_to_known(self) -> dict[Port, Port]:
+    def _join_to_known(self) -> dict[Port, Port]:
         """Return circuits that try as many open ports as the known NICs allow.
 
         A NIC can speak only while its receiver has light, so every speaker's receiver gets some.

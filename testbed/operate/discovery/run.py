@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from lightbed.wording import counted
+from lightbed.wording import count_noun
 from testbed.lab.model import UNKNOWN_FIBRE, Lab
 from testbed.operate.discovery.devices import Devices
 from testbed.operate.discovery.evidence import Evidence
@@ -73,14 +73,16 @@ class DiscoveryRecord:
         self._circuits: frozenset[Pair] = frozenset()
         self._rounds: list[Any] = []
 
-    def unfinished(self) -> tuple[Unfinished, ...]:
+    def find_unfinished(self) -> tuple[Unfinished, ...]:
         """Return discoveries of this lab that were never concluded and whose process is gone, oldest first."""
         query = discoveries.select().where(
             discoveries.c.lab == self._lab, discoveries.c.state.in_(("running", "stopped"))
         )
         with self._journal.transaction() as connection:
             rows = connection.execute(query.order_by(discoveries.c.started)).all()
-        return tuple(_unfinished(row) for row in rows if row.state == "stopped" or not is_running(row.owner))
+        return tuple(
+            _parse_unfinished(row) for row in rows if row.state == "stopped" or not is_running(row.owner)
+        )
 
     def begin(self, problem: Problem, down: Collection[NicName]) -> None:
         """Write down what is looked for, and which NICs were set down before."""
@@ -122,7 +124,7 @@ class DiscoveryRecord:
             connection.execute(discoveries.update().where(discoveries.c.id.in_(ids)).values(values))
 
 
-def _unfinished(row: Any) -> Unfinished:
+def _parse_unfinished(row: Any) -> Unfinished:
     before, after = (
         frozenset((_pair(source), _pair(target)) for source, target in state)
         for state in json.loads(row.circuits)
@@ -190,15 +192,15 @@ def discover(
     Raises `DriftError` or `PortBusy` when somebody else patches meanwhile, `ApplyFailed`, `HostError` and the drivers'
     errors; circuits are removed and interfaces put back in any case, as far as devices answer.
     """
-    others = record.unfinished()
+    others = record.find_unfinished()
     killed = tuple(one for one in others if not one.is_put_back)
     notes = _remove_leftovers(devices, killed)
     found_down = devices.interfaces_down()
     down = found_down.intersection(*(one.down for one in killed))  # the rest was set down by those
     try:
         devices.set_interfaces(found_down, up=True)
-        held = devices.held()
-        sought, busy = _sought(devices, wanted=_without_fibres(devices.lab))
+        held = devices.read_held()
+        sought, busy = _find_sought(devices, wanted=_without_fibres(devices.lab))
         inputs, outputs = devices.free_ports(held)
         problem = Problem(sought, inputs, outputs)
         kept = others[-1].rounds_for(problem) if others else ()
@@ -236,10 +238,10 @@ def _remove_leftovers(devices: Devices, others: tuple[Unfinished, ...]) -> tuple
     """
     notes = []
     for one in others:
-        there, is_its_own = one.left_behind(devices.held())
+        there, is_its_own = one.left_behind(devices.read_held())
         if there and is_its_own:
             devices.remove(there)
-            notes.append(f"removed {counted(len(there), 'circuit')} of a discovery that did not end")
+            notes.append(f"removed {count_noun(len(there), 'circuit')} of a discovery that did not end")
         elif there:
             named = ", ".join(f"{source[0]}:{source[1]} -> {target[1]}" for source, target in sorted(there))
             notes.append(
@@ -249,7 +251,9 @@ def _remove_leftovers(devices: Devices, others: tuple[Unfinished, ...]) -> tuple
     return tuple(notes)
 
 
-def _sought(devices: Devices, wanted: tuple[NicName, ...]) -> tuple[tuple[NicName, ...], tuple[NicName, ...]]:
+def _find_sought(
+    devices: Devices, wanted: tuple[NicName, ...]
+) -> tuple[tuple[NicName, ...], tuple[NicName, ...]]:
     """Return NICs to look for, and those that receive light already, which somebody uses."""
     report = devices.probe()
     busy = {nic for nic, found in report.nics.items() if found.carrier}
@@ -283,8 +287,8 @@ def _search(
                 seen = devices.show(round_, monitored)
             record.saw(round_, seen)
             count += 1
-            off = f", {counted(len(round_.off), 'NIC')} off" if round_.off else ""
-            made = counted(len(round_.circuits), "circuit")
+            off = f", {count_noun(len(round_.off), 'NIC')} off" if round_.off else ""
+            made = count_noun(len(round_.circuits), "circuit")
             note(f"round {count} ({round_.purpose}): {made}{off}")
             round_ = rounds.send(seen)
     except StopIteration as end:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from lightbed.wording import counted
+from lightbed.wording import count_noun
 from testbed.design.model import Nic
 from testbed.errors import ResultsError
 from testbed.lab.hosts.receivers import outside_window, read_receivers
@@ -19,7 +19,7 @@ from testbed.operate.light import (
     EXCESS_LOSS,
     TOLERANCE_DB,
     SwitchReading,
-    held_circuits,
+    find_held_circuits,
     judge_circuits,
     read_ports,
 )
@@ -128,7 +128,7 @@ def read_drift(
     lab = session.lab
     switches = read_ports(own_ports(lab), session.switches)
     receivers = read_receivers(session.fleet, lab) if session.fleet else {}
-    held = held_circuits(lab, {name: reading.snapshot for name, reading in switches.items()})
+    held = find_held_circuits(lab, {name: reading.snapshot for name, reading in switches.items()})
     losses = losses_of(lab, held, switches, receivers)
     begin_s = taken_s - HISTORY_S if since_s is None else since_s
     series, not_kept = _keep(history, lab.name, taken_s, losses, begin_s)
@@ -173,7 +173,7 @@ def judge_stretches(stretches: Iterable[StretchReport]) -> Iterator[LinkFinding]
     for stretch in stretches:
         loss, verdict = stretch.loss, stretch.verdict
         past = f"baseline {verdict.baseline_db:.1f} dB, noise {verdict.noise_db:.2f} dB, "
-        past += counted(verdict.readings, "reading")
+        past += count_noun(verdict.readings, "reading")
         by_file = f"{loss.excess_db:.1f} dB more than the lab file says"
         excess = loss.excess_db >= TOLERANCE_DB - RESOLUTION_DB
         since = time_text(verdict.since_s)

@@ -16,7 +16,7 @@ from ocs_drivers.model import CrossConnects, Step
 Pair = tuple[int, int]
 
 
-def ordered(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+def order_steps(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     """Return single-pair steps in the order that keeps circuits dark for the shortest time; others as they are.
 
     >>> one, two = CrossConnects({1: 9}), CrossConnects({1: 10})
@@ -29,7 +29,7 @@ def ordered(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     if len(removals) + len(additions) != len(steps) or not (removals and additions):
         return steps
     order = [removals.get(pair) or additions[pair] for pair in _order(removals, additions)]
-    return tuple(_chained(steps[0].before, order))
+    return tuple(_chain(steps[0].before, order))
 
 
 def _order(removals: Iterable[Pair], additions: Iterable[Pair]) -> Iterator[Pair]:
@@ -38,7 +38,7 @@ def _order(removals: Iterable[Pair], additions: Iterable[Pair]) -> Iterator[Pair
     holder = {output: source for source, output in held.items()}
     wanted = dict(sorted(additions))
 
-    def broken(source: int) -> Iterator[Pair]:
+    def find_broken(source: int) -> Iterator[Pair]:
         if source in held:
             yield source, held[source]
             del holder[held.pop(source)]
@@ -48,15 +48,15 @@ def _order(removals: Iterable[Pair], additions: Iterable[Pair]) -> Iterator[Pair
         free = (one for one, output in wanted.items() if holder.get(output, one) not in wanted.keys() - {one})
         source = next(free, None)
         if source is None:  # only cycles are left: break one circuit, and what wants its output can be made
-            yield from broken(min(wanted))
+            yield from find_broken(min(wanted))
             continue
-        yield from broken(source)
-        yield from broken(holder.get(wanted[source], source))
+        yield from find_broken(source)
+        yield from find_broken(holder.get(wanted[source], source))
         yield source, wanted.pop(source)
     yield from sorted(held.items())
 
 
-def _chained(before: CrossConnects, steps: Iterable[Step]) -> Iterator[Step]:
+def _chain(before: CrossConnects, steps: Iterable[Step]) -> Iterator[Step]:
     """Yield steps with what the switch holds before and after each in this order."""
     for step in steps:
         pairs = before.pairs - step.pairs.pairs if step.kind == "remove" else before.pairs | step.pairs.pairs

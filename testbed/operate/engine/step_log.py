@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from ocs_drivers.model import Outcome, Status
 from testbed.operate.engine.planned import PlannedStep, as_text, now
-from testbed.operate.engine.transitions import OPEN, StepEvent, StepState, next_state, replayed
+from testbed.operate.engine.transitions import OPEN, StepEvent, StepState, next_state, replay_events
 from testbed.storage.owner import this_run
 from testbed.storage.schema import step_events as transitions
 from testbed.storage.schema import steps
@@ -112,7 +112,7 @@ class StepLog:
                 told.setdefault((row["switch"], row["ordinal"]), []).append(StepEvent[row["event"]])
             for key in _keys(connection, operation, [StepState.PLANNED]):
                 told.setdefault(key, [])
-        return {key: replayed(events) for key, events in told.items()}
+        return {key: replay_events(events) for key, events in told.items()}
 
 
 def _close(

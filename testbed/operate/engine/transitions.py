@@ -89,7 +89,7 @@ def next_state(state: StepState, event: StepEvent) -> StepState:
         raise TransitionError(f"a step that is {state.value} has no event {event.name}") from None
 
 
-def replayed(events: Iterable[StepEvent]) -> StepState:
+def replay_events(events: Iterable[StepEvent]) -> StepState:
     """Return the state that a step is in after these events, from `planned` on. Raises `TransitionError`."""
     state = StepState.PLANNED
     for event in events:

@@ -21,11 +21,11 @@ from testbed.lab.hosts.kernel_state import (
     NOTHING,
     KernelState,
     PlannedState,
-    planned_state,
+    plan_state,
     states_while_installing,
 )
 from testbed.lab.model import Lab, LabHost, shard_of
-from testbed.operate.design import stored_design
+from testbed.operate.design import load_design
 from testbed.operate.intent import Intent
 from testbed.operate.model import Circuit, FindingKind, LabPlan, LinkFinding
 from testbed.operate.plan import circuits_of, own_ports, pair_label, port_owners
@@ -165,7 +165,7 @@ class Effects:
         """Return the most likely state that the apply has left on a host, None where it was done there."""
         if self.apply is None:
             return None
-        planned = planned_state(part)
+        planned = plan_state(part)
         least, likely = deviations(self.lab, host, planned, state), None
         for one in self._states(host, part) if least else ():
             differs = deviations(self.lab, host, one.state, state)
@@ -178,7 +178,7 @@ class Effects:
     def _states(self, host: LabHost, part: HostForwarding) -> Iterator[HalfWay]:
         """Yield states before the apply, then those while it installed, without the last, which is as planned."""
         earlier = [
-            (planned_state(parts[host.name]), f"as epoch {intent.epoch} left them")
+            (plan_state(parts[host.name]), f"as epoch {intent.epoch} left them")
             for intent, parts in self.parts_before
             if host.name in parts
         ]
@@ -208,7 +208,7 @@ class Effects:
 def _routes_of(intent: Intent) -> tuple[Routes, ...]:
     """Return the sets of routes of an epoch; shortest ones where its stored plan cannot be read any more."""
     try:
-        design = stored_design(intent)
+        design = load_design(intent)
     except TestbedError:
         return (find_routes(intent.wiring),)
     return (design.routes, *design.further)

@@ -80,7 +80,7 @@ def gather(
         if fleet is None:
             return Evidence(readings, off_now)
         evidence = _with_hosts(lab, plan, fleet, readings, off_now, epoch=epoch, pings=pings)
-        changing = _changed(readings, switches)
+        changing = _find_changed(readings, switches)
         if not changing:
             return evidence
     return Evidence(readings, off_now, changing=changing)
@@ -101,7 +101,9 @@ def _read_switches(
     return readings, silent
 
 
-def _changed(readings: Mapping[str, SwitchReading], switches: Mapping[str, OpticalSwitch]) -> tuple[str, ...]:
+def _find_changed(
+    readings: Mapping[str, SwitchReading], switches: Mapping[str, OpticalSwitch]
+) -> tuple[str, ...]:
     """Return the switches that hold other circuits than when they were read."""
     return tuple(
         name

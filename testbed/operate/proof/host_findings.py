@@ -170,10 +170,10 @@ class _Compared:
     def wrong_routes(self) -> tuple[tuple[Route, Route], ...]:
         """Planned routes beside those that are there instead, whoever made them."""
         pairs = [(r, self.held_routes[t]) for t, r in self.judged_routes.items() if t in self.held_routes]
-        pairs += [(r, held) for held, target in self._inner.items() for r in self._judged(target)]
+        pairs += [(r, held) for held, target in self._inner.items() for r in self._find_judged(target)]
         return tuple((route, held) for route, held in pairs if _way(route) != _way(held))
 
-    def _judged(self, target: str) -> Iterator[Route]:
+    def _find_judged(self, target: str) -> Iterator[Route]:
         if target in self.judged_routes:
             yield self.judged_routes[target]
 

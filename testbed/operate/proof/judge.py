@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from ocs_drivers.contract import OpticalSwitch
 from testbed.design.model import Link, Nic, Routes
 from testbed.lab.hosts.forwarding import forwarding_plan
-from testbed.lab.hosts.kernel_state import UNKNOWN_MAC, planned_state
+from testbed.lab.hosts.kernel_state import UNKNOWN_MAC, plan_state
 from testbed.lab.model import Lab
-from testbed.operate.light import held_circuits, is_dark, judge_circuits, read_light
+from testbed.operate.light import find_held_circuits, is_dark, judge_circuits, read_light
 from testbed.operate.model import Circuit, FindingKind, LabPlan, LinkFinding, VerifyReport
 from testbed.operate.probe_findings import compare, links_received, silent_links
 from testbed.operate.proof.effects import Effects, HalfWay
@@ -124,7 +124,7 @@ def judge(
     sets = (routes, *further) if routes else ()
     blame = Blame(case.silent_links, case.nodes_that_fail(of_hosts, half_way))
     packets = judge_reachability(lab, sets, evidence.reached, blame, case.nodes_with(WRONG_MTU, of_hosts))
-    return (*findings, *_joined(of_hosts), *packets)
+    return (*findings, *_join(of_hosts), *packets)
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class _Case:
         """Circuits that the switches hold between NICs of the lab; of switches that are off, those planned."""
         seen = {name: reading.snapshot for name, reading in self.evidence.switches.items()}
         believed = (circuit for circuit in self.plan.circuits if circuit.switch not in seen)
-        return (*held_circuits(self.lab, seen), *believed)
+        return (*find_held_circuits(self.lab, seen), *believed)
 
     @cached_property
     def dark_links(self) -> frozenset[Link]:
@@ -271,7 +271,7 @@ def _judge_hosts(
     for host in lab.hosts:
         if host.name in kernels and host.name in forwarding:
             part, state = forwarding[host.name], kernels[host.name]
-            planned = planned_state(part)
+            planned = plan_state(part)
             explained = case.effects.half_way(host, part, state)
             if explained:
                 half_way[host.name] = explained
@@ -286,7 +286,7 @@ def _mac(evidence: Evidence, host: str, nic: str) -> str:
     return found.mac if found and found.mac else UNKNOWN_MAC
 
 
-def _joined(of_hosts: Mapping[str, tuple[LinkFinding, ...]]) -> Iterator[LinkFinding]:
+def _join(of_hosts: Mapping[str, tuple[LinkFinding, ...]]) -> Iterator[LinkFinding]:
     """Yield findings of hosts; what several hosts lack altogether is one finding that names them."""
     for name, kind in _OF_ALL_HOSTS.items():
         whole = [finding for findings in of_hosts.values() for finding in findings if finding.kind == name]

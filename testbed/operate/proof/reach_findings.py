@@ -109,7 +109,7 @@ def judge_reachability(
     traces = trace_ways(sets)
     nodes = {host.name: node for node, host in enumerate(lab.hosts)}
 
-    def unexplained(named: Iterable[Iterable[tuple[str, str]]]) -> dict[Way, Links]:
+    def find_unexplained(named: Iterable[Iterable[tuple[str, str]]]) -> dict[Way, Links]:
         ways = [
             Way(number, nodes[a], nodes[b])
             for number, pairs in enumerate(named)
@@ -118,28 +118,30 @@ def judge_reachability(
         ]
         return {way: traces[way] for way in ways if way in traces and not blame.explains(traces[way])}
 
-    yield from _stopped(lab, unexplained(one.missing for one in reached), UNREACHABLE)
+    yield from _find_stopped(lab, find_unexplained(one.missing for one in reached), UNREACHABLE)
     counts = {
         Way(number, nodes[a], nodes[b]): count
         for number, one in enumerate(reached)
         for (a, b), count in one.lost.items()
     }
-    over = unexplained(one.lost for one in reached)
+    over = find_unexplained(one.lost for one in reached)
     lossy = _find_lossy(over, {way: counts[way] for way in over})
     yield from _lossy(lab, lossy)
     blame = replace(blame, links=blame.links.union(*lossy), nodes=blame.nodes | narrow)
-    yield from _stopped(lab, unexplained(sorted(one.small_only) for one in reached), NO_LARGE_PACKETS)
+    yield from _find_stopped(
+        lab, find_unexplained(sorted(one.small_only) for one in reached), NO_LARGE_PACKETS
+    )
     without_tcp = [one.without_tcp - one.small_only for one in reached]  # its segments are of the full size
-    yield from _stopped(lab, unexplained(map(sorted, without_tcp)), NO_TCP)
+    yield from _find_stopped(lab, find_unexplained(map(sorted, without_tcp)), NO_TCP)
     hops = {
         Way(number, nodes[a], nodes[b]): count
         for number, one in enumerate(reached)
         for (a, b), count in one.hops.items()
         if a in nodes and b in nodes
     }
-    on_detours = unexplained(sorted(one.hops) for one in reached)
+    on_detours = find_unexplained(sorted(one.hops) for one in reached)
     planned = {way: sets[way.set].hops(way.source, way.target) for way in on_detours}
-    yield from _detoured(lab, planned, hops)
+    yield from _find_detoured(lab, planned, hops)
 
 
 def _nodes_on(links: Links) -> frozenset[int]:
@@ -151,7 +153,7 @@ def _label(lab: Lab, way: Way) -> str:
     return f"{label} (set {way.set} of routes)" if way.set else label
 
 
-def _stopped(lab: Lab, traces: Mapping[Way, Links], kind: FindingKind) -> Iterator[LinkFinding]:
+def _find_stopped(lab: Lab, traces: Mapping[Way, Links], kind: FindingKind) -> Iterator[LinkFinding]:
     """Yield the fewest hosts that all these ways have in common; a pair on its own is named as such."""
     left = {way: _nodes_on(links) for way, links in traces.items()}
     while left:
@@ -278,7 +280,7 @@ def _lossy(lab: Lab, lossy: Mapping[Links, tuple[int, int]]) -> Iterator[LinkFin
         yield LOSSY_PATH.report(labels[links], f"pings were lost: {counted}")
 
 
-def _detoured(lab: Lab, planned: Mapping[Way, int], hops: Mapping[Way, int]) -> Iterator[LinkFinding]:
+def _find_detoured(lab: Lab, planned: Mapping[Way, int], hops: Mapping[Way, int]) -> Iterator[LinkFinding]:
     """Yield pairs whose packets take another number of links than planned, as one finding."""
     other = [way for way, number in planned.items() if hops[way] != number]
     if other:

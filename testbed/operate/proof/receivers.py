@@ -87,7 +87,9 @@ def _judge(
 
 def _known_loss(circuit: Circuit, reading: SwitchReading, budget: Budget) -> tuple[float, str]:
     """Return what the light lacks at the last monitor before the receiver, and what lies behind that monitor."""
-    leaving, entering = (_lit(reading.power.get(port)) for port in (circuit.output_port, circuit.input_port))
+    leaving, entering = (
+        _require_light(reading.power.get(port)) for port in (circuit.output_port, circuit.input_port)
+    )
     if leaving is not None:
         fibre = f"the receive fibre from output {circuit.output_port} of {circuit.switch}"
         return budget.output_dbm - leaving.dbm, fibre
@@ -97,7 +99,7 @@ def _known_loss(circuit: Circuit, reading: SwitchReading, budget: Budget) -> tup
     return 0.0, f"the way through {circuit.switch}"
 
 
-def _lit(power: Power | None) -> Power | None:
+def _require_light(power: Power | None) -> Power | None:
     return power if power is not None and not power.below_floor else None
 
 
@@ -112,7 +114,7 @@ def whole_cables(
     planned = {circuit.link: circuit for circuit in circuits}
     told = {(finding.kind, finding.subject) for finding in found}
     no_carrier = {link for link in planned if ("no_carrier", lab.link_label(link)) in told}
-    cables = _monitored(planned, readings, no_carrier) | _unmonitored(planned, readings, no_carrier)
+    cables = _find_monitored(planned, readings, no_carrier) | _find_unmonitored(planned, readings, no_carrier)
     explained = {
         (kind, lab.link_label(link))
         for pair in cables.values()
@@ -127,7 +129,7 @@ Ends = tuple[Nic, ...]
 """One NIC, or both ends of a link where nothing tells which cable it is."""
 
 
-def _monitored(
+def _find_monitored(
     planned: Mapping[Link, Circuit], readings: Mapping[str, SwitchReading], no_carrier: set[Link]
 ) -> dict[Ends, tuple[Link, Link]]:
     """Return NICs whose light does not enter the switch, while light that leaves it does not arrive."""
@@ -136,7 +138,7 @@ def _monitored(
     return {(nic,): (dark[nic], into[nic]) for nic in sorted(dark.keys() & into.keys())}
 
 
-def _unmonitored(
+def _find_unmonitored(
     planned: Mapping[Link, Circuit], readings: Mapping[str, SwitchReading], no_carrier: set[Link]
 ) -> dict[Ends, tuple[Link, Link]]:
     """Return both ends of links that carry nothing either way, where no monitor tells at which end."""

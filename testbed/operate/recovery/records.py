@@ -10,7 +10,7 @@ from typing import Any
 from ocs_drivers.model import CrossConnects
 from testbed.operate.engine.planned import SwitchGoal, from_text, parse_goal
 from testbed.operate.engine.transitions import StepState
-from testbed.operate.intent import Intent, read_journal, stored_intents
+from testbed.operate.intent import Intent, load_intents, read_journal
 from testbed.storage.owner import is_running
 
 Row = Mapping[str, Any]
@@ -130,7 +130,7 @@ def operations_of(runs_dir: str | Path, lab: str) -> tuple[OperationRecord, ...]
     return tuple(OperationRecord(row, tuple(by_operation.get(row["id"], ()))) for row in rows)
 
 
-def named(records: Sequence[OperationRecord], operation: str) -> OperationRecord | None:
+def find_operation(records: Sequence[OperationRecord], operation: str) -> OperationRecord | None:
     """Return the operation of an id."""
     return next((one for one in records if one.id == operation), None)
 
@@ -138,7 +138,7 @@ def named(records: Sequence[OperationRecord], operation: str) -> OperationRecord
 def history_of(runs_dir: str | Path, lab: str) -> list[dict[str, Any]]:
     """Return the epochs of a lab for programs, the newest first. Raises `JournalError`."""
     operations = {one.id: one for one in operations_of(runs_dir, lab)}
-    return [_epoch(intent, operations.get(intent.operation)) for intent in stored_intents(runs_dir, lab)]
+    return [_epoch(intent, operations.get(intent.operation)) for intent in load_intents(runs_dir, lab)]
 
 
 def _epoch(intent: Intent, operation: OperationRecord | None) -> dict[str, Any]:

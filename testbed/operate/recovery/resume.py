@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lightbed.wording import counted
+from lightbed.wording import count_noun
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.engine.reports import describe_pairs
 from ocs_drivers.model import CrossConnects, Snapshot, Status
@@ -26,16 +26,16 @@ from testbed.design.model import Wiring
 from testbed.errors import ApplyFailed
 from testbed.lab.model import Lab
 from testbed.operate.design import Design
-from testbed.operate.engine.order import ordered
+from testbed.operate.engine.order import order_steps
 from testbed.operate.engine.planned import SwitchGoal, as_text
 from testbed.operate.engine.step_log import LATER
 from testbed.operate.engine.transitions import OPEN, StepEvent, StepState
 from testbed.operate.model import LabPlan, SwitchPlan, VerifyReport
 from testbed.operate.plan import circuits_of
-from testbed.operate.recovery.records import OperationRecord, StepRecord, named, operations_of
+from testbed.operate.recovery.records import OperationRecord, StepRecord, find_operation, operations_of
 from testbed.operate.repair import LabRepair, carry_out_detours, not_in_force
 from testbed.operate.session import Change, LabSession, Note
-from testbed.operate.unfinished import Unfinished, unfinished_operations
+from testbed.operate.unfinished import Unfinished, find_unfinished_operations
 from testbed.operation_errors import NoSuchOperation, OperationRunning, Superseded
 
 _NOTHING = Wiring(0, 0, simplex=True, links=())
@@ -66,7 +66,7 @@ def find_unfinished(runs_dir: str | Path, lab: Lab, operation: str | None) -> Un
 
     Raises `NoSuchOperation`, `OperationRunning`, `Superseded` and `JournalError`.
     """
-    left = unfinished_operations(runs_dir, lab)
+    left = find_unfinished_operations(runs_dir, lab)
     if operation is None:
         found = max(left, key=lambda one: (not one.is_for_a_person, one.operation), default=None)
     else:
@@ -79,7 +79,7 @@ def find_unfinished(runs_dir: str | Path, lab: Lab, operation: str | None) -> Un
 
 
 def _check_finished(records: tuple[OperationRecord, ...], operation: str, lab: str) -> None:
-    record = named(records, operation)
+    record = find_operation(records, operation)
     if record is None:
         raise NoSuchOperation(f"lab '{lab}' has no operation {operation}; see `testbed journal`")
     if record.state == "running":
@@ -94,7 +94,7 @@ def resume(
     Raises the switches' errors and `HostError` where devices do not answer: then nothing was decided.
     """
     journal, lab = session.writable, session.lab
-    record = named(operations_of(journal.directory, lab.name), left.operation)
+    record = find_operation(operations_of(journal.directory, lab.name), left.operation)
     has_goal = record is not None and bool(record.goal) and record.kind != "repair"
     if left.is_for_a_person or record is None or (design is None and not has_goal):
         return _left_to_a_person(left, record)
@@ -102,14 +102,14 @@ def resume(
     seen = {name: _at_rest(session.switches[name], note) for name in devices}
     doubts = [doubt for name in devices for doubt in doubts_about(record, name, seen[name])]
     doubts += [
-        f"{name} is still at work on {counted(len(s.pending), 'move')}"
+        f"{name} is still at work on {count_noun(len(s.pending), 'move')}"
         for name, s in seen.items()
         if s.pending
     ]
     _settle(session, record, seen, in_doubt=bool(doubts))
     if doubts:
         hint = "Find out who changed it, then `testbed apply` or `testbed rollback`"
-        return concluded(session, left, "unknown", f"{'; '.join(doubts)}. Nothing was sent. {hint}")
+        return conclude(session, left, "unknown", f"{'; '.join(doubts)}. Nothing was sent. {hint}")
     change = Change(record.kind, str(record.row.get("why") or ""), again=left.operation)  # type: ignore[arg-type]
     try:
         if design is None or left.intent is None:
@@ -120,16 +120,16 @@ def resume(
     except ApplyFailed as failed:
         reports = getattr(failed.result, "reports", {}).values()
         is_known = Status.UNKNOWN not in {status for report in reports for status in report.pairs.values()}
-        return concluded(session, left, "failed" if is_known else "unknown", str(failed))
+        return conclude(session, left, "failed" if is_known else "unknown", str(failed))
     if brought.verified.ok:
-        return concluded(session, left, "verified", "finished and proven")
+        return conclude(session, left, "verified", "finished and proven")
     return with_findings(session, left, brought.verified)
 
 
 def with_findings(session: LabSession, left: Unfinished, verified: VerifyReport) -> Resumed:
     """Return the result of a resume that was carried out, and whose proof found something."""
     found = "; ".join(f"{one.kind}: {one.subject}: {one.detail}" for one in verified.findings)
-    return concluded(session, left, "failed", f"finished, and its proof found: {found}")
+    return conclude(session, left, "failed", f"finished, and its proof found: {found}")
 
 
 def _left_to_a_person(left: Unfinished, record: OperationRecord | None) -> Resumed:
@@ -145,7 +145,7 @@ def _at_rest(switch: OpticalSwitch, note: Callable[[str], object]) -> Snapshot:
     deadline = time.monotonic() + switch.capabilities.switch_time_s[1] * (len(seen.pending) + 1)
     pause_s = POLL_S[0]
     while seen.pending and time.monotonic() < deadline:
-        note(f"{switch.address} is at work on {counted(len(seen.pending), 'move')}: waiting")
+        note(f"{switch.address} is at work on {count_noun(len(seen.pending), 'move')}: waiting")
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, POLL_S[1])
         seen = switch.read()
@@ -172,7 +172,7 @@ def _plan(session: LabSession, record: OperationRecord, wiring: Wiring) -> LabPl
     for name, goal in record.goal.items():
         switch = session.switches[name]
         seen = switch.read()
-        steps = ordered(switch.plan(goal.target, seen, goal.scope))
+        steps = order_steps(switch.plan(goal.target, seen, goal.scope))
         parts.append(SwitchPlan(name, goal.target, goal.scope, seen, steps))
     circuits = circuits_of(session.lab, wiring) if wiring is not _NOTHING else ()
     return LabPlan(wiring, circuits, tuple(parts))
@@ -182,12 +182,12 @@ def _towards_goal(session: LabSession, left: Unfinished, record: OperationRecord
     """Finish an operation that is no epoch: its switches get the circuits that it was to leave."""
     with session.operation(change.kind, change.why, again=left.operation):
         session.apply(_plan(session, record, _NOTHING))
-    return concluded(session, left, "done", "the switches hold what it was to leave")
+    return conclude(session, left, "done", "the switches hold what it was to leave")
 
 
-def concluded(session: LabSession, left: Unfinished, state: str, reason: str) -> Resumed:
+def conclude(session: LabSession, left: Unfinished, state: str, reason: str) -> Resumed:
     """Return the result of a resume, with the steps as they are now; why it stopped is written down."""
-    record = named(operations_of(session.writable.directory, session.lab.name), left.operation)
+    record = find_operation(operations_of(session.writable.directory, session.lab.name), left.operation)
     steps = tuple(step.json() for step in record.steps) if record else ()
     if state == "unknown":
         session.writable.note(left.operation, reason=reason)
@@ -250,7 +250,7 @@ def resume_detours(
     unknown where no fibre is lost any more, or circuits are to move: that is another repair.
     Raises `HostError`, and the switches' errors.
     """
-    record = named(operations_of(session.writable.directory, session.lab.name), left.operation)
+    record = find_operation(operations_of(session.writable.directory, session.lab.name), left.operation)
     if record and record.has_sent_nothing:
         return Resumed(left.operation, "none", "it had sent nothing: give its command again")
     if planned is None:
@@ -263,6 +263,6 @@ def resume_detours(
         plan = session.plan(planned.running)
         repaired = carry_out_detours(session, planned, plan, note, again=left.operation)
         if repaired.verified.ok:
-            return concluded(session, left, "verified", "finished and proven")
+            return conclude(session, left, "verified", "finished and proven")
         return with_findings(session, left, repaired.verified)
-    return concluded(session, left, "unknown", f"{why}. Nothing was sent")
+    return conclude(session, left, "unknown", f"{why}. Nothing was sent")

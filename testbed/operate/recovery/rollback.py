@@ -7,7 +7,7 @@ from pathlib import Path
 from testbed.lab.model import Lab
 from testbed.operate.design import Design
 from testbed.operate.engine.transitions import StepEvent, StepState
-from testbed.operate.intent import Intent, stored_intents
+from testbed.operate.intent import Intent, load_intents
 from testbed.operate.session import BringUpReport, Change, LabSession, Note
 from testbed.operation_errors import NothingBefore
 
@@ -19,7 +19,7 @@ def target_of(runs_dir: str | Path, lab: Lab, epoch: int | None) -> tuple[Intent
 
     Raises `NothingBefore` where there is none, or the named one was never verified.
     """
-    stored = stored_intents(runs_dir, lab.name)
+    stored = load_intents(runs_dir, lab.name)
     hint = "see `testbed history`"
     if not stored:
         raise NothingBefore(f"no epoch of lab '{lab.name}' is stored in {runs_dir}; {hint}")
@@ -58,7 +58,7 @@ def roll_back(
 
 def _compensate(session: LabSession, target: Intent, brought: BringUpReport) -> None:
     journal = session.writable
-    for one in stored_intents(journal.directory, session.lab.name):
+    for one in load_intents(journal.directory, session.lab.name):
         is_between = brought.epoch is not None and target.epoch < one.epoch < brought.epoch
         if is_between and set(one.hosts) <= set(target.hosts):
             journal.steps.for_all(one.operation, StepEvent.COMPENSATE, _REPLACED)
@@ -67,7 +67,7 @@ def _compensate(session: LabSession, target: Intent, brought: BringUpReport) -> 
 def last_verified(runs_dir: str | Path, lab: Lab) -> Intent:
     """Return the newest verified epoch on any of these hosts: what an apply goes back to. Raises `NothingBefore`."""
     hosts = {host.name for host in lab.hosts}
-    for one in stored_intents(runs_dir, lab.name):
+    for one in load_intents(runs_dir, lab.name):
         if one.state == "verified" and not hosts.isdisjoint(one.hosts):
             return one
     raise NothingBefore(

@@ -8,7 +8,7 @@ from libraries import skip_without
 
 skip_without("scipy")
 
-from testbed.design.circuits.wavelengths import allocate, allocate_exactly, bound
+from testbed.design.circuits.wavelengths import allocate, allocate_exactly, solve_bound
 
 NEXT = np.roll(np.eye(8), 1, axis=1)
 
@@ -31,7 +31,7 @@ def busiest_segment(circuits) -> float:
 
 
 def test_eight_nodes_that_send_to_the_next_one():
-    assert bound(NEXT, 64).share == pytest.approx(32 + 32 / 7)
+    assert solve_bound(NEXT, 64).share == pytest.approx(32 + 32 / 7)
     assert allocate_exactly(NEXT, 64).share == 36
     assert allocate(NEXT, 64).share == 36
 
@@ -40,7 +40,7 @@ def test_eight_nodes_that_send_to_the_next_one():
 @pytest.mark.parametrize("seed", range(4))
 def test_rounded_is_below_exact_is_below_the_bound(seed, symmetric):
     demands = random_demands(5, seed, symmetric=symmetric)
-    found = [solve(demands, 8) for solve in (allocate, allocate_exactly, bound)]
+    found = [solve(demands, 8) for solve in (allocate, allocate_exactly, solve_bound)]
     assert found[0].share <= found[1].share + 1e-9
     assert found[1].share <= found[2].share + 1e-6
     assert all(busiest_segment(each.circuits) <= 4 + 1e-6 for each in found)

@@ -19,7 +19,7 @@ from testbed.design.model import Topology
 from testbed.design.topology.circulants import circulant_edges
 from testbed.design.topology.demand import AllReduceDemand, demand_of
 from testbed.design.topology.finder import find
-from testbed.design.topology.strides import directed_strides
+from testbed.design.topology.strides import direct_strides
 
 SIZES = (4, 6, 8)
 
@@ -78,7 +78,7 @@ def test_every_link_carries_in_the_simulator_what_the_plan_says(latency):
 def test_an_all_to_all_on_planned_routes_takes_what_a_linear_programme_allows(strides):
     """Messages are whole here: the routes of the plan split them, as the hosts do."""
     nodes, size_bytes = 12, 4_000_000
-    edges = circulant_edges(nodes, directed_strides(nodes, strides, simplex=False))
+    edges = circulant_edges(nodes, direct_strides(nodes, strides, simplex=False))
     topology = Topology(nodes, 2 * len(strides), False, strides, edges)
     job = TaskGraphBuilder(nodes)
     for source in range(nodes):

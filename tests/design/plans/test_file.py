@@ -27,7 +27,7 @@ from testbed.design.workloads.sharding import (
     Strategy,
     data_sharding,
     place_sharding,
-    spaced_sharding,
+    space_sharding,
 )
 from testbed.errors import PlanFileError, WorkloadError
 
@@ -37,7 +37,7 @@ PLAN = Plan(
     rate_gbps=25.0,
     operators=("table", "layer", "block"),
     strategy=Strategy(
-        (place_sharding([2]), data_sharding(range(6)), spaced_sharding("tensor", 6, 3)), microbatches=2
+        (place_sharding([2]), data_sharding(range(6)), space_sharding("tensor", 6, 3)), microbatches=2
     ),
     predicted={"iteration_ms": 1.5, "path_lengths": {"1": 24, "2": 6}},
     why=("because it is so", "strides ±1"),

@@ -31,7 +31,7 @@ from testbed.design.reproductions.topoopt.bandwidth_tax import tax_tensors_once
 from testbed.design.reproductions.topoopt.jobs import all_to_all_job, all_to_all_run
 from testbed.design.reproductions.topoopt.path_lengths import mean_length
 from testbed.design.reproductions.topoopt.setup import QUICK
-from testbed.design.reproductions.topoopt.shared_cluster import MIX, drawn_models
+from testbed.design.reproductions.topoopt.shared_cluster import MIX, draw_models
 from testbed.design.sharing.joined_jobs import PlacedJob, back_to_back
 
 TINY = replace(
@@ -151,10 +151,10 @@ def test_the_mean_of_a_cumulative_distribution():
 
 
 def test_jobs_are_drawn_as_the_paper_mixes_them():
-    drawn = [model for seed in range(40) for model in drawn_models(27, seed)]
+    drawn = [model for seed in range(40) for model in draw_models(27, seed)]
     for model, share in MIX.items():
         assert drawn.count(model) / len(drawn) == pytest.approx(share, abs=0.05)
-    assert drawn_models(27, 3)[:5] == drawn_models(5, 3)
+    assert draw_models(27, 3)[:5] == draw_models(5, 3)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from testbed.design.search.bound import least_iteration
 from testbed.design.search.chains import Stop
 from testbed.design.search.moves import Moves
 from testbed.design.search.problem import Problem
-from testbed.design.search.simulator import installed, on_quick_routes
+from testbed.design.search.simulator import install, on_quick_routes
 from testbed.design.search.strategies import StrategyObjective
 from testbed.design.workloads.roofline import Cluster
 
@@ -60,7 +60,7 @@ def test_routes_of_a_plan_are_never_slower_than_those_it_was_ranked_on(problem):
     for _ in range(8):
         point = objective.neighbour(point, chance)
         strategy, topology = objective.strategy(point), objective.finding(point).topology
-        quick, best = on_quick_routes(problem, strategy, topology), installed(problem, strategy, topology)
+        quick, best = on_quick_routes(problem, strategy, topology), install(problem, strategy, topology)
         assert best.execution.iteration_s <= quick.execution.iteration_s
         faster += best.execution.iteration_s < quick.execution.iteration_s
         for one in (quick, best):
@@ -95,7 +95,7 @@ def test_links_for_pairs_are_swapped_until_the_fullest_carries_little(pairs_alon
         problem = Problem(pairs_alone(number), Cluster(8), 3, 25)
         annealer = Annealer(problem)
         start = start_of(annealer)
-        other = annealer.relinked(start, start.finding.matching_degree)
+        other = annealer.relink(start, start.finding.matching_degree)
         before, after = (
             annealer.simulator.fullest_s(annealer.strategy(one), one.finding.topology)
             for one in (start, other)

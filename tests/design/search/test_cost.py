@@ -18,7 +18,7 @@ from testbed.design.workloads.sharding import (
     Strategy,
     data_sharding,
     place_sharding,
-    spaced_sharding,
+    space_sharding,
 )
 from testbed.design.workloads.strategies import data_parallel
 
@@ -88,7 +88,7 @@ def test_a_tensor_parallel_group_without_links_of_its_own_pays_for_its_hops():
     )
     workload = Workload("cut", (operator,), (), batch=4)
     problem = Problem(workload, Cluster(8, devices_per_server=1), 2, 10, latency=NO_LATENCY)
-    strategy = Strategy((spaced_sharding("tensor", 8, 4),))
+    strategy = Strategy((space_sharding("tensor", 8, 4),))
     computing = sum(_seconds(problem, strategy))
     own, other = (
         closed_form_s(problem, strategy, find_strides(8, strides)) - computing for strides in ((1, 2), (3,))
@@ -109,7 +109,7 @@ def test_groups_without_rings_of_links_cost_what_the_simulator_says(shards, with
     )  # fmt: skip
     workload = Workload("cut", operators, ((0, 1), (1, 2)), batch=12)
     problem = Problem(workload, Cluster(12), 4, 10, latency=NO_LATENCY)
-    strategy, topology = Strategy((spaced_sharding("tensor", 12, shards),) * 3), find_strides(12, (1, 5))
+    strategy, topology = Strategy((space_sharding("tensor", 12, shards),) * 3), find_strides(12, (1, 5))
     closed = closed_form_s(problem, strategy, topology)
     assert closed == pytest.approx(simulated_s(problem, strategy, topology), rel=within)
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from testbed.design.search import edge_swap
-from testbed.design.search.edge_swap import Tries, improved, starts, with_edge_swaps
+from testbed.design.search.edge_swap import Tries, improve, starts, with_edge_swaps
 from testbed.design.search.problem import Problem
 from testbed.design.search.strategies import FEW_NODES, StrategyObjective
 from testbed.design.topology.circulants import circulant_edges
 from testbed.design.topology.hops import hop_table
-from testbed.design.topology.strides import directed_strides
+from testbed.design.topology.strides import direct_strides
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
 
@@ -36,9 +36,9 @@ def test_exchanges_shorten_the_iteration_and_keep_rings_and_matchings(
     shorter = 0
     for objective, strategy in strategies(random_workload, nodes, degree, simplex=simplex):
         for start in starts(objective, strategy):
-            end = improved(objective, start, Tries())
+            end = improve(objective, start, Tries())
             finding, topology = end.finding, end.finding.topology
-            assert end == improved(objective, start, Tries())
+            assert end == improve(objective, start, Tries())
             assert end.closed_form_s == objective.cost_on(objective.point(strategy), finding)
             assert end.closed_form_s <= start.closed_form_s
             shorter += end.closed_form_s < start.closed_form_s
@@ -61,7 +61,7 @@ def _check(start, finding):
         assert all(one != other for one, other in links)
     extra = [link for links in rounds for link in links]
     extra += [] if simplex else [(other, one) for one, other in extra]
-    steps = directed_strides(topology.nodes, topology.strides, simplex=simplex)
+    steps = direct_strides(topology.nodes, topology.strides, simplex=simplex)
     assert topology.edges == tuple(sorted((*circulant_edges(topology.nodes, steps), *extra)))
 
 
@@ -79,7 +79,7 @@ def test_a_better_matching_is_found_where_one_is(random_workload):
         point, (_, start) = objective.point(strategy), starts(objective, strategy)
         costs = [objective.cost_on(point, other) for other in _all_matchings(start.finding)]
         assert len(costs) == 15
-        end = improved(objective, start, Tries())
+        end = improve(objective, start, Tries())
         assert min(costs) <= end.closed_form_s <= min(costs) * 1.02
         better += min(costs) < start.closed_form_s * 0.99
     assert better >= 1
@@ -106,12 +106,12 @@ def test_nothing_is_tried_without_bytes_between_pairs_or_beyond_so_many_servers(
     start = next(starts(objective, objective.strategy(objective.start())))
     tries = Tries(10)
     assert start.finding.topology.strides == (1, 5)
-    assert improved(objective, start, tries) is start
+    assert improve(objective, start, tries) is start
     assert with_edge_swaps(objective, [start]) == ()
     workload = random_workload(np.random.default_rng(0))
     large = StrategyObjective(Problem(workload, Cluster(FEW_NODES + 2), 2, 25))
     start = next(starts(large, large.strategy(large.start())))
-    assert improved(large, start, tries) is start
+    assert improve(large, start, tries) is start
     assert tries.left == 10
 
 
@@ -121,9 +121,9 @@ def test_work_is_bounded(random_workload, monkeypatch):
     asked, cost_on = [], StrategyObjective.cost_on
     monkeypatch.setattr(StrategyObjective, "cost_on", lambda *about: asked.append(about) or cost_on(*about))
     tries = Tries(3)
-    improved(objective, start, tries)
+    improve(objective, start, tries)
     assert len(asked) == 3
-    assert improved(objective, start, tries) is start
+    assert improve(objective, start, tries) is start
 
 
 def test_ctrl_c_keeps_what_was_found_so_far(random_workload, monkeypatch):

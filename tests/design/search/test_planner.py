@@ -11,11 +11,11 @@ from testbed.design.search.edge_swap import SHORTER, starts
 from testbed.design.search.finalists import (
     ideal_switch_s,
     rank,
-    simulated_proposal,
+    simulate_proposal,
     wirings,
 )
 from testbed.design.search.problem import Problem
-from testbed.design.search.simulator import installed, on_quick_routes
+from testbed.design.search.simulator import install, on_quick_routes
 from testbed.design.search.strategies import StrategyObjective
 from testbed.design.search.worker_pool import worker_pool
 from testbed.design.topology.finder import find
@@ -77,7 +77,7 @@ def test_links_for_pairs_are_bought_exactly_when_the_simulated_iteration_gets_sh
         for degree in range(4) if simplex else (0, 2):
             topology = find(demand, 4, simplex=simplex, matching_degree=degree).topology
             problem = Problem(workload, Cluster(8), 4, 25, simplex)
-            times[degree] = installed(problem, found.strategy, topology).execution.iteration_s
+            times[degree] = install(problem, found.strategy, topology).execution.iteration_s
         degree = found.finding.matching_degree
         assert {one.finding.matching_degree for one in found.wirings} == set(times)
         assert (degree > 0) == (min(times[one] for one in times if one) < times[0] * (1 - SHORTER))
@@ -89,7 +89,7 @@ def test_links_for_pairs_are_bought_exactly_when_the_simulated_iteration_gets_sh
 def test_no_links_for_pairs_are_bought_for_nothing(little, monkeypatch):
     """An iteration shorter by less than a thousandth is no reason for a patch, by more it is."""
     objective = StrategyObjective(Problem(little, Cluster(8), 4, 25))
-    best = simulated_proposal(objective.problem, objective.proposal(begin(objective, 0, 0).at))
+    best = simulate_proposal(objective.problem, objective.proposal(begin(objective, 0, 0).at))
     for gain, bought in ((0.5 * SHORTER, 0), (2 * SHORTER, 2)):
 
         def simulated(problem, proposal, rounded=False, gain=gain):

@@ -72,7 +72,7 @@ def test_a_chain_moves_to_the_server_of_another():
 @pytest.mark.long
 @pytest.mark.parametrize("degree", [0, 2])
 def test_a_run_keeps_the_number_of_links_for_pairs(annealer, start, degree):
-    begin = annealer.relinked(start, degree)
+    begin = annealer.relink(start, degree)
     assert begin.finding.matching_degree == degree
     for seed in range(2):
         end = annealer.run(begin, np.random.default_rng(seed), 8_000, Cooling(first=0.5, last=0.1))

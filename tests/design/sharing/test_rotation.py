@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.models.contention.job import Burst, PeriodicJob
-from testbed.design.sharing.cassini.circle import Circle, Rounding, unified_circle
+from testbed.design.sharing.cassini.circle import Circle, Rounding, make_circle
 from testbed.design.sharing.cassini.rotation import (
     Rotation,
     best_rotation,
@@ -29,7 +29,7 @@ def job(name: str, period_ms: float, *bursts: tuple[float, float, float]) -> Per
 
 
 def solved(jobs: list[PeriodicJob], rounding: Rounding | None = None) -> tuple[Circle, Rotation]:
-    circle = unified_circle(jobs, 50.0, rounding)
+    circle = make_circle(jobs, 50.0, rounding)
     return circle, best_rotation(circle)
 
 
@@ -155,7 +155,7 @@ def test_branch_and_bound_finds_what_mixed_integer_programming_finds():
 @settings(max_examples=60, derandomize=True, database=None)
 @given(job_lists(least=1), st.integers(0, 400))
 def test_laws_of_the_score(jobs, turn):
-    circle = unified_circle(jobs, 50.0)
+    circle = make_circle(jobs, 50.0)
     turns = [(7 * number) % shifts for number, shifts in enumerate(circle.shifts)]
     excess = circle.excess(turns)
 
@@ -164,14 +164,14 @@ def test_laws_of_the_score(jobs, turn):
         excess
     )
     assert excess >= sum(demand.sum() for demand in circle.demands) - circle.ticks * circle.capacity - 1e-6
-    fewer = unified_circle(jobs[1:] or jobs, 50.0)
+    fewer = make_circle(jobs[1:] or jobs, 50.0)
     assert circle.score(best_rotation(circle).excess) <= fewer.score(best_rotation(fewer).excess) + 1e-9
 
 
 @settings(max_examples=60, derandomize=True, database=None)
 @given(job_lists(most=2))
 def test_correlation_and_matrix_agree(jobs):
-    circle = unified_circle(jobs, 50.0)
+    circle = make_circle(jobs, 50.0)
     one, two = circle.demands
     matrix = excess_by_matrix(one, two[places(one.size, one.size)], circle.capacity)
 
@@ -203,8 +203,8 @@ def test_five_jobs_of_a_fifth_fit_though_72_bins_do_not_show_it():
 def test_times_that_are_rounded_are_called_approximate():
     jobs = [job("a", 40.5, (0, 10, 50)), job("b", 60, (0, 10, 50))]
 
-    assert unified_circle(jobs, 50.0).approximate
-    assert not unified_circle(jobs, 50.0, Rounding(quantum_ms=0.5)).approximate
+    assert make_circle(jobs, 50.0).approximate
+    assert not make_circle(jobs, 50.0, Rounding(quantum_ms=0.5)).approximate
 
 
 def test_a_circle_above_its_cap_is_refused_with_what_to_do():
@@ -213,14 +213,14 @@ def test_a_circle_above_its_cap_is_refused_with_what_to_do():
     with pytest.raises(
         WorkloadError, match=r"100160063 ticks, above the cap of 100000: give a coarser --quantum-ms"
     ):
-        unified_circle(jobs, 50.0)
+        make_circle(jobs, 50.0)
     with pytest.raises(WorkloadError, match="smaller --quantum-ms"):
-        unified_circle(jobs, 50.0, Rounding(quantum_ms=50_000))
+        make_circle(jobs, 50.0, Rounding(quantum_ms=50_000))
 
 
 def test_a_search_that_runs_out_of_time_says_not_proven():
     jobs = [job(str(n), 97 + n % 2, (0, 13, 50), (40, 11 + n, 20)) for n in range(8)]
-    circle = unified_circle(jobs, 50.0)
+    circle = make_circle(jobs, 50.0)
     ticks = itertools.count()
 
     found = best_rotation(circle, 3.0, clock=lambda: next(ticks))
@@ -245,14 +245,14 @@ def fives(chance: np.random.Generator) -> list[PeriodicJob]:
 
 def test_a_burst_keeps_its_length_on_the_unified_circle():
     """Defect 1: with the phase by the job's own period, 57 and 26 bins are busy; right are 18 and 12."""
-    circle = unified_circle(FORTY_SIXTY, 50.0, PAPER)
+    circle = make_circle(FORTY_SIXTY, 50.0, PAPER)
 
     assert [int((demand > 0).sum()) for demand in circle.demands] == [18, 12]
 
 
 def test_half_a_period_is_36_of_72_bins():
     """Defect 2: with the last bin counted in, a duty of 50 % has 37."""
-    circle = unified_circle([job("a", 100, (0, 50, 50))], 50.0, PAPER)
+    circle = make_circle([job("a", 100, (0, 50, 50))], 50.0, PAPER)
 
     assert int((circle.demands[0] > 0).sum()) == 36
 
@@ -265,7 +265,7 @@ def test_the_search_looks_at_few_of_all_combinations(monkeypatch):
     plain = rotation.excess_of_shifts
     monkeypatch.setattr(rotation, "excess_of_shifts", lambda *given: (next(calls), plain(*given))[1])
 
-    found = best_rotation(unified_circle(fives(np.random.default_rng(3)), 50.0, PAPER))
+    found = best_rotation(make_circle(fives(np.random.default_rng(3)), 50.0, PAPER))
 
     assert found.proven
     assert next(calls) < 5000

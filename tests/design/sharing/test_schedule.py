@@ -11,10 +11,10 @@ from testbed.design.sharing.jobs import Burst, LabLinks, SharedJob
 from testbed.design.sharing.placement import (
     PlacementRequest,
     candidates,
+    compare_shared_to_ideal,
     finish_time_fairness,
     goodput,
     host_scheduler,
-    shared_over_ideal,
 )
 from testbed.errors import WorkloadError
 
@@ -142,15 +142,15 @@ def test_fairness_helps_the_worst_and_goodput_the_sum():
     for scheduler, cost in ((finish_time_fairness, max), (goodput, lambda r: -sum(1 / one for one in r))):
         best = scheduler(request)[0]
         together = dict.fromkeys(jobs, ("a", "b"))
-        assert cost([shared_over_ideal(one, best, jobs) for one in jobs.values()]) < cost(
-            [shared_over_ideal(one, together, jobs) for one in jobs.values()]
+        assert cost([compare_shared_to_ideal(one, best, jobs) for one in jobs.values()]) < cost(
+            [compare_shared_to_ideal(one, together, jobs) for one in jobs.values()]
         )
 
 
 def test_the_estimate_is_exact_for_two_identical_jobs():
     jobs = {name: job(name, 0.3, "a", "b") for name in "xy"}
 
-    assert shared_over_ideal(jobs["x"], fixed(*jobs.values()), jobs) == pytest.approx(1.3)
+    assert compare_shared_to_ideal(jobs["x"], fixed(*jobs.values()), jobs) == pytest.approx(1.3)
 
 
 def test_another_host_scheduler_comes_by_entry_point(monkeypatch):

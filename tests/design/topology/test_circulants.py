@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from testbed.design.topology.circulants import AllReduceDemand, as_json, circulant_edges, find_topology
 from testbed.design.topology.hops import mean_hops
-from testbed.design.topology.strides import directed_strides
+from testbed.design.topology.strides import direct_strides
 from testbed.errors import TopologyError
 
 TESTBED12 = {
@@ -74,7 +74,7 @@ def test_odd_degrees_have_a_ring_and_a_matching_that_brings_nodes_near(nodes, de
     topology = find_topology(nodes, degree)
     assert mean_hops(topology) <= most_hops
     assert set(Counter(source for source, _ in topology.edges).values()) == {degree}
-    rings = circulant_edges(nodes, directed_strides(nodes, topology.strides, simplex=False))
+    rings = circulant_edges(nodes, direct_strides(nodes, topology.strides, simplex=False))
     matching = Counter(topology.edges) - Counter(rings)
     assert sorted(source for source, _ in matching.elements()) == list(range(nodes))
     assert (

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from testbed.design.topology import strides
 from testbed.design.topology.strides import (
     coin_change,
-    directed_strides,
+    direct_strides,
     half_range,
     hop_distances,
     reach,
@@ -70,7 +70,7 @@ def test_geometric_as_published(nodes, degree, simplex, expected, diameter, mean
     candidates = totatives if simplex else half_range(nodes, totatives)
     chosen = select_permutations(nodes, degree if simplex else degree // 2, candidates, simplex=simplex)
     assert chosen == expected
-    found = reach(nodes, directed_strides(nodes, chosen, simplex=simplex))
+    found = reach(nodes, direct_strides(nodes, chosen, simplex=simplex))
     assert (found.unreached, found.diameter) == (0, diameter)
     assert round(found.total_hops / (nodes - 1), 3) == mean
 
@@ -106,7 +106,7 @@ def test_geometric_where_there_is_a_choice(nodes, count, expected):
 def test_exhaustive_beats_geometric_at_128_nodes():
     candidates = half_range(128, totient_perms(128))
     chosen = select_permutations(128, 2, candidates, "exhaustive")
-    found = reach(128, directed_strides(128, chosen, simplex=False))
+    found = reach(128, direct_strides(128, chosen, simplex=False))
     assert chosen == (1, 15)
     assert (found.diameter, round(found.total_hops / 127, 3)) == (8, 5.354)
 

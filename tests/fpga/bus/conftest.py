@@ -38,9 +38,9 @@ def register_blocks():
 @pytest.fixture(scope="session")
 def expected(demo, scenario):
     """Return the story on the plain simulator, which needs numpy alone, as JSON would give it back."""
-    from fpga.bus import simulated_bus
+    from fpga.bus import make_simulated_bus
 
-    return scenario.tell(simulated_bus(demo, "reference"), demo)
+    return scenario.tell(make_simulated_bus(demo, "reference"), demo)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 import fpga
-from fpga.bus import BusUnavailable, SimulatedBus, open_bus, simulated_bus
+from fpga.bus import BusUnavailable, SimulatedBus, make_simulated_bus, open_bus
 from fpga.count_action import CountActionError
 
 STREAMER = """
@@ -77,7 +77,7 @@ def test_without_numba_the_hint_is_given(demo, monkeypatch):
     for name in ("numba", "fpga.count_action.simulate.compiled.native"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(BusUnavailable, match=r"install the extra \[fpga\] of lightbed.*engine=reference"):
-        simulated_bus(demo)
+        make_simulated_bus(demo)
 
 
 @pytest.mark.parametrize("address", ["pynq://0xA0000000", "pynq://board:1234/0xA0000000"])

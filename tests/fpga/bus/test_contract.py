@@ -3,7 +3,7 @@
 import pytest
 
 from fpga.beats import unpack
-from fpga.bus import RegisterBus, SimulatedBus, open_bus, simulated_bus
+from fpga.bus import RegisterBus, SimulatedBus, make_simulated_bus, open_bus
 from fpga.bus.pynq import PynqBus
 from fpga.registers import Streams
 
@@ -30,7 +30,7 @@ def test_full_fifo_stalls_and_loses_nothing(expected):
 
 def test_fast_simulator(demo, scenario, expected):
     pytest.importorskip("numba", reason="needs numba: pip install 'lightbed[fpga]'")
-    assert scenario.tell(simulated_bus(demo, "fast"), demo) == expected
+    assert scenario.tell(make_simulated_bus(demo, "fast"), demo) == expected
 
 
 @pytest.mark.translates
@@ -85,11 +85,11 @@ class Mmio:
 
 @pytest.mark.slow
 def test_mmio(demo, scenario, expected):
-    assert scenario.tell(PynqBus(Mmio(simulated_bus(demo, "reference"))), demo) == expected
+    assert scenario.tell(PynqBus(Mmio(make_simulated_bus(demo, "reference"))), demo) == expected
 
 
 def test_all_are_buses(demo):
-    simulated = simulated_bus(demo, "reference")
+    simulated = make_simulated_bus(demo, "reference")
     assert isinstance(simulated, SimulatedBus)
     assert isinstance(simulated, RegisterBus)
     assert isinstance(PynqBus(Mmio(simulated)), RegisterBus)

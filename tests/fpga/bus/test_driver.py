@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fpga import Beats, BeatsNotTaken, Datapath, DatapathError, Program, ProgramError, WrongHardware
-from fpga.beats import pack, packed_beats, unpack
-from fpga.bus import simulated_bus
+from fpga.beats import pack, pack_beats, unpack
+from fpga.bus import make_simulated_bus
 from fpga.count_action import Count, CountKind, Module, Ref, Signal, SignalKind, Target
 from fpga.count_action import Datapath as Representation
 from fpga.registers import Streams
@@ -50,7 +50,7 @@ class Constant:
 
 @pytest.fixture
 def bus(demo):
-    return Recorder(simulated_bus(demo, "reference"))
+    return Recorder(make_simulated_bus(demo, "reference"))
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_patience_is_for_what_takes_time():
         (Action(ActionKind.STREAM, "in", "out", (Ref("x"),), width=8),),
     )
     datapath = Representation("late", (Signal("x", SignalKind.STREAM, width=8),), (clock, door))
-    driver = Datapath(simulated_bus(datapath, "reference"))
+    driver = Datapath(make_simulated_bus(datapath, "reference"))
     driver.load(Program(datapath))
     with pytest.raises(BeatsNotTaken, match="patience"):
         driver.run([5])
@@ -213,10 +213,10 @@ def test_packed_samples_come_back(data, width, signed):
 
 def test_valid_bits_are_those_of_the_beat():
     signal = Signal("x", SignalKind.STREAM, size=3, width=4)
-    assert packed_beats(signal, Beats([[1, 2, 3]], [[True, False, True]])) == [(0b101, 0x321)]
-    assert packed_beats(signal, [[1, 2, 3], [4, 5, 6]]) == [(0b111, 0x321), (0b111, 0x654)]
+    assert pack_beats(signal, Beats([[1, 2, 3]], [[True, False, True]])) == [(0b101, 0x321)]
+    assert pack_beats(signal, [[1, 2, 3], [4, 5, 6]]) == [(0b111, 0x321), (0b111, 0x654)]
     for nothing in ([], np.zeros((0, 3), int), np.zeros((0, 3, 1), int)):
-        assert packed_beats(signal, nothing) == []
+        assert pack_beats(signal, nothing) == []
 
 
 class Failing:
@@ -244,7 +244,7 @@ def test_what_was_loaded_half_way_is_not_loaded(demo, scenario, bus):
     writes = len(bus.writes)
     assert writes > 3
     for fails_at in range(1, writes + 1):
-        driver = Datapath(Failing(simulated_bus(demo, "reference"), fails_at))
+        driver = Datapath(Failing(make_simulated_bus(demo, "reference"), fails_at))
         with pytest.raises(OSError, match="link is down"):
             driver.load(program)
         with pytest.raises(DatapathError, match="no program is loaded"):

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from fpga.bus import simulated_bus
+from fpga.bus import make_simulated_bus
 from fpga.bus.protocol import check_access
 from fpga.registers import Access, register_map
 
@@ -30,7 +30,7 @@ def test_random_accesses(demo, axi_bus):
         for word in range(each.words)
     }
     generator = random.Random(7)
-    simulated = simulated_bus(demo, "reference")
+    simulated = make_simulated_bus(demo, "reference")
     kept = 0
     for turn in range(600):
         offset = generator.randrange(0, table.size_bytes + 32, 4)
@@ -53,7 +53,7 @@ def test_offsets_without_a_register_read_zero(demo, axi_bus):
     for offset in range(table.size_bytes, 1 << table.address_bits, 4):
         axi_bus.write32(offset, 0xFFFFFFFF)
         assert axi_bus.read32(offset) == 0
-    assert simulated_bus(demo, "reference").read32(table.size_bytes) == 0
+    assert make_simulated_bus(demo, "reference").read32(table.size_bytes) == 0
 
 
 def test_constants_take_no_writes(demo, axi_bus):
@@ -63,7 +63,7 @@ def test_constants_take_no_writes(demo, axi_bus):
 
 def test_popping_an_empty_fifo_does_nothing(demo, axi_bus):
     table = register_map(demo)
-    for bus in (axi_bus, simulated_bus(demo, "reference")):
+    for bus in (axi_bus, make_simulated_bus(demo, "reference")):
         bus.write32(table["OUT", "adder", "total", "POP"].offset, 1)
         assert bus.read32(table["OUT", "adder", "total", "LEVEL"].offset) == 0
         assert bus.read32(table["OUT", "adder", "total", "DATA"].offset) == 0

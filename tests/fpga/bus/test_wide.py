@@ -6,7 +6,7 @@ from libraries import skip_without
 skip_without("lark", reason="lark reads the language: pip install 'lightbed[fpga]'")
 
 from fpga import Datapath, DatapathError, Program
-from fpga.bus import simulated_bus
+from fpga.bus import make_simulated_bus
 from fpga.count_action import parse_text
 from fpga.registers import Access, register_map
 
@@ -23,7 +23,7 @@ module wide {
 @pytest.fixture
 def loaded():
     datapath = parse_text(TEXT, "wide.ca").datapath
-    driver = Datapath(simulated_bus(datapath, "reference"))
+    driver = Datapath(make_simulated_bus(datapath, "reference"))
     driver.load(Program(datapath, ({}, {"wide.far": 2**47 + 5, "wide.each": 2})))
     return driver
 

@@ -12,7 +12,7 @@ skip_without("lark", reason="lark reads the language: pip install 'lightbed[fpga
 skip_without("typer", reason="typer is the command line: pip install 'lightbed[fpga]'")
 
 from fpga.cli import run_app
-from fpga.cli.check import accepted, refused
+from fpga.cli.check import describe_check, describe_errors
 from fpga.count_action import CountActionError, check, datapath_from_json, load, parse_text
 from fpga.count_action.language.unparse import unparse
 
@@ -33,9 +33,9 @@ def fuzz(number, seed, *, examples, mutations, small_datapaths, folder, capsys):
         file.write_bytes(text.encode("utf-8", errors="surrogatepass"))
         try:
             checked = load(file)
-            document = json.loads(json.dumps(accepted(checked)))
+            document = json.loads(json.dumps(describe_check(checked)))
         except CountActionError as error:
-            document = json.loads(json.dumps(refused(error)))
+            document = json.loads(json.dumps(describe_errors(error)))
         assert document["ok"] is (not document["errors"])
         assert all(each.keys() == KEYS and each["message"] for each in document["errors"])
         assert all(each["line"] >= 1 and each["column"] >= 1 for each in document["errors"])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fpga.photonic_mac.network import Optics, normalised
+from fpga.photonic_mac.network import Optics, normalise
 
 pytestmark = pytest.mark.hdl
 
@@ -79,9 +79,7 @@ def test_scaling_is_that_of_the_model(unit):
         0, 15, 400
     )
     other = random.integers(np.where(random.random(400) < 0.2, -32768, 0), largest + 1)
-    expected = [
-        int(normalised(np.array([pair], np.int16))[0, 1]) for pair in zip(largest, other, strict=True)
-    ]
+    expected = [int(normalise(np.array([pair], np.int16))[0, 1]) for pair in zip(largest, other, strict=True)]
     driven = {
         "result_i": [int(each) % 65536 for each in other],
         "highest_i": [int(each).bit_length() - 1 for each in largest],

@@ -9,7 +9,7 @@ import pytest
 
 from fpga.photonic_mac import LayerCycles, Timing, cycles_of, total_cycles
 from fpga.photonic_mac.__main__ import main
-from fpga.photonic_mac.cycles import Trace, measured
+from fpga.photonic_mac.cycles import Trace, measure_layers
 from fpga.photonic_mac.network import LENET_SHAPES
 
 LENET = (
@@ -36,9 +36,9 @@ def test_the_formula_for_lenet():
 def test_the_simulated_control_takes_the_cycles_of_the_formula(shapes, timing):
     pytest.importorskip("lark", reason="needs lark: pip install 'lightbed[fpga]'")
     pytest.importorskip("numba", reason="needs numba: pip install 'lightbed[fpga]'")
-    from fpga.photonic_mac.control import simulated_trace
+    from fpga.photonic_mac.control import simulate_trace
 
-    assert measured(simulated_trace(shapes, timing)) == cycles_of(shapes, timing)
+    assert measure_layers(simulate_trace(shapes, timing)) == cycles_of(shapes, timing)
 
 
 def test_explain_prints_the_same_lines(capsys):
@@ -81,7 +81,7 @@ def test_options_that_make_no_sense_are_refused(arguments, capsys):
 def test_a_layer_that_never_ended_is_reported():
     silent = Trace(*[np.zeros(9, np.bool_)] * 8)
     with pytest.raises(ValueError, match="0 layers began"):
-        measured(silent)
+        measure_layers(silent)
     begun = replace(silent, start=np.arange(9) == 0, finished=np.arange(9) == 8)
     with pytest.raises(ValueError, match="never 1"):
-        measured(begun)
+        measure_layers(begun)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fpga.photonic_mac import Network, Optics, accuracy, layer_results, quantised
-from fpga.photonic_mac.network import noise, noisy_results, normalised
+from fpga.photonic_mac.network import noise, noisy_results, normalise
 
 
 def layer(*rows):
@@ -72,7 +72,7 @@ def test_ideal_optics_change_nothing(case):
 
 def test_normalisation_brings_the_highest_bit_to_bit_7():
     cases = np.array([[255, 3], [256, 3], [32767, 256], [1, 0], [0, -5], [-3, -9]], np.int16)
-    assert normalised(cases).tolist() == [[255, 3], [128, 1], [255, 2], [128, 0], [0, 0], [0, 0]]
+    assert normalise(cases).tolist() == [[255, 3], [128, 1], [255, 2], [128, 0], [0, 0], [0, 0]]
 
 
 def test_quantisation_rounds_ties_to_even_and_keeps_zero():

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fpga.bus import simulated_bus
+from fpga.bus import make_simulated_bus
 from fpga.count_action import Count, CountKind, Datapath, Module, Ref, Signal, SignalKind, Target
 from fpga.registers import Access, Streams, register_list, register_map, to_json, to_markdown, to_rdl
 from fpga.registers.model import WORD_BYTES, PortBits
@@ -131,5 +131,5 @@ def test_a_row_is_all_that_a_register_needs(monkeypatch):
     text = Top(datapath, Streams.REGISTERS).text
     assert "assign FIRES_i = dp_fire_o;" in text
     assert "dp_fire_o" not in text.partition("wire unused")[2]
-    bus = simulated_bus(datapath, "reference")
+    bus = make_simulated_bus(datapath, "reference")
     assert bus.read32(register_map(datapath)["FIRES",].offset) == 0b01

@@ -25,7 +25,7 @@ from fpga.hdl.cosimulation import (
     first_mismatch,
     values_of,
 )
-from fpga.hdl.stimulus import generated_stimulus
+from fpga.hdl.stimulus import generate_stimulus
 
 TEXT = """\
 module pair {
@@ -111,13 +111,13 @@ def test_a_commit_counts_when_it_changes_the_target_of_a_count_above_0():
 
 
 def test_the_same_seed_gives_the_same_stimulus():
-    one, again, other = (generated_stimulus(chain(), 500, seed) for seed in (1, 1, 2))
+    one, again, other = (generate_stimulus(chain(), 500, seed) for seed in (1, 1, 2))
     assert (one == again).all()
     assert (one != other).any()
 
 
 def stimuli():
-    return [generated_stimulus(chain(), 500, seed) for seed in range(10)]
+    return [generate_stimulus(chain(), 500, seed) for seed in range(10)]
 
 
 def test_the_generated_stimulus_makes_a_chain_fire(simulate):

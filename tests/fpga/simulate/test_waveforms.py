@@ -6,7 +6,7 @@ import pytest
 from fpga.count_action.ports import ports_of
 from fpga.count_action.simulate import Reference
 from fpga.count_action.simulate.signals import input_wires, output_wires
-from fpga.count_action.simulate.waveforms.plot import MAX_WIRES, chosen_traces, draw
+from fpga.count_action.simulate.waveforms.plot import MAX_WIRES, choose_traces, draw
 from fpga.count_action.simulate.waveforms.vcd import vcd_text
 
 
@@ -75,7 +75,7 @@ def test_a_plot_shows_what_does_most(generated, tmp_path):
     datapath = generated.random_datapath(1, 10)
     inputs = generated.constructive_stimulus(datapath, 100, 1)
     outputs = Reference(datapath).run(inputs)
-    traces = chosen_traces(datapath, inputs, outputs)
+    traces = choose_traces(datapath, inputs, outputs)
     assert len(traces) == MAX_WIRES
     fires = [wire for wire, *_ in traces if wire.name.startswith("fire_o")]
     assert len(fires) > 5

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from testbed.errors import LabStartError
 from testbed.lab.inventory import parse_lab, render_lab
 from testbed.lab.simulated import lifecycle, link_rate
-from testbed.lab.simulated.link_rate import STEPS, Machine, fitted_rate, idle_share, read_quota, read_ticks
+from testbed.lab.simulated.link_rate import STEPS, Machine, fit_rate, idle_share, read_quota, read_ticks
 
 TWO = Machine(processors=2, free=2, copy_mbps=37_000)
 
@@ -34,27 +34,25 @@ def fitted(text):
     ],
 )
 def test_the_rate_of_twelve_hosts_with_four_nics(machine, rate):
-    assert fitted_rate(100, machine, nics=48).rate_mbps == rate
+    assert fit_rate(100, machine, nics=48).rate_mbps == rate
 
 
 @given(st.floats(0, 8), st.floats(0, 8), st.floats(1_000, 100_000), st.integers(1, 400))
 def test_more_of_a_machine_never_gives_a_lower_rate(free, more, copy_mbps, nics):
-    small = fitted_rate(100, Machine(8, min(free, more), copy_mbps), nics)
-    large = fitted_rate(100, Machine(8, max(free, more), copy_mbps), nics)
+    small = fit_rate(100, Machine(8, min(free, more), copy_mbps), nics)
+    large = fit_rate(100, Machine(8, max(free, more), copy_mbps), nics)
     assert small.rate_mbps <= large.rate_mbps
     assert {small.rate_mbps, large.rate_mbps} <= {100 * step for step in STEPS}
     assert small.rate_mbps <= small.carried_mbps or small.rate_mbps == 100 * STEPS[-1]
 
 
 def test_the_choice_is_described_with_its_reason():
-    lowered = fitted_rate(100, replace(TWO, free=1), nics=48)
+    lowered = fit_rate(100, replace(TWO, free=1), nics=48)
     assert lowered.is_lowered
     assert lowered.describe() == (
         "links at 50 Mbit/s instead of 100: 1.0 of 2 processors free, which carry 62 Mbit/s on every NIC at once"
     )
-    assert (
-        fitted_rate(100, TWO, nics=48).describe().startswith("links at 100 Mbit/s: 2.0 of 2 processors free")
-    )
+    assert fit_rate(100, TWO, nics=48).describe().startswith("links at 100 Mbit/s: 2.0 of 2 processors free")
 
 
 def test_ticks_are_read_for_each_processor():

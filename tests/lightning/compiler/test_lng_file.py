@@ -21,7 +21,7 @@ from lightning.compiler import (
     save_model,
 )
 from lightning.compiler import lng_file as lng
-from lightning.compiler.lng_file import packed, unpacked
+from lightning.compiler.lng_file import pack_model, unpack_model
 from lightning.errors import CompileError, ModelFileError
 from lightning.networks.network import Node
 
@@ -55,9 +55,9 @@ def test_a_model_comes_back_as_it_was(compiled_residual, tmp_path):
 
 
 def test_equal_models_give_equal_bytes_and_keep_their_hash(compiled_residual):
-    content = packed(compiled_residual)
-    again = unpacked(content)
-    assert packed(again) == content
+    content = pack_model(compiled_residual)
+    again = unpack_model(content)
+    assert pack_model(again) == content
     assert model_hash(again) == model_hash(compiled_residual)
     assert len(model_hash(again)) == 64
 
@@ -75,7 +75,7 @@ def test_whatever_changes_changes_the_hash(compiled_residual):
 
 
 def test_members_are_plain_files_with_their_sums(compiled_residual):
-    with zipfile.ZipFile(io.BytesIO(packed(compiled_residual))) as archive:
+    with zipfile.ZipFile(io.BytesIO(pack_model(compiled_residual))) as archive:
         names = archive.namelist()
         document = json.loads(archive.read("model.json"))
         weights = np.load(io.BytesIO(archive.read("layers/0.weights.npy")), allow_pickle=False)
@@ -95,7 +95,9 @@ def test_attributes_of_every_plain_kind_come_back(chain):
     network = replace(
         network, nodes=(*network.nodes, node), output="end", shapes={**network.shapes, "end": (1,)}
     )
-    found = unpacked(packed(CompiledModel(network, layers, scheme="scaled"))).network.nodes[-1].attributes
+    found = (
+        unpack_model(pack_model(CompiledModel(network, layers, scheme="scaled"))).network.nodes[-1].attributes
+    )
     assert found == {**attributes, "numpy": 3}
 
 
@@ -103,7 +105,7 @@ def test_a_constant_that_is_a_single_number_comes_back(chain):
     network = chain([[[1.0]]])
     network = replace(network, constants={**network.constants, "half": np.float32(0.5)})
     assert (
-        unpacked(packed(compile_network(network, options=Options("published"))))
+        unpack_model(pack_model(compile_network(network, options=Options("published"))))
         .network.constants["half"]
         .shape
         == ()
@@ -124,7 +126,7 @@ def test_an_attribute_that_no_file_can_keep_is_named(chain):
     network = chain([[[1.0]]])
     node = replace(network.nodes[0], attributes={"function": print})
     with pytest.raises(CompileError, match="Gemm fc1 has an attribute"):
-        packed(CompiledModel(replace(network, nodes=(node,)), {}))
+        pack_model(CompiledModel(replace(network, nodes=(node,)), {}))
 
 
 # ------------------------------------------------------------------------------------- damage
@@ -138,30 +140,30 @@ def small(chain):
 
 @pytest.mark.slow
 def test_any_byte_that_is_flipped_is_found_or_changes_nothing(small):
-    content = packed(small)
+    content = pack_model(small)
     random = np.random.default_rng(1)
     refused = 0
     for _ in range(1500):
         damaged = bytearray(content)
         damaged[random.integers(len(content))] ^= 1 << int(random.integers(8))
         try:
-            assert_equal(small, unpacked(bytes(damaged)))
+            assert_equal(small, unpack_model(bytes(damaged)))
         except ModelFileError:
             refused += 1
     assert refused > 1000
 
 
 def test_a_file_that_ends_early_is_refused_wherever_it_ends(small):
-    content = packed(small)
+    content = pack_model(small)
     for length in range(0, len(content), 23):
         with pytest.raises(ModelFileError, match=r"not a \.lng file, or is damaged"):
-            unpacked(content[:length])
+            unpack_model(content[:length])
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"\x89PNG\r\n", b"hello" * 100, bytes(1000)])
 def test_what_is_no_model_is_refused(content):
     with pytest.raises(ModelFileError, match=r"not a \.lng file"):
-        unpacked(content)
+        unpack_model(content)
 
 
 def repacked(content, change, sums=True):
@@ -201,7 +203,9 @@ def edited(path, value):
 
 def test_a_later_version_says_what_to_do(small):
     with pytest.raises(ModelFileError, match="format 2, written by lightbed") as caught:
-        unpacked(repacked(packed(small), lambda members: document_with(members, format=2), sums=False))
+        unpack_model(
+            repacked(pack_model(small), lambda members: document_with(members, format=2), sums=False)
+        )
     assert caught.value.hint == "install a newer lightbed"
 
 
@@ -250,7 +254,7 @@ def test_a_later_version_says_what_to_do(small):
 )
 def test_a_file_with_right_sums_that_is_no_model_is_refused(small, change):
     with pytest.raises(ModelFileError) as caught:
-        unpacked(repacked(packed(small), change))
+        unpack_model(repacked(pack_model(small), change))
     assert caught.value.hint
 
 
@@ -284,7 +288,7 @@ def of_node(operation, change):
 )
 def test_a_model_whose_nodes_cannot_be_computed_is_refused(compiled_residual, operation, change):
     with pytest.raises(ModelFileError):
-        unpacked(repacked(packed(compiled_residual), of_node(operation, change)))
+        unpack_model(repacked(pack_model(compiled_residual), of_node(operation, change)))
 
 
 def npy(values):
@@ -300,23 +304,25 @@ def huge_npy():
 
 
 def test_contents_that_are_not_those_of_the_sums_are_refused(small):
-    changed = repacked(packed(small), edited(("wrap",), True), sums=False)
+    changed = repacked(pack_model(small), edited(("wrap",), True), sums=False)
     with pytest.raises(ModelFileError, match="SHA256SUMS"):
-        unpacked(changed)
+        unpack_model(changed)
 
 
 def test_a_file_that_declares_too_much_is_not_unpacked(small, monkeypatch):
     monkeypatch.setattr(lng, "MAX_BYTES", 10_000)
-    bomb = repacked(packed(small), lambda members: {**members, "zeros": bytes(100_000)})
+    bomb = repacked(pack_model(small), lambda members: {**members, "zeros": bytes(100_000)})
     assert len(bomb) < 10_000
     with pytest.raises(ModelFileError, match="too large"):
-        unpacked(bomb)
+        unpack_model(bomb)
 
 
 def test_a_file_of_too_many_members_is_not_unpacked(small, monkeypatch):
     monkeypatch.setattr(lng, "MAX_MEMBERS", 20)
     with pytest.raises(ModelFileError, match="too large"):
-        unpacked(repacked(packed(small), lambda members: {**members, **{str(n): b"" for n in range(30)}}))
+        unpack_model(
+            repacked(pack_model(small), lambda members: {**members, **{str(n): b"" for n in range(30)}})
+        )
 
 
 def test_paths_that_cannot_be_read_or_written(small, tmp_path):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightning.compiler import memory_plan
-from lightning.compiler.datapath.memory import ALIGNMENT, Buffer, buffers_of, placed
+from lightning.compiler.datapath.memory import ALIGNMENT, Buffer, buffers_of, plan_memory
 
 lives = st.lists(
     st.tuples(st.integers(1, 40), st.integers(0, 12), st.integers(0, 6)), min_size=1, max_size=14
@@ -35,7 +35,7 @@ def alive_at_once(plan):
 @settings(max_examples=100)
 @given(lives)
 def test_buffers_that_are_alive_together_never_overlap(buffers):
-    plan = placed(buffers)
+    plan = plan_memory(buffers)
     assert sorted(each.tensors for each in plan.buffers) == sorted(each.tensors for each in buffers)
     for one, other in combinations(plan.buffers, 2):
         if one.meets(other):
@@ -56,7 +56,7 @@ def test_the_property_above_saw_plans_with_and_without_sharing():
 def test_the_smallest_gap_that_is_large_enough_is_taken():
     held = [Buffer((name,), size, 0, 9) for name, size in (("a", 640), ("b", 576), ("c", 512), ("d", 448))]
     gone = [Buffer(("x",), 1000, 10, 12), Buffer(("y",), 448, 0, 3)]
-    plan = {each.tensors[0]: each.offset for each in placed([*held, *gone]).buffers}
+    plan = {each.tensors[0]: each.offset for each in plan_memory([*held, *gone]).buffers}
     assert plan["x"] == 0
     assert plan == {"x": 0, "a": 0, "b": 640, "c": 1216, "d": 1728, "y": 2176}
 

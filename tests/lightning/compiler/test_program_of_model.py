@@ -10,7 +10,7 @@ from libraries import skip_without
 
 from fpga.program import program_from_json
 from lightning.compiler import Hardware, Options, compile_network, program_of, work_of
-from lightning.compiler.lng_file import packed, unpacked
+from lightning.compiler.lng_file import pack_model, unpack_model
 from lightning.errors import CompileError
 
 skip_without("lark", reason="the library of count-action modules is text: pip install 'lightbed[fpga]'")
@@ -48,12 +48,12 @@ def test_the_program_is_in_the_file_and_the_hash_is_not_of_it(lenet, tmp_path):
     import io
     import zipfile
 
-    with zipfile.ZipFile(io.BytesIO(packed(lenet))) as archive:
+    with zipfile.ZipFile(io.BytesIO(pack_model(lenet))) as archive:
         assert program_from_json(archive.read("program.json").decode()) == program_of(lenet)
     other = replace(lenet, hardware=Hardware(wavelengths=2))
-    with zipfile.ZipFile(io.BytesIO(packed(other))) as archive:
+    with zipfile.ZipFile(io.BytesIO(pack_model(other))) as archive:
         assert "program.json" not in archive.namelist()
-    assert unpacked(packed(other)).hardware.wavelengths == 2
+    assert unpack_model(pack_model(other)).hardware.wavelengths == 2
 
 
 @pytest.mark.parametrize("hardware", [Hardware(lanes=8), Hardware(wavelengths=2), Hardware(cores=4)])

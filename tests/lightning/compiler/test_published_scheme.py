@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fpga.photonic_mac.network import layer_results, quantised
+from fpga.photonic_mac.network import layer_results, quantise
 from lightning.compiler import Options, compile_network
 from lightning.compiler.lowering import sums_of
 from lightning.errors import CompileError
@@ -20,7 +20,7 @@ WEIGHTS = [RANDOM.normal(0, 0.6, (6, 8)), RANDOM.normal(0, 0.9, (3, 6))]
 
 def test_weights_are_those_of_the_datapath_s_own_quantisation(chain):
     model = compile_network(chain(WEIGHTS), options=PUBLISHED)
-    expected = quantised([each.astype(np.float32) for each in WEIGHTS]).layers
+    expected = quantise([each.astype(np.float32) for each in WEIGHTS]).layers
     assert [each.weights[0].tolist() for each in model.layers.values()] == [
         each.tolist() for each in expected
     ]
@@ -31,7 +31,7 @@ def test_weights_are_those_of_the_datapath_s_own_quantisation(chain):
 def test_sums_of_the_first_layer_are_those_of_the_datapath(chain):
     model = compile_network(chain(WEIGHTS), options=PUBLISHED)
     images = RANDOM.integers(0, 256, (20, 8))
-    network = quantised([each.astype(np.float32) for each in WEIGHTS])
+    network = quantise([each.astype(np.float32) for each in WEIGHTS])
     found = sums_of(images.astype(np.int16), model.layers["fc1"].weights[0])
     assert found.tolist() == layer_results(network, images)[0].tolist()
 

@@ -13,7 +13,7 @@ from lightning.compiler.schemes.scaled import (
     output_scales,
     quantise,
     quantise_weights,
-    rounded_by,
+    round_weights,
     rounding_table,
     weight_scales,
 )
@@ -82,7 +82,7 @@ def test_a_table_for_full_activations_makes_up_for_the_lost_bits():
 
 def test_without_activations_weights_are_rounded_to_the_nearest():
     table = rounding_table(np.zeros(5, np.int16))
-    assert rounded_by(table, np.array([-254.6, -0.2, 0.0, 3.4, 300.0])).tolist() == [-255, 0, 0, 3, 255]
+    assert round_weights(table, np.array([-254.6, -0.2, 0.0, 3.4, 300.0])).tolist() == [-255, 0, 0, 3, 255]
 
 
 def test_fitted_rounding_loses_less_than_rounding_to_the_nearest():
@@ -91,7 +91,7 @@ def test_fitted_rounding_loses_less_than_rounding_to_the_nearest():
     table = rounding_table(activations.astype(np.int16))
     for steps in random.uniform(1, 200, 20):
         losses = []
-        for weight in (rounded_by(table, np.array([steps]))[0], round(steps)):
+        for weight in (round_weights(table, np.array([steps]))[0], round(steps)):
             products = (activations * int(weight)) >> 8
             losses.append(float(np.var(products - activations * steps / 256)))
         assert losses[0] <= losses[1] * 1.02 + 1e-4

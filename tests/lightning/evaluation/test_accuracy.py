@@ -9,13 +9,13 @@ skip_without("numba", reason="noise needs numba: pip install 'lightbed[inference
 from lightning.errors import InputError
 from lightning.evaluation import Dataset, evaluate, load_dataset
 from lightning.evaluation.accuracy import count_right, pace
-from lightning.evaluation.models import compiled_for
+from lightning.evaluation.models import load_for
 from lightning.execution import Noise, open_executor
 
 
 @pytest.fixture
 def model_and_data(digits_npz):
-    return compiled_for(digits_npz, load_dataset("digits"))
+    return load_for(digits_npz, load_dataset("digits"))
 
 
 @pytest.mark.slow

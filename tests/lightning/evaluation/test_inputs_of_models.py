@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lightning.errors import InputError
-from lightning.evaluation.images import fitted, image_size, read_image, read_input
+from lightning.evaluation.images import fit_axes, image_size, read_image, read_input
 from lightning.networks import Network, Preprocessing
 
 
@@ -15,12 +15,12 @@ def network(*shape, layout="as-is"):
 
 def test_images_become_rows_and_rows_images():
     x = np.arange(2 * 6 * 4).reshape(2, 6, 4)
-    assert fitted(x, network(24)).tolist() == x.reshape(2, 24).tolist()
-    assert fitted(x, network(1, 6, 4)).tolist() == x[:, None].tolist()
-    assert fitted(x, network(1, 6, 4, layout="HWC")).tolist() == x[..., None].tolist()
-    assert fitted(x, network(6, 4)) is x
+    assert fit_axes(x, network(24)).tolist() == x.reshape(2, 24).tolist()
+    assert fit_axes(x, network(1, 6, 4)).tolist() == x[:, None].tolist()
+    assert fit_axes(x, network(1, 6, 4, layout="HWC")).tolist() == x[..., None].tolist()
+    assert fit_axes(x, network(6, 4)) is x
     with pytest.raises(InputError, match="an image has 6 x 4 values, and net takes 5 x 5"):
-        fitted(x, network(5, 5))
+        fit_axes(x, network(5, 5))
 
 
 @pytest.fixture

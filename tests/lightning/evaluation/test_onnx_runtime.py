@@ -12,7 +12,7 @@ skip_without("numba", reason="noise needs lightbed[inference]")
 
 
 from lightning.evaluation import Dataset, load_dataset, onnx_runtime
-from lightning.evaluation.models import compiled_for
+from lightning.evaluation.models import load_for
 from lightning.evaluation.onnx_runtime import (
     EXACT_SUMS,
     float32_session,
@@ -30,7 +30,7 @@ onnxruntime = library("onnxruntime")
 
 @pytest.fixture
 def model_and_data(digits_npz):
-    return compiled_for(digits_npz, load_dataset("digits"))
+    return load_for(digits_npz, load_dataset("digits"))
 
 
 def test_float32_is_our_own_reference(model_and_data):
@@ -138,7 +138,7 @@ def weights_that_run(monkeypatch, tmp_path):
     def found(network, x, *, saturates=None):
         if saturates is not None:
             monkeypatch.setattr(onnx_runtime, "products_saturate", lambda: saturates)
-        models, opened = [], onnx_runtime._opened
+        models, opened = [], onnx_runtime._open_session
         monkeypatch.setattr(
             onnx_runtime, "_opened", lambda model, **how: models.append(model) or opened(model, **how)
         )

@@ -13,7 +13,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # pynq's own, at its import
     pytest.importorskip("pynq", reason="needs pynq 4: environment of a board")
 
-from fpga.bus import simulated_bus
+from fpga.bus import make_simulated_bus
 from fpga.photonic_mac.control import library_datapath
 from lightning import errors
 from lightning.compiler.model import CompiledModel, PhotonicLayer
@@ -38,7 +38,7 @@ def model(layer):
 
 def serving(width):
     datapath = library_datapath("photonic_dot", {"width": width})
-    return BoardServer(Slot(lambda: simulated_bus(datapath, "reference")))
+    return BoardServer(Slot(lambda: make_simulated_bus(datapath, "reference")))
 
 
 def test_a_board_gives_the_sums_of_exact(model, layer):

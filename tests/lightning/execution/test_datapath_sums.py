@@ -9,7 +9,7 @@ from libraries import skip_without
 skip_without("lark", reason="needs lark: pip install 'lightbed[fpga]'")
 skip_without("numba", reason="needs numba: pip install 'lightbed[fpga]'")
 
-from fpga.bus import BusFault, simulated_bus
+from fpga.bus import BusFault, make_simulated_bus
 from fpga.bus.pynq import PynqBus
 from fpga.hdl import why_missing
 from fpga.photonic_mac.control import library_datapath
@@ -50,7 +50,7 @@ def some(rng, layer, images=2):
 @pytest.fixture(scope="module")
 def bus():
     """Return a simulator for all tests: `load` resets it."""
-    return simulated_bus(library_datapath("photonic_dot", {"width": 32}))
+    return make_simulated_bus(library_datapath("photonic_dot", {"width": 32}))
 
 
 @pytest.mark.long
@@ -158,7 +158,7 @@ def test_other_hardware_is_refused_by_name(hardware):
 
 
 def test_another_datapath_behind_the_bus_is_refused():
-    other = simulated_bus(library_datapath("layer_counter"), "reference")
+    other = make_simulated_bus(library_datapath("layer_counter"), "reference")
     with pytest.raises(errors.ProgramError, match="made from different modules"):
         DatapathMultiplier(model_of(layer(np.random.default_rng(9), "one", (1, 1, 4))), other)
 
@@ -172,7 +172,7 @@ def test_an_address_that_is_none_says_what_to_give(address):
 
 
 def test_a_bus_that_was_opened_here_is_let_go_when_the_program_is_refused(monkeypatch):
-    other, closed = simulated_bus(library_datapath("layer_counter"), "reference"), []
+    other, closed = make_simulated_bus(library_datapath("layer_counter"), "reference"), []
     monkeypatch.setattr(other, "close", lambda: closed.append(True))
     monkeypatch.setattr("lightning.execution.multipliers.datapath._opened", lambda address, datapath: other)
     model = model_of(layer(np.random.default_rng(9), "one", (1, 1, 4)))

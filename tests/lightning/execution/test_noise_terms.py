@@ -43,8 +43,8 @@ def test_the_variance_is_a_polynomial_of_the_level():
 def test_a_term_scales_with_the_deviation(name):
     given = replace(of_one_term(name), mean=0.5)
     assert given.variance(100.0) == pytest.approx(16.0)
-    assert given.scaled(3.0).variance(100.0) == pytest.approx(9 * 16.0)
-    assert given.scaled(3.0).mean == 0.5
+    assert given.scale(3.0).variance(100.0) == pytest.approx(9 * 16.0)
+    assert given.scale(3.0).mean == 0.5
 
 
 @pytest.mark.parametrize("name", TERMS)

@@ -61,11 +61,11 @@ def test_what_is_announced_is_what_is_found(monkeypatch):
 
     soc = SimpleNamespace(identity="x", factory_calibration=lambda: {"device": "x"})
     monkeypatch.setattr(store, "find", lambda soc: None)
-    assert connection._introduced(soc) == "SIMULATED device x, without a calibration"
+    assert connection._introduce(soc) == "SIMULATED device x, without a calibration"
     monkeypatch.setattr(store, "find", unusable)
-    assert connection._introduced(soc) == "SIMULATED device x, with a calibration that cannot be used"
+    assert connection._introduce(soc) == "SIMULATED device x, with a calibration that cannot be used"
     monkeypatch.setattr(store, "find", lambda soc: SimpleNamespace(kind="calibration"))
-    assert connection._introduced(soc) == "SIMULATED device x, with its calibration"
+    assert connection._introduce(soc) == "SIMULATED device x, with its calibration"
 
 
 def test_others_bring_their_own_schemes(monkeypatch):
@@ -114,7 +114,7 @@ def test_names_of_boards_tell_host_and_firmware():
 def test_a_bare_qicksoc_and_the_guarded_one_are_one_device():
     pytest.importorskip("qick", reason="asks QICK: pip install 'lightbed[kit]'")
     from lightning.kit.calibration.store import identity
-    from lightning.kit.devices.guard import guarded
+    from lightning.kit.devices.guard import guard_soc
 
     class Bare:
         def get_cfg(self):
@@ -123,7 +123,7 @@ def test_a_bare_qicksoc_and_the_guarded_one_are_one_device():
         def __getitem__(self, key):
             return self.get_cfg()[key]
 
-    assert identity(Bare()) == guarded(Bare()).identity == identity_of(Bare()).name == "ZCU111-Oct 7 2022"
+    assert identity(Bare()) == guard_soc(Bare()).identity == identity_of(Bare()).name == "ZCU111-Oct 7 2022"
 
 
 def test_there_is_no_local_board_on_a_computer():

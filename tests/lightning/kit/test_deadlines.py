@@ -254,17 +254,17 @@ def test_runs_are_counted(clock):
 def test_a_call_that_never_returns_is_given_up_and_the_next_gets_through():
     worker = Worker()
     held = threading.Event()
-    hangs = worker.bounded(held.wait, 0.02)
+    hangs = worker.bound_call(held.wait, 0.02)
     with pytest.raises(TimeoutError, match=r"no return after 0\.02 s"):
         hangs()
-    assert worker.bounded(lambda a, b: a + b, 10.0)(1, b=2) == 3
+    assert worker.bound_call(lambda a, b: a + b, 10.0)(1, b=2) == 3
     held.set()
 
 
 @pytest.mark.slow
 def test_the_thread_ends_with_its_worker():
     worker = Worker()
-    thread = worker.bounded(threading.current_thread, 10.0)()
+    thread = worker.bound_call(threading.current_thread, 10.0)()
     assert thread.is_alive()
     del worker
     gc.collect()
@@ -274,10 +274,10 @@ def test_the_thread_ends_with_its_worker():
 
 def test_a_bare_soc_gets_deadlines_for_its_own_hardware(clock):
     pytest.importorskip("qick", reason="the guard is a QickConfig: pip install 'lightbed[kit]'")
-    from lightning.kit.devices.guard import guarded
+    from lightning.kit.devices.guard import guard_soc
 
-    guard = guarded(Board(clock, [5], 0.0))
-    assert guarded(guard) is guard
+    guard = guard_soc(Board(clock, [5], 0.0))
+    assert guard_soc(guard) is guard
     assert guard.get_tproc_counter(1) == 5
     held = threading.Event()
     guard.unguarded.get_decimated = held.wait
@@ -292,7 +292,7 @@ def test_errors_of_a_call_come_back_as_they_are():
         raise KeyError("readouts")
 
     with pytest.raises(KeyError, match="readouts"):
-        Worker().bounded(fails, 10.0)()
+        Worker().bound_call(fails, 10.0)()
 
 
 def test_compiled_length_of_qicks_own_program():

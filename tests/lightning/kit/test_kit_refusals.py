@@ -25,9 +25,9 @@ def _dot(soc):
 
 
 def _calibrate(soc):
-    from lightning.kit.calibration.guided import guided_run
+    from lightning.kit.calibration.guided import run_guided
 
-    guided_run(soc)
+    run_guided(soc)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lightning.errors import DatasetError
 from lightning.load.http_messages import ModelInput, input_of, message_length, reply_in, requests_of
-from lightning.load.inputs import kept_rows, rows_of
+from lightning.load.inputs import load_rows, rows_of
 from lightning.load.outcome import PER_DECADE, WAITING, Outcome, log_histogram, traces_of
 from lightning.load.schedule import poisson_schedule
 from lightning.load.targets import LoadError, Target, target_of
@@ -137,16 +137,16 @@ def test_rows_of_a_file(tmp_path):
 def test_files_that_are_none(tmp_path, content):
     (tmp_path / "rows.npy").write_bytes(content)
     with pytest.raises(LoadError):
-        kept_rows(str(tmp_path / "rows.npy"))
+        load_rows(str(tmp_path / "rows.npy"))
     with pytest.raises(LoadError, match="there is no file"):
-        kept_rows(str(tmp_path / "missing.npy"))
+        load_rows(str(tmp_path / "missing.npy"))
 
 
 @pytest.mark.parametrize("array", [np.zeros((0, 5)), np.array(["a"]), np.float32(3)])
 def test_arrays_without_rows(tmp_path, array):
     np.save(tmp_path / "rows.npy", array)
     with pytest.raises(LoadError):
-        kept_rows(str(tmp_path / "rows.npy"))
+        load_rows(str(tmp_path / "rows.npy"))
 
 
 # ------------------------------------------------------------------------------------- messages

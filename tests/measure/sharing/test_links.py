@@ -20,9 +20,9 @@ from testbed.measure.sharing.policies import (
     Conditions,
     Schedule,
     links_of_jobs,
-    predicted,
+    predict,
     schedule_of,
-    shifted_schedule,
+    shift_schedule,
 )
 from testbed.operate.design import design_for
 
@@ -103,7 +103,7 @@ def test_jobs_that_cannot_hold_their_slots_hold_none(fraction, slot_ms):
 
     found = Scheduler(jobs, links).schedule([{"x": ("a", "b"), "y": ("a", "b")}])
 
-    assert shifted_schedule(found).slots_ms == {"x": slot_ms, "y": slot_ms}
+    assert shift_schedule(found).slots_ms == {"x": slot_ms, "y": slot_ms}
 
 
 @pytest.mark.parametrize(
@@ -122,6 +122,6 @@ def test_predictions_of_policies(policy, fraction, means_ms):
     shifted = Schedule({"x": 0.0, "y": 150.0}, {"x": 300.0, "y": 300.0})
     schedule = schedule_of(policy, jobs, shifted, conditions)
 
-    found = predicted(policy, placed(*jobs), rate_gbps(), schedule, conditions)
+    found = predict(policy, placed(*jobs), rate_gbps(), schedule, conditions)
 
     assert [one.mean_ms for one in found] == pytest.approx(means_ms, rel=0.02)

@@ -12,9 +12,9 @@ from ocs_drivers import CrossConnects, Step
 from ocs_drivers.engine.step_execution import EVERY_S, Progress
 from ocs_drivers.errors import ConnectError, Timeout
 from ocs_drivers.protocols.session import TransportSession
-from ocs_drivers.timing import LOOK_S, Deadline, Silence, answer_deadline, answered
+from ocs_drivers.timing import LOOK_S, Deadline, Silence, answer_deadline, note_answer
 from ocs_drivers.transports.recording import recording
-from ocs_drivers.transports.transport import refused, silent
+from ocs_drivers.transports.transport import make_refusal, silent
 
 STEP = Step("add", CrossConnects({1: 10}), CrossConnects(), CrossConnects({1: 10}), 0.0)
 
@@ -42,7 +42,7 @@ def test_questions_share_the_time_of_a_silence(clock):
         assert answer_deadline(5.0, clock).remaining_s() == 3.0
         clock.sleep(3.0)
         assert answer_deadline(5.0, clock).remaining_s() == 0.0
-        answered()
+        note_answer()
         assert answer_deadline(5.0, clock).remaining_s() == 5.0
     assert answer_deadline(5.0, clock).remaining_s() == 5.0
 
@@ -52,7 +52,7 @@ def test_a_question_that_may_take_long_by_itself_is_given_its_time_and_little_is
         assert answer_deadline(15.0, clock).remaining_s() == 15.0
         clock.sleep(15.0)
         assert answer_deadline(5.0, clock).remaining_s() == LOOK_S
-        answered()
+        note_answer()
         assert answer_deadline(5.0, clock).remaining_s() == 5.0
 
 
@@ -62,7 +62,7 @@ def test_a_pause_before_the_question_counts_as_far_as_the_question_has_its_time(
         assert answer_deadline(5.0, clock).remaining_s() == 5.0
         clock.sleep(5.0)
         assert answer_deadline(5.0, clock).remaining_s() == 1.0  # 8 s after the last answer
-        answered()
+        note_answer()
         clock.sleep(30.0)
         assert answer_deadline(5.0, clock).remaining_s() == 5.0
         clock.sleep(5.0)
@@ -89,7 +89,7 @@ class Unreachable:
     def open(self, timeout_s: float) -> None:
         self.given_s.append(timeout_s)
         self.clock.sleep(timeout_s)
-        raise refused("ocs", f"no shell within {timeout_s:.3g} s")
+        raise make_refusal("ocs", f"no shell within {timeout_s:.3g} s")
 
     def close(self) -> None:
         pass

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ocs_drivers.contract import unguarded
+from ocs_drivers.contract import allow_all
 from ocs_drivers.engine import planning, transaction
 from ocs_drivers.engine.transaction import judge
 from ocs_drivers.errors import (
@@ -48,7 +48,7 @@ class Memory:
     def plan(self, target, seen, scope=None):
         return planning.plan(target, seen, capabilities=self.capabilities, scope=scope)
 
-    def execute(self, step: Step, guard=unguarded):
+    def execute(self, step: Step, guard=allow_all):
         guard()
         self.writes += 1
         fault = self.faults.pop(0) if self.faults else "fine"

@@ -17,7 +17,7 @@ from ocs_drivers.errors import (
     Timeout,
 )
 from ocs_drivers.protocols.cli_session import CliSession, Login
-from ocs_drivers.transports.transport import lost, refused, silent
+from ocs_drivers.transports.transport import make_lost, make_refusal, silent
 
 PROMPT = re.compile(r"ocs>")
 NOTE = re.compile(r"\d\d:\d\d (?P<kind>[A-Z]+)")
@@ -47,7 +47,7 @@ class Screen:
 
     def open(self, timeout_s):
         if not self.greetings:
-            raise refused("cli://ocs", "nobody there")
+            raise make_refusal("cli://ocs", "nobody there")
         self.opened += 1
         self.is_open = True
         self.waiting = deque([self.greetings[0] if len(self.greetings) == 1 else self.greetings.popleft()])
@@ -67,7 +67,7 @@ class Screen:
         while self.waiting:
             data = self.waiting.popleft()
             if data is None:
-                raise lost("cli://ocs", "the device closed the connection")
+                raise make_lost("cli://ocs", "the device closed the connection")
             if data:
                 return data
         raise silent("cli://ocs", deadline)

@@ -11,7 +11,7 @@ from needs import needs
 
 from ocs_drivers import Credentials, address, families, open_switch
 from ocs_drivers.errors import OcsError, ProtocolDesync
-from ocs_drivers.transports.recording import Replay, blanked, recorded, recording
+from ocs_drivers.transports.recording import Replay, blank, record, recording
 
 TRANSCRIPTS = sorted((Path(__file__).parents[1] / "transcripts").glob("*.jsonl"))
 
@@ -94,7 +94,7 @@ def test_a_recording_is_never_written_over(tmp_path):
 
 def test_nothing_is_recorded_outside():
     transport = object()
-    assert recorded(transport, "device") is transport
+    assert record(transport, "device") is transport
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_nothing_is_recorded_outside():
     ],
 )
 def test_secrets_are_blanked(secret):
-    clean = blanked(secret, frozenset({Credentials("me", "tops3cret")}))
+    clean = blank(secret, frozenset({Credentials("me", "tops3cret")}))
     assert b"tops3cret" not in clean
     assert b64encode(b"me:tops3cret") not in clean
     assert b"***" in clean

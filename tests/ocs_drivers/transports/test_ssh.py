@@ -27,7 +27,7 @@ from ocs_drivers.errors import (
 from ocs_drivers.timing import Deadline
 from ocs_drivers.transports.lines import ssh_line
 from ocs_drivers.transports.ssh import SshTransport
-from sim.twins.wire.listener import bound_socket
+from sim.twins.wire.listener import bind_socket
 
 ACCOUNT = Credentials("admin", "root")
 
@@ -52,7 +52,7 @@ class Device:
     async def _listen(self):
         return await asyncssh.create_server(
             lambda: shouting_server.Account(self),
-            sock=bound_socket("127.0.0.1", self.port),
+            sock=bind_socket("127.0.0.1", self.port),
             server_host_keys=[self.host_key],
             encoding=None,
             line_editor=False,
@@ -168,7 +168,7 @@ def test_nobody_there(device):
 
 @pytest.mark.socket
 def test_somebody_who_says_nothing():
-    with bound_socket("127.0.0.1", 0) as silent:
+    with bind_socket("127.0.0.1", 0) as silent:
         silent.listen()
         mute = SshTransport(*silent.getsockname(), device="cli://ocs", credentials=ACCOUNT)
         with pytest.raises(ConnectError, match=r"0\.05 s"):

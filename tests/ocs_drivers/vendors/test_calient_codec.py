@@ -516,7 +516,7 @@ def test_pages_are_joined():
 
 def test_a_table_that_leaves_ports_out_is_never_believed():
     switch, _ = scripted()
-    switch._retried = lambda ask: ask()
+    switch._retry = lambda ask: ask()
     switch._session._transport._transport._turns = [(CIRCUITS, ""), (PORTS[0], port_rows("1.1.1"))]
     with pytest.raises(ProtocolDesync, match=r"others than at first: 1\.1\.2, 2\.3\.6, 3\.2\.5"):
         switch.read()

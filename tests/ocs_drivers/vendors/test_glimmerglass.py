@@ -217,7 +217,7 @@ def test_rows_that_are_no_ports(line):
 @pytest.mark.parametrize("rows", [row(1, 1) + row(2, 1), row(1, 1) + row(1, 2)])
 def test_circuits_that_the_switch_cannot_have(rows):
     switch, _ = scripted((CIRCUITS, rows))
-    switch._retried = lambda ask: ask()
+    switch._retry = lambda ask: ask()
     with pytest.raises(ProtocolDesync, match="cannot have"):
         switch.read()
 

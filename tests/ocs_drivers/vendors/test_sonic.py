@@ -326,7 +326,7 @@ class TestFaults:
         ocs.do("set_fault", fault="stuck", pair=[4, 10])  # configured, and not in the hardware
         other = SonicOcs(ADDRESS, ocs.transport("cli"), timeout_s=5, clock=ocs.clock)
         other.open()
-        other._session.ask("sudo config ocs cross-connect add 4A-2B safe", codec.done)
+        other._session.ask("sudo config ocs cross-connect add 4A-2B safe", codec.check_done)
         outcome = switch.execute(step)
         assert isinstance(outcome.error, DeviceError)
         assert other._tables().configured == {(4, 10)}

@@ -58,7 +58,7 @@ def lines(text: str) -> tuple[str, ...]:
 
 
 def test_published_config_table():
-    assert codec.configured(lines(CONFIG), NAMES) == {(1, 65), (2, 69), (12, 96)}
+    assert codec.parse_configured(lines(CONFIG), NAMES) == {(1, 65), (2, 69), (12, 96)}
 
 
 def test_published_status_table():
@@ -86,7 +86,7 @@ def test_published_port_tables():
         3: ("", PortState.ENABLED),
         4: ("", PortState.ENABLED),
     }
-    assert codec.broken_ports(lines(PORT_STATUS), names) == {3}
+    assert codec.parse_broken_ports(lines(PORT_STATUS), names) == {3}
 
 
 @pytest.mark.parametrize(
@@ -104,18 +104,18 @@ def test_published_lists(pairs, published):
 
 @pytest.mark.parametrize("answer", ["cross-connect succeeded", "add cross-connect succeeded."])
 def test_success(answer):
-    codec.done((answer,))
+    codec.check_done((answer,))
 
 
 @pytest.mark.parametrize("answer", ["Invalid cross-connect 1-1", "Error: port out of range", ""])
 def test_anything_else_is_a_refusal(answer):
     with pytest.raises(DeviceError, match="refused"):
-        codec.done(tuple(answer.splitlines()))
+        codec.check_done(tuple(answer.splitlines()))
 
 
 def test_no_root_no_change():
     with pytest.raises(PermissionDenied, match="sudo"):
-        codec.done(("Root privileges are required for this operation",))
+        codec.check_done(("Root privileges are required for this operation",))
 
 
 @pytest.mark.parametrize(
@@ -133,14 +133,14 @@ def test_no_root_no_change():
 )
 def test_what_is_no_table_is_a_desync(text):
     with pytest.raises(ProtocolDesync):
-        codec.configured(lines(text), NAMES)
+        codec.parse_configured(lines(text), NAMES)
 
 
 @pytest.mark.parametrize(
     ("decode", "text"),
     [
         (codec.hardware, STATUS.replace("tuning", "asleep")),
-        (codec.broken_ports, PORT_STATUS.replace("1B ", "0B ")),
+        (codec.parse_broken_ports, PORT_STATUS.replace("1B ", "0B ")),
         (codec.port_config, PORT_CONFIG.replace("normal", "asleep")),
         (lambda lines, names: codec.identity(lines), "Linux sonic 6.1"),
     ],

@@ -18,8 +18,8 @@ from testbed.operate.change_file import (
     Observed,
     change_document,
     check_expected,
-    observed_by,
-    observed_from,
+    observe_plan,
+    parse_observed,
     read_change,
     write_change,
 )
@@ -27,7 +27,7 @@ from testbed.operate.design import design_for, design_of_intent
 from testbed.operate.durations import Durations
 from testbed.operate.intent import Stated
 from testbed.operate.plan import plan_lab
-from testbed.operate.planned_change import Standing, informing, touched_elements
+from testbed.operate.planned_change import Standing, find_touched, informing
 from testbed.operate.session import READING, reader_of
 
 STATED = Stated("--simplex")
@@ -51,7 +51,7 @@ def planned(testbed12, switch, simplex):
 @pytest.fixture
 def change_file(testbed12, simplex, planned, tmp_path):
     path = tmp_path / "change.json"
-    observed = observed_by(planned, epochs=(3,), revision=testbed12.revision)
+    observed = observe_plan(planned, epochs=(3,), revision=testbed12.revision)
     document = change_document(testbed12, simplex, STATED, planned, observed)
     write_change(path, document | informing(planned, (), Durations()))
     return path
@@ -67,7 +67,7 @@ def test_a_file_brings_back_the_design_and_the_state(change_file, testbed12, sim
     )
     assert [host.name for host in lab.hosts] == [host.name for host in testbed12.hosts]
     assert change.intent.stated == STATED
-    now = observed_by(planned, epochs=(3,), revision=testbed12.revision)
+    now = observe_plan(planned, epochs=(3,), revision=testbed12.revision)
     assert change.observed == now
     change.check_current(planned, now)
 
@@ -81,7 +81,7 @@ def test_a_file_brings_back_the_design_and_the_state(change_file, testbed12, sim
     ],
 )
 def test_another_state_is_refused_with_the_field(change_file, testbed12, planned, changed, field, values):
-    now = observed_by(planned, epochs=(3,), revision=testbed12.revision)
+    now = observe_plan(planned, epochs=(3,), revision=testbed12.revision)
     with pytest.raises(PlanStale, match="nothing was sent") as stale:
         read_change(change_file).check_current(planned, replace(now, **changed))
     (difference,) = stale.value.differences
@@ -95,7 +95,7 @@ def test_another_state_is_refused_with_the_field(change_file, testbed12, planned
 def test_circuits_that_differ_are_named_one_by_one(change_file, testbed12, switch, simplex):
     switch.held = CrossConnects({1: 60, 5: 49})
     planned = plan_lab(testbed12, simplex.wiring, {"ocs1": switch})
-    now = observed_by(planned, epochs=(3,), revision=testbed12.revision)
+    now = observe_plan(planned, epochs=(3,), revision=testbed12.revision)
     with pytest.raises(PlanStale) as stale:
         read_change(change_file).check_current(planned, now)
     assert [one.json() for one in stale.value.differences] == [
@@ -108,7 +108,7 @@ def test_other_steps_than_those_that_were_read_are_refused(change_file, testbed1
     """A driver of another release may do it in other steps: nobody has seen those."""
     (part,) = planned.switches
     other = replace(planned, switches=(replace(part, steps=part.steps * 2),))
-    now = observed_by(other, epochs=(3,), revision=testbed12.revision)
+    now = observe_plan(other, epochs=(3,), revision=testbed12.revision)
     with pytest.raises(PlanStale, match="ocs1 steps"):
         read_change(change_file).check_current(other, now)
 
@@ -143,7 +143,7 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path):
 
 def test_a_state_survives_its_file(testbed12):
     state = Observed({"ocs1": {3: 51}, "ocs2": {}}, (1, 4), "abc", 9)
-    assert observed_from(json.loads(json.dumps(state.json()))) == state
+    assert parse_observed(json.loads(json.dumps(state.json()))) == state
 
 
 def test_an_expected_revision_is_of_circuits_and_epochs():
@@ -156,7 +156,7 @@ def test_an_expected_revision_is_of_circuits_and_epochs():
 
 def test_every_element_is_listed_both_ends_and_hosts_that_forward(testbed12, planned, simplex):
     here = Standing(testbed12, simplex)
-    elements = touched_elements(testbed12, planned, (here,))
+    elements = find_touched(testbed12, planned, (here,))
     by_kind = {kind: [one for one in elements if one.kind == kind] for kind in ("circuit", "nic", "host")}
     assert len(by_kind["circuit"]) == 48
     assert {one.touch for one in by_kind["circuit"]} == {"made"}
@@ -183,7 +183,7 @@ def test_hosts_that_forward_over_a_changed_circuit_are_listed_and_those_that_rec
     over = [way for way in ways if first.link in way]
     forwarding = {testbed12.hosts[hop.target.node].name for way in over for hop in way[:-1]}
     later = {testbed12.hosts[hop.target.node].name for way in over for hop in way[1:]}
-    elements = touched_elements(testbed12, planned, (Standing(testbed12, simplex),))
+    elements = find_touched(testbed12, planned, (Standing(testbed12, simplex),))
     assert {one.name for one in elements if one.kind == "host"} == forwarding != later
 
 
@@ -193,7 +193,7 @@ def test_circuits_that_are_kept_but_disturbed_are_touched_too(testbed12, switch,
     held = {one.input_port: one.output_port for one in circuits}
     switch.held = CrossConnects(held | {1: held[2], 2: held[1]})
     planned = plan_lab(testbed12, simplex.wiring, {"ocs1": switch})
-    touches = [one.touch for one in touched_elements(testbed12, planned, ()) if one.kind == "circuit"]
+    touches = [one.touch for one in find_touched(testbed12, planned, ()) if one.kind == "circuit"]
     assert [touches.count(touch) for touch in ("made", "removed", "disturbed")] == [2, 2, 46]
 
 
@@ -203,7 +203,7 @@ def test_packets_of_the_topology_before_count_too(testbed12, switch, simplex):
     duplex = design_for(testbed12)
     planned = plan_lab(testbed12, duplex.wiring, {"ocs1": switch})
     alone, both = (
-        touched_elements(testbed12, planned, standing)
+        find_touched(testbed12, planned, standing)
         for standing in (
             [Standing(testbed12, duplex)],
             [Standing(testbed12, duplex), Standing(testbed12, simplex)],

@@ -13,7 +13,7 @@ from libraries import skip_without
 skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects, Outcome, Snapshot, Status, Step
-from testbed.operate.durations import ENOUGH, KEPT, Forecast, durations_of, learned_durations
+from testbed.operate.durations import ENOUGH, KEPT, Forecast, durations_of, learn_durations
 from testbed.operate.journal import journal_in
 from testbed.operate.model import LabPlan, SwitchPlan
 
@@ -99,8 +99,8 @@ def test_only_steps_that_their_operation_saw_done_are_learned_from(tmp_path):
         (left,) = journal.unfinished()
         assert left.operation == operation
         journal.settle("lab", "memory://ocs1", Snapshot(DARK, 0.0))
-    assert learned_durations(tmp_path, "lab").step("ocs1", step()).samples == 3
-    assert learned_durations(tmp_path, "another").seconds == {}
+    assert learn_durations(tmp_path, "lab").step("ocs1", step()).samples == 3
+    assert learn_durations(tmp_path, "another").seconds == {}
 
 
 def test_progress_is_by_seconds_and_the_slowest_switch_counts():
@@ -117,4 +117,4 @@ def test_progress_is_by_seconds_and_the_slowest_switch_counts():
 
 
 def test_where_there_is_no_journal_nothing_is_learned(tmp_path):
-    assert learned_durations(tmp_path / "absent", "lab").seconds == {}
+    assert learn_durations(tmp_path / "absent", "lab").seconds == {}

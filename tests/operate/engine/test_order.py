@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ocs_drivers.engine import planning
 from ocs_drivers.model import Capabilities, CrossConnects
-from testbed.operate.engine.order import ordered
+from testbed.operate.engine.order import order_steps
 
 ONE_BY_ONE = Capabilities(8, 8)
 
@@ -35,14 +35,14 @@ def most_dark(steps, after):
 
 def test_a_chain_begins_at_its_free_end():
     """1 goes to the free output 12, 2 to the output that 1 leaves, 3 to that of 2."""
-    steps = ordered(planned({1: 9, 2: 10, 3: 11}, {1: 12, 2: 9, 3: 10}))
+    steps = order_steps(planned({1: 9, 2: 10, 3: 11}, {1: 12, 2: 9, 3: 10}))
     assert told(steps) == ["-1:9", "+1:12", "-2:10", "+2:9", "-3:11", "+3:10"]
     assert most_dark(steps, {1, 2, 3}) == 1
 
 
 def test_the_cycle_of_a_permutation_is_broken_first():
     """Each of three goes where the next one is: one is broken, the others follow it round, it is made last."""
-    steps = ordered(planned({1: 9, 2: 10, 3: 11}, {1: 10, 2: 11, 3: 9}))
+    steps = order_steps(planned({1: 9, 2: 10, 3: 11}, {1: 10, 2: 11, 3: 9}))
     assert told(steps) == ["-1:9", "-3:11", "+3:9", "-2:10", "+2:11", "+1:10"]
     assert most_dark(steps, {1, 2, 3}) == 2
 
@@ -50,10 +50,10 @@ def test_the_cycle_of_a_permutation_is_broken_first():
 def test_steps_of_many_pairs_are_the_device_s_own():
     bulk = Capabilities(8, 8, bulk_add=True)
     steps = planning.plan(CrossConnects({1: 10}), CrossConnects({1: 9}), capabilities=bulk)
-    assert told(ordered(steps)) == ["-1:9", "+1:10"]
+    assert told(order_steps(steps)) == ["-1:9", "+1:10"]
     whole = Capabilities(8, 8, atomic_whole=True)
     (step,) = planning.plan(CrossConnects({1: 10}), CrossConnects({1: 9}), capabilities=whole)
-    assert ordered((step,)) == (step,)
+    assert order_steps((step,)) == (step,)
 
 
 partial_maps = st.permutations(range(9, 17)).flatmap(
@@ -71,7 +71,7 @@ def test_any_change_ends_where_it_should_and_takes_no_port_twice():
     @given(partial_maps, partial_maps)
     def holds(before, after):
         steps = planned(before, after)
-        found = ordered(steps)
+        found = order_steps(steps)
         assert Counter(map(str, told(found))) == Counter(map(str, told(steps)))
         held = CrossConnects(before)
         for step in found:

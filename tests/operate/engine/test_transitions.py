@@ -15,7 +15,7 @@ from testbed.operate.engine.transitions import (
     StepState,
     TransitionError,
     next_state,
-    replayed,
+    replay_events,
 )
 
 READ = {StepEvent.READ_AS_WANTED, StepEvent.READ_OTHERWISE, StepEvent.UNREADABLE}
@@ -23,9 +23,9 @@ READ = {StepEvent.READ_AS_WANTED, StepEvent.READ_OTHERWISE, StepEvent.UNREADABLE
 
 def test_the_way_of_a_step_that_works():
     events = [StepEvent.INTEND, StepEvent.SEND, StepEvent.READ_AS_WANTED, StepEvent.PROVE]
-    states = [replayed(events[:count]).value for count in range(len(events) + 1)]
+    states = [replay_events(events[:count]).value for count in range(len(events) + 1)]
     assert states == ["planned", "intent", "started", "observed", "verified"]
-    assert replayed([*events, StepEvent.COMPENSATE]) is StepState.COMPENSATED
+    assert replay_events([*events, StepEvent.COMPENSATE]) is StepState.COMPENSATED
 
 
 def test_only_a_read_says_what_became_of_an_open_step():
@@ -70,7 +70,7 @@ def test_whatever_happens_to_a_step_it_is_sent_only_after_its_intent():
                 continue
             told.append(event)
             reached[state] += 1
-        assert replayed(told) is state
+        assert replay_events(told) is state
         if StepEvent.SEND in told:
             assert told.index(StepEvent.INTEND) < told.index(StepEvent.SEND)
         if state is StepState.VERIFIED:

@@ -20,7 +20,7 @@ from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.lab.control import control
 from testbed.lab.hosts.forwarding import forwarding_path, forwarding_plan
-from testbed.lab.hosts.kernel_state import Interface, KernelState, Neighbour, planned_state
+from testbed.lab.hosts.kernel_state import Interface, KernelState, Neighbour, plan_state
 from testbed.lab.hosts.probe import Frame, NicReport, ProbeReport
 from testbed.lab.hosts.reachability import Reachability
 from testbed.lab.hosts.receivers import ReceiverReading, Window
@@ -88,7 +88,7 @@ class World:
     def configured_for(self, wiring):
         """Return the kernels after an apply of a wiring."""
         parts = forwarding_plan(self.lab, wiring, find_routes(wiring), self.macs())
-        return {host.name: self._kernel(host, planned_state(parts[host.name])) for host in self.lab.hosts}
+        return {host.name: self._kernel(host, plan_state(parts[host.name])) for host in self.lab.hosts}
 
     def _kernel(self, host, planned):
         rate, macs = self.lab.link.rate_mbps, self.macs()[host.name]

@@ -23,7 +23,7 @@ from testbed.operate.design import Design
 from testbed.operate.intent import Applying
 from testbed.operate.path import follow_path, kernel_path
 from testbed.operate.session import LabSession, open_lab
-from testbed.operate.unfinished import unfinished_operations
+from testbed.operate.unfinished import find_unfinished_operations
 
 pytestmark = pytest.mark.kernel
 
@@ -193,7 +193,7 @@ def kill_after(bench, lines):
     with sqlite3.connect(bench.runs / "lightbed.sqlite") as connection:
         connection.execute("update intents set owner = '1 gone/0' where applied_at is null")
     connection.close()
-    return unfinished_operations(bench.runs, bench.lab)
+    return find_unfinished_operations(bench.runs, bench.lab)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from testbed.lab.hosts.kernel_state import (
     Neighbour,
     Route,
     parse_state,
-    planned_state,
+    plan_state,
     read_kernels,
     state_command,
 )
@@ -52,7 +52,7 @@ def test_the_recorded_host_holds_what_its_plan_leaves_there(testbed12):
     state = parse_state(RECORDED)
     wiring = wire(find_topology(4, 3))
     macs = {host.name: {nic.name: "02:00:00:00:00:01" for nic in host.nics} for host in lab.hosts}
-    planned = planned_state(forwarding_plan(lab, wiring, find_routes(wiring), macs)["a"])
+    planned = plan_state(forwarding_plan(lab, wiring, find_routes(wiring), macs)["a"])
     assert {route.target: route for route in state.routes if route.protocol == "107"} == planned.routes
     entries = {key for key, entry in state.neighbours.items() if entry.is_permanent}
     assert planned.neighbours.keys() == entries

@@ -16,7 +16,7 @@ skip_without("pydantic")
 from testbed.design.model import Link
 from testbed.design.patching.wiring import wire
 from testbed.design.topology.circulants import find_topology
-from testbed.lab.hosts.kernel_state import NOTHING, planned_state, states_while_installing
+from testbed.lab.hosts.kernel_state import NOTHING, plan_state, states_while_installing
 from testbed.lab.model import shard_of
 from testbed.operate.intent import Stated
 from testbed.operate.plan import circuits_of
@@ -136,7 +136,7 @@ def test_a_kill_in_the_middle_of_a_host_is_one_finding_after_every_line(worlds):
     before = over_other_nics(world.wiring)
     world.leave_unfinished(before)
     part = world.part_of("e", world.wiring)
-    states = list(states_while_installing(planned_state(world.part_of("e", before)), part))
+    states = list(states_while_installing(plan_state(world.part_of("e", before)), part))
     assert len(states) == 51
     for state in states[:-1:5]:
         world.install("e", state)

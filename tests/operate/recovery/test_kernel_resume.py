@@ -34,7 +34,7 @@ from testbed.operate.recovery.records import operations_of
 from testbed.operate.recovery.resume import find_unfinished, resume
 from testbed.operate.repair import carry_out, look_at, plan_lab_repair
 from testbed.operate.session import open_lab
-from testbed.operate.unfinished import unfinished_operations
+from testbed.operate.unfinished import find_unfinished_operations
 
 pytestmark = pytest.mark.kernel
 
@@ -118,7 +118,7 @@ def test_a_repair_of_routes_alone_is_finished_from_what_is_lost_now(testbed12, t
             assert planned.repatched is None, "no circuit can help where every NIC is in use"
             with killed_after_two_hosts(monkeypatch):
                 carry_out(session, planned)
-        (left,) = unfinished_operations(tmp_path, up.lab)
+        (left,) = find_unfinished_operations(tmp_path, up.lab)
         assert left.detail.startswith("a repair that was interrupted, begun ")
         capsys.readouterr()
         assert run_app(["resume", str(lab_file), "--runs-dir", str(tmp_path), "--json"]) == 0

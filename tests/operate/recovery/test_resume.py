@@ -21,13 +21,13 @@ from ocs_drivers.model import CrossConnects, PendingMove, Snapshot
 from testbed.lab.model import shard_of
 from testbed.operate.confirmation import Confirmations
 from testbed.operate.design import design_for, design_of_intent
-from testbed.operate.intent import stored_intents
+from testbed.operate.intent import load_intents
 from testbed.operate.journal import journal_in
 from testbed.operate.plan import circuits_of
 from testbed.operate.recovery.records import operations_of
 from testbed.operate.recovery.resume import find_unfinished, resume
 from testbed.operate.session import LabSession
-from testbed.operate.unfinished import unfinished_operations
+from testbed.operate.unfinished import find_unfinished_operations
 from testbed.operation_errors import OperationRunning, Superseded
 
 ROOT = Path(__file__).parents[3]
@@ -96,7 +96,7 @@ def journal(tmp_path):
 def test_a_trial_that_was_killed_is_named_and_put_back(killed, testbed12, memory_switch, tmp_path):
     held = killed("trial")
     assert held == CrossConnects({1: 60})
-    (left,) = unfinished_operations(tmp_path, testbed12)
+    (left,) = find_unfinished_operations(tmp_path, testbed12)
     assert left.detail.startswith("a trial of `testbed verify --narrow` that was killed, begun ")
     switch = memory_switch(held=CrossConnects({**held, 2: 61}))
     with journal_in(tmp_path) as journal:
@@ -104,7 +104,7 @@ def test_a_trial_that_was_killed_is_named_and_put_back(killed, testbed12, memory
         resumed = resume(LabSession(testbed12, {"ocs1": switch}, None, journal), found, None)
     assert (resumed.operation, resumed.state) == (left.operation, "done")
     assert switch.held == CrossConnects({1: 53, 2: 61}), "and what others have made meanwhile stays"
-    assert unfinished_operations(tmp_path, testbed12) == ()
+    assert find_unfinished_operations(tmp_path, testbed12) == ()
     (record,) = operations_of(tmp_path, testbed12.name)
     assert (record.state, record.kind) == ("done", "trial")
 
@@ -114,7 +114,7 @@ def test_a_repair_that_was_killed_after_its_detours_is_named_and_finished(
     killed, testbed12, memory_switch, tmp_path
 ):
     held = killed("repair")
-    (left,) = unfinished_operations(tmp_path, testbed12)
+    (left,) = find_unfinished_operations(tmp_path, testbed12)
     assert "the apply of epoch 2" in left.detail
     assert (left.intent.stated.repairs, left.circuits_stood) == (1, False)
     switch = memory_switch(held=held)
@@ -189,7 +189,7 @@ def test_a_switch_that_is_still_at_work_is_waited_for(testbed12, memory_switch, 
     resumed = resume(LabSession(here, {"ocs1": switch}, None, journal), found, design, notes.append)
     assert resumed.state == "verified"
     assert notes[0] == "memory://ocs1 is at work on 1 move: waiting"
-    assert stored_intents(tmp_path, testbed12.name)[0].state == "verified"
+    assert load_intents(tmp_path, testbed12.name)[0].state == "verified"
 
 
 def test_a_switch_that_never_comes_to_rest_is_left_to_a_person(testbed12, memory_switch, journal, tmp_path):

@@ -20,7 +20,7 @@ from testbed.design.search.chains import Point
 from testbed.design.search.cost import Costs, paths_over
 from testbed.design.search.problem import Problem
 from testbed.design.search.program import Program
-from testbed.design.search.simulator import Simulator, installed
+from testbed.design.search.simulator import Simulator, install
 from testbed.design.search.strategies import StrategyObjective
 from testbed.design.topology.hops import hop_table
 from testbed.design.workloads.sharding import Strategy
@@ -146,7 +146,7 @@ def simulated_optimum(problem: Problem) -> SimulatedOptimum:
             near.append((taken_s, strategy, topology))
     near.sort(key=lambda one: one[0])
     timed = [
-        (installed(problem, strategy, topology).execution.iteration_s, strategy, topology)
+        (install(problem, strategy, topology).execution.iteration_s, strategy, topology)
         for taken_s, strategy, topology in near[:_CLOSEST]
         if taken_s <= best_s * (1 + NEAR)
     ]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import fpga
-from fpga.bus import BusFault, BusUnavailable, open_bus, simulated_bus
+from fpga.bus import BusFault, BusUnavailable, make_simulated_bus, open_bus
 from fpga.bus.pynq import PynqBus, open_local, open_remote
 from fpga.count_action import (
     Action,
@@ -60,7 +60,7 @@ def datapath():
 
 @pytest.fixture
 def slot(datapath):
-    return Slot(lambda: simulated_bus(datapath, "reference"))
+    return Slot(lambda: make_simulated_bus(datapath, "reference"))
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def story(bus, datapath):
 
 
 def test_the_driver_tells_the_same_story_everywhere(datapath, slot, server):
-    expected = story(simulated_bus(datapath, "reference"), datapath)
+    expected = story(make_simulated_bus(datapath, "reference"), datapath)
     assert expected == [[[3], [7], [-4]], [[60]], {"adder.beats": 1}, {"adder.went": 4}]
     assert story(open_remote("127.0.0.1", DEFAULT_BASE, port=server.port), datapath) == expected
     assert story(open_bus(f"pynq://127.0.0.1:{server.port}/{DEFAULT_BASE:#x}"), datapath) == expected

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from fpga.bus import simulated_bus
+from fpga.bus import make_simulated_bus
 from fpga.count_action import Count, CountKind, Datapath, Module, Ref, Signal, SignalKind, Target
 from sim.twins.board.__main__ import main
 from sim.twins.board.space import FIRMWARE, AddressSpace, BoardFiles, Buffers, NoBuffer, NothingThere, Slot
@@ -25,7 +25,7 @@ def datapath():
 
 @pytest.fixture
 def space(datapath):
-    return AddressSpace(Slot(lambda: simulated_bus(datapath, "reference"), base=0x1000, span_bytes=256))
+    return AddressSpace(Slot(lambda: make_simulated_bus(datapath, "reference"), base=0x1000, span_bytes=256))
 
 
 def test_datapath_answers_in_its_slot(space, datapath):

@@ -63,7 +63,7 @@ async def perform(device, clock, verb, value):
         case "cut ports":
             device.change(matrix.without_ports([value]))
         case "clear":
-            device.change(matrix.emptied(), whole=True)
+            device.change(matrix.empty(), whole=True)
         case "disable" | "enable":
             matrix.check_port(value)
             device.set_disabled({value}, disabled=verb == "disable")

@@ -14,7 +14,7 @@ from sim.models.clock import RealClock
 from sim.twins.families import make_twin
 from sim.twins.plant import Plant
 from sim.twins.switch.settings import TwinSettings
-from sim.twins.wire.listener import bound_socket
+from sim.twins.wire.listener import bind_socket
 
 asyncssh = library("asyncssh")
 pytestmark = pytest.mark.socket
@@ -42,7 +42,7 @@ def talk(
         plant = Plant({"hosts": [], "switches": [{"name": "ocs1"}]})
         settings = TwinSettings("ocs1", 4, 4, plant, RealClock(), switch_time_s=0.001, options=options or {})
         twin = make_twin(family, settings)
-        await twin.serve({name: bound_socket("127.0.0.1", 0) for name in ("cli", "control")})
+        await twin.serve({name: bind_socket("127.0.0.1", 0) for name in ("cli", "control")})
         for fault, count in faults.items():
             setattr(twin.device.faults, fault, count)
         host, _, port = twin.addresses()["cli"].rpartition("/")[2].rpartition(":")

@@ -10,7 +10,7 @@ from sim.models.clock import VirtualClock
 from sim.twins.frontends.cli import CliFaults, CliFrontend, Manner
 from sim.twins.frontends.telnet import DO, DONT, ECHO, GREETING, IAC, SB, SE, WILL, WONT, over_telnet
 from sim.twins.wire.line import Line, LineFaults, Transcript
-from sim.twins.wire.listener import bound_socket
+from sim.twins.wire.listener import bind_socket
 from sim.twins.wire.memory import MemoryListener
 
 
@@ -297,7 +297,7 @@ class TestSsh:
             await frontend.serve(line)
 
         async def run():
-            server = SshServer(bound_socket("127.0.0.1", 0), account, serve)
+            server = SshServer(bind_socket("127.0.0.1", 0), account, serve)
             server.open()
             host, port = server.address.split(":")
 

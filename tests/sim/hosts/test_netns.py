@@ -31,9 +31,9 @@ def links_of(name):
 
 
 def test_a_namespace_is_listed_until_it_is_deleted(name):
-    assert netns.listed(name) == (name,)
+    assert netns.list_namespaces(name) == (name,)
     netns.delete([name, "tn-that-never-was"])
-    assert netns.listed(name) == ()
+    assert netns.list_namespaces(name) == ()
 
 
 def test_only_the_entering_thread_is_inside(name):

@@ -11,7 +11,7 @@ import pytest
 from sim.twins.rfsoc.kit import KitParameters
 from sim.twins.rfsoc.kit.bench import Bench
 from sim.twins.rfsoc.kit.bench.instrument import Settling
-from sim.twins.rfsoc.kit.knobs import turned
+from sim.twins.rfsoc.kit.knobs import turn
 from sim.twins.rfsoc.kit.state import KitState
 
 pytestmark = pytest.mark.socket
@@ -53,7 +53,7 @@ class Table:
     """A bench, its state, and clients by role."""
 
     def __init__(self, **settings) -> None:
-        self.state = KitState(turned(KitParameters(seed=4), {"noise": "off", **settings}))
+        self.state = KitState(turn(KitParameters(seed=4), {"noise": "off", **settings}))
         self.bench = Bench(self.state, "sim-kit-0001")
         self.clients: list[Client] = []
 
@@ -197,7 +197,7 @@ def test_a_laser_in_order_has_no_alerts_and_tells_its_range(table):
 def test_an_operator_s_knob_shows_on_the_instrument(table):
     one = table()
     laser = one.client("laser")
-    one.state.change(lambda kit: turned(kit, {"laser_dbm": 2.5, "laser": False}))
+    one.state.change(lambda kit: turn(kit, {"laser_dbm": 2.5, "laser": False}))
     assert (laser.ask(":POW?"), laser.ask(":POW:STAT?")) == ("+2.5000", "0")
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.models.light import DARK_FLOOR_DBM, Attenuator, milliwatt, received_power_dbm
+from sim.models.light import DARK_FLOOR_DBM, Attenuator, attenuate_dbm, milliwatt
 
 losses = st.lists(st.floats(0.0, 10.0), max_size=5)
 powers = st.floats(-20.0, 10.0)
@@ -17,7 +17,7 @@ def test_losses_in_db_are_factors_in_milliwatts(source_dbm, losses_db):
     expected = milliwatt(source_dbm)
     for loss_db in losses_db:
         expected /= milliwatt(loss_db)
-    received = received_power_dbm(source_dbm, losses_db, floor_dbm=-1000.0)
+    received = attenuate_dbm(source_dbm, losses_db, floor_dbm=-1000.0)
     assert milliwatt(received) == pytest.approx(expected)
 
 
@@ -27,7 +27,7 @@ def test_ten_decibels_are_a_factor_of_ten():
 
 @given(powers, st.lists(st.floats(0.0, 100.0), max_size=5))
 def test_never_below_the_floor_and_never_above_the_source(source_dbm, losses_db):
-    assert DARK_FLOOR_DBM <= received_power_dbm(source_dbm, losses_db) <= source_dbm
+    assert DARK_FLOOR_DBM <= attenuate_dbm(source_dbm, losses_db) <= source_dbm
 
 
 @given(powers, st.floats(0.0, 10.0), st.floats(0.0, 10.0), st.floats(-30.0, 0.0))

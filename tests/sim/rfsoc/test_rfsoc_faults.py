@@ -105,7 +105,7 @@ def test_looks_in_vain_take_longer_and_never_pass_the_news_by_more_than_one():
         looks += 1
     assert looks < 20
     assert clock.now_s <= 1.0 + LOOK_S
-    clock.refreshed()
+    clock.refresh()
     before = clock.now_s
     clock.look(None)
     assert clock.now_s - before == pytest.approx(LOOK_S)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from sim.models.photonics.converter import Converter as AnalogueToDigital
 from sim.models.photonics.converter import converter_v2, excess_v2
-from sim.models.photonics.pole import decimated_deviation
+from sim.models.photonics.pole import decimate_deviation
 from sim.twins.rfsoc.plant import Received
 from sim.twins.rfsoc.processor import PIN
-from sim.twins.rfsoc.signals.conversion import converted, converted_plainly
+from sim.twins.rfsoc.signals.conversion import convert, convert_plainly
 from sim.twins.rfsoc.signals.decimation import EDGE, GAIN, margin, taps
 from sim.twins.rfsoc.signals.level import Level, Mixing, level_of
 from sim.twins.rfsoc.signals.readout import REST, AverageBuffer, rises, windows
@@ -137,7 +137,7 @@ def mixing(freq=0, turn=0, source=PRODUCT, windows=1):
     return Mixing(np.full(windows, freq), np.full(windows, turn), np.full(windows, source))
 
 
-BOTH = pytest.mark.parametrize("way", [converted, converted_plainly])
+BOTH = pytest.mark.parametrize("way", [convert, convert_plainly])
 FIR = taps("fir")
 
 
@@ -201,7 +201,7 @@ def test_both_ways_give_the_same_for_the_same_seed():
     )
     one, other = (
         way(np.random.default_rng(8), traces, mixed, bits=12, taps=FIR).astype(int)
-        for way in (converted, converted_plainly)
+        for way in (convert, convert_plainly)
     )
     assert np.abs(one - other).max() <= 1
     assert (one == other).mean() > 0.999
@@ -215,7 +215,7 @@ def test_noise_of_the_converter_has_no_memory_whatever_the_bandwidth(way, correl
     sigma, own, count = 0.01, 0.02, 800_000
     arriving = level(np.zeros(count), sigma, correlation, own=own)
     out = way(np.random.default_rng(2), arriving, mixing(source=INPUT), bits=16, taps=taps("mean"))
-    expected = np.hypot(decimated_deviation(sigma, correlation, 8), own / np.sqrt(8)) * 32768 * GAIN
+    expected = np.hypot(decimate_deviation(sigma, correlation, 8), own / np.sqrt(8)) * 32768 * GAIN
     assert out[0, :, 0].std() == pytest.approx(expected, rel=0.018 if correlation else 0.009)
 
 
@@ -285,7 +285,7 @@ def test_neighbouring_samples_are_as_correlated_as_the_plant_says(way, correlati
 
 
 def test_noise_is_drawn_anew_for_each_window():
-    out = converted(
+    out = convert(
         np.random.default_rng(1), level(np.zeros(920), 0.01, windows=2), mixing(windows=2), bits=12, taps=FIR
     )
     assert (out[0] != out[1]).any()

@@ -16,7 +16,7 @@ import pytest
 from libraries import skip_without
 
 from sim.twins.rfsoc import NotSimulated, ProgramError, connect
-from sim.twins.rfsoc.address import AddressError, configuration, parsed, profiles
+from sim.twins.rfsoc.address import AddressError, configuration, parse, profiles
 from sim.twins.rfsoc.not_simulated import NotSimulatedAttribute
 from sim.twins.rfsoc.soc import ATTRIBUTES, LACKING
 
@@ -151,7 +151,7 @@ def test_addresses_that_name_nothing_are_refused(address, said):
 
 
 def test_an_address_is_taken_apart():
-    where = parsed("sim://loopback?profile=zcu216&delay_ns=35.5&gain=0.5")
+    where = parse("sim://loopback?profile=zcu216&delay_ns=35.5&gain=0.5")
     assert (where.plant, where.profile, where.options) == (
         "loopback",
         "zcu216",

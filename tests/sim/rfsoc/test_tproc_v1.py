@@ -445,4 +445,4 @@ def test_machine_code_that_cannot_be_kept_on_disk_is_made_all_the_same(monkeypat
 
     monkeypatch.setattr(machine_code, "AVAILABLE", True)
     monkeypatch.setattr(machine_code, "numba", NumbaWithoutFolder, raising=False)
-    assert compiled.compiled(word) == ("made", word)
+    assert compiled.compile_function(word) == ("made", word)

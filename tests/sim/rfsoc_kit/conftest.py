@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sim.twins.rfsoc.kit import KitParameters, PhotonicKit
-from sim.twins.rfsoc.kit.knobs import turned
+from sim.twins.rfsoc.kit.knobs import turn
 
 DAC_HZ = 6.144e9
 ADC_HZ = 3.072e9
@@ -66,7 +66,7 @@ def kit():
     made = []
 
     def make(**settings) -> Setup:
-        made.append(PhotonicKit(turned(KitParameters(), settings)))
+        made.append(PhotonicKit(turn(KitParameters(), settings)))
         return Setup(made[-1])
 
     yield make

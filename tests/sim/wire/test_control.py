@@ -8,7 +8,7 @@ import json
 import pytest
 
 from sim.twins.wire.control import ControlServer, VerbError, answer
-from sim.twins.wire.listener import Listener, bound_socket
+from sim.twins.wire.listener import Listener, bind_socket
 
 
 def refuse(_):
@@ -57,7 +57,7 @@ def test_what_is_not_json_is_said_so():
 @pytest.mark.socket
 def test_several_clients_each_get_their_own_answers():
     async def story():
-        server, sock = ControlServer(VERBS), bound_socket("127.0.0.1", 0)
+        server, sock = ControlServer(VERBS), bind_socket("127.0.0.1", 0)
         await server.serve(sock)
         clients = [await asyncio.open_connection(*sock.getsockname()) for _ in range(3)]
         for value, (_, writer) in enumerate(clients):
@@ -79,7 +79,7 @@ async def echo(reader, writer):
 @pytest.mark.socket
 def test_a_listener_refuses_and_accepts_again_on_the_same_address():
     async def story():
-        sock = bound_socket("127.0.0.1", 0)
+        sock = bind_socket("127.0.0.1", 0)
         address, listener = sock.getsockname(), Listener(sock, echo)
         for _ in range(3):
             listener.open()
@@ -100,7 +100,7 @@ def test_a_listener_refuses_and_accepts_again_on_the_same_address():
 @pytest.mark.socket
 def test_dropped_clients_see_the_end():
     async def story():
-        sock = bound_socket("127.0.0.1", 0)
+        sock = bind_socket("127.0.0.1", 0)
         listener = Listener(sock, echo)
         listener.open()
         reader, writer = await asyncio.open_connection(*sock.getsockname())
@@ -116,7 +116,7 @@ def test_dropped_clients_see_the_end():
 
 @pytest.mark.socket
 def test_a_taken_address_is_an_error():
-    with bound_socket("127.0.0.1", 0) as first:
+    with bind_socket("127.0.0.1", 0) as first:
         first.listen()
         with pytest.raises(OSError, match="in use"):
-            bound_socket(*first.getsockname())
+            bind_socket(*first.getsockname())

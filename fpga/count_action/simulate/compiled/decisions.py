@@ -24,12 +24,12 @@ from fpga.count_action.simulate.compiled.expressions import (
     all_of,
     any_of,
     literal,
+    mask_field,
     negative,
     number,
     ones,
-    packed,
+    pack,
     spread,
-    unsigned,
     whole,
     zeros,
 )
@@ -58,7 +58,7 @@ class Decisions:
                 if count.kind is CountKind.LEVEL:
                     place, target = self._place_and_target(module, count)
                     yield f"x{place} = {self._increment(count)}"
-                    reached, on = self._reached(module, count), self.names.on(module, count)
+                    reached, on = self._write_reached(module, count), self.names.on(module, count)
                     yield f"f{place} = {reached} & ({target} != 0) & {on}"
         for signal in datapath.inputs:
             if signal.kind is SignalKind.STREAM:
@@ -70,7 +70,7 @@ class Decisions:
 
     def _holds(self, ref: Ref, *, negated: bool) -> str:
         bits = self.names.valid(ref) if self.names.graph.is_stream(ref) else self.names.field(ref)
-        return f"({unsigned(bits)} {'==' if negated else '!='} 0)"
+        return f"({mask_field(bits)} {'==' if negated else '!='} 0)"
 
     # ----------------------------------------------------------------------------------- streams (R7)
     def _stall(self, module: Module) -> Lines:
@@ -87,12 +87,12 @@ class Decisions:
     def _ready(self, module: str, output: str) -> str:
         if (module, output) in self.names.consumed:
             return self._takers_ready(Ref(output, module))
-        return unsigned(self.names.input_bit(f"{module}_{output}_ready_i"))
+        return mask_field(self.names.input_bit(f"{module}_{output}_ready_i"))
 
     def _takers_ready(self, ref: Ref) -> str:
         """Return whether all takers are ready: a level count when it fires, others when they do not stall."""
         return all_of(
-            all_of([self.names.fire(module.name, count.name), *self.names.picked(count, ref)])
+            all_of([self.names.fire(module.name, count.name), *self.names.find_pick(count, ref)])
             if count.kind is CountKind.LEVEL
             else self.names.goes(module)
             for module, count in self.names.graph.takers.get(stream_of(ref), ())
@@ -124,7 +124,7 @@ class Decisions:
             yield f"f{place} = (x{place} == {target}) & (p{place} != 0)"
             yield f"b{place} = (x{place} > {target}) & ({target} != 0) & (p{place} != 0)"
         else:
-            yield f"f{place} = {self._reached(module, count)} & ({target} != 0) & (p{place} != 0)"
+            yield f"f{place} = {self._write_reached(module, count)} & ({target} != 0) & (p{place} != 0)"
             yield f"b{place} = 0"
         if reach.carry:
             yield f"x{place} = x{place} - ({target} & -f{place})"
@@ -141,14 +141,14 @@ class Decisions:
         if count.bound is not None:
             bound = self.names.value(count.bound)
             yield when(f"{limit} > {bound}", [f"{limit} = {bound}"])
-        yield f"f{place} = {self._reached(module, count)} & ({target} != 0) & {moved}"
+        yield f"f{place} = {self._write_reached(module, count)} & ({target} != 0) & {moved}"
         yield f"b{place} = (x{place} > {target}) & ({target} != 0) & {moved} & (f{place} ^ 1)"
         yield f"x{place} = x{place} - ({f'{target} & ' if reach.carry else f'x{place} & '}-(f{place} & 1))"
         yield f"s{place} = ((x{place} > {limit}) | (0 > x{place})) & {moved}"
         yield when(f"(x{place} > {limit}) & {moved}", [f"x{place} = {limit}"])
         yield when(f"0 > x{place}", [f"x{place} = 0"])
 
-    def _reached(self, module: Module, count: Count) -> str:
+    def _write_reached(self, module: Module, count: Count) -> str:
         place, target = self._place_and_target(module, count)
         if module.target(count.target).at_least:
             return f"(({target} > x{place}) ^ 1)"
@@ -176,7 +176,7 @@ class Decisions:
             word, shift = divmod(term.low, WORD_BITS)
             name = term.words[word]
             if term.width > 1 or term.whole or masks.get(name, 0) >> shift & 1:
-                parts.append(unsigned(term))
+                parts.append(mask_field(term))
             else:
                 masks[name] = masks.get(name, 0) | 1 << shift
         return parts + [ones(name, mask) for name, mask in masks.items()]
@@ -188,8 +188,8 @@ class Decisions:
         if count.kind is not CountKind.LEVEL:
             return self.names.moves(ref)
         valid = self.names.valid(ref)
-        chosen = self.names.picked(count, ref)
-        return whole(f"({all_of([unsigned(valid), *chosen])})", 1) if chosen else valid
+        chosen = self.names.find_pick(count, ref)
+        return whole(f"({all_of([mask_field(valid), *chosen])})", 1) if chosen else valid
 
     # ----------------------------------------------------------------------------------- what is seen
     def _outputs(self) -> Lines:
@@ -202,8 +202,8 @@ class Decisions:
                 yield from self._port(f"{name}_o", [f"r{place}"])
         counts = list(self.names.datapath.counts())
         fires = [whole(self.names.fire(module.name, count.name), 1) for module, count in counts]
-        yield from self._port("fire_o", packed(fires))
-        yield from self._port("count_o", packed(self._base(module, count) for module, count in counts))
+        yield from self._port("fire_o", pack(fires))
+        yield from self._port("count_o", pack(self._base(module, count) for module, count in counts))
         for name, register in (("overshoot_o", "over"), ("saturated_o", "full")):
             words = range(self.names.ports.output(name).words)
             yield from self._port(name, [f"{register}{word}" for word in words])
@@ -243,7 +243,7 @@ class _Writer:
             return self._keep(number(self.names.now(operand), signed=signed))
         first = operand.operands[0]
         if isinstance(first, Ref) and operand.operator == "valid":
-            return self._keep(unsigned(self.names.valid(first)))
+            return self._keep(mask_field(self.names.valid(first)))
         if isinstance(first, Ref) and operand.operator == "count":
             return self._keep(self.names.base(first.module or "", first.name))
         if isinstance(first, Ref) and operand.operator == "target":

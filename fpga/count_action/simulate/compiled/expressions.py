@@ -51,7 +51,7 @@ def literal(value: int) -> str:
     return str(value - (value >> (WORD_BITS - 1) << WORD_BITS))
 
 
-def unsigned(field: Field) -> str:
+def mask_field(field: Field) -> str:
     """Return the bits of a field (at most 64) as a number, 0 above them.
 
     >>> unsigned(Field(("a", "b"), 3, 5)), unsigned(Field(("a", "b"), 60, 8))
@@ -78,14 +78,14 @@ def number(field: Field, *, signed: bool) -> str:
     '(a << 32 >> 48)'
     """
     if not signed:
-        return unsigned(field)
+        return mask_field(field)
     word, shift = divmod(field.low, WORD_BITS)
     above = WORD_BITS - shift - field.width
     if above >= 0:
         shifted = f"{field.words[word]} << {above}" if above else field.words[word]
         return f"({shifted} >> {WORD_BITS - field.width})"
     top = literal(1 << (field.width - 1))
-    return f"(({unsigned(field)} ^ {top}) - {top})"
+    return f"(({mask_field(field)} ^ {top}) - {top})"
 
 
 def any_of(bits: Iterable[str]) -> str:
@@ -98,7 +98,7 @@ def all_of(bits: Iterable[str]) -> str:
     return " & ".join(dict.fromkeys(bit for bit in bits if bit != "1")) or "1"
 
 
-def packed(fields: Iterable[Field]) -> list[str]:
+def pack(fields: Iterable[Field]) -> list[str]:
     """Return fields side by side, the first lowest: an expression for each 64-bit word.
 
     >>> packed([whole("x", 4), zeros(2), Field(("a", "b"), 60, 8)])
@@ -106,7 +106,7 @@ def packed(fields: Iterable[Field]) -> list[str]:
     """
     words: list[list[str]] = []
     position = 0
-    for field in merged(fields):
+    for field in merge(fields):
         begin = 0
         while begin < field.width:
             word, shift = divmod(position, WORD_BITS)
@@ -114,13 +114,13 @@ def packed(fields: Iterable[Field]) -> list[str]:
             if word == len(words):
                 words.append([])
             if field.words:
-                bits = unsigned(field.part(begin, width))
+                bits = mask_field(field.part(begin, width))
                 words[word].append(f"{bits} << {shift}" if shift else bits)
             begin, position = begin + width, position + width
     return [" | ".join(parts) or "0" for parts in words]
 
 
-def merged(fields: Iterable[Field]) -> list[Field]:
+def merge(fields: Iterable[Field]) -> list[Field]:
     """Join fields that are neighbours where they come from, too."""
     runs: list[Field] = []
     for field in fields:
@@ -141,7 +141,7 @@ def ones(word: str, mask: int) -> str:
     """Return how many of some bits of a word are 1."""
     if mask.bit_count() > _SINGLE_BITS:
         return f"ones({word} & {literal(mask)})"
-    return " + ".join(unsigned(Field((word,), place, 1)) for place in range(WORD_BITS) if mask >> place & 1)
+    return " + ".join(mask_field(Field((word,), place, 1)) for place in range(WORD_BITS) if mask >> place & 1)
 
 
 def spread(bits: Iterable[str]) -> str:

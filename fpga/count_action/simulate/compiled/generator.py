@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from fpga.count_action.actions import KINDS
 from fpga.count_action.actions.kind import Lines, when
 from fpga.count_action.model import Action, CountKind, Datapath, Module, Ref, Signal, SignalKind
-from fpga.count_action.ports import WORD_BITS, buffered_parts
+from fpga.count_action.ports import WORD_BITS, split_buffer
 from fpga.count_action.simulate.compiled.decisions import Decisions
 from fpga.count_action.simulate.compiled.expressions import (
     Field,
     any_of,
     literal,
+    mask_field,
     number,
-    packed,
-    unsigned,
+    pack,
     whole,
     zeros,
 )
@@ -107,7 +107,7 @@ class Updates:
 
     def moves(self, ref: Ref) -> str:
         """Return 1 when the beats that hold a sample move."""
-        return self.names.counted(ref)
+        return self.names.find_count(ref)
 
     def register(self, module: Module, action: Action, letter: str = "r") -> str:
         """Return a register or a variable of an action; `r` holds a flag or a number."""
@@ -120,26 +120,26 @@ class Updates:
     def sample(self, ref: Ref, width: int | None = None, *, signed: bool | None = None) -> str:
         """Return a sample as a number, in `width` bits of the action or its own, with its own sign or as said."""
         own = self.names.graph.source(ref).signed
-        field = self.names.field(ref) if width is None else self._fitted(ref, width)
+        field = self.names.field(ref) if width is None else self._fit_width(ref, width)
         return number(field, signed=own if signed is None else signed)
 
     def send(self, module: Module, action: Action, samples: Iterable[Ref | str]) -> Lines:
         """Return the statements that put samples, or variables of the action's width, side by side into its beat."""
         fields = (
-            whole(each, action.width) if isinstance(each, str) else self._fitted(each, action.width)
+            whole(each, action.width) if isinstance(each, str) else self._fit_width(each, action.width)
             for each in samples
         )
         beat = self.names.beat((module.name, action.output))
-        return (f"{name} = {text}" for name, text in zip(beat, packed(fields), strict=True))
+        return (f"{name} = {text}" for name, text in zip(beat, pack(fields), strict=True))
 
-    def _fitted(self, ref: Ref, width: int) -> Field:
+    def _fit_width(self, ref: Ref, width: int) -> Field:
         """Return a sample in the width of a beat: cut, or extended by its own sign."""
         sample = self.names.field(ref)
         if sample.width >= width:
             return sample.part(0, width)
         if self.names.graph.source(ref).signed:
             return whole(f"({number(sample, signed=True)} & {literal((1 << width) - 1)})", width)
-        return whole(unsigned(sample), width)
+        return whole(mask_field(sample), width)
 
     # ------------------------------------------------------------------- counts, status, targets (R4 to R12)
     def _counts(self) -> Lines:
@@ -155,9 +155,9 @@ class Updates:
                 begins = any_of([*fires, *self.names.clears(module.name, count.name)])
                 held = f"(x{place} | -s{place}) & {literal((1 << count.width) - 1)}"
                 yield f"c{place} = {f'x{place}' if count.goes_down else held} & (({begins}) - 1)"
-        yield f"keep = {unsigned(self.names.input_bit('clear_status_i'))} - 1"
+        yield f"keep = {mask_field(self.names.input_bit('clear_status_i'))} - 1"
         for register, bits in (("over", over), ("full", full)):
-            for word, events in enumerate(packed(bits)):
+            for word, events in enumerate(pack(bits)):
                 yield f"{register}{word} = {events} | {register}{word} & keep"
 
     def _commit(self) -> Lines:
@@ -165,10 +165,10 @@ class Updates:
         lines = []
         for module, target in self.names.datapath.targets():
             name = self.names.target(module.name, target.name)
-            lines.append(f"{name} = {unsigned(Field(words, low, target.width))}")
+            lines.append(f"{name} = {mask_field(Field(words, low, target.width))}")
             low += target.width
         if lines:
-            yield when(unsigned(self.names.input_bit("commit_i")), lines)
+            yield when(mask_field(self.names.input_bit("commit_i")), lines)
 
 
 def buffer_lines(names: Names) -> Lines:
@@ -190,7 +190,7 @@ def _buffer(names: Names, signal: Signal) -> Lines:
         yield f"bf{column} = bt{column} & (bs{column} ^ -1)"
         yield f"{first} = {first} & (g_{first} ^ -1) | {second} | bt{column}"
         yield f"{second} = {second} & (g_{first} ^ -1) | bs{column}"
-    for name, width in buffered_parts(names.datapath, signal):
+    for name, width in split_buffer(names.datapath, signal):
         port = names.ports.input(name)
         for index in range(signal.size):
             yield from _element(port.column, valid.column, index, width)

@@ -28,9 +28,9 @@ from fpga.count_action.model import (
     SignalKind,
     is_value,
 )
-from fpga.count_action.ports import Port, buffered_parts, ports_of
+from fpga.count_action.ports import Port, ports_of, split_buffer
 from fpga.count_action.simulate.bit_slices import Key, sample_slice, valid_slice
-from fpga.count_action.simulate.compiled.expressions import Field, all_of, unsigned, whole
+from fpga.count_action.simulate.compiled.expressions import Field, all_of, mask_field, whole
 
 
 class Names:
@@ -68,7 +68,7 @@ class Names:
         for signal in self.datapath.inputs:
             if signal.buffered:
                 found[f"{signal.name}_valid_i"] = "bv"
-                found |= {port: "bh" for port, _ in buffered_parts(self.datapath, signal)}
+                found |= {port: "bh" for port, _ in split_buffer(self.datapath, signal)}
         return found
 
     def buffer_registers(self) -> Iterator[str]:
@@ -147,7 +147,7 @@ class Names:
         """Return the target in force."""
         return f"t{self._targets[module, target]}"
 
-    def picked(self, count: Count, stream: Ref) -> list[str]:
+    def find_pick(self, count: Count, stream: Ref) -> list[str]:
         """Return the wire that is 1 where a count chooses a stream; nothing where it takes all (R19)."""
         pick = pick_of(count, stream)
         return [] if pick is None else [self.value(pick)]
@@ -169,9 +169,9 @@ class Names:
             if action.clears == (module, count)
         ]
 
-    def counted(self, ref: Ref) -> str:
+    def find_count(self, ref: Ref) -> str:
         """Return 1 when the beats that a sample is of move (R11)."""
-        return all_of(unsigned(self.moves(stream)) for stream in self.graph.streams(ref))
+        return all_of(mask_field(self.moves(stream)) for stream in self.graph.streams(ref))
 
     def memory(self, module: Module, action: Action) -> list[str]:
         """Return the registers that an action keeps beside its output."""

@@ -39,7 +39,7 @@ _MOST_KEPT = 2000
 """Most programs whose code is kept; the least recently used go first."""
 
 
-def compiled(program: CycleProgram) -> Run:
+def compile_program(program: CycleProgram) -> Run:
     """Return the loop over a program, compiled."""
     library = binding.JITLibraryBuilder().add_object_img(_object_code(program)).add_current_process()
     tracker = library.export_symbol(_NAME).link(_linker(), f"program{next(_NUMBERS)}")

@@ -24,10 +24,10 @@ class Simulator:
         self.ports = ports_of(datapath)
         program = program_of(datapath)
         try:
-            from fpga.count_action.simulate.compiled.native import compiled
+            from fpga.count_action.simulate.compiled.native import compile_program
         except ImportError as error:
             raise ImportError(f"the fast simulator needs numba: {install_extra('fpga')}") from error
-        self._run = compiled(program)
+        self._run = compile_program(program)
         self._reset = np.array(list(program.registers.values()), np.int64)
         self._places = {name: place for place, name in enumerate(program.registers)}
         self._state = self._reset.copy()

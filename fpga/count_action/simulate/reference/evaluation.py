@@ -27,7 +27,7 @@ from fpga.count_action.simulate.bit_slices import (
     stall_order,
     valid_slice,
 )
-from fpga.count_action.simulate.reference.state import CountCycle, Cycle, State, has_room, shown
+from fpga.count_action.simulate.reference.state import CountCycle, Cycle, State, apply_buffers, has_room
 
 
 class Wiring:
@@ -79,12 +79,12 @@ class Evaluation:
 
     def __init__(self, wiring: Wiring, state: State, inputs: Mapping[str, int]) -> None:
         self.wiring, self.state, self.inputs = wiring, state, inputs
-        self._seen = shown(wiring.datapath, state.buffers, inputs)
+        self._seen = apply_buffers(wiring.datapath, state.buffers, inputs)
         self._stalled: dict[str, bool] = {}
         self.counts: dict[Key, CountCycle] = {}
         # Whether a module stalls depends on those that take its streams, and on which level counts fire there.
         for module in wiring.order:
-            self._stalled[module.name] = any(self.backpressured(beat) for beat in beats_of(module))
+            self._stalled[module.name] = any(self.is_backpressured(beat) for beat in beats_of(module))
             self._compare(module, CountKind.LEVEL)
         for module in wiring.datapath.modules:
             self._compare(module, CountKind.ACCUMULATE)
@@ -116,7 +116,7 @@ class Evaluation:
         """Return whether a beat of a stream is taken in this cycle (R7)."""
         return self._valid(ref) and self._ready(stream_of(ref))
 
-    def backpressured(self, beat: Key) -> bool:
+    def is_backpressured(self, beat: Key) -> bool:
         """Return whether a module has a beat that is not taken in this cycle (R7)."""
         return self.state.valid[beat] and not self._ready((*beat, 0))
 
@@ -227,7 +227,7 @@ class Evaluation:
         for signal in self.wiring.datapath.inputs:
             if signal.kind is SignalKind.STREAM:
                 ready = [self._accepts(signal, index) for index in range(signal.size)]
-                yield f"{signal.name}_ready_o", packed((bit, 1) for bit in ready)
+                yield f"{signal.name}_ready_o", pack((bit, 1) for bit in ready)
         for (module, name), value in self.state.outputs.items():
             if (module, name) in self.state.valid:
                 yield f"{module}_{name}_valid_o", int(self.state.valid[module, name])
@@ -235,13 +235,13 @@ class Evaluation:
             else:
                 yield f"{module}_{name}_o", value
         counts = [(module.name, count.name, count.width) for module, count in self.wiring.datapath.counts()]
-        yield "fire_o", packed((self.fires(module, count), 1) for module, count, _ in counts)
+        yield "fire_o", pack((self.fires(module, count), 1) for module, count, _ in counts)
         yield (
             "count_o",
-            packed((self.state.counts[module, count], width) for module, count, width in counts),
+            pack((self.state.counts[module, count], width) for module, count, width in counts),
         )
-        yield "overshoot_o", packed((self.state.overshoot[module, count], 1) for module, count, _ in counts)
-        yield "saturated_o", packed((self.state.saturated[module, count], 1) for module, count, _ in counts)
+        yield "overshoot_o", pack((self.state.overshoot[module, count], 1) for module, count, _ in counts)
+        yield "saturated_o", pack((self.state.saturated[module, count], 1) for module, count, _ in counts)
 
     def _accepts(self, signal: Signal, index: int) -> bool:
         """Return what the port shows as ready: of a buffer whether it has room (R20)."""
@@ -257,7 +257,7 @@ class Evaluation:
         return number_of(self._bits(place), place.width, signed=place.signed)
 
 
-def packed(fields: Iterable[tuple[int, int]]) -> int:
+def pack(fields: Iterable[tuple[int, int]]) -> int:
     """Return values side by side, each in its width, the first in the lowest bits."""
     packed = low = 0
     for value, width in fields:

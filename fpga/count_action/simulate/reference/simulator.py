@@ -105,7 +105,7 @@ class ClockEdge:
                 for key, count in now.counts.items()
             },
             targets=self._targets(),
-            valid={beat: self._sends(beat) or now.backpressured(beat) for beat in before.valid},
+            valid={beat: self._sends(beat) or now.is_backpressured(beat) for beat in before.valid},
             outputs=outputs,
             memories=memories,
             buffers=next_buffers(datapath, before.buffers, now.inputs, now.moves),
@@ -114,9 +114,9 @@ class ClockEdge:
     def _count(self, module: Module, count: Count) -> int:
         """Return a count: what rests of it, unless it keeps nothing or is cleared (R5, R10)."""
         key = (module.name, count.name)
-        return self._now.counts[key].rest if count.accumulates and not self._cleared(key) else 0
+        return self._now.counts[key].rest if count.accumulates and not self._is_cleared(key) else 0
 
-    def _cleared(self, key: Key) -> bool:
+    def _is_cleared(self, key: Key) -> bool:
         return any(self._now.fires(*by) for by in self._now.wiring.clears.get(key, ()))
 
     def _targets(self) -> dict[Key, int]:
@@ -138,7 +138,7 @@ class ClockEdge:
     def restarts(self, module: Module, count: str) -> bool:
         """Return whether a count keeps nothing of this cycle: it fires, is cleared, or is a level count."""
         key = (module.name, count)
-        return not module.count(count).accumulates or self._now.fires(*key) or self._cleared(key)
+        return not module.count(count).accumulates or self._now.fires(*key) or self._is_cleared(key)
 
     def adds(self, module: Module, count: str) -> bool:
         """Return whether a count is enabled and its module not stalled."""

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from fpga.count_action.actions import KINDS
 from fpga.count_action.model import Datapath, Ref, Signal
-from fpga.count_action.ports import buffered_parts
+from fpga.count_action.ports import split_buffer
 from fpga.count_action.simulate.bit_slices import Key, beats_of
 
 Beat: TypeAlias = tuple[int, ...]
@@ -21,7 +21,7 @@ Buffer: TypeAlias = tuple[tuple[Beat, ...], Beat]
 DEPTH = 2
 
 
-def buffered_streams(datapath: Datapath) -> Iterator[tuple[Signal, int]]:
+def find_buffered_streams(datapath: Datapath) -> Iterator[tuple[Signal, int]]:
     """Return every element of every buffered stream."""
     for signal in datapath.inputs:
         if signal.buffered:
@@ -31,21 +31,21 @@ def buffered_streams(datapath: Datapath) -> Iterator[tuple[Signal, int]]:
 def empty_buffers(datapath: Datapath) -> dict[Element, Buffer]:
     """Return the buffers after reset."""
     found: dict[Element, Buffer] = {}
-    for signal, index in buffered_streams(datapath):
-        found[signal.name, index] = ((), (0,) * sum(1 for _ in buffered_parts(datapath, signal)))
+    for signal, index in find_buffered_streams(datapath):
+        found[signal.name, index] = ((), (0,) * sum(1 for _ in split_buffer(datapath, signal)))
     return found
 
 
-def shown(
+def apply_buffers(
     datapath: Datapath, buffers: Mapping[Element, Buffer], inputs: Mapping[str, int]
 ) -> Mapping[str, int]:
     """Return the inputs as the modules see them."""
     if not buffers:
         return inputs
     seen = dict(inputs)
-    for signal, index in buffered_streams(datapath):
+    for signal, index in find_buffered_streams(datapath):
         waiting, beat = buffers[signal.name, index]
-        ports = [(f"{signal.name}_valid_i", 1), *buffered_parts(datapath, signal)]
+        ports = [(f"{signal.name}_valid_i", 1), *split_buffer(datapath, signal)]
         for (port, width), value in zip(ports, (int(bool(waiting)), *beat), strict=True):
             mask = (1 << width) - 1 << index * width
             seen[port] = seen.get(port, 0) & ~mask | value << index * width
@@ -65,13 +65,13 @@ def next_buffers(
 ) -> dict[Element, Buffer]:
     """Return the buffers after the clock edge; `leaves` says whether the modules take the first beat of a stream."""
     found = {}
-    for signal, index in buffered_streams(datapath):
+    for signal, index in find_buffered_streams(datapath):
         waiting, beat = buffers[signal.name, index]
         comes = inputs.get(f"{signal.name}_valid_i", 0) >> index & 1 and has_room((waiting, beat))
         if leaves(Ref(signal.name, index=index)):
             waiting = waiting[1:]
         if comes:
-            parts = buffered_parts(datapath, signal)
+            parts = split_buffer(datapath, signal)
             waiting += (
                 tuple(inputs.get(port, 0) >> index * width & (1 << width) - 1 for port, width in parts),
             )

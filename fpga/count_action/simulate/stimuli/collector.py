@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fpga.count_action.diagnostics import CountActionError, Diagnostic, did_you_mean, quoted
+from fpga.count_action.diagnostics import CountActionError, Diagnostic, did_you_mean, quote
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Rows, ports_of
 from fpga.count_action.simulate.port_values import row_of
@@ -95,8 +95,8 @@ class Collector:
         what = "output" if expected else "input"
         hint = did_you_mean(plain, (each for each in known if not each.endswith(("_i", "_o"))))
         if plain in other and not expected:
-            hint = f"It is an output: write {quoted(EXPECT + plain)} to say what it must be."
-        self.note(line, column, f"there is no {what} {quoted(plain)}", hint)
+            hint = f"It is an output: write {quote(EXPECT + plain)} to say what it must be."
+        self.note(line, column, f"there is no {what} {quote(plain)}", hint)
         return None
 
     def check_overlaps(self, named: Iterable[tuple[str, Found]], line: int, columns: Iterable[int]) -> None:
@@ -109,7 +109,7 @@ class Collector:
             port, mask = found[0].port.name, found[0].mask
             if taken.get(port, 0) & mask:
                 other = next(label for label, bits in given[port] if bits & mask)
-                message = f"{quoted(other)} and {quoted(name)} give the same bits of {quoted(port)}"
+                message = f"{quote(other)} and {quote(name)} give the same bits of {quote(port)}"
                 self.note(line, column, message, "Keep one of them.")
             given.setdefault(port, []).append((name, mask))
             taken[port] = taken.get(port, 0) | mask
@@ -119,7 +119,7 @@ class Collector:
         values = dict(self._idle)
         for wire, expected, value, column in cells:
             if not wire.fits(value):
-                message = f"{value} does not fit in {quoted(wire.name)}, which has {wire.width} bits"
+                message = f"{value} does not fit in {quote(wire.name)}, which has {wire.width} bits"
                 self.note(line, column, message, f"Write {wire.range}.")
                 continue
             bits = value & (1 << wire.width) - 1

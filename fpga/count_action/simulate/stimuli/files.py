@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from fpga.count_action.diagnostics import CountActionError, quoted
+from fpga.count_action.diagnostics import CountActionError, quote
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Rows, ports_of
 from fpga.count_action.simulate.reference import Reference
@@ -46,7 +46,7 @@ def load_stimulus(datapath: Datapath, path: Path, cycles: int | None = None) -> 
     collector = Collector(datapath, str(path))
     if path.suffix.lower() not in readers:
         hint = f"There are: {', '.join(readers)}."
-        raise collector.error(1, 1, f"unknown stimulus format {quoted(path.suffix)}", hint)
+        raise collector.error(1, 1, f"unknown stimulus format {quote(path.suffix)}", hint)
     try:
         readers[path.suffix.lower()](collector, path, cycles)
     except OSError as error:
@@ -86,7 +86,7 @@ def _csv(collector: Collector, path: Path, cycles: int | None) -> None:
         for place, (name, said) in enumerate(zip(header, cells, strict=False)):
             if name.strip().lower() == CYCLE and said.strip() not in {"", str(number)}:
                 message = (
-                    f"{quoted(said.strip())} under {quoted(name.strip())}, but this line is cycle {number}"
+                    f"{quote(said.strip())} under {quote(name.strip())}, but this line is cycle {number}"
                 )
                 hint = "Write a line for every cycle, numbered from 0, or leave the column out."
                 raise collector.error(line, place + 1, message, hint)
@@ -99,7 +99,7 @@ def _header(collector: Collector, line: int, names: list[str]) -> list[Found]:
     for place, name in enumerate(each.strip() for each in names):
         twice = name in seen
         if twice:
-            collector.note(line, place + 1, f"{quoted(name)} stands twice", "Remove one.")
+            collector.note(line, place + 1, f"{quote(name)} stands twice", "Remove one.")
         seen.add(name)
         ignored = twice or name.lower() in {CYCLE, "#", ""}
         columns.append(None if ignored else collector.wire(name, line, place + 1))
@@ -117,7 +117,7 @@ def _cells(
             value = int(cell.strip(), 0)
         except ValueError:
             hint = "Write a whole number, also as 0x1f or 0b101, or nothing."
-            collector.note(line, place + 1, f"{quoted(cell.strip())} is not a number", hint)
+            collector.note(line, place + 1, f"{quote(cell.strip())} is not a number", hint)
             continue
         yield (*column, value, place + 1)
 
@@ -139,7 +139,7 @@ def _npz(collector: Collector, path: Path, cycles: int | None) -> None:
     length = max((len(array) for array in arrays.values() if array.ndim), default=0)
     for name, array in arrays.items():
         if array.ndim != 1 or array.dtype.kind not in "iub" or len(array) != length:
-            message = f"{quoted(name)} is {array.dtype}{list(array.shape)}; {length} whole numbers are needed"
+            message = f"{quote(name)} is {array.dtype}{list(array.shape)}; {length} whole numbers are needed"
             collector.note(1, 1, message, "All arrays have one value a cycle.")
     collector.settle()
     series = [(*wire, array[:cycles].tolist()) for wire, _, array in known if wire is not None]
@@ -164,7 +164,7 @@ def _python(collector: Collector, path: Path, cycles: int | None) -> None:
         made = make(ports_of(collector.datapath))
         for number, cells in enumerate(islice(made, cycles)):
             line = _line_of(path, made)
-            collector.cycle(_yielded(collector, number, cells, line), line)
+            collector.cycle(_read_cycle(collector, number, cells, line), line)
             collector.settle()
     except CountActionError:
         raise
@@ -179,11 +179,11 @@ def _python(collector: Collector, path: Path, cycles: int | None) -> None:
         raise collector.error(_line_in(path, error), 1, message, "Fix the generator.") from error
 
 
-def _yielded(
+def _read_cycle(
     collector: Collector, cycle: int, cells: Any, line: int
 ) -> Iterator[tuple[Wire, bool, int, int]]:
     if not isinstance(cells, Mapping):
-        message = f"cycle {cycle} is {quoted(repr(cells))}, no dictionary"
+        message = f"cycle {cycle} is {quote(repr(cells))}, no dictionary"
         collector.note(line, 1, message, "Yield {NAME: value}.")
         return
     named = [(str(name), collector.wire(str(name), line, 1)) for name in cells]
@@ -192,7 +192,7 @@ def _yielded(
         try:
             whole = int(value.__index__())
         except (AttributeError, TypeError):
-            message = f"{quoted(name)} is {quoted(repr(value))} in cycle {cycle}"
+            message = f"{quote(name)} is {quote(repr(value))} in cycle {cycle}"
             collector.note(line, 1, message, "Yield whole numbers.")
             continue
         if wire is not None:
@@ -285,18 +285,18 @@ def window(datapath: Datapath, inputs: Rows, outputs: Rows, failure: Failure) ->
     span = slice(first, first + _AROUND)
     cycles = range(first, min(first + _AROUND, len(inputs)))
     table = [("cycle", [f"*{each}" if each == failure.expected.cycle else str(each) for each in cycles])]
-    table += _shown((wire, wire.series(inputs[span])) for wire in input_wires(datapath))
-    table += _shown((wire, wire.series(outputs[span])) for wire in output_wires(datapath))
+    table += _tabulate((wire, wire.series(inputs[span])) for wire in input_wires(datapath))
+    table += _tabulate((wire, wire.series(outputs[span])) for wire in output_wires(datapath))
     expected = [str(failure.expected.value) if each == failure.expected.cycle else "" for each in cycles]
     table.append((f"{failure.expected.wire.name} (expected)", expected))
-    return _aligned(table)
+    return _align(table)
 
 
-def _shown(series: Iterable[tuple[Wire, list[int]]]) -> list[tuple[str, list[str]]]:
+def _tabulate(series: Iterable[tuple[Wire, list[int]]]) -> list[tuple[str, list[str]]]:
     return [(wire.name, [str(each) for each in values]) for wire, values in series if any(values)]
 
 
-def _aligned(table: list[tuple[str, list[str]]]) -> Iterator[str]:
+def _align(table: list[tuple[str, list[str]]]) -> Iterator[str]:
     names = max(len(name) for name, _ in table)
     widths = [max(map(len, column)) for column in zip(*(cells for _, cells in table), strict=True)]
     for name, cells in table:

@@ -31,7 +31,7 @@ def draw(datapath: Datapath, inputs: Rows, outputs: Rows, path: Path, *, first: 
     except ImportError as error:
         raise ImportError(f"a plot needs matplotlib: {install_extra('hdl')}") from error
     span = slice(first, first + MAX_CYCLES)
-    traces = chosen_traces(datapath, inputs[span], outputs[span])
+    traces = choose_traces(datapath, inputs[span], outputs[span])
     cycles = max(1, len(inputs[span]))
     figure = Figure(figsize=(2.6 + 0.34 * max(cycles, 16), 0.7 + 0.36 * len(traces)), layout="constrained")
     FigureCanvasAgg(figure)
@@ -42,7 +42,7 @@ def draw(datapath: Datapath, inputs: Rows, outputs: Rows, path: Path, *, first: 
     save_figure(figure, path)
 
 
-def chosen_traces(datapath: Datapath, inputs: Rows, outputs: Rows) -> list[Trace]:
+def choose_traces(datapath: Datapath, inputs: Rows, outputs: Rows) -> list[Trace]:
     """Return the wires that do something, inputs first, then modules; of too many the most active."""
     wires = [(wire, inputs, _INPUT) for wire in input_wires(datapath)]
     wires += [(wire, outputs, _colour(wire)) for wire in output_wires(datapath)]

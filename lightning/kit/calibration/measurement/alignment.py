@@ -23,10 +23,10 @@ from lightning.kit.calibration.measurement.batch import (
     generator_ticks,
     processor_ticks,
 )
-from lightning.kit.calibration.measurement.bench import Bench, judged, word
+from lightning.kit.calibration.measurement.bench import Bench, judge, word
 from lightning.kit.calibration.measurement.delay import Arrival, locate, pattern
 from lightning.kit.calibration.measurement.transfer import GUESSES, PARTNER, Rows, coarse_peaks
-from lightning.optional import needed
+from lightning.optional import require
 
 FOUND = 0.9
 """Correlation of the received pattern with the one that was sent."""
@@ -70,7 +70,7 @@ def laser(bench: Bench) -> Outcome:
         source.turn_on()
     output, wanted = source.output_dbm(), source.power_dbm()
     bench.conditions.update(laser_dbm=output, wavelength_nm=source.wavelength_nm())
-    return judged(
+    return judge(
         "laser",
         source.is_on() and output > wanted - 1.0,
         f"{output:.2f} dBm",
@@ -90,7 +90,7 @@ def delay(bench: Bench) -> Outcome:
     spread = float(np.ptp([arrival.ticks for arrival in arrivals]))
     passed = worst >= FOUND and spread <= APART_TICKS
     bench.arrivals = tuple(arrivals) if passed else ()
-    return judged(
+    return judge(
         "delay",
         passed,
         f"correlation {worst:.3f}, arrivals {spread:.2f} ticks apart",
@@ -104,7 +104,7 @@ def light(bench: Bench) -> Outcome:
     """Measure a rough curve of every modulator, with nothing known but when the light comes."""
     bench.rough = coarse_peaks(bench.reader())
     visible = min(curve.amplitude / max(curve.rms, 1e-9) for curve in bench.rough)
-    return judged(
+    return judge(
         "light",
         visible >= VISIBLE,
         f"the least visible modulator swings {visible:.0f} times the residuals of its curve",
@@ -127,7 +127,7 @@ def polarisation(bench: Bench) -> Outcome:
     bench.conditions["brightness"] = found
     if bench.instruments.meter is not None:
         bench.conditions["meter_dbm"] = bench.instruments.meter.power_dbm()
-    return judged(
+    return judge(
         "polarisation",
         found >= BRIGHT[0],
         f"a full product fills {found:.1%} of the converter",
@@ -267,9 +267,9 @@ def find_arrival(
 
     `words` open the modulator and its partner. The answer's quality is low when no window shows the pattern.
     """
-    from lightning.kit.devices.guard import guarded
+    from lightning.kit.devices.guard import guard_soc
 
-    soc = guarded(soc)
+    soc = guard_soc(soc)
     length = int(soc["readouts"][readout]["buf_maxlen"]) - 24
     step = length - pattern().size - GUARD_TICKS
     best = Arrival(0.0, 0.0, 0.0)
@@ -282,14 +282,14 @@ def find_arrival(
         trace: Floats = received.reshape(2, -1)[0]
         found = locate(trace)
         if found.quality > best.quality:
-            began = _rounded(soc, readout, offset + MARGIN_TICKS) - _rounded(soc, readout, START_TICKS)
+            began = _round_time(soc, readout, offset + MARGIN_TICKS) - _round_time(soc, readout, START_TICKS)
             best = Arrival(found.ticks + began, found.swing, found.quality)
         if best.quality > SURE:
             break
     return best
 
 
-def _rounded(soccfg: Any, readout: int, ticks: float) -> float:
+def _round_time(soccfg: Any, readout: int, ticks: float) -> float:
     """Return a time in ticks of the readout, as the timed processor can keep it."""
     ratio = float(soccfg["readouts"][readout]["f_output"]) / float(soccfg["tprocs"][0]["f_time"])
     return processor_ticks(soccfg, readout, ticks) * ratio
@@ -309,7 +309,7 @@ def envelope(soccfg: Any, readout: int, channel: int) -> npt.NDArray[np.int64]:
 @lru_cache(maxsize=1)
 def _program_class() -> Any:
     """Return QICK's averaging program with a pattern; made when QICK is there."""
-    qick = needed("qick", "to compile programs for the board")
+    qick = require("qick", "to compile programs for the board")
 
     class PatternProgram(qick.AveragerProgram):  # type: ignore[misc, name-defined]  # QICK has no types
         """One generator plays the pattern while its partner holds a modulator open."""

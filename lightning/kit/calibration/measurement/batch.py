@@ -30,7 +30,7 @@ import numpy.typing as npt
 from lightning import errors
 from lightning.kit.calibration.fringe import Floats
 from lightning.kit.settings import whole
-from lightning.optional import needed
+from lightning.optional import require
 
 CHANNELS = (0, 1, 2, 3)
 READOUT = 1
@@ -116,9 +116,9 @@ class Reader:
         window: Window | None = None,
     ) -> None:
         check_firmware(soc, channels, readout)
-        from lightning.kit.devices.guard import guarded
+        from lightning.kit.devices.guard import guard_soc
 
-        self.soc = guarded(soc)
+        self.soc = guard_soc(soc)
         self.channels = channels
         self.readout = readout
         self.window = window or Window()
@@ -225,7 +225,7 @@ def _table(words: npt.ArrayLike, shots: int) -> npt.NDArray[np.int32]:
 @lru_cache(maxsize=1)
 def _program_class() -> Any:
     """Return QICK's sweeping program with a table in place of a step; made when QICK is there."""
-    qick = needed("qick", "to compile programs for the board")
+    qick = require("qick", "to compile programs for the board")
 
     class TableProgram(qick.RAveragerProgram):  # type: ignore[misc, name-defined]  # QICK has no types
         """Rows of gain words out of data memory: memr, four pulses, one window."""

@@ -81,6 +81,6 @@ def word(setting: float) -> int:
     return round(min(max(setting, -32766), 32763))
 
 
-def judged(step: str, passed: bool, figure: str, limit: str, hint: str) -> Outcome:
+def judge(step: str, passed: bool, figure: str, limit: str, hint: str) -> Outcome:
     """Return the outcome of a step; a hint is for what failed."""
     return Outcome(step, bool(passed), figure, limit, "" if passed else hint)

@@ -64,7 +64,7 @@ def locate(received: npt.ArrayLike) -> Arrival:
     centred, shape = trace - trace.mean(), sent - sent.mean()
     scores = np.correlate(centred, shape, mode="valid")
     whole = int(np.argmax(np.abs(scores)))
-    spectrum = np.fft.rfft(centred, _padded(trace.size))
+    spectrum = np.fft.rfft(centred, _pad(trace.size))
 
     def mismatch(ticks: float) -> float:
         return -abs(float(_earlier(spectrum, ticks, sent.size) @ shape))
@@ -76,7 +76,7 @@ def locate(received: npt.ArrayLike) -> Arrival:
     return Arrival(ticks, product / float(shape @ shape), abs(product) / spread if spread > 0 else 0.0)
 
 
-def _padded(size: int) -> int:
+def _pad(size: int) -> int:
     """Long enough that what is shifted out at one end does not come in at the other."""
     return 1 << (size + 63).bit_length()
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.kit.calibration.decoder import FULL, Decoder, fit_decoder
-from lightning.kit.calibration.encoder import LEVELS, Encoder, dimmed, encoder
+from lightning.kit.calibration.encoder import LEVELS, Encoder, dim, encoder
 from lightning.kit.calibration.fringe import Floats
 from lightning.kit.calibration.measurement.transfer import PARTNER, Rows, Sweep
 
@@ -33,7 +33,7 @@ class Encoders:
     def word_table(self, values: npt.ArrayLike) -> Table:
         """Return the words for (n, 4) values, by the shared encoders where both pairs are lit, (n, 4)."""
         table = np.atleast_2d(np.asarray(values, dtype=np.int64))
-        return _chosen(self, table, _lit(table), "words").astype(np.int64)
+        return _choose(self, table, _find_lit(table), "words").astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def encoders(sweeps: Mapping[int, Sweep], *, full_scale: float, idle: float) -> 
     factors = (weight / strength[0], weight / strength[1])
     shared = list(full)
     for pair, factor in enumerate(factors):
-        shared[2 * pair] = dimmed(sweeps[2 * pair].curve, full[2 * pair], factor)
+        shared[2 * pair] = dim(sweeps[2 * pair].curve, full[2 * pair], factor)
     return Encoders(full, tuple(shared), factors)
 
 
@@ -79,9 +79,9 @@ def pair_strength(sweeps: Mapping[int, Sweep], pair: int) -> float:
 def measure(rows: Rows, coded: Encoders, values: npt.ArrayLike, *, shots: int) -> Measured:
     """Return the rows of four values on the device, with the encoders that the values ask for."""
     table = np.atleast_2d(np.asarray(values, dtype=np.int64))
-    lit = _lit(table)
+    lit = _find_lit(table)
     readings = rows.read(coded.word_table(table), shots=shots)
-    return Measured(table, _chosen(coded, table, lit, "operands"), readings.levels, readings.idle, lit)
+    return Measured(table, _choose(coded, table, lit, "operands"), readings.levels, readings.idle, lit)
 
 
 def train(
@@ -95,7 +95,7 @@ def train(
     strength = float(alone.levels.max())
     first = fit_decoder(alone.levels, alone.operands, shared=strength, full_scale=full_scale)
     sums = measure(rows, coded, rng.integers(1, LEVELS, (TRAINING_PAIRS, 4)), shots=shots)
-    shared = _shared(first, coded, sums)
+    shared = _fit_shared(first, coded, sums)
     decoder = fit_decoder(alone.levels, alone.operands, shared=shared, full_scale=full_scale)
     return decoder, alone
 
@@ -120,7 +120,7 @@ def _single_rows(rng: np.random.Generator) -> Table:
     return np.concatenate([np.hstack([pairs, none]), np.hstack([none, pairs])])
 
 
-def _shared(decoder: Decoder, coded: Encoders, sums: Measured) -> float:
+def _fit_shared(decoder: Decoder, coded: Encoders, sums: Measured) -> float:
     """Return the counts of a full product in a sum: the slope of light over sums of products, through the origin."""
     straight = sums.levels + decoder.curvature * sums.levels**2
     light = straight - decoder.offset - sums.operands @ np.array(decoder.leak)
@@ -130,12 +130,12 @@ def _shared(decoder: Decoder, coded: Encoders, sums: Measured) -> float:
     return float(light @ total / (total @ total))
 
 
-def _lit(table: Table) -> npt.NDArray[np.bool_]:
+def _find_lit(table: Table) -> npt.NDArray[np.bool_]:
     """Return which pairs have a value above 0, (n, 2)."""
     return np.stack([table[:, :2].any(axis=1), table[:, 2:].any(axis=1)], axis=1)
 
 
-def _chosen(coded: Encoders, table: Table, lit: npt.NDArray[np.bool_], what: str) -> Floats:
+def _choose(coded: Encoders, table: Table, lit: npt.NDArray[np.bool_], what: str) -> Floats:
     """Return the words or operands, from the shared encoders where both pairs are lit, (n, 4)."""
     both = lit.all(axis=1)
     columns = [

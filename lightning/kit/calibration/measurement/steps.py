@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from lightning.kit.calibration.decoder import accuracy, rounded
+from lightning.kit.calibration.decoder import accuracy, round_products
 from lightning.kit.calibration.document import Outcome
 from lightning.kit.calibration.measurement import pairs
 from lightning.kit.calibration.measurement.alignment import (
@@ -23,7 +23,7 @@ from lightning.kit.calibration.measurement.alignment import (
     light,
     polarisation,
 )
-from lightning.kit.calibration.measurement.bench import Bench, judged, word
+from lightning.kit.calibration.measurement.bench import Bench, judge, word
 from lightning.kit.calibration.measurement.transfer import RESIDUAL, Rows, sweep_all
 from lightning.kit.calibration.noise import NoiseModel, fit_noise
 
@@ -54,7 +54,7 @@ def transfer(bench: Bench) -> Outcome:
     worst = max(sweep.residual for sweep in bench.sweeps.values())
     second = max(sweep.polynomial_residual() for sweep in bench.sweeps.values())
     third = max(sweep.chebyshev_residual() for sweep in bench.sweeps.values())
-    return judged(
+    return judge(
         "transfer",
         worst <= RESIDUAL,
         f"residuals {worst:.3%} of the swing (polynomial of degree 2: {second:.2%},"
@@ -76,7 +76,7 @@ def saturation(bench: Bench) -> Outcome:
     if missing > ADDITIVE:
         bench.full_scale = min(bench.full_scale, both + readings.idle)
     fullest = (max(one, other) + readings.idle) / bench.full_scale
-    return judged(
+    return judge(
         "saturation",
         fullest <= BRIGHT[1],
         f"a full product fills {fullest:.1%} of the range; the sum of both lacks {max(missing, 0.0):.1%}",
@@ -90,7 +90,7 @@ def gain(bench: Bench) -> Outcome:
     bench.coded = pairs.encoders(bench.sweeps, full_scale=bench.full_scale, idle=bench.idle)
     strength = [pairs.pair_strength(bench.sweeps, pair) for pair in (0, 1)]
     least = min(bench.coded.factors)
-    return judged(
+    return judge(
         "gain",
         least >= 0.2,
         f"full products bring {strength[0]:.0f} and {strength[1]:.0f} counts; in sums they are dimmed to"
@@ -112,10 +112,10 @@ def decoder(bench: Bench) -> Outcome:
     fresh[:, :2] = bench.rng.integers(0, 256, (256, 2))
     held = pairs.measure(rows, bench.coded, fresh, shots=2 * bench.shots)
     answers = bench.decoder.decode(held.levels, held.operands, held.lit)
-    found = accuracy(rounded(answers), fresh[:, 0], fresh[:, 1])
+    found = accuracy(round_products(answers), fresh[:, 0], fresh[:, 1])
     bench.raw.update(held_values=fresh, held_levels=held.levels)
     bench.conditions["mean_error"] = float(np.mean(answers - pairs.sum_truth(fresh)))
-    return judged(
+    return judge(
         "decoder",
         found >= HELD_OUT,
         f"accuracy {found:.3f} % on 256 products that it has not seen",
@@ -129,9 +129,9 @@ def noise(bench: Bench) -> Outcome:
     assert bench.coded is not None
     assert bench.decoder is not None
     coded, mean = bench.coded, float(bench.conditions.get("mean_error", 0.0))
-    bench.noise = measured_noise(bench.reader(length=1), coded.word_table, mean=mean)
+    bench.noise = measure_noise(bench.reader(length=1), coded.word_table, mean=mean)
     dark, full = bench.noise.sigma([0.0, bench.decoder.gain[0]]) * 255 / bench.decoder.gain[0]
-    return judged(
+    return judge(
         "noise",
         full <= NOISY,
         f"one decimated sample: {dark:.2f} of 255 in the dark, {full:.2f} at a full product; mean error {mean:+.2f}",
@@ -155,7 +155,7 @@ STEPS: Mapping[str, Step] = {
 """In the order of the run."""
 
 
-def measured_noise(
+def measure_noise(
     rows: Rows, word_table: Callable[[npt.ArrayLike], npt.NDArray[np.int64]], *, mean: float = 0.0
 ) -> NoiseModel:
     """Return the noise of single readings on a device, at levels from dark to a full product of the first pair.

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from lightning.errors import NetworkError, OutOfRange
 from lightning.networks.network import Port
-from lightning.optional import needed
+from lightning.optional import require
 
 SEED = 7
 """Of the example that shapes are found with."""
@@ -30,7 +30,7 @@ def ports_of(graph: Any, known: Mapping[str, Array]) -> tuple[Port, ...]:
 
 def kind_of(entry: Any) -> str:
     """Return the data type of an input. Raises `NetworkError` for texts and for what is no tensor."""
-    helper = needed("onnx.helper", "to read ONNX files")
+    helper = require("onnx.helper", "to read ONNX files")
     if not entry.type.HasField("tensor_type"):
         raise NetworkError(f"input {entry.name!r} is not a tensor", hint="Export the network with tensors")
     kind = np.dtype(helper.tensor_dtype_to_np_dtype(entry.type.tensor_type.elem_type))
@@ -47,7 +47,7 @@ def shape_of_entry(entry: Any) -> tuple[int, ...]:
     if is_open(entry):
         raise NetworkError(
             f"input {entry.name!r} has the open shape {open_shape(entry)}",
-            hint=f"Fix it: {advised_shape(entry)}",
+            hint=f"Fix it: {advise_shape(entry)}",
         )
     return tuple(int(dim.dim_value) for dim in entry.type.tensor_type.shape.dim)
 
@@ -64,7 +64,7 @@ def open_shape(entry: Any) -> str:
     return "(" + ", ".join(str(dim.dim_value or dim.dim_param or "?") for dim in dims) + ")"
 
 
-def advised_shape(entry: Any, usual: int = 0) -> str:
+def advise_shape(entry: Any, usual: int = 0) -> str:
     """Return the option that fixes the shape of an input, with lengths that are usual."""
     return f"--shape {entry.name}={'x'.join(map(str, usual_shape(entry, usual)))}"
 
@@ -147,7 +147,7 @@ def _value(name: str, text: str) -> Array:
     return np.array(numbers[0] if len(numbers) == 1 else numbers)
 
 
-def chosen(model: Any, name: str, choices: Choices) -> Any:
+def apply_choices(model: Any, name: str, choices: Choices) -> Any:
     """Return a copy of the model as the choices say: its shapes fixed, values constant, other outputs.
 
     Without choices it is the model itself. Raises `NetworkError` for a name that the file does not have, or another
@@ -155,7 +155,7 @@ def chosen(model: Any, name: str, choices: Choices) -> Any:
     """
     if not choices:
         return model
-    changed = needed("onnx", "to read ONNX files").ModelProto()
+    changed = require("onnx", "to read ONNX files").ModelProto()
     changed.CopyFrom(model)
     graph = changed.graph
     held = {initialiser.name for initialiser in graph.initializer}
@@ -179,7 +179,7 @@ def _fix(entry: Any, shape: tuple[int, ...]) -> None:
     if kind.HasField("shape") and len(kind.shape.dim) != len(shape):
         raise NetworkError(
             f"input {entry.name!r} has {len(kind.shape.dim)} axes, and --shape gives {len(shape)}",
-            hint=advised_shape(entry),
+            hint=advise_shape(entry),
         )
     del kind.shape.dim[:]
     kind.shape.SetInParent()
@@ -195,7 +195,7 @@ def _set(graph: Any, entry: Any, value: Array) -> None:
         shape = [int(dim.dim_value) or 1 for dim in kind.shape.dim]
         if array.size in {1, int(np.prod(shape))}:
             array = np.resize(array, shape)
-    helper = needed("onnx.numpy_helper", "to read ONNX files")
+    helper = require("onnx.numpy_helper", "to read ONNX files")
     graph.initializer.append(helper.from_array(array, entry.name))
     graph.input.remove(entry)
 
@@ -207,7 +207,7 @@ def _end(graph: Any, name: str, outputs: tuple[str, ...]) -> None:
         if output not in made:
             raise NetworkError(f"{name}.onnx has no tensor {output!r}", hint=f"Choose one of: {known}")
     given = {each.name: each for each in (*graph.value_info, *graph.output)}
-    helper = needed("onnx.helper", "to read ONNX files")
+    helper = require("onnx.helper", "to read ONNX files")
     kept = [given.get(output) or helper.make_empty_tensor_value_info(output) for output in outputs]
     del graph.output[:]
     graph.output.extend(kept)

@@ -14,23 +14,23 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import LightningError, NetworkError
-from lightning.networks.imports.onnx.choices import Choices, chosen
-from lightning.networks.imports.onnx.fixed import fixed_or_advised
+from lightning.networks.imports.onnx.choices import Choices, apply_choices
+from lightning.networks.imports.onnx.fixed import import_fixed_or_advise
 from lightning.networks.imports.onnx.parts import (
     array_of,
     attributes_of,
-    converted,
+    convert_opset,
     opsets_of,
-    ordered,
-    parsed,
+    parse_model,
     shape_of,
+    sort_topologically,
 )
-from lightning.networks.imports.simplify import finished
+from lightning.networks.imports.simplify import finish
 from lightning.networks.network import Network, Preprocessing
 from lightning.networks.onnx_writer import PREPROCESSING, from_metadata
 from lightning.networks.operations.builder import BATCH, Builder, Call
 from lightning.networks.operations.operation_list import CONTRADICTIONS, apply, translate
-from lightning.optional import needed
+from lightning.optional import require
 
 Array = npt.NDArray[Any]
 MOST = 1 << 28
@@ -61,7 +61,7 @@ def content_of(path: Path) -> bytes:
 
 def tensors_of(path: Path) -> frozenset[str]:
     """Return the names of the tensors that the nodes of a file make. Raises `NetworkError`."""
-    model = parsed(content_of(path), path.stem)
+    model = parse_model(content_of(path), path.stem)
     return frozenset(name for node in model.graph.node for name in node.output if name)
 
 
@@ -73,11 +73,11 @@ def from_bytes(
     choices: Choices | None = None,
 ) -> Network:
     """Return the network as `from_onnx` does; `folder` is where external data lie."""
-    model = chosen(parsed(content, name), name, choices or Choices())
+    model = apply_choices(parse_model(content, name), name, choices or Choices())
     given = preprocessing or _of_metadata(model, name)
     try:
         with np.errstate(all="ignore"):  # a weight that is not finite is refused in the end
-            return _imported(model, name, folder, given)
+            return _import(model, name, folder, given)
     except LightningError:
         raise
     except CONTRADICTIONS as error:
@@ -86,18 +86,18 @@ def from_bytes(
         ) from error
 
 
-def _imported(model: Any, name: str, folder: Path, preprocessing: Preprocessing) -> Network:
+def _import(model: Any, name: str, folder: Path, preprocessing: Preprocessing) -> Network:
     """Return the network with an open batch where that can be, else with the shapes of the file."""
-    versions = converted(model, name)
+    versions = convert_opset(model, name)
     try:
-        return versions.noted(_network(versions.newest, name, folder, preprocessing))
+        return versions.add_note(_network(versions.newest, name, folder, preprocessing))
     except CONTRADICTIONS as error:
         first: NetworkError = NetworkError(
             f"{name}.onnx is inconsistent: {error}", hint="Export the network again"
         )
     except NetworkError as error:
         first = error
-    return versions.noted(fixed_or_advised(versions, name, folder, preprocessing, first))
+    return versions.add_note(import_fixed_or_advise(versions, name, folder, preprocessing, first))
 
 
 def _of_metadata(model: Any, name: str) -> Preprocessing:
@@ -116,7 +116,7 @@ def _network(model: Any, name: str, folder: Path, preprocessing: Preprocessing) 
         tensors[initialiser.name] = builder.constant(array_of(initialiser, folder), initialiser.name)
     for number, node in enumerate(graph.node):
         node.name = node.name or f"{node.op_type}_{number}"
-    for node in ordered(graph.node, tensors, output):
+    for node in sort_topologically(graph.node, tensors, output):
         made = _outputs(builder, node, tensors, opsets, folder)
         tensors.update(zip(node.output, made, strict=False))
         lost = [tensor for tensor in node.output[len(made) :] if tensor]
@@ -124,7 +124,7 @@ def _network(model: Any, name: str, folder: Path, preprocessing: Preprocessing) 
             raise NetworkError(
                 f"node {node.name} ({node.op_type}) does not produce {lost} here", hint="Use one output"
             )
-    return finished(builder, name, entry.name, tensors[output], preprocessing)
+    return finish(builder, name, entry.name, tensors[output], preprocessing)
 
 
 def _outputs(
@@ -199,7 +199,7 @@ def fold(builder: Builder, call: Call, node: Any) -> tuple[str, ...]:
             f"{call.title} makes a constant of {largest:,.0f} numbers; the limit is {MOST:,}",
             hint="Export the network without it, or with smaller shapes",
         )
-    values = _evaluated(call, node, inputs)
+    values = _evaluate(call, node, inputs)
     return tuple(
         builder.constant(value, f"{call.name}.{k}" if k else call.name) for k, value in enumerate(values)
     )
@@ -227,8 +227,8 @@ def _largest(call: Call, inputs: Sequence[Any]) -> float:
     return 0
 
 
-def _evaluated(call: Call, node: Any, inputs: Sequence[Any]) -> list[Array]:
-    reference = needed("onnx.reference", "to read ONNX files")
+def _evaluate(call: Call, node: Any, inputs: Sequence[Any]) -> list[Array]:
+    reference = require("onnx.reference", "to read ONNX files")
     names = [name for name in node.input if name]
     given: Mapping[str, Any] = dict(zip(names, (value for value in inputs if value is not None), strict=True))
     try:

@@ -14,17 +14,17 @@ import numpy.typing as npt
 from lightning.errors import NetworkError, UnsupportedNode
 from lightning.networks.imports.onnx.choices import (
     Choices,
-    chosen,
+    apply_choices,
     example_of,
     is_open,
     ports_of,
     usual_shape,
 )
-from lightning.networks.imports.onnx.parts import Versions, array_of, opsets_for_tracing, ordered
-from lightning.networks.imports.onnx.recurrent import recurrent_steps, transposed_convolution
+from lightning.networks.imports.onnx.parts import Versions, array_of, opsets_for_tracing, sort_topologically
+from lightning.networks.imports.onnx.recurrent import recurrent_steps, transpose_convolution
 from lightning.networks.imports.onnx.scope import Scope, Value, sample_shape
-from lightning.networks.imports.onnx.tracing import constant_of, refused, take
-from lightning.networks.imports.simplify import finished
+from lightning.networks.imports.onnx.tracing import constant_of, refuse, take
+from lightning.networks.imports.simplify import finish
 from lightning.networks.network import Network, Port, Preprocessing
 from lightning.networks.operations.operation_list import CONTRADICTIONS
 
@@ -34,7 +34,7 @@ REWRITTEN = {
     "LSTM": recurrent_steps,
     "GRU": recurrent_steps,
     "RNN": recurrent_steps,
-    "ConvTranspose": transposed_convolution,
+    "ConvTranspose": transpose_convolution,
 }
 _LOOPS = frozenset({"Loop", "Scan", "SequenceMap"})
 _OPEN = frozenset({"NonZero", "Unique", "Compress", "NonMaxSuppression"})
@@ -73,21 +73,21 @@ class Followed:
     refusals: tuple[Refusal, ...]
 
 
-def fixed_network(
+def import_fixed(
     model: Any, name: str, folder: Path, preprocessing: Preprocessing, opsets: Mapping[str, int]
 ) -> Network:
     """Return the network of a model whose inputs all have fixed shapes. Raises `NetworkError`."""
-    found = followed(model, name, folder, opsets)
+    found = trace_graph(model, name, folder, opsets)
     if found.refusals:
         raise found.refusals[0].error
     ports = tuple(_port(found.scope, output) for output in found.outputs)
-    network = finished(
-        found.scope.builder, name, found.entry, _packed(found.scope, found.outputs), preprocessing
+    network = finish(
+        found.scope.builder, name, found.entry, _pack_outputs(found.scope, found.outputs), preprocessing
     )
     return replace(network, inputs=found.inputs, outputs=ports)
 
 
-def followed(model: Any, name: str, folder: Path, opsets: Mapping[str, int]) -> Followed:
+def trace_graph(model: Any, name: str, folder: Path, opsets: Mapping[str, int]) -> Followed:
     """Follow every node that the outputs need, and collect what cannot be taken."""
     graph = model.graph
     scope = Scope(folder, opsets)
@@ -102,7 +102,7 @@ def followed(model: Any, name: str, folder: Path, opsets: Mapping[str, int]) -> 
     scope.of_file.update(output for node in graph.node for output in node.output)
     done: set[str] = set(scope.known) | set(scope.values)
     for output in outputs:
-        for step in ordered(steps, done, output):
+        for step in sort_topologically(steps, done, output):
             _follow(scope, step.node, refusals)
             done.update(step.output)
     return Followed(scope, entry, inputs, outputs, tuple(refusals))
@@ -182,7 +182,7 @@ def _branch(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
     """Take the branch of an `If` whose condition is constant."""
     condition = scope.known.get(node.input[0])
     if condition is None:
-        raise refused(node, "branches on a value that depends on an input", _advice_of_if(scope, node))
+        raise refuse(node, "branches on a value that depends on an input", _advice_of_if(scope, node))
     wanted = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
     graph = next(attribute.g for attribute in node.attribute if attribute.name == wanted)
     for initialiser in graph.initializer:
@@ -197,11 +197,11 @@ def _branch(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
 def _check_supported(scope: Scope, node: Any) -> None:
     known = all(scope.is_known(name) for name in node.input)
     if node.op_type in _LOOPS:
-        raise refused(node, "repeats a number of times that depends on its values", _cut(scope, node))
+        raise refuse(node, "repeats a number of times that depends on its values", _cut(scope, node))
     if node.op_type in _OPEN and not known:
-        raise refused(node, "produces a number of values that depends on its inputs", _cut(scope, node))
+        raise refuse(node, "produces a number of values that depends on its inputs", _cut(scope, node))
     if node.op_type in _RANDOM:
-        raise refused(node, "draws random numbers", _cut(scope, node))
+        raise refuse(node, "draws random numbers", _cut(scope, node))
 
 
 def _advice_of_if(scope: Scope, node: Any) -> str:
@@ -231,7 +231,7 @@ def _port(scope: Scope, output: str) -> Port:
     raise NetworkError(f"no node produces the output {output!r}", hint="Choose another: --output NAME")
 
 
-def _packed(scope: Scope, outputs: Iterable[str]) -> str:
+def _pack_outputs(scope: Scope, outputs: Iterable[str]) -> str:
     """Return the tensor that holds all outputs, one behind the other; a single one as it is."""
     names = list(outputs)
     if len(names) == 1 and names[0] in scope.values:
@@ -248,7 +248,7 @@ def _packed(scope: Scope, outputs: Iterable[str]) -> str:
     return scope.builder.emit("Concat", parts, PACKED_OUTPUT, {"axis": 1})
 
 
-def fixed_or_advised(
+def import_fixed_or_advise(
     versions: Versions, name: str, folder: Path, preprocessing: Preprocessing, first: NetworkError
 ) -> Network:
     """Return the network with the shapes of the file where all are fixed.
@@ -258,13 +258,13 @@ def fixed_or_advised(
     """
     opens = open_entries(versions.newest)
     if not opens:
-        return _fixed(versions, name, folder, preprocessing, first)
+        return _import_fixed(versions, name, folder, preprocessing, first)
     for usual in USUAL:
         shapes = {entry.name: usual_shape(entry, usual) for entry in opens}
         try:
             # The network is thrown away: these shapes are advice only.
-            model = chosen(versions.newest, name, Choices(shapes))
-            fixed_network(model, name, folder, preprocessing, opsets_for_tracing(model, name))
+            model = apply_choices(versions.newest, name, Choices(shapes))
+            import_fixed(model, name, folder, preprocessing, opsets_for_tracing(model, name))
         except UnsupportedNode as error:
             raise UnsupportedNode(error.what, hint=error.hint) from first
         except (NetworkError, *CONTRADICTIONS):
@@ -280,7 +280,7 @@ def open_entries(model: Any) -> list[Any]:
     return [entry for entry in model.graph.input if entry.name not in held and is_open(entry)]
 
 
-def _fixed(
+def _import_fixed(
     versions: Versions, name: str, folder: Path, preprocessing: Preprocessing, first: NetworkError
 ) -> Network:
     """Try the converted model, then the original."""
@@ -288,7 +288,7 @@ def _fixed(
     errors = [first]
     for model in models:
         try:
-            return fixed_network(model, name, folder, preprocessing, opsets_for_tracing(model, name))
+            return import_fixed(model, name, folder, preprocessing, opsets_for_tracing(model, name))
         except UnsupportedNode as refusal:
             errors.append(refusal)
         except (NetworkError, *CONTRADICTIONS):

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from lightning.errors import LightningError, NetworkError
-from lightning.networks.imports.onnx.choices import Choices, chosen, is_open, kind_of, usual_shape
+from lightning.networks.imports.onnx.choices import Choices, apply_choices, is_open, kind_of, usual_shape
 from lightning.networks.imports.onnx.file import content_of, from_bytes
-from lightning.networks.imports.onnx.fixed import USUAL, Followed, Refusal, followed, open_entries
-from lightning.networks.imports.onnx.parts import Versions, converted, opsets_for_tracing, parsed
+from lightning.networks.imports.onnx.fixed import USUAL, Followed, Refusal, open_entries, trace_graph
+from lightning.networks.imports.onnx.parts import Versions, convert_opset, opsets_for_tracing, parse_model
 from lightning.networks.network import Network
 from lightning.networks.operations.operation_list import CONTRADICTIONS
 
@@ -33,11 +33,11 @@ class Inspection:
     refusals: tuple[Refusal, ...]
 
 
-def inspected(path: Path, choices: Choices | None = None) -> Inspection:
+def inspect_model(path: Path, choices: Choices | None = None) -> Inspection:
     """Look at a file. Raises `NetworkError` for one that is not an ONNX file, and for choices that do not fit."""
     content, given = content_of(path), choices or Choices()
-    model = chosen(parsed(content, path.stem), path.stem, given)
-    versions = converted(model, path.stem)
+    model = apply_choices(parse_model(content, path.stem), path.stem, given)
+    versions = convert_opset(model, path.stem)
     held = {initialiser.name for initialiser in model.graph.initializer}
     inputs = tuple(_port(entry) for entry in model.graph.input if entry.name not in held)
     outputs = tuple(_port(entry) for entry in model.graph.output)
@@ -77,9 +77,9 @@ def _partly(versions: Versions, path: Path, first: Refusal) -> tuple[Network | N
     for usual in USUAL if opens else (0,):
         shapes = {entry.name: usual_shape(entry, usual) for entry in opens if is_open(entry)}
         try:
-            model = chosen(versions.newest, path.stem, Choices(shapes))
+            model = apply_choices(versions.newest, path.stem, Choices(shapes))
             with np.errstate(all="ignore"):
-                found = followed(model, path.stem, path.parent, opsets_for_tracing(model, path.stem))
+                found = trace_graph(model, path.stem, path.parent, opsets_for_tracing(model, path.stem))
         except (NetworkError, *CONTRADICTIONS):
             continue
         others = tuple(each for each in found.refusals if each.node != first.node)

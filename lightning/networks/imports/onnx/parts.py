@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from lightning.errors import CyclicNetwork, NetworkError
 from lightning.networks.network import Network
-from lightning.optional import needed
+from lightning.optional import require
 
 OPSETS = range(13, 22)
 """Versions of ONNX's own operations that are read without conversion; later ones change none that is read."""
@@ -26,13 +26,13 @@ RUNTIME = 26
 
 def newest_opset() -> int:
     """Return the newest opset that the installed `onnx` knows."""
-    return int(needed("onnx.defs", "to read ONNX files").onnx_opset_version())
+    return int(require("onnx.defs", "to read ONNX files").onnx_opset_version())
 
 
-def parsed(content: bytes, name: str) -> Any:
+def parse_model(content: bytes, name: str) -> Any:
     """Return the `ModelProto`, its functions written out. Raises `NetworkError` for bytes that are none."""
-    onnx = needed("onnx", "to read ONNX files")
-    decode_error = needed("google.protobuf.message", "to read ONNX files").DecodeError
+    onnx = require("onnx", "to read ONNX files")
+    decode_error = require("google.protobuf.message", "to read ONNX files").DecodeError
     model = onnx.ModelProto()
     try:
         model.ParseFromString(content)
@@ -44,7 +44,7 @@ def parsed(content: bytes, name: str) -> Any:
 
 
 def _without_functions(model: Any, name: str) -> Any:
-    inliner = needed("onnx.inliner", "to read ONNX files")
+    inliner = require("onnx.inliner", "to read ONNX files")
     try:
         return inliner.inline_local_functions(model)
     except (RuntimeError, ValueError) as error:
@@ -64,8 +64,8 @@ def opsets_of(model: Any, name: str) -> dict[str, int]:
 
 def array_of(tensor: Any, folder: Path) -> npt.NDArray[Any]:
     """Return the array of a `TensorProto`; `folder` is where external data lie. Raises `NetworkError`."""
-    onnx = needed("onnx", "to read ONNX files")
-    helper = needed("onnx.numpy_helper", "to read ONNX files")
+    onnx = require("onnx", "to read ONNX files")
+    helper = require("onnx.numpy_helper", "to read ONNX files")
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         tensor = _with_data(onnx, tensor, folder)
     try:
@@ -82,7 +82,7 @@ def array_of(tensor: Any, folder: Path) -> npt.NDArray[Any]:
 
 
 def _with_data(onnx: Any, tensor: Any, folder: Path) -> Any:
-    external = needed("onnx.external_data_helper", "to read ONNX files")
+    external = require("onnx.external_data_helper", "to read ONNX files")
     try:
         external.load_external_data_for_tensor(tensor, str(folder))
     except (
@@ -102,7 +102,7 @@ def _with_data(onnx: Any, tensor: Any, folder: Path) -> Any:
 
 def attributes_of(node: Any) -> dict[str, Any]:
     """Return the attributes by name; numbers, lists of numbers, strings, tensors. Raises `NetworkError`."""
-    helper = needed("onnx.helper", "to read ONNX files")
+    helper = require("onnx.helper", "to read ONNX files")
     given: dict[str, Any] = {}
     for attribute in node.attribute:
         try:
@@ -151,7 +151,7 @@ def shape_of(entry: Any) -> list[int]:
     return [batch, *image]
 
 
-def ordered(steps: Sequence[Any], known: Iterable[str], wanted: str) -> list[Any]:
+def sort_topologically(steps: Sequence[Any], known: Iterable[str], wanted: str) -> list[Any]:
     """Return the nodes that `wanted` needs, each behind those that make its inputs; `known` tensors are there before.
 
     Nodes have `name`, `input` and `output`, as ONNX's do. Raises `CyclicNetwork`, which names the nodes that wait for
@@ -203,7 +203,7 @@ class Versions:
     newest: Any
     converted_to: int | None
 
-    def noted(self, network: Network) -> Network:
+    def add_note(self, network: Network) -> Network:
         """Return the network with a note of the conversion."""
         if self.converted_to is None:
             return network
@@ -211,7 +211,7 @@ class Versions:
         return replace(network, notes=(note, *network.notes))
 
 
-def converted(model: Any, name: str) -> Versions:
+def convert_opset(model: Any, name: str) -> Versions:
     """Return the model with its operations in an opset that is understood. Raises `NetworkError`."""
     opset = opsets_of(model, name)[""]
     if not OLDEST <= opset <= newest_opset():
@@ -221,7 +221,7 @@ def converted(model: Any, name: str) -> Versions:
         )
     if opset >= OPSETS[0]:
         return Versions(model, opset, model, None)
-    converter = needed("onnx.version_converter", "to read ONNX files of older opsets")
+    converter = require("onnx.version_converter", "to read ONNX files of older opsets")
     try:
         return Versions(model, opset, converter.convert_version(model, TARGET), TARGET)
     except Exception:  # noqa: BLE001 - the converter raises errors of many classes, and asserts

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.networks.imports.onnx.scope import MADE, Scope
-from lightning.optional import needed
+from lightning.optional import require
 
 Array = npt.NDArray[Any]
 MOST_STEPS = 512
@@ -51,7 +51,7 @@ class Rewriting:
 
     def add(self, operation: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
         """Add a node; the name of its output."""
-        helper = needed("onnx", "to read ONNX files").helper
+        helper = require("onnx", "to read ONNX files").helper
         self._made += 1
         name = f"{self.node.name}/{operation.lower()}{self._made}"
         output = output or f"{name}:0"
@@ -67,7 +67,7 @@ class Rewriting:
         self.scope.known[name] = np.asarray(values, order="C")
         return name
 
-    def shared(self, title: str, values: Array) -> str:
+    def share(self, title: str, values: Array) -> str:
         """Keep a constant once, however often it is asked for."""
         key = title.encode() + np.ascontiguousarray(values).tobytes()
         if key not in self._shared:
@@ -77,7 +77,7 @@ class Rewriting:
     def whole(self, values: Any) -> str:
         """Keep whole numbers."""
         array = np.asarray(values, np.int64)
-        return self.shared(f"whole{array.shape}", array)
+        return self.share(f"whole{array.shape}", array)
 
     def part(self, tensor: str, place: int, size: int) -> str:
         """Add a slice of the last axis."""
@@ -85,7 +85,7 @@ class Rewriting:
         return self.add("Slice", [tensor, start, stop, self.whole([-1])])
 
 
-def transposed_convolution(scope: Scope, node: Any) -> list[Any] | None:
+def transpose_convolution(scope: Scope, node: Any) -> list[Any] | None:
     """Return a ConvTranspose as zeros between the values and a convolution with turned kernels.
 
     None for one that stays electronic: over other than one or two axes, or with weights that are not constant.
@@ -161,7 +161,10 @@ def recurrent_steps(scope: Scope, node: Any) -> list[Any] | None:
     for name, lasts in (
         (
             names[1],
-            [hidden[-1 if place == 0 else 0] for place, (hidden, _) in enumerate(_ordered(node, outputs))],
+            [
+                hidden[-1 if place == 0 else 0]
+                for place, (hidden, _) in enumerate(_order_directions(node, outputs))
+            ],
         ),
         (names[2], [cell for _, cell in outputs]),
     ):
@@ -170,7 +173,7 @@ def recurrent_steps(scope: Scope, node: Any) -> list[Any] | None:
     return made.nodes
 
 
-def _ordered(node: Any, outputs: Sequence[Any]) -> Sequence[Any]:
+def _order_directions(node: Any, outputs: Sequence[Any]) -> Sequence[Any]:
     """Return the directions; a single reverse one counts as the second."""
     return (
         outputs
@@ -238,7 +241,7 @@ def _start(made: Rewriting, name: str, place: int, size: int) -> str:
 def _lstm(made: Rewriting, x: str, state: list[str], weights: Weights, _: float) -> list[str]:
     recurrence, _bias, size = weights
     hidden, cell = state
-    total = made.add("Add", [x, made.add("MatMul", [hidden, made.shared("recurrence", recurrence.T)])])
+    total = made.add("Add", [x, made.add("MatMul", [hidden, made.share("recurrence", recurrence.T)])])
     into, out, forget, new = (made.part(total, k, size) for k in range(4))
     into, out, forget = (made.add("Sigmoid", [gate]) for gate in (into, out, forget))
     kept = made.add("Mul", [forget, cell])
@@ -249,14 +252,14 @@ def _lstm(made: Rewriting, x: str, state: list[str], weights: Weights, _: float)
 def _gru(made: Rewriting, x: str, state: list[str], weights: Weights, reset_last: float) -> list[str]:
     recurrence, bias, size = weights
     (hidden,) = state
-    two = made.add("MatMul", [hidden, made.shared("recurrence", recurrence[: 2 * size].T)])
-    two = made.add("Add", [two, made.shared("bias", bias[: 2 * size])])
+    two = made.add("MatMul", [hidden, made.share("recurrence", recurrence[: 2 * size].T)])
+    two = made.add("Add", [two, made.share("bias", bias[: 2 * size])])
     update, reset = (
         made.add("Sigmoid", [made.add("Add", [made.part(x, k, size), made.part(two, k, size)])])
         for k in (0, 1)
     )
-    new = made.shared("new", recurrence[2 * size :].T)
-    new_bias = made.shared("new_bias", bias[2 * size :])
+    new = made.share("new", recurrence[2 * size :].T)
+    new_bias = made.share("new_bias", bias[2 * size :])
     if reset_last:
         past = made.add("Mul", [reset, made.add("Add", [made.add("MatMul", [hidden, new]), new_bias])])
     else:
@@ -268,7 +271,7 @@ def _gru(made: Rewriting, x: str, state: list[str], weights: Weights, reset_last
 
 def _rnn(made: Rewriting, x: str, state: list[str], weights: Weights, _: float) -> list[str]:
     recurrence, _bias, _size = weights
-    past = made.add("MatMul", [state[0], made.shared("recurrence", recurrence.T)])
+    past = made.add("MatMul", [state[0], made.share("recurrence", recurrence.T)])
     return [made.add("Tanh", [made.add("Add", [x, past])])]
 
 

@@ -41,7 +41,7 @@ MOST_IMAGES = 16
 LARGEST_CONSTANT = 1 << 28
 
 
-def lifted(builder: Builder, call: Call, ranks: Sequence[int]) -> Call | None:
+def shift_axes(builder: Builder, call: Call, ranks: Sequence[int]) -> Call | None:
     """Return `call` for tensors with one more axis in front; None for an operation that does not allow it.
 
     `ranks` are those of its inputs as ONNX has them.
@@ -63,7 +63,7 @@ def _axis(default: int) -> Callable[[Builder, Call, Sequence[int]], Call]:
     return shift
 
 
-def _moved(axes: Iterable[Any]) -> list[int]:
+def _shift(axes: Iterable[Any]) -> list[int]:
     return [int(axis) + 1 if axis >= 0 else int(axis) for axis in axes]
 
 
@@ -71,7 +71,7 @@ def _reduction(builder: Builder, call: Call, ranks: Sequence[int]) -> Call | Non
     if call.given(1):
         return _axes_input(builder, call, 1)
     if "axes" in call.attributes:
-        return replace(call, attributes={**call.attributes, "axes": tuple(_moved(call.attributes["axes"]))})
+        return replace(call, attributes={**call.attributes, "axes": tuple(_shift(call.attributes["axes"]))})
     if call.whole("noop_with_empty_axes", 0):
         return None
     return replace(call, attributes={**call.attributes, "axes": tuple(range(1, ranks[0] + 1))})
@@ -81,7 +81,7 @@ def _axes_input(builder: Builder, call: Call, place: int) -> Call | None:
     axes = builder.constants.get(call.given(place))
     if axes is None:
         return None
-    kept = builder.constant(np.array(_moved(axes.reshape(-1)), np.int64), f"{call.name}.axes")
+    kept = builder.constant(np.array(_shift(axes.reshape(-1)), np.int64), f"{call.name}.axes")
     return replace(call, inputs=(*call.inputs[:place], kept, *call.inputs[place + 1 :]))
 
 
@@ -261,14 +261,14 @@ def take(scope: Scope, node: Any) -> None:
     if node.op_type in {"Shape", "Size"} and not node.domain:
         scope.known[node.output[0]] = outputs[0]
         return
-    tensors = _translated(scope, node, outputs)
+    tensors = _translate(scope, node, outputs)
     for name, tensor, array in zip(node.output, tensors, outputs, strict=True):
         if name:
             scope.examples[name] = array
             scope.values[name] = Value(tensor, array.shape, array.dtype.name)
 
 
-def _translated(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str]:
+def _translate(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str]:
     """Return the builder's tensors: of an importer where one understands the node, else of an electronic node."""
     kinds = {array.dtype.kind for array in outputs}
     floats = kinds <= {"f"} and all(
@@ -280,8 +280,8 @@ def _translated(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str]:
     if node.op_type == "Cast" and floats:
         return [scope.values[node.input[0]].tensor]
     used = [array for name, array in zip(node.output, outputs, strict=True) if name]
-    if floats and _understood(scope, node):
-        for attempt in (_plainly, _grouped, _with_one_axis_more):
+    if floats and _is_understood(scope, node):
+        for attempt in (_plainly, _group, _with_one_axis_more):
             nodes = len(scope.builder.nodes)
             notes = len(scope.builder.notes)
             try:
@@ -299,7 +299,7 @@ def _name(node: Any) -> str:
     return str(node.name)
 
 
-def _understood(scope: Scope, node: Any) -> bool:
+def _is_understood(scope: Scope, node: Any) -> bool:
     if node.domain not in {"", "ai.onnx"} or node.op_type not in OPERATORS:
         return False
     return scope.opset_of(node) >= OPEN_SINCE or node.op_type in UNCHANGED
@@ -317,10 +317,10 @@ def _plainly(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str] | N
     if any(shape[:1] != (1,) for shape in [*shapes, *(array.shape for array in outputs)]):
         return None
     found = translate(scope.builder, _call(scope, node, [scope.tensor(name) for name in node.input]))
-    return _checked(scope, found, [array.shape[1:] for array in outputs])
+    return _check_shapes(scope, found, [array.shape[1:] for array in outputs])
 
 
-def _grouped(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str] | None:
+def _group(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str] | None:
     """Add a convolution of several images as one of as many groups, with the same weights."""
     first = scope.values.get(node.input[0])
     if node.op_type != "Conv" or first is None or not 1 < first.shape[0] <= MOST_IMAGES:
@@ -330,7 +330,7 @@ def _grouped(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str] | N
     flat = scope.builder.reshape(first.tensor, (images * channels, *sides), f"{call.name}/images")
     inputs = [flat]
     for place, name in enumerate(call.inputs[1:], 1):
-        weights = scope.builder.fixed(call, place)
+        weights = scope.builder.require_constant(call, place)
         tiled = np.concatenate([weights] * images)
         inputs.append(scope.builder.constant(tiled, f"{name}.tiled") if name else "")
     given = {**call.attributes, "group": call.whole("group", 1) * images}
@@ -350,10 +350,10 @@ def _with_one_axis_more(scope: Scope, node: Any, outputs: Sequence[Array]) -> li
         else:
             tensors.append(builder.reshape(value.tensor, value.shape, f"{_name(node)}/all{place}"))
             ranks.append(len(value.shape))
-    call = lifted(builder, _call(scope, node, tensors), ranks)
+    call = shift_axes(builder, _call(scope, node, tensors), ranks)
     if call is None:
         return None
-    found = _checked(scope, translate(builder, call), [array.shape for array in outputs])
+    found = _check_shapes(scope, translate(builder, call), [array.shape for array in outputs])
     if found is None:
         return None
     return [
@@ -362,7 +362,7 @@ def _with_one_axis_more(scope: Scope, node: Any, outputs: Sequence[Array]) -> li
     ]
 
 
-def _checked(scope: Scope, found: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> list[str] | None:
+def _check_shapes(scope: Scope, found: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> list[str] | None:
     """Return the tensors where they have the shapes that ONNX Runtime found."""
     tensors = [tensor for tensor in found if tensor]
     fits = len(tensors) == len(shapes) and all(
@@ -372,6 +372,6 @@ def _checked(scope: Scope, found: Sequence[str], shapes: Sequence[tuple[int, ...
     return tensors if fits else None
 
 
-def refused(node: Any, why: str, advice: str) -> UnsupportedNode:
+def refuse(node: Any, why: str, advice: str) -> UnsupportedNode:
     """Return the error of a node that no choice of engine can take."""
     return UnsupportedNode(f"node {node.name} ({node.op_type}) {why}", hint=advice)

@@ -26,10 +26,10 @@ def multihead_attention(
 ) -> tuple[Tensor, None]:
     """Add attention, without its weights as a second answer. Projections are photonic, scores digital."""
     if not layer.batch_first:
-        raise scope.refused("has the batch axis second", "Build it with batch_first=True")
+        raise scope.refuse("has the batch axis second", "Build it with batch_first=True")
     odd = layer.in_proj_weight is None or layer.bias_k is not None or layer.add_zero_attn
     if odd or key_padding_mask is not None:
-        raise scope.refused("has key widths, biases or padding masks of its own", "Use plain self-attention")
+        raise scope.refuse("has key widths, biases or padding masks of its own", "Use plain self-attention")
     heads, width = layer.num_heads, layer.head_dim
     biases = (None,) * 3 if layer.in_proj_bias is None else layer.in_proj_bias.chunk(3)
     parts = []
@@ -52,7 +52,7 @@ def multihead_attention(
 def _mask(scope: Scope, mask: Any, *, is_causal: bool) -> Any:
     """Return a mask, of booleans true where nothing may be seen; `is_causal` only says of what kind a mask is."""
     if mask is None and is_causal:
-        raise scope.refused("is causal but has no mask", "Give attn_mask")
+        raise scope.refuse("is causal but has no mask", "Give attn_mask")
     is_boolean = mask is not None and str(mask.dtype) == "torch.bool"
     return ~mask if is_boolean else mask
 
@@ -67,27 +67,27 @@ def encoder_layer(
 ) -> Tensor:
     """Attention and two linear layers, each with a way around it, normalised before or after."""
 
-    def named(part: str) -> Scope:
+    def name_part(part: str) -> Scope:
         return replace(scope, name=f"{scope.name}.{part}")
 
     def norm(part: str, value: Tensor) -> Tensor:
         given = getattr(layer, part)
         return functions.layer_norm(
-            named(part), value, given.normalized_shape, given.weight, given.bias, given.eps
+            name_part(part), value, given.normalized_shape, given.weight, given.bias, given.eps
         )
 
-    def attended(value: Tensor) -> Tensor:
+    def attend(value: Tensor) -> Tensor:
         inputs = (value, value, value, src_key_padding_mask, False, src_mask)
-        return multihead_attention(named("self_attn"), layer.self_attn, *inputs)[0]
+        return multihead_attention(name_part("self_attn"), layer.self_attn, *inputs)[0]
 
     def fed(value: Tensor) -> Tensor:
-        wide = functions.linear(named("linear1"), value, layer.linear1.weight, layer.linear1.bias)
-        bent = _activation(named("activation"), layer.activation, wide)
-        return functions.linear(named("linear2"), bent, layer.linear2.weight, layer.linear2.bias)
+        wide = functions.linear(name_part("linear1"), value, layer.linear1.weight, layer.linear1.bias)
+        bent = _activation(name_part("activation"), layer.activation, wide)
+        return functions.linear(name_part("linear2"), bent, layer.linear2.weight, layer.linear2.bias)
 
-    for norm_name, block in (("norm1", attended), ("norm2", fed)):
+    for norm_name, block in (("norm1", attend), ("norm2", fed)):
         inside = norm(norm_name, x) if layer.norm_first else x
-        x = named(f"{norm_name}/around").add("Add", [x, block(inside)])
+        x = name_part(f"{norm_name}/around").add("Add", [x, block(inside)])
         x = x if layer.norm_first else norm(norm_name, x)
     return x
 
@@ -95,7 +95,7 @@ def encoder_layer(
 def _activation(scope: Scope, activation: Any, x: Tensor) -> Tensor:
     name = getattr(activation, "__name__", type(activation).__name__).lower()
     if name not in {"relu", "gelu"}:
-        raise scope.refused(f"has the activation {name}", "Use relu or gelu")
+        raise scope.refuse(f"has the activation {name}", "Use relu or gelu")
     bent: Tensor = functions.FUNCTIONS[name](scope, x)
     return bent
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from lightning.errors import LightningError, NetworkError, UnsupportedNode
 from lightning.networks.imports.onnx.file import from_bytes
-from lightning.networks.imports.simplify import finished
+from lightning.networks.imports.simplify import finish
 from lightning.networks.imports.torch.attention import ATTENTION
 from lightning.networks.imports.torch.functions import FUNCTIONS
 from lightning.networks.imports.torch.scope import Scope, Tensor
@@ -21,7 +21,7 @@ from lightning.networks.network import Network, Preprocessing
 from lightning.networks.operations.builder import Builder
 from lightning.networks.operations.operation_list import CONTRADICTIONS, apply, run_float
 from lightning.networks.preprocess import check_preprocessing
-from lightning.optional import needed
+from lightning.optional import require
 
 EXPORT = "Export it with torch.onnx.export and import the file"
 
@@ -59,26 +59,26 @@ def from_torch(
     ) as error:  # never where fx itself fails: an export would keep one branch of control flow
         if error.hint != EXPORT:
             raise
-        return exported(module, example_shape, preprocessing, error)
+        return export_module(module, example_shape, preprocessing, error)
 
 
 def _by_fx(module: Any, example_shape: Sequence[int], preprocessing: Preprocessing | None) -> Network:
-    torch = needed("torch", "to import modules")
+    torch = require("torch", "to import modules")
     name = type(module).__name__
     if name in LAYERS or name in ATTENTION:  # fx looks into the outermost module, whatever it is
         module = torch.nn.Sequential(module)
-    graph, leaves = _traced(module, name)
+    graph, leaves = _trace(module, name)
     builder = Builder(apply)
     entry = builder.input("input", example_shape)
     with torch.no_grad(), np.errstate(all="ignore"):  # a weight that is not finite is refused in the end
         output = _follow(builder, module, graph, leaves, entry)
-        network = finished(builder, name, entry, output, preprocessing or Preprocessing())
+        network = finish(builder, name, entry, output, preprocessing or Preprocessing())
     check_preprocessing(network.preprocessing, network.input_shape)
     return network
 
 
-def _traced(module: Any, name: str) -> tuple[Any, Mapping[str, Any]]:
-    fx = needed("torch.fx", "to import modules")
+def _trace(module: Any, name: str) -> tuple[Any, Mapping[str, Any]]:
+    fx = require("torch.fx", "to import modules")
     try:
         with _in_inference(module):
             graph = fx.Tracer().trace(module)
@@ -141,7 +141,7 @@ def _answer(value: Any) -> str:
 
 def _known(argument: Any, values: Mapping[Any, Any]) -> Any:
     """Return an argument of fx with its nodes replaced by what they stand for."""
-    fx = needed("torch.fx", "to import modules")
+    fx = require("torch.fx", "to import modules")
     return fx.node.map_arg(argument, values.__getitem__)
 
 
@@ -153,39 +153,39 @@ def _value(builder: Builder, node: Any, leaves: Mapping[str, Any], values: Mappi
     title = str(title).removesuffix("_")  # in place, which is seen to elsewhere
     scope = Scope(builder, node.name, title)
     if not _holds_activation((arguments, keywords)):
-        return _computed(scope, node, arguments, keywords)
-    return _called(scope, FUNCTIONS.get(scope.operation), arguments, keywords)
+        return _compute(scope, node, arguments, keywords)
+    return _call(scope, FUNCTIONS.get(scope.operation), arguments, keywords)
 
 
 def _layer(builder: Builder, path: str, layer: Any, arguments: Any, keywords: Any) -> Any:
     scope = Scope(builder, path, type(layer).__name__)
     if scope.operation in ATTENTION:
-        return _called(scope, ATTENTION[scope.operation], (layer, *arguments), keywords)
+        return _call(scope, ATTENTION[scope.operation], (layer, *arguments), keywords)
     if scope.operation not in LAYERS:
-        raise scope.refused("is an unsupported layer", EXPORT)
+        raise scope.refuse("is an unsupported layer", EXPORT)
     function, settings = LAYERS[scope.operation](layer)
-    return _called(scope, FUNCTIONS[function], (*arguments, *settings), keywords)
+    return _call(scope, FUNCTIONS[function], (*arguments, *settings), keywords)
 
 
-def _called(scope: Scope, function: Callable[..., Any] | None, arguments: Any, keywords: Any) -> Any:
+def _call(scope: Scope, function: Callable[..., Any] | None, arguments: Any, keywords: Any) -> Any:
     if function is None:
-        raise scope.refused("is an unsupported function", EXPORT)
+        raise scope.refuse("is an unsupported function", EXPORT)
     try:
         return function(scope, *arguments, **keywords)
     except LightningError:
         raise
     except (*CONTRADICTIONS, RuntimeError) as error:
-        raise scope.refused(f"is called in an unsupported way: {error}", EXPORT) from error
+        raise scope.refuse(f"is called in an unsupported way: {error}", EXPORT) from error
 
 
-def _computed(scope: Scope, node: Any, arguments: Any, keywords: Any) -> Any:
+def _compute(scope: Scope, node: Any, arguments: Any, keywords: Any) -> Any:
     """Return what torch makes of constants."""
     try:
         if node.op == "call_method":
             return getattr(arguments[0], node.target)(*arguments[1:], **keywords)
         return node.target(*arguments, **keywords)
     except (*CONTRADICTIONS, RuntimeError) as error:
-        raise scope.refused(f"cannot be computed: {error}", EXPORT) from error
+        raise scope.refuse(f"cannot be computed: {error}", EXPORT) from error
 
 
 def _holds_activation(value: Any) -> bool:
@@ -252,12 +252,12 @@ def in_place(node: Any, leaves: Mapping[str, Any]) -> bool:
     return positional or bool(node.kwargs.get("inplace"))
 
 
-def exported(
+def export_module(
     module: Any, example_shape: Sequence[int], preprocessing: Preprocessing | None, first: LightningError
 ) -> Network:
     """Return the network of a module with fixed shapes. Raises `first` where torch cannot write it either."""
-    torch = needed("torch", "to import modules")
-    needed("onnx", "to import modules that torch.fx does not understand")
+    torch = require("torch", "to import modules")
+    require("onnx", "to import modules that torch.fx does not understand")
     modes = [(part, part.training) for part in module.modules()]
     buffer = io.BytesIO()
     try:

@@ -28,7 +28,7 @@ class Scope:
     name: str
     operation: str
 
-    def refused(self, why: str, hint: str = "Write it in another way") -> UnsupportedNode:
+    def refuse(self, why: str, hint: str = "Write it in another way") -> UnsupportedNode:
         """Return the error that says why this call cannot be taken."""
         return UnsupportedNode(f"node {self.name} (torch {self.operation}) {why}", hint=hint)
 
@@ -49,12 +49,12 @@ class Scope:
     ) -> tuple[Tensor, ...]:
         """Add a node as `add` does, for operations that give several tensors."""
         name = f"{self.name}/{part}" if part else self.name
-        names = tuple(self._named(value, f"{name}.{place}") for place, value in enumerate(inputs))
+        names = tuple(self._name_tensor(value, f"{name}.{place}") for place, value in enumerate(inputs))
         return tuple(
             map(Tensor, translate(self.builder, Call(name, operation, names, dict(attributes), outputs)))
         )
 
-    def _named(self, value: Any, name: str) -> str:
+    def _name_tensor(self, value: Any, name: str) -> str:
         if value is None:
             return ""
         if isinstance(value, Tensor):

@@ -21,11 +21,11 @@ Group = tuple[int, ...]
 def fluid(algorithm: Algorithm) -> Algorithm:
     """Return the collective with each run of equal rounds as one: rings, and the long middle of pipelined trees."""
 
-    def merged(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
+    def merge(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
         chains = algorithm(members, size_bytes)
         return tuple(tuple(replace(phase, merged=phase.rounds > 1) for phase in chain) for chain in chains)
 
-    return merged
+    return merge
 
 
 fluid_ring = fluid(ring)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lightbed.compiled import AVAILABLE, compiled
+from lightbed.compiled import AVAILABLE, compile_function
 from sim.models.network.engine.program import (
     DIRTY,
     DONE,
@@ -50,7 +50,7 @@ Integers of numpy: for each plain one numba would translate `set_timer` again.
 TICK_S = 1e-13
 
 
-@compiled
+@compile_function
 def run(
     program: Program, routes: Routes, state: State, near: Neighbours, capacity: Floats, until_s: float
 ) -> int:
@@ -90,7 +90,7 @@ def run(
         _end_flows(program, routes, state, near)
 
 
-@compiled
+@compile_function
 def _share(state: State, near: Neighbours, capacity: Floats) -> None:
     """Work out rates again: in proportion where there are prices for it, else max-min fair."""
     if near.price.size:
@@ -99,7 +99,7 @@ def _share(state: State, near: Neighbours, capacity: Floats) -> None:
         share(state, near, capacity)
 
 
-@compiled
+@compile_function
 def start(program: Program, state: State, task: int) -> None:
     """Start a task whose predecessors have ended: it waits for its device, or is on its way."""
     device = program.task_device[task]
@@ -117,7 +117,7 @@ def start(program: Program, state: State, task: int) -> None:
     _enqueue(state, device, task)
 
 
-@compiled
+@compile_function
 def _enqueue(state: State, device: int, task: int) -> None:
     """Queue a task behind those that became ready before, and behind those of lower number that did with it."""
     before, following = -1, state.device_first[device]
@@ -135,12 +135,12 @@ def _enqueue(state: State, device: int, task: int) -> None:
         state.queued_next[before] = task
 
 
-@compiled
+@compile_function
 def _goes_first(state: State, waiting: int, task: int) -> bool:
     return state.ready_s[waiting] < state.ready_s[task] - TICK_S or waiting < task
 
 
-@compiled
+@compile_function
 def occupy_devices(program: Program, state: State) -> None:
     """Give each free device the first of its tasks, once nothing else happens at this time."""
     while state.number[IDLE]:
@@ -152,14 +152,14 @@ def occupy_devices(program: Program, state: State) -> None:
         _compute(program, state, task)
 
 
-@compiled
+@compile_function
 def _compute(program: Program, state: State, task: int) -> None:
     state.device_task[program.task_device[task]] = task
     state.begin_s[task] = state.clock[0]
     set_timer(state, state.clock[0] + program.task_s[task], COMPUTED, task)
 
 
-@compiled
+@compile_function
 def _fire(program: Program, routes: Routes, state: State, near: Neighbours, kind: int, item: int) -> None:
     """Do what a timer stands for."""
     if kind == COMPUTED:
@@ -170,10 +170,10 @@ def _fire(program: Program, routes: Routes, state: State, near: Neighbours, kind
     elif kind == DATA:
         _send(program, routes, state, near, item)
     else:
-        arrived(program, state, item)
+        note_arrival(program, state, item)
 
 
-@compiled
+@compile_function
 def free_device(program: Program, state: State, task: int) -> None:
     device = program.task_device[task]
     state.device_task[device] = -1
@@ -182,7 +182,7 @@ def free_device(program: Program, state: State, task: int) -> None:
         state.number[IDLE] += 1
 
 
-@compiled
+@compile_function
 def finish(program: Program, state: State, task: int) -> None:
     state.end_s[task] = state.clock[0]
     state.number[DONE] += 1
@@ -194,7 +194,7 @@ def finish(program: Program, state: State, task: int) -> None:
             state.number[READY_IN] += 1
 
 
-@compiled
+@compile_function
 def begin(program: Program, state: State, task: int) -> None:
     first, last = program.chain_first[task], program.chain_first[task + 1]
     state.chains_left[task] = last - first
@@ -204,7 +204,7 @@ def begin(program: Program, state: State, task: int) -> None:
         _begin_round(program, state, chain)
 
 
-@compiled
+@compile_function
 def _begin_round(program: Program, state: State, chain: int) -> None:
     phase = state.chain_phase[chain]
     first, last = program.group_first[phase], program.group_first[phase + 1]
@@ -213,7 +213,7 @@ def _begin_round(program: Program, state: State, chain: int) -> None:
         set_timer(state, state.clock[0] + program.head_s[group], DATA, group)
 
 
-@compiled
+@compile_function
 def _send(program: Program, routes: Routes, state: State, near: Neighbours, group: int) -> None:
     """Make flows of the messages of a group; those without links or bytes are there at once."""
     number, flows, size_bytes, first = state.number, state.flows, program.message_bytes, routes.first
@@ -236,7 +236,7 @@ def _send(program: Program, routes: Routes, state: State, near: Neighbours, grou
         set_timer(state, now + program.tail_s[group], ARRIVED, group)
 
 
-@compiled
+@compile_function
 def _end_flows(program: Program, routes: Routes, state: State, near: Neighbours) -> None:
     """Take away the flows that have ended; of a group the last one starts the time until it has arrived."""
     number, flows, until_s, size_bytes = state.number, state.flows, state.flow_until_s, program.message_bytes
@@ -261,8 +261,8 @@ def _end_flows(program: Program, routes: Routes, state: State, near: Neighbours)
         note_flows(program, state, before)
 
 
-@compiled
-def arrived(program: Program, state: State, group: int) -> None:
+@compile_function
+def note_arrival(program: Program, state: State, group: int) -> None:
     """Note that a group has arrived, and end its round, its phase, its chain, its task where it was the last."""
     chain = program.group_chain[group]
     state.groups_left[chain] -= 1
@@ -281,7 +281,7 @@ def arrived(program: Program, state: State, group: int) -> None:
         finish(program, state, task)
 
 
-@compiled
+@compile_function
 def trace_is_full(state: State) -> bool:
     """Return True if the next events might not fit."""
     flows_fit = state.number[FLOW_ROWS] + state.number[FLOWS] <= state.flow_rows.shape[0]
@@ -289,7 +289,7 @@ def trace_is_full(state: State) -> bool:
     return not (flows_fit and rates_fit)
 
 
-@compiled
+@compile_function
 def note_flows(program: Program, state: State, before: int) -> None:
     """Trace the flows that have just ended: they stand behind those that move."""
     if state.flow_rows.shape[0] == 0:
@@ -304,7 +304,7 @@ def note_flows(program: Program, state: State, before: int) -> None:
         state.number[FLOW_ROWS] += 1
 
 
-@compiled
+@compile_function
 def note_rates(routes: Routes, state: State) -> None:
     """Trace the links whose rate is another than before."""
     rate = np.zeros(state.link_rate.size)

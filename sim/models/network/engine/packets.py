@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lightbed.compiled import compiled
+from lightbed.compiled import compile_function
 from sim.models.network.engine.connections import (
     ACTIVE,
     EVENTS,
@@ -31,10 +31,10 @@ from sim.models.network.engine.loop import (
     FULL,
     STALLED,
     TICK_S,
-    arrived,
     begin,
     finish,
     free_device,
+    note_arrival,
     occupy_devices,
     start,
 )
@@ -54,7 +54,7 @@ from sim.models.network.engine.timers import take_timer
 __all__ = ["FINISHED", "FULL", "STALLED", "run_packets"]
 
 
-@compiled
+@compile_function
 def set_event(queues: Queues, when_s: float, item: int) -> None:
     """Set an event; of equal times the older one comes first."""
     number, events = queues.number, queues.events
@@ -70,7 +70,7 @@ def set_event(queues: Queues, when_s: float, item: int) -> None:
     events[place]["at_s"], events[place]["order"], events[place]["item"] = when_s, order, item
 
 
-@compiled
+@compile_function
 def take_event(queues: Queues) -> int:
     """Remove the first event: its item."""
     number, events = queues.number, queues.events
@@ -89,13 +89,13 @@ def take_event(queues: Queues) -> int:
     return int(item)
 
 
-@compiled
+@compile_function
 def _comes_before(events: Table, one: int, other: int) -> bool:
     at_s, other_s = events[one]["at_s"], events[other]["at_s"]
     return bool(at_s < other_s or (at_s == other_s and events[one]["order"] < events[other]["order"]))
 
 
-@compiled
+@compile_function
 def send_train(
     queues: Queues, paths: Paths, transport: Transport, message: int, begin: int, count: int, now_s: float
 ) -> None:
@@ -113,7 +113,7 @@ def send_train(
     wait(queues, paths, transport, place, now_s)
 
 
-@compiled
+@compile_function
 def drop_train(queues: Queues, train: int) -> None:
     """Note that a train is not in use any more."""
     queues.trains[train]["following"] = queues.number[UNUSED]
@@ -121,7 +121,7 @@ def drop_train(queues: Queues, train: int) -> None:
     queues.number[FREE] += 1
 
 
-@compiled
+@compile_function
 def wait(queues: Queues, paths: Paths, transport: Transport, train: int, now_s: float) -> None:
     """Queue a train at its link, or send it at once."""
     number = paths.links[queues.trains[train]["hop"]]
@@ -137,7 +137,7 @@ def wait(queues: Queues, paths: Paths, transport: Transport, train: int, now_s: 
         link["tail"] = train
 
 
-@compiled
+@compile_function
 def free_link(queues: Queues, transport: Transport, number: int, now_s: float) -> None:
     """Note that a link has sent a train, and let it send the next."""
     link = queues.links[number]
@@ -154,7 +154,7 @@ def free_link(queues: Queues, transport: Transport, number: int, now_s: float) -
         _serve(queues, transport, number, following, now_s)
 
 
-@compiled
+@compile_function
 def _serve(queues: Queues, transport: Transport, number: int, place: int, now_s: float) -> None:
     """Send a train: its first packet goes on as soon as it has been sent, at the last link the whole train."""
     link, train = queues.links[number], queues.trains[place]
@@ -173,7 +173,7 @@ def _serve(queues: Queues, transport: Transport, number: int, place: int, now_s:
     set_event(queues, first_s + flight_s, place)
 
 
-@compiled
+@compile_function
 def _above(first: float, last: float, count: int, limit: float) -> float:
     """Return how many packets of a train leave a queue longer than a limit: its length at the first and the last."""
     more, less = max(first, last), min(first, last)
@@ -182,7 +182,7 @@ def _above(first: float, last: float, count: int, limit: float) -> float:
     return count * (more - limit) / (more - less + 1.0) if more > limit else 0.0
 
 
-@compiled
+@compile_function
 def connect(
     queues: Queues, paths: Paths, transport: Transport, message: int, packets: int, path: int, now_s: float
 ) -> None:
@@ -206,7 +206,7 @@ def connect(
     send_train(queues, paths, transport, message, -1, 0, now_s)
 
 
-@compiled
+@compile_function
 def close(queues: Queues, message: int) -> None:
     """Note that a connection is over."""
     queues.number[ACTIVE] -= 1
@@ -215,7 +215,7 @@ def close(queues: Queues, message: int) -> None:
     queues.connections[message]["times_opened"] += 1
 
 
-@compiled
+@compile_function
 def receive(queues: Queues, paths: Paths, transport: Transport, train: int, now_s: float) -> bool:
     """Return True if the packets of a train, which have arrived, are the last of their message."""
     came = queues.trains[train]
@@ -245,7 +245,7 @@ def receive(queues: Queues, paths: Paths, transport: Transport, train: int, now_
     return False
 
 
-@compiled
+@compile_function
 def _note_marks(queues: Queues, message: int, count: int, marked: float) -> None:
     """Shrink the window, once a window, by half of the smoothed part of marked packets."""
     connection = queues.connections[message]
@@ -264,7 +264,7 @@ def _note_marks(queues: Queues, message: int, count: int, marked: float) -> None
         connection["seen_until"] = window
 
 
-@compiled
+@compile_function
 def _note_round_trip(queues: Queues, transport: Transport, message: int, passed_s: float) -> None:
     """Work out the timeout (RFC 2988)."""
     connection = queues.connections[message]
@@ -279,7 +279,7 @@ def _note_round_trip(queues: Queues, transport: Transport, message: int, passed_
     connection["timeout_s"] = max(timeout_s, transport.timeout_s)
 
 
-@compiled
+@compile_function
 def _inflate(queues: Queues, message: int, count: int) -> None:
     """Enlarge the window by packets that have arrived."""
     connection = queues.connections[message]
@@ -294,7 +294,7 @@ def _inflate(queues: Queues, message: int, count: int) -> None:
         connection["window"] = window + grow / window
 
 
-@compiled
+@compile_function
 def _send(queues: Queues, paths: Paths, transport: Transport, message: int, now_s: float) -> None:
     """Send as many packets as the window lets, in trains."""
     connection = queues.connections[message]
@@ -309,7 +309,7 @@ def _send(queues: Queues, paths: Paths, transport: Transport, message: int, now_
     connection["sent"] = max(connection["sent"], sent)
 
 
-@compiled
+@compile_function
 def time_out(queues: Queues, paths: Paths, transport: Transport, now_s: float) -> None:
     """Begin connections whose deadline has passed again, with a window of one packet."""
     for place in range(queues.number[ACTIVE]):
@@ -330,7 +330,7 @@ def time_out(queues: Queues, paths: Paths, transport: Transport, now_s: float) -
             send_train(queues, paths, transport, message, -1, 0, now_s)
 
 
-@compiled
+@compile_function
 def run_packets(program: Program, state: State, paths: Paths, queues: Queues, transport: Transport) -> int:
     """Go on until all is done, or there is no room for more trains; says why it stopped."""
     number, clock, timer_s, ready = state.number, state.clock, state.timer_s, state.ready
@@ -359,7 +359,7 @@ def run_packets(program: Program, state: State, paths: Paths, queues: Queues, tr
             clock[0] = until_s
 
 
-@compiled
+@compile_function
 def _fire(program: Program, state: State, paths: Paths, queues: Queues, transport: Transport) -> None:
     """Do what the first timer stands for."""
     kind, item = take_timer(state)
@@ -372,7 +372,7 @@ def _fire(program: Program, state: State, paths: Paths, queues: Queues, transpor
         _open(program, state, paths, queues, transport, item)
 
 
-@compiled
+@compile_function
 def _move_trains(
     paths: Paths, queues: Queues, transport: Transport, link_bytes: Integers, clock: Floats, until_s: float
 ) -> int:
@@ -404,7 +404,7 @@ def _move_trains(
     return -1
 
 
-@compiled
+@compile_function
 def _scan(paths: Paths, queues: Queues, transport: Transport, clock: Floats) -> None:
     """Look for timeouts at the next multiple of the scanner's period; those that passed unseen are left out."""
     due_s = queues.number[SCANS] * transport.scan_s
@@ -416,7 +416,7 @@ def _scan(paths: Paths, queues: Queues, transport: Transport, clock: Floats) -> 
         queues.number[SCANS] = int(clock[0] / transport.scan_s) + 1
 
 
-@compiled
+@compile_function
 def _open(
     program: Program, state: State, paths: Paths, queues: Queues, transport: Transport, group: int
 ) -> None:
@@ -428,25 +428,25 @@ def _open(
         packets = program.message_bytes[message] // transport.packet_bytes
         if packets == 0 or count == 0:
             continue
-        path = first + _mixed(message, chain_round, transport.seed) % count
+        path = first + _mix(message, chain_round, transport.seed) % count
         connect(queues, paths, transport, message, packets, path, state.clock[0])
         opened += 1
     state.flows_left[group] = opened
     if opened == 0:
-        arrived(program, state, group)
+        note_arrival(program, state, group)
 
 
-@compiled
+@compile_function
 def _close(program: Program, state: State, queues: Queues, message: int) -> None:
     close(queues, message)
     group = program.message_group[message]
     state.flows_left[group] -= 1
     if state.flows_left[group] == 0:
-        arrived(program, state, group)
+        note_arrival(program, state, group)
 
 
-@compiled
-def _mixed(one: int, two: int, three: int) -> int:
+@compile_function
+def _mix(one: int, two: int, three: int) -> int:
     """Return a number that looks like chance, 0 to 2^31 (SplitMix64's finaliser)."""
     mixed = np.uint64(0)
     for value in (one, two, three):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lightbed.compiled import compiled
+from lightbed.compiled import compile_function
 from sim.models.network.engine.program import (
     DIRTY,
     FLOWS,
@@ -33,7 +33,7 @@ _GRID = 2.0**-24
 """Rates are multiples of this part of the power of two above them, so that equal flows end together."""
 
 
-@compiled
+@compile_function
 def share_in_proportion(state: State, near: Neighbours, capacity: Floats) -> None:
     """Give all flows their rates, and work out when they end."""
     number = state.number
@@ -63,7 +63,7 @@ def share_in_proportion(state: State, near: Neighbours, capacity: Floats) -> Non
     _set_rates(state, near, moving)
 
 
-@compiled
+@compile_function
 def _flows_on_links(near: Neighbours, moving: Integers) -> Integers:
     """Return how many flows each link has, and list them from the link's `start` on in `near.held`."""
     count = near.free_count
@@ -76,7 +76,7 @@ def _flows_on_links(near: Neighbours, moving: Integers) -> Integers:
     return count
 
 
-@compiled
+@compile_function
 def _fill_link(near: Neighbours, link: int, count: int, capacity: float) -> float:
     """Set the wait at a link so that it is full, or 0; return by which part of the longest wait it changed.
 
@@ -114,7 +114,7 @@ def _fill_link(near: Neighbours, link: int, count: int, capacity: float) -> floa
     return abs(found - before) / longest if longest > 0 else 0.0
 
 
-@compiled
+@compile_function
 def _set_rates(state: State, near: Neighbours, moving: Integers) -> None:
     """Set the rates from now on."""
     rate, left, since_s, now = state.flow_rate, state.flow_left, state.flow_since_s, state.clock[0]
@@ -131,7 +131,7 @@ def _set_rates(state: State, near: Neighbours, moving: Integers) -> None:
             state.flow_until_s[place] = end_s(now, left[message], new, begin_s, state.rounding[0])
 
 
-@compiled
+@compile_function
 def _on_grid(rate: float) -> float:
     """Return a rate as a multiple of a small part of the power of two above it."""
     if rate <= 0:

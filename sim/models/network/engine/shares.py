@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lightbed.compiled import compiled
+from lightbed.compiled import compile_function
 from sim.models.network.engine.program import (
     DIRTY,
     FLOWS,
@@ -41,7 +41,7 @@ SAME = 1e-12
 """Rates that differ by less count as equal: what sums of floats may err."""
 
 
-@compiled
+@compile_function
 def fill(near: Neighbours, capacity: Floats) -> None:
     """Work out the shares of the free flows, the link that limits each, and the level of each link they touch.
 
@@ -84,7 +84,7 @@ def fill(near: Neighbours, capacity: Floats) -> None:
         _sink(heap, levels, 0, size)
 
 
-@compiled
+@compile_function
 def _empty(near: Neighbours, capacity: Floats) -> None:
     """Set the links to what they are without the free flows, which are about to rise."""
     touched, room, rising, heap, levels = near.touched, near.room, near.rising, near.heap, near.heap_level
@@ -101,7 +101,7 @@ def _empty(near: Neighbours, capacity: Floats) -> None:
         levels[place] = room[link] / rising[link] if rising[link] else np.inf
 
 
-@compiled
+@compile_function
 def _sink(links: Integers, levels: Floats, place: int, size: int) -> None:
     """Move an entry of a heap down to where it belongs, the least level first."""
     link, level = links[place], levels[place]
@@ -116,7 +116,7 @@ def _sink(links: Integers, levels: Floats, place: int, size: int) -> None:
     links[place], levels[place] = link, level
 
 
-@compiled
+@compile_function
 def _stop(
     link: int,
     level: float,
@@ -147,7 +147,7 @@ def _stop(
     return number - begin
 
 
-@compiled
+@compile_function
 def join(state: State, near: Neighbours, begin: int) -> None:
     """Note that the flows from place `begin` on are new."""
     flows, first, links, size = state.flows, near.first, near.links, near.size
@@ -173,7 +173,7 @@ def join(state: State, near: Neighbours, begin: int) -> None:
             size[JOINED] += 1
 
 
-@compiled
+@compile_function
 def leave(state: State, near: Neighbours, end: int) -> None:
     """Note that the flows behind those that move, up to place `end`, have ended."""
     flows, first, links, rate = state.flows, near.first, near.links, state.flow_rate
@@ -198,7 +198,7 @@ def leave(state: State, near: Neighbours, end: int) -> None:
             _touch(number, dirty, mark, link)
 
 
-@compiled
+@compile_function
 def _touch(number: Integers, dirty: Integers, mark: Integers, link: int) -> None:
     """Note that the flows of a link have changed."""
     if mark[link] == 0:
@@ -207,7 +207,7 @@ def _touch(number: Integers, dirty: Integers, mark: Integers, link: int) -> None
         number[DIRTY] += 1
 
 
-@compiled
+@compile_function
 def share(state: State, near: Neighbours, capacity: Floats) -> None:
     """Give the flows that a change reaches their fair rates, and work out when they end."""
     state.number[STAMP] += 1
@@ -224,7 +224,7 @@ def share(state: State, near: Neighbours, capacity: Floats) -> None:
     _set_rates(state, near)
 
 
-@compiled
+@compile_function
 def _begin_with_changes(state: State, near: Neighbours, stamp: int) -> None:
     """Touch the links that changed, and free the flows that joined."""
     number, size = state.number, near.size
@@ -241,7 +241,7 @@ def _begin_with_changes(state: State, near: Neighbours, stamp: int) -> None:
     number[DIRTY] = size[JOINED] = size[FREE_SEEN] = size[TOUCHED_SEEN] = 0
 
 
-@compiled
+@compile_function
 def _reach(near: Neighbours, rate: Floats, stamp: int) -> None:
     """Free the flows that a touched link limits, and touch the links of free flows, until there are no more."""
     first, links, start, level = near.first, near.links, near.start, near.level
@@ -278,7 +278,7 @@ def _reach(near: Neighbours, rate: Floats, stamp: int) -> None:
     size[TOUCHED] = size[TOUCHED_SEEN] = reached
 
 
-@compiled
+@compile_function
 def _free_those_with_more(near: Neighbours, rate: Floats, stamp: int) -> None:
     """Free the flows that kept their rate, but have more than the free ones on a link that is full now, become free."""
     start, count, on_link, free_mark, free = (
@@ -305,7 +305,7 @@ def _free_those_with_more(near: Neighbours, rate: Floats, stamp: int) -> None:
     near.size[FREE] = flows
 
 
-@compiled
+@compile_function
 def _keep_levels(near: Neighbours, capacity: Floats) -> None:
     """Keep the levels of links, with which the next change begins."""
     level, carried, full_at, room = near.level, near.carried, near.full_at, near.room
@@ -315,7 +315,7 @@ def _keep_levels(near: Neighbours, capacity: Floats) -> None:
         near.free_count[link] = 0
 
 
-@compiled
+@compile_function
 def _set_rates(state: State, near: Neighbours) -> None:
     """Set the new rates of the free flows from now on."""
     rate, left, since_s, until_s = state.flow_rate, state.flow_left, state.flow_since_s, state.flow_until_s

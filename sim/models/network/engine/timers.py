@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from lightbed.compiled import compiled
+from lightbed.compiled import compile_function
 from sim.models.network.engine.program import ORDER, TIMERS, Floats, State
 
 TOP: Any = np.int64(0)
 """The place of the first timer; of numpy, as for a plain 0 numba would translate functions again."""
 
 
-@compiled
+@compile_function
 def _swap(state: State, one: int, other: int) -> None:
     for array in (state.timer_order, state.timer_kind, state.timer_item):
         array[one], array[other] = array[other], array[one]
@@ -26,14 +26,14 @@ def _swap(state: State, one: int, other: int) -> None:
     state.timer_s[other] = seconds
 
 
-@compiled
+@compile_function
 def _before(state: State, one: int, other: int) -> bool:
     if state.timer_s[one] != state.timer_s[other]:
         return bool(state.timer_s[one] < state.timer_s[other])
     return bool(state.timer_order[one] < state.timer_order[other])
 
 
-@compiled
+@compile_function
 def set_timer(state: State, when_s: float, kind: int, item: int) -> None:
     """Set a timer for `item` at `when_s`."""
     place = state.number[TIMERS]
@@ -48,7 +48,7 @@ def set_timer(state: State, when_s: float, kind: int, item: int) -> None:
         place = (place - 1) // 2
 
 
-@compiled
+@compile_function
 def take_timer(state: State) -> tuple[int, int]:
     """Remove the first timer: its kind and item."""
     kind, item = state.timer_kind[TOP], state.timer_item[TOP]
@@ -68,18 +68,18 @@ def take_timer(state: State) -> tuple[int, int]:
         place = child
 
 
-@compiled
+@compile_function
 def end_s(now_s: float, left: float, rate: float, begin_s: float, rounding: float) -> float:
     """Return the time when a flow that has `left` bytes ends; infinity for one that does not move."""
     if rate > 0:
         end = now_s + left / rate
-        return rounded_end_s(begin_s, end, rounding) if rounding > 0 else end
+        return round_end_s(begin_s, end, rounding) if rounding > 0 else end
     # an end that was put off comes now, even if the last bytes have taken the link along
     return np.inf if left > 0 else now_s
 
 
-@compiled
-def rounded_end_s(begin_s: float, end_s: float, rounding: float) -> float:
+@compile_function
+def round_end_s(begin_s: float, end_s: float, rounding: float) -> float:
     """Return the end of a flow, put off to a multiple of the largest power of two within `rounding` of its duration.
 
     Flows of like durations so end together, and rates are worked out once for all of them.
@@ -91,7 +91,7 @@ def rounded_end_s(begin_s: float, end_s: float, rounding: float) -> float:
     return math.ceil(end_s / step_s) * step_s
 
 
-@compiled
+@compile_function
 def next_end_s(until_s: Floats) -> float:
     """Return the time when the first flow ends; infinity when none moves.
 

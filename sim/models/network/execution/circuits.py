@@ -102,7 +102,7 @@ def simulate_circuits(
         circuits = wanted
         _light(run, switch, circuits)
         if switch.forwarding:
-            run.reroute(_forwarded(lowered, circuits))
+            run.reroute(_route(lowered, circuits))
         now_s += switch.period_s
         if run.until(now_s):
             return run.result(graph, fabric)
@@ -157,7 +157,7 @@ def _light(run: Run, switch: CircuitSwitch, circuits: Integers) -> None:
     run.capacity[:] = circuits.reshape(-1) * (switch.rate_gbps * 1e9 / 8)
 
 
-def _forwarded(lowered: Lowered, circuits: Integers) -> Routes:
+def _route(lowered: Lowered, circuits: Integers) -> Routes:
     """Return routes over the circuits there are now, links numbered as in the fabric."""
     pairs = np.argwhere(circuits > 0)
     link_of = pairs[:, 0] * len(circuits) + pairs[:, 1]

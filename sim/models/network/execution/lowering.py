@@ -102,7 +102,7 @@ def _offsets(sorted_owner: Integers, owners: int) -> Integers:
 
 def _chains(graph: TaskGraph, latency: Latency, allreduce: Algorithm) -> list[tuple[int, Chain]]:
     """Task and chain, by task. Transfers within a node, and AllReduces of one member, have none."""
-    planned = _remembered(latency, allreduce)
+    planned = _remember(latency, allreduce)
     chains: list[tuple[int, Chain]] = []
     columns = (graph.kind, graph.source, graph.target, graph.size_bytes, graph.group)
     for task, (kind, source, target, size, group) in enumerate(
@@ -115,7 +115,7 @@ def _chains(graph: TaskGraph, latency: Latency, allreduce: Algorithm) -> list[tu
     return chains
 
 
-def _remembered(latency: Latency, allreduce: Algorithm) -> Callable[[tuple[int, ...], int], Sequence[Chain]]:
+def _remember(latency: Latency, allreduce: Algorithm) -> Callable[[tuple[int, ...], int], Sequence[Chain]]:
     """Equal AllReduces are planned once; small ones are a single exchange."""
 
     @cache
@@ -138,7 +138,7 @@ def _messages(chains: list[tuple[int, Chain]]) -> Messages:
     def spread(values: list[int]) -> Integers:
         return np.repeat(np.array(values, dtype=np.int64), counts)
 
-    def joined(columns: list[Integers]) -> Integers:
+    def join(columns: list[Integers]) -> Integers:
         return np.concatenate(columns).astype(np.int64) if columns else np.zeros(0, np.int64)
 
     task = spread([task for task, _ in listed])
@@ -146,9 +146,9 @@ def _messages(chains: list[tuple[int, Chain]]) -> Messages:
     return Messages(
         task=task,
         phase=spread(list(range(len(listed)))),
-        source=joined([phase.sources for _, phase in listed]),
-        target=joined([phase.targets for _, phase in listed]),
-        size_bytes=joined([phase.sizes for _, phase in listed]) * merged,
+        source=join([phase.sources for _, phase in listed]),
+        target=join([phase.targets for _, phase in listed]),
+        size_bytes=join([phase.sizes for _, phase in listed]) * merged,
         rounds=spread([1 if phase.merged else phase.rounds for _, phase in listed]),
         merged=merged,
         choice=task,

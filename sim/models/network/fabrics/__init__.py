@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sim.models.network.fabrics.circulants import circulant
 from sim.models.network.fabrics.cost import Cost, equal_cost_rate_gbps
-from sim.models.network.fabrics.direct import direct_connect, routed, shortest_paths
+from sim.models.network.fabrics.direct import direct_connect, make_routed, shortest_paths
 from sim.models.network.fabrics.expanders import expander
 from sim.models.network.fabrics.model import Fabric
 from sim.models.network.fabrics.switched import fat_tree, ideal_switch
@@ -18,6 +18,6 @@ __all__ = [
     "expander",
     "fat_tree",
     "ideal_switch",
-    "routed",
+    "make_routed",
     "shortest_paths",
 ]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.models.network.fabrics.cost import patch_panel_cost
-from sim.models.network.fabrics.model import Fabric, Floats, Integers, Router, check_sizes, mixed
+from sim.models.network.fabrics.model import Fabric, Floats, Integers, Router, check_sizes, mix
 
 Path = tuple[int, ...]
 
@@ -76,7 +76,7 @@ def next_links(nodes: int, pairs: Integers, seed: int) -> Integers:
     targets = np.arange(nodes)
     for link, (source, target) in enumerate(pairs):
         nearer = distance[target] + 1 == distance[source]
-        rank = mixed(np.full(nodes, link), targets, np.array(seed))
+        rank = mix(np.full(nodes, link), targets, np.array(seed))
         chosen = nearer & (rank < best[source])
         following[source, chosen] = link
         best[source, chosen] = rank[chosen]
@@ -146,7 +146,7 @@ def shortest_paths(nodes: int, sources: Integers, targets: Integers, seed: int =
             nearer = links_out[at][distance[targets[links_out[at]], target] + 1 == distance[at, target]]
             if not nearer.size:
                 raise ValueError(f"nothing connects node {source} to node {target}")
-            begin = int(mixed(np.array([at]), np.array([target]), np.array([seed]))[0])
+            begin = int(mix(np.array([at]), np.array([target]), np.array([seed]))[0])
             path.append(int(nearer[(begin + choice) % nearer.size]))
             choice //= nearer.size
             at = int(targets[path[-1]])
@@ -163,7 +163,7 @@ def shortest_paths(nodes: int, sources: Integers, targets: Integers, seed: int =
     return SHORTEST_PATHS, route
 
 
-def routed(
+def make_routed(
     nodes: int,
     edges: Sequence[tuple[int, int]],
     rate_gbps: float,

@@ -37,7 +37,7 @@ def random_regular(nodes: int, degree: int, random: np.random.Generator) -> Inte
     """
     for _ in range(_TRIES):
         pairs = random.permutation(np.repeat(np.arange(nodes), degree)).reshape(-1, 2)
-        if _mend(pairs, random) and _connected(nodes, pairs):
+        if _mend(pairs, random) and _is_connected(nodes, pairs):
             return pairs
     raise ValueError(f"no connected {degree}-regular graph of {nodes} nodes was found in {_TRIES} attempts")
 
@@ -63,7 +63,7 @@ def _mend(pairs: Integers, random: np.random.Generator) -> bool:
     return False
 
 
-def _connected(nodes: int, pairs: Integers) -> bool:
+def _is_connected(nodes: int, pairs: Integers) -> bool:
     label = np.arange(nodes)
     for _ in range(nodes):
         before = label.copy()

@@ -85,7 +85,7 @@ class Fabric:
             raise ValueError(f"{self.name} has no link {source} -> {target}")
         return int(found[0])
 
-    def scaled(self, factor: float) -> Fabric:
+    def scale(self, factor: float) -> Fabric:
         """Return the same fabric with all capacities times `factor`; the price is not changed."""
         return replace(self, capacity_bps=self.capacity_bps * factor, lane_bps=self.lane_bps * factor)
 
@@ -98,7 +98,7 @@ def check_sizes(nodes: int, rate_gbps: float) -> None:
         raise ValueError(f"rate_gbps is {rate_gbps}: a link's rate must be finite and above 0")
 
 
-def mixed(*numbers: Integers) -> Integers:
+def mix(*numbers: Integers) -> Integers:
     """Return numbers to look-alikes of random ones, 0 to 2^62, the same on every machine (SplitMix64's finaliser)."""
     state = np.zeros(np.broadcast(*numbers).shape, dtype=np.uint64)
     for number in numbers:

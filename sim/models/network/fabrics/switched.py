@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.models.network.fabrics.cost import fat_tree_cost, ideal_switch_cost
-from sim.models.network.fabrics.model import Fabric, Router, check_sizes, mixed
+from sim.models.network.fabrics.model import Fabric, Router, check_sizes, mix
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -63,7 +63,7 @@ def fat_tree(
     narrow = 1.0 if balance == "ideal" else oversubscription
     above = np.where(cables.lower < nodes, 1.0, 1 / narrow) * rate_gbps * 1e9
     never_full = (cables.lower >= nodes) & (balance != "hash") & (narrow == 1)
-    route, one_way = _hashed(seed) if hashed else _spread, cables.lower.size
+    route, one_way = _climb_hashed(seed) if hashed else _spread, cables.lower.size
     return Fabric(
         name=("fattree" if oversubscription == 1 else f"fattree/{oversubscription:g}") + f"-{balance}",
         nodes=nodes,
@@ -75,7 +75,7 @@ def fat_tree(
         router=_router(nodes, half, one_way, route),
         hosts_forward=False,
         cost=fat_tree_cost(nodes, rate_gbps, oversubscription=oversubscription),
-        alternatives=(half**2, _router(nodes, half, one_way, _chosen)) if hashed else None,
+        alternatives=(half**2, _router(nodes, half, one_way, _climb_chosen)) if hashed else None,
     )
 
 
@@ -165,16 +165,16 @@ def _spread(sources: Integers, targets: Integers, _choices: Integers, nodes: int
     )
 
 
-def _hashed(seed: int) -> Climber:
+def _climb_hashed(seed: int) -> Climber:
     """Return one aggregation switch and one core switch for each flow; the way down is then given."""
 
     def climb(sources: Integers, targets: Integers, choices: Integers, nodes: int, half: int) -> Climb:
-        return _chosen(sources, targets, mixed(sources, targets, choices, np.array(seed)), nodes, half)
+        return _climb_chosen(sources, targets, mix(sources, targets, choices, np.array(seed)), nodes, half)
 
     return climb
 
 
-def _chosen(sources: Integers, targets: Integers, choices: Integers, nodes: int, half: int) -> Climb:
+def _climb_chosen(sources: Integers, targets: Integers, choices: Integers, nodes: int, half: int) -> Climb:
     aggregation = nodes + 2 * half**3
     port, core = np.divmod(choices % half**2, half)
     return Climb(

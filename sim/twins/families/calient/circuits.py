@@ -103,7 +103,7 @@ class CircuitConfiguration:
             raise Refused(Reason.REPEATED, source)
         if any(self._share_ports(other, pairs) for other in self.circuits()):
             raise Refused(Reason.OCCUPIED, source)
-        self._device.matrix.added([pair[0] for pair in pairs], [pair[1] for pair in pairs])  # or refuses
+        self._device.matrix.add([pair[0] for pair in pairs], [pair[1] for pair in pairs])  # or refuses
         self._circuits.append(circuit)
         return circuit
 
@@ -116,7 +116,7 @@ class CircuitConfiguration:
         if circuit.active:
             return
         pairs = self.pairs(circuit)
-        after = self._device.matrix.added([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+        after = self._device.matrix.add([pair[0] for pair in pairs], [pair[1] for pair in pairs])
         if self._device.faults.stuck.intersection(pairs):  # a circuit is made as a whole, or not
             self._device.faults.fired["stuck"] += 1
             return

@@ -231,7 +231,7 @@ class RestFrontend:
         if not all(isinstance(item, dict) for item in items):
             raise HttpRefusal(400, "a connection is an object")
         if self._device.faults.take_dropped_command():
-            results = [_done() for _ in items]
+            results = [_make_done() for _ in items]
         else:
             results = [self._one(item, act, fails=number == failing) for number, item in enumerate(items, 1)]
             if self._waits:
@@ -241,12 +241,12 @@ class RestFrontend:
     def _one(self, item: Item, act: Callable[[Item], None], *, fails: bool) -> dict[str, str]:
         if fails:
             self._device.faults.fired["fail_item"] += 1
-            return _failed("Failed", "the connection could not be aligned")
+            return _make_failure("Failed", "the connection could not be aligned")
         try:
             act(item)
         except Refused as refused:
-            return _failed("Failed", self._configuration.describe(refused))
-        return _done()
+            return _make_failure("Failed", self._configuration.describe(refused))
+        return _make_done()
 
     def _add(self, item: Item) -> None:
         source, target = (self._names.number(str(item.get(end, ""))) for end in ("in", "out"))
@@ -275,9 +275,9 @@ def _form(request: HttpRequest) -> Item:
     return dict(parse_qsl(request.body.decode("latin-1")))
 
 
-def _done() -> dict[str, str]:
+def _make_done() -> dict[str, str]:
     return {"status": "1", "msg": "Success", "description": ""}
 
 
-def _failed(message: str, description: str) -> dict[str, str]:
+def _make_failure(message: str, description: str) -> dict[str, str]:
     return {"status": "0", "msg": message, "description": description}

@@ -133,22 +133,22 @@ class RestFrontend:
         del change
         self._changes += 1
 
-    def _tagged(self, status: int, document: Mapping[str, Any] | None = None) -> Reply:
+    def _tag(self, status: int, document: Mapping[str, Any] | None = None) -> Reply:
         return Reply(status, document, (("ETag", self._etag),))
 
     def _pairs(self, document: Mapping[str, Any]) -> Reply:
         if not self._matrix.connections and self._tells_nothing_by_204:
-            return self._tagged(204)
-        return self._tagged(200, document)
+            return self._tag(204)
+        return self._tag(200, document)
 
     def _pair(self, request: HttpRequest) -> Reply:
         try:
             source, output = self._circuit(request)
         except HttpRefusal:
             if self._tells_nothing_by_204:
-                return self._tagged(204)
+                return self._tag(204)
             raise
-        return self._tagged(200, {_PAIR: _entries({source: output})[0]})
+        return self._tag(200, {_PAIR: _entries({source: output})[0]})
 
     async def _put_all(self, request: HttpRequest) -> Reply:
         pairs = pairs_in(body_of(request, _PAIRS))
@@ -176,14 +176,14 @@ class RestFrontend:
         """Return the connections with these pairs, in place of those that their inputs have."""
         inputs, outputs = [source for source, _ in pairs], [output for _, output in pairs]
         mine = all(self._matrix.peer(output) in {None, *inputs} for output in outputs)
-        return self._matrix.added(inputs, outputs, "replace" if mine else None)
+        return self._matrix.add(inputs, outputs, "replace" if mine else None)
 
     async def _post(self, request: HttpRequest) -> Reply:
         ((source, output),) = pairs_in(body_of(request, _PAIR), exactly=1)
         if source in self._matrix.connections:
             raise HttpRefusal(409, error_document("data-exists", f"ingress {source} has a pair"))
         self._compare(request)
-        reply = await self._change(lambda: self._matrix.added([source], [output]), 201)
+        reply = await self._change(lambda: self._matrix.add([source], [output]), 201)
         if self._post_vanishes_s:
             self._device.start(self._vanish(source, output))
         return reply
@@ -195,7 +195,7 @@ class RestFrontend:
 
     async def _delete_all(self, request: HttpRequest) -> Reply:
         self._compare(request)
-        return await self._change(self._matrix.emptied, 204, whole=True)
+        return await self._change(self._matrix.empty, 204, whole=True)
 
     async def _delete_pair(self, request: HttpRequest) -> Reply:
         source, _ = self._circuit(request)
@@ -224,7 +224,7 @@ class RestFrontend:
             motion = self._device.change(connections, whole=whole)
             if motion:
                 await asyncio.wait({motion})  # a client that leaves meanwhile does not stop the mirrors
-        return self._tagged(status)
+        return self._tag(status)
 
 
 def _entries(connections: Mapping[int, int]) -> list[dict[str, int]]:
@@ -293,26 +293,26 @@ class PortResources:
 
     def put_settings(self, request: HttpRequest) -> Reply:
         """Replace the settings of one port."""
-        port = self._named(request)
+        port = self._find_port(request)
         entry = {"status": "ENABLED", "label": "", **only_entry(body_of(request, ENTRY))}
-        return self._done([self._changed_settings(port, entry)])
+        return self._apply([self._change_settings(port, entry)])
 
     def patch_settings(self, request: HttpRequest) -> Reply:
         """Change what a request names of ports, and leave the rest."""
-        return self._done([self._changed_settings(*found) for found in self._entries(request, PORTS)])
+        return self._apply([self._change_settings(*found) for found in self._entries(request, PORTS)])
 
     def patch_attenuators(self, request: HttpRequest) -> Reply:
         """Set the attenuators that a request names."""
-        return self._done([self._changed_attenuator(*found) for found in self._entries(request, ATTENUATORS)])
+        return self._apply([self._change_attenuator(*found) for found in self._entries(request, ATTENUATORS)])
 
-    def _done(self, changes: Iterable[Callable[[], None]]) -> Reply:
+    def _apply(self, changes: Iterable[Callable[[], None]]) -> Reply:
         """Make changes that have all been checked, unless a fault swallows the request."""
         if not self._device.faults.take_dropped_command():
             for change in changes:
                 change()
         return Reply(204)
 
-    def _named(self, request: HttpRequest) -> int:
+    def _find_port(self, request: HttpRequest) -> int:
         port = whole_number(request.captured[1])
         self._matrix.check_port(port)
         return port
@@ -321,13 +321,13 @@ class PortResources:
         """Return the ports that a request is about, by its path or by the entries themselves."""
         entries = entries_in(body_of(request, name, ENTRY), "port")
         if request.captured[1]:
-            return [(self._named(request), only_entry(entries))]
+            return [(self._find_port(request), only_entry(entries))]
         ports = [whole_number(entry.get("port-id")) for entry in entries]
         for port in ports:
             self._matrix.check_port(port)
         return list(zip(ports, entries, strict=True))
 
-    def _changed_settings(self, port: int, entry: Entry) -> Callable[[], None]:
+    def _change_settings(self, port: int, entry: Entry) -> Callable[[], None]:
         status = entry.get("status")
         if status is not None and (not isinstance(status, str) or status not in _STATUSES):
             raise HttpRefusal(400, error_document("invalid-value", f"no status {status!r}"))
@@ -340,7 +340,7 @@ class PortResources:
 
         return change
 
-    def _changed_attenuator(self, port: int, entry: Entry) -> Callable[[], None]:
+    def _change_attenuator(self, port: int, entry: Entry) -> Callable[[], None]:
         if port not in self._outputs:
             raise HttpRefusal(400, error_document("invalid-value", f"port {port} has no attenuator"))
         mode = str(entry.get("atten-mode", "")).removeprefix(_MODE)

@@ -150,11 +150,11 @@ class ScpiFrontend:
             act()
 
     def _reset(self) -> None:
-        self._device.change(self._matrix.emptied(), whole=True)
+        self._device.change(self._matrix.empty(), whole=True)
 
     def _add(self, texts: Sequence[str]) -> None:
         inputs, outputs = _two_lists(texts)
-        self._set(lambda: self._device.change(self._matrix.added(inputs, outputs)))
+        self._set(lambda: self._device.change(self._matrix.add(inputs, outputs)))
 
     def _only(self, texts: Sequence[str]) -> None:
         inputs, outputs = _two_lists(texts)

@@ -117,13 +117,13 @@ class PolatisTl1(Tl1Frontend):
             raise Denied("IIAC", "an input and an output are needed")
         forced = command.positional[0].lower() == "frcd"
         pairs = aid_ports(inputs), aid_ports(outputs)
-        await self._change(lambda: self.device.matrix.added(*pairs, "replace" if forced else None))
+        await self._change(lambda: self.device.matrix.add(*pairs, "replace" if forced else None))
         return ()
 
     async def _disconnect(self, command: Command) -> Lines:
         matrix = self.device.matrix
         if command.aid.upper() == "ALL":
-            await self._change(matrix.emptied)
+            await self._change(matrix.empty)
         else:
             ports = aid_ports(command.aid)
             await self._change(lambda: matrix.without_ports(ports))
@@ -210,7 +210,7 @@ class PortCommands:
             "ENT-PORT-FLAP": self._set_flaps,
             "OPR-PORT-FLAP": self._flap,
             "RLS-PORT-FLAP": self._stop_flaps,
-            "RTRV-PORT-FLAP": self._entered_flaps,
+            "RTRV-PORT-FLAP": self._list_flaps,
             "RTRV-PORT-POWER": lambda command: self._each(
                 command, lambda port: f"{self._device.power_dbm(port) + self._monitor(port).offset_db:.2f}"
             ),
@@ -265,7 +265,7 @@ class PortCommands:
         ports = self._ports(command)
         return self._set(lambda: self._flapping.difference_update(ports))
 
-    def _entered_flaps(self, command: Command) -> Lines:
+    def _list_flaps(self, command: Command) -> Lines:
         """Return the tests of ports, of all that have one where none is named (the form is an assumption)."""
         ports = self._ports(command) if command.aid else sorted(self._flaps)
         return [f"{port}:{self._flaps[port]}" for port in ports if port in self._flaps]

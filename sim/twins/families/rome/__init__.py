@@ -163,7 +163,7 @@ def _command_line(
     )
 
 
-def _shortened(word: str, least: str) -> str:
+def _shorten(word: str, least: str) -> str:
     """Return the pattern of a word that may be shortened to what the vendor's own client types, and no further.
 
     >>> _shortened("create", "cr")
@@ -174,9 +174,9 @@ def _shortened(word: str, least: str) -> str:
 
 
 _CONNECTION, _CREATE, _DISCONNECT = (
-    _shortened("connection", "con"),
-    _shortened("create", "cr"),
-    _shortened("disconnect", "di"),
+    _shorten("connection", "con"),
+    _shorten("create", "cr"),
+    _shorten("disconnect", "di"),
 )
 
 
@@ -234,7 +234,9 @@ class Commands:
                 "disconnect"
             ),
             r"homing\s+run": self._home,
-            r"connection\s+set\s+command-execution\s+(?P<what>enable|disable)": self._told(self._execute),
+            r"connection\s+set\s+command-execution\s+(?P<what>enable|disable)": self._make_order(
+                self._execute
+            ),
         }
         if printer.manner == "AFM":
             known[r"port\s+show\s+logic\s+table"] = lambda _: printer.logic_table(cabinet)
@@ -243,7 +245,7 @@ class Commands:
             known[r"connection\s+show\s+pending"] = lambda _: printer.queue(cabinet)
         return known
 
-    def _told(self, do: Callable[[Typed], str]) -> Handler:
+    def _make_order(self, do: Callable[[Typed], str]) -> Handler:
         """Return the handler of an order, which a fault may swallow without a word."""
 
         def handler(typed: Typed) -> str:
@@ -257,7 +259,7 @@ class Commands:
         return handler
 
     def _asking(self, kind: Kind) -> Handler:
-        return self._told(
+        return self._make_order(
             lambda typed: self.cabinet.request(kind, typed.match["one"], typed.match["other"], typed.user)
         )
 

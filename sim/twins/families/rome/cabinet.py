@@ -260,7 +260,7 @@ class Cabinet:
         matrix = self.device.matrix
         try:
             if kind == "connect":
-                matrix.added([pair[0]], [pair[1]])
+                matrix.add([pair[0]], [pair[1]])
             else:
                 matrix.without([pair[0]], [pair[1]])
         except Refused:

@@ -75,7 +75,7 @@ class Commands:
             return misunderstood(typed.match["words"].split())
 
         return {
-            **{_CONFIG + pattern: self._privileged(change) for pattern, change in changes.items()},
+            **{_CONFIG + pattern: self._require_privilege(change) for pattern, change in changes.items()},
             _SHOW + r"ocs cross-connect config": lambda _: table(
                 ["id", "a_side", "b_side"],
                 [self._row(pair) for pair in sorted(self._configuration.configured)],
@@ -84,11 +84,11 @@ class Commands:
             _SHOW + r"ocs port config": lambda _: self._ports(),
             _SHOW + r"ocs port status": lambda _: self._port_status(),
             _SHOW + r"version": lambda _: self._version(),
-            r"(?P<sudo>sudo )?(?P<words>config(?: .*)?)": self._privileged(unknown),
+            r"(?P<sudo>sudo )?(?P<words>config(?: .*)?)": self._require_privilege(unknown),
             r"(?:sudo )?(?P<words>show(?: .*)?)": unknown,
         }
 
-    def _privileged(self, change: Callable[[Typed], str | Printed]) -> Handler:
+    def _require_privilege(self, change: Callable[[Typed], str | Printed]) -> Handler:
         def run(typed: Typed) -> str | Printed:
             if not typed.match["sudo"] and typed.user != "root":
                 return Printed("Root privileges are required for this operation", REFUSED_STATUS)

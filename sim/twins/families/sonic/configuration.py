@@ -134,7 +134,7 @@ class Configuration:
         held = frozenset((self.hardware - doomed) | set(pairs))
         self._check_unlocked(self.hardware - held)
         new = [pair for pair in pairs if pair not in self.hardware]
-        self.device.matrix.added([a for a, _ in new], [b for _, b in new], "replace")
+        self.device.matrix.add([a for a, _ in new], [b for _, b in new], "replace")
         self.device.change(dict(sorted(held)))
         self.configured = (self.configured - doomed) | set(pairs)
 

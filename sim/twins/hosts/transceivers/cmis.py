@@ -46,7 +46,7 @@ def memory(nic: str, found: Diagnostics) -> ModuleMemory:
     pages = {
         (FIRST_ADDRESS, 0, LOWER): bytes(lower),
         (FIRST_ADDRESS, 0, 0): bytes(_identity(nic)),
-        (FIRST_ADDRESS, 0, _ADVERTISED): bytes(_advertised()),
+        (FIRST_ADDRESS, 0, _ADVERTISED): bytes(_make_advertisement()),
         (FIRST_ADDRESS, 0, _THRESHOLDS): bytes(_thresholds(found)),
         (FIRST_ADDRESS, 0, 0x10): bytes(128),
         (FIRST_ADDRESS, 0, _LANE_PAGE): bytes(page(lanes)),
@@ -69,7 +69,7 @@ def _identity(nic: str) -> bytearray:
     return identity
 
 
-def _advertised() -> bytearray:
+def _make_advertisement() -> bytearray:
     content = page(
         {
             132: 0x42,  # 2 km
@@ -108,23 +108,23 @@ def _lane_flags(quantity: Quantity) -> bytes:
 
 def describe(module: ModuleMemory) -> Iterator[str]:
     """Yield the lines that ethtool prints of such a module."""
-    yield text.coded("Identifier", module.byte(0), text.IDENTIFIERS)
+    yield text.format_code("Identifier", module.byte(0), text.IDENTIFIERS)
     yield text.line("Power class", str((module.byte(200) >> 5) + 1))
     yield text.line("Max power", f"{module.byte(201) * 0.25:.2f}W")
-    yield text.coded("Connector", module.byte(203), text.CONNECTORS)
+    yield text.format_code("Connector", module.byte(203), text.CONNECTORS)
     yield text.line("Cable assembly length", "0.00m")
     for bit, name in ((1, "CDR bypass control"), (0, "CDR")):
         for at, way in enumerate(("Tx", "Rx")):
             is_there = module.byte(161 + at, _ADVERTISED) >> bit & 1
             yield text.line(f"{way} {name}", "Yes" if is_there else "No")
-    yield text.coded("Transmitter technology", module.byte(212), _TECHNOLOGIES)
+    yield text.format_code("Transmitter technology", module.byte(212), _TECHNOLOGIES)
     yield from text.wavelength(module, 138, _ADVERTISED)
     yield text.line("Length (SMF)", f"{module.byte(132, _ADVERTISED) & 0x3F:.2f}km")
     for at, (fibre, unit) in enumerate((("OM5", 2), ("OM4", 2), ("OM3 50/125um", 2), ("OM2 50/125um", 1))):
         yield text.line(f"Length ({fibre})", f"{module.byte(133 + at, _ADVERTISED) * unit}m")
     yield from text.vendor(module, _VENDOR)
     yield text.line("Revision compliance", f"Rev. {module.byte(1) >> 4}.{module.byte(1) & 0xF}")
-    yield text.coded("Module State", module.byte(3) >> 1 & 7, _STATES)
+    yield text.format_code("Module State", module.byte(3) >> 1 & 7, _STATES)
     yield text.line("LowPwrAllowRequestHW", "Off")
     yield text.line("LowPwrRequestSW", "Off")
     yield from _describe_diagnostics(module)

@@ -78,9 +78,7 @@ def standard_of(rate_gbps: float) -> Standard:
 def module_in(plant: Plant, nic: str, rate_gbps: float) -> ModuleMemory:
     """Return the memory of the module in a NIC, as the light is now."""
     standard = standard_of(rate_gbps)
-    found = measure(
-        standard.LANES, plant.transmit_power_dbm, plant.transmitted_dbm(nic), plant.received_dbm(nic)
-    )
+    found = measure(standard.LANES, plant.transmit_power_dbm, plant.transmit_dbm(nic), plant.receive_dbm(nic))
     return standard.memory(nic, found)
 
 
@@ -97,13 +95,13 @@ def print_module(module: ModuleMemory, standard: Standard, words: Sequence[str])
     if not numbers and not is_hex and not is_raw:
         return Printed("".join(f"{line}\n" for line in standard.describe(module)).encode())
     try:
-        offset, data = _selected(module, numbers, complete=bool(is_hex or is_raw))
+        offset, data = _select(module, numbers, complete=bool(is_hex or is_raw))
     except NoSuchPageError:
         return Printed(b"", "netlink error: Invalid argument\n", _FAILED)
     return Printed(data if is_raw else hex_dump(data, offset))
 
 
-def _selected(module: ModuleMemory, numbers: Mapping[str, int], *, complete: bool) -> tuple[int, bytes]:
+def _select(module: ModuleMemory, numbers: Mapping[str, int], *, complete: bool) -> tuple[int, bytes]:
     """Return the bytes asked for and the offset of the first: of the complete dump where no page is named."""
     offset = numbers.get("offset", 0)
     if complete and not numbers.keys() & {"page", "bank", "i2c"}:

@@ -170,7 +170,7 @@ def measure(lanes: int, laser_dbm: float, transmitted_dbm: float, received_dbm: 
     """
     share_db = 10 * math.log10(lanes)
     lane_dbm = laser_dbm - share_db
-    bias = scaled(BIAS_MA, 500) if transmitted_dbm > -math.inf else 0
+    bias = scale_to_memory(BIAS_MA, 500) if transmitted_dbm > -math.inf else 0
     return Diagnostics(
         temperature=_quantity([TEMPERATURE_C], (75, -5, 70, 0), 256),
         voltage=_quantity([VOLTAGE_V], (3.63, 2.97, 3.465, 3.135), 10_000),
@@ -181,20 +181,20 @@ def measure(lanes: int, laser_dbm: float, transmitted_dbm: float, received_dbm: 
 
 
 def _quantity(values: Sequence[float], limits: Sequence[float], scale: float) -> Quantity:
-    return Quantity(tuple(scaled(value, scale) for value in values), _limits(limits, scale))
+    return Quantity(tuple(scale_to_memory(value, scale) for value in values), _limits(limits, scale))
 
 
 def _limits(limits: Sequence[float], scale: float) -> Limits:
-    high_alarm, low_alarm, high_warning, low_warning = (scaled(value, scale) for value in limits)
+    high_alarm, low_alarm, high_warning, low_warning = (scale_to_memory(value, scale) for value in limits)
     return Limits((high_alarm, low_alarm, high_warning, low_warning))
 
 
 def _power(dbm: float, lanes: int, laser_dbm: float, limits_db: Sequence[float]) -> Quantity:
     limits = [milliwatt(laser_dbm + difference) for difference in limits_db]
-    return Quantity((scaled(milliwatt(dbm), 10_000),) * lanes, _limits(limits, 10_000))
+    return Quantity((scale_to_memory(milliwatt(dbm), 10_000),) * lanes, _limits(limits, 10_000))
 
 
-def scaled(value: float, scale: float) -> int:
+def scale_to_memory(value: float, scale: float) -> int:
     """Return a value in units of the memory, as large as two bytes hold at most.
 
     >>> scaled(milliwatt(-3.0), 10_000), scaled(milliwatt(float("-inf")), 10_000)

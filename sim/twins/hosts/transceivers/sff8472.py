@@ -77,15 +77,15 @@ def memory(nic: str, found: Diagnostics) -> ModuleMemory:
 
 def describe(module: ModuleMemory) -> Iterator[str]:
     """Yield the lines that ethtool prints of such a module."""
-    yield text.coded("Identifier", module.byte(0), text.IDENTIFIERS)
+    yield text.format_code("Identifier", module.byte(0), text.IDENTIFIERS)
     yield text.line("Extended identifier", "0x04 (GBIC/SFP defined by 2-wire interface ID)")
-    yield text.coded("Connector", module.byte(2), text.CONNECTORS)
+    yield text.format_code("Connector", module.byte(2), text.CONNECTORS)
     codes = [*module.read(offset=3, length=8), module.byte(36)]
     yield text.line("Transceiver codes", " ".join(f"0x{code:02x}" for code in codes))
     yield text.line("Transceiver type", f"Extended: {_TYPES[module.byte(36)]}")
-    yield text.coded("Encoding", module.byte(11), _ENCODINGS)
+    yield text.format_code("Encoding", module.byte(11), _ENCODINGS)
     yield text.line("BR, Nominal", f"{module.byte(66) * 250}MBd")
-    yield text.coded("Rate identifier", module.byte(13), {0: "unspecified"})
+    yield text.format_code("Rate identifier", module.byte(13), {0: "unspecified"})
     lengths = (("SMF,km", 1, "km"), ("SMF", 100, "m"), ("50um", 10, "m"), ("62.5um", 10, "m"))
     for at, (fibre, unit, name) in enumerate((*lengths, ("Copper", 1, "m"), ("OM3", 10, "m"))):
         yield text.line(f"Length ({fibre})", f"{module.byte(14 + at) * unit}{name}")

@@ -86,24 +86,24 @@ def _flags(quantity: Quantity) -> bytes:
 
 def describe(module: ModuleMemory) -> Iterator[str]:
     """Yield the lines that ethtool prints of such a module."""
-    yield text.coded("Identifier", module.byte(0), text.IDENTIFIERS)
+    yield text.format_code("Identifier", module.byte(0), text.IDENTIFIERS)
     yield text.line("Extended identifier", f"0x{module.byte(129):02x}")
     yield text.line(_DESCRIPTION, "3.5W max. Power consumption")
     yield text.line(_DESCRIPTION, "CDR present in TX, CDR present in RX")
     yield text.line(_DESCRIPTION, "High Power Class (> 3.5 W) not enabled")
     yield text.line("Power set", "Off")
     yield text.line("Power override", "Off")
-    yield text.coded("Connector", module.byte(130), text.CONNECTORS)
+    yield text.format_code("Connector", module.byte(130), text.CONNECTORS)
     codes = module.read(offset=131, length=8)
     yield text.line("Transceiver codes", " ".join(f"0x{code:02x}" for code in codes))
     yield text.line("Transceiver type", f"100G Ethernet: {_TYPES[module.byte(192)]}")
-    yield text.coded("Encoding", module.byte(139), _ENCODINGS)
+    yield text.format_code("Encoding", module.byte(139), _ENCODINGS)
     yield text.line("BR, Nominal", f"{module.byte(140) * 100}Mbps")
     yield text.line("Rate identifier", f"0x{module.byte(141):02x}")
     lengths = (("SMF,km", 1, "km"), ("OM3 50um", 2, "m"), ("OM2 50um", 1, "m"), ("OM1 62.5um", 1, "m"))
     for at, (fibre, unit, name) in enumerate((*lengths, ("Copper or Active cable", 1, "m"))):
         yield text.line(f"Length ({fibre})", f"{module.byte(142 + at) * unit}{name}")
-    yield text.coded("Transmitter technology", module.byte(147) & 0xF0, _TECHNOLOGIES)
+    yield text.format_code("Transmitter technology", module.byte(147) & 0xF0, _TECHNOLOGIES)
     yield from text.wavelength(module, 186)
     yield from text.vendor(module, _VENDOR)
     yield text.line("Revision Compliance", _REVISIONS[module.byte(1)])

@@ -26,7 +26,7 @@ def line(name: str, value: str) -> str:
     return f"\t{name:<41} : {value}"
 
 
-def coded(name: str, value: int, meanings: Mapping[int, str]) -> str:
+def format_code(name: str, value: int, meanings: Mapping[int, str]) -> str:
     """Return a line with a code and what it means."""
     return line(name, f"0x{value:02x} ({meanings.get(value, _UNKNOWN)})")
 

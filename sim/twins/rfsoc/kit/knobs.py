@@ -48,14 +48,14 @@ class Knob:
         value: Setting = getattr(owner, self.field)
         return value
 
-    def turned(self, kit: KitParameters, value: object) -> KitParameters:
+    def turn(self, kit: KitParameters, value: object) -> KitParameters:
         """Return the parameters with this knob at `value`, a number, a truth or its text. Raises `ValueError`."""
-        setting: Any = self._parsed(value)
+        setting: Any = self._parse(value)
         if self.modulator is None:
             return replace(kit, **{self.field: setting})
         return kit.with_modulator(self.modulator, **{self.field: setting})
 
-    def _parsed(self, value: object) -> Setting:
+    def _parse(self, value: object) -> Setting:
         if self.kind == "bool":
             return self._truth(value)
         if self.kind == "Noise":
@@ -140,12 +140,12 @@ def knob_named(name: str) -> Knob:
         raise UnknownKnob(f"the kit has no knob {name!r}; known: {known}") from None
 
 
-def turned(kit: KitParameters, settings: Mapping[str, object]) -> KitParameters:
+def turn(kit: KitParameters, settings: Mapping[str, object]) -> KitParameters:
     """Return the parameters with some knobs turned. Raises `UnknownKnob` and `ValueError`."""
     for name, value in settings.items():
-        kit = knob_named(name).turned(kit, value)
+        kit = knob_named(name).turn(kit, value)
     return kit
 
 
 def _turn(knob: Knob, value: object, kit: KitParameters) -> KitParameters:
-    return knob.turned(kit, value)
+    return knob.turn(kit, value)

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from sim.models.photonics.decibels import passed, watts
+from sim.models.photonics.decibels import attenuate, watts
 from sim.models.photonics.drift import BiasDrift, OrnsteinUhlenbeck, null_v, step
 from sim.models.photonics.fibre import FractionalDelay
 from sim.models.photonics.modulator import Modulator, transmission
 from sim.models.photonics.polarisation import Polariser, step_rad
 from sim.models.photonics.polarisation import transmission as polarised
-from sim.models.photonics.wavelengths import combined_w
+from sim.models.photonics.wavelengths import combine_w
 from sim.twins.rfsoc.kit.parameters import KitParameters
 from sim.twins.rfsoc.kit.state import Snapshot
 from sim.twins.rfsoc.plant import Outputs
@@ -57,7 +57,7 @@ def line_power_w(snapshot: Snapshot) -> float:
         return 0.0
     on_channel = channel_transmission(kit.wavelength_nm - kit.channel_nm, kit.channel_width_nm)
     aligned = float(polarised(polariser(kit), kit.polarisation_rad + snapshot.walk_rad))
-    return watts(kit.laser_dbm) * passed(kit.path_loss_db) * on_channel * aligned
+    return watts(kit.laser_dbm) * attenuate(kit.path_loss_db) * on_channel * aligned
 
 
 def full_product_w(kit: KitParameters) -> float:
@@ -69,20 +69,20 @@ def full_product_w(kit: KitParameters) -> float:
     0.001
     """
     losses_db = kit.path_loss_db + sum(kit.modulators[index].insertion_loss_db for index in ARMS[0])
-    return watts(kit.laser_dbm) * passed(losses_db)
+    return watts(kit.laser_dbm) * attenuate(losses_db)
 
 
-def detected_power_w(snapshot: Snapshot, drives: Sequence[Samples]) -> Samples:
+def detect_power_w(snapshot: Snapshot, drives: Sequence[Samples]) -> Samples:
     """Return power on the detector; `drives`: four arrays (samples,) or (1,), fractions of full scale.
 
     Each line passes its own arm and leaks a little through the other, where it comes out in phase or not; the two
     lines add as powers.
     """
     kit = snapshot.parameters
-    power_w, leak = line_power_w(snapshot), passed(kit.crosstalk_db)
+    power_w, leak = line_power_w(snapshot), attenuate(kit.crosstalk_db)
     one_w, other_w = (power_w * _arm(snapshot, drives, pair) for pair in ARMS)
     phase = kit.crosstalk_phase_rad
-    return combined_w(one_w, leak * other_w, phase) + combined_w(other_w, leak * one_w, phase)
+    return combine_w(one_w, leak * other_w, phase) + combine_w(other_w, leak * one_w, phase)
 
 
 def _arm(snapshot: Snapshot, drives: Sequence[Samples], pair: tuple[int, int]) -> Samples:
@@ -95,13 +95,13 @@ def _arm(snapshot: Snapshot, drives: Sequence[Samples], pair: tuple[int, int]) -
     return first * second
 
 
-def tapped_power_w(snapshot: Snapshot) -> float:
+def tap_power_w(snapshot: Snapshot) -> float:
     """Return power at the tap for the power meter while all generators rest."""
     resting = [np.zeros(1)] * len(snapshot.parameters.modulators)
-    return float(detected_power_w(snapshot, resting)[0]) * passed(snapshot.parameters.meter_tap_db)
+    return float(detect_power_w(snapshot, resting)[0]) * attenuate(snapshot.parameters.meter_tap_db)
 
 
-def drifted(now: Snapshot, rng: np.random.Generator, *, seconds: float) -> tuple[tuple[float, ...], float]:
+def draw_drift(now: Snapshot, rng: np.random.Generator, *, seconds: float) -> tuple[tuple[float, ...], float]:
     """Drift of each null voltage, in V, and walk of the polarisation, in rad, `seconds` later."""
     kit = now.parameters
     drift_v = tuple(
@@ -127,7 +127,7 @@ def _wander(kit: KitParameters, index: int) -> OrnsteinUhlenbeck:
     return OrnsteinUhlenbeck(kit.drift_v_pi * kit.modulators[index].v_pi, kit.drift_time_s)
 
 
-def delayed(
+def delay_output(
     outputs: Outputs, generator: int, *, rate_hz: float, first: int, count: int, delay_s: float
 ) -> Samples:
     """Return `count` samples at `rate_hz` from number `first` on, of what `generator` gave `delay_s` earlier.
@@ -137,13 +137,13 @@ def delayed(
     """
     own_hz = outputs.rate_hz(generator)
     if own_hz != rate_hz:
-        return _resampled(outputs, generator, own_hz / rate_hz, first, count, delay_s * own_hz)
+        return _resample(outputs, generator, own_hz / rate_hz, first, count, delay_s * own_hz)
     late = FractionalDelay(round(delay_s * rate_hz, 9), "linear")
     samples = outputs.samples(generator, *late.span(first, count))
     return samples[:1] if (samples == samples[0]).all() else late.apply(samples)
 
 
-def _resampled(
+def _resample(
     outputs: Outputs, generator: int, ratio: float, first: int, count: int, delay: float
 ) -> Samples:
     """Return the same for a converter `ratio` times as fast as the time line; `delay` is in its samples."""

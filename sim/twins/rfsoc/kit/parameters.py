@@ -116,17 +116,17 @@ class KitParameters:
         return replace(self, modulators=tuple(changed))
 
 
-def varied(parameters: KitParameters, seed: int) -> KitParameters:
+def vary(parameters: KitParameters, seed: int) -> KitParameters:
     """Return the same kit as another day's make: every modulator is its own, within what a data sheet allows.
 
     Half-wave voltage: normal, 4 %. Null: normal, 3 % of V_pi away from where the bias stands. Extinction: evenly
     25 to 30 dB. Insertion loss: evenly 4.0 to 4.6 dB. Skew: evenly within 0.6 ns.
     """
     rng = np.random.default_rng((seed, 0x6B6974))
-    return replace(parameters, modulators=tuple(_varied(one, rng) for one in parameters.modulators))
+    return replace(parameters, modulators=tuple(_vary(one, rng) for one in parameters.modulators))
 
 
-def _varied(one: ModulatorParameters, rng: np.random.Generator) -> ModulatorParameters:
+def _vary(one: ModulatorParameters, rng: np.random.Generator) -> ModulatorParameters:
     v_pi = one.v_pi * (1 + 0.04 * float(np.clip(rng.standard_normal(), -2.5, 2.5)))
     return replace(
         one,

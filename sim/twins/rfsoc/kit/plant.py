@@ -19,9 +19,9 @@ import numpy.typing as npt
 from sim.models.photonics import pole
 from sim.twins.rfsoc.address import whole
 from sim.twins.rfsoc.kit import receiver
-from sim.twins.rfsoc.kit.knobs import KNOBS, KitKnobs, turned
-from sim.twins.rfsoc.kit.optics import DRIFT_STEP_S, Samples, delayed, detected_power_w, drifted
-from sim.twins.rfsoc.kit.parameters import MODULATORS, KitParameters, varied
+from sim.twins.rfsoc.kit.knobs import KNOBS, KitKnobs, turn
+from sim.twins.rfsoc.kit.optics import DRIFT_STEP_S, Samples, delay_output, detect_power_w, draw_drift
+from sim.twins.rfsoc.kit.parameters import MODULATORS, KitParameters, vary
 from sim.twins.rfsoc.kit.state import KitState, Snapshot
 from sim.twins.rfsoc.plant import Outputs, Received
 
@@ -116,7 +116,7 @@ class PhotonicKit:
         if self._unspent_s >= DRIFT_STEP_S:
             spent_s, self._unspent_s = self._unspent_s, 0.0
             if self.state.now.parameters.drift:
-                self.state.drift(partial(drifted, seconds=spent_s))
+                self.state.drift(partial(draw_drift, seconds=spent_s))
 
     def receive(self, readout: int, rate_hz: float, first: int, count: int, outputs: Outputs) -> Received:
         """Return the signal of `count` samples at `rate_hz` from number `first` on."""
@@ -146,7 +146,7 @@ def _light(
     fine_hz = outputs.rate_hz(0)
     ratio = round(fine_hz / rate_hz, 9)
     begin = math.floor(first * ratio)
-    warm = receiver.remembered(kit, fine_hz)
+    warm = receiver.count_remembered(kit, fine_hz)
     length = math.ceil((first + count - 1) * ratio) + 1 - begin + warm
     drives = _drives(kit, driven, fine_hz, begin - warm, length, outputs)
     before_a = receiver.current_a(kit, _power_w(now, drives))
@@ -155,7 +155,7 @@ def _light(
     behind_a = pole.response(before_a, receiver.memory(kit, fine_hz))
     slope_a_s = receiver.slope_a_s(kit, before_a, behind_a)
     place = first * ratio - begin + warm
-    return _picked(behind_a, ratio, place, count), _picked(slope_a_s, ratio, place, count)
+    return _pick(behind_a, ratio, place, count), _pick(slope_a_s, ratio, place, count)
 
 
 def _drives(
@@ -165,7 +165,9 @@ def _drives(
     drives = [np.zeros(1) for _ in kit.modulators]
     for index, one in enumerate(kit.modulators[:driven]):
         delay_s = (kit.delay_ns + one.skew_ns) * 1e-9
-        drives[index] = delayed(outputs, index, rate_hz=rate_hz, first=first, count=count, delay_s=delay_s)
+        drives[index] = delay_output(
+            outputs, index, rate_hz=rate_hz, first=first, count=count, delay_s=delay_s
+        )
     return drives
 
 
@@ -173,9 +175,9 @@ def _power_w(now: Snapshot, drives: Sequence[Samples]) -> Samples:
     """Return power on the detector, worked out once for each stretch in which no drive changes."""
     heads = _stretches(drives)
     if len(heads) == 0:
-        return detected_power_w(now, drives)
+        return detect_power_w(now, drives)
     count = max(len(drive) for drive in drives)
-    few = detected_power_w(now, [drive[heads] if len(drive) > 1 else drive for drive in drives])
+    few = detect_power_w(now, [drive[heads] if len(drive) > 1 else drive for drive in drives])
     return np.repeat(few, np.diff(heads, append=count))
 
 
@@ -192,7 +194,7 @@ def _stretches(drives: Sequence[Samples]) -> npt.NDArray[np.intp]:
     return heads if len(heads) * _WORTH_GROUPING <= len(changes) else np.zeros(0, np.intp)
 
 
-def _picked(fine: Samples, ratio: float, start: float, count: int) -> Samples:
+def _pick(fine: Samples, ratio: float, start: float, count: int) -> Samples:
     """Return the samples of the converter, `ratio` samples of the time line apart, the first at place `start`."""
     if ratio == int(ratio):
         return fine[int(start) :: int(ratio)][:count]
@@ -215,9 +217,9 @@ def photonic_kit(options: Mapping[str, str], *, board: str = "", generators: int
         raise ValueError(f"vary must be yes or no, not {text!r}")
     is_varied = text == "yes"
     if is_varied:
-        parameters = varied(parameters, seed)
+        parameters = vary(parameters, seed)
     identity = f"sim-kit-varied-{seed:04d}" if is_varied else FACTORY_IDENTITY
-    made = turned(parameters, knobs)
+    made = turn(parameters, knobs)
     identity = "-".join([identity, *_make(parameters, made, knobs), *([board] if board else [])])
     return PhotonicKit(made, identity=identity, generators=generators)
 

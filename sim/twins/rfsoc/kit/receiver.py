@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.models.photonics import pole
-from sim.models.photonics.amplifier import Amplifier, amplified_v, small_signal
+from sim.models.photonics.amplifier import Amplifier, amplify_v, small_signal
 from sim.models.photonics.converter import Converter, converter_v2, jitter_v2
 from sim.models.photonics.detector import Detector, photocurrent_a
 from sim.models.photonics.noise import receiver_a2
@@ -35,7 +35,7 @@ def memory(kit: KitParameters, rate_hz: float) -> float:
     return pole.memory(detector(kit).pole_hz, rate_hz)
 
 
-def remembered(kit: KitParameters, rate_hz: float) -> int:
+def count_remembered(kit: KitParameters, rate_hz: float) -> int:
     """Return the number of earlier samples that have a say.
 
     >>> remembered(KitParameters(), 6.144e9)
@@ -54,7 +54,7 @@ def level(kit: KitParameters, light_a: Samples) -> Samples:
     """Return fraction of the converter's full scale for the light's current behind the pole."""
     volts = _linear_v(kit, light_a)
     if math.isfinite(kit.saturation_v):
-        volts = amplified_v(_amplifier(kit), volts)
+        volts = amplify_v(_amplifier(kit), volts)
     return (volts + kit.offset_v) / kit.adc_full_scale_v
 
 

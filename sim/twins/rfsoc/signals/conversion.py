@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from sim.models.photonics.noise import correlated_normals
+from sim.models.photonics.noise import draw_correlated_normals
 from sim.twins.rfsoc.signals.decimation import DECIMATION
 from sim.twins.rfsoc.signals.level import Level, Mixing
 from sim.twins.rfsoc.signals.track import TURN, oscillator
@@ -20,33 +20,33 @@ Floats = npt.NDArray[np.float64]
 HALF = 1 << 15
 
 
-def converted(
+def convert(
     rng: np.random.Generator, level: Level, mixing: Mixing, *, bits: int, taps: Floats
 ) -> npt.NDArray[np.int16]:
     """Return (windows, decimated samples, 2): I and Q. The noise is drawn again by each call."""
     from lightbed import compiled as machine_code  # here: numba takes its time
 
     if not machine_code.AVAILABLE:
-        return converted_plainly(rng, level, mixing, bits=bits, taps=taps)
+        return convert_plainly(rng, level, mixing, bits=bits, taps=taps)
     from sim.twins.rfsoc.signals import conversion_compiled
 
-    return conversion_compiled.converted(rng, level, mixing, bits=bits, taps=taps)
+    return conversion_compiled.convert(rng, level, mixing, bits=bits, taps=taps)
 
 
-def converted_plainly(
+def convert_plainly(
     rng: np.random.Generator, level: Level, mixing: Mixing, *, bits: int, taps: Floats
 ) -> npt.NDArray[np.int16]:
     """Return the same without numba; the same draws give the same noise."""
     received = level.traces[level.which]
     for window, trace in enumerate(level.which):
         if level.noises[trace].any():
-            wander = correlated_normals(rng, (received.shape[1],), float(level.correlations[trace]))
+            wander = draw_correlated_normals(rng, (received.shape[1],), float(level.correlations[trace]))
             received[window] += level.noises[trace] * wander
         if level.owns[trace].any():
             received[window] += level.owns[trace] * rng.standard_normal(received.shape[1])
     codes = _codes(received, bits)
-    real, imaginary = _mixed(codes, mixing)
-    out = np.stack([_decimated(real, taps), _decimated(imaginary, taps)], axis=-1)
+    real, imaginary = _mix(codes, mixing)
+    out = np.stack([_decimate(real, taps), _decimate(imaginary, taps)], axis=-1)
     return np.clip(out, -HALF, HALF - 1).astype(np.int16)
 
 
@@ -57,7 +57,7 @@ def _codes(received: Floats, bits: int) -> Floats:
     return np.asarray(np.clip(np.floor(received * half + 0.5), -half, half - 1) * step)
 
 
-def _mixed(codes: Floats, mixing: Mixing) -> tuple[Floats, Floats]:
+def _mix(codes: Floats, mixing: Mixing) -> tuple[Floats, Floats]:
     count = codes.shape[1]
     turns = (mixing.turns[:, None] + mixing.freqs[:, None] * np.arange(count)) % TURN
     cosine, sine = oscillator(turns)
@@ -70,6 +70,6 @@ def _mixed(codes: Floats, mixing: Mixing) -> tuple[Floats, Floats]:
     return real.astype(np.float64), imaginary.astype(np.float64)
 
 
-def _decimated(samples: Floats, taps: Floats) -> Floats:
+def _decimate(samples: Floats, taps: Floats) -> Floats:
     windows = np.lib.stride_tricks.sliding_window_view(samples, len(taps), axis=1)[:, ::DECIMATION]
     return np.asarray(np.floor(windows @ taps + 0.5))

@@ -11,14 +11,14 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from lightbed.compiled import compiled
+from lightbed.compiled import compile_function
 from sim.twins.rfsoc.signals.decimation import DECIMATION
 from sim.twins.rfsoc.signals.level import Floats, Level, Mixing
 from sim.twins.rfsoc.signals.track import AMPLITUDE, TURN
 from sim.twins.rfsoc.signals.waves import INPUT, OSCILLATOR, PRODUCT
 
 
-def converted(
+def convert(
     rng: np.random.Generator, level: Level, mixing: Mixing, *, bits: int, taps: Floats
 ) -> npt.NDArray[np.int16]:
     """Return I and Q as `conversion.converted`."""
@@ -31,7 +31,7 @@ def converted(
     return out
 
 
-@compiled
+@compile_function
 def _windows(
     rng: np.random.Generator,
     traces: Floats,
@@ -50,17 +50,17 @@ def _windows(
     real, imaginary = np.zeros(samples), np.zeros(samples)
     for window in range(len(which)):
         trace = which[window]
-        _digitised(rng, traces[trace], noises[trace], correlations[trace], owns[trace], bits, real)
-        is_complex = _mixed(real, imaginary, freqs[window], turns[window], sources[window])
-        _decimated(real, taps, out[window, :, 0])
+        _digitise(rng, traces[trace], noises[trace], correlations[trace], owns[trace], bits, real)
+        is_complex = _mix(real, imaginary, freqs[window], turns[window], sources[window])
+        _decimate(real, taps, out[window, :, 0])
         if is_complex:
-            _decimated(imaginary, taps, out[window, :, 1])
+            _decimate(imaginary, taps, out[window, :, 1])
         else:
             out[window, :, 1] = 0
 
 
-@compiled
-def _digitised(
+@compile_function
+def _digitise(
     rng: np.random.Generator,
     trace: Floats,
     noise: Floats,
@@ -88,8 +88,8 @@ def _digitised(
         out[i] = min(max(np.floor(out[i] * half + 0.5), -half), half - 1.0) * step
 
 
-@compiled
-def _mixed(real: Floats, imaginary: Floats, freq: int, turn: int, source: int) -> bool:
+@compile_function
+def _mix(real: Floats, imaginary: Floats, freq: int, turn: int, source: int) -> bool:
     """Mix in place, and return True if there is an imaginary part."""
     if source == INPUT:
         return False
@@ -116,8 +116,8 @@ def _mixed(real: Floats, imaginary: Floats, freq: int, turn: int, source: int) -
     return True
 
 
-@partial(compiled, fastmath={"reassoc", "contract"})
-def _decimated(samples: Floats, taps: Floats, out: npt.NDArray[np.int16]) -> None:
+@partial(compile_function, fastmath={"reassoc", "contract"})
+def _decimate(samples: Floats, taps: Floats, out: npt.NDArray[np.int16]) -> None:
     for k in range(len(out)):
         total = 0.0
         for j in range(len(taps)):

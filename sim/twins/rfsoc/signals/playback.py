@@ -14,7 +14,7 @@ from sim.twins.rfsoc.not_simulated import NotSimulated
 from sim.twins.rfsoc.processor import Run
 from sim.twins.rfsoc.signals import waves
 from sim.twins.rfsoc.signals.readout import Scene, rises
-from sim.twins.rfsoc.signals.track import Generator, Standing, TimeLine, Track, played
+from sim.twins.rfsoc.signals.track import Generator, Standing, TimeLine, Track, play
 
 GENERATORS = ("axis_signal_gen_v4", "axis_signal_gen_v5", "axis_signal_gen_v6")
 HOST_TUNED = "axis_readout_v2"
@@ -57,7 +57,7 @@ def playback(stage: Stage, run: Run, before: Standings) -> Playback:
     """Return the playback of a run on a stage as earlier runs left it. Raises `NotSimulated`."""
     tracks = {("gen", number): _track(stage, run, before, number) for number in range(len(stage.cfg["gens"]))}
     tuned = {
-        ("ro", number): _tuned(stage, run, before, number)
+        ("ro", number): _tune(stage, run, before, number)
         for number, readout in enumerate(stage.cfg["readouts"])
         if readout["ro_type"] == PROGRAM_TUNED
     }
@@ -98,24 +98,26 @@ def _generator(stage: Stage, cfg: Mapping[str, Any]) -> Generator:
 
 def _track(stage: Stage, run: Run, before: Standings, number: int) -> Track | None:
     cfg = stage.cfg["gens"][number]
-    times, sent = _sent(stage, run, cfg["tproc_ch"], cfg.get("tmux_ch"))
+    times, sent = _find_sent(stage, run, cfg["tproc_ch"], cfg.get("tmux_ch"))
     standing = before.get(("gen", number))
     if not len(times) and standing is None:
         return None
     if cfg["type"] not in GENERATORS:
         raise NotSimulated(f"a generator of type {cfg['type']}", f"use one of type {GENERATORS[-1]}")
-    return played(_generator(stage, cfg), times, sent, standing)
+    return play(_generator(stage, cfg), times, sent, standing)
 
 
-def _tuned(stage: Stage, run: Run, before: Standings, number: int) -> Track:
+def _tune(stage: Stage, run: Run, before: Standings, number: int) -> Track:
     """Take words to a readout: each holds from when it is taken until the next one, whatever its length."""
     cfg = stage.cfg["readouts"][number]
-    times, sent = _sent(stage, run, cfg["tproc_ctrl"], cfg.get("tmux_ch"))
+    times, sent = _find_sent(stage, run, cfg["tproc_ctrl"], cfg.get("tmux_ch"))
     receiver = Generator(cfg["fs"] * 1e6 * stage.clock_factor, cfg["f_fabric"] / stage.f_time, 8)
-    return played(receiver, times, sent, before.get(("ro", number)), is_last_kept=True)
+    return play(receiver, times, sent, before.get(("ro", number)), is_last_kept=True)
 
 
-def _sent(stage: Stage, run: Run, port: int, lane: int | None) -> tuple[npt.NDArray[np.int64], waves.Waves]:
+def _find_sent(
+    stage: Stage, run: Run, port: int, lane: int | None
+) -> tuple[npt.NDArray[np.int64], waves.Waves]:
     mine = run.writes[run.writes["port"] == port]
     sent = waves.decode(mine["words"], stage.version)
     times = mine["time"].astype(np.int64)

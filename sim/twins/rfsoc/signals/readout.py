@@ -82,10 +82,10 @@ class AverageBuffer:
         """Write windows (windows, length, 2) as they come."""
         if self.is_summing:
             sums = windows[:, : self._avg[1]].sum(axis=1, dtype=np.int64).astype(np.int32)
-            self._next_sum = _written(self._sums, self._next_sum, sums)
+            self._next_sum = _write(self._sums, self._next_sum, sums)
         if self.is_sampling:
             samples = windows[:, : self._buf[1]].reshape(-1, 2)
-            self._next_sample = _written(self._samples, self._next_sample, samples)
+            self._next_sample = _write(self._samples, self._next_sample, samples)
 
     def sums(self, address: int, length: int) -> npt.NDArray[np.int32]:
         """Return (length, 2), a copy. Raises `RuntimeError` for more than the memory gives in one go."""
@@ -107,7 +107,7 @@ def _fits(length: int, size: int, what: str) -> None:
         )
 
 
-def _written(memory: npt.NDArray[Any], address: int, rows: npt.NDArray[Any]) -> int:
+def _write(memory: npt.NDArray[Any], address: int, rows: npt.NDArray[Any]) -> int:
     """Write rows from an address on, around the top; the address behind the last."""
     end = address + len(rows)
     if end <= len(memory):
@@ -221,9 +221,11 @@ class Readout:
         self._done = 0
         self._starts = np.zeros(0, np.int64)
         if self.buffer.length and self._scene is not None:
-            self._starts = self._opened(self._scene.rises, int(np.searchsorted(self._scene.rises, since)))
+            self._starts = self._find_windows(
+                self._scene.rises, int(np.searchsorted(self._scene.rises, since))
+            )
 
-    def _opened(self, rises: npt.NDArray[np.int64], first: int) -> npt.NDArray[np.int64]:
+    def _find_windows(self, rises: npt.NDArray[np.int64], first: int) -> npt.NDArray[np.int64]:
         """Return the starts of windows for rises from number `first` on; kept for an equal run."""
         if self._opened_by is None or self._opened_by[0] is not rises:
             self._opened_by = (rises, {})
@@ -268,7 +270,7 @@ class Readout:
         firsts = starts * DECIMATION - margin(len(converter.taps))
         level = self._level_of(self._scene.timeline, firsts, count, converter)
         self.buffer.store(
-            conversion.converted(
+            conversion.convert(
                 self._rng, level, self._mixing(firsts), bits=converter.bits, taps=converter.taps
             )
         )

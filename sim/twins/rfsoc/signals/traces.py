@@ -45,14 +45,14 @@ class Traces:
             self._reach = None
             self._kept = {}
 
-    def received(self, timeline: TimeLine, rate_hz: float, first: int, count: int) -> Received:
+    def receive(self, timeline: TimeLine, rate_hz: float, first: int, count: int) -> Received:
         """Return the trace of `count` samples from number `first` on; the same object for the same trace."""
         places = [_place(first, generator.rate_hz / rate_hz) for generator in timeline.generators]
         key = None if self._reach is None else self._key(timeline, places, self._reach)
         if key is not None and key in self._kept:
             return self._kept[key]
         recorder = Recorder(timeline)
-        received = _checked(self._plant.receive(self._readout, rate_hz, first, count, recorder), count)
+        received = _check(self._plant.receive(self._readout, rate_hz, first, count, recorder), count)
         self.questions += 1
         reach = _reach(self._reach or {}, recorder.asked, places)
         if reach != self._reach:
@@ -70,16 +70,16 @@ class Traces:
 
         Windows are sorted into groups that see the same, so that a thousand equal shots are looked at together.
         """
-        self.received(timeline, rate_hz, int(firsts[0]), count)
+        self.receive(timeline, rate_hz, int(firsts[0]), count)
         for _ in range(LOOKS):
             reach = self._reach
             heads, group = _groups(timeline, rate_hz, firsts, reach or {})
-            seen = [self.received(timeline, rate_hz, first, count) for first in firsts[heads].tolist()]
+            seen = [self.receive(timeline, rate_hz, first, count) for first in firsts[heads].tolist()]
             if (
                 self._reach == reach
             ):  # else the plant looked further, and groups of a shorter reach say too little
                 return seen, group
-        each = [self.received(timeline, rate_hz, first, count) for first in firsts.tolist()]
+        each = [self.receive(timeline, rate_hz, first, count) for first in firsts.tolist()]
         return each, np.arange(len(each))
 
     @staticmethod
@@ -126,7 +126,7 @@ def _reach(
     return reach
 
 
-def _checked(received: Received, count: int) -> Received:
+def _check(received: Received, count: int) -> Received:
     level = np.ascontiguousarray(received.level, dtype=np.float64)
     noise = np.ascontiguousarray(received.noise, dtype=np.float64)
     own = None if received.own is None else np.ascontiguousarray(received.own, dtype=np.float64)

@@ -84,7 +84,7 @@ class Track:
 
     def signature(self, first: int, count: int) -> tuple[Any, ...]:
         """Equal for two stretches whose samples are equal, of whatever run, as long as the envelopes are the same."""
-        seen = (self._seen(i, first, count) for i in self.overlapping(first, count))
+        seen = (self._see(i, first, count) for i in self.overlapping(first, count))
         return tuple(one for one in seen if one is not None)
 
     def signatures(self, firsts: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
@@ -94,10 +94,10 @@ class Track:
         begin = np.maximum(self.starts.searchsorted(firsts, "right") - 1, 0)
         stop = self.starts.searchsorted(firsts + count, "left")
         widest = int((stop - begin).max())
-        columns = [self._seen_by_all(begin + i, stop, firsts, count) for i in range(widest)]
+        columns = [self._see_all(begin + i, stop, firsts, count) for i in range(widest)]
         return np.column_stack([*columns, np.zeros(len(firsts), np.int64)])
 
-    def _seen_by_all(
+    def _see_all(
         self,
         numbers: npt.NDArray[np.int64],
         stop: npt.NDArray[np.int64],
@@ -115,7 +115,7 @@ class Track:
         seen[(numbers >= stop) | (has_ended & ~self.waves.is_held[i])] = -FOREVER
         return seen
 
-    def _seen(self, i: int, first: int, count: int) -> tuple[Any, ...] | None:
+    def _see(self, i: int, first: int, count: int) -> tuple[Any, ...] | None:
         start, end = int(self.starts[i]) - first, int(self.ends[i]) - first
         if end <= 0:  # of what has ended only the last sample can matter
             return (None, self.contents[i], int(self.turns[i])) if self.waves.is_held[i] else None
@@ -128,18 +128,18 @@ class Track:
         for i in self.overlapping(first, count):
             begin, end = max(int(self.starts[i]), first), min(int(self.ends[i]), first + count)
             if begin < end:
-                out[begin - first : end - first] = self._played(i, envelope, begin, end - begin)
+                out[begin - first : end - first] = self._play(i, envelope, begin, end - begin)
             if self.waves.is_held[i]:
                 after = self.starts[i + 1] if i + 1 < len(self.starts) else FOREVER
                 begin, end = max(int(self.ends[i]), first), min(int(after), first + count)
                 if begin < end:
-                    out[begin - first : end - first] = self._played(i, envelope, int(self.ends[i]) - 1, 1)
+                    out[begin - first : end - first] = self._play(i, envelope, int(self.ends[i]) - 1, 1)
         return (out & -DAC_STEP) / FULL_SCALE
 
     def _is_flat(self, i: int) -> bool:
         return bool(self.waves.freq[i] == 0 and self.waves.source[i] == OSCILLATOR)
 
-    def _played(self, i: int, envelope: npt.NDArray[np.int16], first: int, count: int) -> Samples:
+    def _play(self, i: int, envelope: npt.NDArray[np.int16], first: int, count: int) -> Samples:
         """Return samples of pulse `i` alone, before the converter."""
         source, gain = int(self.waves.source[i]), int(self.waves.gain[i])
         if self._is_flat(i):
@@ -153,10 +153,10 @@ class Track:
             return np.zeros(count, np.int64)
         places = self.waves.address[i] * self._samples_per_tick(i) + since % self.periods[i]
         picked: npt.NDArray[np.int64] = envelope[places % len(envelope)].astype(np.int64)
-        shape = picked[:, 0] if source == INPUT else self._mixed(i, since, picked)
+        shape = picked[:, 0] if source == INPUT else self._mix(i, since, picked)
         return shape * gain >> 15
 
-    def _mixed(self, i: int, since: Samples, picked: Samples) -> Samples:
+    def _mix(self, i: int, since: Samples, picked: Samples) -> Samples:
         """Envelope samples (n, 2) times the oscillator."""
         real, imaginary = self._oscillator(i, since)
         return (real * picked[:, 0] - imaginary * picked[:, 1]) >> 16
@@ -180,7 +180,7 @@ def oscillator(turns: Samples) -> tuple[Samples, Samples]:
     )
 
 
-def played(
+def play(
     generator: Generator,
     times: npt.NDArray[np.int64],
     waves: Waves,
@@ -194,10 +194,10 @@ def played(
     """
     ready = np.ceil(times * generator.ticks_per_time - 1e-9).astype(np.int64)
     if standing is not None:
-        waves = _joined(standing.wave, waves)
+        waves = _join(standing.wave, waves)
         ready = np.concatenate([[_long_ago(standing)], ready])
     lengths = np.maximum(waves.length, 1)
-    starts = _started(ready, lengths, waves.is_periodic)
+    starts = _start(ready, lengths, waves.is_periodic)
     ends = starts + lengths
     following = np.append(starts[1:], FOREVER)
     ends = np.where(waves.is_periodic, following, ends)
@@ -215,11 +215,11 @@ def _long_ago(standing: Standing) -> int:
     return -length * (1 << 20) if standing.wave.is_periodic[0] else -length
 
 
-def _joined(before: Waves, after: Waves) -> Waves:
+def _join(before: Waves, after: Waves) -> Waves:
     return Waves(*(np.concatenate([getattr(before, name), getattr(after, name)]) for name in Waves.__slots__))
 
 
-def _started(
+def _start(
     ready: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], is_periodic: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int64]:
     """Begin of each pulse: when it is ready and the one before has ended.
@@ -227,12 +227,12 @@ def _started(
     Without periodic ones start[i] = max over j <= i of ready[j] + the lengths from j to i - 1.
     """
     if is_periodic.any():
-        return _started_one_by_one(ready, lengths, is_periodic)
+        return _start_one_by_one(ready, lengths, is_periodic)
     before = np.concatenate([[0], np.cumsum(lengths)[:-1]]) if len(lengths) else lengths
     return np.maximum.accumulate(ready - before) + before if len(ready) else ready
 
 
-def _started_one_by_one(
+def _start_one_by_one(
     ready: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], is_periodic: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int64]:
     starts = np.zeros(len(ready), np.int64)

@@ -77,7 +77,7 @@ def _waves(
         freq=words[:, 0],
         phase=words[:, 1],
         address=words[:, 2] & 0xFFFF,
-        gain=signed_16(words[:, 3]),
+        gain=sign_16(words[:, 3]),
         length=length,
         source=conf & 3,
         is_periodic=(conf >> 2 & 1).astype(np.bool_),
@@ -87,7 +87,7 @@ def _waves(
     )
 
 
-def signed_16(words: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def sign_16(words: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return the lowest 16 bits as a number with a sign.
 
     >>> signed_16(np.array([1, 0xFFFF, 0x8000])).tolist()

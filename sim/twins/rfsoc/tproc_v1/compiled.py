@@ -13,10 +13,10 @@ R = TypeVar("R")
 COMPILED = machine_code.AVAILABLE
 
 
-def compiled(function: Callable[P, R]) -> Callable[P, R]:
+def compile_function(function: Callable[P, R]) -> Callable[P, R]:
     """Return the function, compiled where numba is installed.
 
     It must allocate nothing: that frees it from counting references to its arrays at each call of a part of it,
     which would take six times as long as the work.
     """
-    return machine_code.compiled(function, error_model="python", _nrt=False)
+    return machine_code.compile_function(function, error_model="python", _nrt=False)

@@ -119,9 +119,9 @@ class Execution:
 
     def _make_room(self) -> None:
         if (self._state[machine.SENT] + 1) * machine.SENT_STRIDE > len(self._sent):
-            self._sent = _doubled(self._sent)
+            self._sent = _double(self._sent)
         else:
-            self._stored = _doubled(self._stored)
+            self._stored = _double(self._stored)
 
     def _keep(self) -> None:
         """Hand what outlives the run back."""
@@ -162,7 +162,7 @@ def _array(numbers: Any) -> Array:
     return np.asarray(numbers, np.int64)
 
 
-def _doubled(numbers: Any) -> Any:
+def _double(numbers: Any) -> Any:
     room = np.zeros(2 * len(numbers), np.int64)
     room[: len(numbers)] = numbers
     return _numbers(room)

@@ -10,7 +10,7 @@ from collections.abc import MutableSequence, Sequence
 from typing import TypeAlias
 
 from sim.twins.rfsoc.tproc_v1 import instructions as field
-from sim.twins.rfsoc.tproc_v1.compiled import compiled
+from sim.twins.rfsoc.tproc_v1.compiled import compile_function
 from sim.twins.rfsoc.tproc_v1.instructions import FIELDS, Kind
 
 Numbers: TypeAlias = MutableSequence[int]
@@ -49,14 +49,14 @@ _CHANNEL, _A, _B, _C, _D, _E = field.CHANNEL, field.A, field.B, field.C, field.D
 _F, _G, _IMM, _TARGET = field.F, field.G, field.IMM, field.TARGET
 
 
-@compiled
-def signed(word: int, bits: int) -> int:
+@compile_function
+def sign(word: int, bits: int) -> int:
     """Return the lowest bits of a word as a number with a sign."""
     half = 1 << (bits - 1)
     return ((word & (2 * half - 1)) ^ half) - half
 
 
-@compiled
+@compile_function
 def calculate(oper: int, a: int, b: int) -> int:
     """Return the arithmetic unit: bit-wise operations below 8, arithmetic from 8 on, zero for what is neither."""
     result = 0
@@ -65,7 +65,7 @@ def calculate(oper: int, a: int, b: int) -> int:
     elif oper == 9:
         result = a - b
     elif oper == 10:
-        result = signed(a, 16) * signed(b, 16)
+        result = sign(a, 16) * sign(b, 16)
     elif oper == 0:
         result = a & b
     elif oper == 1:
@@ -81,10 +81,10 @@ def calculate(oper: int, a: int, b: int) -> int:
     return result & WORD
 
 
-@compiled
+@compile_function
 def holds(oper: int, a: int, b: int) -> bool:
     """Return True if a comparison, with sign, is true; one that is none is never true."""
-    left, right = signed(a, 32), signed(b, 32)
+    left, right = sign(a, 32), sign(b, 32)
     if oper < 2:
         return left > right or (oper == 1 and left == right)
     if oper < 4:
@@ -92,20 +92,20 @@ def holds(oper: int, a: int, b: int) -> bool:
     return (oper == 4 and left == right) or (oper == 5 and left != right)
 
 
-@compiled
+@compile_function
 def operand(code: Sequence[int], at: int, regs: Numbers, register: int) -> int:
     """Return the immediate, or this register field's register."""
     return code[at + _IMM] if code[at + _IMMEDIATE] else regs[code[at + register]]
 
 
-@compiled
+@compile_function
 def assign(regs: Numbers, register: int, word: int) -> None:
     """Write a register; number 0 of each page stays zero."""
     if register & 31:
         regs[register] = word
 
 
-@compiled
+@compile_function
 def take_word(code: Sequence[int], at: int, regs: Numbers, memory: Numbers) -> None:
     """Execute an instruction that gives a register a value of registers, immediate or memory."""
     kind = code[at + _KIND]
@@ -118,7 +118,7 @@ def take_word(code: Sequence[int], at: int, regs: Numbers, memory: Numbers) -> N
     assign(regs, code[at + _A], word)
 
 
-@compiled
+@compile_function
 def store(
     code: Sequence[int], at: int, regs: Numbers, memory: Numbers, state: Numbers, stored: Numbers
 ) -> None:
@@ -131,7 +131,7 @@ def store(
     state[STORED] += 1
 
 
-@compiled
+@compile_function
 def use_stack(code: Sequence[int], at: int, regs: Numbers, stack: Numbers, state: Numbers) -> int:
     """Execute `pushi` and `popi`; return whether the stack is full or empty instead."""
     depth = state[DEPTH]
@@ -149,7 +149,7 @@ def use_stack(code: Sequence[int], at: int, regs: Numbers, stack: Numbers, state
     return GOING
 
 
-@compiled
+@compile_function
 def pass_queue(queues: Numbers, channel: int, entered: int, due: int) -> int:
     """Put a word that is due at a time into a channel's queue at `entered`, or as soon as the queue has room.
 
@@ -167,7 +167,7 @@ def pass_queue(queues: Numbers, channel: int, entered: int, due: int) -> int:
     return entered
 
 
-@compiled
+@compile_function
 def send(code: Sequence[int], at: int, regs: Numbers, queues: Numbers, state: Numbers, sent: Numbers) -> None:
     """Send a word of 160 bits, or of 32, to a channel at its time."""
     channel = code[at + _CHANNEL]
@@ -185,7 +185,7 @@ def send(code: Sequence[int], at: int, regs: Numbers, queues: Numbers, state: Nu
     state[SENT] += 1
 
 
-@compiled
+@compile_function
 def wait(code: Sequence[int], at: int, regs: Numbers, queues: Numbers, state: Numbers) -> None:
     """Go on only when the channel has done all that was sent to it before, and the time has come."""
     channel = code[at + _CHANNEL]
@@ -194,7 +194,7 @@ def wait(code: Sequence[int], at: int, regs: Numbers, queues: Numbers, state: Nu
     state[TICK] = queues[channel * QUEUE_STRIDE + LAST] + 3
 
 
-@compiled
+@compile_function
 def jump(code: Sequence[int], at: int, regs: Numbers, state: Numbers) -> None:
     """Execute `loopnz` and `condj`."""
     b = regs[code[at + _B]]
@@ -209,7 +209,7 @@ def jump(code: Sequence[int], at: int, regs: Numbers, state: Numbers) -> None:
         state[TICK] += 3
 
 
-@compiled
+@compile_function
 def step(
     code: Sequence[int],
     at: int,
@@ -242,7 +242,7 @@ def step(
     return GOING
 
 
-@compiled
+@compile_function
 def stop_at(kind: int) -> int:
     """Why the machine leaves an instruction of this kind to others, if it does."""
     if kind == _END:
@@ -252,7 +252,7 @@ def stop_at(kind: int) -> int:
     return GOING if kind else UNKNOWN
 
 
-@compiled
+@compile_function
 def carry_out(
     code: Sequence[int],
     regs: Numbers,

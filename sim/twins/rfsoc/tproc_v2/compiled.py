@@ -29,7 +29,7 @@ def executor() -> Callable[..., int] | None:
         if isinstance(function, FunctionType):
             copy = FunctionType(function.__code__, names, name)
             sources = (Path(str(machine.__file__)),) if name == "execute" else ()
-            names[name] = machine_code.compiled(copy, sources=sources, error_model="python")
+            names[name] = machine_code.compile_function(copy, sources=sources, error_model="python")
     compiled: Callable[..., int] = names["execute"]
     _ready.append(compiled)
     return compiled

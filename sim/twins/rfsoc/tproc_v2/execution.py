@@ -98,20 +98,20 @@ class Execution:
         )
 
 
-def _ordered(table: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _order(table: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return the words by time; words of the same tick stay in the order in which the program sent them."""
     return table[np.argsort(table[:, 2], kind="stable")]
 
 
 def _writes(table: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    table = _ordered(table)
+    table = _order(table)
     writes = np.zeros(len(table), WRITE)
     writes["port"], writes["time"], writes["words"] = table[:, 1], table[:, 2], table[:, 3:9]
     return writes
 
 
 def _pins(table: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    table = _ordered(table)
+    table = _order(table)
     pins = np.zeros(len(table), PIN)
     pins["kind"], pins["port"], pins["time"], pins["word"] = (
         table[:, 0],

@@ -115,7 +115,7 @@ from sim.twins.rfsoc.tproc_v2.instruction import EFFECT_CELL, EFFECT_DELAY
 # -- arithmetic, of 32 bits without sign
 
 
-def signed(value: int) -> int:
+def sign(value: int) -> int:
     """Return 32 bits as a number with sign.
 
     >>> signed(0xFFFF_FFFE)
@@ -124,7 +124,7 @@ def signed(value: int) -> int:
     return value - ((value & 0x8000_0000) << 1)
 
 
-def wrapped(value: int, width: int) -> int:
+def wrap(value: int, width: int) -> int:
     """Return the low bits of a number as a number with sign.
 
     >>> wrapped(5, 3)
@@ -150,7 +150,7 @@ def alu(operation: int, a: int, b: int) -> int:
     elif which == 2:
         result = a & b
     elif which == 3:
-        result = signed(a) >> (b & 15)
+        result = sign(a) >> (b & 15)
     elif which == 4:
         result = -b if b >> 31 else b
     elif which == 5:
@@ -198,17 +198,17 @@ def multiply(operation: int, a: int, b: int, c: int, d: int) -> int:
     >>> multiply(4, 2, 10, 7, 3)  # PTP: (3 + 2) * 10 + 7
     57
     """
-    left = wrapped(a, 27)
+    left = wrap(a, 27)
     if operation >= 6:
-        left = wrapped(d, 27) - left
+        left = wrap(d, 27) - left
     elif operation >= 3:
-        left = wrapped(d, 27) + left
-    product = wrapped(left, 27) * wrapped(b, 18)
+        left = wrap(d, 27) + left
+    product = wrap(left, 27) * wrap(b, 18)
     if operation % 3 == 1:
-        product += signed(c)
+        product += sign(c)
     elif operation % 3 == 2:
-        product -= signed(c)
-    return wrapped(product, 46)
+        product -= sign(c)
+    return wrap(product, 46)
 
 
 def quotient(a: int, b: int) -> int:
@@ -221,7 +221,7 @@ def quotient(a: int, b: int) -> int:
     return min(a // b, largest) if b else largest
 
 
-def shifted(lfsr: int) -> int:
+def next_random(lfsr: int) -> int:
     """Return the next word of the random register: shift left, in comes the inverted parity of bits 31, 21, 1 and 0.
 
     >>> shifted(0), shifted(1)
@@ -352,7 +352,7 @@ def send(queue: int, scheduled: int, state: Cells, ring: Cells, pushed: Cells) -
 def schedule(code: Cells, row: int, reg: Cells, state: Cells) -> int:
     """Return the tick that an instruction for a port asks for: reference plus a literal, or plus `s_out_time`."""
     offset = code[row + LITERAL] if code[row + TIMED] else reg[14]
-    return (state[START] + signed(offset)) & LONG
+    return (state[START] + sign(offset)) & LONG
 
 
 # -- registers and conditions
@@ -416,7 +416,7 @@ def put(target: int, value: int, reg: Cells, state: Cells, records: Cells) -> in
     elif target == 1:
         reg[1] = value
     elif state[LFSR_MODE] == 3:
-        reg[1] = shifted(reg[1])
+        reg[1] = next_random(reg[1])
     return GO
 
 
@@ -470,7 +470,7 @@ def branch(code: Cells, row: int, result: int, reg: Cells, state: Cells) -> int:
     if target == state[PC] and not updates:
         return stand(code[row + CONDITION], reg, state)
     if updates and polls_time(code, row, target, state):
-        spin(-signed(result), 3 if target == state[PC] else 6, state)
+        spin(-sign(result), 3 if target == state[PC] else 6, state)
     return leap(target, state)
 
 
@@ -671,7 +671,7 @@ def step(
     action = code[row + ACTION]
     left = operand(code[row + LEFT], reg, state)
     if code[row + LEFT] == 1 and state[LFSR_MODE] == 2:
-        reg[1] = shifted(reg[1])
+        reg[1] = next_random(reg[1])
     if not holds(code[row + CONDITION], reg, state):
         return leave_out(code, row, state)
     if action >= FIRST_REFUSED:

@@ -31,9 +31,9 @@ from testbed.design.reproductions.sharing.setup import (
     Policy,
     Scale,
 )
-from testbed.design.sharing.cassini.prediction import predicted_under
+from testbed.design.sharing.cassini.prediction import predict_under
 from testbed.design.sharing.cassini.schedule import Scheduler
-from testbed.design.sharing.jobs import LabLinks, placed_jobs
+from testbed.design.sharing.jobs import LabLinks, place_jobs
 from testbed.design.sharing.packet_level import PacketLink, SendingJob, run_packets
 from testbed.node.transport import DATA, PAYLOAD, sender
 
@@ -50,7 +50,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
     rows: list[tuple[Cell, ...]] = []
     steps = [(jobs, policy) for jobs in SETS for policy in POLICIES]
     for number, (jobs, policy) in enumerate(steps, 1):
-        found: dict[str, Sequence[Figures]] = {"model": modelled(jobs, policy, scale.iterations)}
+        found: dict[str, Sequence[Figures]] = {"model": model_figures(jobs, policy, scale.iterations)}
         if policy == "mltcp":
             found["packets"] = packet_by_packet(jobs, scale.packet_iterations)
         if scale.measure:
@@ -63,7 +63,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
     return Table.of(_COLUMNS, rows)
 
 
-def modelled(chosen: JobSet, policy: Policy, iterations: int) -> list[Figures]:
+def model_figures(chosen: JobSet, policy: Policy, iterations: int) -> list[Figures]:
     """Return the contention model's figures."""
     jobs, links = chosen.jobs(RATE_GBPS, HOSTS), LabLinks(HOSTS, RATE_GBPS)
     placement = {job.name: HOSTS for job in jobs}
@@ -75,8 +75,8 @@ def modelled(chosen: JobSet, policy: Policy, iterations: int) -> list[Figures]:
         slots = [one.slot_ms for one in found.predicted]
     weights = (WEIGHT, *(1.0,) * (len(jobs) - 1)) if policy == "weights" else ()
     mltcp = (SLOPE, INTERCEPT) if policy == "mltcp" else None
-    placed = placed_jobs(jobs, links.of(placement))
-    done = predicted_under(placed, [RATE_GBPS], iterations, weights, mltcp, starts, slots)
+    placed = place_jobs(jobs, links.of(placement))
+    done = predict_under(placed, [RATE_GBPS], iterations, weights, mltcp, starts, slots)
     return [Figures(one.job, one.mean_ms, one.p99_ms, None) for one in done]
 
 

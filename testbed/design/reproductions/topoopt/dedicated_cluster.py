@@ -148,7 +148,7 @@ def _means(table: Table, degree: float) -> Iterator[Comparison]:
             yield Comparison(f"{tree} over TopoOpt, {links} links, mean of models", NOTHING, mean, note, " x")
 
 
-def _drawn(table: Table) -> Table:
+def _select_drawn(table: Table) -> Table:
     """Return the table without MixNet's prices, which are for two of the rates."""
     place = table.columns.index("fabric")
     return Table(table.columns, tuple(row for row in table.rows if "MixNet" not in str(row[place])))
@@ -161,7 +161,9 @@ def _draw(table: Table) -> Plot:
             str(model),
             "rate of a link, Gbit/s",
             "iteration, ms",
-            series_of(_drawn(table.where(model=model, degree=degree)), "fabric", "rate_gbps", "iteration_ms"),
+            series_of(
+                _select_drawn(table.where(model=model, degree=degree)), "fabric", "rate_gbps", "iteration_ms"
+            ),
             logarithmic="xy",
         )
         for model in table.values("model")

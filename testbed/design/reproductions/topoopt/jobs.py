@@ -115,11 +115,11 @@ def run_planned(job: Job, topology: Topology, rate_gbps: float) -> Execution:
         )
         return run_on(build_fabric(asked), job.graph)
 
-    return min((on(routes) for routes in planned_routes(job, topology)), key=lambda done: done.iteration_s)
+    return min((on(routes) for routes in plan_routes(job, topology)), key=lambda done: done.iteration_s)
 
 
 @cache
-def planned_routes(job: Job, topology: Topology) -> tuple[RouteSets, ...]:
+def plan_routes(job: Job, topology: Topology) -> tuple[RouteSets, ...]:
     """Return the routes among which a plan chooses: over several sets, and over one."""
     return tuple(route_job(topology, job.graph, most_paths=sets) for sets in (MOST_SETS, 1))
 
@@ -147,10 +147,10 @@ def all_to_all_run(nodes: int, batch: int, degree: int, rate_gbps: float) -> Wir
     """
     job = all_to_all_job(nodes, batch)
     split = find(job.traffic.demand, degree).matching_degree
-    runs = {count: _matched(job, degree, rate_gbps, count) for count in {split, 0}}
+    runs = {count: _match(job, degree, rate_gbps, count) for count in {split, 0}}
     return Wired(runs[split], min(runs.values(), key=lambda done: done.iteration_s))
 
 
-def _matched(job: Job, degree: int, rate_gbps: float, matching_degree: int) -> Execution:
+def _match(job: Job, degree: int, rate_gbps: float, matching_degree: int) -> Execution:
     topology = find(job.traffic.demand, degree, matching_degree=matching_degree).topology
     return run_planned(job, topology, rate_gbps)

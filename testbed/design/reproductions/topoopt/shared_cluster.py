@@ -55,13 +55,13 @@ def _tree(fabric: str, nodes: int, seed: int) -> Fabric:
     return fat_tree(nodes, DEGREE * RATE_GBPS, oversubscription=2.0, balance="hash", seed=seed)
 
 
-def drawn_models(jobs: int, seed: int) -> list[str]:
+def draw_models(jobs: int, seed: int) -> list[str]:
     """Return the models of so many jobs; fewer jobs of the same seed are the first of more."""
     chance = np.random.default_rng([seed, 0])
     return [str(name) for name in chance.choice(list(MIX), jobs, p=list(MIX.values()))]
 
 
-def shared_s(scale: Scale, jobs: int, fabric: str, seed: int) -> Floats:
+def simulate_shared_s(scale: Scale, jobs: int, fabric: str, seed: int) -> Floats:
     """Return iteration times of jobs on a tree, (jobs * iterations,)."""
     chance = np.random.default_rng([seed, 1])
     servers = chance.permutation(scale.shared_nodes)[: jobs * scale.job_nodes].reshape(jobs, -1)
@@ -71,7 +71,7 @@ def shared_s(scale: Scale, jobs: int, fabric: str, seed: int) -> Floats:
             np.sort(own),
             float(chance.random()) * alone_s(model, fabric, scale.job_nodes),
         )
-        for model, own in zip(drawn_models(jobs, seed), servers, strict=True)
+        for model, own in zip(draw_models(jobs, seed), servers, strict=True)
     ]
     shared = back_to_back(scale.shared_nodes, placed, scale.iterations)
     tree = _tree(fabric, scale.shared_nodes, seed)
@@ -83,10 +83,12 @@ def _make(scale: Scale, progress: Progress) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for number, (jobs, fabric) in enumerate(cases, 1):
         if fabric == "TopoOpt":
-            models = [model for seed in range(scale.seeds) for model in drawn_models(jobs, seed)]
+            models = [model for seed in range(scale.seeds) for model in draw_models(jobs, seed)]
             times_s = np.array([alone_s(model, fabric, scale.job_nodes) for model in models])
         else:
-            times_s = np.concatenate([shared_s(scale, jobs, fabric, seed) for seed in range(scale.seeds)])
+            times_s = np.concatenate(
+                [simulate_shared_s(scale, jobs, fabric, seed) for seed in range(scale.seeds)]
+            )
         times_ms = times_s * 1e3
         rows.append((jobs, fabric, float(times_ms.mean()), float(np.percentile(times_ms, 99))))
         progress(number, len(cases), f"{jobs} jobs, {fabric}")

@@ -28,8 +28,8 @@ _DLRM = ROWS[1]
 def _make(scale: Scale, progress: Progress) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for number, (shares, weights) in enumerate(SHARES.items(), 1):
-        done = _simulated(weights, _SHOWN + 1, trace_rows=1000)
-        long = _simulated(weights, scale.iterations).mean_ms(scale.warm_up)
+        done = _simulate(weights, _SHOWN + 1, trace_rows=1000)
+        long = _simulate(weights, scale.iterations).mean_ms(scale.warm_up)
         means_ms = [float(mean) for mean in long]
         until_ms = (_SHOWN - 0.3) * _DLRM.periods_ms[0] * (1 + _DLRM.fractions[0])
         rows += [
@@ -42,7 +42,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
     return Table.of(_COLUMNS, rows)
 
 
-def _simulated(weights: tuple[float, ...], iterations: int, trace_rows: int = 0) -> Contention:
+def _simulate(weights: tuple[float, ...], iterations: int, trace_rows: int = 0) -> Contention:
     pairs = zip(_DLRM.periods_ms, _DLRM.fractions, strict=True)
     jobs = [compute_then_send(f"job {n}", *pair, RATE_GBPS) for n, pair in enumerate(pairs, 1)]
     return simulate(jobs, [RATE_GBPS], iterations, Sharing(weights), Setting(trace_rows=trace_rows))

@@ -81,17 +81,17 @@ class Circle:
         """Return Cassini's score of a total excess: 1 is fully compatible; it may be negative."""
         return 1.0 - float(excess) / (self.ticks * self.capacity)
 
-    def turned(self, turns: Sequence[int]) -> list[Floats]:
+    def turn(self, turns: Sequence[int]) -> list[Floats]:
         """Return the demands, each so many ticks later."""
         return [np.roll(demand, turn) for demand, turn in zip(self.demands, turns, strict=True)]
 
     def excess(self, turns: Sequence[int]) -> float:
         """Return the total demand above the capacity, with jobs so many ticks later."""
-        total = np.sum(self.turned(turns), axis=0)
+        total = np.sum(self.turn(turns), axis=0)
         return float(np.maximum(total - self.capacity, 0.0).sum())
 
 
-def unified_circle(
+def make_circle(
     jobs: Sequence[PeriodicJob], capacity_gbps: float, rounding: Rounding | None = None
 ) -> Circle:
     """Return the circle of a link's jobs. Raises `WorkloadError` when it has more ticks than `most_ticks`."""
@@ -102,7 +102,7 @@ def unified_circle(
     exact = all(rounding.is_exact(job) for job in jobs)
     capacity = float(round(capacity_gbps * KBPS))
     if rounding.bins:
-        return _binned(periods, edges, whole, capacity, rounding.bins)
+        return _make_bins(periods, edges, whole, capacity, rounding.bins)
     tick = math.gcd(*periods, *(time for spans in edges for span in spans for time in span[:2]))
     if whole // tick > rounding.most_ticks:
         names = ", ".join(f"{job.name} ({job.period_ms:g} ms)" for job in jobs)
@@ -126,7 +126,7 @@ def _pattern(spans: Sequence[tuple[int, int, int]], period: int, tick: int) -> F
     return demand
 
 
-def _binned(
+def _make_bins(
     periods: Sequence[int],
     edges: Sequence[Sequence[tuple[int, int, int]]],
     whole: int,

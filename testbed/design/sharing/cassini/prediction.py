@@ -75,7 +75,7 @@ def run_policy(
     return simulate(own, [capacities_gbps[link] for link in used], iterations, sharing, setting)
 
 
-def shifted_setting(
+def make_shifted_setting(
     starts_ms: Sequence[float], periods_ms: Sequence[float] | Floats, stretch: float, trace_rows: int = 0
 ) -> Setting:
     """Return the setting of jobs that start and hold periods as scheduled, both stretched by a factor.
@@ -103,7 +103,7 @@ def _predict_group(
     begins = [starts_ms[job.name] for job in group]
     stretches = np.linspace(1.0, max(float((fair / solo).max()), 1.0), STRETCHES)
     stretch = _best_stretch(group, capacities_gbps, begins, solo, stretches)
-    setting = shifted_setting(begins, solo, stretch)
+    setting = make_shifted_setting(begins, solo, stretch)
     shifted = run_policy(group, capacities_gbps, setting=setting, iterations=iterations).mean_ms(WARM_UP)
     return [
         Prediction(job.name, *map(float, (alone, shared, late, alone * stretch)))
@@ -121,7 +121,7 @@ def _best_stretch(
     """Return the stretch with the least mean of the jobs' times over those alone; of equal ones the smallest."""
     ratios: list[float] = []
     for stretch in stretches:
-        setting = shifted_setting(begins_ms, solo_ms, float(stretch))
+        setting = make_shifted_setting(begins_ms, solo_ms, float(stretch))
         done = run_policy(group, capacities_gbps, setting=setting, iterations=TRIAL_ITERATIONS)
         ratios.append(round(float((done.mean_ms(TRIAL_ITERATIONS // 2) / solo_ms).mean()), 6))
         if ratios[-1] <= 1:
@@ -138,7 +138,7 @@ class PolicyPrediction:
     p99_ms: float
 
 
-def predicted_under(
+def predict_under(
     jobs: Sequence[PeriodicJob],
     capacities_gbps: Sequence[float],
     iterations: int,

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sim.models.contention.job import PeriodicJob
-from testbed.design.sharing.cassini.circle import Circle, Rounding, unified_circle
+from testbed.design.sharing.cassini.circle import Circle, Rounding, make_circle
 from testbed.design.sharing.cassini.prediction import Prediction, predict
 from testbed.design.sharing.cassini.rotation import TIME_LIMIT_S, best_rotation
-from testbed.design.sharing.jobs import LabLinks, Placement, SharedJob, placed_jobs
+from testbed.design.sharing.jobs import LabLinks, Placement, SharedJob, place_jobs
 from testbed.errors import WorkloadError
 
 SEARCH_S = 3.0
@@ -91,8 +91,8 @@ class Scheduler:
         scored = [self._score(placement) for placement in placements]
         kept = [one for one in scored if not one.dropped]
         best = max(kept or scored, key=lambda one: one.score)
-        contended = self._contended(best.placement)
-        results = {link: self._solved(jobs) for link, jobs in contended.items()}
+        contended = self._find_contended(best.placement)
+        results = {link: self._solve(jobs) for link, jobs in contended.items()}
         notes = []
         graph = {link: result.shifts for link, result in results.items()}
         if not kept:
@@ -100,7 +100,9 @@ class Scheduler:
                 "every candidate has a loop in its affinity graph: shifts follow its best spanning forest, "
                 "and the scores are those of the starts that come out"
             )
-            gains = {link: result.score - self._unshifted(result.jobs) for link, result in results.items()}
+            gains = {
+                link: result.score - self._score_unshifted(result.jobs) for link, result in results.items()
+            }
             forest = spanning_forest(contended, gains)
             graph = {link: {job: results[link].shifts[job] for job in jobs} for link, jobs in forest.items()}
         quanta = starts(graph, {job.name: self.rounding.period(_alone(job)) for job in self.jobs})
@@ -108,38 +110,40 @@ class Scheduler:
             results = {link: self._at_starts(one, quanta) for link, one in results.items()}
         starts_ms = {name: count * self.rounding.quantum_ms for name, count in quanta.items()}
         users = self.links.of(best.placement)
-        jobs = placed_jobs(self.jobs, users)
+        jobs = place_jobs(self.jobs, users)
         return Schedule(
             best.placement,
             starts_ms,
-            tuple(self._of_link(link, jobs, results) for link, jobs in self._shared(best.placement).items()),
+            tuple(
+                self._of_link(link, jobs, results) for link, jobs in self._find_shared(best.placement).items()
+            ),
             tuple(scored),
             tuple(predict(jobs, [self.links.rate_gbps] * len(users), starts_ms)),
             tuple(notes),
         )
 
     def _score(self, placement: Placement) -> Candidate:
-        contended = self._contended(placement)
-        scores = [self._solved(jobs).score for jobs in contended.values()]
+        contended = self._find_contended(placement)
+        scores = [self._solve(jobs).score for jobs in contended.values()]
         dropped = CYCLIC if has_loop(contended) else ""
         return Candidate(placement, sum(scores) / len(scores) if scores else 1.0, dropped)
 
-    def _shared(self, placement: Placement) -> dict[str, tuple[str, ...]]:
+    def _find_shared(self, placement: Placement) -> dict[str, tuple[str, ...]]:
         return {link: jobs for link, jobs in self.links.of(placement).items() if len(jobs) > 1}
 
-    def _contended(self, placement: Placement) -> dict[str, tuple[str, ...]]:
+    def _find_contended(self, placement: Placement) -> dict[str, tuple[str, ...]]:
         """Return shared links; of those with the same jobs one, for the same shifts are best on all of them."""
-        return {str(jobs): jobs for jobs in map(_sorted, self._shared(placement).values())}
+        return {str(jobs): jobs for jobs in map(_sort, self._find_shared(placement).values())}
 
     def _of_link(self, link: str, jobs: tuple[str, ...], results: Mapping[str, LinkSchedule]) -> LinkSchedule:
-        found = results[str(_sorted(jobs))]
+        found = results[str(_sort(jobs))]
         return LinkSchedule(link, jobs, found.score, found.proven, found.approximate, found.shifts)
 
     def _circle(self, names: Sequence[str]) -> Circle:
         by_name = {job.name: job for job in self.jobs}
-        return unified_circle([_alone(by_name[name]) for name in names], self.links.rate_gbps, self.rounding)
+        return make_circle([_alone(by_name[name]) for name in names], self.links.rate_gbps, self.rounding)
 
-    def _solved(self, names: tuple[str, ...]) -> LinkSchedule:
+    def _solve(self, names: tuple[str, ...]) -> LinkSchedule:
         if names not in self._known:
             circle = self._circle(names)
             begin = time.process_time()
@@ -151,7 +155,7 @@ class Scheduler:
             self._known[names] = LinkSchedule("", names, score, found.proven, circle.approximate, shifts)
         return self._known[names]
 
-    def _unshifted(self, names: Sequence[str]) -> float:
+    def _score_unshifted(self, names: Sequence[str]) -> float:
         circle = self._circle(names)
         return circle.score(circle.excess([0] * len(names)))
 
@@ -163,7 +167,7 @@ class Scheduler:
         return LinkSchedule("", one.jobs, score, one.proven and not worse, one.approximate or worse, shifts)
 
 
-def _sorted(jobs: Sequence[str]) -> tuple[str, ...]:
+def _sort(jobs: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(jobs))
 
 

@@ -156,7 +156,7 @@ def convolution(
     )
 
 
-def merged(name: str, kind: str, parts: list[Operator], extra_parameters: int = 0) -> Operator:
+def merge(name: str, kind: str, parts: list[Operator], extra_parameters: int = 0) -> Operator:
     """Return several operators that a strategy places as one; the output is that of the last.
 
     `extra_parameters` are single precision numbers that belong to none of the parts, as those of normalisation.

@@ -41,7 +41,7 @@ class Parameters:
         return self.batch or self.batch_per_device * self.devices_per_server * nodes
 
 
-def changed(model: str, parameters: P, changes: Mapping[str, Any]) -> P:
+def change(model: str, parameters: P, changes: Mapping[str, Any]) -> P:
     """Return the parameters with some of them changed.
 
     Raises `WorkloadError` for unknown names and impossible values.

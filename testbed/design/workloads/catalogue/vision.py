@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from testbed.design.workloads.catalogue.blocks import Assembly, convolution, dense, merged
+from testbed.design.workloads.catalogue.blocks import Assembly, convolution, dense, merge
 from testbed.design.workloads.catalogue.parameters import Parameters
 from testbed.design.workloads.model import Operator, Workload
 from testbed.errors import WorkloadError
@@ -75,13 +75,13 @@ def resnet50(name: str, parameters: Resnet50, nodes: int, origin: str) -> Worklo
         raise WorkloadError(
             f"{name}: an image of {p.image} is halved five times; use 224, or at least {RESNET_STRIDE}"
         )
-    side = _halved(p.image)
-    small = _halved(side)
+    side = _halve(p.image)
+    small = _halve(side)
     stem = convolution("stem", (3, 64), 7, (p.image, side), bias=False, pooled=small)
-    place, channels = model.add(merged("stem", "convolution", [stem], 2 * 64)), 64
+    place, channels = model.add(merge("stem", "convolution", [stem], 2 * 64)), 64
     for stage, (count, inner) in enumerate(RESNET_STAGES, 1):
         for i in range(1, count + 1):
-            sides = (small, _halved(small) if stage > 1 and i == 1 else small)
+            sides = (small, _halve(small) if stage > 1 and i == 1 else small)
             made = _bottleneck(f"stage{stage}_{i}", channels, inner, sides, project=i == 1)
             place, channels, small = model.add(made, place), 4 * inner, sides[1]
     model.add(dense("dense", channels, p.classes), place)
@@ -102,9 +102,9 @@ def _bottleneck(name: str, channels: int, inner: int, sides: tuple[int, int], *,
     if project:
         parts.append(convolution(name, (channels, outputs), 1, (side, written), bias=False))
     parts.append(convolution(name, (inner, outputs), 1, (written, written), bias=False))
-    return merged(name, "bottleneck", parts, 2 * (2 * inner + outputs + outputs * project))
+    return merge(name, "bottleneck", parts, 2 * (2 * inner + outputs + outputs * project))
 
 
-def _halved(side: int) -> int:
+def _halve(side: int) -> int:
     """Return what a kernel of stride 2, padded to keep the size, makes of a side."""
     return (side + 1) // 2

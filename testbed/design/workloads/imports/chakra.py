@@ -307,14 +307,14 @@ def collective_tasks(
         raise ValueError(f"of type {kind}: known are {_KNOWN}")
     if root not in members:
         raise ValueError(f"with root {root}, which is not among its members {members}")
-    return _send_all(_rooted(kind, members, root, size, share))
+    return _send_all(_make_rooted(kind, members, root, size, share))
 
 
 def _send_all(messages: tuple[tuple[int, int, int], ...]) -> Tasks:
     return len(messages) + 2, partial(add_messages, messages=messages)
 
 
-def _rooted(
+def _make_rooted(
     kind: int, members: tuple[int, ...], root: int, size: int, share: int
 ) -> tuple[tuple[int, int, int], ...]:
     place = members.index(root)
@@ -334,17 +334,17 @@ def read_groups(folder: Path, ranks: Sequence[Sequence[Node]]) -> dict[str, tupl
     ):
         start, end = node.inputs.find("[{"), node.inputs.rfind("}]")
         text, where = node.inputs[start : end + 2].replace("\\", ""), f"node {node.number}"
-        listed = _parsed(
+        listed = _parse_groups(
             text, where, lambda found: {group["pg_name"]: group["ranks"] or everybody for group in found}
         )
         groups |= listed
     if (folder / GROUPS_FILE).exists():
         path = folder / GROUPS_FILE
-        groups |= _parsed(path.read_text(encoding="utf-8"), str(path), dict)
+        groups |= _parse_groups(path.read_text(encoding="utf-8"), str(path), dict)
     return groups
 
 
-def _parsed(
+def _parse_groups(
     text: str, where: str, groups_of: Callable[[Any], dict[Any, Iterable[Any]]]
 ) -> dict[str, tuple[int, ...]]:
     """Return members of process groups by name. Raises `WorkloadError`."""

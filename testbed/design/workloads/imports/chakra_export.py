@@ -113,9 +113,9 @@ class _Writer:
 
     def _known(self, task: int, rank: int) -> tuple[int, ...]:
         """Return the nodes of a rank that stand for what a task waits for."""
-        return tuple(self._seen_from(before, rank) for before in self._before[task])
+        return tuple(self._find_seen_from(before, rank) for before in self._before[task])
 
-    def _seen_from(self, task: int, rank: int) -> int:
+    def _find_seen_from(self, task: int, rank: int) -> int:
         """Return the node with which a rank knows that a task has ended: a message tells it where it takes no part."""
         kind = self._graph.kind[task]
         members = self._graph.groups[self._graph.group[task]] if kind == Kind.ALLREDUCE else ()

@@ -101,9 +101,9 @@ def _node(message: bytes) -> Node:
         elif place == _TYPE:
             kind = _integer(value)
         elif place == _CONTROL:
-            control.extend(_repeated(value))
+            control.extend(_unpack_repeated(value))
         elif place == _DATA:
-            after.extend(_repeated(value))
+            after.extend(_unpack_repeated(value))
         elif place == _DURATION:
             duration_us = _integer(value)
         elif place == _INPUTS:
@@ -180,7 +180,7 @@ def _text(value: int | bytes) -> str:
     return _raw(value).decode("utf-8", "replace")
 
 
-def _signed(value: int | bytes) -> int:
+def _sign(value: int | bytes) -> int:
     number = _integer(value)
     return number - ((number >> 63) << 64)
 
@@ -190,7 +190,7 @@ def _zigzag(value: int | bytes) -> int:
     return (number >> 1) ^ -(number & 1)
 
 
-def _packed(form: str) -> Callable[[int | bytes], Value]:
+def _unpack_as(form: str) -> Callable[[int | bytes], Value]:
     def unpack(value: int | bytes) -> Value:
         raw = _raw(value)
         if len(raw) != struct.calcsize(form):
@@ -202,25 +202,25 @@ def _packed(form: str) -> Callable[[int | bytes], Value]:
 
 
 _VALUES: dict[int, Callable[[int | bytes], Value]] = {
-    _DOUBLE: _packed("<d"),
-    5: _packed("<f"),
-    7: _signed,
-    _INT64: _signed,
+    _DOUBLE: _unpack_as("<d"),
+    5: _unpack_as("<f"),
+    7: _sign,
+    _INT64: _sign,
     11: _integer,
     13: _integer,
     15: _zigzag,
     17: _zigzag,
-    19: _packed("<I"),
-    21: _packed("<Q"),
-    23: _packed("<i"),
-    25: _packed("<q"),
+    19: _unpack_as("<I"),
+    21: _unpack_as("<Q"),
+    23: _unpack_as("<i"),
+    25: _unpack_as("<q"),
     _BOOL: _integer,
     _STRING: _text,
 }
 """How the value of an attribute is read, by its field; lists and bytes are passed over."""
 
 
-def _repeated(value: int | bytes) -> list[int]:
+def _unpack_repeated(value: int | bytes) -> list[int]:
     """Return numbers of a repeated field, which may be packed."""
     if isinstance(value, int):
         return [value]

@@ -21,12 +21,12 @@ from testbed.design.workloads.imports.traced import (
     TracedKind,
     assemble,
     convolution_flops,
+    count_transposed_flops,
     einsum_flops,
     product_flops,
     recurrent_flops,
-    transposed_flops,
-    united_places,
-    united_weights,
+    unite_places,
+    unite_weights,
 )
 from testbed.design.workloads.model import is_whole
 from testbed.errors import WorkloadError
@@ -85,7 +85,7 @@ class Call(NamedTuple):
 _UNKNOWN_SIZE = Tensor((), 0)
 
 
-def counted_flops(call: Call, weights: Mapping[str, int], *, is_standard: bool) -> Counted:
+def count_flops(call: Call, weights: Mapping[str, int], *, is_standard: bool) -> Counted:
     """Return operations of one node. What has no formula, or no shapes to put into it, is estimated and says so."""
     if call.op_type in _BODIES:
         return Counted(0.0, "bytes only: its body is not looked into")
@@ -116,7 +116,7 @@ def _by_formula(call: Call) -> Counted:
     if kind in CONVOLUTIONS:
         weight = inputs[CONVOLUTIONS[kind]]
         if kind == "ConvTranspose":
-            return Counted(transposed_flops(inputs[0], weight), "2 a kernel and input number")
+            return Counted(count_transposed_flops(inputs[0], weight), "2 a kernel and input number")
         return Counted(convolution_flops(call.outputs[0].dims, weight), "2 a kernel and output number")
     if kind in RECURRENT:
         steps, samples = inputs[0][:2]
@@ -284,11 +284,11 @@ class _Reader:
             return Source()
         if node.op_type in _PASSING and inputs:
             return inputs[0]
-        weights = united_weights(inputs[:3] if node.op_type == "BatchNormalization" else inputs)
+        weights = unite_weights(inputs[:3] if node.op_type == "BatchNormalization" else inputs)
         if not any(source.data for source in inputs):
             return Source(weights=weights)
         name = node.name or f"{node.op_type}_{place}"
-        self.traced.append(self._computation(onnx, node, united_places(inputs), weights, name))
+        self.traced.append(self._computation(onnx, node, unite_places(inputs), weights, name))
         return Source(places=(len(self.traced) - 1,), data=True)
 
     def _computation(
@@ -300,7 +300,7 @@ class _Reader:
         attributes = {made.name: onnx.helper.get_attribute_value(made) for made in node.attribute}
         standard = node.domain in ("", "ai.onnx") and onnx.defs.has(node.op_type)
         call = Call(node.op_type, node.domain, attributes, values, results)
-        flops, how = counted_flops(call, weights, is_standard=standard)
+        flops, how = count_flops(call, weights, is_standard=standard)
         unknown = [name for name in (*node.input, *node.output) if name and name not in self.tensors]
         if unknown:
             self.notes.append(

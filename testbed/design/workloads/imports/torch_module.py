@@ -24,10 +24,10 @@ from testbed.design.workloads.imports.traced import (
     assemble,
     attention_flops,
     convolution_flops,
+    count_transposed_flops,
     product_flops,
-    transposed_flops,
-    united_places,
-    united_weights,
+    unite_places,
+    unite_weights,
 )
 from testbed.errors import WorkloadError
 
@@ -166,7 +166,7 @@ class _Trace:
     ) -> Source:
         if sources and (func.is_view or name in _PASSING):
             return sources[0]
-        weights = united_weights(sources)
+        weights = unite_weights(sources)
         weighted = [self._is_weight(argument) for argument in arguments]
         counted = _count(name, arguments, weighted, results)
         only_weights = counted.kind != "dense" or all(source.weights for source in sources)
@@ -181,7 +181,7 @@ class _Trace:
                 self._modules[-1],
                 name,
                 counted.kind,
-                united_places(sources),
+                unite_places(sources),
                 counted.flops,
                 weights,
                 read + counted.rows_bytes,
@@ -232,7 +232,7 @@ def _convolution(arguments: Sequence[Any], results: Sequence[Any]) -> _Counted:
     inputs, weight = (tuple(argument.shape) for argument in arguments[:2])
     transposed = arguments[6]
     if transposed:
-        return _Counted("convolution", transposed_flops(inputs, weight), "2 a kernel and input number")
+        return _Counted("convolution", count_transposed_flops(inputs, weight), "2 a kernel and input number")
     flops = convolution_flops(tuple(results[0].shape), weight)
     return _Counted("convolution", flops, "2 a kernel and output number")
 
@@ -268,11 +268,11 @@ def import_factory(name: str, *, batch: int, training: bool = True) -> Imported:
     except AttributeError as error:
         raise WorkloadError(f"--torch {name}: {error}; give a function of that module") from error
     except Exception as error:
-        raise _failed(name, error) from error
+        raise _make_failure(name, error) from error
     try:
         made = factory()
     except Exception as error:
-        raise _failed(name, error) from error
+        raise _make_failure(name, error) from error
     if not isinstance(made, tuple) or len(made) != 2:
         raise WorkloadError(f"--torch {name}: it must return a pair, the module and its example inputs")
     module, inputs = made
@@ -280,7 +280,7 @@ def import_factory(name: str, *, batch: int, training: bool = True) -> Imported:
     return import_torch(module, tuple(examples), batch=batch, training=training, name=factory_name)
 
 
-def _failed(name: str, error: Exception) -> WorkloadError:
+def _make_failure(name: str, error: Exception) -> WorkloadError:
     """Return what the user's own code raised, and where: a traceback would mostly be ours."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(place.filename).name}, line {place.lineno}"

@@ -53,12 +53,12 @@ class Source(NamedTuple):
     data: bool = False
 
 
-def united_weights(sources: Iterable[Source]) -> Mapping[str, int]:
+def unite_weights(sources: Iterable[Source]) -> Mapping[str, int]:
     """Return weights of those sources that are nothing but weights."""
     return {name: size for source in sources if not source.data for name, size in source.weights.items()}
 
 
-def united_places(sources: Iterable[Source]) -> tuple[int, ...]:
+def unite_places(sources: Iterable[Source]) -> tuple[int, ...]:
     """Return computations that any of the sources is from."""
     return tuple(sorted({place for source in sources for place in source.places}))
 
@@ -222,7 +222,7 @@ def convolution_flops(output: Dims, weight: Dims) -> float:
     return 2.0 * prod(output) * prod(weight[1:])
 
 
-def transposed_flops(inputs: Dims, weight: Dims) -> float:
+def count_transposed_flops(inputs: Dims, weight: Dims) -> float:
     """Return the FLOPs of a transposed convolution (inputs are spread); weight is (c_in, c_out / groups, *kernel)."""
     return 2.0 * prod(inputs) * prod(weight[1:])
 

@@ -30,10 +30,10 @@ from testbed.design.workloads.sharding import (
     cut,
     dispatch_resharding,
     forward_resharding,
-    fused_steps,
+    fuse_steps,
     gradient_buckets,
     microbatch_samples,
-    reversed_resharding,
+    reverse_resharding,
     row_samples,
     single_steps,
     trainable,
@@ -91,7 +91,7 @@ class _Iteration:
         self._builder = TaskGraphBuilder(cluster.nodes)
         self._samples = microbatch_samples(workload.batch, strategy.microbatches)
         self._buckets = gradient_buckets(workload, strategy, bucket_bytes)
-        self._steps = fused_steps(workload, strategy, self._buckets) if fuse else single_steps(workload)
+        self._steps = fuse_steps(workload, strategy, self._buckets) if fuse else single_steps(workload)
         self._step_of = {place: step for step, places in enumerate(self._steps) for place in places}
         self._trainable = trainable(workload)
         self._known_seconds: dict[tuple[int, int, int], float] = {}
@@ -142,7 +142,7 @@ class _Iteration:
             for step in stage.last:
                 for server, task in self._computed[step, microbatch - 1, direction].items():
                     waits.setdefault(server, []).append(task)
-            self._gates |= dict.fromkeys(stage.first, settled(self._builder, waits))
+            self._gates |= dict.fromkeys(stage.first, settle(self._builder, waits))
 
     def _pass_forward(self, step: int, microbatch: int) -> Tasks:
         """Collect inputs, send samples to their experts, compute, bring them back, sum among shards."""
@@ -153,7 +153,7 @@ class _Iteration:
             join(done, (self._forward[self._step_of[producer], microbatch] for producer, _ in bundle))
             resharding = self._resharding(forward_resharding, bundle, samples)
             senders = set(resharding.source[resharding.source != resharding.target].tolist())
-            done |= settled(self._builder, {server: done[server] for server in senders})
+            done |= settle(self._builder, {server: done[server] for server in senders})
             send(self._builder, resharding, done, ready)
         last = self._workload.operators[places[-1]]
         return self._compute(step, microbatch, ready, direction=0, reduce_bytes=last.forward_reduce_bytes)
@@ -202,7 +202,7 @@ class _Iteration:
         self._computed[step, microbatch, direction] = computed
         done = {server: [task] for server, task in computed.items()}
         if dispatch is not None:
-            done = exchange(self._builder, reversed_resharding(dispatch), done)
+            done = exchange(self._builder, reverse_resharding(dispatch), done)
         return self._sum_activations(sharding, samples, done, reduce_bytes)
 
     def _seconds(self, step: int, samples: int, direction: int) -> float:
@@ -306,13 +306,13 @@ def send(builder: TaskGraphBuilder, resharding: Resharding, done: Tasks, ready: 
 
 def exchange(builder: TaskGraphBuilder, resharding: Resharding, done: Tasks) -> Tasks:
     """Return all-to-all; each server goes on when all of its parts are there."""
-    done = settled(builder, {server: done.get(server, []) for server in set(resharding.source.tolist())})
+    done = settle(builder, {server: done.get(server, []) for server in set(resharding.source.tolist())})
     ready: Tasks = {}
     send(builder, resharding, done, ready)
-    return settled(builder, ready)
+    return settle(builder, ready)
 
 
-def settled(builder: TaskGraphBuilder, tasks: Tasks) -> Tasks:
+def settle(builder: TaskGraphBuilder, tasks: Tasks) -> Tasks:
     """Return one task to wait for instead of many: each of them would be an edge to each message that follows."""
     return {
         server: [builder.barrier(after=waits)] if len(waits) > 1 else waits for server, waits in tasks.items()
@@ -330,7 +330,7 @@ def edge_bundles(workload: Workload, strategy: Strategy) -> tuple[tuple[Bundle, 
     """Return for each operator the edges into it; those from operators of one sharding together."""
     bundles: list[dict[tuple[Sharding, bool], Bundle]] = [{} for _ in workload.operators]
     for edge in workload.edges:
-        key = strategy.shardings[edge[0]], workload.sliced(edge)
+        key = strategy.shardings[edge[0]], workload.is_sliced(edge)
         into = bundles[edge[1]]
         into[key] = (*into.get(key, ()), edge)
     return tuple(tuple(into.values()) for into in bundles)
@@ -341,7 +341,7 @@ def bundle_resharding(
 ) -> Resharding:
     """Return what passes over the edges of a bundle, pairs of servers once each. `between` is that of two shardings."""
     producer, consumer = (strategy.shardings[place] for place in bundle[0])
-    sliced = workload.sliced(bundle[0])
+    sliced = workload.is_sliced(bundle[0])
     parts = [between(producer, consumer, samples, workload.edge_bytes(edge), sliced) for edge in bundle]
     if len(parts) == 1:
         return parts[0]

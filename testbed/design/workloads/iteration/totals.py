@@ -33,7 +33,7 @@ from testbed.design.workloads.sharding import (
     forward_resharding,
     microbatch_samples,
     replica_groups,
-    reversed_resharding,
+    reverse_resharding,
     shard_bytes,
     trainable,
 )
@@ -217,7 +217,7 @@ class _Terms:
         for producer, consumer in edges:
             output = _Output(
                 self._workload.edge_bytes((producer, consumer)),
-                sliced=self._workload.sliced((producer, consumer)),
+                sliced=self._workload.is_sliced((producer, consumer)),
                 with_gradients=self.trainable[producer],
             )
             yield _edge_pairs(shardings[producer], shardings[consumer], self._samples, output, self._nodes)
@@ -268,7 +268,7 @@ def _edge_pairs(
         for size, times in samples
         for way in ways
     )
-    return _summed(resharding, nodes)
+    return _sum(resharding, nodes)
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -276,10 +276,10 @@ def _expert_pairs(sharding: Sharding, samples: Samples, sample_bytes: int, passe
     resharding = [
         (dispatch_resharding(sharding, size, sample_bytes), passes * times) for size, times in samples
     ]
-    return _summed(resharding + [(reversed_resharding(move), times) for move, times in resharding], nodes)
+    return _sum(resharding + [(reverse_resharding(move), times) for move, times in resharding], nodes)
 
 
-def _summed(resharding: Iterable[tuple[Resharding, int]], nodes: int) -> Pairs:
+def _sum(resharding: Iterable[tuple[Resharding, int]], nodes: int) -> Pairs:
     total = np.zeros(nodes * nodes)
     for (source, target, size_bytes), times in resharding:
         between = source != target

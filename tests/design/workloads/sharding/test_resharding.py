@@ -15,8 +15,8 @@ from testbed.design.workloads.sharding import (
     dispatch_resharding,
     forward_resharding,
     place_sharding,
-    reversed_resharding,
-    spaced_sharding,
+    reverse_resharding,
+    space_sharding,
 )
 
 
@@ -87,19 +87,19 @@ def test_a_placed_table_sends_all_but_its_own_samples(nodes, batch):
         if batch % nodes == 0:
             assert away == batch * (1 - 1 / nodes) * 512
         back = backward_resharding(place_sharding([server]), data_sharding(range(nodes)), batch, 512)
-        assert sorted(zip(*reversed_resharding(back), strict=True)) == sorted(zip(*resharding, strict=True))
+        assert sorted(zip(*reverse_resharding(back), strict=True)) == sorted(zip(*resharding, strict=True))
 
 
 @pytest.mark.parametrize("way", ["data", "tensor", "expert"])
 def test_nothing_leaves_a_server_between_equal_shardings(way):
-    sharding = data_sharding(range(12)) if way == "data" else spaced_sharding(way, 12, 4)
+    sharding = data_sharding(range(12)) if way == "data" else space_sharding(way, 12, 4)
     resharding = forward_resharding(sharding, sharding, 100, 64)
     assert (resharding.source == resharding.target).all()
 
 
 @pytest.mark.parametrize("shards", [2, 3, 4, 6])
 def test_groups_of_experts_keep_the_samples_of_their_servers(shards):
-    resharding = forward_resharding(data_sharding(range(12)), spaced_sharding("expert", 12, shards), 100, 64)
+    resharding = forward_resharding(data_sharding(range(12)), space_sharding("expert", 12, shards), 100, 64)
     assert (resharding.source == resharding.target).all()
 
 
@@ -146,7 +146,7 @@ def test_caches_pass_on_each_head_once(shards, other):
 
 @pytest.mark.parametrize("shards", [1, 2, 4, 12])
 def test_experts_get_an_equal_share_of_every_servers_samples(shards):
-    sharding = spaced_sharding("expert", 12, shards)
+    sharding = space_sharding("expert", 12, shards)
     resharding = dispatch_resharding(sharding, 240, 2 * 48)
     away = resharding.size_bytes[resharding.source != resharding.target].sum()
     assert resharding.size_bytes.sum() == 240 * 2 * 48

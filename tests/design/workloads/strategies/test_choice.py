@@ -10,7 +10,7 @@ from testbed.design.workloads.choice import WorkloadChoice
 from testbed.design.workloads.roofline import Cluster
 from testbed.design.workloads.strategies import (
     data_parallel,
-    disaggregated_strategy,
+    disaggregate,
     fitting_strategy,
     is_named,
     pipeline_parallel,
@@ -27,7 +27,7 @@ def test_names_are_those_of_the_functions():
     assert strategy_by_name("default", job, cluster) == fitting_strategy(job, cluster)
     assert strategy_by_name("pipeline:2:8", job, cluster) == pipeline_parallel(job, 4, 2, 8)
     served = workload("serve", 4, kv_heads=2, inner=128, prompt=8, **SMALL)
-    halves, one = (disaggregated_strategy(served, cluster, count) for count in (2, 1))
+    halves, one = (disaggregate(served, cluster, count) for count in (2, 1))
     assert strategy_by_name("disaggregated", served, cluster) == halves != one
     assert strategy_by_name("disaggregated:1", served, cluster) == one
 

@@ -16,13 +16,13 @@ from testbed.design.workloads.sharding import (
     Strategy,
     data_sharding,
     place_sharding,
-    spaced_sharding,
+    space_sharding,
 )
 from testbed.design.workloads.strategies import (
     check_strategy,
     data_parallel,
     default_strategy,
-    disaggregated_strategy,
+    disaggregate,
     fitting_strategy,
     legal_shardings,
     pipeline_parallel,
@@ -146,17 +146,17 @@ def test_nothing_is_cut_into_more_pieces_than_it_has(make_operator):
     assert max(sharding.shards for sharding in legal_shardings(attention, 128)) == 8
     workload = Workload("w", (attention, experts), (), 128)
     assert [sharding.shards for sharding in default_strategy(workload, 8).shardings] == [1, 4]
-    ten = Strategy((spaced_sharding("tensor", 120, 15), data_sharding([0])))
+    ten = Strategy((space_sharding("tensor", 120, 15), data_sharding([0])))
     with pytest.raises(StrategyError, match="attention: cut into 15 shards, it can be into 12 at most"):
         check_strategy(workload, ten, 120)
     whole = make_operator("whole", ways=("tensor",), most_shards=1)
-    assert legal_shardings(whole, 4) == (spaced_sharding("tensor", 4, 1),)
+    assert legal_shardings(whole, 4) == (space_sharding("tensor", 4, 1),)
 
 
 @pytest.mark.parametrize(("nodes", "shards"), [(10, 4), (10, 20), (10, 0), (0, 1), (-4, 2)])
 def test_shards_divide_the_servers(nodes, shards):
     with pytest.raises(StrategyError, match=f"{shards} shards on {nodes} servers"):
-        spaced_sharding("tensor", nodes, shards)
+        space_sharding("tensor", nodes, shards)
 
 
 @pytest.mark.parametrize("made", [data_parallel, default_strategy])
@@ -182,7 +182,7 @@ def test_sides_get_servers_of_their_own_and_send_the_cache_alone(make_operator):
     workload, cluster = served(make_operator), Cluster(8)
     for strategy, first in (
         (fitting_strategy(workload, cluster), 4),
-        (disaggregated_strategy(workload, cluster, 3), 3),
+        (disaggregate(workload, cluster, 3), 3),
     ):
         sides = [set(sharding.servers) for sharding in strategy.shardings]
         assert sides[:2] == [set(range(first))] * 2
@@ -211,12 +211,12 @@ def test_sides_share_what_is_too_small_for_them_apart(make_operator):
 @pytest.mark.parametrize("prefill_nodes", [0, 8, -1])
 def test_each_side_needs_a_server(make_operator, prefill_nodes):
     with pytest.raises(StrategyError, match=f"{prefill_nodes} of 8 servers read prompts"):
-        disaggregated_strategy(served(make_operator), Cluster(8), prefill_nodes)
+        disaggregate(served(make_operator), Cluster(8), prefill_nodes)
 
 
 def test_what_has_no_sides_is_not_taken_apart(make_operator):
     with pytest.raises(StrategyError, match="does not both read prompts and write answers"):
-        disaggregated_strategy(Workload("w", (make_operator("a"),), (), 4), Cluster(8))
+        disaggregate(Workload("w", (make_operator("a"),), (), 4), Cluster(8))
 
 
 def test_shardings_are_the_same_after_a_journey():

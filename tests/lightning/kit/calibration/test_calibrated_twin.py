@@ -15,12 +15,12 @@ from lightning.kit.calibration.decoder import (
     true_product,
 )
 from lightning.kit.calibration.drift import drift, recalibrate
-from lightning.kit.calibration.guided import guided_run
+from lightning.kit.calibration.guided import run_guided
 from lightning.kit.calibration.measurement.batch import Reader
 from lightning.kit.calibration.measurement.bench import Bench
 from lightning.kit.calibration.measurement.delay import Arrival
 from lightning.kit.calibration.measurement.pairs import Encoders, sum_truth
-from lightning.kit.calibration.measurement.steps import STEPS, measured_noise
+from lightning.kit.calibration.measurement.steps import STEPS, measure_noise
 from lightning.kit.compute import LightningCompute
 
 pytestmark = pytest.mark.board
@@ -31,7 +31,7 @@ ROUNDED = np.rint(true_product(*PAIRS))
 
 def calibrated(address):
     soc = lightning.connect(address)
-    run = guided_run(soc)
+    run = run_guided(soc)
     assert run.passed, [outcome for outcome in run.outcomes if not outcome.passed]
     return soc, run
 
@@ -174,7 +174,7 @@ def test_the_noise_model_finds_the_lasers_intensity_noise(kit, rin_db_hz):
     soc.knobs["rin_db_hz"] = rin_db_hz
     try:
         rows = LightningCompute(soc, run.calibration, window=1).rows
-        found = measured_noise(rows, run.calibration.word_table)
+        found = measure_noise(rows, run.calibration.word_table)
     finally:
         soc.knobs["rin_db_hz"] = before
     filtered = taps("fir")

@@ -7,7 +7,7 @@ from lightning.kit.calibration.decoder import (
     accuracy,
     fit_decoder,
     rms_error,
-    rounded,
+    round_products,
     true_product,
 )
 
@@ -62,8 +62,8 @@ def test_a_decoder_needs_rows_that_tell_it_apart():
 
 
 def test_answers_are_rounded_into_their_range_and_say_how_far_they_were():
-    assert rounded([-3.0, 0.4, 254.6, 300.0]).tolist() == [0, 0, 255, 255]
-    assert rounded([300.0, 600.0], products=2).tolist() == [300, 510]
+    assert round_products([-3.0, 0.4, 254.6, 300.0]).tolist() == [0, 0, 255, 255]
+    assert round_products([300.0, 600.0], products=2).tolist() == [300, 510]
     assert Decoded(20, 19.6, saturated=False).residual == pytest.approx(-0.4)
 
 
@@ -86,7 +86,7 @@ def test_constant_noise_of_one_sample_of_the_converter_leaves_99_25_per_cent():
     lit = np.tile([True, False], (a.size, 1))
     sigma = 1.6569279459762971 * KNOWN.gain[0] / 255
     noisy = KNOWN.expected(v) + sigma * rng.standard_normal(a.size)
-    found = accuracy(rounded(KNOWN.decode(noisy, v, lit)), a, b)
+    found = accuracy(round_products(KNOWN.decode(noisy, v, lit)), a, b)
     assert found >= 99.25
     assert found == pytest.approx(99.36, abs=0.04)
 

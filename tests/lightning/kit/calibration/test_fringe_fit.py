@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from lightning.kit.calibration.encoder import dimmed, encoder
+from lightning.kit.calibration.encoder import dim, encoder
 from lightning.kit.calibration.fringe import Fringe, fit
 
 WORDS = np.linspace(-6_000, 32_766, 256).round()
@@ -89,7 +89,7 @@ def test_a_modulator_that_the_words_do_not_open_fully_is_used_as_far_as_it_goes(
 def test_a_dimmed_encoder_gives_operands_in_the_unit_of_the_full_one():
     curve = Fringe((0.0, np.pi / 2), 0.0, 20_000.0, 0.0, 1.0, 0.0)
     full = encoder(curve)
-    half = dimmed(curve, full, 0.5)
+    half = dim(curve, full, 0.5)
     assert half.words[255] == 10_000
     assert half.operands[255] == pytest.approx(0.5, abs=1e-4)
     assert half.operands == pytest.approx(0.5 * np.arange(256) / 255, abs=1e-4)

@@ -13,7 +13,7 @@ import lightning
 from lightning import errors
 from lightning.kit import factory_calibration
 from lightning.kit.calibration import find, from_json, save
-from lightning.kit.calibration.guided import calibrate, guided_run
+from lightning.kit.calibration.guided import calibrate, run_guided
 from lightning.kit.calibration.measurement import alignment, batch
 from lightning.kit.calibration.measurement.bench import Bench
 from lightning.kit.calibration.measurement.steps import STEPS
@@ -27,7 +27,7 @@ def failed(run):
 @pytest.mark.slow
 @pytest.mark.board
 def test_without_light_the_run_ends_at_the_step_that_needs_it(tmp_path):
-    run = guided_run(lightning.connect("sim://kit?seed=2&laser=off"))
+    run = run_guided(lightning.connect("sim://kit?seed=2&laser=off"))
     assert run.calibration is None
     assert [outcome.step for outcome in run.outcomes][-1] == "delay"
     assert "laser" in failed(run)["delay"].hint

@@ -20,7 +20,7 @@ from lightning.errors import (
     ProgramError,
 )
 from lightning.kit.calibration.drift import recalibrate
-from lightning.kit.calibration.guided import guided_run
+from lightning.kit.calibration.guided import run_guided
 from lightning.kit.calibration.measurement.batch import Reader
 from lightning.kit.compute import LightningCompute
 from lightning.kit.dot import Symbol, VectorCore, core_of, dot, matvec
@@ -166,7 +166,7 @@ def test_other_symbols_serve_too(calibration):
 @pytest.mark.slow
 def test_a_kit_of_another_make_with_its_own_calibration():
     device = lightning.connect("sim://kit?seed=23&vary=yes")
-    run = guided_run(device)
+    run = run_guided(device)
     assert run.calibration is not None
     core = VectorCore(device, run.calibration)
     weights, inputs = vectors(10, (40, 784))

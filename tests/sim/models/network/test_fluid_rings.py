@@ -132,7 +132,7 @@ def test_parallel_links_carry_rings_of_their_own():
 
 def test_rounded_ends_are_late_by_no_more_than_asked():
     from sim.models.network.engine import shares_numpy
-    from sim.models.network.engine.timers import rounded_end_s  # brings numba
+    from sim.models.network.engine.timers import round_end_s  # brings numba
 
     random = np.random.default_rng(8)
     begin_s = random.random(300) * 10.0 ** random.integers(-6, 2, 300)
@@ -140,7 +140,7 @@ def test_rounded_ends_are_late_by_no_more_than_asked():
     for rounding in (0.3, 0.01, 0.001):
         ends = np.array(
             [
-                rounded_end_s(begin, begin + lasts, rounding)
+                round_end_s(begin, begin + lasts, rounding)
                 for begin, lasts in zip(begin_s, lasts_s, strict=True)
             ]
         )

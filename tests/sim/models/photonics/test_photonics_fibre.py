@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sim.models.photonics import pole, wavelengths
 from sim.models.photonics.fibre import Fibre, FractionalDelay, kernel_taps
 from sim.models.photonics.laser import Laser
-from sim.models.photonics.wavelengths import Demultiplexer, combined_w, crosstalk
+from sim.models.photonics.wavelengths import Demultiplexer, combine_w, crosstalk
 
 KERNELS = ("sinc", "cubic", "linear")
 delays = st.floats(-50.0, 50.0)
@@ -122,7 +122,7 @@ def test_ten_metres_of_fibre():
         lambda: Laser(power_w=-1e-3),
         lambda: Laser(wavelength_m=0.0),
         lambda: Laser(rin_db_hz=10.0),
-        lambda: combined_w(1.0, 1.0, 0.0, visibility=1.1),
+        lambda: combine_w(1.0, 1.0, 0.0, visibility=1.1),
     ],
 )
 def test_what_cannot_be_built_is_refused(make):
@@ -145,13 +145,13 @@ def test_crosstalk_is_symmetric_and_each_keeps_its_own(channels, adjacent_db, ot
 @given(st.floats(0.0, 2.0), st.floats(0.0, 2.0), st.floats(-10.0, 10.0))
 def test_equal_wavelengths_add_as_fields(first_w, second_w, phase):
     field = math.sqrt(first_w) + math.sqrt(second_w) * complex(math.cos(phase), math.sin(phase))
-    assert float(combined_w(first_w, second_w, phase)) == pytest.approx(abs(field) ** 2, abs=1e-12)
-    assert float(combined_w(first_w, second_w, phase, 0.0)) == pytest.approx(first_w + second_w)
+    assert float(combine_w(first_w, second_w, phase)) == pytest.approx(abs(field) ** 2, abs=1e-12)
+    assert float(combine_w(first_w, second_w, phase, 0.0)) == pytest.approx(first_w + second_w)
 
 
 def test_a_leak_of_the_same_wavelength_swings_by_four_roots_of_it():
     phases = np.linspace(0.0, 2 * math.pi, 1001)
-    power = combined_w(1.0, 10**-2.5, phases)
+    power = combine_w(1.0, 10**-2.5, phases)
     assert np.ptp(power) == pytest.approx(4 * math.sqrt(10**-2.5), rel=1e-6)
 
 

@@ -152,7 +152,7 @@ def test_arrays_are_taken_element_by_element():
 
 @pytest.mark.parametrize("correlation", [0.0, 0.00547, 0.3, 0.9])
 def test_drawn_noise_has_variance_one_and_the_correlation_asked_for(correlation):
-    drawn = noise.correlated_normals(np.random.default_rng(9), (2000, 500), correlation)
+    drawn = noise.draw_correlated_normals(np.random.default_rng(9), (2000, 500), correlation)
     assert drawn.var() == pytest.approx(1.0, abs=0.02)
     for lag in (1, 2, 3):
         assert np.mean(drawn[:, lag:] * drawn[:, :-lag]) == pytest.approx(correlation**lag, abs=0.02)
@@ -162,17 +162,17 @@ def test_drawn_noise_has_variance_one_and_the_correlation_asked_for(correlation)
 
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (1,)])
 def test_short_shapes_are_drawn_too(shape):
-    assert noise.correlated_normals(np.random.default_rng(0), shape, 0.5).shape == shape
+    assert noise.draw_correlated_normals(np.random.default_rng(0), shape, 0.5).shape == shape
 
 
 @pytest.mark.parametrize("correlation", [-0.1, 1.0, math.nan])
 def test_what_is_no_correlation_is_refused(correlation):
     with pytest.raises(ValueError, match="correlation is"):
-        noise.correlated_normals(np.random.default_rng(0), (3,), correlation)
+        noise.draw_correlated_normals(np.random.default_rng(0), (3,), correlation)
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.00547, 0.5])
 def test_the_mean_of_eight_samples(correlation):
-    drawn = noise.correlated_normals(np.random.default_rng(10), (125_000, 8), correlation)
-    theory = pole.decimated_deviation(1.0, correlation, 8)
+    drawn = noise.draw_correlated_normals(np.random.default_rng(10), (125_000, 8), correlation)
+    theory = pole.decimate_deviation(1.0, correlation, 8)
     assert drawn.mean(axis=1).std() == pytest.approx(theory, rel=0.01)  # five sigma

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.models.photonics import pole
-from sim.models.photonics.detector import Detector, photocurrent_a, received_a, responsivity_a_w
+from sim.models.photonics.detector import Detector, detect_a, photocurrent_a, responsivity_a_w
 
 levels = st.lists(st.floats(-10.0, 10.0), min_size=1, max_size=200)
 memories = st.floats(0.0, 0.999)
@@ -101,15 +101,15 @@ def test_memories_that_are_none_are_refused(kept):
 
 def test_dark_current_is_there_without_light_and_responsivity_with_it():
     detector = Detector(responsivity_a_w=0.9, dark_current_a=1e-6)
-    assert received_a(detector, [0.0, 0.0], 3e9).tolist() == [1e-6, 1e-6]
-    assert received_a(detector, [1e-3, 1e-3], 3e9).tolist() == pytest.approx([0.901e-3] * 2)
+    assert detect_a(detector, [0.0, 0.0], 3e9).tolist() == [1e-6, 1e-6]
+    assert detect_a(detector, [1e-3, 1e-3], 3e9).tolist() == pytest.approx([0.901e-3] * 2)
     assert photocurrent_a(detector, 1e-3) == pytest.approx(0.9e-3)
 
 
 def test_symbols_of_one_sample_leak_into_the_next_by_the_memory():
     detector = Detector(dark_current_a=0.0)
     rate_hz = 3.072e9
-    one, leak = received_a(detector, [0.0, 1e-3, 0.0], rate_hz)[1:]
+    one, leak = detect_a(detector, [0.0, 1e-3, 0.0], rate_hz)[1:]
     assert leak / one == pytest.approx(pole.memory(detector.pole_hz, rate_hz))
 
 

@@ -28,7 +28,7 @@ from sim.twins.rfsoc.kit.bench.meter import MeterTwin
 from sim.twins.rfsoc.kit.bench.supply import SupplyTwin
 from sim.twins.rfsoc.kit.state import KitState
 from sim.twins.wire.line import Line, LineFaults, Transcript
-from sim.twins.wire.listener import Listener, bound_socket
+from sim.twins.wire.listener import Listener, bind_socket
 
 __all__ = ["Bench"]
 
@@ -108,7 +108,7 @@ class Bench:
             asyncio.run_coroutine_threadsafe(act(self._listeners[role]), self._loop).result(_LONGEST_WAIT_S)
 
     def _start(self) -> None:
-        self._sockets = {role: bound_socket("127.0.0.1", 0) for role in ROLES}
+        self._sockets = {role: bind_socket("127.0.0.1", 0) for role in ROLES}
         serving = threading.Event()
         self._thread = threading.Thread(
             target=lambda: asyncio.run(self._serve(serving)), name=f"bench of {self._serial}", daemon=True

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from sim.twins.frontends.scpi import ErrorQueue, Handler, ScpiError
-from sim.twins.rfsoc.kit.knobs import turned
+from sim.twins.rfsoc.kit.knobs import turn
 from sim.twins.rfsoc.kit.state import KitState
 
 _TRUTHS = {"1": True, "ON": True, "0": False, "OFF": False}
@@ -87,4 +87,4 @@ class Settling:
     def _settle(self, change: int) -> None:
         if change == self._changes:  # otherwise something was set since: its own visit will come
             settings, self._pending = self._pending, {}
-            self._state.change(partial(turned, settings=settings))
+            self._state.change(partial(turn, settings=settings))

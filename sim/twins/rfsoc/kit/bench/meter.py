@@ -15,7 +15,7 @@ import numpy as np
 
 from sim.twins.frontends.scpi import ErrorQueue, Handler, ScpiError
 from sim.twins.rfsoc.kit.bench.instrument import common_commands, number, sole
-from sim.twins.rfsoc.kit.optics import tapped_power_w
+from sim.twins.rfsoc.kit.optics import tap_power_w
 from sim.twins.rfsoc.kit.state import KitState
 
 WAVELENGTH_NM = (800.0, 1700.0)
@@ -70,7 +70,7 @@ class MeterTwin:
 
     def _power_w(self) -> float:
         now = self._state.now
-        power_w = tapped_power_w(now) * now.parameters.wavelength_nm / self._wavelength_nm
+        power_w = tap_power_w(now) * now.parameters.wavelength_nm / self._wavelength_nm
         if now.parameters.noise == "off":
             return power_w
         return power_w + READING_NOISE_W / math.sqrt(self._averages) * float(self._rng.standard_normal())
