@@ -37,8 +37,10 @@ def holding(runs_dir: Path, address: str, ports: frozenset[int]) -> Iterator[Non
     labs = labs_with(runs_dir, address)
     if not labs:
         if find_chosen():
-            what = f"no lab of the database in {runs_dir} has moved {address}, "
+            what = (
+                f"no lab of the database in {runs_dir} has moved {address}, "
                 f"so lease {find_chosen()} does not hold it"
+            )
             raise LeaseDenied(f"{what}; leave out --lease, or give the --runs-dir or --database of its lab")
         yield
         return

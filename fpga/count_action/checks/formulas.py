@@ -148,8 +148,10 @@ def _find_constant(graph: Graph, compared: Operation, at: Location | None) -> Di
     outcomes = {_holds(compared.operator, left, right), _holds(compared.operator, left, right, other=True)}
     if len(outcomes) == 1:
         how = "always holds" if outcomes == {True} else "never holds"
-        message = f"the comparison `{compared.operator}` {how}: "
+        message = (
+            f"the comparison `{compared.operator}` {how}: "
             f"{_describe_interval(left)} is compared with {_describe_interval(right)}"
+        )
         yield note(at, message, "Compare with a value that can be reached, or leave it away.")
 
 
