@@ -245,7 +245,7 @@ def log_softmax(results: Sequence[int] | Integers, *, misprinted: bool = False) 
     values = np.asarray(results)
     if values.ndim != 1 or not len(values) or values.dtype.kind not in "iu":
         raise InputError(
-            f"log-softmax takes the whole numbers of one image, not {values.dtype} of shape {values.shape}"
+            f"log-softmax takes the integers of one image, not {values.dtype} of shape {values.shape}"
         )
     raised = values.astype(np.int64) + (len(EXPONENTS) - 1 - int(values.max()))
     table = np.array(EXPONENTS)

@@ -183,7 +183,7 @@ class Replay:
         del deadline
         if self._next < len(self._entries) and self._entries[self._next][0] == "lost":
             self._next += 1
-            raise make_lost(self._device, "as it was in the recording")
+            raise make_lost(self._device, "as recorded")
         return self._take("received", b"")
 
     def _take(self, what: str, data: bytes) -> bytes:

@@ -1,7 +1,7 @@
 """`python -m tools.documentation.messages`: tables of errors and findings, and one page with every message.
 
-The tables of `docs/reference/errors.md` and `docs/reference/findings.md` are made from the classes and from `KINDS`. The page
-`build/messages.md` has every text that a user can meet, in the order of the files, so that somebody can read it from top to bottom.
+The tables of `docs/reference/errors.md` and `docs/reference/findings.md` are made from the classes and from `KINDS`.
+The page `build/messages.md` has every text that a user can meet, file by file, to be read from top to bottom.
 """
 
 from __future__ import annotations
@@ -26,13 +26,26 @@ TABLE = re.compile(r"(<!-- table: (?P<source>[^>]*) -->\n).*?(<!-- end -->)", re
 """A table between two comments; the first names what it is made from."""
 
 SPEAKING = frozenset(
-    "Finding FindingKind Message Problem argument echo error fail info note option print progress refuse report say secho tell warn warning".split()
+    {
+        "Finding",
+        "FindingKind",
+        "Message",
+        "argument",
+        "echo",
+        "error",
+        "fail",
+        "info",
+        "note",
+        "option",
+        "print",
+    }
+    | {"progress", "refuse", "report", "say", "secho", "tell", "warn", "warning"}
 )
 """Functions whose texts reach a user, besides everything that is raised."""
 
 
 def _describe(error: type[LightbedError]) -> str:
-    """Return the summary of a class as a cell: without capital and full stop, and of a root the first sentence alone."""
+    """Return the summary of a class as a cell, without capital and full stop; of a root the first sentence alone."""
     text = (inspect.getdoc(error) or "").partition("\n\n")[0].replace("\n", " ")
     text = text.partition(". ")[0] if text.startswith("Root") else text
     text = text.removesuffix(".")
@@ -75,9 +88,7 @@ def text_of(node: ast.expr) -> str | None:
             return value
         case ast.JoinedStr(values=values):
             return "".join(
-                each.value if isinstance(each, ast.Constant) else f"{{{ast.unparse(each.value)}}}"
-                for each in values
-                if isinstance(each, ast.Constant | ast.FormattedValue) and isinstance(getattr(each, "value", ""), str | ast.expr)
+                text_of(each) or f"{{{ast.unparse(getattr(each, 'value', each))}}}" for each in values
             )
         case ast.IfExp(body=body, orelse=orelse):
             texts = [text for text in (text_of(body), text_of(orelse)) if text]
@@ -89,7 +100,7 @@ def collect_messages(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the line and the text of every message in a file: of two words at least, in the order of the file."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     raised = {id(node.exc) for node in ast.walk(tree) if isinstance(node, ast.Raise)}
-    found = set()
+    messages = set()
     for call in ast.walk(tree):
         if isinstance(call, ast.Call):
             name = ast.unparse(call.func).rpartition(".")[2]
@@ -97,8 +108,9 @@ def collect_messages(path: Path) -> Iterator[tuple[int, str]]:
                 for value in (*call.args, *(each.value for each in call.keywords)):
                     text = text_of(value)
                     if text and " " in text.strip():
-                        found.add((value.lineno, text))
-    yield from sorted(found)
+                        messages.add((value.lineno, value.col_offset, text))
+    for line, _, text in sorted(messages):
+        yield line, text
 
 
 def message_page() -> Iterator[str]:
