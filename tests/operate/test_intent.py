@@ -321,7 +321,7 @@ def test_what_only_the_log_holds_is_read_where_sqlite_cannot_share_it(tmp_path, 
     def refused(_path):
         raise sqlite3.OperationalError("unable to open database file")
 
-    monkeypatch.setattr("testbed.database_file._shared", refused)
+    monkeypatch.setattr("testbed.database_file._open_shared", refused)
     assert read_rows(path, "select n from numbers") == [{"n": 7}]
     writer.close()
 

@@ -258,7 +258,7 @@ def test_the_next_job_is_patched_on_the_idle_plane_and_flipped_to():
     planes = start(first)
     ahead = look_ahead(planes, second)
     assert (ahead.onto_second, len(ahead.make), ahead.remove, len(ahead.flip)) == (True, 48, (), 48)
-    assert planes.lit() == set(first.links)
+    assert planes.find_lit() == set(first.links)
     assert ahead.after.lit() == set(second.links)
     assert ahead.outage_s(0.01) == 0.01
     back = look_ahead(ahead.after, first)  # its circuits are still there
@@ -281,7 +281,7 @@ def test_jobs_of_other_nodes_stay_lit():
     )
     ahead = look_ahead(planes, turned, shard=range(6))
     assert {nic.node for nic in ahead.flip} == set(range(6))
-    assert ahead.after.lit() == {*turned.links, *other}
+    assert ahead.after.find_lit() == {*turned.links, *other}
 
 
 def test_a_job_outside_its_shard_is_refused():

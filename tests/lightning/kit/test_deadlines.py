@@ -247,7 +247,7 @@ def test_runs_are_counted(clock):
     assert progress.reached == "before the first run"
     for _ in range(3):
         progress.begin(None)
-    progress.seen(2)
+    progress.note_count(2)
     assert progress.reached == "in run 3, after 2 shots"
 
 

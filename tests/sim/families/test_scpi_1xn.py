@@ -25,7 +25,7 @@ class Terminal:
     def say(self, text: str) -> str:
         self._client.send((text + self._end).encode())
         self._world.settle()
-        return self._client.received().decode("latin-1")
+        return self._client.receive().decode("latin-1")
 
 
 def test_one_bank_by_default_words(world):

@@ -324,7 +324,7 @@ def test_there_is_one_of_each_formula():
 
     assert loopback.interpolation(0.3).tolist() == kernel_taps("sinc", 0.3).tolist()
     assert not hasattr(loopback, "BETA")
-    assert conversion.correlated_normals.__module__ == "sim.models.photonics.noise"
+    assert conversion.draw_correlated_normals.__module__ == "sim.models.photonics.noise"
     assert assembly.whole is plant.whole is address.whole
 
 
