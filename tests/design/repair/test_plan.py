@@ -241,12 +241,14 @@ def test_what_a_plan_sends_between_pairs_is_known_where_its_workload_can_be_buil
 
 def test_a_dark_nic_loses_nothing():
     wiring = wire(find_topology(12, 2))
-    with pytest.raises(TopologyError, match="is on no link"):
+    with pytest.raises(TopologyError, match="NIC 5 of node 0 has no link, so nothing is lost with it"):
         plan_repair(wiring, [Nic(0, 5)])
 
 
 def test_a_node_cut_off_is_named():
-    with pytest.raises(TopologyError, match="without the lost fibre node 0 has no path to node 1"):
+    with pytest.raises(
+        TopologyError, match="without the lost fibre, node 0 has no path to node 1: replace the fibre"
+    ):
         plan_repair(wire(find_topology(2, 1)), [Nic(0, 0)])
 
 

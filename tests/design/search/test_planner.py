@@ -220,7 +220,7 @@ def test_what_does_not_fit_or_cannot_be_is_named():
         optimise(pure_data(), Cluster(4), 2, 0, steps=1)
     with pytest.raises(SearchError, match="0 or more steps"):
         optimise(pure_data(), Cluster(4), 2, 25, steps=-1)
-    with pytest.raises(SearchError, match="say which file"):
+    with pytest.raises(SearchError, match="resuming needs a checkpoint: give its file"):
         optimise(pure_data(), Cluster(4), 2, 25, steps=1, resume=True)
 
 

@@ -184,7 +184,7 @@ def test_a_file_of_another_size_is_refused(tmp_path):
 def test_what_is_no_panel_is_refused(tmp_path, text):
     path = tmp_path / "panel.json"
     path.write_text(text)
-    with pytest.raises(AddressError, match="not the file of a panel"):
+    with pytest.raises(AddressError, match="not a panel file"):
         PanelFile(path, size=None, name="").read()
 
 
@@ -197,10 +197,10 @@ def test_a_cord_that_went_elsewhere_displaces_the_belief_about_both_ends():
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ("size=big", "no size"),
-        ("operator=nowhere", "no operator"),
+        ("size=big", "is not a size"),
+        ("operator=nowhere", "is not the address of an operator"),
         ("patience_s=long", "patience_s"),
-        ("x=1", "no option"),
+        ("x=1", "unknown option"),
     ],
 )
 def test_options_without_sense_are_refused(tmp_path, options, complaint):

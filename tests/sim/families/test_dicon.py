@@ -209,9 +209,9 @@ def test_a_failed_channel_is_refused_in_silence(device, terminal):
 @pytest.mark.parametrize(
     ("inputs", "options", "why"),
     [
-        (3, {}, "cannot be shared out among 3 banks"),
-        (2, {"colour": "red"}, "no option 'colour' in this family"),
-        (2, {"baud": "fast"}, "baud is a number"),
+        (3, {}, "8 outputs cannot be divided among 3 banks; size 2x16 is two 1x8 switches"),
+        (2, {"colour": "red"}, "this family has no option 'colour'"),
+        (2, {"baud": "fast"}, "option baud must be a number, not"),
     ],
 )
 def test_settings_it_cannot_have(inputs, options, why):
