@@ -1,6 +1,6 @@
 """An account of an ONNX file without samples: where every node runs, why, and what it costs.
 
-The network is `sketched` without samples: the sizes and signs of its weights are right, its scales are not. That serves
+The network is `sketch_model` without samples: the sizes and signs of its weights are right, its scales are not. That serves
 what depends on no activation: cycles, energy and memory. Activations count as signed unless the network makes sure that
 they are not, so the passes are an upper bound.
 """

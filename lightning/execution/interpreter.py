@@ -192,7 +192,7 @@ def real_of(sums: Integers, layer: PhotonicLayer) -> Floats:
 def wrap_sums(sums: Integers) -> tuple[Integers, int]:
     """Return the sums as a 16-bit accumulator leaves them, in two's complement, and how many of them that changed.
 
-    >>> wrapped(np.array([32767, 32768, -40000], np.int32))
+    >>> wrap_sums(np.array([32767, 32768, -40000], np.int32))
     (array([ 32767, -32768,  25536], dtype=int32), 2)
     """
     low = sums.astype(np.int16).astype(np.int32)

@@ -38,7 +38,7 @@ _recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 def blank(data: bytes, accounts: frozenset[Credentials]) -> bytes:
     """Blank out whatever would let a reader log in.
 
-    >>> blanked(b"ACT-USER::admin:1::secret;", frozenset())
+    >>> blank(b"ACT-USER::admin:1::secret;", frozenset())
     b'ACT-USER::admin:1::***;'
     """
     data = _TL1_LOGIN.sub(rb"\1" + _BLANK, _AUTHORIZATION.sub(rb"\1" + _BLANK, data))

@@ -108,7 +108,7 @@ def hold_fence(
 ) -> Iterator[Fence]:
     """Hold parts of a lab for the time of an operation: under a lease (by default of `--lease`), or an implicit one.
 
-    Inside another `fenced` that holds the parts this is the same fence. Raises `UnderMaintenance`, `LeaseDenied` and
+    Inside another `hold_fence` that holds the parts this is the same fence. Raises `UnderMaintenance`, `LeaseDenied` and
     its like, and `JournalError` when the database cannot be written: nothing may move then.
     """
     outer = _current.get()

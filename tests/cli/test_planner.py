@@ -207,7 +207,10 @@ def test_a_model_in_a_file_is_a_workload(testbed, tmp_path):
         (("optimise", "vgg16", *SMALL, "--degree", 2, "--rate-gbps", 0), "a link of 0 Gbit/s"),
         (("optimise", "vgg16", "--lab", LAB, "--rate-gbps", "nan"), "a link of nan Gbit/s"),
         (("optimise", "vgg16", "--lab", LAB, "--degree", 5), "hosts have 4 NICs, not 5"),
-        (("optimise", "vgg16", *SMALL, "--degree", 2, "-o", "missing/p.json"), "cannot write the plan to missing/p.json"),
+        (
+            ("optimise", "vgg16", *SMALL, "--degree", 2, "-o", "missing/p.json"),
+            "cannot write the plan to missing/p.json",
+        ),
         (("compare", "vgg16", "--fabrics", "cloud"), "unknown fabric"),
         (("optimise", "vgg16", "--lab", LAB, "--nodes", 4), "leave out --nodes"),
         (("optimise", "vgg16", "--hosts-of", "a,b"), "pass --lab too"),

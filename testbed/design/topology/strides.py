@@ -88,7 +88,7 @@ def direct_strides(nodes: int, strides: Iterable[int], *, simplex: bool) -> tupl
 
     The antipodal stride n/2 is its own opposite and appears once for each time it is given.
 
-    >>> directed_strides(12, (1, 5, 6), simplex=False)
+    >>> direct_strides(12, (1, 5, 6), simplex=False)
     (1, 11, 5, 7, 6)
     """
     if simplex:

@@ -31,7 +31,7 @@ _ARITHMETIC, _MEMORY = 7, 8
 def name_instance(device: str, instances: int) -> str:
     """Return the name of an instance of a device, which is cut into so many.
 
-    >>> named("a100", 2), named("a100", 1)
+    >>> name_instance("a100", 2), name_instance("a100", 1)
     ('a100/2', 'a100')
     """
     return f"{device}/{instances}" if instances > 1 else device

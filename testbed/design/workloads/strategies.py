@@ -73,7 +73,7 @@ def default_strategy(workload: Workload, nodes: int) -> Strategy:
 def fitting_strategy(workload: Workload, cluster: Cluster) -> Strategy:
     """Return `default_strategy` where memory holds it; else what can be is cut over as few servers as suffice.
 
-    What serves with both sides gets `disaggregated_strategy` where that fits. When nothing fits it is the default all
+    What serves with both sides gets `disaggregate` where that fits. When nothing fits it is the default all
     the same, about which `roofline.check_memory` then says what is too large.
     """
     if cluster.nodes > 1 and {operator.side for operator in workload.operators} == set(SIDES):

@@ -76,7 +76,9 @@ def forever(first, last):
 def test_a_counter_that_stands_still_is_stuck_after_five_seconds(guard, clock):
     guarded, _ = guard(forever([1, 2], 2))
     guarded.start_tproc()
-    with pytest.raises(errors.DeviceStuck, match=r"board-7.*has not moved for 6.0 s, in run 1, after 2 shots"):
+    with pytest.raises(
+        errors.DeviceStuck, match=r"board-7.*has not moved for 6.0 s, in run 1, after 2 shots"
+    ):
         _until(guarded, 4)
     assert clock.now == 2.0 + 6.0
 

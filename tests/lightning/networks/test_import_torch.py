@@ -324,7 +324,12 @@ def class_that_is_made(value):
         (lambda: modules.Mixing(), (4,), UnsupportedNode, "mixes images"),
         (lambda: modules.Moving(), (4, 5), UnsupportedNode, "batch_first"),
         (lambda: modules.Broken(), (1, 4, 4), UnsupportedNode, "larger than the image"),
-        (lambda: nn.Sequential(nn.LSTM(4, 3)), (5, 4), UnsupportedNode, "node 0 (torch LSTM) is an unsupported layer"),
+        (
+            lambda: nn.Sequential(nn.LSTM(4, 3)),
+            (5, 4),
+            UnsupportedNode,
+            "node 0 (torch LSTM) is an unsupported layer",
+        ),
         (lambda: nn.Sequential(nn.Bilinear(4, 4, 2)), (4,), UnsupportedNode, "torch Bilinear"),
         (lambda: nn.Linear(4, 3), (5,), UnsupportedNode, "multiplies (5,)"),
         (lambda: nn.Conv2d(1, 1, 3, padding_mode="circular"), (1, 4, 4), UnsupportedNode, "circular"),

@@ -128,7 +128,7 @@ def test_a_parked_switch_lets_no_light_pass(world, make, command):
 @pytest.mark.parametrize("options", [{"make": "acme"}, {"end": "ff"}, {"errors": "maybe"}, {"baud": "fast"}])
 def test_options_without_sense(options):
     plant = Plant({"switches": [], "hosts": []})
-    with pytest.raises(SettingError, match=f"option {next(iter(options))} is"):
+    with pytest.raises(SettingError, match=f"option {next(iter(options))} must be"):
         make_twin("scpi-1xn", TwinSettings("ocs1", 1, 8, plant, VirtualClock(), options=options))
 
 
