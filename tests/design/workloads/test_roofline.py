@@ -189,7 +189,8 @@ def test_damaged_entries_are_named(entry, told):
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [("{", "is not valid JSON"), ("[]", "not a profile of version 1"), ('{"lightbed-profile": 2}', "not a profile of version 1"),
+    [("{", "is not valid JSON"), ("[]", "not a profile of version 1"),
+     ('{"lightbed-profile": 2}', "not a profile of version 1"),
      ('{"lightbed-profile": 1, "operators": []}', "must map operator names"), (b"\xff\xfe", "is not valid JSON")],
 )  # fmt: skip
 def test_damaged_files_are_named(tmp_path, text, told):
