@@ -84,7 +84,7 @@ def test_wrong_channels_are_named():
         errors.WrongChannel, match=r"modulator 1 is driven by generator 9, but the firmware has only 0\.\."
     ):
         LightningControl(soccfg, from_slide({"channel_1": 9}))
-    with pytest.raises(errors.WrongChannel, match=r"readout 2 is asked for, and the firmware has 0..1"):
+    with pytest.raises(errors.WrongChannel, match=r"readout 2 is requested, but the firmware has only 0\.\."):
         LightningControl(soccfg, from_slide({"readouts": [2]}))
     with pytest.raises(errors.WrongChannel, match="channel_2"):
         LightningControl(profiles.load("rfsoc4x2").soccfg(), Configuration())
