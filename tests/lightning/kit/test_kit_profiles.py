@@ -96,7 +96,7 @@ def test_a_readout_longer_than_the_buffer_is_named_with_what_fits():
     for length in (300, 256):
         with pytest.raises(
             errors.ReadoutTooLong,
-            match=rf"{4 * length}, and the buffer of readout 1 holds 1024.*readout_length to 255",
+            match=rf"{4 * length}, but the buffer of readout 1 holds 1024.*readout_length to 255",
         ):
             LightningControl(soccfg, from_slide({"readout_length": length})).acquire_decimated(soccfg)
     with pytest.raises(errors.ProgramError, match="not a device"):
