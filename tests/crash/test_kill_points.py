@@ -48,6 +48,8 @@ OF_EACH_KIND = (
     "resume on one switch",
     "lease hand-over on one switch",
 )
+THIRDS = 3
+"""Circuit by circuit, an operation writes the same for each circuit: a third of its points has every kind."""
 POINTS_IN_SHORT = 4
 """Scenes of `make test`, and points of each, evenly spread over the operation; `make test-long` takes all."""
 
@@ -140,7 +142,8 @@ def test_an_operation_that_is_killed_at_a_point_of_it_is_finished(scene, capsys,
 @pytest.mark.parametrize("name", SCENES)
 def test_every_point_of_an_operation_is_survived(scene, capsys, name):
     here = scene(name)
-    missing, total = not_survived(here, here.labels), len(here.labels)
+    labels = here.labels[:: THIRDS if "circuit by circuit" in name else 1]
+    missing, total = not_survived(here, labels), len(labels)
     with capsys.disabled():
         survived = total - len(missing)
         print(f"\n{name}: survived {survived} of {total} kill points: {dict(here.ends)}")

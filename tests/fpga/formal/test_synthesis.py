@@ -35,7 +35,7 @@ def test_a_block_of_the_core_has_not_grown(baseline):
 @pytest.mark.long
 @pytest.mark.process
 def test_nothing_has_grown(baseline):
-    assert find_growth(estimate(subjects()), baseline) == ()
+    assert find_growth(estimate(subjects(), timeout_s=3000), baseline) == ()
 
 
 def test_growth_is_reported():

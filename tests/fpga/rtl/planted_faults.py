@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
-from fpga.count_action.model import CountKind, Datapath
+from fpga.count_action.model import CountKind, Datapath, Module
 from fpga.count_action.ports import Rows
 from fpga.count_action.simulate.compiled import simulator
 from fpga.count_action.simulate.compiled.generator import CycleProgram, program_of
@@ -315,8 +315,8 @@ EMITTER_FAULTS = (
         _first_condition,
         "unit",
     ),
-    EmitterFault("samples of other widths lose their sign", (actions,), "_fitted", _without_sign, "unit"),
-    EmitterFault("only the first action on a flag works", (actions,), "drivers", _one_setter, "unit"),
+    EmitterFault("samples of other widths lose their sign", (actions,), "_fit_sample", _without_sign, "unit"),
+    EmitterFault("only the first action on a flag works", (Module,), "drivers", _one_setter, "unit"),
     EmitterFault(
         "the last one stands lowest", (text, actions, top, wiring), "concatenation", _swapped, "unit"
     ),
