@@ -289,7 +289,7 @@ class Annealer:
         return bool(self.objective(at.microbatches).demand(at.point).pair_bytes)
 
     def recount(self, best: Timed, end: int) -> Timed:
-        """Return the candidate with its fastest number of microbatches, tried outward from its own, until work `end`."""
+        """Return the candidate with its fastest number of microbatches, tried outward from its own until work `end`."""
         counts = self.counts()
         at = counts.index(best.candidate.microbatches)
         for nearest_first in (counts[at + 1 :], counts[:at][::-1]):
