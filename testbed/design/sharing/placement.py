@@ -140,7 +140,7 @@ def _place_all(request: PlacementRequest, cost: Cost, first: int) -> Placement |
         windows = [row for row in rows if all(load[host] < request.most_per_host for host in row)]
         if not windows:
             return None
-        rank = partial(_cost_of, job=job, placed=placement, jobs=jobs, cost=cost)
+        rank = partial(_cost_of, job=job, placement=placement, jobs=jobs, cost=cost)
         placement[job.name] = min(windows, key=rank)
     return {job.name: placement[job.name] for job in request.jobs}
 

@@ -147,7 +147,7 @@ def predict_under(
     starts_ms: Sequence[float] = (),
     slots_ms: Sequence[float] = (),
 ) -> list[PolicyPrediction]:
-    """Return the prediction under a policy: shares by weight, MLTCP with (slope, intercept), or periods held to slots."""
+    """Return the prediction under a policy: weights, MLTCP's (slope, intercept), or periods held to slots."""
     slope, intercept = mltcp or (0.0, 1.0)
     sharing = Sharing(tuple(weights), slope=slope, intercept=intercept)
     holding = Holding(tuple(slots_ms), most_alignments=0) if slots_ms else None
