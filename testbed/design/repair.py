@@ -62,7 +62,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class CurrentLinks:
-    """Links that are patched (`held`), and those that carry data; an earlier repair makes them differ from a wiring's."""
+    """Links that are patched (`held`), and those that carry data; after an earlier repair not all those of a wiring."""
 
     held: frozenset[Link]
     carrying: frozenset[Link]
