@@ -13,7 +13,7 @@ from testbed.errors import WorkloadError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moe(Parameters):
-    """Model whose layers have `experts`, `routed` of them for each token; gated MLPs and grouped queries as Mixtral's."""
+    """Model whose layers have `experts`, `routed` of them per token; gated MLPs and grouped queries as in Mixtral."""
 
     layers: int = 32
     sequence: int = 4096

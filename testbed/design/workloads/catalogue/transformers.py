@@ -20,8 +20,8 @@ class Shape:
     """Parameters shared by the blocks of one model.
 
     `tokens` are those of one sample. `kv_heads` share keys and values among queries (grouped-query attention).
-    `plain` blocks have no biases and RMS norm, without shifts, as in Llama. Raises `WorkloadError` for widths and heads
-    that do not divide.
+    `plain` blocks have no biases, and a normalisation without shifts (RMS norm), as in Llama. Raises `WorkloadError`
+    for widths and heads that do not divide.
     """
 
     tokens: int

@@ -24,7 +24,7 @@ RESNET_STRIDE = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vgg16(Parameters):
-    """VGG16 for images of side `image`; `padding` and `pool` are 1 and 2 as published, 2 and 3 in TopoOpt's artifact."""
+    """VGG16 for images of side `image`; `padding` and `pool` are 1 and 2 as published, 2 and 3 in TopoOpt's code."""
 
     image: int = 224
     padding: int = 1

@@ -313,7 +313,7 @@ def exchange(builder: TaskGraphBuilder, resharding: Resharding, ends: Tasks) -> 
 
 
 def settle(builder: TaskGraphBuilder, tasks: Tasks) -> Tasks:
-    """Return the tasks with one barrier per server instead of many, each of which would need an edge to each message."""
+    """Return the tasks with those of each server joined by a barrier, which saves edges from each to each message."""
     return {
         server: [builder.barrier(after=waits)] if len(waits) > 1 else waits for server, waits in tasks.items()
     }
