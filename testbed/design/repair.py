@@ -238,11 +238,11 @@ def swap_edges(wiring: Wiring, losses: Losses) -> tuple[Link, ...] | None:
     Only links that may be given up are removed, and no sending NIC loses its light. None if nothing can be restored.
     """
     cut = [link for link in wiring.links if link.source in losses.dead or link.target in losses.dead]
-    wanted = [
+    missed = [
         link for link in cut if not losses.may_go(link) and (wiring.simplex or link.source < link.target)
     ]
     lit = frozenset(wiring.link_into)
-    for board in _restore(_Board.of(wiring, losses, cut), wanted, losses, iter(range(_TRIALS))):
+    for board in _restore(_Board.of(wiring, losses, cut), missed, losses, iter(range(_TRIALS))):
         joined = board.join_loose(losses.planes)
         if not joined.silences_any(lit) and count_restored(wiring, losses, joined.links):
             return joined.links
@@ -286,12 +286,12 @@ class _Board:
     @classmethod
     def of(cls, wiring: Wiring, losses: Losses, cut: Collection[Link]) -> _Board:
         """Return the board of a wiring without the cut links, whose ends at living NICs are loose."""
-        kept = [link for link in wiring.links if link not in cut]
+        remaining = [link for link in wiring.links if link not in cut]
         return cls(
             duplex=not wiring.simplex,
             degree=wiring.degree,
-            out={link.source: link.target for link in kept},
-            into={link.target: link.source for link in kept},
+            out={link.source: link.target for link in remaining},
+            into={link.target: link.source for link in remaining},
             loose_out=frozenset(link.source for link in cut) - losses.dead,
             loose_into=frozenset(link.target for link in cut) - losses.dead,
         )

@@ -59,24 +59,24 @@ class Job:
             return None
         return self.plan.routes or route_job(self.plan.topology, self.graph)
 
-    def links(self, asked: int | None, usual: int) -> int:
-        """Return the links of a server: those of the plan, or without a plan `asked`, or by default `usual`.
+    def links(self, requested: int | None, default: int) -> int:
+        """Return the links of a server: those of the plan, or without a plan `requested`, or `default` if that is None.
 
-        Raises `PlanFileError` if `asked` differs from the plan's links: the fabrics would not be comparable.
+        Raises `PlanFileError` if `requested` differs from the plan's links: the fabrics would not be comparable.
         """
         if self.plan is None:
-            return usual if asked is None else asked
+            return default if requested is None else requested
         planned = self.plan.topology.degree
-        if asked not in (None, planned):
+        if requested not in (None, planned):
             raise PlanFileError(
-                f"the plan is for {planned} links per server, not {asked}: leave out --degree"
+                f"the plan is for {planned} links per server, not {requested}: leave out --degree"
             )
         return planned
 
-    def rate_gbps(self, asked: float | None) -> float:
-        """Return the rate of a link: `asked`, or by default the plan's, or 100 Gbit/s without a plan."""
-        if asked is not None:
-            return asked
+    def rate_gbps(self, requested: float | None) -> float:
+        """Return the rate of a link: `requested`, or by default the plan's, or 100 Gbit/s without a plan."""
+        if requested is not None:
+            return requested
         return self.plan.rate_gbps if self.plan else DEFAULT_RATE_GBPS
 
     def fabric(
@@ -84,7 +84,7 @@ class Job:
         name: str,
         degree: int,
         rate_gbps: float,
-        asked: FabricOptions,
+        options: FabricOptions,
         *,
         equal_cost: bool = False,
     ) -> ChosenFabric:
@@ -99,10 +99,10 @@ class Job:
                 topology=self.topology,
                 routes=self.routes if name == "direct" else None,
                 equal_cost=equal_cost,
-                options=asked,
+                options=options,
             )
         )
-        fluid = self.plan is not None if asked.fluid is None else asked.fluid
+        fluid = self.plan is not None if options.fluid is None else options.fluid
         return chosen.as_fluid() if fluid else chosen
 
     def draw_heat_map(self, path: str | Path) -> None:
@@ -192,11 +192,11 @@ def _fill_from_plan(choice: WorkloadChoice, plan: Plan, source: str) -> Workload
         f"--set {key}": (value, planned_choice.settings.get(key, ""))
         for key, value in choice.settings.items()
     }
-    for option, (asked, planned) in {"--preset": (choice.preset, planned_choice.preset), **settings}.items():
-        if asked and asked != planned:
+    for option, (requested, planned) in {"--preset": (choice.preset, planned_choice.preset), **settings}.items():
+        if requested and requested != planned:
             hint = f"leave out {option}, or make a plan for it"
             raise PlanFileError(
-                f"{source}: the plan has {option} {planned or 'the default'}, not {asked}: {hint}"
+                f"{source}: the plan has {option} {planned or 'the default'}, not {requested}: {hint}"
             )
     device, profile = choice.device or planned_choice.device, choice.profile or planned_choice.profile
     return replace(planned_choice, name=choice.name, device=device, profile=profile)

@@ -336,8 +336,8 @@ def read_routes(file: PlanReader, topology: Topology) -> RouteSets:
                 )
             edges.append(edge)
         for edge in edges:
-            held = onward[number, target, topology.edges[edge][0]]
-            if held not in (-1, edge):
+            known_edge = onward[number, target, topology.edges[edge][0]]
+            if known_edge not in (-1, edge):
                 node = topology.edges[edge][0]
                 fault = f"node {node} sends to {target} in set {number} over another link in another route"
                 raise entry.error("path", f"{fault}: a set forwards by destination")

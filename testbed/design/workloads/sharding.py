@@ -153,9 +153,9 @@ def forward_resharding(
 
     With `sliced`, shards on both sides work only on their slices, like those of a cache of keys and values.
     """
-    held = _features(producer, output_bytes, sliced=sliced or producer.way == "place")
+    available = _features(producer, output_bytes, sliced=sliced or producer.way == "place")
     needed = _features(consumer, output_bytes, sliced=sliced)
-    return _match_sides(_Side(producer, *held), _Side(consumer, *needed), batch, copies=not sliced)
+    return _match_sides(_Side(producer, *available), _Side(consumer, *needed), batch, copies=not sliced)
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -163,9 +163,9 @@ def backward_resharding(
     producer: Sharding, consumer: Sharding, batch: int, output_bytes: int, sliced: bool = False
 ) -> Resharding:
     """Return the messages of the gradients, from consumer to producer."""
-    held = _features(consumer, output_bytes, sliced=sliced)
+    available = _features(consumer, output_bytes, sliced=sliced)
     needed = _features(producer, output_bytes, sliced=sliced or producer.way == "place")
-    return _match_sides(_Side(consumer, *held), _Side(producer, *needed), batch, copies=not sliced)
+    return _match_sides(_Side(consumer, *available), _Side(producer, *needed), batch, copies=not sliced)
 
 
 @lru_cache(maxsize=_REMEMBERED)
