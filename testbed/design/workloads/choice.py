@@ -63,7 +63,7 @@ class WorkloadChoice:
 
     @property
     def is_file(self) -> bool:
-        """Whether the model is in an ONNX file or in a torch module."""
+        """True if the model is in an ONNX file or in a torch module."""
         return self.name.endswith(FILE_SUFFIXES) or self.name.startswith(TORCH)
 
     def workload(self, nodes: int) -> Workload:

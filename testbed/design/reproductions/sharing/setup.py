@@ -47,7 +47,7 @@ class JobSet:
 
     @property
     def compatible(self) -> bool:
-        """Whether all bursts fit into one period."""
+        """True if all bursts fit into one period."""
         return sum(self.fractions) <= 1 + 1e-9
 
     def jobs(self, rate_gbps: float, hosts: tuple[str, ...]) -> tuple[SharedJob, ...]:

@@ -59,7 +59,7 @@ class Candidate:
 
     @property
     def pure_data_parallel(self) -> bool:
-        """Whether an iteration sends only AllReduces."""
+        """True if an iteration sends only AllReduces."""
         return not self.job.traffic.pairs.any()
 
 
