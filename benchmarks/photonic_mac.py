@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "plugins"))
 from witnesses.mac_hardware import inference, load_rows, loopback_design, run_rows
 
 from fpga.hdl import verilator
-from fpga.photonic_mac import Optics, accuracy, layer_results, quantised
+from fpga.photonic_mac import Optics, accuracy, layer_results, quantise
 
 OPTICS = {
     "noise": Optics(noise=True),
@@ -43,7 +43,7 @@ def main() -> int:
     images = read_idx(data / "mnist" / "t10k-images-idx3-ubyte.gz", 16).reshape(-1, 784)
     labels = read_idx(data / "mnist" / "t10k-labels-idx1-ubyte.gz", 8)
     with np.load(data / "lenet" / "lenet_w.npz") as weights:
-        network = quantised([weights[name] for name in ("w1", "w2", "w3")])
+        network = quantise([weights[name] for name in ("w1", "w2", "w3")])
     begun = time.perf_counter()
     results = layer_results(network, images)
     report = {

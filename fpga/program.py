@@ -105,7 +105,7 @@ def _value(where: str, name: str, value: Any, names: Mapping[str, Target]) -> in
     try:
         number = operator.index(value)
     except TypeError:
-        raise ProgramError(f"{where}: {name} is {value!r}, and a target is a whole number.") from None
+        raise ProgramError(f"{where}: {name} is {value!r}, but a target must be an integer.") from None
     if not 0 <= number < 1 << width:
         raise ProgramError(
             f"{where}: {name} is {number}, and its {width} bits hold 0 to {(1 << width) - 1}. Choose a smaller"

@@ -16,9 +16,9 @@ _BREAKS = re.compile("[:=]+")
 def join_words(words: Sequence[str], current: int) -> tuple[list[str], str]:
     """Return the words before the current one, and that one, as they were typed.
 
-    >>> joined(["testbed", "switch", "polatis+tl1", ":", "//h", "connect", "1", ":", "9"], 8)
+    >>> join_words(["testbed", "switch", "polatis+tl1", ":", "//h", "connect", "1", ":", "9"], 8)
     (['testbed', 'switch', 'polatis+tl1://h', 'connect'], '1:9')
-    >>> joined(["testbed", "switch"], 2)
+    >>> join_words(["testbed", "switch"], 2)
     (['testbed', 'switch'], '')
     """
     typed: list[str] = []

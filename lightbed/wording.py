@@ -11,7 +11,7 @@ SHOWN = 5
 def count_noun(number: int, noun: str) -> str:
     """Return a number of things in words.
 
-    >>> counted(1, "link"), counted(4, "link"), counted(0, "lost fibre"), counted(2, "patch")
+    >>> count_noun(1, "link"), count_noun(4, "link"), count_noun(0, "lost fibre"), count_noun(2, "patch")
     ('1 link', '4 links', '0 lost fibres', '2 patches')
     """
     ending = "es" if noun.endswith(("ch", "sh", "s", "x")) else "s"

@@ -1,43 +1,43 @@
-"""Everything that can go wrong in photonic inference, sorted by who must act.
+"""Errors of photonic inference, sorted by who must act.
 
     LightningError
-    ├── MissingLibrary            an optional library is needed here                    (user)
-    ├── ConfigError               what was asked for cannot be                          (user)
-    │   ├── UnknownKey            the configuration has no such key
-    │   ├── AmbiguousConfig       a key that means two things: name the vocabulary by its adapter
-    │   └── OutOfRange            a value outside its range
-    ├── ProgramError              the device cannot carry this out; nothing was sent    (user)
-    │   ├── WrongChannel          the firmware has no such generator or readout
-    │   ├── ReadoutTooLong        more samples than the buffer holds
-    │   └── UnsupportedClock      the board runs at a clock for which nothing here is made
-    ├── AddressError              the address cannot be understood                      (user)
-    │   ├── UnknownScheme         nothing is installed for this kind of address
-    │   └── UnknownProfile        no firmware profile of this name
-    ├── DeviceError               the device itself                                     (device)
-    │   ├── DeviceGone            it does not answer any more, or never did
-    │   ├── DeviceStuck           it answers, but the shot counter stands still or is far too late
-    │   └── ReadoutOverrun        sums came faster than they were fetched, and some were overwritten
-    ├── RecordingError            a recording that cannot be read, or was made of something else  (user)
-    ├── NoWaveformError           nothing has been acquired and bound yet               (user)
-    ├── NotCalibrated             the device has no calibration: run `lightning calibrate`  (user)
-    ├── CalibrationError          a calibration that must not be used                   (user)
-    │   ├── ForeignCalibration    of another device
-    │   ├── StaleCalibration      too old, or the device has drifted since
-    │   └── UnknownVersion        written by a later version, or no calibration at all
-    ├── ScriptError               a script that cannot be run                           (user)
-    ├── NetworkError              a trained network that cannot be taken                (user)
-    │   ├── UnsupportedNode       an operation that nothing here computes; names the node
-    │   └── CyclicNetwork         nodes that wait for each other
-    ├── CompileError              a network that this hardware or scheme cannot carry   (user)
-    ├── ModelFileError            no `.lng` file, or a damaged one                      (user)
-    ├── InputError                data that the model does not take: shape, type, NaN   (user)
-    ├── DatasetError              data to evaluate on that is not there or not readable (user)
-    └── ServingError              a request that cannot be answered                     (user)
-        ├── UnknownModel          no model of this name is loaded
-        ├── MalformedRequest      not what the protocol says
-        ├── RequestTooLarge       more bytes than the server takes
-        ├── Busy                  too many requests wait already
-        └── DeadlineMissed        the answer would have come too late
+    ├── MissingLibrary            (user)
+    ├── ConfigError               (user)
+    │   ├── UnknownKey
+    │   ├── AmbiguousConfig
+    │   └── OutOfRange
+    ├── ProgramError              (user)
+    │   ├── WrongChannel
+    │   ├── ReadoutTooLong
+    │   └── UnsupportedClock
+    ├── AddressError              (user)
+    │   ├── UnknownScheme
+    │   └── UnknownProfile
+    ├── DeviceError               (device)
+    │   ├── DeviceGone
+    │   ├── DeviceStuck
+    │   └── ReadoutOverrun
+    ├── RecordingError            (user)
+    ├── NoWaveformError           (user)
+    ├── NotCalibrated             (user)
+    ├── CalibrationError          (user)
+    │   ├── ForeignCalibration
+    │   ├── StaleCalibration
+    │   └── UnknownVersion
+    ├── ScriptError               (user)
+    ├── NetworkError              (user)
+    │   ├── UnsupportedNode
+    │   └── CyclicNetwork
+    ├── CompileError              (user)
+    ├── ModelFileError            (user)
+    ├── InputError                (user)
+    ├── DatasetError              (user)
+    └── ServingError              (user)
+        ├── UnknownModel
+        ├── MalformedRequest
+        ├── RequestTooLarge
+        ├── Busy
+        └── DeadlineMissed
 
 `SaturationWarning` and `DarkWarning` are no errors: there is an answer, and it is not to be believed.
 Each class has a stable `code` and says in `who` whose turn it is. A message says what, why, and what to do.
@@ -76,11 +76,11 @@ def _rebuilt(kind: type[LightningError], what: str, device: str, hint: str) -> L
 
 
 class MissingLibrary(LightningError, ImportError, code="library.missing"):
-    """An optional library is needed here."""
+    """An optional library is not installed; the message names the extra."""
 
 
 class ConfigError(LightningError, code="config"):
-    """A request that cannot be met."""
+    """Options or settings contradict each other."""
 
 
 class UnknownKey(ConfigError, KeyError, code="config.unknown-key"):
@@ -88,15 +88,15 @@ class UnknownKey(ConfigError, KeyError, code="config.unknown-key"):
 
 
 class AmbiguousConfig(ConfigError, code="config.ambiguous"):
-    """A key that means one thing in the talk and another in the published library."""
+    """A key means one thing in the talk and another in the published library."""
 
 
 class OutOfRange(ConfigError, ValueError, code="config.out-of-range"):
-    """A value outside its range."""
+    """A value is outside its range."""
 
 
 class ProgramError(LightningError, code="program"):
-    """The device cannot carry this out. Nothing was sent."""
+    """The device cannot execute the program; nothing was sent."""
 
 
 class WrongChannel(ProgramError, code="program.wrong-channel"):
@@ -104,103 +104,103 @@ class WrongChannel(ProgramError, code="program.wrong-channel"):
 
 
 class ReadoutTooLong(ProgramError, code="program.readout-too-long"):
-    """More samples than the buffer of the readout holds."""
+    """The readout takes more samples than its buffer holds."""
 
 
 class UnsupportedClock(ProgramError, code="program.unsupported-clock"):
-    """The board runs at a clock for which nothing here is made."""
+    """The board runs at an unsupported clock rate."""
 
 
 class AddressError(LightningError, code="address"):
-    """The address cannot be understood."""
+    """The address cannot be parsed."""
 
 
 class UnknownScheme(AddressError, code="address.unknown-scheme"):
-    """Nothing is installed for this kind of address."""
+    """No installed package supports this kind of address."""
 
 
 class UnknownProfile(AddressError, code="address.unknown-profile"):
-    """No firmware profile of this name."""
+    """There is no firmware profile of this name."""
 
 
 class DeviceError(LightningError, code="device", who="device"):
-    """The device itself."""
+    """The device failed."""
 
 
 class DeviceGone(DeviceError, ConnectionError, code="device.gone"):
-    """It does not answer any more, or never did."""
+    """The device does not answer."""
 
 
 class DeviceStuck(DeviceError, TimeoutError, code="device.stuck"):
-    """It answers, but its shot counter stands still, or the program is far too late."""
+    """The device answers, but its shot counter does not move, or the run takes far too long."""
 
 
 class ReadoutOverrun(DeviceError, RuntimeError, code="device.overrun"):
-    """Sums came faster than they were fetched, and some were overwritten."""
+    """Sums arrived faster than they were read, and some were overwritten."""
 
 
 class RecordingError(LightningError, code="recording"):
-    """A recording that cannot be read, or was made of something else."""
+    """A recording cannot be read, or was made of another program."""
 
 
 class NoWaveformError(LightningError, code="waveform.none"):
-    """Nothing has been acquired and bound yet."""
+    """No waveform has been acquired yet."""
 
 
 class NotCalibrated(LightningError, code="calibration.none"):
-    """The device has no calibration."""
+    """The device has no calibration: run `lightning calibrate`."""
 
 
 class CalibrationError(LightningError, code="calibration"):
-    """A calibration that must not be used."""
+    """The calibration cannot be used."""
 
 
 class ForeignCalibration(CalibrationError, code="calibration.foreign"):
-    """A calibration of another device."""
+    """The calibration is for another device."""
 
 
 class StaleCalibration(CalibrationError, code="calibration.stale"):
-    """A calibration that is too old, or of a device that has drifted since."""
+    """The calibration is too old, or the device has drifted since."""
 
 
 class UnknownVersion(CalibrationError, code="calibration.unknown-version"):
-    """Written by a later version, or no calibration at all."""
+    """A later version wrote the calibration, or the file is not a calibration."""
 
 
 class ScriptError(LightningError, code="script"):
-    """A script that cannot be run."""
+    """A script cannot be run."""
 
 
 class NetworkError(LightningError, code="network"):
-    """A trained network that cannot be taken."""
+    """A trained network cannot be imported: damaged file, several inputs, unknown opset."""
 
 
 class UnsupportedNode(NetworkError, code="network.unsupported-node"):
-    """An operation that nothing here computes."""
+    """The network has an unsupported operation; the message names the node."""
 
 
 class CyclicNetwork(NetworkError, code="network.cyclic"):
-    """Nodes that wait for each other."""
+    """The nodes of the network form a cycle; the message names them."""
 
 
 class CompileError(LightningError, code="compile"):
-    """A network that this hardware or scheme cannot carry."""
+    """The hardware or the scheme cannot execute the network."""
 
 
 class ModelFileError(LightningError, code="model-file"):
-    """No `.lng` file, or a damaged one."""
+    """The file is not a `.lng` file, is damaged, or is of a later version."""
 
 
 class InputError(LightningError, ValueError, code="input"):
-    """Data that the model does not take."""
+    """The model does not take the data: shape, type, NaN, or no data."""
 
 
 class DatasetError(LightningError, code="dataset"):
-    """Data to evaluate on that is not there, or cannot be read."""
+    """A dataset does not exist or cannot be read."""
 
 
 class ServingError(LightningError, code="serving"):
-    """A request that cannot be answered."""
+    """A request cannot be served."""
 
 
 class UnknownModel(ServingError, code="serving.unknown-model"):
@@ -208,19 +208,19 @@ class UnknownModel(ServingError, code="serving.unknown-model"):
 
 
 class MalformedRequest(ServingError, ValueError, code="serving.malformed"):
-    """A request that is not what the protocol says."""
+    """The request does not follow the protocol."""
 
 
 class RequestTooLarge(ServingError, code="serving.too-large"):
-    """A request of more bytes than the server takes."""
+    """The request has more bytes than the server accepts."""
 
 
 class Busy(ServingError, code="serving.busy"):
-    """Too many requests wait already."""
+    """Too many requests are waiting; try again later."""
 
 
 class DeadlineMissed(ServingError, code="serving.deadline"):
-    """The answer would have come too late."""
+    """The answer would arrive after its deadline."""
 
 
 class SaturationWarning(UserWarning):

@@ -1,33 +1,33 @@
-"""Everything that can go wrong between us and an optical switch, sorted by who must act.
+"""Errors of optical switches, sorted by who must act.
 
     OcsError
-    ├── AddressError              the address cannot be understood                      (user)
-    ├── CredentialsError          the file of accounts cannot be used                   (user)
-    ├── TransportError            the session itself failed                             (device)
-    │   ├── ConnectError          nobody answers at the address
-    │   │   └── AnotherDevice     somebody else answers than before
-    │   ├── ConnectionLost        the device closed the line, or the line broke
-    │   ├── Timeout               no answer by the deadline; the line has been closed
-    │   └── ProtocolDesync        the device answered something that is not its protocol
+    ├── AddressError              (user)
+    ├── CredentialsError          (user)
+    ├── TransportError            (device)
+    │   ├── ConnectError
+    │   │   └── AnotherDevice
+    │   ├── ConnectionLost
+    │   ├── Timeout
+    │   └── ProtocolDesync
     ├── AuthError                 (user)
-    │   ├── LoginFailed           wrong name or password
-    │   ├── SessionExpired        the login was lost and could not be renewed
-    │   └── PermissionDenied      logged in, but not allowed to do this
-    ├── DeviceError               the device refused the command; `.device_code` is its own word  (device)
-    ├── PortError                 the request itself is wrong for these ports           (user)
-    │   ├── UnknownPort           the device has no such port
-    │   ├── WrongSide             an input was named where an output belongs, or the reverse
-    │   ├── PortLocked            somebody reserved the port
-    │   ├── PortDisabled          the port's shutter is closed
-    │   ├── PortFailed            the device reports the port as broken
-    │   └── PortBusy              the port carries another circuit; `.peer` is its other end
-    ├── Conflict                  somebody else changed the switch; `.expected`, `.found`  (conflict)
-    ├── SwitchHeld                another process is changing the switch; `.pid`        (conflict)
-    ├── VerifyMismatch            read-back differs from the target; `.missing`, `.extra`   (device)
-    ├── NoLight                   connected, but no light arrives                       (device)
-    ├── RobotFault                the robot stopped and needs a person                  (device)
-    ├── PartialApply              some pairs are done and some are not; `.report`       (unknown)
-    └── Unsupported               this device cannot do that at all                     (user)
+    │   ├── LoginFailed
+    │   ├── SessionExpired
+    │   └── PermissionDenied
+    ├── DeviceError               (device)
+    ├── PortError                 (user)
+    │   ├── UnknownPort
+    │   ├── WrongSide
+    │   ├── PortLocked
+    │   ├── PortDisabled
+    │   ├── PortFailed
+    │   └── PortBusy
+    ├── Conflict                  (conflict)
+    ├── SwitchHeld                (conflict)
+    ├── VerifyMismatch            (device)
+    ├── NoLight                   (device)
+    ├── RobotFault                (device)
+    ├── PartialApply              (unknown)
+    └── Unsupported               (user)
 
 Each class has a stable `code` and says in `who` whose turn it is. A message also says what to do next.
 """
@@ -91,55 +91,55 @@ def _shorten(text: str) -> str:
 
 
 class AddressError(OcsError, code="ocs.address", who="user"):
-    """The address names no known driver or cannot be parsed."""
+    """The address cannot be parsed, or no driver supports its scheme."""
 
 
 class CredentialsError(OcsError, code="ocs.credentials", who="user"):
-    """The file of accounts is missing, readable by others, or not as it should be."""
+    """The credentials file is missing, readable by other users, or malformed."""
 
 
 class TransportError(OcsError, code="ocs.transport"):
-    """The session with the device failed; what the device did is known only after a read."""
+    """The session failed; only a read can tell what the device did."""
 
 
 class ConnectError(TransportError, code="ocs.transport.connect"):
-    """Nobody answers at the address."""
+    """No device answers at the address."""
 
 
 class AnotherDevice(ConnectError, code="ocs.transport.another"):
-    """A different device answers at the address than when it was opened."""
+    """A different device answers than when the switch was opened."""
 
 
 class ConnectionLost(TransportError, code="ocs.transport.lost"):
-    """The line was closed or broke in the middle."""
+    """The connection was closed or broke."""
 
 
 class Timeout(TransportError, code="ocs.transport.timeout"):
-    """No answer by the deadline. The line has been closed, so that a late answer meets nobody."""
+    """No answer arrived by the deadline; the connection was closed, so a late answer cannot be mistaken for another."""
 
 
 class ProtocolDesync(TransportError, code="ocs.transport.desync"):
-    """A reply that is not of the device's protocol; the connection has been closed."""
+    """The answer does not follow the device's protocol; the connection was closed."""
 
 
 class AuthError(OcsError, code="ocs.auth", who="user"):
-    """The device does not accept who we say we are."""
+    """The device does not accept the account."""
 
 
 class LoginFailed(AuthError, code="ocs.auth.login"):
-    """Wrong user name or password."""
+    """The user name or the password is wrong."""
 
 
 class SessionExpired(AuthError, code="ocs.auth.expired"):
-    """The login was lost and could not be renewed."""
+    """The login expired and could not be renewed."""
 
 
 class PermissionDenied(AuthError, code="ocs.auth.permission"):
-    """Logged in, but not allowed to do this."""
+    """The account lacks permission."""
 
 
 class DeviceError(OcsError, code="ocs.device"):
-    """The device refused a command and said why; `device_code` is its own code."""
+    """The device refused a command; `device_code` is its own code."""
 
     def __init__(self, what: str, *, device_code: str = "", **where: object) -> None:
         self.device_code = device_code
@@ -147,7 +147,7 @@ class DeviceError(OcsError, code="ocs.device"):
 
 
 class PortError(OcsError, code="ocs.port", who="user"):
-    """The request cannot be right for these ports; nothing was sent."""
+    """The request is wrong for these ports; nothing was sent."""
 
 
 class UnknownPort(PortError, code="ocs.port.unknown"):
@@ -155,15 +155,15 @@ class UnknownPort(PortError, code="ocs.port.unknown"):
 
 
 class WrongSide(PortError, code="ocs.port.side"):
-    """An input port where an output belongs, or the reverse."""
+    """An input is named where an output belongs, or the reverse."""
 
 
 class PortLocked(PortError, code="ocs.port.locked"):
-    """The port is reserved by somebody."""
+    """Another user has reserved the port."""
 
 
 class PortDisabled(PortError, code="ocs.port.disabled"):
-    """The port's shutter is closed."""
+    """The shutter of the port is closed."""
 
 
 class PortFailed(PortError, code="ocs.port.failed"):
@@ -171,7 +171,7 @@ class PortFailed(PortError, code="ocs.port.failed"):
 
 
 class PortBusy(PortError, code="ocs.port.busy"):
-    """The port carries another circuit, whose other end is `peer`."""
+    """The port carries another circuit; `peer` is the other end."""
 
     def __init__(self, what: str, *, peer: int | None = None, **where: object) -> None:
         self.peer = peer
@@ -179,7 +179,7 @@ class PortBusy(PortError, code="ocs.port.busy"):
 
 
 class Conflict(OcsError, code="ocs.conflict", who="conflict"):
-    """The switch is not as expected: somebody else changed it. Nothing more was sent; `report` says what was."""
+    """Somebody else changed the switch; nothing more was sent. See `expected`, `found` and `report`."""
 
     def __init__(
         self, what: str, *, expected: Mapping[int, int], found: Mapping[int, int], **where: object
@@ -189,7 +189,7 @@ class Conflict(OcsError, code="ocs.conflict", who="conflict"):
 
 
 class SwitchHeld(OcsError, code="ocs.held", who="conflict"):
-    """Another process is changing this switch now; `pid` is that process where it could be found out."""
+    """Another process is changing the switch; `pid` is its id, if known."""
 
     def __init__(self, what: str, *, pid: int | None = None, **where: object) -> None:
         self.pid = pid
@@ -197,7 +197,7 @@ class SwitchHeld(OcsError, code="ocs.held", who="conflict"):
 
 
 class VerifyMismatch(OcsError, code="ocs.verify"):
-    """Read-back differs from the target: pairs `missing` and pairs `extra`."""
+    """The device reported no error, but reads back differently: pairs `missing` and pairs `extra`."""
 
     def __init__(
         self, what: str, *, missing: Mapping[int, int], extra: Mapping[int, int], **where: object
@@ -207,15 +207,15 @@ class VerifyMismatch(OcsError, code="ocs.verify"):
 
 
 class NoLight(OcsError, code="ocs.no_light"):
-    """Connected, but no light arrives."""
+    """The circuit is connected, but no light arrives."""
 
 
 class RobotFault(OcsError, code="ocs.robot"):
-    """The robot stopped; a person must look before it moves again."""
+    """The robot stopped; a person must inspect it before it moves again."""
 
 
 class PartialApply(OcsError, code="ocs.partial", who="unknown"):
-    """Not everything was done; `report` says for every pair done, failed or unknown."""
+    """Not everything was done; `report` says for every pair whether it is done, failed or unknown."""
 
     report: ApplyReport
 
@@ -225,4 +225,4 @@ class PartialApply(OcsError, code="ocs.partial", who="unknown"):
 
 
 class Unsupported(OcsError, code="ocs.unsupported", who="user"):
-    """The device has no such function."""
+    """The device does not support this function."""

@@ -21,7 +21,7 @@ ENTRY_POINTS = "ocs_drivers.drivers"
 SIMULATED = "sim+"
 """Before any scheme: that driver, on a simulated switch that is started for it."""
 
-_SIMULATED_SWITCH = "ocs_drivers.simulated:simulated_switch"
+_SIMULATED_SWITCH = "ocs_drivers.simulated:simulate_switch"
 
 
 class Family(NamedTuple):

@@ -24,7 +24,7 @@ class CrossConnects(Mapping[int, int]):
     >>> CrossConnects({1: 49, 2: 49})
     Traceback (most recent call last):
     ...
-    ValueError: output 49 is given to inputs 1 and 2
+    ValueError: output 49 is assigned to inputs 1 and 2
     """
 
     __slots__ = ("_outputs",)

@@ -151,7 +151,7 @@ class MemoryLine:
     _waiting = b""
 
     def _arrived(self) -> bytes:
-        self._waiting += self._client.received()
+        self._waiting += self._client.receive()
         return self._waiting
 
 

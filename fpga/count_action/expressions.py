@@ -42,7 +42,7 @@ def interval_of_bits(width: int, *, signed: bool) -> Interval:
 def combine(operator: str, parts: Sequence[Interval]) -> Interval:
     """Return the values that an operation can come to.
 
-    >>> combined("-", [(0, 3), (0, 7)]), combined("max", [(-8, 7), (0, 0)])
+    >>> combine("-", [(0, 3), (0, 7)]), combine("max", [(-8, 7), (0, 0)])
     ((-7, 3), (0, 7))
     """
     lows, highs = [low for low, _ in parts], [high for _, high in parts]

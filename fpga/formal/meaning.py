@@ -53,7 +53,7 @@ class Bits:
 
 @dataclass(frozen=True)
 class Meaning:
-    """Expressions for a datapath. Wires `stall_MODULE` and `ready_MODULE_STREAM` are those of `shared_lines`."""
+    """Expressions for a datapath. Wires `stall_MODULE` and `ready_MODULE_STREAM` are those of `write_shared_lines`."""
 
     datapath: Datapath
 

@@ -1,6 +1,6 @@
 """The photonic multiply-accumulate datapath: a model of its numbers, of its cycles, and the hardware itself.
 
-    quantised(weights)                      a network in the integers that the hardware computes in
+    quantise(weights)                       a network in the integers that the hardware computes in
     layer_results(network, images)          what every layer gives, bit by bit as the hardware
     cycles_of(network, timing)              what an inference costs, line by line
     hardware.loopback_design()              the SystemVerilog, for `fpga.hdl`
@@ -36,6 +36,6 @@ if not TYPE_CHECKING:
         __name__,
         {
             "cycles": "LayerCycles Timing cycles_of total_cycles",
-            "network": "Network Optics accuracy layer_results quantised",
+            "network": "Network Optics accuracy layer_results quantise",
         },
     )

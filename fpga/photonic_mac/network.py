@@ -114,9 +114,9 @@ def quantise(weights: Sequence[ArrayLike]) -> Network:
     The largest counts as at least 1, as in the published datapath: small weights are not stretched. Ties are
     rounded to even.
 
-    >>> quantised([[[0.5, -1.0]]]).layers[0].tolist()
+    >>> quantise([[[0.5, -1.0]]]).layers[0].tolist()
     [[128, -255]]
-    >>> quantised([[[0.1, -2.0]]]).layers[0].tolist()
+    >>> quantise([[[0.1, -2.0]]]).layers[0].tolist()
     [[13, -255]]
     """
     layers = [np.asarray(each, np.float64) for each in weights]
@@ -161,9 +161,9 @@ def _dense(weights: Integers, activations: Integers) -> NDArray[np.int16]:
 def normalise(results: NDArray[np.int16]) -> Integers:
     """Return the results of a layer (batch × outputs) as the activations of the next, 0 .. 255.
 
-    >>> normalised(np.array([[1000, -7, 3]], np.int16)).tolist()
+    >>> normalise(np.array([[1000, -7, 3]], np.int16)).tolist()
     [[250, 0, 0]]
-    >>> normalised(np.array([[5, 1, 0]], np.int16)).tolist()
+    >>> normalise(np.array([[5, 1, 0]], np.int16)).tolist()
     [[160, 32, 0]]
     """
     positive = np.maximum(results.astype(np.int32), 0)

@@ -1,8 +1,8 @@
 """An account of an ONNX file without samples: where every node runs, why, and what it costs.
 
-The network is `sketched` without samples: the sizes and signs of its weights are right, its scales are not. That serves
-what depends on no activation: cycles, energy and memory. Activations count as signed unless the network makes sure that
-they are not, so the passes are an upper bound.
+`sketch_model` quantises the network without samples: sizes and signs of its weights are right, its scales are not.
+That is enough for what depends on no activation: cycles, energy and memory. Activations count as signed unless the
+network makes sure that they are not, so the passes are an upper bound.
 """
 
 from __future__ import annotations

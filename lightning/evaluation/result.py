@@ -76,7 +76,10 @@ class Provenance:
 def describe_preprocessing(given: Preprocessing) -> str:
     """Return how raw inputs become a network's, in words.
 
-    >>> prepared(Preprocessing(scale=0.5, mean=(1.0, 2.0))), prepared(Preprocessing())
+    >>> (
+    ...     describe_preprocessing(Preprocessing(scale=0.5, mean=(1.0, 2.0))),
+    ...     describe_preprocessing(Preprocessing()),
+    ... )
     ('raw inputs times 0.5, less 1, 2', 'raw inputs as they are')
     """
     steps = [f"times {given.scale:.6g}"] if given.scale != 1 else []

@@ -192,7 +192,7 @@ def real_of(sums: Integers, layer: PhotonicLayer) -> Floats:
 def wrap_sums(sums: Integers) -> tuple[Integers, int]:
     """Return the sums as a 16-bit accumulator leaves them, in two's complement, and how many of them that changed.
 
-    >>> wrapped(np.array([32767, 32768, -40000], np.int32))
+    >>> wrap_sums(np.array([32767, 32768, -40000], np.int32))
     (array([ 32767, -32768,  25536], dtype=int32), 2)
     """
     low = sums.astype(np.int16).astype(np.int32)
@@ -245,7 +245,7 @@ def log_softmax(results: Sequence[int] | Integers, *, misprinted: bool = False) 
     values = np.asarray(results)
     if values.ndim != 1 or not len(values) or values.dtype.kind not in "iu":
         raise InputError(
-            f"log-softmax takes the whole numbers of one image, not {values.dtype} of shape {values.shape}"
+            f"log-softmax takes the integers of one image, not {values.dtype} of shape {values.shape}"
         )
     raised = values.astype(np.int64) + (len(EXPONENTS) - 1 - int(values.max()))
     table = np.array(EXPONENTS)

@@ -125,7 +125,7 @@ class Noise:
     def scale(self, factor: float) -> Noise:
         """Return the same noise with `factor` times the standard deviation; its mean stays.
 
-        >>> Noise(sigma=2.0, shot=0.1).scaled(3.0).sigma, round(Noise(shot=0.1).scaled(3.0).shot, 12)
+        >>> Noise(sigma=2.0, shot=0.1).scale(3.0).sigma, round(Noise(shot=0.1).scale(3.0).shot, 12)
         (6.0, 0.9)
         """
         changes: dict[str, Any] = {

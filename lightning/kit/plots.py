@@ -155,7 +155,7 @@ class Swept(Protocol):
 def transfer_curves(sweeps: Mapping[int, Swept], device: DeviceIdentity) -> Plot:
     """Plot the levels of every swept modulator with its sin² curve, and residuals in per cent of its swing.
 
-    `sweeps` is by number of the modulator, as `transfer.sweep_all` gives it, or `kept_sweeps`.
+    `sweeps` is by number of the modulator, as `transfer.sweep_all` gives it, or `load_sweeps`.
     """
     figure = sheet(7.2, 5.2)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(2.6, 1))

@@ -38,7 +38,7 @@ _recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 def blank(data: bytes, accounts: frozenset[Credentials]) -> bytes:
     """Blank out whatever would let a reader log in.
 
-    >>> blanked(b"ACT-USER::admin:1::secret;", frozenset())
+    >>> blank(b"ACT-USER::admin:1::secret;", frozenset())
     b'ACT-USER::admin:1::***;'
     """
     data = _TL1_LOGIN.sub(rb"\1" + _BLANK, _AUTHORIZATION.sub(rb"\1" + _BLANK, data))
@@ -183,7 +183,7 @@ class Replay:
         del deadline
         if self._next < len(self._entries) and self._entries[self._next][0] == "lost":
             self._next += 1
-            raise make_lost(self._device, "as it was in the recording")
+            raise make_lost(self._device, "as recorded")
         return self._take("received", b"")
 
     def _take(self, what: str, data: bytes) -> bytes:

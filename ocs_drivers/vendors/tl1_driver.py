@@ -1,7 +1,7 @@
 """The base of drivers over TL1: a vendor adds what it asks, what it sends, and how it decodes the replies.
 
 A vendor is a folder beside this file and a row of `ocs_drivers/families.py`; its twin is a module of
-`sim/twins/families` and a row of `FAMILIES` there. `docs/how-to/change-it.md` names all files.
+`sim/twins/families` and a row of `FAMILIES` there. `docs/how-to/change/add-a-vendor.md` names all files.
 """
 
 from __future__ import annotations

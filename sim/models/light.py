@@ -20,9 +20,9 @@ def attenuate_dbm(source_dbm: float, losses_db: Iterable[float], floor_dbm: floa
     By hand: a 0 dBm laser (1 mW), 0.3 dB of fibre, 1.2 dB through the switch, 0.3 dB of fibre leave
     0 - (0.3 + 1.2 + 0.3) = -1.8 dBm, which is 10 ** (-1.8 / 10) = 0.66 mW.
 
-    >>> round(received_power_dbm(0.0, [0.3, 1.2, 0.3]), 6)
+    >>> round(attenuate_dbm(0.0, [0.3, 1.2, 0.3]), 6)
     -1.8
-    >>> received_power_dbm(0.0, [70.0])
+    >>> attenuate_dbm(0.0, [70.0])
     -60.0
     """
     return max(source_dbm - math.fsum(losses_db), floor_dbm)

@@ -22,15 +22,15 @@ PAUSES_S = (0.1, 2.0)
 
 
 class ServiceUnreachable(TestbedError, code="service.unreachable", who="device"):
-    """The service does not answer, or not as this release expects."""
+    """The service does not answer, or its answer is not that of this release."""
 
 
 class NotThroughService(TestbedError, code="service.here", who="user"):
-    """A command or an option that works here alone."""
+    """The command or the option works only locally."""
 
 
 class ServiceRefused(TestbedError, code="service", who="user"):
-    """A request that the service refused: `problem` is its document, `code` and `who` are those of the error there."""
+    """The service refused a request: `problem` is its document, `code` and `who` are those of its error."""
 
     def __init__(self, problem: Mapping[str, Any]) -> None:
         self.problem = dict(problem)

@@ -27,7 +27,7 @@ def write_wired_text(text: str, rows: Mapping[tuple[str, str], WiredRow]) -> str
     r"""Return the text of a lab file with `rows` (by host and NIC) in place of what it says of these NICs' fibres.
 
     >>> print(
-    ...     wired_text(
+    ...     write_wired_text(
     ...         "hosts:\n- name: a\n  nics: [{name: n}]  # rack 1\n", {("a", "n"): WiredRow("s:1", "s:9")}
     ...     )
     ... )

@@ -108,8 +108,8 @@ def hold_fence(
 ) -> Iterator[Fence]:
     """Hold parts of a lab for the time of an operation: under a lease (by default of `--lease`), or an implicit one.
 
-    Inside another `fenced` that holds the parts this is the same fence. Raises `UnderMaintenance`, `LeaseDenied` and
-    its like, and `JournalError` when the database cannot be written: nothing may move then.
+    Inside another `hold_fence` of the same parts, this is the same fence. Raises `UnderMaintenance`, `LeaseDenied` and
+    its subclasses, and `JournalError` if the database cannot be written: nothing may move then.
     """
     outer = _current.get()
     if outer is not None and outer.database is database and outer.lease.lab == lab and parts <= outer.parts:

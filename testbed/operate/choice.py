@@ -174,7 +174,7 @@ def running_design(
 def design_to_apply(lab_file: Path, named: NamedTopology, runs_dir: Path) -> MeantDesign:
     """Return the design that is to be applied: what is named, else the stored one, else the default.
 
-    Raises what `meant_design` raises; `JournalError` also where something is named.
+    Raises what `choose_design` raises; `JournalError` also where something is named.
     """
     lab = find_running(load_lab(lab_file))
     load_intents(runs_dir, lab.name)  # an apply writes there

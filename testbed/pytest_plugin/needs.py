@@ -108,7 +108,7 @@ class Candidates:
 def join_hosts(hosts: Iterable[str], pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], ...]:
     """Return hosts in groups that pairs join, in the order of the hosts.
 
-    >>> joined("abcd", [("c", "a")])
+    >>> join_hosts("abcd", [("c", "a")])
     (('a', 'c'), ('b',), ('d',))
     """
     group_of = {host: [host] for host in hosts}

@@ -123,7 +123,7 @@ def event_of(row: Mapping[str, Any]) -> Event:
 def encode_event(number: int, kind: str, document: Mapping[str, Any]) -> bytes:
     r"""Return an event as it is sent.
 
-    >>> encoded(7, "run", {"number": 7})
+    >>> encode_event(7, "run", {"number": 7})
     b'id: 7\nevent: run\ndata: {"number": 7}\n\n'
     """
     return f"id: {number}\nevent: {kind}\ndata: {json.dumps(document)}\n\n".encode()

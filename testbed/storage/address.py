@@ -47,7 +47,7 @@ def is_server(address: Address) -> bool:
 def hide_password(address: Address) -> str:
     """Return an address for people and logs, without the password in it.
 
-    >>> shown("postgresql+psycopg://lab:secret@db1/lightbed")
+    >>> hide_password("postgresql+psycopg://lab:secret@db1/lightbed")
     'postgresql+psycopg://lab:***@db1/lightbed'
     """
     return re.sub(r"(://[^:/@]*):[^@/]*@", r"\1:***@", str(address))

@@ -54,9 +54,9 @@ def test_every_goes_on_until_it_is_interrupted(testbed, patched, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--every", "often"), "'often' is not an interval: write for example 30s, 5m or 1h"),
+        (("--every", "often"), "'often' is not an interval: (examples: 30s, 5m, 1h)"),
         (("--every", "0s"), "'0s' is not an interval"),
-        (("--since", "yesterday"), "'yesterday' is not a time: write for example 2026-05-01T12:00"),
+        (("--since", "yesterday"), "'yesterday' is not a time (example: 2026-05-01T12:00"),
     ],
 )
 def test_bad_times_are_refused_before_anything_is_read(testbed, words, said):

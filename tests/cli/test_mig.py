@@ -39,7 +39,7 @@ def test_logical_servers_share_the_one_link_to_a_switch(testbed):
 def test_links_that_cannot_be_dealt_out_are_told(testbed, command):
     ran = testbed(command, *SMALL, "--nodes", 6, "--degree", 4, "--mig", 3)
     assert ran.code == 1
-    assert "4 links of a server cannot be dealt out to 3 logical servers" in ran.json["error"]["message"]
+    assert "4 links of a server cannot be divided among 3 logical servers" in ran.json["error"]["message"]
 
 
 def test_fabrics_are_compared_with_logical_servers(testbed):
@@ -71,7 +71,7 @@ def test_the_lab_file_says_what_is_on_one_server(testbed):
     assert first.json["topology"]["degree"] == 2
     wrong = testbed("optimise", *SMALL[:-1], "--lab", LAB, "--mig", 3, *SHORT)
     assert wrong.code != 0
-    assert "the hosts of the lab are 2 a server" in wrong.json["error"]["message"]
+    assert "the lab's hosts have 2 instances per server" in wrong.json["error"]["message"]
 
 
 def test_servers_that_are_cut_differently_are_not_one_job(testbed, tmp_path):

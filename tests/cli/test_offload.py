@@ -103,9 +103,9 @@ def test_a_script_is_profiled_and_reported(tmp_path, capsys):
     ("text", "message"),
     [
         (None, "no script"),
-        ("step = print", "does not name `dataset`"),
-        ("dataset = [1]", "does not name `step`"),
-        ("dataset = 5\nstep = print", "is not read by index"),
+        ("step = print", "does not define `dataset`: a script defines `dataset` and `step(batch)`"),
+        ("dataset = [1]", "does not define `step`: a script defines `dataset` and `step(batch)`"),
+        ("dataset = 5\nstep = print", "the dataset of"),
     ],
 )
 def test_scripts_that_cannot_be_profiled(tmp_path, capsys, text, message):
@@ -128,7 +128,7 @@ def test_workers_come_from_one_place(capsys, options):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("batchs: 5", "unknown key 'batchs': there are batches,"),
+        ("batchs: 5", "unknown key 'batchs'; known"),
         ("batches: five", "batches is 'five': give int"),
         ("ordered: 1", "ordered is 1: give bool"),
         ("batches: true", "batches is True: give int"),

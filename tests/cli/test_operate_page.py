@@ -52,7 +52,7 @@ def newest_epoch_was_killed(runs):
 
 def prepare(section, run, runs, up, after):
     """Bring the lab into the situation of a section."""
-    if section == "A change may cut off whoever makes it":
+    if section == "A change may cut off its operator":
         after(1)
         return
     after(2)

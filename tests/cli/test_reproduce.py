@@ -73,4 +73,4 @@ def test_hosts_are_for_sharing_alone(testbed, tmp_path):
     ran = testbed("reproduce", "unfairness", "--lab", "lab.yaml", "--out", tmp_path)
 
     assert ran.code == 1
-    assert "--lab is for `testbed reproduce sharing`" in ran.err
+    assert "--lab is only for `testbed reproduce sharing`" in ran.err

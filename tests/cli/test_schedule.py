@@ -77,9 +77,9 @@ def test_people_get_tables(testbed, jobs):
         ((), "hosts: [a, b]", "hosts: [a, zz]", "which the lab does not have"),
         ((), "period_ms: 300", "period_ms: 0", "jobs.yaml:2"),
         (("--most-ticks", 1), "", "", "raise --most-ticks"),
-        (("--host-scheduler", "nobody"), "", "", "choose pollux, themis"),
-        (("--run", "--policy", "best"), "", "", "choose of fair, weights, shifts, mltcp"),
-        (("--run", "--weight", "q=2"), "", "", "is not JOB=W with a weight above 0; jobs are x, y, z"),
+        (("--host-scheduler", "nobody"), "", "", "choose from pollux, themis"),
+        (("--run", "--policy", "best"), "", "", "choose from fair, weights, shifts, mltcp"),
+        (("--run", "--weight", "q=2"), "", "", "is not JOB=W with W above 0; jobs are x, y, z"),
         ((), "period_ms: 300", "run: nothing, period_ms: 300", "unknown key 'bursts'"),
     ],
 )

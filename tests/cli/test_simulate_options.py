@@ -149,7 +149,7 @@ def test_one_server_needs_no_routing(testbed, routing):
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        (("--routing", "valiant"), "choose ideal, spread, hash"),
+        (("--routing", "valiant"), "choose from ideal, spread, hash"),
         (("--routing", "hash", "--trace", "t"), "leave out --trace"),
         (("--routing", "hash", "--fabric", "circuits"), "leave out --routing"),
     ],
@@ -220,7 +220,7 @@ def test_a_torch_module_is_a_workload(testbed):
         (("--torch", "one_layer:alone"), "must return a pair"),
         (("--torch", "one_layer:broken"), "one_layer.py, line 11 raised RuntimeError: no weights here"),
         (("--torch", "no_such_module:make"), "No module named"),
-        (("vgg16", "--torch", "one_layer:make"), "one of both"),
+        (("vgg16", "--torch", "one_layer:make"), "not both"),
         ((), "name a WORKLOAD"),
     ],
 )

@@ -164,7 +164,7 @@ def test_a_real_switch_is_not_moved_without_consent(monkeypatch, capsys):
         command.check_consent(real, "connect 1 pair", Place())
     SwitchHome(address=real.address, yes=True).check_consent(real, "connect 1 pair", Place())
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True, readline=lambda: "\n"))
-    with pytest.raises(RefusedToMove, match="left as it is"):
+    with pytest.raises(RefusedToMove, match="was not changed"):
         command.check_consent(real, "connect 1 pair", Place())
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True, readline=lambda: "y\n"))
     command.check_consent(real, "connect 1 pair", Place())

@@ -117,9 +117,13 @@ def test_a_value_out_of_bounds_names_its_option(table, capsys):
 
 @pytest.mark.parametrize("text", ["hosts\nlease of root", "hosts\x1b[2J", "\x85"])
 def test_a_text_that_would_break_a_listing_is_refused(text):
-    with pytest.raises(UsageError, match="--reason has a line break"):
+    with pytest.raises(
+        UsageError, match="--reason contains a line break or another control character: remove it"
+    ):
         DECLARED["lease request"](reason=text)
-    with pytest.raises(UsageError, match="--reason has a line break"):
+    with pytest.raises(
+        UsageError, match="--reason contains a line break or another control character: remove it"
+    ):
         DECLARED["lease break"](lease="1", reason=text)
     DECLARED["runs query"](statement="select 1\n  from runs")
 
@@ -220,7 +224,9 @@ def test_a_path_that_a_request_would_name_is_refused():
         def run(self, at: Place) -> Count:
             raise NotImplementedError
 
-    with pytest.raises(TypeError, match="say whether it is read, written or local"):
+    with pytest.raises(
+        TypeError, match=r"Steals\.place is a path: declare whether it is read, written or local"
+    ):
         fields_of(Steals)
 
 

@@ -180,7 +180,7 @@ def test_relocation_moves_every_management_address_and_nothing_else(lab, third):
 
 def test_a_real_lab_is_not_moved(small_lab_text):
     lab = replace(parse_lab(small_lab_text(), "x.yaml"), simulated=False)
-    with pytest.raises(ValueError, match="its addresses cannot be moved"):
+    with pytest.raises(ValueError, match="lab 'small' is real: its addresses cannot be changed"):
         relocate(lab, IPv4Network("10.98.0.0/24"))
 
 

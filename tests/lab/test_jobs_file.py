@@ -63,10 +63,13 @@ def test_a_run_gives_period_and_bursts():
     ("row", "words"),
     [
         ("{name: x, workload: nothing, workers: 2}", "jobs.yaml:2: .*nothing"),
-        ("{name: x, workload: vgg16, workers: 1}", "on one host sends nothing"),
+        (
+            "{name: x, workload: vgg16, workers: 1}",
+            "workload 'vgg16' sends nothing on a single host: give it at least two",
+        ),
         ("{name: x, workload: vgg16, settings: 3, workers: 2}", "not a mapping: write settings"),
         ("{name: x, workload: vgg16, period_ms: 3, workers: 2}", "unknown key 'period_ms'"),
-        ("{name: x, run: r1, workers: 2}", "no runs are at hand"),
+        ("{name: x, run: r1, workers: 2}", "no stored runs are available here"),
         ("{name: x, period_ms: 3, bursts: [], traffic: some, workers: 2}", "give bulk or allreduce"),
     ],
 )
@@ -78,7 +81,7 @@ def test_a_wrong_source_is_told_with_its_line(row, words):
 @pytest.mark.parametrize(
     ("before", "after", "line", "words"),
     [
-        ("jobs:", "job:", 1, "no list of jobs"),
+        ("jobs:", "job:", 1, "the list of jobs is missing"),
         ("period_ms: 300", "period_ms: 0", 2, "period of job 'x' is 0"),
         ("period_ms: 300", "period_ms: -300", 2, "period of job 'x' is -300"),
         ("period_ms: 300", "period_ms: long", 3, "'long'; give a number"),
@@ -86,12 +89,12 @@ def test_a_wrong_source_is_told_with_its_line(row, words):
         ("length_ms: 150", "length_ms: 0", 2, "length of burst 1 of job 'x' is 0"),
         ("length_ms: 150", "length_ms: 151", 2, "overlap or leave its period"),
         ("gbps: 25", "gbps: fast", 5, "gbps of a burst of job 'x' is 'fast'"),
-        ("gbps: 25", "gbps: 99", 5, "99 Gb/s, and a link of the lab carries 25; give what the job does"),
+        ("gbps: 25", "gbps: 99", 5, "a burst of job 'x' has 99 Gb/s, but a link of the lab carries only"),
         ("gbps: 25", "mbps: 25", 5, "unknown key 'mbps'"),
         ("hosts: [a, b]", "hosts: [a, a]", 6, "different names of hosts"),
         ("hosts: [a, b]", "", 2, "needs either hosts or workers"),
         ("workers: 3", "workers: 0", 7, "workers of job 'y' is 0"),
-        ("name: y", "name: x", 7, "job 'x' is there twice"),
+        ("name: y", "name: x", 7, "job 'x' appears twice"),
         ("hosts: [a, b]", "hosts: [a, b", 7, "not YAML"),
     ],
 )

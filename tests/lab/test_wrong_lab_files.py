@@ -57,7 +57,7 @@ BAD = {
         "name: small",
         "name: small\nname: other",
         2,
-        "key 'name' is given twice (already on line 1)",
+        "2: key 'name' appears twice (already on line 1); keep one",
         "keep one",
     ),
     "missing key": ("management: 10.99.0.0/24\n", "", 1, "'management' is missing", "add 'management: ...'"),
@@ -122,7 +122,7 @@ BAD = {
         "- name: b",
         "- name: a",
         18,
-        "name 'a' is given twice (already used on line 12)",
+        "'a' appears twice (already used on line 12)",
         "rename one of them",
     ),
     "nic twice": (
@@ -143,7 +143,7 @@ BAD = {
         "- name: b",
         "- name: ocs1",
         18,
-        "name 'ocs1' is given twice",
+        "'ocs1' appears twice (already used on line 6)",
         "rename one of them",
     ),
     "port used twice": (
@@ -297,7 +297,7 @@ BAD = {
         "ssh: {",
         "ssh: {user: 'root;reboot', ",
         10,
-        "'root;reboot' is not the name of a user",
+        "is not a user name",
         "correct the value",
     ),
     "not printable": (
@@ -597,7 +597,7 @@ BAD = {
         "10.99.0.2:5025",
         "10.99.0.2:70250",
         7,
-        "there is no TCP port 70250",
+        "is not a TCP port",
         "write one from 1 to 65535",
     ),
     "switch without a language": (
@@ -646,7 +646,7 @@ BAD = {
         "ssh: {",
         "  - {name: ocs1, address: 'polatis+scpi://10.99.0.3:5025', inputs: 2, outputs: 2}\nssh: {",
         10,
-        "name 'ocs1' is given twice",
+        "'ocs1' appears twice (already used on line 6)",
         "rename one of them",
     ),
     "two switches at one address": (

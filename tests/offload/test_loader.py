@@ -104,7 +104,9 @@ def test_an_epoch_that_is_left_begins_again():
 
 def test_a_state_of_another_loader_is_refused():
     loader = loader_of()
-    with pytest.raises(OffloadError, match="batches of 4: the loader takes version 1 with 8"):
+    with pytest.raises(
+        OffloadError, match="this state has version 1 and batches of 4, but the loader needs version 1"
+    ):
         loader.load_state_dict({"version": 1, "batch_size": 4})
     loader.close()
 
@@ -306,7 +308,7 @@ def test_a_stream_is_measured():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sampler": [1], "shuffle": True}, "a sampler has an order of its own"),
+        ({"sampler": [1], "shuffle": True}, "a sampler has its own order: leave out shuffle"),
         ({"batch_sampler": [[1]]}, "batch_sampler makes whole batches"),
         ({"batch_size": None}, "batch_size None: give 1 or more"),
     ],
@@ -320,7 +322,7 @@ def test_a_stream_has_its_own_order():
     with pytest.raises(OffloadError, match="a stream has its own order"):
         stream_of(Rule(), shuffle=True)
     loader = stream_of(Rule("p3", 0.5))
-    with pytest.raises(OffloadError, match="p3 reads elsewhere, and a stream is read here: use p1"):
+    with pytest.raises(OffloadError, match="p3 reads on the workers, but a stream is read here: use p1"):
         list(loader)
     loader.close()
 

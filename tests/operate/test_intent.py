@@ -294,7 +294,7 @@ def test_a_file_that_is_no_database_is_told(tmp_path, testbed12):
     database_in(tmp_path).write_bytes(b"something else, and long enough to be looked at\n" * 40)
     with pytest.raises(
         JournalError,
-        match=r"is not known: .*lightbed\.sqlite cannot be read .*; move it away and .* or name the topology",
+        match=r"cannot read the stored topology of lab .*lightbed\.sqlite cannot be read .*; move it away and .*",
     ):
         load_intents(tmp_path, "lab")
     (told,) = find_unfinished_or_error(tmp_path, testbed12)
@@ -321,7 +321,7 @@ def test_what_only_the_log_holds_is_read_where_sqlite_cannot_share_it(tmp_path, 
     def refused(_path):
         raise sqlite3.OperationalError("unable to open database file")
 
-    monkeypatch.setattr("testbed.database_file._shared", refused)
+    monkeypatch.setattr("testbed.database_file._open_shared", refused)
     assert read_rows(path, "select n from numbers") == [{"n": 7}]
     writer.close()
 

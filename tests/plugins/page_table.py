@@ -241,9 +241,7 @@ PAGES: dict[str, Page] = {
     "watch-the-light": Page(
         setup=[*EXAMPLES, *UP, "testbed apply labs/testbed12.yaml"],
         places={" LAB": f" {LAB}"},
-        background=(
-            "testbed drift LAB --every 5m       # go on until Ctrl-C; one line or document a reading",
-        ),
+        background=("testbed drift LAB --every 5m",),
         teardown=DOWN,
     ),
     "when-something-breaks": Page(

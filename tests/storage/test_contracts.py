@@ -68,7 +68,7 @@ def test_a_step_without_an_outcome_is_settled_by_a_read(journal):
     with pytest.raises(KeyboardInterrupt), journal.operation("lab") as operation:
         journal.intend(operation, "ocs1", 0, "memory://ocs1", STEP)
         raise KeyboardInterrupt
-    (step,) = journal.unfinished()
+    (step,) = journal.find_unfinished()
     assert (step.operation, step.after) == (operation, AFTER)
     ((_, became),) = journal.settle("lab", "memory://ocs1", Snapshot(AFTER, 0.0))
     assert became is Status.DONE
@@ -98,7 +98,7 @@ def test_a_discovery_that_ended(journal):
     record.begin(Problem(nics=(("a", "nic1"),), inputs=(("ocs1", 1),), outputs=(("ocs1", 49),)), [])
     record.intend({("ocs1", 1): ("ocs1", 49)})
     record.stop(())
-    (left,) = record.unfinished()
+    (left,) = record.find_unfinished()
     assert (left.is_put_back, left.states) == (True, (frozenset(), frozenset()))
     record.finish(())
     assert record.unfinished() == ()

@@ -152,7 +152,7 @@ def _find_constant(graph: Graph, compared: Operation, at: Location | None) -> Di
             f"the comparison `{compared.operator}` {how}: "
             f"{_describe_interval(left)} is compared with {_describe_interval(right)}"
         )
-        yield note(at, message, "Compare with a value that can be reached, or leave it away.")
+        yield note(at, message, "Compare with a value that can be reached, or remove it.")
 
 
 def _holds(operator: str, left: Interval, right: Interval, *, other: bool = False) -> bool:

@@ -98,7 +98,7 @@ def _stream_circles(graph: Graph) -> Diagnostics:
     if names:
         module = graph.datapath.module(names[0])
         message = f"streams run in a circle: {' -> '.join(names)} (R7)"
-        yield note(module.at, message, "Break it with a flag or a pulse, which keep nobody waiting.")
+        yield note(module.at, message, "Replace one with a flag or a pulse, which apply no backpressure.")
 
 
 def _find_lost_pulses(graph: Graph) -> Diagnostics:

@@ -131,7 +131,7 @@ def _find_unused(graph: Graph) -> Diagnostics:
             yield note(
                 signal.at,
                 f"nothing looks at input {quote(signal.name)}",
-                "Leave it away if it is not needed.",
+                "Remove it if it is not needed.",
             )
     compared = {
         (ref.module, ref.name)
@@ -144,7 +144,7 @@ def _find_unused(graph: Graph) -> Diagnostics:
         wanted = {count.target for count in module.counts}
         for target in module.targets:
             if target.name not in wanted and (module.name, target.name) not in compared:
-                yield note(target.at, f"no count has the target {quote(target.name)}", "Leave it away.")
+                yield note(target.at, f"no count has the target {quote(target.name)}", "Remove it.")
 
 
 def _endless(graph: Graph) -> Diagnostics:
@@ -160,7 +160,7 @@ def _endless(graph: Graph) -> Diagnostics:
         message = (
             f"these counts trigger each other in a circle: {' -> '.join(names)}; once begun it may never end"
         )
-        yield note(module.at, message, "Gate one of them (`while ...`) if that is not meant.")
+        yield note(module.at, message, "Gate one of them (`while ...`) if that is not intended.")
 
 
 def _idle_clears(graph: Graph) -> Diagnostics:
@@ -171,4 +171,4 @@ def _idle_clears(graph: Graph) -> Diagnostics:
                 message = (
                     f"{quote(f'{owner}.{name}')} is a level count and keeps nothing: clearing it does nothing"
                 )
-                yield note(action.at, message, "Leave it away, or write `over cycles` in the count.")
+                yield note(action.at, message, "Remove it, or write `over cycles` in the count.")

@@ -50,7 +50,7 @@ def count_of(module: FlatModule, action: FlatAction) -> str:
     written = [each for each in module.actions if not each.part_of]
     if len(names) != len(written):
         message = f"which of {len(names)} counts is this action on? There are {len(written)} actions"
-        raise Refused(action.at, message, f"Write `on {names[0]}:` before it, with the count that is meant.")
+        raise Refused(action.at, message, f"Write `on {names[0]}:` before it, with the intended count.")
     whose = (each.name == action.part_of if action.part_of else each is action for each in written)
     return names[next(place for place, own in enumerate(whose) if own)]
 

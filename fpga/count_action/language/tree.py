@@ -193,10 +193,10 @@ class TreeBuilder:
     def _range(self, at: Location, low: Number, high: Number) -> Range:
         return Range(low, high, at)
 
-    def _make_signed(self, at: Location) -> Sign:
+    def _signed(self, at: Location) -> Sign:
         return Sign(at, signed=True)
 
-    def _make_unsigned(self, at: Location) -> Sign:
+    def _unsigned(self, at: Location) -> Sign:
         return Sign(at, signed=False)
 
     # Counts and targets
@@ -230,7 +230,7 @@ class TreeBuilder:
     def _term(self, at: Location, value: Number, over: Index | None) -> Term:
         return Term(value, over, at)
 
-    def _make_subtraction(self, at: Location, term: Term) -> Term:
+    def _subtracted(self, at: Location, term: Term) -> Term:
         return replace(term, sign=-1)
 
     def _while(self, at: Location, holds: Operand) -> tuple[ConditionText, ...]:
@@ -275,7 +275,7 @@ class TreeBuilder:
     def _inverse(self, at: Location, operand: Operand) -> Operand:
         return self._formula(at, "not", operand)
 
-    def _make_comparison(self, at: Location, left: Operand, relation: Any, right: Operand) -> Operand:
+    def _compared(self, at: Location, left: Operand, relation: Any, right: Operand) -> Operand:
         operator: Any = str(relation)
         return self._formula(at, operator, left, right)
 
@@ -291,7 +291,7 @@ class TreeBuilder:
     def _choice(self, at: Location, value: Operand, condition: Operand, other: Operand) -> Operand:
         return self._formula(at, "if", condition, value, other)
 
-    def _make_range(self, at: Location, value: Operand, over: Index) -> Ranged:
+    def _ranged(self, at: Location, value: Operand, over: Index) -> Ranged:
         return Ranged(value, over, at)
 
     def _call(self, at: Location, function: Reference, *arguments: Operand) -> Operand:

@@ -36,7 +36,7 @@ class OrderedWeights:
 def order_weights(weights: npt.NDArray[np.int16]) -> OrderedWeights:
     """Return the weights (rows, terms) in the order of kernels.
 
-    >>> ordered(np.eye(1, 50, 1, np.int16)).pointers[:4].tolist()  # the second of fifty is not 0
+    >>> order_weights(np.eye(1, 50, 1, np.int16)).pointers[:4].tolist()  # the second of fifty is not 0
     [0, 0, 1, 1]
     """
     by_term = np.ascontiguousarray(weights.T)

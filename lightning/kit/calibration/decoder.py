@@ -124,7 +124,7 @@ def fit_decoder(
 def round_products(analogue: npt.ArrayLike, *, products: int = 1) -> npt.NDArray[np.int64]:
     """Fixed-point answers: nearest whole number inside 0..255 times the number of products.
 
-    >>> rounded([-0.7, 19.6, 255.9]).tolist()
+    >>> round_products([-0.7, 19.6, 255.9]).tolist()
     [0, 20, 255]
     """
     whole = np.rint(np.asarray(analogue, dtype=float)).astype(np.int64)

@@ -68,7 +68,7 @@ def run_guided(
 
 
 def calibrate(soc: Any, **options: Any) -> GuidedRun:
-    """Calibrate as `guided_run` does; raise `CalibrationError` where a step failed."""
+    """Calibrate as `run_guided` does; raise `CalibrationError` where a step failed."""
     run = run_guided(soc, **options)
     for outcome in run.outcomes:
         if not outcome.passed:

@@ -89,7 +89,7 @@ def capacity(reader: TileReader) -> int:
 def find_settled_samples(tile: Tile) -> Integers:
     """Return the number of the sample in the middle of each symbol.
 
-    >>> settled_samples(Tile(3, SYMBOL, 16)).tolist()
+    >>> find_settled_samples(Tile(3, SYMBOL, 16)).tolist()
     [17, 32, 47]
     """
     per_symbol = tile.symbol.samples / tile.samples_per_tick

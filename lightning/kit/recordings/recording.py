@@ -260,7 +260,7 @@ def pack(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:
 
 
 def unpack(value: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> Any:
-    """Back from `packed`; the arrays by name."""
+    """Back from `pack`; the arrays by name."""
     if isinstance(value, list):
         return [unpack(each, arrays) for each in value]
     if not isinstance(value, dict):

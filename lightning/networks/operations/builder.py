@@ -156,7 +156,7 @@ class Builder:
         )
 
     def optional(self, call: Call, place: int) -> Array | None:
-        """Return the input as `fixed` does, None where it is left out."""
+        """Return the input as `require_constant` does, None where it is left out."""
         return self.require_constant(call, place) if call.given(place) else None
 
     def axis(self, call: Call, axis: int, rank: int) -> int:

@@ -40,7 +40,7 @@ OUTCOMES = {
 
 
 class PacketLoop:
-    """Belongs to one thread, but for `counted`."""
+    """Belongs to one thread, but for `copy_counts`."""
 
     def __init__(
         self,

@@ -104,7 +104,7 @@ class ReplayCache:
         """Return whether this pair is remembered; from now on it is.
 
         >>> replay_cache = ReplayCache()
-        >>> replay_cache.seen(1, 7), replay_cache.seen(1, 7), replay_cache.seen(2, 7)
+        >>> replay_cache.check_replay(1, 7), replay_cache.check_replay(1, 7), replay_cache.check_replay(2, 7)
         (False, True, False)
         """
         place = ((peer * PEER_FACTOR + request * REQUEST_FACTOR) & _MASK) >> SHIFT

@@ -64,7 +64,7 @@ class Layout:
         """Return the circuit the other way between the same two logical ports; None where there is none.
 
         >>> layout = Layout(("E1", "E2"), ("W1", "W2"), logical={"1": ("E1", "W1"), "2": ("E2", "W2")})
-        >>> layout.mirrored((1, 4)), layout.mirrored((1, 3))
+        >>> layout.mirror((1, 4)), layout.mirror((1, 3))
         ((2, 3), None)
         """
         both = self.pairs(*self._logical_names(pair))

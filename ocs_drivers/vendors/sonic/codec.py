@@ -251,6 +251,6 @@ def check_done(lines: Lines) -> None:
 
 
 def nothing(lines: Lines) -> None:
-    """Check that a command printed nothing or that it succeeded. Raises as `done` does."""
+    """Check that a command printed nothing or that it succeeded. Raises as `check_done` does."""
     if lines:
         check_done(lines)

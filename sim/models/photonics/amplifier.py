@@ -41,7 +41,7 @@ def amplify_v(amplifier: Amplifier, input_v: npt.ArrayLike) -> Array:
     By hand with p = 1, where the linear output is V_sat: V_sat / sqrt(2).
 
     >>> soft = Amplifier(gain=10.0, saturation_v=5.0, knee=1.0)
-    >>> f"{amplified_v(soft, 0.5):.4f} {amplified_v(soft, 0.001):.5f}"
+    >>> f"{amplify_v(soft, 0.5):.4f} {amplify_v(soft, 0.001):.5f}"
     '3.5355 0.01000'
     """
     linear = amplifier.gain * np.asarray(input_v, dtype=np.float64)
@@ -53,7 +53,7 @@ def amplify_v(amplifier: Amplifier, input_v: npt.ArrayLike) -> Array:
 def small_signal(amplifier: Amplifier, input_v: npt.ArrayLike) -> Array:
     """Return volts at the output for a volt more at the input, with which noise passes.
 
-    The derivative of `amplified_v`: g (1 + |g v / V_sat|^(2p))^(-1 / (2p) - 1).
+    The derivative of `amplify_v`: g (1 + |g v / V_sat|^(2p))^(-1 / (2p) - 1).
 
     By hand with p = 1, where the linear output is V_sat: g / 2^(3/2).
 

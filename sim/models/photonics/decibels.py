@@ -20,7 +20,7 @@ def power_ratio(value_db: float) -> float:
 def attenuate(loss_db: float) -> float:
     """Return fraction of the power that a loss in dB (a positive number) lets through.
 
-    >>> f"{passed(4.0):.4f}"
+    >>> f"{attenuate(4.0):.4f}"
     '0.3981'
     """
     return power_ratio(-loss_db)

@@ -51,7 +51,7 @@ def detect_a(detector: Detector, power_w: npt.ArrayLike, rate_hz: float) -> Arra
     One sample after a step from dark to 1 mW, at 3.072 GS/s: 1 - exp(-5.208) = 0.9945 of 1 mA.
 
     >>> step = [0.0, 1e-3, 1e-3]
-    >>> [f"{i * 1e3:.4f}" for i in received_a(Detector(dark_current_a=0.0), step, 3.072e9)]
+    >>> [f"{i * 1e3:.4f}" for i in detect_a(Detector(dark_current_a=0.0), step, 3.072e9)]
     ['0.0000', '0.9945', '1.0000']
     """
     kept = pole.memory(detector.pole_hz, rate_hz)

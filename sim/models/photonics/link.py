@@ -99,7 +99,7 @@ def decimate(link: Link, level: float = 1.0, count: int = 8) -> float:
 
     The light's and the receiver's noise has the pole's correlation, that of the converter has none.
 
-    >>> " ".join(f"{decimated(Link(), level):.4f}" for level in (1.0, 0.5, 0.0))
+    >>> " ".join(f"{decimate(Link(), level):.4f}" for level in (1.0, 0.5, 0.0))
     '0.5954 0.3210 0.1254'
     """
     if count < 1:

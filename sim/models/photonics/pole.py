@@ -81,7 +81,7 @@ def accumulate(drive: npt.ArrayLike, kept: float) -> Array:
     Every pass doubles how far back the sum reaches, so that numpy does it in a few passes instead of a loop over
     samples.
 
-    >>> accumulated([1.0, 0.0, 0.0, 1.0], 0.5).tolist()
+    >>> accumulate([1.0, 0.0, 0.0, 1.0], 0.5).tolist()
     [1.0, 0.5, 0.25, 1.125]
     """
     y = np.array(drive, dtype=np.float64)
@@ -113,7 +113,7 @@ def decimate_deviation(deviation: float, correlation: float, count: int) -> floa
     Variance of a mean: (s^2 / n) (1 + 2 sum over k of (1 - k/n) rho^k) (G. E. P. Box and G. M. Jenkins, Time Series
     Analysis). Without correlation it is s / sqrt(n):
 
-    >>> f"{decimated_deviation(1.676, 0.0, 8):.4f} {decimated_deviation(1.676, 0.00547, 8):.4f}"
+    >>> f"{decimate_deviation(1.676, 0.0, 8):.4f} {decimate_deviation(1.676, 0.00547, 8):.4f}"
     '0.5926 0.5954'
     """
     lags = np.arange(1, count)

@@ -65,8 +65,8 @@ def combine_w(
 
     >>> leak = 10**-2.5
     >>> (
-    ...     [f"{combined_w(1.0, leak, phase):.4f}" for phase in (0.0, math.pi)],
-    ...     f"{combined_w(1.0, leak, 0.0, 0.0):.4f}",
+    ...     [f"{combine_w(1.0, leak, phase):.4f}" for phase in (0.0, math.pi)],
+    ...     f"{combine_w(1.0, leak, 0.0, 0.0):.4f}",
     ... )
     (['1.1156', '0.8907'], '1.0032')
     """

@@ -71,7 +71,7 @@ def machine_mounts(mountinfo: str) -> tuple[MachineMount, ...]:
 def _unescape(point: str) -> str:
     r"""Return a path of mountinfo, which writes spaces and the like as octal numbers.
 
-    >>> _unescaped(r"/mnt/a\040b")
+    >>> _unescape(r"/mnt/a\040b")
     '/mnt/a b'
     """
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), point)

@@ -29,7 +29,7 @@ class Address:
 def parse(address: str) -> Address:
     """Raise `AddressError`.
 
-    >>> parsed("sim://kit?seed=2&profile=zcu216")
+    >>> parse("sim://kit?seed=2&profile=zcu216")
     Address(plant='kit', profile='zcu216', options={'seed': '2'})
     """
     parts = urlsplit(address)

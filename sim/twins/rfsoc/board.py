@@ -97,7 +97,7 @@ class DeviceClock:
 def check_fault(name: str) -> str:
     """Return the name of a fault. Raises `ValueError` for one that is none.
 
-    >>> checked("dead_board")
+    >>> check_fault("dead_board")
     'dead_board'
     """
     if name not in FAULTS:

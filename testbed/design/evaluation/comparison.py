@@ -32,7 +32,7 @@ class Row:
 
     @property
     def basis(self) -> str:
-        """What is equal to direct connect: `rate` (of all links of a host together), or `cost`."""
+        """Quantity that equals that of direct connect: `rate` (of all links of a host together), or `cost`."""
         return "cost" if self.name == EQUAL_COST else "rate"
 
     def cells(self) -> list[object]:

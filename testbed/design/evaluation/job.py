@@ -192,7 +192,10 @@ def _fill_from_plan(choice: WorkloadChoice, plan: Plan, source: str) -> Workload
         f"--set {key}": (value, planned_choice.settings.get(key, ""))
         for key, value in choice.settings.items()
     }
-    for option, (requested, planned) in {"--preset": (choice.preset, planned_choice.preset), **settings}.items():
+    for option, (requested, planned) in {
+        "--preset": (choice.preset, planned_choice.preset),
+        **settings,
+    }.items():
         if requested and requested != planned:
             hint = f"leave out {option}, or make a plan for it"
             raise PlanFileError(

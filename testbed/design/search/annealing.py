@@ -49,7 +49,7 @@ _FEW, _MANY = 2, 8
 _DESCENT = 0.1
 """Maximum part of the budget for each of the first descents."""
 _RIVALS = 2
-"""How many numbers of links for pairs have their best annealed, and tried with many microbatches."""
+"""Numbers of links for pairs whose best candidate is annealed, and tried with many microbatches."""
 _RUN = 0.12
 """Maximum part of the budget for each run and the descent after it."""
 _GAIN = 3e-3

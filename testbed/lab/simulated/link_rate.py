@@ -73,9 +73,9 @@ class LinkRate:
 def fit_rate(asked_mbps: float, machine: Machine, nics: int) -> LinkRate:
     """Return the highest step of the asked rate that a machine carries on `nics` NICs at once, else the lowest.
 
-    >>> fitted_rate(100, Machine(processors=2, free=2, copy_mbps=37000), nics=48).rate_mbps
+    >>> fit_rate(100, Machine(processors=2, free=2, copy_mbps=37000), nics=48).rate_mbps
     100
-    >>> fitted_rate(100, Machine(processors=2, free=1, copy_mbps=37000), nics=48).rate_mbps
+    >>> fit_rate(100, Machine(processors=2, free=1, copy_mbps=37000), nics=48).rate_mbps
     50.0
     """
     free = max(machine.free, LEAST_FREE * machine.processors)

@@ -21,7 +21,10 @@ def order_steps(steps: tuple[Step, ...]) -> tuple[Step, ...]:
 
     >>> one, two = CrossConnects({1: 9}), CrossConnects({1: 10})
     >>> nothing = CrossConnects()
-    >>> [step.kind for step in ordered((Step("remove", one, one, nothing), Step("add", two, nothing, two)))]
+    >>> [
+    ...     step.kind
+    ...     for step in order_steps((Step("remove", one, one, nothing), Step("add", two, nothing, two)))
+    ... ]
     ['remove', 'add']
     """
     removals = {_pair(step): step for step in steps if step.kind == "remove" and len(step.pairs) == 1}

@@ -57,5 +57,7 @@ def test_a_hierarchy_sums_everything_everywhere(nodes, group):
 
 
 def test_a_hierarchy_of_one_group_is_refused():
-    with pytest.raises(TopologyError, match="nothing across"):
+    with pytest.raises(
+        TopologyError, match="a hierarchy with a single group of 12 nodes has no second level: use rings"
+    ):
         hierarchical(find_topology(12, 4), 12)

@@ -93,7 +93,9 @@ def test_a_task_that_waits_for_another_host_without_a_transfer_is_refused():
         on_hosts(job.build(), ring)
     job = TaskGraphBuilder(2)
     job.barrier(after=[job.compute(0, 1e-3), job.compute(1, 1e-3)])
-    with pytest.raises(WorkloadError, match="no host knows when task 2 may go on"):
+    with pytest.raises(
+        WorkloadError, match="no host can tell when task 2 may start: put transfers before it"
+    ):
         on_hosts(job.build(), ring)
 
 

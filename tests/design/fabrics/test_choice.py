@@ -183,7 +183,7 @@ def test_a_strategy_that_no_server_holds_is_told():
     [
         (WorkloadChoice("x.npz"), 4, "", WorkloadError, "leave out"),
         (WorkloadChoice("x.npz", preset="fig11"), None, "", WorkloadError, "leave out"),
-        (WorkloadChoice("vgg16", device="tpu"), 2, "", WorkloadError, "no device 'tpu'"),
+        (WorkloadChoice("vgg16", device="tpu"), 2, "", WorkloadError, "unknown device 'tpu'; known"),
         (WorkloadChoice("vgg17"), 2, "", WorkloadError, "vgg16"),
     ],
 )
@@ -217,7 +217,7 @@ def test_a_plan_says_what_the_choice_leaves_out(planned):
     assert elsewhere.about == {**job.about, "device": "a100", "memory_limit_bytes": 160_000_000_000}
     assert (job.links(None, default=4), job.links(2, default=4)) == (2, 2)
     assert (job.rate_gbps(None), job.rate_gbps(5.0)) == (7.0, 5.0)
-    with pytest.raises(PlanFileError, match="2 links a server, not for 8: leave out --degree"):
+    with pytest.raises(PlanFileError, match="the plan is for 2 links per server, not 8: leave out --degree"):
         job.links(8, default=4)
 
 
@@ -226,10 +226,10 @@ def test_a_plan_says_what_the_choice_leaves_out(planned):
     [
         (
             WorkloadChoice("vgg16", settings={"batch_per_device": "3"}),
-            "--set batch_per_device is 2 in it, not 3",
+            "the plan has --set batch_per_device 2, not 3",
         ),
-        (WorkloadChoice("vgg16", settings={"batch": "3"}), "--set batch is the default in it, not 3"),
-        (WorkloadChoice("vgg16", "fig16"), "--preset is fig11 in it, not fig16"),
+        (WorkloadChoice("vgg16", settings={"batch": "3"}), "the plan has --set batch the default, not 3"),
+        (WorkloadChoice("vgg16", "fig16"), "the plan has --preset fig11, not fig16"),
         (WorkloadChoice("resnet50"), r"vgg16 with \d+ operators on 4 servers, not for resnet50"),
     ],
 )

@@ -63,7 +63,7 @@ def test_a_table_answers_by_column():
     table = Table.of(("kind", "n", "ms"), [("a", 1, 0.5), ("b", 1, 1.5), ("b", 2, 2.5)])
     assert table.number("ms", kind="b", n=2.0) == 2.5
     assert table.values("kind") == ("a", "b")
-    with pytest.raises(ValueError, match=r"2 rows have {'kind': 'b'}"):
+    with pytest.raises(ValueError, match=r"2 rows match \{'kind': 'b'\} instead of one"):
         table.number("ms", kind="b")
     with pytest.raises(ValueError, match="does not have the 2 columns"):
         Table.of(("a", "b"), [(1, 2, 3)])
@@ -174,5 +174,5 @@ def test_every_figure_runs_in_small(number, monkeypatch):
 
 
 def test_a_figure_that_is_not_reproduced_is_told():
-    with pytest.raises(ValueError, match="figure 9 of TopoOpt is not reproduced: choose 10, 11"):
+    with pytest.raises(ValueError, match="figure 9 of TopoOpt is not reproduced: choose from"):
         figure(9)

@@ -96,7 +96,7 @@ def test_no_links_for_pairs_are_bought_for_nothing(little, monkeypatch):
             shorter = gain if proposal.finding.matching_degree else 0.0
             return replace(best, finding=proposal.finding, simulated_s=1.0 - shorter)
 
-        monkeypatch.setattr("testbed.design.search.finalists.simulated_proposal", simulated)
+        monkeypatch.setattr("testbed.design.search.finalists.simulate_proposal", simulated)
         wired = wirings(objective, best)
         assert [one.finding.matching_degree for one in wired] == [bought, 2 - bought]
 
@@ -220,7 +220,7 @@ def test_what_does_not_fit_or_cannot_be_is_named():
         optimise(pure_data(), Cluster(4), 2, 0, steps=1)
     with pytest.raises(SearchError, match="0 or more steps"):
         optimise(pure_data(), Cluster(4), 2, 25, steps=-1)
-    with pytest.raises(SearchError, match="say which file"):
+    with pytest.raises(SearchError, match="resuming needs a checkpoint: give its file"):
         optimise(pure_data(), Cluster(4), 2, 25, steps=1, resume=True)
 
 

@@ -164,15 +164,18 @@ def test_another_host_scheduler_comes_by_entry_point(monkeypatch):
     jobs = (job("x", 0.5, workers=2),)
 
     assert candidates("mine", PlacementRequest(jobs, LINKS)) == [{"x": ("d", "c")}]
-    with pytest.raises(WorkloadError, match="choose mine, pollux, themis"):
+    with pytest.raises(WorkloadError, match="choose from mine, pollux, themis"):
         host_scheduler("yours")
 
 
 @pytest.mark.parametrize(
     ("jobs", "words"),
     [
-        ((job("x", 0.5, "a", "zz"),), "host 'zz', which the lab does not have: its hosts are a, b, c, d"),
-        ((job("x", 0.5, workers=5),), "needs 5 hosts, and the lab has 4"),
+        (
+            (job("x", 0.5, "a", "zz"),),
+            "job 'x' should run on host 'zz', which the lab does not have; its hosts",
+        ),
+        ((job("x", 0.5, workers=5),), "job 'x' needs 5 hosts, but the lab has 4: give fewer workers"),
     ],
 )
 def test_hosts_that_there_are_not_are_named(jobs, words):

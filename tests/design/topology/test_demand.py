@@ -35,7 +35,10 @@ REFUSED = [
     (lambda: demand_of(4, [], [(0, 4, 1)]), "there are nodes 0 to 3 only"),
     (lambda: demand_of(4, [], [(-1, 0, 1)]), "there are nodes 0 to 3 only"),
     (lambda: demand_of(0), "at least 1"),
-    (lambda: demand_of(12, [AllReduceDemand(13, 1)]), "a group has no more members than there are nodes"),
+    (
+        lambda: demand_of(12, [AllReduceDemand(13, 1)]),
+        "a group of 13 nodes in a job of 12: a group cannot be larger than the job",
+    ),
     (lambda: demand_of(12, [AllReduceDemand(5, 1)]), "must divide 12"),
     (lambda: demand_of(13, [AllReduceDemand(6, 1)]), "must divide 13"),
     (lambda: demand_of(12, [AllReduceDemand(0, 1)]), "a group of 0 nodes"),

@@ -154,7 +154,9 @@ def test_the_limit_counts_the_sets_that_are_looked_at(monkeypatch):
 
 
 def test_more_rings_than_strides_are_refused():
-    with pytest.raises(TopologyError, match="3 rings wanted and only 2 strides"):
+    with pytest.raises(
+        TopologyError, match=r"3 rings needed, but only 2 strides are available \(1, 5\): lower the degree"
+    ):
         select_permutations(12, 3, (1, 5))
 
 

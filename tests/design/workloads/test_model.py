@@ -46,11 +46,11 @@ def test_operators_that_cannot_be_are_named(make_operator, sizes, told):
     ("names", "edges", "batch", "told"),
     [
         ("ab", (), 0, "a batch of 0 samples"),
-        ("ab", (), 1.5, "a batch of 1.5 samples; an iteration has a whole number of them"),
+        ("ab", (), 1.5, "a batch of 1.5 samples; give an integer of at least 1"),
         ("ab", (), math.nan, "a batch of nan samples"),
         ("ab", (), True, "a batch of True samples"),
         ("", (), 1, "no operators"),
-        ("aba", (), 1, "two operators are called 'a'"),
+        ("aba", (), 1, "two operators are named 'a'"),
         ("ab", ((1, 0),), 1, "edge 1 -> 0"),
         ("ab", ((0, 0),), 1, "edge 0 -> 0"),
         ("ab", ((0, 2),), 1, "edge 0 -> 2"),
@@ -65,7 +65,9 @@ def test_workloads_that_cannot_be_are_named(make_operator, names, edges, batch, 
 def test_what_64_bits_do_not_hold_is_refused(make_operator):
     operators = make_operator("a", output_bytes=1 << 20), make_operator("b", output_bytes=0)
     assert Workload("w", operators, ((0, 1),), 1 << 29).batch == 1 << 29
-    with pytest.raises(WorkloadError, match="w: a batch of 536870913 samples of which 2097152 bytes"):
+    with pytest.raises(
+        WorkloadError, match="w: a batch of 536870913 samples that each pass on 2097152 bytes exceeds"
+    ):
         Workload("w", operators, ((0, 1),), (1 << 29) + 1)
 
 

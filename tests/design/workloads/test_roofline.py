@@ -55,7 +55,9 @@ def test_devices_are_known_by_name():
 
 @pytest.mark.parametrize(("nodes", "devices"), [(0, 4), (-1, 4), (3, 0), (2.5, 4), (2, 1.5)])
 def test_a_cluster_has_servers_and_devices(nodes, devices):
-    with pytest.raises(WorkloadError, match="give whole numbers, at least 1"):
+    with pytest.raises(
+        WorkloadError, match="a cluster of 0 servers with 4 devices each: give integers of at least 1"
+    ):
         Cluster(nodes, devices_per_server=devices)
 
 
@@ -156,18 +158,27 @@ def test_a_profile_is_read_from_its_file(tmp_path):
     ("entry", "told"),
     [
         (None, "give an object"),
-        ({}, "None is no finite number"),
-        ({"forward_s_per_sample": -1}, "-1 is no finite number of 0 or more"),
-        ({"forward_s_per_sample": float("nan")}, "nan is no finite number"),
-        (MEASURED | {"forward_s": [1.0, 2.0]}, "lists of one length"),
+        ({}, "is not a finite number of 0 or more"),
+        ({"forward_s_per_sample": -1}, "is not a finite number of 0 or more"),
+        ({"forward_s_per_sample": float("nan")}, "is not a finite number of 0 or more"),
+        (
+            MEASURED | {"forward_s": [1.0, 2.0]},
+            "times: top.0: samples, forward_s and backward_s must be lists of equal",
+        ),
         (MEASURED | {"samples": [10, 10, 20]}, "must be above 0 and ascend"),
         (MEASURED | {"samples": [0, 10, 20]}, "must be above 0 and ascend"),
-        (MEASURED | {"samples": []}, "lists of one length"),
-        (MEASURED | {"backward_s": []}, "lists of one length"),
-        (MEASURED | {"forward_s": [10**400, 1, 1]}, "is no finite number"),
+        (
+            MEASURED | {"samples": []},
+            "times: top.0: samples, forward_s and backward_s must be lists of equal",
+        ),
+        (
+            MEASURED | {"backward_s": []},
+            "times: top.0: samples, forward_s and backward_s must be lists of equal",
+        ),
+        (MEASURED | {"forward_s": [10**400, 1, 1]}, "is not a finite number of 0 or more"),
         (MEASURED | {"samples": "10"}, "samples: a list of numbers is missing"),
-        (MEASURED | {"backward_s": [1.0, "fast", 2.0]}, "'fast' is no finite number"),
-        (MEASURED | {"backward_s": [1.0, True, 2.0]}, "True is no finite number"),
+        (MEASURED | {"backward_s": [1.0, "fast", 2.0]}, "is not a finite number of 0 or more"),
+        (MEASURED | {"backward_s": [1.0, True, 2.0]}, "is not a finite number of 0 or more"),
     ],
 )
 def test_damaged_entries_are_named(entry, told):
@@ -178,8 +189,8 @@ def test_damaged_entries_are_named(entry, told):
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [("{", "is not valid JSON"),
-     ("[]", "no profile of version 1"), ('{"lightbed-profile": 2}', "no profile of version 1"),
+    [("{", "is not valid JSON"), ("[]", "not a profile of version 1"),
+     ('{"lightbed-profile": 2}', "not a profile of version 1"),
      ('{"lightbed-profile": 1, "operators": []}', "must map operator names"), (b"\xff\xfe", "is not valid JSON")],
 )  # fmt: skip
 def test_damaged_files_are_named(tmp_path, text, told):
@@ -191,5 +202,5 @@ def test_damaged_files_are_named(tmp_path, text, told):
 
 
 def test_a_profile_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(WorkloadError, match="give a file that can be read"):
+    with pytest.raises(WorkloadError, match="No such file or directory: give a readable file"):
         read_profile(tmp_path / "nowhere.json")

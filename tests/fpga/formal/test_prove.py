@@ -243,7 +243,7 @@ def test_a_count_that_can_never_count_is_not_proven(allowed, verdict):
 
 
 def test_a_prover_that_does_not_end_is_a_verdict():
-    silent = mock.patch("fpga.formal.search.simulated_differences", return_value=())
+    silent = mock.patch("fpga.formal.search.simulate_differences", return_value=())
     with silent, mock.patch.object(sby, "run", side_effect=ToolTimeout("sby did not end within 300 s")):
         proof = prove(parse_text(VACUOUS).datapath)
     assert proof.of("m", "fires").verdict is Verdict.TIMED_OUT

@@ -124,10 +124,10 @@ def data() -> Path:
 @pytest.fixture(scope="session")
 def lenet(data):
     """Return the published weights as a network."""
-    from fpga.photonic_mac import quantised
+    from fpga.photonic_mac import quantise
 
     with np.load(data / "lenet" / "lenet_w.npz") as weights:
-        return quantised([weights[name] for name in ("w1", "w2", "w3")])
+        return quantise([weights[name] for name in ("w1", "w2", "w3")])
 
 
 @pytest.fixture(scope="session")

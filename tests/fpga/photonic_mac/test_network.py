@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fpga.photonic_mac import Network, Optics, accuracy, layer_results, quantised
+from fpga.photonic_mac import Network, Optics, accuracy, layer_results, quantise
 from fpga.photonic_mac.network import noise, noisy_results, normalise
 
 
@@ -76,11 +76,11 @@ def test_normalisation_brings_the_highest_bit_to_bit_7():
 
 
 def test_quantisation_rounds_ties_to_even_and_keeps_zero():
-    assert quantised([[[0.5 / 255, 1.5 / 255, 0.0, -1.0]]]).layers[0].tolist() == [[0, 2, 0, -255]]
+    assert quantise([[[0.5 / 255, 1.5 / 255, 0.0, -1.0]]]).layers[0].tolist() == [[0, 2, 0, -255]]
 
 
 def test_one_scale_holds_for_all_layers():
-    first, second = quantised([[[2.0], [1.0]], [[-1.0, 4.0]]]).layers
+    first, second = quantise([[[2.0], [1.0]], [[-1.0, 4.0]]]).layers
     assert (first.tolist(), second.tolist()) == ([[128], [64]], [[-64, 255]])
 
 

@@ -136,7 +136,7 @@ def test_several_errors_are_reported_at_once(tmp_path, small):
             3,
             "KeyError in the stimulus: 'gone'",
         ),
-        ("def stimulus(ports)\n", 1, "is no Python"),
+        ("def stimulus(ports)\n", 1, "is not valid Python"),
         ("x = 1\n", 1, "no function `stimulus`"),
         ("def stimulus(ports):\n    yield 1\n", 2, "no dictionary"),
         ("def stimulus(ports):\n    yield {'go': 'a'}\n", 2, "`'a'` in cycle 0"),
@@ -161,7 +161,7 @@ def test_a_generator_that_is_wrong(tmp_path, small, text, line, message):
 
 
 def test_other_files_that_are_wrong(tmp_path, small):
-    assert "not known" in refused(tmp_path, small, "go\n", "s.txt")[0].message
+    assert "unknown stimulus format" in refused(tmp_path, small, "go\n", "s.txt")[0].message
     assert "is no NPZ" in refused(tmp_path, small, "go\n", "s.npz")[0].message
     np.savez(tmp_path / "f.npz", go=np.ones(3), **{"x_valid[0]": np.ones(2, int)})
     with pytest.raises(CountActionError) as caught:
@@ -185,7 +185,7 @@ def test_the_example_passes_for_any_datapath(tmp_path, small, generated):
 
 
 def test_cells_that_are_too_large_for_csv_are_reported(tmp_path, small):
-    assert "is no CSV" in refused(tmp_path, small, "go\n" + "1" * 200_000)[0].message
+    assert "is not valid CSV" in refused(tmp_path, small, "go\n" + "1" * 200_000)[0].message
 
 
 def test_names_that_share_no_bits_stand_together(tmp_path, small):

@@ -93,5 +93,5 @@ def test_the_wish_for_a_fitted_rate_is_written_back(small_lab_text):
 
 
 def test_the_links_of_a_real_lab_have_the_rate_that_they_have(small_lab_text):
-    with pytest.raises(LabStartError, match="its links have the rate that they have"):
+    with pytest.raises(LabStartError, match="lab 'small' is real: the rate of its links is fixed"):
         lifecycle.at_rate(parse_lab(small_lab_text(simulated=False), "x.yaml"), 50)

@@ -127,7 +127,9 @@ def test_many_at_once_agree_on_one_key(tmp_path):
 
 
 def test_a_real_lab_is_not_started(small_lab_text):
-    with pytest.raises(LabStartError, match="'small' is real and runs already"):
+    with pytest.raises(
+        LabStartError, match="lab 'small' is real and already runs; only a lab with 'simulated: true'"
+    ):
         start_lab(parse_lab(small_lab_text(simulated=False), "x.yaml"))
 
 

@@ -142,7 +142,7 @@ def test_explained_to_a_program(folder, document):
     ("words", "code", "says"),
     [
         (("compile", "none.npz"), "network", "there is no file"),
-        (("compile", "plain.lng"), "config.out-of-range", "compiled already"),
+        (("compile", "plain.lng"), "config.out-of-range", "already compiled"),
         (("compile", "biased.npz", "--scheme", "published"), "compile", "Gemm fc1 has a bias"),
         (("compile", "plain.npz", "--scheme", "best"), "config.out-of-range", "'best' is not known"),
         (("compile", "biased.npz", "--samples", "none.npy"), "input", "there is no file none.npy"),

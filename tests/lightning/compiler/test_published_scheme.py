@@ -61,14 +61,26 @@ def test_biases_that_are_all_zero_are_none(chain):
     ("change", "words"),
     [
         (lambda chain: chain(WEIGHTS, [np.ones(6), None]), "Gemm fc1 has a bias"),
-        (lambda chain: chain(WEIGHTS, rectified=False), "Gemm fc2 takes what no Relu has rectified"),
-        (lambda chain: chain(WEIGHTS, preprocessing=Preprocessing(1, (3.0,))), "shifted"),
-        (lambda chain: chain(WEIGHTS, preprocessing=Preprocessing(-1)), "turned round"),
+        (
+            lambda chain: chain(WEIGHTS, rectified=False),
+            "reads values that no Relu has rectified; the published datapath always",
+        ),
+        (
+            lambda chain: chain(WEIGHTS, preprocessing=Preprocessing(1, (3.0,))),
+            "network chain shifts or inverts its inputs; the published datapath sends",
+        ),
+        (
+            lambda chain: chain(WEIGHTS, preprocessing=Preprocessing(-1)),
+            "network chain shifts or inverts its inputs; the published datapath sends",
+        ),
         (lambda chain: then(chain(WEIGHTS), "Relu"), "Relu last ends the network"),
-        (lambda chain: then(chain(WEIGHTS), "Tanh"), "Tanh last is not in the published datapath"),
+        (
+            lambda chain: then(chain(WEIGHTS), "Tanh"),
+            "is not supported by the published datapath, which has Gemm and Relu",
+        ),
         (lambda chain: replace(chain(WEIGHTS), nodes=()), "has no Gemm"),
         (lambda chain: vectors(chain(WEIGHTS)), "Gemm fc1 takes several vectors"),
-        (lambda chain: branched(chain(WEIGHTS)), "Gemm side stands next to"),
+        (lambda chain: branched(chain(WEIGHTS)), "is not part of the chain of layers"),
         (lambda chain: chain([np.array([[np.nan, 1.0]])]), "Gemm fc1: w1 holds values that are not finite"),
     ],
 )

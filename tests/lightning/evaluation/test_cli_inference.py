@@ -252,13 +252,29 @@ def compiled_for_levels(weights, folder):
         (("--average", "4"), "config", "nothing to average"),
         (("--calibrated", "--sigma", "1"), "config", "--calibrated"),
         (("--seeds", "3"), "config.out-of-range", "no seeds"),
-        (("--seed", "4"), "config", "nothing random"),
-        (("--seed", "4", "--fidelity", "datapath"), "config", "nothing random"),
-        (("--device", "qick://192.0.2.1"), "config", "a device is named"),
-        (("--device", "qick://192.0.2.1", "--sigma", "1"), "config", "a device is named"),
-        (("--device", "qick://192.0.2.1", "--fidelity", "datapath"), "config", "a device is named"),
-        (("--bus", "fastsim://"), "config", "a bus is named"),
-        (("--bus", "fastsim://", "--fidelity", "device"), "config", "a bus is named"),
+        (("--seed", "4"), "config", "a seed is given, but fidelity exact is deterministic"),
+        (
+            ("--seed", "4", "--fidelity", "datapath"),
+            "config",
+            "a seed is given, but fidelity exact is deterministic",
+        ),
+        (("--device", "qick://192.0.2.1"), "config", "a device is given, but fidelity exact uses none"),
+        (
+            ("--device", "qick://192.0.2.1", "--sigma", "1"),
+            "config",
+            "a device is given, but fidelity exact uses none",
+        ),
+        (
+            ("--device", "qick://192.0.2.1", "--fidelity", "datapath"),
+            "config",
+            "a device is given, but fidelity exact uses none",
+        ),
+        (("--bus", "fastsim://"), "config", "a bus is given, but fidelity exact uses none"),
+        (
+            ("--bus", "fastsim://", "--fidelity", "device"),
+            "config",
+            "a bus is given, but fidelity exact uses none",
+        ),
         (("--sigma", "-1"), "lightning.error", "--sigma"),
         (("--fault", "none"), "config.out-of-range", "'none'"),
         (("--fault", "emulator", "--compare", "onnxruntime"), "config", "faults"),
@@ -389,5 +405,5 @@ def test_a_network_that_light_has_no_part_in_has_no_sensitive_layer(bright_block
 
     shapes = {"x": (64,), "y": (64,)}
     model = CompiledModel(Network("none", (Node("relu", "Relu", ("x",), "y"),), {}, "x", "y", shapes), {})
-    with pytest.raises(OutOfRange, match="light computes no layer of none"):
+    with pytest.raises(OutOfRange, match="no layer of none runs on light"):
         sensitivity(model, load_dataset(bright_blocks), Noise())

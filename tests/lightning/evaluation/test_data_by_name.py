@@ -54,14 +54,17 @@ def test_arrays_with_a_training_part(tmp_path, arrays):
 @pytest.mark.parametrize(
     ("changed", "reported"),
     [
-        ({"y": np.zeros(19)}, "do not belong together"),
-        ({"y": np.zeros((20, 2))}, "do not belong together"),
-        ({"y": np.full(20, 0.5)}, "no whole numbers"),
-        ({"y": np.array(["cat"] * 20)}, "no whole numbers"),
+        ({"y": np.zeros(19)}, "own.npz: inputs (20, 4) and classes (19,) of the test part do not match"),
+        ({"y": np.zeros((20, 2))}, "own.npz: inputs (20, 4) and classes (19,) of the test part do not match"),
+        ({"y": np.full(20, 0.5)}, "y has classes that are not integers"),
+        ({"y": np.array(["cat"] * 20)}, "y has classes that are not integers"),
         ({"x": np.full((20, 4), np.nan)}, "NaN"),
         ({"x": np.zeros((0, 4)), "y": np.zeros(0)}, "no images"),
         ({"x": np.array([["a"]] * 20)}, "<U1"),
-        ({"x": np.array([[None]] * 20)}, "no .npz of plain arrays"),
+        (
+            {"x": np.array([[None]] * 20)},
+            "is not an .npz of plain arrays (Object arrays cannot be loaded when",
+        ),
     ],
 )
 def test_arrays_that_do_not_do_are_refused(tmp_path, arrays, changed, reported):
@@ -87,7 +90,7 @@ def test_a_damaged_file_is_refused(tmp_path, arrays):
 def test_an_unknown_name_says_which_there_are(name):
     with pytest.raises(DatasetError, match="mnist:DIR"):
         load_dataset(name)
-    assert "names no data" in refused(name)
+    assert "'digit' is not a known dataset" in refused(name)
 
 
 def test_samples_are_put_aside_from_all_over():

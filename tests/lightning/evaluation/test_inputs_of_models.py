@@ -19,7 +19,7 @@ def test_images_become_rows_and_rows_images():
     assert fit_axes(x, network(1, 6, 4)).tolist() == x[:, None].tolist()
     assert fit_axes(x, network(1, 6, 4, layout="HWC")).tolist() == x[..., None].tolist()
     assert fit_axes(x, network(6, 4)) is x
-    with pytest.raises(InputError, match="an image has 6 x 4 values, and net takes 5 x 5"):
+    with pytest.raises(InputError, match="an image has 6 x 4 values, but net takes"):
         fit_axes(x, network(5, 5))
 
 
@@ -43,7 +43,7 @@ def test_grey_is_grey_and_colours_come_where_the_model_has_them(picture):
 
 def test_another_size_is_refused_unless_scaling_is_asked_for(picture):
     folder, *_ = picture
-    with pytest.raises(InputError, match="4 x 6 pixels, and the model takes 8 x 8") as caught:
+    with pytest.raises(InputError, match="has 4 x 6 pixels, but the model takes 8 x") as caught:
         read_input(folder / "grey.png", network(64))
     assert "--resize" in caught.value.hint
     assert read_input(folder / "grey.png", network(64), resize=True).shape == (1, 64)
@@ -59,7 +59,7 @@ def test_an_array_is_taken_as_it_is(tmp_path):
     values = np.float32([[1.5, -2], [3, 4]])
     np.save(tmp_path / "values.npy", values)
     assert read_input(tmp_path / "values.npy", network(4)).tolist() == [[1.5, -2, 3, 4]]
-    with pytest.raises(InputError, match="2 x 2 values, and net takes 5"):
+    with pytest.raises(InputError, match="an image has 2 x 2 values, but net takes"):
         read_input(tmp_path / "values.npy", network(5))
 
 
@@ -75,7 +75,7 @@ def test_other_files_are_refused(tmp_path):
             (tmp_path / name).write_text("no picture, no array")
         with pytest.raises(InputError, match=reported):
             read_input(tmp_path / name, network(4))
-    with pytest.raises(InputError, match="which is not an image"):
+    with pytest.raises(InputError, match="the model takes 118 values, not an image"):
         read_input(tmp_path / "text.png", network(118))
 
 
@@ -88,5 +88,5 @@ def test_the_size_of_images_follows_from_the_input(shape, size):
 
 @pytest.mark.parametrize("shape", [(118,), (4, 8, 8), (2, 3, 4, 5)])
 def test_what_is_not_an_image_is_reported(shape):
-    with pytest.raises(InputError, match=r"Give them as an \.npy"):
+    with pytest.raises(InputError, match=r"Give the input as an \.npy file"):
         image_size(shape)

@@ -140,7 +140,7 @@ def weights_that_run(monkeypatch, tmp_path):
             monkeypatch.setattr(onnx_runtime, "products_saturate", lambda: saturates)
         models, opened = [], onnx_runtime._open_session
         monkeypatch.setattr(
-            onnx_runtime, "_opened", lambda model, **how: models.append(model) or opened(model, **how)
+            onnx_runtime, "_open_session", lambda model, **how: models.append(model) or opened(model, **how)
         )
         options = int8_session(network, x).session.get_session_options()
         options.optimized_model_filepath = str(tmp_path / "optimised.onnx")
@@ -184,7 +184,7 @@ def test_saturated_sums_are_found(monkeypatch, largest_pair, expected):
             (x,) = inputs.values()
             return [np.full((len(x), 16), x.shape[1] // 2 * min(largest_pair, 2 * 255 * 127), np.int32)]
 
-    monkeypatch.setattr(onnx_runtime, "_opened", lambda _model: Processor())
+    monkeypatch.setattr(onnx_runtime, "_open_session", lambda _model: Processor())
     assert products_saturate.__wrapped__() is expected
 
 

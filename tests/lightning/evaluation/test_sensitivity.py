@@ -73,7 +73,7 @@ def test_a_network_that_bears_everything_and_one_that_bears_nothing(looked_at):
 def test_no_noise_and_no_loss_are_refused(looked_at):
     with pytest.raises(OutOfRange, match="no noise"):
         looked_at("fc1", noise=Noise(sigma=0.0))
-    with pytest.raises(OutOfRange, match="not above 0"):
+    with pytest.raises(OutOfRange, match=r"a loss of 0\.0 points is not positive"):
         looked_at("fc1", allowed=0.0)
 
 

@@ -34,7 +34,7 @@ def cache_folder(tmp_path, monkeypatch):
 def translate(source: Path) -> str:
     """Return the name of the folder in which a translation from this source is kept."""
     digest_of.cache_clear()
-    made = machine_code.compiled(twice, signatures=["int64(int64)"], sources=[source])
+    made = machine_code.compile_function(twice, signatures=["int64(int64)"], sources=[source])
     assert made(21) == 42
     assert machine_code.is_kept(made)
     return Path(made._cache.cache_path).name
@@ -77,13 +77,13 @@ def test_nothing_is_kept_where_numba_has_changed_inside(cache_folder, monkeypatc
         return decorate
 
     monkeypatch.setattr("numba.njit", changed)
-    assert kernels.compiled("int64(int64)")(twice)(4) == 8
+    assert kernels.compile_kernel("int64(int64)")(twice)(4) == 8
     assert cached == [True, False]
 
 
 def test_nothing_is_kept_where_no_folder_can_be_written(cache_folder, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", __file__)
-    made = kernels.compiled("int64(int64)")(twice)
+    made = kernels.compile_kernel("int64(int64)")(twice)
     assert made(4) == 8
     assert made._cache.cache_path is None
 

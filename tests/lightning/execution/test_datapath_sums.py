@@ -174,7 +174,7 @@ def test_an_address_that_is_none_says_what_to_give(address):
 def test_a_bus_that_was_opened_here_is_let_go_when_the_program_is_refused(monkeypatch):
     other, closed = make_simulated_bus(library_datapath("layer_counter"), "reference"), []
     monkeypatch.setattr(other, "close", lambda: closed.append(True))
-    monkeypatch.setattr("lightning.execution.multipliers.datapath._opened", lambda address, datapath: other)
+    monkeypatch.setattr("lightning.execution.multipliers.datapath._open_bus", lambda address, datapath: other)
     model = model_of(layer(np.random.default_rng(9), "one", (1, 1, 4)))
     for address, times in (("fastsim://", 1), (other, 1)):  # the second is somebody else's
         with pytest.raises(errors.ProgramError):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fpga.photonic_mac import Network as Integers
-from fpga.photonic_mac import layer_results, quantised
+from fpga.photonic_mac import layer_results, quantise
 from lightning.compiler import Options, compile_network, load_model, save_model
 from lightning.errors import InputError, OutOfRange
 from lightning.execution import EMULATOR, Quirks, open_executor
@@ -70,7 +70,7 @@ def _rescaled(values):
 
 @pytest.fixture(scope="module")
 def layers():
-    return quantised(float_weights()).layers
+    return quantise(float_weights()).layers
 
 
 @pytest.mark.parametrize(("perfect", "number"), list(GOLDEN))
@@ -159,7 +159,7 @@ def test_the_missing_digit_changes_only_what_is_one_below_the_largest():
 
 @pytest.mark.parametrize("results", [[], [[1, 2]], [0.5, 1.0]])
 def test_log_softmax_takes_whole_numbers_of_one_image(results):
-    with pytest.raises(InputError, match="whole numbers of one image"):
+    with pytest.raises(InputError, match="integers from one image"):
         log_softmax(results)
 
 

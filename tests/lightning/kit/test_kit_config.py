@@ -118,7 +118,9 @@ def test_the_published_dictionary_with_values_names_the_other_adapter():
         from_lts({"dac_0": 100})
     with pytest.raises(errors.OutOfRange, match="dac_gain_0"):
         from_lts({"dac_gain_0": 20000})
-    with pytest.raises(errors.ConfigError, match="generator of its own"):
+    with pytest.raises(
+        errors.ConfigError, match=r"channels are \[1, 1, 2, 3\]: every modulator needs its own generator, and"
+    ):
         from_lts({"dac_0": 1, "dac_1": 1})
 
 

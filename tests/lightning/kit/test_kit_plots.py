@@ -144,7 +144,7 @@ def test_the_sweeps_kept_with_a_calibration_can_be_drawn(kit):
     calibration = require(kit)
     words = np.arange(0, 20_000, 500)
     raw = {"sweep_1_words": words, "sweep_1_levels": calibration.modulators[1].curve.level(words)}
-    found = plots.kept_sweeps(calibration, raw)
+    found = plots.load_sweeps(calibration, raw)
     assert list(found) == [1]
     assert found[1].curve == calibration.modulators[1].curve
     title = plots.transfer_curves(found, TWIN).axes[0].get_title(loc="left")
@@ -238,4 +238,4 @@ def test_a_notebook_shows_a_plot_without_pyplot(recorded):
     ("number", "digits", "reported"), [(-0.25, 2, "−0.25"), (1234.5, 0, "+1,234"), (0, 1, "+0.0")]
 )
 def test_numbers_carry_their_sign_as_type_is_set(number, digits, reported):
-    assert canvas.signed(number, digits) == reported
+    assert canvas.format_signed(number, digits) == reported

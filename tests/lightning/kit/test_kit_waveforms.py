@@ -169,7 +169,7 @@ def test_before_a_waveform_is_bound_there_is_no_result():
 
 
 def test_what_is_no_waveform_is_named():
-    with pytest.raises(errors.NoWaveformError, match="ndarray is not a waveform"):
+    with pytest.raises(errors.NoWaveformError, match="a ndarray is not a lightbed waveform"):
         LightningSignalProcessing().plot_waveform(np.zeros((4, 2, 250)))
 
 

@@ -134,7 +134,9 @@ def of_two_views(_, h):
 
 @pytest.mark.parametrize("steps", [through_a_view, by_a_method, an_older_view, a_piece, of_two_views])
 def test_what_is_changed_in_place_through_a_view_that_others_read_is_refused(steps):
-    with pytest.raises(UnsupportedNode, match="changes in place what shares its memory"):
+    with pytest.raises(
+        UnsupportedNode, match=r"node rectify \(torch ReLU\) changes in place a tensor that shares memory"
+    ):
         from_torch(modules.Follows(steps, nn.Conv2d(2, 3, 2)), (2, 4, 4))
 
 
@@ -322,7 +324,12 @@ def class_that_is_made(value):
         (lambda: modules.Mixing(), (4,), UnsupportedNode, "mixes images"),
         (lambda: modules.Moving(), (4, 5), UnsupportedNode, "batch_first"),
         (lambda: modules.Broken(), (1, 4, 4), UnsupportedNode, "larger than the image"),
-        (lambda: nn.Sequential(nn.LSTM(4, 3)), (5, 4), UnsupportedNode, "node 0 (torch LSTM) is a layer"),
+        (
+            lambda: nn.Sequential(nn.LSTM(4, 3)),
+            (5, 4),
+            UnsupportedNode,
+            "node 0 (torch LSTM) is an unsupported layer",
+        ),
         (lambda: nn.Sequential(nn.Bilinear(4, 4, 2)), (4,), UnsupportedNode, "torch Bilinear"),
         (lambda: nn.Linear(4, 3), (5,), UnsupportedNode, "multiplies (5,)"),
         (lambda: nn.Conv2d(1, 1, 3, padding_mode="circular"), (1, 4, 4), UnsupportedNode, "circular"),

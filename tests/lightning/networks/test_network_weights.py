@@ -60,7 +60,7 @@ def test_activations_of_every_layer_can_be_asked_for(saved):
         ({"w1": W1, "w3": W2}, "lacks w2"),
         ({"w1": W1, "kernel": W2}, "has kernel"),
         ({"w1": W1, "b2": [1, 2]}, "has b2"),
-        ({"w1": W1, "w2": W2.T}, "w2 takes 3 inputs, and 2 come"),
+        ({"w1": W1, "w2": W2.T}, "w2 takes 3 inputs, but the previous layer has 2 outputs"),
         ({"w1": W1, "b1": [1, 2, 3]}, "b1 has 3 entries"),
         ({"w1": W1[0]}, "w1 is float64 (3,)"),
         ({"w1": W1 * np.nan}, "NaN"),
@@ -120,16 +120,16 @@ def test_axes_of_length_1_and_rows_of_an_image_may_be_missing(shape, raw):
 @pytest.mark.parametrize(
     ("raw", "words"),
     [
-        (np.zeros((2, 5)), r"takes \(n, 4\), and the data are \(2, 5\)"),
-        (np.zeros((4,)), "the data are"),
-        (np.float64(1), "the data are"),
+        (np.zeros((2, 5)), r"n takes \(n, 4\), but the data have shape"),
+        (np.zeros((4,)), r"n takes \(n, 4\), but the data have shape"),
+        (np.float64(1), r"n takes \(n, 4\), but the data have shape"),
         (np.zeros((0, 4)), "empty"),
         ([[1, 2, np.nan, 4]], "NaN"),
         ([[1, 2, np.inf, 4]], "NaN"),
         ([[1, 2, 1e308, 4]], "NaN"),
         (np.zeros((1, 4), complex), "complex"),
         ([["a", "b", "c", "d"]], "type <U1"),
-        ([[1, 2], [3]], "no array"),
+        ([[1, 2], [3]], "the data are not an array"),
         ([[None] * 4], "object"),
     ],
     ids=str,
@@ -158,7 +158,7 @@ def test_the_reference_wants_preprocessed_inputs_and_known_operations(saved):
     network = load_network(saved(w1=W1))
     with pytest.raises(InputError, match=r"takes \(n, 3\), not \(2, 4\)"):
         run_float(network, np.zeros((2, 4)))
-    with pytest.raises(UnsupportedNode, match="node n: nothing here computes Det"):
+    with pytest.raises(UnsupportedNode, match="node n: Det is not supported"):
         apply(Node("n", "Det", ("x",), "y"), {}, {})
 
 

@@ -50,7 +50,7 @@ def test_lists_carry_every_number(drawn, nested):
     datatype, numbers = drawn
     data = (numbers if nested else numbers.ravel()).tolist()
     if datatype == "FP16":
-        with pytest.raises(MalformedRequest, match="FP16 has no form in JSON"):
+        with pytest.raises(MalformedRequest, match="JSON cannot carry"):
             from_lists(data, datatype, numbers.shape)
         return
     if nested and numbers.size == 0 and numbers.ndim > 1:
@@ -99,45 +99,78 @@ def test_the_rest_of_a_request():
 @pytest.mark.parametrize(
     ("document", "says"),
     [
-        ([], "the request is no JSON object"),
+        ([], "the request is not a JSON object"),
         ({}, "the request has no list 'inputs'"),
         ({"inputs": {}}, "the request has no list 'inputs'"),
-        ({"inputs": [5]}, "an input is no JSON object"),
-        (one_input(name=None), "'name' is not a text"),
-        (one_input(name=7), "'name' is not a text"),
+        ({"inputs": [5]}, "an input is not a JSON object"),
+        (one_input(name=None), "'name' is missing or not a string"),
+        (one_input(name=7), "'name' is missing or not a string"),
         (one_input(shape=None), "None is not a valid shape"),
         (one_input(shape=[]), "is not a valid shape"),
         (one_input(shape=[1, -3]), "is not a valid shape"),
         (one_input(shape=[1, 3.0]), "is not a valid shape"),
         (one_input(shape=[True, 3]), "is not a valid shape"),
         (one_input(shape=[1] * 9), "is not a valid shape"),
-        (one_input(datatype="BOOL"), "datatype 'BOOL' is not one that a network takes"),
-        (one_input(datatype="BYTES"), "datatype 'BYTES' is not one"),
-        (one_input(datatype=["UINT8"]), "is not one that a network takes"),
+        (one_input(datatype="BOOL"), "datatype 'BOOL' is not supported"),
+        (one_input(datatype="BYTES"), "datatype 'BYTES' is not supported"),
+        (one_input(datatype=["UINT8"]), "datatype ['UINT8'] is not supported"),
         (one_input(data=None), "`data` of a tensor is not a valid list"),
         (one_input(data="123"), "`data` of a tensor is not a valid list"),
-        (one_input(data=[1, 2]), "2 numbers came for a tensor of shape"),
-        (one_input(data=[1, 2, 256]), "holds what is no UINT8"),
-        (one_input(data=[1, 2, -1]), "holds what is no UINT8"),
-        (one_input(data=[1, 2, 0.5]), "holds what is no UINT8"),
-        (one_input(data=[1, 2, "3"]), "holds what is no UINT8"),
-        (one_input(data=[1, 2, None]), "holds what is no UINT8"),
-        (one_input(datatype="FP32", data=[1, 2, "3"]), "holds what is no FP32"),
-        (one_input(datatype="FP32", data=[1, 2, {}]), "holds what is no FP32"),
-        (one_input(data=[[1, 2], [3]]), "is not nested as its shape"),
-        (one_input(data=[[1, 2, 3], [4, 5, 6]]), "6 numbers came"),
-        (one_input(data=[[1, 2, [3]]]), "holds what is no UINT8"),
+        (one_input(data=[1, 2]), "a tensor of shape [1, 3] does not have 2 numbers"),
+        (
+            one_input(data=[1, 2, 256]),
+            "`data` of a tensor holds values that are not valid UINT8 (unsigned byte",
+        ),
+        (
+            one_input(data=[1, 2, -1]),
+            "`data` of a tensor holds values that are not valid UINT8 (unsigned byte",
+        ),
+        (
+            one_input(data=[1, 2, 0.5]),
+            "`data` of a tensor holds values that are not valid UINT8 (unsigned byte",
+        ),
+        (
+            one_input(data=[1, 2, "3"]),
+            "`data` of a tensor holds values that are not valid UINT8 (unsigned byte",
+        ),
+        (
+            one_input(data=[1, 2, None]),
+            "`data` of a tensor holds values that are not valid UINT8 (unsigned byte",
+        ),
+        (
+            one_input(datatype="FP32", data=[1, 2, "3"]),
+            "`data` of a tensor holds values that are not valid FP32 (must be real",
+        ),
+        (
+            one_input(datatype="FP32", data=[1, 2, {}]),
+            "`data` of a tensor holds values that are not valid FP32 (must be real",
+        ),
+        (one_input(data=[[1, 2], [3]]), "`data` of a tensor is not nested like its shape"),
+        (one_input(data=[[1, 2, 3], [4, 5, 6]]), "a tensor of shape [1, 3] does not have 6 numbers"),
+        (
+            one_input(data=[[1, 2, [3]]]),
+            "`data` of a tensor holds values that are not valid UINT8 (unsigned byte",
+        ),
         (one_input(shape=[10**18, 10**18]), "is not a valid shape"),
-        (one_input(shape=[10**6, 10**6]), "3 numbers came for a tensor of shape"),
-        (one_input(parameters={"binary_data_size": 3}), "by its `binary_data_size`; 0 came"),
-        (one_input(parameters={"binary_data_size": -1}, data=None), "by its `binary_data_size`"),
-        (one_input(parameters={"binary_data_size": True}, data=None), "by its `binary_data_size`"),
-        (one_input(parameters={"shared_memory_region": "r"}), "shared memory is not offered"),
-        (one_input(parameters=[]), "`parameters` of input 'x' is no JSON object"),
-        (one_input() | {"id": 7}, "'id' is not a text"),
+        (one_input(shape=[10**6, 10**6]), "a tensor of shape [1000000, 1000000] does not have 3 numbers"),
+        (
+            one_input(parameters={"binary_data_size": 3}),
+            "input 'x' needs 3 bytes according to `binary_data_size`, but 0 arrived",
+        ),
+        (
+            one_input(parameters={"binary_data_size": -1}, data=None),
+            "input 'x' needs -1 bytes according to `binary_data_size`, but 0 arrived",
+        ),
+        (
+            one_input(parameters={"binary_data_size": True}, data=None),
+            "input 'x' needs -1 bytes according to `binary_data_size`, but 0 arrived",
+        ),
+        (one_input(parameters={"shared_memory_region": "r"}), "shared memory is not supported"),
+        (one_input(parameters=[]), "`parameters` of input 'x' is not a JSON object"),
+        (one_input() | {"id": 7}, "'id' is missing or not a string"),
         (one_input() | {"outputs": "y"}, "no list 'outputs'"),
-        (one_input() | {"outputs": [{}]}, "'name' is not a text"),
-        (one_input() | {"parameters": {"binary_data_output": 1}}, "neither true nor false"),
+        (one_input() | {"outputs": [{}]}, "'name' is missing or not a string"),
+        (one_input() | {"parameters": {"binary_data_output": 1}}, "is not a boolean"),
         (one_input() | {"outputs": [{"name": "y", "parameters": {"classification": 3}}]}, "'classification'"),
     ],
 )
@@ -179,7 +212,9 @@ def test_bytes_that_belong_to_no_tensor():
 
 
 def test_bytes_must_be_as_many_as_the_shape_says():
-    with pytest.raises(MalformedRequest, match=r"7 bytes came for a tensor of FP32 and shape \[1, 2\]"):
+    with pytest.raises(
+        MalformedRequest, match=r"a tensor of FP32 and shape \[1, 2\] has 8 bytes, but 7 arrived"
+    ):
         from_bytes(bytes(7), "FP32", (1, 2))
 
 
@@ -266,6 +301,6 @@ def test_an_output_that_is_not_there():
 
 
 def test_true_and_false_are_no_numbers():
-    with pytest.raises(MalformedRequest, match="holds true or false, which are no numbers of FP32"):
+    with pytest.raises(MalformedRequest, match="`data` of a tensor holds booleans, which are not valid"):
         from_lists([1.0, True], "FP32", (1, 2))
     assert from_lists([1.0, 1], "FP32", (1, 2)).tolist() == [[1.0, 1.0]]

@@ -32,7 +32,7 @@ def sums_per_draw(layer, inputs, noise, draws=4000, **options):
     """Return (draws, rows) of one input, noisy, in steps of sums."""
     emulation = Emulation(noise, Options(**options))
     x = torch.tensor([inputs])
-    with torch.no_grad(), training.emulated(layer, emulation):
+    with torch.no_grad(), training.emulate(layer, emulation):
         layer(x)
         results = layer(x.expand(draws, -1)).double().numpy()
     rows = np.abs(layer.weight.detach().numpy()).max(axis=1) / 255
@@ -45,7 +45,7 @@ def sums_per_draw(layer, inputs, noise, draws=4000, **options):
 def test_a_dense_layer_is_rounded_to_steps_of_its_ranges():
     """Of 2.55 a step is 0.01, of 0.51 and of 5.1 one of 0.002 and one of 0.02."""
     layer = dense([[0.51, -0.1013], [0.033, 5.1]], bias=[0.5, 0.0])
-    with torch.no_grad(), training.emulated(layer, Emulation()):
+    with torch.no_grad(), training.emulate(layer, Emulation()):
         found = layer(torch.tensor([[2.55, 0.104]]))
 
     first = 0.01 * 0.002 * (255 * 255 - 10 * 51) + 0.5
@@ -55,7 +55,7 @@ def test_a_dense_layer_is_rounded_to_steps_of_its_ranges():
 
 def test_one_scale_for_all_rows_when_it_is_per_tensor():
     layer = dense([[0.5, -0.1], [0.033, 5.1]])
-    with torch.no_grad(), training.emulated(layer, Emulation(options=Options(per_channel=False))):
+    with torch.no_grad(), training.emulate(layer, Emulation(options=Options(per_channel=False))):
         found = layer(torch.tensor([[2.55, 0.0]]))
 
     assert found.numpy() == pytest.approx(np.array([[2.55 * 0.5, 2.55 * 0.04]]), rel=1e-6)
@@ -68,7 +68,7 @@ def test_a_convolution_is_what_it_was_within_its_steps(settings):
     x = torch.rand(5, 4, 9, 8)
     with torch.no_grad():
         wanted = layer(x)
-        with training.emulated(layer, Emulation()):
+        with training.emulate(layer, Emulation()):
             found = layer(x)
 
     terms = layer.weight[0].numel()
@@ -82,7 +82,7 @@ def test_published_layers_share_a_scale_and_shift_activations():
     chain = nn.Sequential(dense([[2.0, 0.0], [0.0, 1.0]]), nn.ReLU(), dense([[1.0, 0.0], [0.0, 1.0]]))
     hidden = []
     chain[2].register_forward_pre_hook(lambda _, given: hidden.append(given[0]))
-    with torch.no_grad(), training.emulated(chain, Emulation(options=Options(scheme="published"))):
+    with torch.no_grad(), training.emulate(chain, Emulation(options=Options(scheme="published"))):
         found = chain(torch.tensor([[1.0, 1.0], [0.1, 1.0]]))
         forward = chain[2].forward
 
@@ -135,9 +135,9 @@ def test_the_mean_of_noise_counts_with_the_sign_of_readouts(place, wavelengths, 
     options = Options(hardware=Hardware(wavelengths=wavelengths))
     x = torch.ones(1, 5)
     with torch.no_grad():
-        with training.emulated(layer, Emulation(noise, options)):
+        with training.emulate(layer, Emulation(noise, options)):
             biased = float(layer(x))
-        with training.emulated(layer, Emulation(options=options)):
+        with training.emulate(layer, Emulation(options=options)):
             unbiased = float(layer(x))
 
     assert (biased - unbiased) / (256 / 255**2) == pytest.approx(2.0 * net, rel=1e-4)
@@ -173,10 +173,10 @@ def test_training_is_as_noisy_as_the_executor(place, wavelengths):
     exact = open_executor(model, "exact").run(image).scores[0]
     x = torch.from_numpy(image)
     with torch.no_grad():
-        with training.emulated(layer, Emulation(noise, options)):
+        with training.emulate(layer, Emulation(noise, options)):
             layer(x)
             trained = layer(x.expand(4000, -1)).numpy()
-        with training.emulated(layer, Emulation(options=options)):
+        with training.emulate(layer, Emulation(options=options)):
             quiet = layer(x).numpy()[0]
 
     spread = ran.std(axis=0)
@@ -190,7 +190,7 @@ def test_a_seed_gives_the_same_noise_and_another_seed_other_noise():
     layer, x = dense([[1.0, 2.0]]), torch.ones(3, 2)
 
     def drawn(seed):
-        with torch.no_grad(), training.emulated(layer, Emulation(Noise(sigma=5.0)), seed=seed):
+        with torch.no_grad(), training.emulate(layer, Emulation(Noise(sigma=5.0)), seed=seed):
             return layer(x)
 
     assert torch.equal(drawn(1), drawn(1))
@@ -204,7 +204,7 @@ def test_gradients_are_those_of_the_rounded_layer():
     """As if nothing had been rounded: of a weight the rounded activation, of an activation the rounded weight."""
     layer = dense([[0.51, -0.1013]])
     x = torch.tensor([[2.55, 0.104]], requires_grad=True)
-    with training.emulated(layer, Emulation(Noise(sigma=3.0))):
+    with training.emulate(layer, Emulation(Noise(sigma=3.0))):
         layer(x).sum().backward()
 
     assert layer.weight.grad.numpy() == pytest.approx(np.array([[2.55, 0.10]]), rel=1e-5)
@@ -216,7 +216,7 @@ def test_what_a_range_cuts_off_has_no_gradient():
     """Three quarters of the magnitudes reach as far as 0.3, and 0.9 lies beyond."""
     layer = dense([[1.0, 1.0, 1.0, 1.0]])
     x = torch.tensor([[0.1, 0.2, 0.3, 0.9]], requires_grad=True)
-    with training.emulated(layer, Emulation(options=Options(ranges="percentile", percentile=75))):
+    with training.emulate(layer, Emulation(options=Options(ranges="percentile", percentile=75))):
         found = layer(x)
         found.backward()
 
@@ -243,7 +243,7 @@ def test_a_module_stays_what_it_is_also_after_an_error():
     kinds, x = [type(each) for each in module.modules()], torch.rand(1, 1, 4, 4)
     with torch.no_grad():
         before = module(x)
-        with pytest.raises(RuntimeError), training.emulated(module, Emulation(Noise(sigma=50.0))) as same:
+        with pytest.raises(RuntimeError), training.emulate(module, Emulation(Noise(sigma=50.0))) as same:
             assert same is module
             assert not torch.equal(module(x), before)
             raise RuntimeError
@@ -254,7 +254,7 @@ def test_a_module_stays_what_it_is_also_after_an_error():
 
 def test_ranges_follow_while_training_and_stand_still_afterwards():
     layer = dense([[1.0]])
-    with torch.no_grad(), training.emulated(layer, Emulation()):
+    with torch.no_grad(), training.emulate(layer, Emulation()):
         layer(torch.tensor([[1.0]]))
         layer(torch.tensor([[2.0]]))
         grown = float(layer.forward.range.largest)
@@ -269,7 +269,7 @@ def test_ranges_follow_while_training_and_stand_still_afterwards():
 
 def test_a_layer_of_zeros_gives_its_bias():
     layer = dense([[0.0, 0.0]], bias=[0.25])
-    with torch.no_grad(), training.emulated(layer, Emulation()):
+    with torch.no_grad(), training.emulate(layer, Emulation()):
         assert layer(torch.zeros(1, 2)).item() == 0.25
 
 
@@ -287,7 +287,7 @@ WITHOUT_NOISE = [
     ids=[f"layer{number}-{words}" for number, (_, words) in enumerate(WITHOUT_NOISE)],
 )
 def test_what_would_stay_without_noise_is_refused_by_name(layer, words):
-    with pytest.raises(CompileError, match=words), training.emulated(nn.Sequential(layer()), Emulation()):
+    with pytest.raises(CompileError, match=words), training.emulate(nn.Sequential(layer()), Emulation()):
         pass
 
 
@@ -323,7 +323,7 @@ def test_a_product_outside_the_layers_is_refused_by_name(way):
     module = own_factor(way)
     with (
         pytest.raises(CompileError, match=r"^parameter factor is multiplied outside"),
-        training.emulated(module, Emulation(Noise(sigma=5))),
+        training.emulate(module, Emulation(Noise(sigma=5))),
     ):
         module(torch.ones(2, 4))
     assert module(torch.ones(2, 4)).shape == (2, 3)
@@ -332,6 +332,6 @@ def test_a_product_outside_the_layers_is_refused_by_name(way):
 
 def test_parameters_that_are_added_or_looked_up_are_no_products():
     module = nn.Sequential(nn.Embedding(5, 4), own_factor(None))
-    with training.emulated(module, Emulation(Noise(sigma=5))):
+    with training.emulate(module, Emulation(Noise(sigma=5))):
         module(torch.tensor([1, 2])).sum().backward()
     assert module[1].position.grad is not None

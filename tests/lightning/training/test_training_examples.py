@@ -116,7 +116,7 @@ def test_a_plot_that_cannot_be_is_reported_before_training(monkeypatch, capsys):
         runpy.run_path(str(script), run_name="__main__")
     sys.modules.pop("networks", None)
     assert ended.value.code == 2
-    assert "names no format of a plot" in capsys.readouterr().err
+    assert "has no known plot format" in capsys.readouterr().err
 
 
 def test_data_that_are_not_there_are_reported_in_a_line(monkeypatch, capsys, tmp_path):

@@ -40,7 +40,7 @@ def test_bare_runs_still_lists(ask, laboratory):
 
 def test_options_before_the_word_of_a_command_are_refused(laboratory, capsys):
     assert run_app(["runs", "--runs-dir", str(laboratory.runs_dir), "trend"]) == 1
-    assert "write options behind the command: testbed runs trend" in capsys.readouterr().err
+    assert "write options after the command: testbed runs trend ..." in capsys.readouterr().err
     assert run_app(["runs", "nonsense"]) == 1
 
 

@@ -347,7 +347,7 @@ def test_a_step_on_ports_that_queued_work_of_others_is_about_is_a_conflict(pair)
     step = Step("add", CrossConnects({1: 10}), CrossConnects(), CrossConnects({1: 10}), 0.0)
     queued = Snapshot(CrossConnects(), 0.0, pending=(PendingMove("connect", pair, user="maria"),))
 
-    with pytest.raises(Conflict, match=f"connect {pair[0]}-{pair[1]} by maria waits"):
+    with pytest.raises(Conflict, match=f"connect {pair[0]}-{pair[1]} by maria is waiting"):
         transaction.check_unclaimed(step, queued, device="x")
     elsewhere = Snapshot(CrossConnects(), 0.0, pending=(PendingMove("connect", (4, 12)),))
     transaction.check_unclaimed(step, elsewhere, device="x")

@@ -171,5 +171,5 @@ def test_the_address_decides_between_tls_and_plain():
     plain = http_line(parse_address("x+rest://h"), port=80, tls_port=443)
     wrapped = http_line(parse_address("x+rest://h?tls=1"), port=80, tls_port=443)
     assert (type(plain), type(wrapped)) == (SocketTransport, TlsTransport)
-    with pytest.raises(AddressError, match="tls is 0 or 1"):
+    with pytest.raises(AddressError, match="tls must be 0 or 1"):
         http_line(parse_address("x+rest://h?tls=yes"), port=80, tls_port=443)

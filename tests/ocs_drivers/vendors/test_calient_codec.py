@@ -331,7 +331,7 @@ def circuit(name: str, state: Any = "made") -> Circuit:
     "names", [("1.1.1>1.1.2", "2.3.6>1.1.2"), ("1.1.1>1.1.2", "1.1.1>2.3.6"), ("1.1.1-1.1.2", "1.1.2>1.1.1")]
 )
 def test_circuits_that_cannot_be(names):
-    with pytest.raises(ProtocolDesync, match="cannot be"):
+    with pytest.raises(ProtocolDesync, match="impossible circuits"):
         Circuits(Names(NAMES), [circuit(name) for name in names])
 
 
@@ -518,7 +518,7 @@ def test_a_table_that_leaves_ports_out_is_never_believed():
     switch, _ = scripted()
     switch._retry = lambda ask: ask()
     switch._session._transport._transport._turns = [(CIRCUITS, ""), (PORTS[0], port_rows("1.1.1"))]
-    with pytest.raises(ProtocolDesync, match=r"others than at first: 1\.1\.2, 2\.3\.6, 3\.2\.5"):
+    with pytest.raises(ProtocolDesync, match="ports are missing, or differ from the first reading"):
         switch.read()
 
 

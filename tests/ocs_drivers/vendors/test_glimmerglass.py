@@ -218,7 +218,7 @@ def test_rows_that_are_no_ports(line):
 def test_circuits_that_the_switch_cannot_have(rows):
     switch, _ = scripted((CIRCUITS, rows))
     switch._retry = lambda ask: ask()
-    with pytest.raises(ProtocolDesync, match="cannot have"):
+    with pytest.raises(ProtocolDesync, match="impossible circuits for this switch"):
         switch.read()
 
 

@@ -129,7 +129,7 @@ class Client:
         self._world, self._eol, self._until = world, eol, until
         self._client = world.attach("tl1")
         world.settle()
-        self.greeting = self._client.received().decode()
+        self.greeting = self._client.receive().decode()
 
     def ask(self, command: str) -> str:
         self._client.send((command + self._eol).encode())

@@ -158,7 +158,7 @@ def test_the_file_is_made_on_first_use_and_remembers(tmp_path):
     with pytest.raises(ConnectError, match="size=24x24"):
         PanelFile(path, size=None, name="").read()
     panel = PanelFile(path, size=(2, 3), name="leaf").read()
-    PanelFile(path, size=None, name="").write(panel.settled(1, 4).doubting(2))
+    PanelFile(path, size=None, name="").write(panel.settle(1, 4).doubting(2))
     again = PanelFile(path, size=(2, 3), name="").read()
     assert (again.name, dict(again.patched), again.doubtful) == ("leaf", {1: 4}, frozenset({2}))
     assert [p.name for p in tmp_path.iterdir()] == ["panel.json"]
@@ -184,23 +184,23 @@ def test_a_file_of_another_size_is_refused(tmp_path):
 def test_what_is_no_panel_is_refused(tmp_path, text):
     path = tmp_path / "panel.json"
     path.write_text(text)
-    with pytest.raises(AddressError, match="not the file of a panel"):
+    with pytest.raises(AddressError, match="not a panel file"):
         PanelFile(path, size=None, name="").read()
 
 
 def test_a_cord_that_went_elsewhere_displaces_the_belief_about_both_ends():
     panel = Panel("p", 4, 4, CrossConnects({1: 5, 2: 6}))
-    assert dict(panel.settled(1, 6).patched) == {1: 6}
+    assert dict(panel.settle(1, 6).patched) == {1: 6}
     assert dict(panel.settled(2, None).patched) == {1: 5}
 
 
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ("size=big", "no size"),
-        ("operator=nowhere", "no operator"),
+        ("size=big", "is not a size"),
+        ("operator=nowhere", "is not the address of an operator"),
         ("patience_s=long", "patience_s"),
-        ("x=1", "no option"),
+        ("x=1", "unknown option"),
     ],
 )
 def test_options_without_sense_are_refused(tmp_path, options, complaint):

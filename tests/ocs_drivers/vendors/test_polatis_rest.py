@@ -545,7 +545,7 @@ def test_a_closed_driver_asks_nothing(lab):
 
 
 def test_media_is_json_or_xml():
-    with pytest.raises(AddressError, match="media is json or xml, not 'yaml'"):
+    with pytest.raises(AddressError, match="media must be json or xml, not"):
         open_switch("polatis+rest://10.0.0.1?media=yaml")
 
 

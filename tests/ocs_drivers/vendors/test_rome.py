@@ -105,7 +105,7 @@ def test_published_boards():
 
 @pytest.mark.parametrize("lines", [AFM_BOARD, ROME_BOARD[:6], ROME_BOARD[:9], []])
 def test_the_board_of_something_else_or_a_part_of_it(lines):
-    with pytest.raises(ProtocolDesync, match="kind ROME"):
+    with pytest.raises(ProtocolDesync, match="this is not the whole board of a ROME device"):
         decode_board(lines, ROME)
 
 

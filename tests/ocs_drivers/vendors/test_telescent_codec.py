@@ -50,7 +50,7 @@ def test_what_is_to_be_cleared_is_still_there_and_what_is_to_be_made_not_yet():
 @pytest.mark.parametrize("number", [0, 7])
 def test_an_input_that_is_reported_twice_or_does_not_exist_makes_no_table(number):
     seen = Table((Cell("AL", 0), Cell("AL", number)), COMMANDS)
-    with pytest.raises(ProtocolDesync, match="cannot be right"):
+    with pytest.raises(ProtocolDesync, match="the table is inconsistent"):
         assert seen.connections
 
 

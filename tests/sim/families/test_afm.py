@@ -25,7 +25,7 @@ class Client:
 
     def heard(self) -> str:
         self.world.settle()
-        raw = re.sub(rb"\xff[\xfb-\xfe].", b"", self._client.received(), flags=re.DOTALL)
+        raw = re.sub(rb"\xff[\xfb-\xfe].", b"", self._client.receive(), flags=re.DOTALL)
         return raw.decode()
 
     def type(self, text: str) -> str:

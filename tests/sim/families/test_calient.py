@@ -34,7 +34,7 @@ class Terminal:
         self.world = world
         self._client = world.attach(frontend)
         world.settle()
-        self.greeting = self._client.received().decode()
+        self.greeting = self._client.receive().decode()
         self.reports: list[tuple[str, str]] = []
         if login:
             assert "COMPLD" in self.raw("ACT-USER::admin:1::admin;")

@@ -28,7 +28,7 @@ class Wire:
         self._device = device
         self._client = device.attach(frontend)
         device.settle()
-        self.greeting = self._client.received().decode()
+        self.greeting = self._client.receive().decode()
 
     def __call__(self, command: str) -> str:
         """Send a command as it stands, and return what comes within a second."""

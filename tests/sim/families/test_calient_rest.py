@@ -32,7 +32,7 @@ class Browser:
         lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in head.items()), "", ""]
         self._client.send("\r\n".join(lines).encode() + body)
         self.world.advance(1.0)
-        return self._answer(self._client.received())
+        return self._answer(self._client.receive())
 
     @staticmethod
     def _answer(data: bytes) -> tuple[int, dict[str, str], Any]:
@@ -252,7 +252,7 @@ def test_a_change_is_answered_when_the_mirrors_have_arrived_or_at_once(world, op
     head += f"Content-Length: {len(body)}\r\n\r\n"
     browser._client.send(head.encode() + body)
     device.settle()
-    assert bool(browser._client.received()) != lit
+    assert bool(browser._client.receive()) != lit
     device.advance(0.6)
     assert bool(browser._client.received()) == lit
 

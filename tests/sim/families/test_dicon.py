@@ -24,7 +24,7 @@ class Terminal:
     def say(self, text: str, end: str = "\r") -> str:
         self._client.send((text + end).encode())
         self._world.settle()
-        return self._client.received().decode("latin-1")
+        return self._client.receive().decode("latin-1")
 
     @property
     def closed(self) -> bool:
@@ -209,9 +209,9 @@ def test_a_failed_channel_is_refused_in_silence(device, terminal):
 @pytest.mark.parametrize(
     ("inputs", "options", "why"),
     [
-        (3, {}, "cannot be shared out among 3 banks"),
-        (2, {"colour": "red"}, "no option 'colour' in this family"),
-        (2, {"baud": "fast"}, "baud is a number"),
+        (3, {}, "8 outputs cannot be divided among 3 banks; size 2x16 is two 1x8 switches"),
+        (2, {"colour": "red"}, "this family has no option 'colour'"),
+        (2, {"baud": "fast"}, "option baud must be a number, not"),
     ],
 )
 def test_settings_it_cannot_have(inputs, options, why):

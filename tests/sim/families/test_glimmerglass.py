@@ -29,7 +29,7 @@ class Terminal:
         self.world = world
         self._client = world.attach("tl1")
         world.settle()
-        self.greeting = self._client.received()
+        self.greeting = self._client.receive()
         self.reports: list[tuple[str, str]] = []
         if login:
             assert self.ask("ACT-USER::admin:1::admin;") == []

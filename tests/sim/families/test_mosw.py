@@ -19,7 +19,7 @@ class Terminal:
     def say(self, text: str, end: str = "\n") -> str:
         self._client.send((text + end).encode())
         self._world.settle()
-        return self._client.received().decode("latin-1")
+        return self._client.receive().decode("latin-1")
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ class Wire:
     def __call__(self, command: str) -> str:
         self._client.send(command.encode())
         self._switch.advance(1.0)
-        return self._client.received().decode()
+        return self._client.receive().decode()
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ class Raw:
         ]
         self.client.send("\r\n".join([*head, "", ""]).encode() + body)
         self._world.advance(1.0)
-        return parse(self.client.received())
+        return parse(self.client.receive())
 
 
 def parse(data: bytes) -> tuple[int, dict[str, str], Any]:
@@ -256,7 +256,7 @@ def test_without_a_login_nothing_is_told(switch):
     client = switch.attach("rest")
     client.send(f"GET {PAIRS} HTTP/1.1\r\nHost: h\r\n\r\n".encode())
     switch.settle()
-    assert parse(client.received())[0] == 401
+    assert parse(client.receive())[0] == 401
 
 
 def test_a_dropped_request_is_answered_and_not_done(rest, switch):
@@ -275,7 +275,7 @@ def test_the_answer_comes_when_the_light_is_there(world):
         f"Content-Length: {len(body)}\r\n\r\n{body}".encode()
     )
     switch.advance(0.4)
-    assert client.received() == b""
+    assert client.receive() == b""
     switch.advance(0.2)
     assert parse(client.received())[0] == 204
 

@@ -18,7 +18,7 @@ class Raw:
     def ask(self, command: str) -> str:
         self.client.send(command.encode())
         self._world.settle()
-        return self.client.received().decode()
+        return self.client.receive().decode()
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ class Wire:
         self.world = world
         self._client = world.attach(frontend)
         world.settle()
-        self._client.received()
+        self._client.receive()
 
     def say(self, text: str, seconds: float = 0.0) -> str:
         """Send just this, and return what has come when nothing happens any more, or after so long."""

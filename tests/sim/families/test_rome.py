@@ -54,7 +54,7 @@ class Typist:
         gets a line of its own.
         """
         self.world.settle()
-        raw = self.client.received().decode("utf-8", "replace")
+        raw = self.client.receive().decode("utf-8", "replace")
         return [line.rstrip() for line in re.sub(r"# (?=\d\d-\d\d-)", "#\r\n", raw).split("\r\n")]
 
     def ask(self, command: str) -> list[str]:

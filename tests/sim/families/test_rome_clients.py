@@ -26,7 +26,7 @@ class Client:
     def seen(self) -> str:
         """Return what has come since the last look, without telnet's own bytes."""
         self.world.settle()
-        raw = self.line.received()
+        raw = self.line.receive()
         return re.sub(rb"\xff[\xfb-\xfe].", b"", raw).decode()
 
     def types(self, text: str, *, wait_s: float = 0) -> str:

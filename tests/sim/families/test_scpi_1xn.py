@@ -25,7 +25,7 @@ class Terminal:
     def say(self, text: str) -> str:
         self._client.send((text + self._end).encode())
         self._world.settle()
-        return self._client.received().decode("latin-1")
+        return self._client.receive().decode("latin-1")
 
 
 def test_one_bank_by_default_words(world):
@@ -128,7 +128,7 @@ def test_a_parked_switch_lets_no_light_pass(world, make, command):
 @pytest.mark.parametrize("options", [{"make": "acme"}, {"end": "ff"}, {"errors": "maybe"}, {"baud": "fast"}])
 def test_options_without_sense(options):
     plant = Plant({"switches": [], "hosts": []})
-    with pytest.raises(SettingError, match=f"option {next(iter(options))} is"):
+    with pytest.raises(SettingError, match=f"option {next(iter(options))} must be"):
         make_twin("scpi-1xn", TwinSettings("ocs1", 1, 8, plant, VirtualClock(), options=options))
 
 

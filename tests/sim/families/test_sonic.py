@@ -19,7 +19,7 @@ class Typist:
         self.world = world
         self.client = world.attach("cli")
         world.settle()
-        self.greeting = self.client.received().decode()
+        self.greeting = self.client.receive().decode()
 
     def ask(self, command: str) -> list[str]:
         """Return what is printed between the command as it is repeated and the next prompt."""

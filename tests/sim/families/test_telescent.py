@@ -36,7 +36,7 @@ class Typist:
         self.greeting = self._screen()
 
     def _screen(self) -> list[str]:
-        self.raw = self.client.received().decode()
+        self.raw = self.client.receive().decode()
         return COLOURS.sub("", self.raw).split("\r\n")
 
     def ask(self, command: str) -> list[str]:

@@ -31,7 +31,7 @@ class Client:
         self.world = world
         self.line = world.attach("cli")
         self.world.settle()
-        assert PROMPT.search(self.line.received().decode())
+        assert PROMPT.search(self.line.receive().decode())
 
     def say(self, command: str) -> str:
         """Type a command and return what came up to the prompt."""

@@ -67,7 +67,7 @@ class Device:
         if typed:
             client.send(typed)
         self.run(seconds=seconds)
-        return client.received().decode("latin-1")
+        return client.receive().decode("latin-1")
 
     def close(self):
         self.run(self.listener.close())

@@ -110,13 +110,16 @@ def test_configuring_disables_and_enabling_begins_at_the_start_address():
     [
         (
             lambda memory: memory.config_buf(0, 64),
-            "64 samples in one go are too many: the memory has 64 places",
+            "64 samples at once are too many: the memory has 64 places, one of which",
         ),
         (
             lambda memory: memory.samples(0, 64),
-            "64 samples in one go are too many: the memory has 64 places",
+            "64 samples at once are too many: the memory has 64 places, one of which",
         ),
-        (lambda memory: memory.sums(0, 16), "16 sums in one go are too many"),
+        (
+            lambda memory: memory.sums(0, 16),
+            "16 sums at once are too many: the memory has 16 places, one of which",
+        ),
     ],
 )
 def test_lengths_that_qicks_driver_refuses_are_refused(call, said):
@@ -301,5 +304,5 @@ def test_the_filter_is_down_by_six_decibels_at_its_edge_and_by_sixty_beyond():
 
 
 def test_an_unknown_filter_is_refused():
-    with pytest.raises(ValueError, match="filter is one of fir, mean, not 'boxcar'"):
+    with pytest.raises(ValueError, match="filter must be one of fir, mean, not"):
         taps("boxcar")

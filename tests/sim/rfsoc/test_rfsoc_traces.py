@@ -78,7 +78,7 @@ def test_a_new_epoch_forgets(monkeypatch):
     timeline = line(np.random.default_rng(1))
     for epoch in (0, 0, 1):
         kept.begin(epoch)
-        kept.received(timeline, RATE, 0, 64)
+        kept.receive(timeline, RATE, 0, 64)
     assert kept.questions == 2
 
 
@@ -90,4 +90,4 @@ def test_a_plant_that_answers_too_little_is_told():
     kept = traces.Traces(Short(back=0), 0)
     kept.begin(0)
     with pytest.raises(ValueError, match=r"answered \(63,\) and \(64,\) where 64 samples were asked for"):
-        kept.received(line(np.random.default_rng(1)), RATE, 0, 64)
+        kept.receive(line(np.random.default_rng(1)), RATE, 0, 64)

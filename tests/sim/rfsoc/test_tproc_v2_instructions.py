@@ -491,7 +491,10 @@ def test_seven_calls_nest():
             lambda p: p.load_mem("dmem", np.zeros(65)),
             "65 words from address 0 on do not fit into dmem, which has 64",
         ),
-        (lambda p: p.load_mem("pmem", np.zeros((1, 2))), "must have 3 words a line"),
+        (
+            lambda p: p.load_mem("pmem", np.zeros((1, 2))),
+            r"a block for pmem must have at least 3 words per line, not shape \(1, 2\)",
+        ),
         (lambda p: p.load_mem("imem", np.zeros(1)), "no memory 'imem'"),
         (lambda p: p.read_mem("wmem", 9), "do not fit into wmem, which has 8"),
         (lambda p: p.read_mem("wmem", 1, addr=-1), "do not fit"),

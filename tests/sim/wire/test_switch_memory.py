@@ -74,7 +74,7 @@ async def fired(twin):
 async def ask(client, clock, data=b"hello\n"):
     client.send(data)
     await clock.advance(0.0)
-    return client.received()
+    return client.receive()
 
 
 def test_two_clients_are_answered_and_every_byte_is_in_the_transcript():

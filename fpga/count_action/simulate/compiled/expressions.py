@@ -54,7 +54,7 @@ def literal(value: int) -> str:
 def mask_field(field: Field) -> str:
     """Return the bits of a field (at most 64) as a number, 0 above them.
 
-    >>> unsigned(Field(("a", "b"), 3, 5)), unsigned(Field(("a", "b"), 60, 8))
+    >>> mask_field(Field(("a", "b"), 3, 5)), mask_field(Field(("a", "b"), 60, 8))
     ('(a >> 3 & 31)', '((a >> 60 & 15 | b << 4) & 255)')
     """
     if field.whole:
@@ -101,7 +101,7 @@ def all_of(bits: Iterable[str]) -> str:
 def pack(fields: Iterable[Field]) -> list[str]:
     """Return fields side by side, the first lowest: an expression for each 64-bit word.
 
-    >>> packed([whole("x", 4), zeros(2), Field(("a", "b"), 60, 8)])
+    >>> pack([whole("x", 4), zeros(2), Field(("a", "b"), 60, 8)])
     ['x | ((a >> 60 & 15 | b << 4) & 255) << 6']
     """
     words: list[list[str]] = []

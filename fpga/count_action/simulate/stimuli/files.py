@@ -193,7 +193,7 @@ def _read_cycle(
             whole = int(value.__index__())
         except (AttributeError, TypeError):
             message = f"{quote(name)} is {quote(repr(value))} in cycle {cycle}"
-            collector.note(line, 1, message, "Yield whole numbers.")
+            collector.note(line, 1, message, "Yield integers.")
             continue
         if wire is not None:
             yield (*wire, whole, 1)

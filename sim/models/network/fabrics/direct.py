@@ -1,7 +1,7 @@
 """Direct connect: hosts joined by links as any graph says; hosts between forward.
 
 Flows take shortest paths or those given (`direct_connect`), or planned routes: sets of next hops, and how much of
-what a pair sends takes each set (`routed`).
+what a pair sends takes each set (`make_routed`).
 """
 
 from __future__ import annotations

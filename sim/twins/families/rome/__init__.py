@@ -166,7 +166,7 @@ def _command_line(
 def _shorten(word: str, least: str) -> str:
     """Return the pattern of a word that may be shortened to what the vendor's own client types, and no further.
 
-    >>> _shortened("create", "cr")
+    >>> _shorten("create", "cr")
     'cr(?:e(?:a(?:t(?:e)?)?)?)?'
     """
     rest = word.removeprefix(least)

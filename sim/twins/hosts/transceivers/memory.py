@@ -197,7 +197,7 @@ def _power(dbm: float, lanes: int, laser_dbm: float, limits_db: Sequence[float])
 def scale_to_memory(value: float, scale: float) -> int:
     """Return a value in units of the memory, as large as two bytes hold at most.
 
-    >>> scaled(milliwatt(-3.0), 10_000), scaled(milliwatt(float("-inf")), 10_000)
+    >>> scale_to_memory(milliwatt(-3.0), 10_000), scale_to_memory(milliwatt(float("-inf")), 10_000)
     (5012, 0)
     """
     return min(round(value * scale), _LARGEST)

@@ -38,7 +38,7 @@ def memory(kit: KitParameters, rate_hz: float) -> float:
 def count_remembered(kit: KitParameters, rate_hz: float) -> int:
     """Return the number of earlier samples that have a say.
 
-    >>> remembered(KitParameters(), 6.144e9)
+    >>> count_remembered(KitParameters(), 6.144e9)
     16
     """
     times = 2.0 * math.pi * detector(kit).pole_hz / rate_hz

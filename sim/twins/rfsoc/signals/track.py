@@ -104,7 +104,7 @@ class Track:
         firsts: npt.NDArray[np.int64],
         count: int,
     ) -> npt.NDArray[np.int64]:
-        """Return (stretches, 4): `_seen` of one pulse for each stretch, -FOREVER where nothing is seen of it."""
+        """Return (stretches, 4): `_see` of one pulse for each stretch, -FOREVER where nothing is seen of it."""
         i = np.minimum(numbers, len(self.starts) - 1)
         start, end = self.starts[i] - firsts, self.ends[i] - firsts
         is_flat = (self.waves.freq[i] == 0) & (self.waves.source[i] == OSCILLATOR)

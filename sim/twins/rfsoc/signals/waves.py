@@ -90,7 +90,7 @@ def _waves(
 def sign_16(words: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return the lowest 16 bits as a number with a sign.
 
-    >>> signed_16(np.array([1, 0xFFFF, 0x8000])).tolist()
+    >>> sign_16(np.array([1, 0xFFFF, 0x8000])).tolist()
     [1, -1, -32768]
     """
     return ((words & 0xFFFF) ^ 0x8000) - 0x8000

@@ -118,7 +118,7 @@ from sim.twins.rfsoc.tproc_v2.instruction import EFFECT_CELL, EFFECT_DELAY
 def sign(value: int) -> int:
     """Return 32 bits as a number with sign.
 
-    >>> signed(0xFFFF_FFFE)
+    >>> sign(0xFFFF_FFFE)
     -2
     """
     return value - ((value & 0x8000_0000) << 1)
@@ -127,7 +127,7 @@ def sign(value: int) -> int:
 def wrap(value: int, width: int) -> int:
     """Return the low bits of a number as a number with sign.
 
-    >>> wrapped(5, 3)
+    >>> wrap(5, 3)
     -3
     """
     value &= (1 << width) - 1
@@ -224,7 +224,7 @@ def quotient(a: int, b: int) -> int:
 def next_random(lfsr: int) -> int:
     """Return the next word of the random register: shift left, in comes the inverted parity of bits 31, 21, 1 and 0.
 
-    >>> shifted(0), shifted(1)
+    >>> next_random(0), next_random(1)
     (1, 2)
     """
     new = 1 ^ (lfsr >> 31 ^ lfsr >> 21 ^ lfsr >> 1 ^ lfsr) & 1

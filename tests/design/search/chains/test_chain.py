@@ -134,5 +134,5 @@ def test_rules_that_make_no_chain_are_refused(numbers):
 
 def test_a_start_that_cannot_be_is_told(valley, monkeypatch):
     monkeypatch.setattr(type(valley), "cost_s", lambda *_: math.inf)
-    with pytest.raises(SearchError, match="start from does not run"):
+    with pytest.raises(SearchError, match="the initial strategy does not run: give more servers or memory"):
         begin(valley, 0, 0)

@@ -368,16 +368,16 @@ def test_tokens_travel_to_their_experts_and_back():
         ("dlrm", {"tabels": 3}, "did you mean 'tables'"),
         ("dlrm", {"tables": 0}, "at least 1"),
         ("dlrm", {"tables": -4}, "at least 1"),
-        ("dlrm", {"tables": 2.5}, "whole numbers"),
-        ("dlrm", {"tables": True}, "whole numbers"),
-        ("dlrm", {"tables": "many"}, "whole numbers"),
+        ("dlrm", {"tables": 2.5}, "give integers"),
+        ("dlrm", {"tables": True}, "give integers"),
+        ("dlrm", {"tables": "many"}, "give integers"),
         ("dlrm", {"bottom": ()}, "at least one layer"),
         ("dlrm", {"top": 5}, "top is 5; give widths of layers"),
         ("dlrm", {"tables": (5, 6)}, r"tables is \(5, 6\); give one whole number"),
-        ("dlrm", {"dot": 5}, "dot is 5; it is 1 or 0"),
-        ("serve", {"prefill": 7}, "prefill is 7; it is 1 or 0"),
+        ("dlrm", {"dot": 5}, "dot is 5; give 1 \\(with\\) or 0"),
+        ("serve", {"prefill": 7}, "prefill is 7; give 1 \\(with\\) or 0"),
         ("bert", {"sequence": 4096}, "4096 tokens, but vectors for 512 positions"),
-        ("resnet50", {"image": 1}, "an image of 1 is halved five times; take 224, at least 32"),
+        ("resnet50", {"image": 1}, "resnet50: an image of 1 is halved five times; use 224, or at least"),
         ("dlrm", {"bottom": (2048, 0)}, "at least 1"),
         ("dlrm", {"dot": 1}, "equal widths"),
         ("vgg16", {"image": 8}, "five poolings"),
@@ -397,7 +397,7 @@ def test_a_workload_runs_on_at_least_one_server():
     with pytest.raises(WorkloadError, match="at least 1"):
         workload("dlrm", 0)
     assert workload("dlrm", 1).batch == 512
-    with pytest.raises(WorkloadError, match=r"dlrm on 4\.5 servers: give a whole number"):
+    with pytest.raises(WorkloadError, match=r"dlrm on 4\.5 servers: give an integer of at least 1"):
         workload("dlrm", 4.5)
 
 

@@ -150,31 +150,42 @@ def _with_inputs(folder, ranks):
     for rank, (first, *rest) in enumerate(ranks):
         whole = wire.write_nodes([first, *rest])
         bare = wire.write_nodes([first])
-        values = wire._field(8, wire._field(1, first.inputs.encode()))
-        node = wire._bytes_of(first) + values
+        values = wire._encode_field(8, wire._encode_field(1, first.inputs.encode()))
+        node = wire._encode_node(first) + values
         head = bare[: 1 + bare[0]]
-        (folder / f"job.{rank}.et").write_bytes(head + wire._varint(len(node)) + node + whole[len(bare) :])
+        (folder / f"job.{rank}.et").write_bytes(
+            head + wire._encode_varint(len(node)) + node + whole[len(bare) :]
+        )
 
 
 @pytest.mark.parametrize(
     ("ranks", "message"),
     [
-        ([[collective(wire.ALL_REDUCE)], []], "rank 1 takes no part in"),
-        ([[collective(wire.ALL_REDUCE)], [collective(wire.ALL_REDUCE, 5)]], "ranks do not agree"),
+        ([[collective(wire.ALL_REDUCE)], []], "is a collective without rank"),
+        (
+            [[collective(wire.ALL_REDUCE)], [collective(wire.ALL_REDUCE, 5)]],
+            r"of Chakra traces: node 0 of rank 0 is a collective of \[5, 1048576\] bytes",
+        ),
         ([[collective(12)], [collective(12)]], "collective of type 12: known are"),
         ([[Node(3, "", 8)], []], "node 3 of rank 0 is of type 8: known are 0 to 7"),
-        ([[collective(5, root_rank=9)], [collective(5)]], "root_rank 9: there are ranks 0 to 1"),
+        ([[collective(5, root_rank=9)], [collective(5)]], "has root_rank 9: ranks are 0 to"),
         ([[collective(wire.ALL_REDUCE, pg_name="9")], []], "process group 9: describe it in"),
         ([[Node(0, "", wire.COLLECTIVE)], []], "no attribute comm_type"),
         ([[Node(4, "", wire.COMPUTE, (3,))], []], "node 4 of rank 0 waits for node 3"),
         ([[Node(4, "", wire.COMPUTE), Node(4, "", wire.COMPUTE)], []], "two nodes of the same number"),
         (
             [[Node(0, "", wire.SEND, (), 0, {"comm_size": 1, "comm_dst": 1})], []],
-            "sends what nobody receives",
+            "sends data that no rank receives",
         ),
-        ([[], [Node(0, "", wire.RECEIVE, (), 0, {"comm_src": 0})]], "receives what nobody sends"),
-        ([[Node(0, "", wire.SEND, (), 0, {"comm_size": 1, "comm_dst": 7})], []], "there are ranks 0 to 1"),
-        ([[Node(0, "", wire.COMPUTE, (1,)), Node(1, "", wire.COMPUTE, (0,))], []], "waits for itself"),
+        ([[], [Node(0, "", wire.RECEIVE, (), 0, {"comm_src": 0})]], "receives data that no rank sends"),
+        (
+            [[Node(0, "", wire.SEND, (), 0, {"comm_size": 1, "comm_dst": 7})], []],
+            "has comm_dst 7: ranks are 0 to",
+        ),
+        (
+            [[Node(0, "", wire.COMPUTE, (1,)), Node(1, "", wire.COMPUTE, (0,))], []],
+            "task 0 of the graph depends on itself: edges must not form a cycle",
+        ),
     ],
 )
 def test_a_job_that_cannot_be_is_refused_by_its_node(tmp_path, ranks, message):
@@ -258,7 +269,7 @@ def test_group_0_is_everybody_unless_it_is_described(tmp_path):
 def test_a_folder_without_a_trace_for_each_rank_is_refused(tmp_path, names):
     for name in names:
         (tmp_path / name).write_bytes(wire.write_nodes([]))
-    with pytest.raises(WorkloadError, match="give one trace a rank"):
+    with pytest.raises(WorkloadError, match=r"give one trace per rank, NAME\.0\.et, NAME\.1\.et and so on"):
         read_traces(tmp_path)
 
 

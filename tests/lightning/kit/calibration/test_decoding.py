@@ -32,7 +32,7 @@ def random_operands(seed, count):
 
 def test_the_regression_finds_every_coefficient():
     v = random_operands(1, 300)
-    found = fit_decoder(KNOWN.expected(v), v, shared=7_000.0, full_scale=16_384.0)
+    found = fit_decoder(KNOWN.predict(v), v, shared=7_000.0, full_scale=16_384.0)
     assert found.offset == pytest.approx(12.0, abs=1e-3)
     assert found.leak == pytest.approx(KNOWN.leak, abs=1e-2)
     assert found.gain == pytest.approx(KNOWN.gain, rel=1e-6)
@@ -43,7 +43,7 @@ def test_the_regression_finds_every_coefficient():
 def test_decoding_undoes_what_is_expected():
     v = random_operands(2, 300)
     lit = np.stack([v[:, :2].any(axis=1), v[:, 2:].any(axis=1)], axis=1)
-    answers = KNOWN.decode(KNOWN.expected(v), v, lit)
+    answers = KNOWN.decode(KNOWN.predict(v), v, lit)
     alone = ~lit.all(axis=1)
     truth = 255 * (v[:, 0] * v[:, 1] + v[:, 2] * v[:, 3])
     assert answers[alone] == pytest.approx(truth[alone], abs=1e-6)
@@ -85,7 +85,7 @@ def test_constant_noise_of_one_sample_of_the_converter_leaves_99_25_per_cent():
     v[:, 0], v[:, 1] = a / 255, b / 255
     lit = np.tile([True, False], (a.size, 1))
     sigma = 1.6569279459762971 * KNOWN.gain[0] / 255
-    noisy = KNOWN.expected(v) + sigma * rng.standard_normal(a.size)
+    noisy = KNOWN.predict(v) + sigma * rng.standard_normal(a.size)
     found = accuracy(round_products(KNOWN.decode(noisy, v, lit)), a, b)
     assert found >= 99.25
     assert found == pytest.approx(99.36, abs=0.04)
@@ -96,7 +96,7 @@ def test_polynomials_cannot_take_leaks_off_and_ours_can(polynomial_decoder, cheb
     values = rng.integers(0, 256, (4_096, 2))
     v = np.zeros((4_096, 4))
     v[:, :2] = values / 255
-    y = KNOWN.expected(v)
+    y = KNOWN.predict(v)
     lit = np.tile([True, False], (4_096, 1))
     truth = true_product(values[:, 0], values[:, 1])
     train, test = slice(0, 1_024), slice(1_024, None)

@@ -95,12 +95,12 @@ def test_a_row_without_products_needs_no_light():
         ([], [], "empty"),
         ([1, float("nan")], [1, 2], "weights are not all numbers"),
         ([1, 2], [1, float("inf")], "inputs are not all numbers"),
-        ([1, 256], [1, 2], "whole numbers of -255 to 255"),
-        ([1, 2], [-256, 2], "whole numbers of -255 to 255"),
-        ([1, 2], [1.5, 2], "whole numbers of -255 to 255"),
+        ([1, 256], [1, 2], "weights must be integers from -255 to 255"),
+        ([1, 2], [-256, 2], "weights must be integers from -255 to 255"),
+        ([1, 2], [1.5, 2], "weights must be integers from -255 to 255"),
         (["1", "2"], [1, 2], "weights are not all numbers"),
         (3, [3], "weights are a single number"),
-        (np.ones((2, 4)), np.ones((3, 4)), "do not go together"),
+        (np.ones((2, 4)), np.ones((3, 4)), "weights of shape (2, 4) and inputs of shape (3, 4) do not match"),
     ],
 )
 def test_bad_vectors_are_named(weights, inputs, reported):

@@ -563,7 +563,7 @@ class _Bus:
 )
 def test_failures_of_a_bus_are_reported_in_the_same_words(monkeypatch, failure, kind):
     bus = _Bus({"*IDN?": "Santec,TSL-770,1,2\n", "*CLS": None, ":WAV?": failure})
-    monkeypatch.setattr(line_module, "_opened", lambda *_, **__: bus)
+    monkeypatch.setattr(line_module, "_open_resource", lambda *_, **__: bus)
     laser = open_instrument("USB0::1::2::INSTR", "laser")
     with pytest.raises(kind):
         laser.wavelength_nm()
