@@ -400,7 +400,7 @@ def matchings() -> dict[str, Any]:
         found = wirings(objective, best)
         rows[f"pair MB {(1 << exponent) * 96 * 2 / 1e6:.1f}"] = {
             "bought": found[0].finding.matching_degree,
-            "published_split": objective.published(start).matching_degree,
+            "published_split": objective.split_as_published(start).matching_degree,
             "simulated_ms": {one.finding.matching_degree: ms(one.simulated_s) for one in found},
         }
     return rows

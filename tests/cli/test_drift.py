@@ -54,7 +54,7 @@ def test_every_goes_on_until_it_is_interrupted(testbed, patched, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--every", "often"), "'often' is not an interval: (examples: 30s, 5m, 1h)"),
+        (("--every", "often"), "'often' is not an interval (examples: 30s, 5m, 1h)"),
         (("--every", "0s"), "'0s' is not an interval"),
         (("--since", "yesterday"), "'yesterday' is not a time (example: 2026-05-01T12:00"),
     ],

@@ -266,7 +266,7 @@ def test_a_plan_is_compared_with_what_its_own_links_cost(testbed):
 
     assert (ran.json["degree"], ran.json["settings"]) == (2, {"batch_per_device": "2"})
     assert {row["host_gbps"] for row in ran.json["fabrics"]} == {14}
-    assert [(run.code, "2 links a server, not for 8" in run.err) for run in other] == [(1, True)] * 2
+    assert [(run.code, "2 links per server, not 8" in run.err) for run in other] == [(1, True)] * 2
 
 
 def test_progress_in_a_log_is_told_when_it_changes(capsys):

@@ -151,7 +151,7 @@ BAD = {
         "transmit: 'ocs1:1'",
         17,
         "port 1 of switch 'ocs1' is used twice: by a/nic1 (transmit, line 16) and by a/nic2 (transmit)",
-        "look which fibre is really there and correct the other",
+        "check which fibre is really there, and correct the other",
     ),
     "unknown switch": (
         "transmit: 'ocs1:2'",
@@ -179,14 +179,14 @@ BAD = {
         "transmit: 'ocs1:7'",
         16,
         "ends in output 7 of switch 'ocs1'",
-        "a transmitter feeds an input, 1..6",
+        "a transmitter connects to an input, 1..6",
     ),
     "receive from input": (
         "receive: 'ocs1:7'",
         "receive: 'ocs1:1'",
         16,
         "comes from input 1 of switch 'ocs1'",
-        "a receiver is fed by an output, 7..12",
+        "a receiver connects to an output, 7..12",
     ),
     "too few inputs": (
         "    inputs: 6",
@@ -242,7 +242,7 @@ BAD = {
         "address: 10.99.0.77,",
         22,
         "inside the management network",
-        "links and nodes need addresses of a network of their own",
+        "links and nodes need addresses in a network of their own",
     ),
     "data not routable": (
         "address: 10.100.2.1,",
@@ -598,7 +598,7 @@ BAD = {
         "10.99.0.2:70250",
         7,
         "is not a TCP port",
-        "write one from 1 to 65535",
+        "use one from 1 to 65535",
     ),
     "switch without a language": (
         "polatis+scpi://10.99.0.2:5025",

@@ -58,7 +58,7 @@ def test_a_folder_and_a_link_to_nothing_are_refused_with_a_reason(write, tmp_pat
 
     for name, reason in (
         ("folder", "it is a folder"),
-        ("link", "it is a link to nowhere, which is not there"),
+        ("link", "it is a link to nowhere, which does not exist"),
     ):
         code, error = write(writer, tmp_path / name)
         assert code != 0

@@ -120,12 +120,12 @@ def test_an_apply_in_a_run_is_logged_with_all_four_subjects(log, tmp_path):
 
     lines = log()
     assert [line["message"] for line in lines] == [
-        "run begins",
-        "apply of lab logged begins",
+        "run started",
+        "apply of lab logged started",
         "step 0 (replace) is sent",
         "step 0 is done",
-        "operation ends: done",
-        "run ends: done",
+        "operation ended: done",
+        "run ended: done",
     ]
     assert {line["run"] for line in lines} == {run.run_id}
     assert [line["operation"] for line in lines] == [None, *[applied.operation] * 4, None]

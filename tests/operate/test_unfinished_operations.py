@@ -314,7 +314,7 @@ def test_rounds_that_are_taken_over_again_keep_their_time(journal, testbed12):
     again.begin(PROBLEM, ())
     again.saw(round_, seen)
     died(journal, "discoveries")
-    *_, two = DiscoveryRecord(journal, testbed12.name).unfinished()
+    *_, two = DiscoveryRecord(journal, testbed12.name).find_unfinished()
     assert two.rounds[0][1].at == seen.at != ""
 
 

@@ -72,7 +72,7 @@ def test_a_step_without_an_outcome_is_settled_by_a_read(journal):
     assert (step.operation, step.after) == (operation, AFTER)
     ((_, became),) = journal.settle("lab", "memory://ocs1", Snapshot(AFTER, 0.0))
     assert became is Status.DONE
-    assert journal.unfinished() == ()
+    assert journal.find_unfinished() == ()
 
 
 def test_epochs_and_what_was_left_unfinished(journal, runs, testbed12):
@@ -101,7 +101,7 @@ def test_a_discovery_that_ended(journal):
     (left,) = record.find_unfinished()
     assert (left.is_put_back, left.states) == (True, (frozenset(), frozenset()))
     record.finish(())
-    assert record.unfinished() == ()
+    assert record.find_unfinished() == ()
 
 
 def test_losses_and_their_times(database_address):

@@ -97,7 +97,7 @@ def _stream_circles(graph: Graph) -> Diagnostics:
     names = circle(edges)
     if names:
         module = graph.datapath.module(names[0])
-        message = f"streams run in a circle: {' -> '.join(names)} (R7)"
+        message = f"streams form a cycle: {' -> '.join(names)} (R7)"
         yield note(module.at, message, "Replace one with a flag or a pulse, which apply no backpressure.")
 
 

@@ -261,11 +261,11 @@ def test_the_next_job_is_patched_on_the_idle_plane_and_flipped_to():
     ahead = look_ahead(planes, second)
     assert (ahead.onto_second, len(ahead.make), ahead.remove, len(ahead.flip)) == (True, 48, (), 48)
     assert planes.find_lit() == set(first.links)
-    assert ahead.after.lit() == set(second.links)
+    assert ahead.after.find_lit() == set(second.links)
     assert ahead.outage_s(0.01) == 0.01
     back = look_ahead(ahead.after, first)  # its circuits are still there
     assert (back.onto_second, back.make, back.remove) == (False, (), ())
-    assert back.after.lit() == set(first.links)
+    assert back.after.find_lit() == set(first.links)
     assert look_ahead(planes, first).flip == ()
 
 

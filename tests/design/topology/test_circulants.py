@@ -92,8 +92,8 @@ def test_simplex_links_are_directed_edges():
 @pytest.mark.parametrize(
     ("nodes", "degree", "simplex", "message"),
     [
-        (1, 1, False, "1 nodes: a topology needs at least 2"),
-        (0, 1, True, "1 nodes: a topology needs at least 2"),
+        (1, 1, False, "nodes: a topology needs at least 2"),
+        (0, 1, True, "nodes: a topology needs at least 2"),
         (12, 0, False, "at least 1 NIC"),
         (12, 1025, False, "lower the degree to at most 1024"),
         (13, 3, False, "use an even degree, an even number of nodes, or simplex"),

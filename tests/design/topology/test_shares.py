@@ -39,9 +39,7 @@ def test_a_split_may_be_asked_for():
 
 @pytest.mark.parametrize(("wanted", "simplex"), [(4, True), (-1, True), (4, False), (3, False), (1, False)])
 def test_a_split_that_leaves_no_ring_is_refused(wanted, simplex):
-    with pytest.raises(
-        TopologyError, match="4 of 4 NICs for matchings leave 0 for rings, which need at least 1 to keep"
-    ):
+    with pytest.raises(TopologyError, match=r"of 4 NICs for matchings leave . for rings, which need at least"):
         split_degree(demand(1, 1), 4, simplex=simplex, wanted=wanted)
 
 

@@ -55,9 +55,7 @@ def test_devices_are_known_by_name():
 
 @pytest.mark.parametrize(("nodes", "devices"), [(0, 4), (-1, 4), (3, 0), (2.5, 4), (2, 1.5)])
 def test_a_cluster_has_servers_and_devices(nodes, devices):
-    with pytest.raises(
-        WorkloadError, match="a cluster of 0 servers with 4 devices each: give integers of at least 1"
-    ):
+    with pytest.raises(WorkloadError, match="give integers of at least 1"):
         Cluster(nodes, devices_per_server=devices)
 
 
@@ -90,7 +88,7 @@ def test_what_does_not_fit_is_named_with_its_server(make_operator):
     with pytest.raises(OutOfMemory) as caught:
         check_memory(workload, data_parallel(workload, 4), Cluster(4))
     told = str(caught.value)
-    assert told.startswith("tables: server 0 would hold 200.0 GB of its 160.0 GB")
+    assert told.startswith("tables: server 0 would hold 200.0 GB, but has 160.0 GB")
     assert "table4 40.0 GB, table3 40.0 GB, table2 40.0 GB" in told
     heap = Strategy(tuple(place_sharding([2]) for _ in range(5)))
     with pytest.raises(OutOfMemory, match="server 2 would hold"):

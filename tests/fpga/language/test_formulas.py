@@ -146,9 +146,9 @@ M = "module m { inputs: { stream x of 2 lanes of 8 bits; flag f } counts: { n: s
         (" while x.last } targets: { 1 } }", "the beats of `x` have no `last`", "with last and keep"),
         (" while abs(f) } targets: { 1 } }", "`abs` is not a function", "max(a, b, ...)"),
         (" while x == 3 } targets: { 1 } }", "`x` is a stream; its samples", "Write x.data"),
-        (" while max(x.data[i] (i = 1 to 0)) > 1 } targets: { 1 } }", "`max` of nothing", "Give it one value"),
+        (" while max(x.data[i] (i = 1 to 0)) > 1 } targets: { 1 } }", "`max` of nothing", "Give it one more value"),
         (" while f = 1 } targets: { 1 } }", "`=` cannot stand here", "Compare with `==`"),
-        (" while m.k > 1 } targets: { 1 } }", "`m` drives no `k`", "drives nothing"),
+        (" while m.k > 1 } targets: { 1 } }", "module `m` does not drive", "drives nothing"),
     ],
 )  # fmt: skip
 def test_refused(rest, message, hint):

@@ -16,14 +16,14 @@ CASES = [
     (M + "counts: { sum a.valid + b.valid by turns over cycles } targets: { 1 } }", 1, 44, "`by turns` in a count over cycles, which takes every beat at once (R7)", "Leave `over cycles` away, and count what is merged in a module"),
     (M + "counts: { sum a + b by turns } targets: { 1 } }", 1, 32, "`by turns` chooses among streams, and there is something else in the sum", "Add valid bits only: sum a.valid + b.valid by turns."),
     (M + "counts: { sum a.valid by turns } targets: { 1 } }", 1, 34, "`by turns` of 1 streams; 2 to 16 are possible", "Name another stream, or leave it away."),
-    (M + "counts: { sum a.valid + a.valid by turns } targets: { 1 } }", 1, 44, "`a` is twice in the sum", "Name each stream once."),
+    (M + "counts: { sum a.valid + a.valid by turns } targets: { 1 } }", 1, 44, "`a` appears twice in the sum", "Name each stream once."),
     (M + "counts: { sum a.valid + b.valid by turns } targets: { 2 } }", 1, 66, "target `target` of count `count` is 2, and the sum is never above 1: it is never reached (R1)", "Lower the target, or write `over cycles`."),
     (M + "counts: { sum a.valid + b.valid } targets: { 2 } actions: { merge as y } }", 1, 72, "`merge` sends the beat that was chosen, and count `count` takes all of its streams", "Write `by turns` or `by priority` in the count."),
     (M + "counts: { sum a.valid + b.valid by priority } targets: { 1 } actions: { merge a, b as y } }", 1, 90, "`a` cannot stand here", "`merge` sends the beat that its count chose: name no stream,"),
     (M + A + "counts: { sum a.valid + b.valid by turns until last } targets: { 1 } actions: { merge as y } }", 1, 77, "the beats of `a` have no `last`", "Declare it: stream a of 4 lanes of 8 bits with last and keep."),
     (M + A + "counts: { sum a.valid + b.valid by turns } targets: { 1 } actions: { merge with last as y } }", 1, 77, "the beats of `a` have no `last`", "Declare it: stream a of 4 lanes of 8 bits with last and keep."),
     (M + A + "counts: { sum a.valid + b.valid by turns } targets: { 1 } actions: { merge with keep as y } }", 1, 143, "`keep` cannot stand here", "Write `until last`, `with last` or `with last and keep`."),
-    (M + "inputs: { stream a of 2 lanes of 8 bits; stream b of 8 bits } counts: { sum a.valid + b.valid by turns } targets: { 1 } actions: { merge as y } }", 1, 98, "`b` has 1 lanes and `a` has 2", "Merge streams of as many lanes."),
+    (M + "inputs: { stream a of 2 lanes of 8 bits; stream b of 8 bits } counts: { sum a.valid + b.valid by turns } targets: { 1 } actions: { merge as y } }", 1, 98, "`b` has 1 lanes and `a` has 2", "Merge streams with the same number of lanes."),
     (M + "inputs: { flag f buffered } counts: { sum f } targets: { 1 } }", 1, 29, "`buffered` cannot stand here", "Write it last, for a stream from outside: stream NAME of 8 bits"),
     (M + "inputs: { buffered stream x of 8 bits } counts: { sum x.valid } targets: { 1 } }", 1, 22, "`buffered` cannot stand here", "Write it last, for a stream from outside: stream NAME of 8 bits"),
     (M + "counts: { c: sum x over cycles } targets: { 3 } always { d < 3 } }", 1, 69, "a property looks at `d`, which nothing else names", "There are: x, c."),
@@ -67,7 +67,7 @@ CASES = [
     ("import a.ca; module m { counts: { sum x } targets: { 1 } }", 1, 8, "`a` cannot stand here", 'Write the name of the file in quotation marks: import "a.ca";'),
     ("use m; module m { counts: { sum x } targets: { 1 } }", 1, 6, "`;` cannot stand here", "Give the instance a name: `use MODULE as NAME;`."),
     ("module m() { counts: { sum x } targets: { 1 } }", 1, 10, "`)` cannot stand here", "Write a name: letters, digits and underscores. Empty brackets"),
-    (M + "counts: { sum x } targets: { -3 } }", 1, 41, "a target of -3 is never reached (R3)", "Write `never` if that is meant."),
+    (M + "counts: { sum x } targets: { -3 } }", 1, 41, "a target of -3 is never reached (R3)", "Write `never` if that is intended."),
 ]  # fmt: skip
 
 

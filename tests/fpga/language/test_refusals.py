@@ -35,12 +35,12 @@ CASES = [
     ("module m(n) { counts: { sum x } targets: { n } }", 1, 10, "`n` of module `m` has no value", "-P n=16"),
     (M + "counts: { sum x } targets: { 0 } }", 1, 41, "never reached (R3)", "Write `never`"),
     (M + "counts: { sum x - 1 } targets: { 1 } }", 1, 22, "nothing that could go down", "Write `over cycles`"),
-    (M + "counts: { sum 2 - x } targets: { 1 } }", 1, 22, "nothing that could go down", "`-` and `at most` away"),
+    (M + "counts: { sum 2 - x } targets: { 1 } }", 1, 22, "nothing that could go down", "Write `over cycles`, or remove `-` and `at most`."),
     (M + "counts: { sum x at most 3 } targets: { 1 } }", 1, 22, "stay at a bound (R17)", "Write `over cycles`"),
     # ranges
     (M + "counts: { sum x[i] (i = 4 to 1) } targets: { 1 } }", 1, 32, "from 4 to 1 is empty", "Its end must not be less than its start."),
     (M + "counts: { sum x[i] (i = 1 to 4294967295) } targets: { 1 } }", 1, 32, "at most 1024", "Split it"),
-    (M + "counts: { sum x[i] (i = 0 - 1 to 3) } targets: { 1 } }", 1, 32, "the range starts at", "Begin at 0 or 1"),
+    (M + "counts: { sum x[i] (i = 0 - 1 to 3) } targets: { 1 } }", 1, 32, "the range starts at", "Start at 0 or 1."),
     (M + "counts: { sum x[4000000000] } targets: { 1 } }", 1, 26, "at most 1024", "Split it"),
     (M + "counts: { sum x (i = 1 to 3) } targets: { 1 } }", 1, 29, "index `i` does not stand", "Write NAME[i]"),
     (M + "inputs: { flag f[1 to 3] } counts: { sum f[4] } targets: { 1 } }", 1, 53, "elements 1 to 3, and no 4", "range"),
@@ -96,7 +96,7 @@ CASES = [
     (
         "module m { counts: { sum n.b over cycles } targets: { 1 } actions: { pulse a } }"
         " module n { counts: { sum m.a over cycles } targets: { 1 } actions: { pulse b } }",
-        1, 22, "`m.count` never counts: nothing ever begins `n.b`", "Use an external stream for one of them.",
+        1, 22, "`m.count` never counts: nothing ever begins `n.b`", "outside",
     ),
     (M + "counts: { sum x while go } targets: { 1 } actions: { set go } }", 1, 22, "nothing ever begins `m.go`", "outside"),
     # drivers
@@ -111,7 +111,7 @@ CASES = [
     (
         "module m { counts: { sum n.out.valid + x.valid over cycles } targets: { 1 } actions: { stream x.data } }"
         " module n { counts: { sum m.out.valid over cycles } targets: { 1 } actions: { stream m.out.data } }",
-        1, 8, "streams run in a circle: m -> n -> m", "Break it",
+        1, 8, "streams form a cycle: m -> n -> m", "Replace one",
     ),
     (
         M + "counts: { sum x } targets: { 1 } actions: { pulse done } }"

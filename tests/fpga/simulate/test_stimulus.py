@@ -162,7 +162,7 @@ def test_a_generator_that_is_wrong(tmp_path, small, text, line, message):
 
 def test_other_files_that_are_wrong(tmp_path, small):
     assert "unknown stimulus format" in refused(tmp_path, small, "go\n", "s.txt")[0].message
-    assert "is no NPZ" in refused(tmp_path, small, "go\n", "s.npz")[0].message
+    assert "is not an NPZ file" in refused(tmp_path, small, "go\n", "s.npz")[0].message
     np.savez(tmp_path / "f.npz", go=np.ones(3), **{"x_valid[0]": np.ones(2, int)})
     with pytest.raises(CountActionError) as caught:
         load_stimulus(small, tmp_path / "f.npz")

@@ -252,28 +252,28 @@ def compiled_for_levels(weights, folder):
         (("--average", "4"), "config", "nothing to average"),
         (("--calibrated", "--sigma", "1"), "config", "--calibrated"),
         (("--seeds", "3"), "config.out-of-range", "no seeds"),
-        (("--seed", "4"), "config", "a seed is given, but fidelity exact is deterministic"),
+        (("--seed", "4"), "config", "is deterministic"),
         (
             ("--seed", "4", "--fidelity", "datapath"),
             "config",
-            "a seed is given, but fidelity exact is deterministic",
+            "is deterministic",
         ),
-        (("--device", "qick://192.0.2.1"), "config", "a device is given, but fidelity exact uses none"),
+        (("--device", "qick://192.0.2.1"), "config", "a device is given, but fidelity"),
         (
             ("--device", "qick://192.0.2.1", "--sigma", "1"),
             "config",
-            "a device is given, but fidelity exact uses none",
+            "a device is given, but fidelity",
         ),
         (
             ("--device", "qick://192.0.2.1", "--fidelity", "datapath"),
             "config",
-            "a device is given, but fidelity exact uses none",
+            "a device is given, but fidelity",
         ),
-        (("--bus", "fastsim://"), "config", "a bus is given, but fidelity exact uses none"),
+        (("--bus", "fastsim://"), "config", "a bus is given, but fidelity"),
         (
             ("--bus", "fastsim://", "--fidelity", "device"),
             "config",
-            "a bus is given, but fidelity exact uses none",
+            "a bus is given, but fidelity",
         ),
         (("--sigma", "-1"), "lightning.error", "--sigma"),
         (("--fault", "none"), "config.out-of-range", "'none'"),
@@ -297,7 +297,7 @@ def test_files_that_are_not_there_are_refused(small, eight, tmp_path):
 
 
 def test_data_of_another_size_are_refused(digits_npz, eight):
-    assert refused("evaluate", digits_npz, eight) == ("input", "an image has 8 values, and digits takes 64")
+    assert refused("evaluate", digits_npz, eight) == ("input", "an image has 8 values, but digits takes 64")
 
 
 # ----------------------------------------------------------------------------------------- infer

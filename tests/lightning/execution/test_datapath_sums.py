@@ -159,7 +159,7 @@ def test_other_hardware_is_refused_by_name(hardware):
 
 def test_another_datapath_behind_the_bus_is_refused():
     other = make_simulated_bus(library_datapath("layer_counter"), "reference")
-    with pytest.raises(errors.ProgramError, match="made from different modules"):
+    with pytest.raises(errors.ProgramError, match="come from different modules"):
         DatapathMultiplier(model_of(layer(np.random.default_rng(9), "one", (1, 1, 4))), other)
 
 

@@ -159,7 +159,7 @@ def test_the_missing_digit_changes_only_what_is_one_below_the_largest():
 
 @pytest.mark.parametrize("results", [[], [[1, 2]], [0.5, 1.0]])
 def test_log_softmax_takes_whole_numbers_of_one_image(results):
-    with pytest.raises(InputError, match="integers from one image"):
+    with pytest.raises(InputError, match="integers of one image"):
         log_softmax(results)
 
 

@@ -109,7 +109,7 @@ def test_what_was_compiled_for_a_bare_configuration_takes_the_calibration_of_its
 
 
 def test_a_pause_too_short_for_the_next_pulses_is_refused(kit):
-    with pytest.raises(errors.OutOfRange, match=r"Give at least 0\.2, or reps=1, which needs no pause"):
+    with pytest.raises(errors.OutOfRange, match=r"relax_delay_us is 0\.19.*Give at least 0\.2, or reps=1"):
         _decoded(kit, relax_delay=0.19)
     for keys in ({"relax_delay": 0.2}, {"relax_delay": 0, "reps": 1}):
         assert abs(_decoded(kit, **keys) - 200 * 200 / 255) <= 1
@@ -117,9 +117,7 @@ def test_a_pause_too_short_for_the_next_pulses_is_refused(kit):
 
 @pytest.mark.parametrize("keys", [{"pulse_freq": 100}, {"res_phase": 90}])
 def test_pulses_that_no_calibration_knows_are_not_decoded(kit, keys):
-    with pytest.raises(
-        errors.OutOfRange, match="was 100, but the device is calibrated for pulses of frequency 0 and phase 0"
-    ):
+    with pytest.raises(errors.OutOfRange, match="calibrated for pulses of frequency 0 and phase 0"):
         _decoded(kit, **keys)
 
 

@@ -84,7 +84,7 @@ def test_wrong_channels_are_named():
         errors.WrongChannel, match=r"modulator 1 is driven by generator 9, but the firmware has only 0\.\."
     ):
         LightningControl(soccfg, from_slide({"channel_1": 9}))
-    with pytest.raises(errors.WrongChannel, match=r"readout 2 is asked for, and the firmware has 0..1"):
+    with pytest.raises(errors.WrongChannel, match=r"readout 2 is requested, but the firmware has only 0\.\."):
         LightningControl(soccfg, from_slide({"readouts": [2]}))
     with pytest.raises(errors.WrongChannel, match="channel_2"):
         LightningControl(profiles.load("rfsoc4x2").soccfg(), Configuration())
@@ -96,7 +96,7 @@ def test_a_readout_longer_than_the_buffer_is_named_with_what_fits():
     for length in (300, 256):
         with pytest.raises(
             errors.ReadoutTooLong,
-            match=rf"{4 * length}, and the buffer of readout 1 holds 1024.*readout_length to 255",
+            match=rf"{4 * length}, but the buffer of readout 1 holds 1024.*readout_length to 255",
         ):
             LightningControl(soccfg, from_slide({"readout_length": length})).acquire_decimated(soccfg)
     with pytest.raises(errors.ProgramError, match="not a device"):

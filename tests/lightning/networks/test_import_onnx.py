@@ -408,13 +408,13 @@ REFUSED = {
         [("Cast", ["x"], "i", {"to": 7}), ("Gather", ["w", "i"], "y", {})],
         FACTOR,
         (4,),
-        "whole numbers",
+        "converts activations to integers",
     ),
     "places": (
         [("Gather", ["x", "i"], "y", {"axis": 1})],
         {"i": np.array([1, 4])},
         (4,),
-        "places 1 to 4 of 4",
+        "indices 1 to 4 of 4",
     ),
     "training": (
         [("Dropout", ["x", "", "t"], "y", {})],
@@ -423,14 +423,14 @@ REFUSED = {
         "training mode",
     ),
     "weights from the image": ([("Conv", ["x", "x"], "y", {})], {}, (1, 4, 4), "needs a constant as input 1"),
-    "missing": ([("Relu", ["nothing"], "y", {})], {}, (4,), "which no node makes"),
-    "two makers": ([("Relu", ["x"], "y", {}), ("Abs", ["x"], "y", {})], {}, (4,), "both make 'y'"),
+    "missing": ([("Relu", ["nothing"], "y", {})], {}, (4,), "which no node produces"),
+    "two makers": ([("Relu", ["x"], "y", {}), ("Abs", ["x"], "y", {})], {}, (4,), "both produce 'y'"),
     "constant answer": ([("Neg", ["w"], "y", {})], FACTOR, (4,), "does not depend on the input"),
     "huge constant": (
         [("ConstantOfShape", ["s"], "c", {}), ("Add", ["x", "c"], "y", {})],
         {"s": np.array([1 << 40])},
         (4,),
-        "numbers, and",
+        "numbers; the limit is",
     ),
 }
 
@@ -456,8 +456,8 @@ def test_inputs_outputs_opsets_and_files_that_are_not_taken(onnx_model, tmp_path
     refused(NetworkError, onnx_model(simple, {}, ("wide",)), "the length 'wide'")
     whole = onnx_model(simple, {}, (4,))
     whole.graph.input[0].type.tensor_type.elem_type = 7
-    refused(NetworkError, whole, "takes no floats")
-    for content, words in ((b"no network at all", "no ONNX file"), (b"", "no network")):
+    refused(NetworkError, whole, "does not take floats")
+    for content, words in ((b"no network at all", "not a valid ONNX file"), (b"", "no network")):
         (tmp_path / "bad.onnx").write_bytes(content)
         with pytest.raises(NetworkError, match=words):
             load_network(tmp_path / "bad.onnx")

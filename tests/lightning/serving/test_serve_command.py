@@ -186,7 +186,7 @@ def test_a_port_that_is_taken(capsys, folder):
 
 def test_real_time_is_for_packets(capsys, folder):
     found = refused(capsys, folder / "digits.lng", "--port", 0, "--realtime")
-    assert (found["code"], found["hint"]) == ("config", "Give --udp PORT, too")
+    assert (found["code"], found["hint"]) == ("config", "Add --udp PORT")
 
 
 @pytest.mark.socket

@@ -119,37 +119,37 @@ def test_the_rest_of_a_request():
         (one_input(data=[1, 2]), "a tensor of shape [1, 3] does not have 2 numbers"),
         (
             one_input(data=[1, 2, 256]),
-            "`data` of a tensor holds values that are not valid UINT8 (unsigned byte",
+            "`data` of a tensor holds values that are not valid UINT8",
         ),
         (
             one_input(data=[1, 2, -1]),
-            "`data` of a tensor holds values that are not valid UINT8 (unsigned byte",
+            "`data` of a tensor holds values that are not valid UINT8",
         ),
         (
             one_input(data=[1, 2, 0.5]),
-            "`data` of a tensor holds values that are not valid UINT8 (unsigned byte",
+            "`data` of a tensor holds values that are not valid UINT8",
         ),
         (
             one_input(data=[1, 2, "3"]),
-            "`data` of a tensor holds values that are not valid UINT8 (unsigned byte",
+            "`data` of a tensor holds values that are not valid UINT8",
         ),
         (
             one_input(data=[1, 2, None]),
-            "`data` of a tensor holds values that are not valid UINT8 (unsigned byte",
+            "`data` of a tensor holds values that are not valid UINT8",
         ),
         (
             one_input(datatype="FP32", data=[1, 2, "3"]),
-            "`data` of a tensor holds values that are not valid FP32 (must be real",
+            "`data` of a tensor holds values that are not valid FP32",
         ),
         (
             one_input(datatype="FP32", data=[1, 2, {}]),
-            "`data` of a tensor holds values that are not valid FP32 (must be real",
+            "`data` of a tensor holds values that are not valid FP32",
         ),
         (one_input(data=[[1, 2], [3]]), "`data` of a tensor is not nested like its shape"),
         (one_input(data=[[1, 2, 3], [4, 5, 6]]), "a tensor of shape [1, 3] does not have 6 numbers"),
         (
             one_input(data=[[1, 2, [3]]]),
-            "`data` of a tensor holds values that are not valid UINT8 (unsigned byte",
+            "`data` of a tensor holds values that are not valid UINT8",
         ),
         (one_input(shape=[10**18, 10**18]), "is not a valid shape"),
         (one_input(shape=[10**6, 10**6]), "a tensor of shape [1000000, 1000000] does not have 3 numbers"),
@@ -159,11 +159,11 @@ def test_the_rest_of_a_request():
         ),
         (
             one_input(parameters={"binary_data_size": -1}, data=None),
-            "input 'x' needs -1 bytes according to `binary_data_size`, but 0 arrived",
+            "according to `binary_data_size`, but 0 arrived",
         ),
         (
             one_input(parameters={"binary_data_size": True}, data=None),
-            "input 'x' needs -1 bytes according to `binary_data_size`, but 0 arrived",
+            "according to `binary_data_size`, but 0 arrived",
         ),
         (one_input(parameters={"shared_memory_region": "r"}), "shared memory is not supported"),
         (one_input(parameters=[]), "`parameters` of input 'x' is not a JSON object"),

@@ -275,9 +275,9 @@ def test_a_layer_of_zeros_gives_its_bias():
 
 WITHOUT_NOISE = [
     (lambda: nn.Conv2d(1, 2, 3, padding=1, padding_mode="circular"), "^0 pads with 'circular'"),
-    (lambda: nn.Conv1d(1, 2, 3), "^0 is a Conv1d, which has no noisy form"),
-    (lambda: nn.MultiheadAttention(4, 2), "^0 is a MultiheadAttention, which has no noisy form"),
-    (lambda: nn.GRU(2, 2), "^0 is a GRU, which has no noisy form"),
+    (lambda: nn.Conv1d(1, 2, 3), "0 is a Conv1d, which cannot be trained with noise"),
+    (lambda: nn.MultiheadAttention(4, 2), "0 is a MultiheadAttention, which cannot be trained with noise"),
+    (lambda: nn.GRU(2, 2), "0 is a GRU, which cannot be trained with noise"),
 ]
 
 

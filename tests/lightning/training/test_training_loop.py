@@ -87,7 +87,5 @@ def test_a_loss_of_ones_own_is_taken():
 
 @pytest.mark.parametrize("wrong", [{"epochs": 0}, {"batch": 0}, {"rate": 0.0}])
 def test_no_training_is_refused(wrong):
-    with pytest.raises(
-        OutOfRange, match="training needs positive values, not 0 epochs, batches of 100 and a rate of"
-    ):
+    with pytest.raises(OutOfRange, match="training needs positive values"):
         training.Schedule(**wrong)

@@ -195,7 +195,7 @@ class Stranger:
     def say(self, command: str) -> str:
         self._client.send(command.encode())
         self._made.advance(0.2)
-        return self._client.received().decode()
+        return self._client.receive().decode()
 
     def provision(self, source: str, target: str) -> None:
         assert "COMPLD" in self.say(f"ENT-CRS::{source},{target}:1::LAB,1WAY;")
@@ -351,7 +351,7 @@ def test_nothing_to_do_is_not_reported_while_a_queue_will_undo_it(
     switch = open_in_memory(made, scheme, "cli")
     made.do("queue_job", kind="connect", pair=[1, 10], user="gui")
     for attempt in (lambda: switch.disconnect([1]), lambda: switch.apply(CrossConnects())):
-        with pytest.raises(Conflict, match="waits in the device's queue"):
+        with pytest.raises(Conflict, match="a request to connect 1-10 is waiting in the device's queue"):
             attempt()
     assert switch.apply(CrossConnects(), scope=[2]).complete
     made.advance(1000.0)

@@ -119,9 +119,9 @@ def test_an_outage_counts_from_the_last_answer_and_is_given_a_short_while(clock)
     assert silence.remaining_of_outage_s(2.0) == 3.0
     clock.sleep(3.0)
     assert silence.remaining_of_outage_s(2.0) == 0.0
-    silence.heard()
+    silence.note_answer()
     clock.sleep(20.0)
-    silence.asked()
+    silence.note_question()
     assert silence.remaining_of_outage_s(2.0) == 2.0
 
 

@@ -114,7 +114,7 @@ class Engineer:
     def say(self, command: str) -> str:
         self._client.send(command.encode())
         self._world.advance(0.2)
-        return self._client.received().decode()
+        return self._client.receive().decode()
 
     def provision(self, source: str, target: str, way: str = "1WAY") -> None:
         assert "COMPLD" in self.say(f"ENT-CRS::{source},{target}:1::LAB,{way};")
@@ -309,7 +309,9 @@ def test_what_is_provisioned_by_inputs_outside_the_scope_is_refused_before_a_byt
 def test_a_skipped_activation_is_waited_for_and_then_reported(bench, front):
     switch, made = bench(front)
     before_s = made.clock.now()
-    with pytest.raises(DeviceError, match="was not activated") as caught:
+    with pytest.raises(
+        DeviceError, match="the device accepted the command, but did not activate the provisioned"
+    ) as caught:
         switch.apply(CrossConnects({1: 9}), guard=armed_once(made, fault="skip_activate"))
     assert 10 <= made.clock.now() - before_s < 12
     assert caught.value.ports == (1, 9)
@@ -655,7 +657,7 @@ def test_other_ports_than_at_first_are_a_desync(bench, front):
     switch, made = bench(front)
     made.twin.device.matrix.connections = {}
     switch._names = type(switch._names)([f"1.1.{port}" for port in range(1, SIZE)])
-    with pytest.raises(ProtocolDesync, match="others than at first"):
+    with pytest.raises(ProtocolDesync, match="ports are missing, or differ from the first reading"):
         switch.read()
 
 
@@ -811,7 +813,9 @@ def test_the_patience_for_an_activation_is_an_option(world, open_in_memory):
     made = world("calient", size=(SIZE, SIZE))
     switch = open_in_memory(made, "calient+tl1", "tl1", activation_s="2.5")
     before_s = made.clock.now()
-    with pytest.raises(DeviceError, match="was not activated"):
+    with pytest.raises(
+        DeviceError, match="the device accepted the command, but did not activate the provisioned"
+    ):
         switch.apply(CrossConnects({1: 9}), guard=armed_once(made, fault="skip_activate"))
     assert 2.5 <= made.clock.now() - before_s < 4
     switch.close()

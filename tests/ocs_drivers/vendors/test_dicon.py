@@ -53,7 +53,7 @@ def test_addresses_without_sense(options):
 
 @pytest.mark.parametrize("baud", ["fast", "0", "-1", ""])
 def test_a_rate_that_is_none(baud):
-    with pytest.raises(AddressError, match="baud=fast: baud=fast is not a valid rate"):
+    with pytest.raises(AddressError, match="is not a valid rate"):
         serial_switch(parse_address(f"dicon+serial:/dev/ttyUSB0?channels=8&baud={baud}"))
 
 

@@ -136,12 +136,12 @@ class Client:
         text = ""
         for _ in range(100):
             self._world.advance(0.01)
-            text += self._client.received().decode()
+            text += self._client.receive().decode()
             if re.search(self._until, text, re.DOTALL | re.MULTILINE):
                 break
         else:
             raise AssertionError(f"no {self._until!r} in {text!r}")
-        return text + self._client.received().decode()
+        return text + self._client.receive().decode()
 
 
 def rows_of(text: str) -> list[str]:

@@ -94,7 +94,9 @@ def test_nobody_is_sent_to_a_panel_that_is_not_as_expected(panel):
 def test_a_mistake_is_found_out_by_the_probe_and_reported_as_it_is(panel):
     made, switch = probing(panel)
     made.do("set_fault", fault="mistake")
-    with pytest.raises(PartialApply, match="the light says otherwise") as caught:
+    with pytest.raises(
+        PartialApply, match="the person at the panel reports done, but the light disagrees"
+    ) as caught:
         switch.apply(CrossConnects({1: 9}))
     truth = made.truth()
     assert 1 in truth
@@ -114,7 +116,7 @@ def test_without_a_probe_a_wrong_word_is_believed_and_the_capabilities_say_so(pa
 def test_who_forgets_is_found_out_too(panel):
     made, switch = probing(panel)
     made.do("set_fault", fault="drop_command")
-    with pytest.raises(DeviceError, match="the light says otherwise"):
+    with pytest.raises(DeviceError, match="the person at the panel reports done, but the light disagrees"):
         switch.apply(CrossConnects({1: 9}))
     assert switch.read().connections == {}
 
@@ -191,7 +193,7 @@ def test_what_is_no_panel_is_refused(tmp_path, text):
 def test_a_cord_that_went_elsewhere_displaces_the_belief_about_both_ends():
     panel = Panel("p", 4, 4, CrossConnects({1: 5, 2: 6}))
     assert dict(panel.settle(1, 6).patched) == {1: 6}
-    assert dict(panel.settled(2, None).patched) == {1: 5}
+    assert dict(panel.settle(2, None).patched) == {1: 5}
 
 
 @pytest.mark.parametrize(

@@ -345,7 +345,7 @@ def test_channels_that_the_address_does_not_have(world):
     switch = BankSwitch(
         made.device, made.transport("scpi"), BANKED, banks=2, channels=3, timeout_s=5, clock=made.clock
     )
-    with pytest.raises(AddressError, match="bank 1 stands at channel 4 of 3"):
+    with pytest.raises(AddressError, match="bank 1 is at channel 4 of"):
         switch.open()
 
 

@@ -140,7 +140,7 @@ class TestGhosts:
         assert not switch._tables().ghosts
 
     def test_are_in_the_way_of_others(self, ocs, haunted):
-        with pytest.raises(PortBusy, match="held by input 3"):
+        with pytest.raises(PortBusy, match="output 12, needed for input 4, is used by input"):
             haunted.connect({4: 12})
 
     @pytest.mark.parametrize("pairs", [{3: 13}, {3: 13, 4: 12}, {}])

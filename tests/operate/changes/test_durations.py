@@ -108,7 +108,7 @@ def test_progress_is_by_seconds_and_the_slowest_switch_counts():
     forecast = Forecast(plan_of(panel1=["add"] * 4, ocs1=["add"]), durations)
     assert forecast.total_s == 240.0
     assert forecast.finish_step("ocs1") == (0, "1 of 5 steps, about 240 s left")
-    assert [forecast.done("panel1") for _ in range(4)] == [
+    assert [forecast.finish_step("panel1") for _ in range(4)] == [
         (25, "2 of 5 steps, about 180 s left"),
         (50, "3 of 5 steps, about 120 s left"),
         (75, "4 of 5 steps, about 60 s left"),

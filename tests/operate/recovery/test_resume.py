@@ -149,7 +149,7 @@ def test_an_operation_of_a_living_process_is_nobody_else_s(testbed12, journal, t
         journal.operation(testbed12.name) as operation,
         pytest.raises(
             OperationRunning,
-            match="operation 20261129T081341-307374 is running: wait for it, or run `testbed",
+            match="is running: wait for it, or run `testbed",
         ),
     ):
         find_unfinished(tmp_path, testbed12, operation)

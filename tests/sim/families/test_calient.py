@@ -43,7 +43,7 @@ class Terminal:
         """Return everything that comes at once."""
         self._client.send(command.encode())
         self.world.settle()
-        return self._client.received().decode("latin-1")
+        return self._client.receive().decode("latin-1")
 
     def frames(self, command: str) -> list[re.Match[str]]:
         """Return the blocks of the answer to one command; reports on the way are kept."""

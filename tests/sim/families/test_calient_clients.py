@@ -34,7 +34,7 @@ class Wire:
         """Send a command as it stands, and return what comes within a second."""
         self._client.send(command.encode())
         self._device.advance(1.0)
-        return self._client.received().decode()
+        return self._client.receive().decode()
 
 
 # -- QualiSystems, cloudshell-L1-calient: interactive TL1

@@ -254,7 +254,7 @@ def test_a_change_is_answered_when_the_mirrors_have_arrived_or_at_once(world, op
     device.settle()
     assert bool(browser._client.receive()) != lit
     device.advance(0.6)
-    assert bool(browser._client.received()) == lit
+    assert bool(browser._client.receive()) == lit
 
 
 def test_a_short_summary_tells_the_names(world):
@@ -325,7 +325,7 @@ def test_both_languages_tell_of_one_state(device, browser):
     browser.post(f"{CIRCUITS}?id=bdel", [{"conn": "1.1.1-1.1.2"}])
     client.send(b"RTRV-CRS:::2::ALL;")
     device.advance(0.1)
-    assert "REPT DBCHG" in (text := client.received().decode())
+    assert "REPT DBCHG" in (text := client.receive().decode())
     assert "SRCPORT" not in text
 
 

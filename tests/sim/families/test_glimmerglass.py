@@ -38,11 +38,11 @@ class Terminal:
         """Return everything that comes at once."""
         self._client.send(command.encode() + b"\r\n")
         self.world.settle()
-        return self._client.received().decode("latin-1")
+        return self._client.receive().decode("latin-1")
 
     def wait(self, seconds: float) -> str:
         self.world.advance(seconds)
-        return self._client.received().decode("latin-1")
+        return self._client.receive().decode("latin-1")
 
     def frame(self, command: str) -> re.Match[str]:
         """Return the answer to one command once the mirrors have arrived; reports on the way are kept."""

@@ -277,7 +277,7 @@ def test_the_answer_comes_when_the_light_is_there(world):
     switch.advance(0.4)
     assert client.receive() == b""
     switch.advance(0.2)
-    assert parse(client.received())[0] == 204
+    assert parse(client.receive())[0] == 204
 
 
 @pytest.mark.parametrize(("mode", "left"), [("DARK", {}), ("AUTOSAVE", {1: 13})])
@@ -439,7 +439,7 @@ def test_attenuators_are_those_of_the_outputs_and_the_same_over_tl1(rest, switch
     tl1 = switch.attach("tl1")
     tl1.send(b"ACT-USER::admin:1::root;RTRV-PORT-ATTEN::13:2:;")
     switch.settle()
-    assert '"13:RELATIVE,-5.0,0"' in tl1.received().decode()
+    assert '"13:RELATIVE,-5.0,0"' in tl1.receive().decode()
     tl1.send(b"SET-PORT-ATTEN::13:3:::MODE=CONVERGED,LEVEL=-9,REFS=2;")
     switch.settle()
     found = rest.ask("GET", f"{VOA}/port=13")[2]["optical-switch:port"]

@@ -27,7 +27,7 @@ class Wire:
         self.world.settle()
         if seconds:
             self.world.advance(seconds)
-        return self._client.received().decode("latin-1")
+        return self._client.receive().decode("latin-1")
 
 
 # -- Polatis over SCPI

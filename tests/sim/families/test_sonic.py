@@ -25,7 +25,7 @@ class Typist:
         """Return what is printed between the command as it is repeated and the next prompt."""
         self.client.send(command.encode() + b"\r")
         self.world.settle()
-        echo, *lines, prompt = self.client.received().decode().split("\r\n")
+        echo, *lines, prompt = self.client.receive().decode().split("\r\n")
         assert echo == command
         assert prompt == PROMPT
         return lines
@@ -163,7 +163,7 @@ def test_the_shell_keeps_the_exit_status_of_the_last_command(typist):
 def test_exit_ends_the_shell(typist, line):
     typist.client.send(line.encode() + b"\r")
     typist.world.settle()
-    _, *printed = typist.client.received().decode().split("\r\n")
+    _, *printed = typist.client.receive().decode().split("\r\n")
     assert printed == (["last", ""] if "echo" in line else [""])
     assert typist.client.closed
 

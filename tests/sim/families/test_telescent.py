@@ -460,7 +460,7 @@ def test_the_table_tells_the_truth_whatever_is_typed(world):
             elif order == "typed":
                 typist.client.send(first.encode() + b"\r")
                 made.settle()
-                typist.client.received()
+                typist.client.receive()
                 if typist.client.closed:  # it was exit
                     typist = Typist(made)
             else:

@@ -37,7 +37,7 @@ class Client:
         """Type a command and return what came up to the prompt."""
         self.line.send(f"{command}\n".encode())
         self.world.settle()
-        said = self.line.received().decode()
+        said = self.line.receive().decode()
         assert PROMPT.search(said)
         return said
 

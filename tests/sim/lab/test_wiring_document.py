@@ -49,20 +49,20 @@ def test_a_good_document_has_its_defaults(labs):
         (lambda d: d["hosts"][2].update(management="10.98.0.1"), "hosts[2].management: 10.98.0.1 is outside"),
         (
             lambda d: d["hosts"][2].update(management="10.97.0.11"),
-            "hosts[2].management: address 10.97.0.11 is used at hosts[0].management already",
+            "hosts[2].management: address 10.97.0.11 is already used at hosts[0].management",
         ),
         (
             lambda d: d["hosts"][2].update(management="10.97.0.2"),
-            "hosts[2].management: address 10.97.0.2 is used at switches[0].control already",
+            "hosts[2].management: address 10.97.0.2 is already used at switches[0].control",
         ),
         (
             lambda d: d["hosts"][0].update(name="fab"),
-            "hosts[0].name: the name fab is taken by the lab itself",
+            "hosts[0].name: the lab itself uses the name fab",
         ),
-        (lambda d: d["hosts"][1].update(name="a"), "hosts[1].name: host a is used at hosts[0].name already"),
+        (lambda d: d["hosts"][1].update(name="a"), "hosts[1].name: host a is already used at hosts[0].name"),
         (
             lambda d: d["hosts"][0]["nics"][1].update(name="nic1"),
-            "hosts[0].nics[1].name: NIC nic1 is used at hosts[0].nics[0].name already",
+            "hosts[0].nics[1].name: NIC nic1 is already used at hosts[0].nics[0].name",
         ),
         (
             lambda d: d["hosts"][0]["nics"][0]["transmit"].update(switch="ocs9"),
@@ -78,32 +78,32 @@ def test_a_good_document_has_its_defaults(labs):
         ),
         (
             lambda d: d["hosts"][1]["nics"][0]["transmit"].update(port=1),
-            "hosts[1].nics[0].transmit: port ocs1:1 is used at hosts[0].nics[0].transmit already",
+            "hosts[1].nics[0].transmit: port ocs1:1 is already used at hosts[0].nics[0].transmit",
         ),
         (
             lambda d: d["hosts"][1]["nics"][0].update(name="lo"),
-            "hosts[1].nics[0].name: the name lo is taken by the lab itself",
+            "hosts[1].nics[0].name: the lab itself uses the name lo",
         ),
         (
             lambda d: d["hosts"][1]["nics"][0].update(name="mgmt"),
-            "hosts[1].nics[0].name: the name mgmt is taken by the lab itself",
+            "hosts[1].nics[0].name: the lab itself uses the name mgmt",
         ),
         (
             lambda d: d["switches"][0].update(name="plant"),
-            "switches[0].name: the name plant is taken by the lab itself",
+            "switches[0].name: the lab itself uses the name plant",
         ),
         (
             lambda d: d["switches"][0].update(tl1="10.97.0.2:5025"),
-            "switches[0].tl1: address 10.97.0.2:5025 is used at switches[0].scpi already",
+            "switches[0].tl1: address 10.97.0.2:5025 is already used at switches[0].scpi",
         ),
         (
             lambda d: d["hosts"][0].update(management="10.97.0.255"),
-            "hosts[0].management: 10.97.0.255 means all of 10.97.0.0/24",
+            "hosts[0].management: 10.97.0.255 is the network or broadcast address of 10.97.0.0/24",
         ),
         (lambda d: d["hosts"][0].update(ssh_port=0), "hosts[0].ssh_port: 0 is less than the minimum of 1"),
         (
             lambda d: d["link"].update(burst_kb=8),
-            "link.burst_kb: 8 KiB hold no frame of 9014 bytes",
+            "link.burst_kb: 8 KiB do not hold a frame of 9014 bytes",
         ),
     ],
 )

@@ -127,5 +127,5 @@ def test_a_scaled_clock_passes_its_seconds_faster_and_not_too_few_of_them():
 
 @pytest.mark.parametrize("speed", [0.0, -1.0])
 def test_time_neither_stands_nor_runs_back_on_a_scaled_clock(speed):
-    with pytest.raises(ValueError, match="the clock cannot run at 0 times real time"):
+    with pytest.raises(ValueError, match="times real time"):
         ScaledClock(speed)

@@ -167,7 +167,9 @@ def test_windows_longer_than_the_memory_are_refused_by_qick(loopback, programs):
         RuntimeError, match="4096 samples at once are too many: the memory has 4096 places, one of"
     ):
         soc.config_buf(ch=0, length=4096)
-    with pytest.raises(RuntimeError, match="16384 sums in one go are too many"):
+    with pytest.raises(
+        RuntimeError, match="16384 sums at once are too many: the memory has 16384 places, one of which"
+    ):
         soc.get_accumulated(ch=0)
     with pytest.raises(RuntimeError, match="does not fit: generator 0 has room for 65536"):
         soc.load_envelope(0, np.zeros((16, 2)), addr=65536)

@@ -89,5 +89,7 @@ def test_a_plant_that_answers_too_little_is_told():
 
     kept = traces.Traces(Short(back=0), 0)
     kept.begin(0)
-    with pytest.raises(ValueError, match=r"answered \(63,\) and \(64,\) where 64 samples were asked for"):
+    with pytest.raises(
+        ValueError, match=r"a plant returned \(63,\) and \(64,\) where 64 samples were requested"
+    ):
         kept.receive(line(np.random.default_rng(1)), RATE, 0, 64)

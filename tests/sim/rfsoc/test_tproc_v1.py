@@ -322,9 +322,7 @@ def test_a_block_outside_of_data_memory_is_refused(length, addr):
 
 @pytest.mark.parametrize("memory", ["pmem", "wmem", ""])
 def test_other_memories_are_not_open(memory):
-    with pytest.raises(
-        ProgramError, match="memory 'pmem': the processor of version 1 gives access to 'dmem' only"
-    ):
+    with pytest.raises(ProgramError, match="gives access to 'dmem' only"):
         processor(END).load_mem(memory, np.zeros(1, np.int32))
 
 
@@ -405,9 +403,7 @@ def test_a_program_that_does_not_fit_is_refused():
 
 @pytest.mark.parametrize("words", [[-1], [2**64], ["end"], [1.0], [[1, 2]], np.array([-5]), None])
 def test_what_is_no_word_of_64_bits_is_refused(words):
-    with pytest.raises(
-        ProgramError, match="at address 0, word -1: it is not an unsigned 64-bit word; compile again"
-    ):
+    with pytest.raises(ProgramError, match="64-bit"):
         TprocV1(16, 16).load_bin_program(words)
 
 

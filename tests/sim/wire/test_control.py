@@ -35,13 +35,13 @@ def test_a_verb_is_answered():
 @pytest.mark.parametrize(
     ("line", "error"),
     [
-        ('{"do": "sing"}', "no verb 'sing'; this socket knows: refuse, slowly, truth"),
+        ('{"do": "sing"}', "unknown verb 'sing'; this socket knows: refuse, slowly, truth"),
         ('{"do": "refuse"}', "not today"),
         ('{"do": "slowly"}', "field 'value' is missing"),
-        ('{"do": "slowly", "value": 1.5}', "field 'value' must be a whole number, not 1.5"),
-        ('{"do": "slowly", "value": true}', "field 'value' must be a whole number, not True"),
+        ('{"do": "slowly", "value": 1.5}', "field 'value' must be an integer, not 1.5"),
+        ('{"do": "slowly", "value": true}', "field 'value' must be an integer, not True"),
         ('{"do": 3}', "field 'do' must be a string, not 3"),
-        ("[1]", 'a request is an object such as {"do": "truth"}'),
+        ("[1]", 'a request must be an object such as {"do": "truth"}'),
     ],
 )
 def test_wrong_requests_are_explained(line, error):

@@ -195,9 +195,9 @@ def test_a_delayed_answer_takes_virtual_time():
         await set_fault(twin, "delay_reply", seconds=30.0)
         assert await ask(client, clock) == b""
         await clock.advance(29.9)
-        assert client.received() == b""
+        assert client.receive() == b""
         await clock.advance(0.1)
-        assert client.received() == b"HELLO\n"
+        assert client.receive() == b"HELLO\n"
         assert await fired(twin) == {("delay_reply", 1)}
 
     story(tell)
@@ -222,10 +222,10 @@ def test_a_half_open_line_stays_open_and_hears_nothing():
         await set_fault(twin, "half_open")
         assert await ask(client, clock) == b""
         await clock.advance(1000.0)
-        assert (client.received(), client.closed) == (b"", False)
+        assert (client.receive(), client.closed) == (b"", False)
         assert await fired(twin) == {("half_open", 1)}
         await do(twin, "clear_fault", fault="half_open")
-        assert client.received() == b""
+        assert client.receive() == b""
         assert await ask(client, clock, b"again\n") == b"AGAIN\n"
 
     assert story(tell) == [b"again\n"]
@@ -337,7 +337,7 @@ def test_what_unfit_ports_refuse_is_counted():
         for fault, port in (("fail_port", 1), ("lock_port", 2), ("disable_port", 3)):
             await set_fault(twin, fault, port=port)
             with pytest.raises(Exception, match=f"port {port} "):
-                matrix.added([port], [5])
+                matrix.add([port], [5])
         await set_fault(twin, "stuck", pair=[4, 8])
         assert twin.device.change({4: 8}) is None
         assert await fired(twin) == {("fail_port", 1), ("lock_port", 1), ("disable_port", 1), ("stuck", 1)}

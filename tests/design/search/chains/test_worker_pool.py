@@ -97,7 +97,7 @@ def test_what_is_no_address_is_refused_before_anybody_is_asked(little, four, mon
 
     monkeypatch.setattr("distributed.Client", nobody)
     with pytest.raises(
-        SearchError, match=r"'nonsense' is not a valid scheduler address \(example: tcp://192\.0\.2\.1:8786\)"
+        SearchError, match=r"is not a valid scheduler address \(example: tcp://192\.0\.2\.1:8786\)"
     ):
         optimise(little, four, 2, 25, scheduler=address, **SEARCH)
 

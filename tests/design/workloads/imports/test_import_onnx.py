@@ -308,7 +308,7 @@ def test_weights_need_not_be_there(mlp):
 def test_a_file_that_is_no_model_is_named(tmp_path, content):
     path = tmp_path / "broken.onnx"
     path.write_bytes(content)
-    with pytest.raises(WorkloadError, match="is not an ONNX model, or an empty one: it has no nodes"):
+    with pytest.raises(WorkloadError, match="is not an ONNX model"):
         workload_from_file(path)
 
 

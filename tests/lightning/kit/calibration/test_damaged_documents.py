@@ -111,7 +111,7 @@ def test_a_channel_or_readout_that_the_firmware_lacks_is_refused(document, tmp_p
     for path, value in ((("modulators", 0, "channel"), 9), (("readout",), 5)):
         kept = damaged({**document, "origin": "measured", "made": NOW.isoformat()}, path, value)
         path_of("sim-kit-0001", tmp_path).write_text(json.dumps(kept))
-        with pytest.raises(errors.CalibrationError, match=f"{value}, and the firmware has 0 to"):
+        with pytest.raises(errors.CalibrationError, match=f"{value}, but the firmware has 0 to"):
             find(Device(None), folder=tmp_path, now=NOW)
 
 
@@ -124,7 +124,7 @@ def test_the_future_is_refused_beyond_some_minutes(document, tmp_path):
         else:
             with pytest.raises(
                 errors.CalibrationError,
-                match=r"this calibration is dated 2027-04-05T12:00:00\+00:00, in the future, so its",
+                match=r"in the future, so its age is unknown",
             ):
                 find(Device(None), folder=tmp_path, now=NOW)
 
@@ -145,6 +145,6 @@ def test_brackets_without_end_are_no_document(tmp_path):
     path.write_text("[" * 100_000)
     with pytest.raises(
         errors.UnknownVersion,
-        match=r"is not a JSON document \(maximum recursion depth exceeded while decoding a",
+        match=r"is not a JSON document",
     ):
         load(path)

@@ -95,7 +95,7 @@ def test_levels_decode_to_products_sums_and_zero(calibration):
     assert calibration.decode(20_000.0, values, peak=16_384.0).saturated
     assert calibration.decode(20_000.0, values).value == 255
     sums = {0: 255, 1: 255, 2: 255, 3: 51}
-    level = float(calibration.decoder.expected(calibration.operands([[255, 255, 255, 51]]))[0])
+    level = float(calibration.decoder.predict(calibration.operands([[255, 255, 255, 51]]))[0])
     assert calibration.decode(level, sums).value == 306
 
 
