@@ -1,19 +1,19 @@
-"""The plan of a lab: topologies, wirings, routes, plans, and what they ought to reach. Pure; no lab is touched.
+"""Planning of a lab: topologies, wirings, routes, plans, and their predicted performance. Pure: touches no lab.
 
-| room | what lives there | imports of these |
+| room | contents | imports of these |
 |---|---|---|
-| `model` | nodes, NICs, links, topologies, routes; rates that are believed | |
+| `model` | nodes, NICs, links, topologies, routes; the range of link rates | |
 | `matching` | heaviest matchings | |
-| `topology` | strides, rings, demands, and topologies found for them | `matching` |
-| `routing` | next hops, paths, balance over several | `topology` |
+| `topology` | strides, rings, demands, and the topologies for them | `matching` |
+| `routing` | next hops, paths, pairs split over several | `topology` |
 | `patching` | colouring, planes, patch lists | `topology` |
-| `collectives` | the list of collectives; trees and hierarchies; what a wiring should reach | `routing` |
+| `collectives` | the list of collectives; trees and hierarchies; the expected performance of a wiring | `routing` |
 | `workloads` | models, sharding, strategies, one iteration | `topology` |
 | `fabrics` | the list of fabrics | `topology` |
-| `search` | strategy and topology found together | `workloads`, `fabrics` |
+| `search` | joint search for strategy and topology | `workloads`, `fabrics` |
 | `plans` | plan files | `search` |
-| `evaluation` | jobs simulated, fabrics compared | `plans` |
-| `repair` | what to do when a fibre is lost | `topology` |
-| `sharing` | several jobs joined on one lab, or the next one patched ahead | `evaluation` |
+| `evaluation` | simulation of jobs, comparison of fabrics | `plans` |
+| `repair` | plans for the loss of fibres | `topology` |
+| `sharing` | jobs that share a lab, or the next one patched ahead | `evaluation` |
 | `reproductions` | figures of papers | all |
 """

@@ -1,4 +1,4 @@
-"""The planned network: nodes, NICs, one-way links, topologies and routes, frozen; and rates of links that are believed.
+"""Planned network: nodes, NICs, one-way links, topologies and routes, all frozen; and the valid range of link rates.
 
 Nodes and NICs are numbered from 0. A link is one light path in one direction, from the transmitter
 of a NIC to the receiver of another; a duplex link is two of them.
@@ -14,7 +14,7 @@ from testbed.errors import TopologyError
 
 LEAST_GBPS = 1e-6
 MOST_GBPS = 1e6
-"""A kilobit and a petabit a second: no link that is planned for is slower or faster."""
+"""Range of the rate of a link: a kilobit to a petabit per second."""
 
 
 class Nic(NamedTuple):
@@ -33,7 +33,7 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """A direct-connect graph before it is wired: who has light to whom, and how often.
+    """A direct-connect graph before it is wired: the links between nodes.
 
     `edges` are directed, sorted, repeated for parallel links; a duplex topology holds both directions.
     `strides` are the ring permutations it was built from: one-way strides when simplex, else the
@@ -56,7 +56,7 @@ class Topology:
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """A topology laid onto NICs: each NIC transmits on at most one link and receives at most one."""
+    """A topology assigned to NICs: each NIC transmits on at most one link and receives on at most one."""
 
     nodes: int
     degree: int
@@ -78,13 +78,13 @@ class Wiring:
 class Routes:
     """Destination-based forwarding: `first_link[(s, t)]` is the link on which s sends towards t.
 
-    Following first links from s always ends in t (checked when built); `path(s, t)` lists the links.
+    Following first links from s must end in t, which the class does not check; `path(s, t)` lists the links.
     """
 
     first_link: Mapping[tuple[int, int], Link]
 
     def path(self, source: int, target: int) -> tuple[Link, ...]:
-        """Return the links a packet takes from node `source` to node `target`, in order."""
+        """Return the links of a packet from node `source` to node `target`, in order."""
         hops: list[Link] = []
         node = source
         while node != target:
@@ -93,7 +93,7 @@ class Routes:
         return tuple(hops)
 
     def hops(self, source: int, target: int) -> int:
-        """Return length of `path(source, target)`."""
+        """Return the number of links of `path(source, target)`."""
         return len(self.path(source, target))
 
 
@@ -102,18 +102,18 @@ class RingOrder:
     """One ring of a collective: `order[k]` is the node at position k.
 
     `stride` is the ring permutation; data that moves from position k to k+1 moves from node i to i+stride.
-    `members` of a group ring are fewer than all nodes.
+    The ring of a group contains only its members.
     """
 
     stride: int
     order: tuple[int, ...]
 
     def position(self, node: int) -> int:
-        """Return position (rank) of a node in this ring."""
+        """Return the position (rank) of a node in this ring. Raises `ValueError` for a node outside it."""
         return self.order.index(node)
 
 
 def check_rate(rate_gbps: float) -> None:
-    """Raise `TopologyError` unless it is a number between `LEAST_GBPS` and `MOST_GBPS`."""
+    """Raise `TopologyError` unless the rate is from `LEAST_GBPS` to `MOST_GBPS`."""
     if not LEAST_GBPS <= rate_gbps <= MOST_GBPS:
         raise TopologyError(f"a link of {rate_gbps:g} Gbit/s: give {LEAST_GBPS:g} to {MOST_GBPS:g} Gbit/s")

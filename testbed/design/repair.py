@@ -1,13 +1,13 @@
-"""Plan of a repair for lost fibres: close the ring over other links at once, then patch again.
+"""Plans of repairs for lost fibres: detours over other links at once, then a re-patch that restores the rings.
 
-A plan, nothing moves here. First step, in force as soon as routes are changed: data of a lost link takes
-the shortest way over the links that are left, over links bought for pairs before those of rings. Second
-step: such a bought link is given up, and its NICs restore the ring link for good.
+These functions only plan. First step, which needs only new routes: data of a lost link takes the shortest path over
+the remaining links, over links bought for pairs before those of rings. Second step: a bought link is given up, and
+its NICs restore the ring link.
 
-A dead NIC is not used any more. Its ring links move to other NICs, which are idle or hold a link that may be
-given up; whatever lies loose afterwards is joined, because a NIC whose receiver is dark does not send either.
-Depth first over the cheapest choices, so the answer is the same each time; somebody waits, so that only so many
-are tried.
+A dead NIC is not used any more. Its ring links move to other NICs, which are idle or have a link that may be
+given up; ends that are loose afterwards are joined, because a NIC whose receiver is dark does not send either.
+The search is depth first over the cheapest choices, so it is deterministic; it tries a limited number, since an
+operator waits for it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from testbed.errors import TopologyError
 
 __all__ = ["Detour", "Repair", "plan_repair"]
 
-#: Links tried in all before the rest of what is lost is left out: few fibres are lost at a time.
+#: Links tried in all; the remaining lost links are then not restored. Few fibres are lost at a time.
 _TRIALS = 2000
 
 Pair = tuple[Nic, Nic]
@@ -37,7 +37,7 @@ Edge = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Detour:
-    """A lost link and the links that carry its data meanwhile; none when nothing does before the re-patch."""
+    """A lost link and the path of its data until it is restored; empty if only the re-patch joins its nodes."""
 
     lost: Link
     path: tuple[Link, ...]
@@ -45,10 +45,10 @@ class Detour:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """`running` is the wiring without the lost links; `repatched` the one that restores what is worth it.
+    """Plan of a repair: `running` is the wiring that carries data now, `repatched` the one after the re-patch.
 
-    `remove` and `make` are the links between the two. It `restores` nothing when nothing can be restored before
-    the fibre is replaced, or when the lost link was itself one to give up; `why` says which.
+    `remove` and `make` are the links that differ. `restores` is False if no ring link can be restored before the fibre
+    is replaced, or if the lost links were not of rings; `why` is the reason.
     """
 
     detours: tuple[Detour, ...]
@@ -62,7 +62,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class CurrentLinks:
-    """Links that are patched, and those of them that carry data: not all of a wiring's, say after an earlier repair."""
+    """Links that are patched (`held`), and those that carry data; after an earlier repair not all those of a wiring."""
 
     held: frozenset[Link]
     carrying: frozenset[Link]
@@ -77,15 +77,15 @@ def plan_repair(
     lost: Collection[Link] | None = None,
     current: CurrentLinks | None = None,
 ) -> Repair:
-    """Return a repair for NICs whose fibre is lost; they are not used until it is replaced.
+    """Return a repair for the NICs `dead`, whose fibre is lost; they are not used until it is replaced.
 
     `spare_pairs` are pairs of nodes whose links may be given up (bought for pairs: `Finding.links_of`
-    and fillers), the least missed first. With `planes` above 1, interface i meets switch i only: the
-    link is restored in another plane by swapping the ends of links that may be given up. `lost` are the
-    links of the wiring that its dead NICs take with them, all of theirs unless given: a cut transmit fibre, say,
-    darkens a far receiver and with it the NIC's own sending, while the dead NIC hears on. Detours lead over what
-    is `current`; unless given, that is the wiring without the lost links.
-    Raises `TopologyError` when a NIC has no link, or a node is cut off and no other NIC can join it again.
+    and fillers), the least missed first. With `planes` above 1, interface i is connected to switch i only:
+    the link is restored in another plane by swapping the ends of links that may be given up. `lost` are the
+    links that do not work, by default all links of the dead NICs. For example a cut transmit fibre darkens the
+    receiver at its other end, whose NIC then does not send, while the dead NIC still receives. Detours use the
+    `current` links, by default the wiring without the lost links.
+    Raises `TopologyError` if a NIC has no link, or a node is cut off and no other NIC can join it again.
     """
     gone = frozenset(_links_of(wiring, dead) if lost is None else lost)
     current = current or CurrentLinks(frozenset(wiring.links), frozenset(wiring.links) - gone)
@@ -97,7 +97,7 @@ def plan_repair(
     losses = Losses(frozenset(dead), gone, rank, planes)
     running = _with_links(wiring, current.carrying)
     links = swap_edges(wiring, losses)
-    if links is not None and _trades(wiring, losses, current, links):
+    if links is not None and _loses_ring_links(wiring, losses, current, links):
         links = None
     repatched = running if links is None else _with_links(wiring, links)
     detours = tuple(
@@ -112,10 +112,10 @@ def plan_repair(
 
 
 def find_bought_pairs(topology: Topology, sent: NDArray[np.float64] | None = None) -> tuple[Edge, ...]:
-    """Return pairs joined outside the rings, whose links may be given up to repair one, the least missed first.
+    """Return the pairs with links outside the rings, which may be given up for a repair, the least missed first.
 
-    `sent[source, target]` are the bytes that a link is missed for, both ways of a duplex one; fillers come first.
-    Pairs that send the same are in the order of their nodes, and so are all when nothing is known.
+    A link is missed for the bytes `sent[source, target]`, in both directions if duplex; fillers come first.
+    Pairs with equal bytes are in the order of their nodes, and so are all without `sent`.
     """
     steps = direct_strides(topology.nodes, topology.strides, simplex=topology.simplex)
     rings = set(circulant_edges(topology.nodes, steps))
@@ -146,8 +146,8 @@ def _links_of(wiring: Wiring, nics: Collection[Nic]) -> Iterator[Link]:
         yield from links
 
 
-def _trades(wiring: Wiring, losses: Losses, current: CurrentLinks, links: Iterable[Link]) -> bool:
-    """Return whether ring links that stand, say from an earlier repair, would be lost by an edge swap."""
+def _loses_ring_links(wiring: Wiring, losses: Losses, current: CurrentLinks, links: Iterable[Link]) -> bool:
+    """Return whether the new links lack ring links that carry data now, for example after an earlier repair."""
     rings = Counter(ends(link) for link in wiring.links if not losses.may_go(link))
     worked = rings & Counter(map(ends, current.carrying))
     return not worked <= Counter(map(ends, links))
@@ -171,9 +171,12 @@ def _why_not(losses: Losses) -> str:
 
 
 def _detour(lost: Link, running: Wiring, repatched: Wiring, spare: Collection[Edge]) -> Detour:
-    """Return the detour over what runs, or none where only the re-patch joins the nodes again."""
-    path = _shortest(running, lost, spare)
-    if path is None and _shortest(repatched, lost, spare) is None:
+    """Return the detour over the running links, with an empty path if only the re-patch joins the nodes again.
+
+    Raises `TopologyError` if the re-patch does not join them either.
+    """
+    path = _find_shortest(running, lost, spare)
+    if path is None and _find_shortest(repatched, lost, spare) is None:
         raise TopologyError(
             f"without the lost fibre, node {lost.source.node} has no path to node {lost.target.node}: "
             "replace the fibre, or give every node a second link"
@@ -181,32 +184,32 @@ def _detour(lost: Link, running: Wiring, repatched: Wiring, spare: Collection[Ed
     return Detour(lost, path or ())
 
 
-def _shortest(wiring: Wiring, lost: Link, spare: Collection[Edge]) -> tuple[Link, ...] | None:
-    """Return fewest hops, then fewest links of rings, then the smaller links; None when there is no way."""
+def _find_shortest(wiring: Wiring, lost: Link, spare: Collection[Edge]) -> tuple[Link, ...] | None:
+    """Return the path with fewest hops, then fewest links of rings, then the smallest links; None if there is none."""
     outgoing: dict[int, list[Link]] = defaultdict(list)
     for link in sorted(wiring.links):
         outgoing[link.source.node].append(link)
-    waiting: list[tuple[int, int, tuple[Link, ...]]] = [(0, 0, ())]
-    done: set[int] = set()
-    while waiting:
-        hops, of_rings, path = heappop(waiting)
+    queue: list[tuple[int, int, tuple[Link, ...]]] = [(0, 0, ())]
+    visited: set[int] = set()
+    while queue:
+        hops, of_rings, path = heappop(queue)
         node = path[-1].target.node if path else lost.source.node
         if node == lost.target.node:
             return path
-        if node in done:
+        if node in visited:
             continue
-        done.add(node)
+        visited.add(node)
         for link in outgoing[node]:
-            heappush(waiting, (hops + 1, of_rings + (ends(link) not in spare), (*path, link)))
+            heappush(queue, (hops + 1, of_rings + (ends(link) not in spare), (*path, link)))
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """NICs not to be used, the links that carry nothing now, and the edges whose links may be given up.
+    """Dead NICs, which must not be used, lost links, which carry no data, and edges whose links may be given up.
 
     `rank` holds both directions of duplex pairs; the least missed has the lowest rank. With `planes` above
-    1, interface i meets switch i only.
+    1, interface i is connected to switch i only.
     """
 
     dead: frozenset[Nic]
@@ -220,58 +223,58 @@ class Losses:
 
     @property
     def ring_links(self) -> Counter[Edge]:
-        """Edges of the lost links that are missed."""
+        """Edges of the lost links that may not be given up: those of rings."""
         return Counter(ends(link) for link in self.lost if not self.may_go(link))
 
 
 def ends(link: Link) -> Edge:
-    """Return the nodes that a link joins, sender first."""
+    """Return the nodes of a link, sender first."""
     return link.source.node, link.target.node
 
 
 def swap_edges(wiring: Wiring, losses: Losses) -> tuple[Link, ...] | None:
-    """Return the links of a wiring without the dead NICs that restores as many of their ring links as it can.
+    """Return the links of a wiring without the dead NICs that restores as many of their ring links as possible.
 
-    What still works is never traded away. None when nothing can be restored.
+    Only links that may be given up are removed, and no sending NIC loses its light. None if nothing can be restored.
     """
     cut = [link for link in wiring.links if link.source in losses.dead or link.target in losses.dead]
-    wanted = [
+    missed = [
         link for link in cut if not losses.may_go(link) and (wiring.simplex or link.source < link.target)
     ]
     lit = frozenset(wiring.link_into)
-    for board in _choices(_Board.of(wiring, losses, cut), wanted, losses, iter(range(_TRIALS))):
+    for board in _restore(_Board.of(wiring, losses, cut), missed, losses, iter(range(_TRIALS))):
         joined = board.join_loose(losses.planes)
-        if not joined.newly_silent(lit) and count_restored(wiring, losses, joined.links):
+        if not joined.silences_any(lit) and count_restored(wiring, losses, joined.links):
             return joined.links
     return None
 
 
 def count_restored(wiring: Wiring, losses: Losses, links: Iterable[Link]) -> Counter[Edge]:
-    """Return lost ring links that these links serve, and what was left of the wiring did not."""
-    left = Counter(ends(link) for link in wiring.links if link not in losses.lost)
-    return losses.ring_links & (Counter(map(ends, links)) - left)
+    """Return the lost ring links that these links restore, beyond those that the remaining wiring serves."""
+    remaining = Counter(ends(link) for link in wiring.links if link not in losses.lost)
+    return losses.ring_links & (Counter(map(ends, links)) - remaining)
 
 
-def _choices(
+def _restore(
     board: _Board, wanted: Sequence[Link], losses: Losses, trials: Iterator[int]
 ) -> Iterator[_Board]:
-    """Yield boards with the wanted links restored, cheapest choice first.
-
-    Last those that leave out what is lost anyhow.
-    """
+    """Yield boards with the wanted links restored, cheapest choice first; last those that omit lost links."""
     if not wanted:
         yield board
         return
     link, *rest = wanted
     for (here, there), _ in zip(board.candidates(link, losses), trials, strict=False):
-        yield from _choices(board.plug(here, there), rest, losses, trials)
+        yield from _restore(board.plug(here, there), rest, losses, trials)
     if link in losses.lost:
-        yield from _choices(board, rest, losses, trials)
+        yield from _restore(board, rest, losses, trials)
 
 
 @dataclass(frozen=True, slots=True)
 class _Board:
-    """Pairs that send, and which transmitters and receivers lie loose; with duplex links a NIC is both at once."""
+    """Patch state: links in both directions of lookup, and loose transmitters and receivers.
+
+    With duplex links a loose NIC is both.
+    """
 
     duplex: bool
     degree: int
@@ -282,13 +285,13 @@ class _Board:
 
     @classmethod
     def of(cls, wiring: Wiring, losses: Losses, cut: Collection[Link]) -> _Board:
-        """Return the wiring without the cut links, whose living ends lie loose."""
-        kept = [link for link in wiring.links if link not in cut]
+        """Return the board of a wiring without the cut links, whose ends at living NICs are loose."""
+        remaining = [link for link in wiring.links if link not in cut]
         return cls(
             duplex=not wiring.simplex,
             degree=wiring.degree,
-            out={link.source: link.target for link in kept},
-            into={link.target: link.source for link in kept},
+            out={link.source: link.target for link in remaining},
+            into={link.target: link.source for link in remaining},
             loose_out=frozenset(link.source for link in cut) - losses.dead,
             loose_into=frozenset(link.target for link in cut) - losses.dead,
         )
@@ -298,28 +301,25 @@ class _Board:
         return tuple(sorted(Link(*pair) for pair in self.out.items()))
 
     def find_displaced(self, here: Nic, there: Nic) -> list[Link]:
-        """Return links that a new one from `here` to `there` would take away, one of each duplex pair."""
+        """Return the links that a new one from `here` to `there` would replace, one of each duplex pair."""
         gone = {Link(here, self.out[here])} if here in self.out else set()
         if there in self.into:
             gone.add(Link(self.into[there], there))
         return sorted(gone)
 
     def candidates(self, link: Link, losses: Losses) -> list[tuple[Nic, Nic]]:
-        """Return pairs of NICs that could carry a lost link again.
-
-        Those that displace least, the least missed first.
-        """
+        """Return the pairs of NICs that can carry a lost link, those that displace fewest links first."""
         costs: list[tuple[int, int, tuple[Nic, Nic]]] = []
-        for here, there in self._places(link, losses):
+        for here, there in self._list_places(link, losses):
             gone = self.find_displaced(here, there)
             if not losses.dead & {here, there} and all(map(losses.may_go, gone)):
                 costs.append((len(gone), sum(losses.rank[ends(one)] for one in gone), (here, there)))
         return [pair for _, _, pair in sorted(costs)]
 
-    def _places(self, link: Link, losses: Losses) -> Iterator[tuple[Nic, Nic]]:
-        """Return pairs of ends; on one switch a living end stays where it is.
+    def _list_places(self, link: Link, losses: Losses) -> Iterator[tuple[Nic, Nic]]:
+        """Return the pairs of ends to consider: on one switch a living end keeps its NIC.
 
-        With a switch an interface both ends change their plane.
+        With one switch per interface both ends change to the same plane.
         """
         (source, _), (target, _) = link
         heres = [Nic(source, index) for index in range(self.degree)]
@@ -332,7 +332,7 @@ class _Board:
         )
 
     def plug(self, here: Nic, there: Nic) -> _Board:
-        """Return the board with that link; the far ends of what stood in the way lie loose."""
+        """Return the board with a link from `here` to `there`; the other ends of replaced links become loose."""
         out, into = dict(self.out), dict(self.into)
         loose_out, loose_into = set(self.loose_out), set(self.loose_into)
         both = [(here, there), (there, here)] if self.duplex else [(here, there)]
@@ -351,10 +351,7 @@ class _Board:
         return _Board(self.duplex, self.degree, out, into, *free)
 
     def join_loose(self, planes: int) -> _Board:
-        """Return the board with as many loose ends joined as can be.
-
-        NICs that send come first, they must have light.
-        """
+        """Return the board with as many loose ends joined as possible; NICs that send get light first."""
         if self.duplex:
             pairs = pair_up(self.loose_into, planes)
         else:
@@ -365,15 +362,15 @@ class _Board:
             board = board.plug(here, there)
         return board
 
-    def newly_silent(self, lit: Collection[Nic]) -> bool:
-        """Return whether a NIC that sends, and was lit, has lost its light by the edge swap."""
+    def silences_any(self, lit: Collection[Nic]) -> bool:
+        """Return whether a NIC that sends, and had light before (`lit`), has no light on this board."""
         return any(nic in lit and nic not in self.into for nic in self.out)
 
 
 def pair_up(nics: Collection[Nic], planes: int = 1) -> list[Pair]:
-    """Return duplex links among these NICs, each at most once.
+    """Return duplex links among these NICs, each used at most once; per plane with `planes` above 1.
 
-    Always one NIC each of the two nodes with the most left, so that what is left over is one NIC, or all of one node.
+    Each link joins the two nodes with most NICs left, so that the rest is one NIC, or NICs of one node.
     """
 
     def plane(nic: Nic) -> int:
@@ -384,13 +381,13 @@ def pair_up(nics: Collection[Nic], planes: int = 1) -> list[Pair]:
 
 
 def _pairs_of_fullest(nics: list[Nic]) -> Iterator[Pair]:
-    left: dict[int, list[Nic]] = {}
+    free: dict[int, list[Nic]] = {}
     for nic in nics:
-        left.setdefault(nic.node, []).append(nic)
-    while len(left) > 1:
-        one, other = sorted(left, key=lambda node: -len(left[node]))[:2]
-        yield left[one].pop(0), left[other].pop(0)
-        left = {node: rest for node, rest in left.items() if rest}
+        free.setdefault(nic.node, []).append(nic)
+    while len(free) > 1:
+        one, other = sorted(free, key=lambda node: -len(free[node]))[:2]
+        yield free[one].pop(0), free[other].pop(0)
+        free = {node: rest for node, rest in free.items() if rest}
 
 
 def match(
@@ -399,18 +396,18 @@ def match(
     planes: int = 1,
     first: Collection[Nic] = (),
 ) -> list[Pair]:
-    """Return one-way links from senders to receivers, each at most once: a largest matching by augmenting paths.
+    """Return one-way links from senders to receivers, each used at most once: a maximum matching by augmenting paths.
 
-    A receiver that has found a sender keeps one, so that those that come `first` are served before others.
+    A receiver that has a sender keeps one, so the receivers in `first` are served before others.
     """
     receiver_of: dict[Nic, Nic] = {}
 
-    def find_sender(receiver: Nic, tried: set[Nic]) -> bool:
+    def find_sender(receiver: Nic, visited: set[Nic]) -> bool:
         for sender in sorted(senders):
             fits = sender.node != receiver.node and (planes == 1 or sender.index == receiver.index)
-            if fits and sender not in tried:
-                tried.add(sender)
-                if sender not in receiver_of or find_sender(receiver_of[sender], tried):
+            if fits and sender not in visited:
+                visited.add(sender)
+                if sender not in receiver_of or find_sender(receiver_of[sender], visited):
                     receiver_of[sender] = receiver
                     return True
         return False

@@ -1,1 +1,1 @@
-"""Circuits for traffic that is known: wavelengths on a ring, and ports of a region's circuit switch."""
+"""Circuits for known traffic: wavelengths on a ring, and ports of a region's circuit switch."""

@@ -1,4 +1,4 @@
-"""Circuits within a region of servers for the traffic of its experts (MixNet): greedy, and the best by trying all."""
+"""Circuits within a region of servers for the traffic of its experts (MixNet): greedy, and optimal by enumeration."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Integers = NDArray[np.int64]
 
 
 def greedy_circuits(traffic: Floats, ports: int, *, published_divisor: bool = False) -> Integers:
-    """Return the circuits between servers, symmetric, at most `ports` at each server.
+    """Return the number of circuits between servers, shape (n, n), symmetric, at most `ports` at each server.
 
-    The pair with most traffic for each circuit gets the next one. By default that is its traffic over one more than
-    the circuits it has; with `published_divisor` the remaining traffic is divided by 100 times the circuits, as in the
+    The pair with most traffic per circuit gets the next one. By default that is its traffic over one more than
+    its circuits; with `published_divisor` the remaining traffic is divided by 100 times the circuits, as in the
     published simulator, so that parallel circuits come after all comparable pairs.
 
     >>> greedy_circuits(np.array([[0, 9, 1], [0, 0, 2], [0, 0, 0.0]]), 2).tolist()
@@ -31,10 +31,10 @@ def greedy_circuits(traffic: Floats, ports: int, *, published_divisor: bool = Fa
         circuits[one, other] = circuits[other, one] = circuits[one, other] + 1
         free[[one, other]] -= 1
         count = circuits[one, other]
-        left = (
+        per_circuit = (
             remaining[one, other] / (count * 100) if published_divisor else demand[one, other] / (count + 1)
         )
-        remaining[one, other] = remaining[other, one] = left
+        remaining[one, other] = remaining[other, one] = per_circuit
         full = free == 0
         remaining[full] = 0
         remaining[:, full] = 0
@@ -42,11 +42,11 @@ def greedy_circuits(traffic: Floats, ports: int, *, published_divisor: bool = Fa
 
 
 def best_circuits(traffic: Floats, ports: int, rate_bps: float, packet_bps: float) -> Integers:
-    """Return the circuits with the least time of `exchange_seconds`, by trying all: for regions of about 4 servers."""
+    """Return the circuits with the least `exchange_seconds`, by enumeration: for regions of about 4 servers."""
     size = len(traffic)
     return min(
         every_allocation(size, ports),
-        key=lambda found: exchange_seconds(traffic, found, rate_bps, packet_bps),
+        key=lambda circuits: exchange_seconds(traffic, circuits, rate_bps, packet_bps),
     )
 
 
@@ -69,9 +69,9 @@ def every_allocation(size: int, ports: int) -> Iterator[Integers]:
 
 
 def exchange_seconds(traffic: Floats, circuits: Integers, rate_bps: float, packet_bps: float) -> float:
-    """Return the time of an all-to-all of `traffic` bytes: pairs with circuits use them, all others the packet part.
+    """Return the seconds of an all-to-all of `traffic` bytes: pairs with circuits use them, others the packet network.
 
-    A circuit carries `rate_bps` each way; the packet part is `packet_bps` out of and into every server.
+    A circuit carries `rate_bps` each way; the packet network `packet_bps` out of and into every server.
     """
     by_packets = np.where(circuits > 0, 0, traffic)
     np.fill_diagonal(by_packets, 0)

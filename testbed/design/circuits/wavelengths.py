@@ -1,9 +1,9 @@
-"""Wavelengths on a ring in two directions (SiP-Ring): as much as possible for the pair that gets least of its demand.
+"""Wavelengths on a bidirectional ring (SiP-Ring): maximises the least share that any pair gets of its demand.
 
-Each direction has half of the wavelengths. A wavelength is used again on arcs that share no segment, so what counts is
-the number of circuits over each segment. The linear programme bounds every allocation; `allocate` rounds its solution,
-`allocate_exactly` solves for integers, which only small rings bear. Symmetric demands get symmetric circuits: what goes
-clockwise from s to d comes back counterclockwise from d to s. Needs scipy.
+Each direction has half of the wavelengths. A wavelength is used again on arcs that share no segment, so the constraint
+is the number of circuits over each segment. The linear programme bounds every allocation; `allocate` rounds its
+solution, `allocate_exactly` solves for integers, which is feasible on small rings only. Symmetric demands get symmetric
+circuits: each one clockwise from s to d has one counterclockwise from d to s. Needs scipy.
 """
 
 from __future__ import annotations
@@ -23,41 +23,45 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Wavelengths:
-    """Circuits of an allocation, (2, n, n): clockwise and counterclockwise, from row to column."""
+    """Circuits of an allocation, (2, n, n): clockwise and counterclockwise, from row to column.
+
+    `share` is the least number of circuits per unit of demand.
+    """
 
     circuits: Floats
     share: float
-    """the least circuits for a demand of 1"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Programme:
-    """One column for each arc: the demands that it serves, and the segments that it crosses."""
+    """Linear programme with one column per arc: the demands that it serves, and the segments that it crosses.
+
+    `places` are the entries of `circuits` that each column stands for.
+    """
 
     serves: csr_array
     crosses: csr_array
     demands: Floats
     half: int
     places: tuple[tuple[tuple[int, int, int], ...], ...]
-    """the entries of `circuits` that each column stands for"""
     nodes: int
 
 
 def solve_bound(demands: Floats, waves: int, max_distance: int | None = None) -> Wavelengths:
-    """Return the solution of the linear programme, which no allocation in whole circuits exceeds."""
-    programme = _programme(demands, waves, max_distance)
-    return _wavelengths(programme, _solve(programme, integral=False))
+    """Return the solution of the linear programme, an upper bound on every allocation in whole circuits."""
+    programme = _make_programme(demands, waves, max_distance)
+    return _to_wavelengths(programme, _solve(programme, integral=False))
 
 
 def allocate_exactly(demands: Floats, waves: int, max_distance: int | None = None) -> Wavelengths:
-    """Return the best whole circuits; the time grows fast beyond 16 nodes."""
-    programme = _programme(demands, waves, max_distance)
-    return _wavelengths(programme, np.round(_solve(programme, integral=True)))
+    """Return the optimal allocation in whole circuits; the time grows fast beyond 16 nodes."""
+    programme = _make_programme(demands, waves, max_distance)
+    return _to_wavelengths(programme, np.round(_solve(programme, integral=True)))
 
 
 def allocate(demands: Floats, waves: int, max_distance: int | None = None) -> Wavelengths:
-    """Return whole circuits by rounding the bound down and then serving whoever has least while segments have room."""
-    programme = _programme(demands, waves, max_distance)
+    """Return whole circuits: the rounded-down bound, then more for pairs of least share while segments have room."""
+    programme = _make_programme(demands, waves, max_distance)
     chosen = np.floor(_solve(programme, integral=False) + 1e-6)
     # Add circuits, one at a time, to the pair with the least share that has an arc with room.
     room = programme.half - programme.crosses @ chosen
@@ -77,10 +81,10 @@ def allocate(demands: Floats, waves: int, max_distance: int | None = None) -> Wa
         room[crossed[place]] -= 1
         has[pair] += 1
         share[pair] = has[pair] / programme.demands[pair]
-    return _wavelengths(programme, chosen)
+    return _to_wavelengths(programme, chosen)
 
 
-def _programme(demands: Floats, waves: int, max_distance: int | None) -> _Programme:
+def _make_programme(demands: Floats, waves: int, max_distance: int | None) -> _Programme:
     nodes = len(demands)
     if demands.shape != (nodes, nodes) or (demands < 0).any() or np.diag(demands).any():
         raise ValueError("demands must be a square matrix of numbers of 0 or more, with 0 on the diagonal")
@@ -103,14 +107,14 @@ def _assemble(demands: Floats, half: int, arcs: list[tuple[int, int, int]], *, s
 
     nodes = len(demands)
     number: dict[tuple[int, int], int] = {}
-    wanted: list[float] = []
+    amounts: list[float] = []
     for source, target in np.argwhere(demands > 0).tolist():
         key = _pair(source, target, symmetric)
         if key not in number:
-            number[key] = len(wanted)
-            wanted.append(float(demands[source, target]))
+            number[key] = len(amounts)
+            amounts.append(float(demands[source, target]))
     rows = [number[_pair(source, target, symmetric)] for _, source, target in arcs]
-    missing = set(range(len(wanted))) - set(rows)
+    missing = set(range(len(amounts))) - set(rows)
     if missing:
         raise ValueError(
             f"{len(missing)} pairs are further apart than the longest arc: allow longer arcs or place them closer"
@@ -119,9 +123,9 @@ def _assemble(demands: Floats, half: int, arcs: list[tuple[int, int, int]], *, s
     columns = np.repeat(np.arange(len(arcs)), [len(listed) for listed in segments])
     crossed = np.concatenate(segments) if segments else np.zeros(0, np.int64)
     return _Programme(
-        csr_array((np.ones(len(arcs)), (rows, np.arange(len(arcs)))), shape=(len(wanted), len(arcs))),
+        csr_array((np.ones(len(arcs)), (rows, np.arange(len(arcs)))), shape=(len(amounts), len(arcs))),
         csr_array((np.ones(crossed.size), (crossed, columns)), shape=(2 * nodes, len(arcs))),
-        np.array(wanted),
+        np.array(amounts),
         half,
         tuple(
             ((turn, source, target), (1 - turn, target, source)) if symmetric else ((turn, source, target),)
@@ -143,7 +147,7 @@ def _segments(arc: tuple[int, int, int], nodes: int) -> Integers:
 
 
 def _solve(programme: _Programme, *, integral: bool) -> Floats:
-    """Return circuits for each arc that make the least share of a demand as large as can be."""
+    """Return the circuits of each arc that maximise the least share. Raises `RuntimeError` if the solver fails."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array, hstack
 
@@ -153,18 +157,18 @@ def _solve(programme: _Programme, *, integral: bool) -> Floats:
     goal = -np.eye(1, arcs + 1, arcs)[0]
     served = hstack([programme.serves, csr_array(-programme.demands[:, None])], format="csr")
     room = hstack([programme.crosses, csr_array((programme.crosses.shape[0], 1))], format="csr")
-    done = milp(
+    solution = milp(
         goal,
         constraints=[LinearConstraint(served, 0, np.inf), LinearConstraint(room, -np.inf, programme.half)],
         integrality=np.append(np.full(arcs, int(integral)), 0),
         bounds=Bounds(0, np.inf),
     )
-    if done.x is None:
-        raise RuntimeError(f"no wavelengths were found; the solver reports: {done.message}")
-    return np.asarray(done.x[:arcs])
+    if solution.x is None:
+        raise RuntimeError(f"no wavelengths were found; the solver reports: {solution.message}")
+    return np.asarray(solution.x[:arcs])
 
 
-def _wavelengths(programme: _Programme, chosen: Floats) -> Wavelengths:
+def _to_wavelengths(programme: _Programme, chosen: Floats) -> Wavelengths:
     circuits = np.zeros((2, programme.nodes, programme.nodes))
     for count, places in zip(chosen, programme.places, strict=True):
         for place in places:

@@ -1,11 +1,11 @@
-"""Collectives on a wiring: trees and hierarchies laid onto it, and the figures that it should reach.
+"""Collectives on a wiring: their trees and hierarchies, and the performance to expect.
 
-| module | what lives there |
+| module | contents |
 |---|---|
 | `collective_list` | the table of collectives that are measured |
-| `kind` | what a collective says of itself, and the ways of its data |
+| `kind` | the description of a collective, and the paths of its data |
 | `all_reduce` | AllReduce on rings |
-| `exchange` | all to all, and any other pairs |
+| `exchange` | all-to-all, and any other pairs |
 | `performance` | wired hosts for the flow simulator |
-| `hierarchy`, `trees` | AllReduce by way of groups, and double binary trees |
+| `hierarchy`, `trees` | hierarchical AllReduce, and double binary trees |
 """

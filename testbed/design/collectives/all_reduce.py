@@ -1,6 +1,6 @@
-"""AllReduce on rings: loads of links, limits of bandwidth, and times by a closed form.
+"""AllReduce on rings: link loads, bandwidth limits, and times in closed form.
 
-Everything is counted on the links that the rings really use, relays included.
+All figures are for the links that the rings use, including those through relays.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ RingPaths = tuple[tuple[Link, ...], ...]
 
 
 def ring_paths(wiring: Wiring, routes: Routes, rings: Sequence[RingOrder]) -> tuple[RingPaths, ...]:
-    """Return for each ring the links from every position to the next; equal rings take different parallel links."""
-    seen = Counter[RingOrder]()
+    """Return for each ring the links from each position to the next; equal rings take different parallel links."""
+    copies = Counter[RingOrder]()
     paths = []
     for ring in rings:
-        paths.append(ring_links(wiring, ring, routes, copy=seen[ring]))
-        seen[ring] += 1
+        paths.append(ring_links(wiring, ring, routes, copy=copies[ring]))
+        copies[ring] += 1
     return tuple(paths)
 
 
 def link_loads(wiring: Wiring, routes: Routes, rings: Sequence[RingOrder]) -> Counter[Link]:
-    """Return how many ring hops pass over each link; 1 everywhere means that the rings share nothing."""
+    """Return the number of ring hops on each link; 1 everywhere means that the rings share no link."""
     return Counter(link for ring in ring_paths(wiring, routes, rings) for path in ring for link in path)
 
 
 def link_limit_mbps(wiring: Wiring, routes: Routes, rings: Sequence[RingOrder], rate_mbps: float) -> float:
-    """Return the bus bandwidth that the links allow to a large AllReduce split evenly over `rings`.
+    """Return the bus bandwidth that the links allow for a large AllReduce split evenly over `rings`.
 
     Rings that share no link reach their number times `rate_mbps`, the wire rate of a link.
     Raises `TopologyError` without rings.
@@ -51,7 +51,7 @@ def link_limit_mbps(wiring: Wiring, routes: Routes, rings: Sequence[RingOrder], 
 def allreduce_time_s(
     wiring: Wiring, routes: Routes, rings: Sequence[RingOrder], size_bytes: int, network: Network
 ) -> float:
-    """Return estimated time of an AllReduce of `size_bytes` in every group of the rings, groups side by side.
+    """Return the estimated seconds of concurrent AllReduces of `size_bytes` in every group of the rings.
 
     Raises `TopologyError` without rings.
     """
@@ -72,7 +72,7 @@ def bus_bandwidth_mbps(size_bytes: int, ranks: int, time_s: float) -> float:
 def ring_traffic(
     wiring: Wiring, routes: Routes, rings: Sequence[RingOrder], size_bytes: float
 ) -> tuple[RingTraffic, ...]:
-    """Yield the rings as the flow model takes them: links by number, each group's tensor split evenly."""
+    """Return the rings for the flow model: links by number, each group's tensor split evenly."""
     number = {link: index for index, link in enumerate(sorted(wiring.links))}
     sharing = Counter(frozenset(ring.order) for ring in rings)
 
@@ -87,15 +87,15 @@ def ring_traffic(
 def allreduce_graph(
     nodes: int, rings: Sequence[RingOrder], size_bytes: int, iterations: int = 1
 ) -> TaskGraph:
-    """Return AllReduces back to back: every node's tensor is split evenly over the rings that hold it."""
+    """Return `iterations` consecutive AllReduces: each node's tensor is split evenly over the rings with the node."""
     sharing = Counter(frozenset(ring.order) for ring in rings)
     steps = Steps(nodes)
     for _ in range(iterations):
-        taken: Counter[frozenset[int]] = Counter()
+        used_shares: Counter[frozenset[int]] = Counter()
         for ring in rings:
             members = frozenset(ring.order)
-            share = parts(size_bytes, sharing[members])[taken[members]]
-            taken[members] += 1
+            share = parts(size_bytes, sharing[members])[used_shares[members]]
+            used_shares[members] += 1
             steps.add(ring.order, steps.job.allreduce(ring.order, share, after=steps.before(ring.order)))
         steps.end_iteration()
     return steps.job.build()

@@ -1,4 +1,4 @@
-"""Exchanges between pairs, all to all or any others: loads of links, limits, and times by the flow simulator."""
+"""Exchanges between pairs, all-to-all or others: link loads, bandwidth limits, and times by the flow simulator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from testbed.errors import TopologyError
 
 
 def exchange_loads(routes: Routes, pairs: Sequence[Pair]) -> dict[Link, float]:
-    """Return what an exchange puts on each link, in tensors of a node: each is split evenly over the node's targets."""
+    """Return the load of each link in tensors of a node; a node's tensor is split evenly over its targets."""
     targets = Counter(source for source, _ in pairs)
     loads: dict[Link, float] = {}
     for source, target in pairs:
@@ -24,7 +24,7 @@ def exchange_loads(routes: Routes, pairs: Sequence[Pair]) -> dict[Link, float]:
 
 
 def exchange_limit_mbps(routes: Routes, pairs: Sequence[Pair], rate_mbps: float) -> float:
-    """Return a node's tensor over the time that the fullest link needs in an exchange of large tensors.
+    """Return the bandwidth limit of an exchange of large tensors: a node's tensor over the time of the fullest link.
 
     Raises `TopologyError` without pairs.
     """
@@ -34,7 +34,7 @@ def exchange_limit_mbps(routes: Routes, pairs: Sequence[Pair], rate_mbps: float)
 
 
 def exchange_graph(nodes: int, pairs: Sequence[Pair], size_bytes: int, iterations: int = 1) -> TaskGraph:
-    """Return transfers of all pairs at once, back to back: a node's tensor is split evenly over its targets."""
+    """Return `iterations` consecutive exchanges, in which all pairs send at once, see `exchange_loads`."""
     targets = {source: sorted(t for s, t in pairs if s == source) for source, _ in pairs}
     steps = Steps(nodes)
     for _ in range(iterations):

@@ -1,7 +1,7 @@
-"""Hierarchical AllReduce: inside groups first, then across them, each on rings of its own.
+"""Hierarchical AllReduce: inside groups first, then across them, each level on its own rings.
 
 A group of k nodes {s, s + n/k, ...} reduces and scatters the tensor, so that every member holds 1/k of
-its sum. Nodes that hold the same part, one of each group, reduce it among themselves. Then each
+the group's sum. Nodes that hold the same part, one of each group, reduce it among themselves. Then each
 group gathers. Every member sends as much as on one ring over all nodes, but mostly to its own group.
 """
 
@@ -20,7 +20,7 @@ Kind = Literal["reduce-scatter", "allreduce", "all-gather"]
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage: all `rings` at once, on `share` of the tensor; rings of the same members split it evenly."""
+    """One stage: all `rings` at the same time, on `share` of the tensor; rings of the same members split it evenly."""
 
     kind: Kind
     rings: tuple[RingOrder, ...]
@@ -28,19 +28,19 @@ class Stage:
 
     @property
     def sent(self) -> float:
-        """Bytes each member sends, per byte of the whole tensor: (k-1)/k of its share a pass over k members."""
+        """Bytes that each member sends per byte of the whole tensor: (k-1)/k of its share per pass over k members."""
         members = len(self.rings[0].order)
         passes = 2 if self.kind == "allreduce" else 1
         return passes * (members - 1) / members * self.share
 
 
 def hierarchical(topology: Topology, group: int) -> tuple[Stage, Stage, Stage]:
-    """Return the three stages of an AllReduce over all nodes by way of groups of `group` nodes.
+    """Return the three stages of an AllReduce over all nodes with groups of k = `group` nodes.
 
-    Where k and n/k share no divisor, the nodes across groups are again a stride apart and have rings
-    of the topology's own; otherwise they are blocks of n/k neighbours, in order.
+    If k and n/k share no divisor, the nodes across groups are again a stride apart and use rings of
+    the topology; otherwise they are blocks of n/k neighbours, in order.
     For 12 nodes in groups of 4: 3/4 + 2 * 2/3 * 1/4 + 3/4 = 2 * 11/12 bytes sent per byte, as on one ring.
-    Raises `TopologyError` when the group does not divide the nodes, or is all of them.
+    Raises `TopologyError` if the group does not divide the nodes, or is all of them.
     """
     inner = rings_of(topology, group)
     across = topology.nodes // group

@@ -1,7 +1,7 @@
-"""A kind of collective: what it sends, what links allow it, how long it should take.
+"""Kinds of collectives: what they send, the limit of the links, and the expected time.
 
-A kind is a `Collective` in a file of its own, with its arithmetic, and a line in the table of `collective_list`. What
-runs on the hosts is in `testbed/node/collective.py`, which is copied there and imports nothing of ours.
+A kind is a `Collective` in its own file, with its arithmetic, and a line in the table of `collective_list`. The program
+of the hosts is `testbed/node/collective.py`, which is copied there and imports no other module of this project.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Pair = tuple[int, int]
 
 
 class Ways(Protocol):
-    """The ways that the data of a collective takes: rings of nodes, or pairs (source, target)."""
+    """Ways of the data of a collective: rings of nodes, or pairs (source, target)."""
 
     @property
     def rings(self) -> tuple[RingOrder, ...]:
@@ -26,7 +26,7 @@ class Ways(Protocol):
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
-        """Pairs that are sent to all at once; none where rings are given."""
+        """Pairs that send at the same time; empty if there are rings."""
 
     @property
     def ranks(self) -> int:
@@ -41,11 +41,11 @@ class Ways(Protocol):
 class Collective:
     """A collective and its arithmetic.
 
-    `bus_factor` is what a node of so many sends in one iteration, in tensors: nccl-tests' bus bandwidth over its
-    algorithm bandwidth. `link_shares` are the tensors of a node that pass over each link, `limit_mbps` the bus
-    bandwidth that links of a rate allow at large sizes, `time_s` the expected time of one iteration of a size, and
-    `graph` so many iterations for the flow simulator. `is_one_of` says which ways are its own; `on_gpus` whether
-    our program runs it over NCCL.
+    `bus_factor` gives, for a number of ranks, the tensors that a node sends in one iteration: nccl-tests' bus bandwidth
+    over its algorithm bandwidth. `link_shares` gives the tensors of a node on each link, `limit_mbps` the bus bandwidth
+    that links of a rate allow at large sizes, `time_s` the expected time of one iteration of a size, and `graph` a
+    number of iterations for the flow simulator. `is_one_of` tells whether ways are those of this kind; `on_gpus` is set
+    if our program can run it over NCCL.
     """
 
     name: str

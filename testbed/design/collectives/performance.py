@@ -1,7 +1,7 @@
-"""Performance of wired hosts: their links as the flow simulator takes them, and iterations one after another.
+"""Performance of wired hosts: their links for the flow simulator, and consecutive iterations.
 
-A link carries its wire rate less headers and framing, and iterations follow one another as the programs on the hosts
-run them: a host begins the next one when it has done its part of the last.
+A link carries its wire rate minus headers and framing. As in the programs on the hosts, a host begins an iteration when
+it has ended its part of the previous one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from testbed.design.model import Routes, Wiring
 MTU_BYTES = 9000
 
 #: Linux hosts in network namespaces of one two-core machine: flight and forwarding from a TCP ping-pong over one link
-#: (13.2 us there and back) and through a host between (19.2 us), as in `Network`; connections stand beforehand.
+#: (13.2 us round trip) and through a host between (19.2 us), as in `Network`; connections exist beforehand.
 NAMESPACE_HOSTS = Latency(
     link_s=6.6e-6,
     packet_bytes=1,
@@ -35,9 +35,9 @@ NAMESPACE_HOSTS = Latency(
 
 
 def hosts_fabric(wiring: Wiring, routes: Routes, rate_mbps: float, *, mtu_bytes: int = MTU_BYTES) -> Fabric:
-    """Return the wired links at their payload rate, parallel ones apart, and the installed routes as paths.
+    """Return the wired links at their payload rate, with the installed routes as paths.
 
-    Links are numbered as sorted.
+    Links are numbered in sorted order; parallel links stay separate.
     """
     links = sorted(wiring.links)
     number = {link: place for place, link in enumerate(links)}
@@ -59,12 +59,12 @@ def hosts_fabric(wiring: Wiring, routes: Routes, rate_mbps: float, *, mtu_bytes:
 
 
 def predict_s(graph: TaskGraph, fabric: Fabric, latency: Latency = NAMESPACE_HOSTS) -> float:
-    """Return seconds until the last host is done with all iterations of the graph."""
+    """Return the seconds until the last host has ended all iterations of the graph."""
     return simulate(graph, fabric, latency=latency).iteration_s
 
 
 class Steps:
-    """A graph of iterations in the making: which tasks a node must end before its next iteration."""
+    """Builder of a graph of iterations: it tracks the tasks that a node must end before its next iteration."""
 
     def __init__(self, nodes: int) -> None:
         self.job = TaskGraphBuilder(nodes)
@@ -72,15 +72,15 @@ class Steps:
         self._now: list[list[int]] = [[] for _ in range(nodes)]
 
     def before(self, nodes: Iterable[int]) -> list[int]:
-        """Return what these nodes did in the last iteration."""
+        """Return the tasks of these nodes in the previous iteration."""
         return sorted({task for node in nodes for task in self._last[node]})
 
     def add(self, nodes: Iterable[int], task: int) -> None:
-        """Count the task among those of these nodes in this iteration."""
+        """Record a task of these nodes in the current iteration."""
         for node in nodes:
             self._now[node].append(task)
 
     def end_iteration(self) -> None:
-        """Begin the next iteration: what is added from now on waits."""
+        """Begin the next iteration; nodes without a task in this one keep those of the previous one."""
         self._last = [now or last for now, last in zip(self._now, self._last, strict=True)]
         self._now = [[] for _ in self._now]

@@ -1,8 +1,8 @@
-"""Double binary trees, relabelled by strides: the trees of a collective laid onto a circulant as rings are.
+"""Double binary trees, relabelled by strides: trees of a collective on a circulant, like its rings.
 
-Two trees each carry half of a tensor, and who relays in one is a leaf in the other, so that nobody relays twice
-(Sanders, Speck, Träff 2009). The positions of a tree are those of a ring order: with stride p, node i*p stands at
-position i. Another stride gives trees over other links, which is how several pairs of trees share a topology.
+Two trees each carry half of a tensor, and a node that relays in one is a leaf in the other, so that no node relays
+twice (Sanders, Speck, Träff 2009). The positions of a tree are those of a ring order: with stride p, node i*p is at
+position i. Another stride gives trees over other links, so that several pairs of trees can share a topology.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ class DoubleTree:
     second: Tree
 
     def hops(self, table: NDArray[np.int16]) -> int:
-        """Return links that all edges of both trees take together; `table[s, t]` are hops between nodes."""
+        """Return the total hops of all edges of both trees; `table[s, t]` are the hops between nodes."""
         return int(
             sum(table[child, parent] for tree in (self.first, self.second) for child, parent in tree.edges)
         )
 
 
 def double_tree(nodes: int, stride: int, start: int = 0) -> DoubleTree:
-    """Return the two trees of a stride over the group that holds `start`.
+    """Return the two trees of a stride over the group that contains `start`.
 
-    With an even number of members every node relays in one tree at most. With an odd number the
+    With an even number of members every node relays in at most one tree. With an odd number the
     node at position 0 may relay in both.
 
     >>> double_tree(4, 1).first.edges, double_tree(4, 1).second.edges
@@ -57,14 +57,14 @@ def double_tree(nodes: int, stride: int, start: int = 0) -> DoubleTree:
     """
     order = ring_order(nodes, stride, start)
     labels = order.order
-    return DoubleTree(order, _tree(labels), _tree(labels[1:] + labels[:1]))
+    return DoubleTree(order, _make_tree(labels), _make_tree(labels[1:] + labels[:1]))
 
 
 def double_trees_of(topology: Topology, group: int | None = None) -> tuple[DoubleTree, ...]:
     """Return a pair of trees for each stride of the topology that serves the group, in every group of that size.
 
-    A stride and its opposite give mirrored trees, so a duplex stride counts once. A group without a
-    stride of its own gets trees by its shortest one.
+    A stride and its opposite give mirrored trees, so a duplex stride counts once. A group that no
+    stride serves gets the trees of its smallest stride.
     """
     nodes = topology.nodes
     usable = totient_perms(nodes, group)
@@ -74,29 +74,29 @@ def double_trees_of(topology: Topology, group: int | None = None) -> tuple[Doubl
 
 
 def shortest_labels(nodes: int, group: int, table: NDArray[np.int16], strides: Iterable[int] = ()) -> int:
-    """Return the stride whose relabelled trees take fewest hops, over the given strides or all of the group.
+    """Return the stride whose relabelled trees take fewest hops, of `strides` or of all strides of the group.
 
-    The edges of a tree join positions that are 1, 2, 4, ... apart, so they ask for links of strides p, 2p, 4p.
+    The edges of a tree join positions that are 1, 2, 4, ... apart, so they need links of strides p, 2p, 4p.
     """
     choices = tuple(strides) or totient_perms(nodes, group)
     return min(choices, key=lambda stride: (double_tree(nodes, stride).hops(table), stride))
 
 
 def depth(tree: Tree) -> int:
-    """Return edges from the farthest node to the root, at most 1 + log2 of the members, rounded up.
+    """Return the number of edges from the farthest node to the root, at most 1 + log2 of the members, rounded up.
 
     >>> depth(double_tree(8, 3).first)
     3
     """
     parent = dict(tree.edges)
 
-    def below(node: int) -> int:
-        return 0 if node == tree.root else 1 + below(parent[node])
+    def count_levels(node: int) -> int:
+        return 0 if node == tree.root else 1 + count_levels(parent[node])
 
-    return max((below(child) for child in parent), default=0)
+    return max((count_levels(child) for child in parent), default=0)
 
 
-def _tree(labels: tuple[int, ...]) -> Tree:
+def _make_tree(labels: tuple[int, ...]) -> Tree:
     parents = tree_parents(len(labels))
     edges = ((labels[at], labels[parents[at]]) for at in range(1, len(labels)))
     return Tree(labels[0], tuple(sorted(edges)))

@@ -1,1 +1,1 @@
-"""Jobs on fabrics: one iteration simulated, and fabrics compared."""
+"""Jobs on fabrics: the simulation of one iteration, and the comparison of fabrics."""

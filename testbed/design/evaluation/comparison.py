@@ -1,4 +1,4 @@
-"""One job on many fabrics: what an iteration takes and what the fabric costs, as rows and as a plot."""
+"""Comparison of one job on many fabrics: iteration time and cost of each fabric, as rows and as a plot."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from testbed.errors import TopologyError, WorkloadError
 
 EQUAL_COST = "fattree-equal-cost"
 ROWS = ("ideal", "fattree", EQUAL_COST, *(name for name in FABRICS if name not in ("ideal", "fattree")))
-"""All that can be compared: a Fat-tree both with the rate and with the cost of direct connect."""
+"""Names that can be compared; the Fat-tree is there with the rate and with the cost of direct connect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One fabric; `slowdown` is against the ideal switch. Where the job does not run, `failure` says why."""
+    """Result on one fabric; `slowdown` is relative to the ideal switch, and `failure` is why the job does not run."""
 
     name: str
     host_gbps: float = 0.0
@@ -32,11 +32,11 @@ class Row:
 
     @property
     def basis(self) -> str:
-        """The equal quantity: `rate` of all links of a host together, or `cost` to that of direct connect."""
+        """Quantity that equals that of direct connect: `rate` (of all links of a host together), or `cost`."""
         return "cost" if self.name == EQUAL_COST else "rate"
 
     def cells(self) -> list[object]:
-        """Return the row for people."""
+        """Return the cells of the printed table."""
         if self.failure:
             return [self.name, *["-"] * 6]
         shown = self.figures
@@ -51,7 +51,10 @@ class Row:
 
 
 def rows_of(text: str) -> tuple[str, ...]:
-    """Return `"all"`, or names separated by commas. Raises `TopologyError` for one that does not exist."""
+    """Return the fabric names in `text`, which is `"all"` or a comma-separated list.
+
+    Raises `TopologyError` for an unknown name.
+    """
     if text == "all":
         return ROWS
     names = tuple(text.split(","))
@@ -66,16 +69,18 @@ def compare_fabrics(
     names: Sequence[str],
     degree: int,
     rate_gbps: float,
-    asked: FabricOptions = DEFAULT_OPTIONS,
+    options: FabricOptions = DEFAULT_OPTIONS,
 ) -> tuple[Row, ...]:
-    """Return a row for each name, in order. A fabric that cannot be, or on which the job stalls, says so in its row.
+    """Return a row for each name, in order; the row of a fabric on which the job does not run holds the failure.
 
-    Without the ideal switch there is no measure: raises `TopologyError` and `WorkloadError` when it cannot be.
+    Raises `TopologyError` or `WorkloadError` if the job does not run on the ideal switch, the reference of the others.
     """
 
     def fabric(name: str) -> ChosenFabric:
         equal_cost = name == EQUAL_COST
-        return job.fabric("fattree" if equal_cost else name, degree, rate_gbps, asked, equal_cost=equal_cost)
+        return job.fabric(
+            "fattree" if equal_cost else name, degree, rate_gbps, options, equal_cost=equal_cost
+        )
 
     def row(name: str) -> Row:
         try:
@@ -99,7 +104,7 @@ def _compare_with_ideal(row: Row, ideal_ms: float) -> Row:
 
 
 def draw_comparison(rows: Sequence[Row], path: str | Path, title: str) -> None:
-    """Draw bars of iteration times, with cost, as a plot. Raises `WorkloadError` without matplotlib, `OSError`."""
+    """Draw iteration times and costs as a bar chart. Raises `WorkloadError` without matplotlib, and `OSError`."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""The state of machine code on this machine: what simulates and searches is compiled at its first use."""
+"""State of compiled code on this machine: simulators and searches are compiled at their first use."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _FUNCTIONS: dict[Part, tuple[str, str]] = {
     "search": ("testbed.design.search.recurrence", "finish_s"),
     "contention": ("sim.models.contention.engine", "run"),
 }
-"""A function of each part, which is compiled with it."""
+"""For each part, a function that is compiled together with it."""
 
 
 def is_compiled(*parts: Part) -> bool:
-    """Return True if these parts need not be compiled any more, also where numba is not installed."""
+    """Return whether these parts need no compilation; always True without numba."""
     if not AVAILABLE:
         return True
     named = [_FUNCTIONS[part] for part in parts]

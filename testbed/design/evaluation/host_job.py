@@ -1,12 +1,11 @@
-"""An iteration of a plan as a job on hosts: the messages of the simulator, sent by the hosts themselves.
+"""Host jobs: an iteration of a plan as scripts for the hosts, which send the simulator's messages.
 
-What is simulated and what runs are one program: tasks of single hosts, whose messages the simulator
-splits over the sets of routes by the weights of their pairs, become the script of each host
-(`testbed/node/iteration.py`). Bytes and computing are scaled by one factor, so that an iteration lasts about a second
-on links of any rate.
+The simulation and the run are one program: tasks of single hosts, whose messages the simulator splits over the route
+sets by the weights of their pairs, become the script of each host (`testbed/node/iteration.py`). Bytes and computing
+are scaled by one factor, so that an iteration lasts about a second on links of any rate.
 
-In the simulator a round of an AllReduce begins everywhere when the last one has ended everywhere. Hosts do not know of
-one another: each sends on when it has sent and received what it had to in the round before.
+In the simulator a round of an AllReduce begins everywhere when the previous one has ended everywhere. A host knows only
+its own messages: it begins a round when it has sent and received its messages of the round before.
 """
 
 from __future__ import annotations
@@ -31,15 +30,16 @@ from testbed.design.routing.route_sets import RouteSets
 from testbed.errors import WorkloadError
 
 LASTS_S = 1.0
-"""Time that a scaled iteration is to take."""
+"""Target duration of a scaled iteration."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostJob:
-    """An iteration as the hosts run it, and as it is predicted.
+    """An iteration as the hosts run it, and its prediction.
 
-    Bytes are `factor` times those of the workload; computing is so, too, and longer by what the links are slower than
-    in the plan. `simulated` is one iteration on the hosts' links, `hosts` is where each of its tasks is.
+    Bytes are `factor` times those of the workload, and computing `factor` times as long, further stretched by how much
+    slower the links are than in the plan. `simulated` is one iteration on the hosts' links, `hosts` the host of each of
+    its tasks.
     """
 
     routes: RouteSets
@@ -65,13 +65,13 @@ class HostJob:
 
     @property
     def link_messages(self) -> NDArray[np.int64]:
-        """Messages of an iteration that pass each link of the topology, each part by its own set of routes."""
+        """Messages of an iteration on each link of the topology; each part of a message takes its own set of routes."""
         messages = self.simulated.lowered.messages
-        found = np.zeros(len(self.routes.topology.edges), dtype=np.int64)
-        ends = np.stack([messages.source, messages.target, _sets_of(self.simulated)], axis=1)
+        counts = np.zeros(len(self.routes.topology.edges), dtype=np.int64)
+        ends = np.stack([messages.source, messages.target, _route_sets_of(self.simulated)], axis=1)
         for (source, target, number), count in zip(*np.unique(ends, axis=0, return_counts=True), strict=True):
-            found[list(self.routes.path(source, target, number))] += count
-        return found
+            counts[list(self.routes.path(source, target, number))] += count
+        return counts
 
 
 def host_job(
@@ -85,9 +85,9 @@ def host_job(
     mtu_bytes: int = MTU_BYTES,
     latency: Latency = NAMESPACE_HOSTS,
 ) -> HostJob:
-    """Return an iteration scaled to last about `lasts_s` on links of a rate; a `factor` says the scale outright.
+    """Return an iteration scaled to last about `lasts_s` on links of a rate, or scaled by `factor` if given.
 
-    `stretch` is how much slower these links are than those of the plan, and by so much longer computing takes.
+    `stretch` is the rate of the plan's links over the rate of these; computing is longer by the same factor.
     Raises `WorkloadError` for an iteration that takes no time.
     """
     fabric = host_fabric(routes, rate_mbps, mtu_bytes=mtu_bytes)
@@ -111,16 +111,16 @@ def host_fabric(routes: RouteSets, rate_mbps: float, *, mtu_bytes: int = MTU_BYT
 
 
 def scale_graph(graph: TaskGraph, of_bytes: float, of_time: float) -> TaskGraph:
-    """Return a graph with bytes and times scaled; a transfer moves at least one byte, for its target waits for it."""
+    """Return a graph with scaled bytes and times; transfers keep at least one byte, since their targets wait for it."""
     moves = (graph.kind == Kind.TRANSFER) | (graph.kind == Kind.ALLREDUCE)
     size = np.maximum(np.round(graph.size_bytes * of_bytes).astype(np.int64), moves)
     return replace(graph, size_bytes=size, time_s=graph.time_s * of_time)
 
 
 def scripts(job: HostJob) -> tuple[dict[str, Any], ...]:
-    """Return the part of each host: its `tasks`, and `incoming`, the number of connections to it."""
+    """Return the script of each host: its `tasks`, and `incoming`, the number of connections to it."""
     graph, messages = job.simulated.graph, job.simulated.lowered.messages
-    ways = _sets_of(job.simulated)
+    ways = _route_sets_of(job.simulated)
     parts: dict[int, list[list[int]]] = defaultdict(list)
     columns = (messages.task, messages.target, ways, messages.size_bytes)
     for task, target, way, size in zip(*(column.tolist() for column in columns), strict=True):
@@ -143,58 +143,58 @@ def scripts(job: HostJob) -> tuple[dict[str, Any], ...]:
     return tuple({"tasks": tasks[host], "incoming": incoming[host]} for host in range(graph.nodes))
 
 
-def _sets_of(done: Execution) -> NDArray[np.int64]:
-    """Return the set of routes that each message takes: the first where its pair has no weight on its choice."""
-    messages, weight = done.lowered.messages, done.fabric.weights
+def _route_sets_of(execution: Execution) -> NDArray[np.int64]:
+    """Return the set of routes that each message takes: its choice, or 0 if its pair has no weight there."""
+    messages, weight = execution.lowered.messages, execution.fabric.weights
     assert weight is not None, "a fabric with planned routes has weights"
-    taken = messages.choice % len(weight)
-    return np.where(weight[taken, messages.source, messages.target] > 0, taken, 0)
+    choice = messages.choice % len(weight)
+    return np.where(weight[choice, messages.source, messages.target] > 0, choice, 0)
 
 
 def on_hosts(graph: TaskGraph, allreduce: Algorithm) -> tuple[TaskGraph, tuple[int, ...]]:
-    """Return the graph with transfers in place of AllReduces, and the host of each task, of a transfer its source.
+    """Return the graph with transfers in place of AllReduces, and the host of each task (of a transfer its source).
 
-    All that a task waits for is known to its host. Raises `WorkloadError` for a task that waits for one of another
-    host without a transfer between.
+    A host knows when the tasks that its tasks wait for have ended. Raises `WorkloadError` if that cannot be: a task
+    waits for a task of another host without a transfer between them.
     """
-    unrolled = _Unrolled(graph, allreduce)
-    return unrolled.graph(), tuple(unrolled.hosts)
+    host_tasks = _HostTasks(graph, allreduce)
+    return host_tasks.graph(), tuple(host_tasks.hosts)
 
 
-class _Unrolled:
-    """Tasks of hosts in the making; `done[task, host]` is the task by which a host knows that one has ended."""
+class _HostTasks:
+    """Builder of the hosts' tasks; `_ends[task, host]` is the new task whose end tells a host that `task` has ended."""
 
     def __init__(self, graph: TaskGraph, allreduce: Algorithm) -> None:
         self._whole, self._allreduce = graph, allreduce
         self.hosts: list[int] = []
         self._rows: list[tuple[int, int, float, int, int, int]] = []
         self._edges: list[tuple[int, int]] = []
-        self._done: dict[tuple[int, int], int] = {}
+        self._ends: dict[tuple[int, int], int] = {}
         self._before: dict[int, list[int]] = defaultdict(list)
         for first, then in zip(graph.before.tolist(), graph.after.tolist(), strict=True):
             self._before[then].append(first)
-        self._places = _places(graph, self._before)
+        self._places = _find_places(graph, self._before)
 
     def graph(self) -> TaskGraph:
         """Return the graph of all tasks."""
-        for task in _in_order(self._whole.tasks, self._before):
+        for task in _sort_topologically(self._whole.tasks, self._before):
             whole, took_s = self._whole, float(self._whole.time_s[task])
             match whole.kind[task]:
                 case Kind.COMPUTE:
                     host = int(whole.device[task])
-                    self._done[task, host] = self._add(
+                    self._ends[task, host] = self._add(
                         Kind.COMPUTE, host, took_s, after=self._waits(task, host)
                     )
                 case Kind.TRANSFER:
                     sender, receiver = int(whole.source[task]), int(whole.target[task])
                     size, after = int(whole.size_bytes[task]), self._waits(task, sender)
-                    moved = self._add(Kind.TRANSFER, sender, took_s, size, receiver, after=after)
-                    self._done[task, sender] = self._done[task, receiver] = moved
+                    transfer = self._add(Kind.TRANSFER, sender, took_s, size, receiver, after=after)
+                    self._ends[task, sender] = self._ends[task, receiver] = transfer
                 case Kind.ALLREDUCE:
                     self._sum(task, took_s)
                 case _:
                     for host in self._places[task]:
-                        self._done[task, host] = self._add(Kind.BARRIER, host, after=self._waits(task, host))
+                        self._ends[task, host] = self._add(Kind.BARRIER, host, after=self._waits(task, host))
         kind, device, time_s, size_bytes, source, target = zip(*self._rows, strict=True)
         edges = np.array(self._edges, dtype=np.int64).reshape(-1, 2)
         return TaskGraph(
@@ -225,21 +225,27 @@ class _Unrolled:
                 for _ in range(phase.rounds):
                     now: dict[int, list[int]] = defaultdict(list)
                     for source, target, size in messages:
-                        sent = self._add(Kind.TRANSFER, source, before_s, size, target, after=last[source])
-                        now[source].append(sent)
-                        now[target].append(sent)
+                        transfer = self._add(
+                            Kind.TRANSFER, source, before_s, size, target, after=last[source]
+                        )
+                        now[source].append(transfer)
+                        now[target].append(transfer)
                     last, before_s = {**last, **now}, 0.0
             for host in members:
                 ends[host] += last[host]
         for host in members:
-            self._done[task, host] = self._add(Kind.BARRIER, host, after=sorted(set(ends[host])))
+            self._ends[task, host] = self._add(Kind.BARRIER, host, after=sorted(set(ends[host])))
 
     def _waits(self, task: int, host: int) -> list[int]:
-        """Return what a host waits for before a task: what it knows of; the other members of a sum know the rest."""
-        found = []
+        """Return the new tasks that a host waits for before a task.
+
+        Before an AllReduce a member waits only for tasks that it knows of, since other members know the rest. Raises
+        `WorkloadError` if the host, or of an AllReduce every member, does not know of a task before.
+        """
+        known = []
         for first in self._before[task]:
             if host in self._places[first]:
-                found.append(self._done[first, host])
+                known.append(self._ends[first, host])
             elif self._whole.kind[task] != Kind.ALLREDUCE or self._places[task].isdisjoint(
                 self._places[first]
             ):
@@ -247,7 +253,7 @@ class _Unrolled:
                     f"task {task} waits on host {host} for task {first}, which ends elsewhere: put a transfer "
                     "between them"
                 )
-        return found
+        return known
 
     def _add(
         self,
@@ -268,10 +274,10 @@ class _Unrolled:
         return number
 
 
-def _places(graph: TaskGraph, before: Mapping[int, Iterable[int]]) -> list[set[int]]:
-    """Return the hosts that know when each task has ended; of a barrier those that know all that it waits for."""
+def _find_places(graph: TaskGraph, before: Mapping[int, Iterable[int]]) -> list[set[int]]:
+    """Return the hosts that know when each task has ended; of a barrier those that know all tasks it waits for."""
     places: list[set[int]] = [set() for _ in range(graph.tasks)]
-    for task in _in_order(graph.tasks, before):
+    for task in _sort_topologically(graph.tasks, before):
         match graph.kind[task]:
             case Kind.COMPUTE:
                 places[task] = {int(graph.device[task])}
@@ -287,17 +293,17 @@ def _places(graph: TaskGraph, before: Mapping[int, Iterable[int]]) -> list[set[i
     return places
 
 
-def _in_order(tasks: int, before: Mapping[int, Iterable[int]]) -> list[int]:
-    """Return the tasks, each behind all that it waits for."""
-    left = [len(list(before.get(task, ()))) for task in range(tasks)]
+def _sort_topologically(tasks: int, before: Mapping[int, Iterable[int]]) -> list[int]:
+    """Return the tasks in topological order: each behind all tasks that it waits for."""
+    waiting_for = [len(list(before.get(task, ()))) for task in range(tasks)]
     following: dict[int, list[int]] = defaultdict(list)
     for task in range(tasks):
         for first in before.get(task, ()):
             following[first].append(task)
-    order = [task for task in range(tasks) if not left[task]]
-    for task in order:  # grows while it is walked
+    order = [task for task in range(tasks) if not waiting_for[task]]
+    for task in order:  # the list grows during the loop
         for then in following[task]:
-            left[then] -= 1
-            if not left[then]:
+            waiting_for[then] -= 1
+            if not waiting_for[then]:
                 order.append(then)
     return order

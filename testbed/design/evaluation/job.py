@@ -1,4 +1,4 @@
-"""A job to be simulated or compared: a task graph in a file, or a workload under a strategy."""
+"""Jobs to simulate or compare: a task graph in a file, a folder of traces, or a workload under a strategy."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ DEFAULT_RATE_GBPS = 100.0
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One iteration as a graph, what it sends, and what people want to know `about` it besides.
+    """One iteration as a graph, with its traffic; `about` holds further facts for reports.
 
-    `plan` is the one from which the strategy is, when it is from one.
+    `plan` is the plan of its strategy, or None.
     """
 
     name: str
@@ -49,34 +49,34 @@ class Job:
 
     @property
     def topology(self) -> Topology | None:
-        """The topology of its plan."""
+        """Topology of the plan, or None without a plan."""
         return self.plan.topology if self.plan else None
 
     @property
     def routes(self) -> RouteSets | None:
-        """The routes of its plan; of a plan without any, those that are found for the job."""
+        """Routes of the plan, or computed for the job if the plan has none; None without a plan or for one server."""
         if self.plan is None or self.plan.topology.nodes < 2:
             return None
         return self.plan.routes or route_job(self.plan.topology, self.graph)
 
-    def links(self, asked: int | None, usual: int) -> int:
-        """Return how many links a server has: as asked, else the usual number; those of its plan when it is from one.
+    def links(self, requested: int | None, default: int) -> int:
+        """Return the links of a server: those of the plan, or without a plan `requested`, or `default` if that is None.
 
-        Raises `PlanFileError` when other links are asked for than the plan has: fabrics would not be compared alike.
+        Raises `PlanFileError` if `requested` differs from the plan's links: the fabrics would not be comparable.
         """
         if self.plan is None:
-            return usual if asked is None else asked
+            return default if requested is None else requested
         planned = self.plan.topology.degree
-        if asked not in (None, planned):
+        if requested not in (None, planned):
             raise PlanFileError(
-                f"the plan is for {planned} links per server, not {asked}: leave out --degree"
+                f"the plan is for {planned} links per server, not {requested}: leave out --degree"
             )
         return planned
 
-    def rate_gbps(self, asked: float | None) -> float:
-        """Return the rate of a link: as asked, else that of its plan, else 100 Gbit/s."""
-        if asked is not None:
-            return asked
+    def rate_gbps(self, requested: float | None) -> float:
+        """Return the rate of a link: `requested`, or by default the plan's, or 100 Gbit/s without a plan."""
+        if requested is not None:
+            return requested
         return self.plan.rate_gbps if self.plan else DEFAULT_RATE_GBPS
 
     def fabric(
@@ -84,11 +84,11 @@ class Job:
         name: str,
         degree: int,
         rate_gbps: float,
-        asked: FabricOptions,
+        options: FabricOptions,
         *,
         equal_cost: bool = False,
     ) -> ChosenFabric:
-        """Return a fabric made for the job. Raises `TopologyError` for an unknown name and a fabric that cannot be."""
+        """Return a fabric made for the job. Raises `TopologyError` for an unknown name or an impossible fabric."""
         chosen = build_fabric(
             FabricRequest(
                 name,
@@ -99,14 +99,14 @@ class Job:
                 topology=self.topology,
                 routes=self.routes if name == "direct" else None,
                 equal_cost=equal_cost,
-                options=asked,
+                options=options,
             )
         )
-        fluid = self.plan is not None if asked.fluid is None else asked.fluid
+        fluid = self.plan is not None if options.fluid is None else options.fluid
         return chosen.as_fluid() if fluid else chosen
 
     def draw_heat_map(self, path: str | Path) -> None:
-        """Draw who sends how much to whom. Raises `WorkloadError` without matplotlib, `OSError`."""
+        """Draw the bytes between servers as a heat map. Raises `WorkloadError` without matplotlib, and `OSError`."""
         try:
             draw_heat_map(self.traffic.matrix, path, title=f"SIMULATED: {self.name}")
         except (ModuleNotFoundError, ValueError) as error:
@@ -114,18 +114,19 @@ class Job:
 
 
 def open_job(choice: WorkloadChoice, nodes: int | None = None, strategy: str = "") -> Job:
-    """Return the job that is named; `strategy` is a name of `strategy_choice` (empty is `default`), or a plan file.
+    """Return the job of a workload, of a folder of traces or of a task graph file, by the name in `choice`.
 
-    Of a plan, whatever the choice does not say is as it was planned for; another size of the job is refused.
-    Raises `WorkloadError` and its children, `PlanFileError`, `OSError`.
+    `strategy` is a strategy's name (default: `default`) or a plan file. With a plan, settings that the choice leaves
+    open are the plan's, and another size of the job is refused.
+    Raises `WorkloadError` and its subclasses, `PlanFileError`, `OSError`.
     """
     is_folder = choice.name not in MODELS and is_trace_folder(choice.name)
     if is_folder or choice.name.endswith(GRAPH_SUFFIX):
         device = choice.device if is_folder and instances_of(choice.device) == 1 else ""
         if nodes or strategy or choice != WorkloadChoice(choice.name, device=device):
-            what = "is a folder of traces" if is_folder else "is a task graph"
+            kind = "is a folder of traces" if is_folder else "is a task graph"
             raise WorkloadError(
-                f"{choice.name} {what}: its servers, sizes and strategy are fixed; leave out --nodes, --preset, "
+                f"{choice.name} {kind}: its servers, sizes and strategy are fixed; leave out --nodes, --preset, "
                 "--set, --device, --mig and --strategy"
             )
         return _trace_job(choice) if is_folder else _graph_job(choice.name, read_graph(choice.name))
@@ -137,7 +138,7 @@ def _graph_job(name: str, graph: TaskGraph) -> Job:
 
 
 def _trace_job(choice: WorkloadChoice) -> Job:
-    """Return the job of Chakra traces; nodes with operations and no time compute on the device that is chosen."""
+    """Return the job of Chakra traces; nodes with operations but no time are estimated for the chosen device."""
     device = choice.device or DEFAULT_DEVICE
     traces = read_job(choice.name, device_named(device))
     job = _graph_job(Path(choice.name).resolve().name, traces.graph)
@@ -152,16 +153,18 @@ def _workload_job(choice: WorkloadChoice, nodes: int | None, strategy: str) -> J
             raise PlanFileError(
                 f"{strategy}: its servers have the device {plan.workload.device}: leave out --mig"
             )
-        choice = _as_planned(choice, plan, strategy)
+        choice = _fill_from_plan(choice, plan, strategy)
     choice = replace(choice, device=choice.device or DEFAULT_DEVICE)
     servers = nodes or (plan.topology.nodes if plan else DEFAULT_NODES)
     workload = choice.workload(servers)
     cluster = choice.cluster(servers)
-    spread = (
-        _of_plan(plan, workload, servers, strategy) if plan else strategy_by_name(strategy, workload, cluster)
+    layout = (
+        _strategy_of(plan, workload, servers, strategy)
+        if plan
+        else strategy_by_name(strategy, workload, cluster)
     )
-    check_memory(workload, spread, cluster)
-    graph = iteration(workload, spread, cluster)
+    check_memory(workload, layout, cluster)
+    graph = iteration(workload, layout, cluster)
     instances = instances_of(choice.device)
     about = {
         **{key: value for key, value in choice.as_json().items() if value and key != "name"},
@@ -170,36 +173,43 @@ def _workload_job(choice: WorkloadChoice, nodes: int | None, strategy: str) -> J
         "strategy": strategy,
         "operators": len(workload.operators),
         "batch": workload.batch,
-        "memory_bytes": int(np.max(memory_use(workload, spread, cluster))),
+        "memory_bytes": int(np.max(memory_use(workload, layout, cluster))),
         "memory_limit_bytes": cluster.memory_bytes,
     }
     return Job(workload.name, graph, traffic_of(graph), about, plan)
 
 
-def _as_planned(choice: WorkloadChoice, plan: Plan, source: str) -> WorkloadChoice:
-    """Return the workload that the plan is for; on another device or with another profile where the choice says so.
+def _fill_from_plan(choice: WorkloadChoice, plan: Plan, source: str) -> WorkloadChoice:
+    """Return the plan's workload, on the choice's device and with its profile if it has them.
 
-    A file may be elsewhere today: its operators are compared. Raises `PlanFileError` for a job of another size.
+    Two workload files may differ in name, since a file may have moved: `_strategy_of` compares their operators.
+    Raises `PlanFileError` for a job of another size.
     """
-    was = plan.workload
-    if choice.name != was.name and not (choice.is_file and was.is_file):
-        raise _not_for(plan, source, choice.name)
-    settings = {f"--set {key}": (value, was.settings.get(key, "")) for key, value in choice.settings.items()}
-    for option, (asked, planned) in {"--preset": (choice.preset, was.preset), **settings}.items():
-        if asked and asked != planned:
+    planned_choice = plan.workload
+    if choice.name != planned_choice.name and not (choice.is_file and planned_choice.is_file):
+        raise _mismatch_error(plan, source, choice.name)
+    settings = {
+        f"--set {key}": (value, planned_choice.settings.get(key, ""))
+        for key, value in choice.settings.items()
+    }
+    for option, (requested, planned) in {
+        "--preset": (choice.preset, planned_choice.preset),
+        **settings,
+    }.items():
+        if requested and requested != planned:
             hint = f"leave out {option}, or make a plan for it"
             raise PlanFileError(
-                f"{source}: the plan has {option} {planned or 'the default'}, not {asked}: {hint}"
+                f"{source}: the plan has {option} {planned or 'the default'}, not {requested}: {hint}"
             )
-    device, profile = choice.device or was.device, choice.profile or was.profile
-    return replace(was, name=choice.name, device=device, profile=profile)
+    device, profile = choice.device or planned_choice.device, choice.profile or planned_choice.profile
+    return replace(planned_choice, name=choice.name, device=device, profile=profile)
 
 
-def _of_plan(plan: Plan, workload: Workload, nodes: int, source: str) -> Strategy:
-    """Return the plan's strategy. Raises `PlanFileError` unless it is one for this workload."""
+def _strategy_of(plan: Plan, workload: Workload, nodes: int, source: str) -> Strategy:
+    """Return the plan's strategy. Raises `PlanFileError` if it does not fit this workload."""
     names = tuple(operator.name for operator in workload.operators)
     if plan.operators != names or plan.topology.nodes != nodes:
-        raise _not_for(plan, source, f"{workload.name} with {len(names)} on {nodes}")
+        raise _mismatch_error(plan, source, f"{workload.name} with {len(names)} on {nodes}")
     try:
         check_strategy(workload, plan.strategy, nodes)
     except StrategyError as error:
@@ -207,23 +217,23 @@ def _of_plan(plan: Plan, workload: Workload, nodes: int, source: str) -> Strateg
     return plan.strategy
 
 
-def _not_for(plan: Plan, source: str, other: str) -> PlanFileError:
+def _mismatch_error(plan: Plan, source: str, other: str) -> PlanFileError:
     planned = f"{plan.workload.name} with {len(plan.operators)} operators on {plan.topology.nodes} servers"
     return PlanFileError(f"{source}: it is for {planned}, not for {other}")
 
 
 def routes_of(plan: Plan) -> RouteSets | None:
-    """Return the routes of a plan; of one without, those that are found for its workload now.
+    """Return the routes of a plan, or if it has none, routes computed for its workload, the same each time.
 
-    They are the same each time. None for a single server, and when its workload cannot be built here.
+    None for a single server, and if the workload cannot be built here.
     """
     return plan.routes or routes_for(plan, plan.topology)
 
 
 def routes_for(plan: Plan, topology: Topology) -> RouteSets | None:
-    """Return routes for the workload of a plan on another topology, say one that was repaired.
+    """Return routes for the workload of a plan on another topology, for example a repaired one.
 
-    None when its workload cannot be built here.
+    None for a single server, and if the workload cannot be built here.
     """
     try:
         return route_job(topology, graph_of(plan)) if topology.nodes > 1 else None
@@ -232,20 +242,20 @@ def routes_for(plan: Plan, topology: Topology) -> RouteSets | None:
 
 
 def graph_of(plan: Plan) -> TaskGraph:
-    """Return an iteration of a plan. Raises `WorkloadError`, `PlanFileError` and `OSError` when it cannot be built."""
+    """Return an iteration of a plan. Raises `WorkloadError`, `PlanFileError` or `OSError` if it cannot be built."""
     nodes = plan.topology.nodes
     workload, cluster = plan.workload.workload(nodes), plan.workload.cluster(nodes)
-    return iteration(workload, _of_plan(plan, workload, nodes, plan.workload.name), cluster)
+    return iteration(workload, _strategy_of(plan, workload, nodes, plan.workload.name), cluster)
 
 
 def sum_by_pairs(plan: Plan) -> NDArray[np.float64] | None:
-    """Return bytes of one iteration that row sends to column beside AllReduce, (nodes, nodes).
+    """Return the bytes of one iteration from row to column, without AllReduces, shape (nodes, nodes).
 
-    None when its workload cannot be built here, say because its file is on another machine.
+    None if the workload cannot be built here, for example because its file is on another machine.
     """
     nodes = plan.topology.nodes
     try:
         workload, cluster = plan.workload.workload(nodes), plan.workload.cluster(nodes)
-        return traffic(workload, _of_plan(plan, workload, nodes, plan.workload.name), cluster).pairs
+        return traffic(workload, _strategy_of(plan, workload, nodes, plan.workload.name), cluster).pairs
     except (WorkloadError, PlanFileError, OSError):
         return None

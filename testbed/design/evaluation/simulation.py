@@ -1,4 +1,4 @@
-"""One iteration of a job on a chosen fabric, and the figures of it that people compare."""
+"""Simulation of one iteration of a job on a chosen fabric, and its figures for comparison."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 def read_graph(path: str | Path) -> TaskGraph:
-    """Return a task graph in a `.npz` file. Raises `WorkloadError`, `OSError`."""
+    """Return the task graph in a `.npz` file. Raises `WorkloadError` for an invalid file, and `OSError`."""
     try:
         return read_task_graph(path)
     except ValueError as error:
@@ -33,29 +33,29 @@ def read_graph(path: str | Path) -> TaskGraph:
 
 
 def simulate_on(chosen: ChosenFabric, graph: TaskGraph, *, trace: bool = False) -> Execution:
-    """Run one iteration. Raises `WorkloadError` when it cannot run there, or never ends."""
+    """Return the execution of one iteration. Raises `WorkloadError` if it does not fit the fabric, or never ends."""
     try:
         return chosen.run(graph, trace=trace)
     except (Stalled, ValueError) as error:
         raise WorkloadError(f"the iteration does not run on fabric {chosen.name!r}: {error}") from error
 
 
-def figures(chosen: ChosenFabric, done: Execution) -> dict[str, Any]:
-    """Return what a simulated iteration took, moved and costs, by name.
+def figures(chosen: ChosenFabric, execution: Execution) -> dict[str, Any]:
+    """Return the figures of a simulated iteration, by name: times, bytes, links and cost.
 
-    `compute_ms` is what the busiest device computed; `bandwidth_tax` bytes on links between hosts over bytes sent,
-    1 where hosts forward for nobody; `busiest_link` the part of the iteration in which the fullest link was full.
+    `compute_ms` is the computing of the busiest device; `bandwidth_tax` bytes on links between hosts over bytes sent,
+    1 if hosts do not forward; `busiest_link` the fraction of the iteration in which the fullest link was full.
     """
-    fabric, graph = chosen.fabric, done.graph
+    fabric, graph = chosen.fabric, execution.graph
     computing = graph.kind == Kind.COMPUTE
     by_device_s = np.bincount(graph.device[computing], graph.time_s[computing])
     return {
-        "iteration_ms": done.iteration_s * 1e3,
+        "iteration_ms": execution.iteration_s * 1e3,
         "compute_ms": float(by_device_s.max(initial=0.0)) * 1e3,
-        "bandwidth_tax": done.bandwidth_tax if fabric.hosts_forward else 1.0,
-        "payload_bytes": done.payload_bytes,
-        "wire_bytes": done.wire_bytes,
-        "busiest_link": _busiest_link(chosen, done),
+        "bandwidth_tax": execution.bandwidth_tax if fabric.hosts_forward else 1.0,
+        "payload_bytes": execution.payload_bytes,
+        "wire_bytes": execution.wire_bytes,
+        "busiest_link": _busiest_link(chosen, execution),
         "link_count": fabric.links,
         "tasks": graph.tasks,
         "cost_usd": round(fabric.cost.total_usd),
@@ -63,50 +63,50 @@ def figures(chosen: ChosenFabric, done: Execution) -> dict[str, Any]:
     }
 
 
-def link_traffic(done: Execution) -> list[dict[str, Any]]:
-    """Return the links that carried anything, what they carried, and the part of the time they were full.
+def link_traffic(execution: Execution) -> list[dict[str, Any]]:
+    """Return the links that carried data, with their bytes and the fraction of the time in which they were full.
 
-    A link is named by its ends, servers by number; those from `nodes` on are switches. Bytes are in whole packets. A
-    link that is there for a part of the time, on circuits that move, has no `busy`.
+    A link is named by its ends, servers by number; numbers from `nodes` on are switches. Bytes are in whole packets.
+    `busy` is None for links that exist part of the time, on moving circuits.
     """
-    fabric, time_s = done.fabric, done.iteration_s
+    fabric, time_s = execution.fabric, execution.iteration_s
     rows = []
-    for link in np.flatnonzero(done.link_bytes).tolist():
-        carried, bits_per_s = int(done.link_bytes[link]), float(fabric.capacity_bps[link])
+    for link in np.flatnonzero(execution.link_bytes).tolist():
+        carried, bits_per_s = int(execution.link_bytes[link]), float(fabric.capacity_bps[link])
         busy = carried * 8 / bits_per_s / time_s if bits_per_s else None
         ends = f"{fabric.sources[link]}-{fabric.targets[link]}"
         rows.append({"link": ends, "bytes": carried, "busy": busy})
     return rows
 
 
-def write_trace(done: Execution, folder: str | Path) -> tuple[Path, ...]:
-    """Return `flows.parquet`, `links.parquet` and `tasks.parquet`.
+def write_trace(execution: Execution, folder: str | Path) -> tuple[Path, ...]:
+    """Write `flows.parquet`, `links.parquet` and `tasks.parquet` into a folder, and return their paths.
 
-    Raises `WorkloadError` without pyarrow, `OSError`.
+    Raises `WorkloadError` without pyarrow, and `OSError`.
     """
     from sim.models.network.results.traces import write_traces
 
     try:
-        return write_traces(done, folder)
+        return write_traces(execution, folder)
     except ModuleNotFoundError as error:
         raise WorkloadError(str(error)) from error
 
 
-def draw_timeline(done: Execution, path: str | Path, title: str) -> None:
-    """Draw the time line as a plot. Raises `WorkloadError` without matplotlib, `OSError`."""
+def draw_timeline(execution: Execution, path: str | Path, title: str) -> None:
+    """Draw the time line of an iteration. Raises `WorkloadError` without matplotlib, and `OSError`."""
     from sim.models.network.results import timeline
 
     try:
-        timeline.draw_timeline(done, path, title=title)
+        timeline.draw_timeline(execution, path, title=title)
     except (ModuleNotFoundError, ValueError) as error:
         raise WorkloadError(f"cannot write the time line {path}: {error}") from error
 
 
-def _busiest_link(chosen: ChosenFabric, done: Execution) -> float | None:
-    """Return None for circuits that move: a pair's link is there for a part of the time."""
+def _busiest_link(chosen: ChosenFabric, execution: Execution) -> float | None:
+    """Return the fraction of the iteration in which the fullest link was full; None for moving circuits."""
     if chosen.circuits is not None:
         return None
-    bits = done.link_bytes * 8.0
+    bits = execution.link_bytes * 8.0
     if not bits.any():
         return 0.0
-    return float((bits / chosen.fabric.capacity_bps).max()) / done.iteration_s
+    return float((bits / chosen.fabric.capacity_bps).max()) / execution.iteration_s

@@ -1,8 +1,8 @@
-"""Fabrics by name, ready to run jobs on: one file each, or one for fabrics that belong together.
+"""Fabrics by name, ready to run jobs on: one file per fabric or family of fabrics.
 
 | module | fabrics |
 |---|---|
-| `fabric_list` | the table of them |
+| `fabric_list` | the table of all fabrics |
 | `kind` | a kind of fabric, a request for one, and the fabric that a job runs on |
 | `ideal` | `ideal` |
 | `fat_tree` | `fattree`, `oversub` |

@@ -13,14 +13,14 @@ def build(request: FabricRequest) -> ChosenFabric:
 
 
 def build_forwarding(request: FabricRequest) -> ChosenFabric:
-    """Return the same with one circuit in a ring, over which hosts forward."""
+    """Return an optical switch that follows the demand, with one circuit per host in a ring, where hosts forward."""
     return _circuits(request, forwarding=True)
 
 
 def _circuits(request: FabricRequest, *, forwarding: bool) -> ChosenFabric:
     if request.nodes == 1:
         return alone(request)
-    # The demand is looked at every 50 ms, or less often where moving the circuits takes that long.
+    # The switch reads the demand every 50 ms, or less often if moving the circuits takes long.
     period_s = max(50e-3, 2 * request.options.reconfiguration_s)
     switch = CircuitSwitch(
         request.nodes,

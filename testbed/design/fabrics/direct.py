@@ -1,6 +1,6 @@
 """Direct connect: optical circuits as TopologyFinder places them, their routes, and the rings of AllReduces on them.
 
-It pays for a look-ahead plane of patch panels.
+Its cost includes a look-ahead plane of patch panels.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from testbed.design.topology.strides import direct_strides
 
 
 def build(request: FabricRequest) -> ChosenFabric:
-    """Return optical circuits as TopologyFinder places them, or as a topology says."""
+    """Return optical circuits on the request's topology, or if it has none, on TopologyFinder's."""
     topology = request.topology or find(request.demand or demand_of(request.nodes), request.degree).topology
     fabric = fabric_of(topology, request.rate_gbps, routes=request.routes, seed=request.options.seed)
     return ChosenFabric(
@@ -41,7 +41,10 @@ DIRECT = FabricKind(
 def fabric_of(
     topology: Topology, rate_gbps: float, *, routes: RouteSets | None = None, seed: int = 0
 ) -> Fabric:
-    """Return direct connect as a topology says, on `routes`; without, those of a circulant load all strides alike."""
+    """Return the direct-connect fabric of a topology with `routes`.
+
+    Without routes, those of a circulant load all strides evenly, and other graphs use shortest paths.
+    """
     nodes = topology.nodes
     if routes is not None:
         return make_routed(nodes, topology.edges, rate_gbps, routes.onward, routes.weight)
@@ -52,9 +55,10 @@ def fabric_of(
 
 
 def ring_strides(topology: Topology, members: Sequence[int]) -> tuple[int, ...]:
-    """Return strides over the positions of an ascending group, on whose rings its AllReduces are split.
+    """Return the strides, over the positions of an ascending group, of the rings that share its AllReduces.
 
-    Links of the topology where it has such rings, see `position_strides`; else one ring, each way when duplex.
+    These are rings of the topology's links if there are any, see `position_strides`; otherwise one ring, in both
+    directions if duplex.
 
     >>> from testbed.design.topology.circulants import find_topology
     >>> ring_strides(find_topology(12, 4), range(12)), ring_strides(find_topology(12, 4), (0, 1, 5))
@@ -67,7 +71,7 @@ def ring_strides(topology: Topology, members: Sequence[int]) -> tuple[int, ...]:
 
 
 def rings_over(topology: Topology) -> Algorithm:
-    """Return AllReduce split evenly over the rings that a topology has for the group."""
+    """Return an AllReduce algorithm that splits evenly over the topology's rings for a group, see `ring_strides`."""
 
     def run(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
         ordered = sorted(members)
@@ -77,7 +81,7 @@ def rings_over(topology: Topology) -> Algorithm:
 
 
 def demand_on(topology: Topology, graph: TaskGraph, latency: Latency | None = None) -> Demand:
-    """Return what an iteration sends between pairs on a topology, whose rings its AllReduces take."""
+    """Return the bytes of an iteration between pairs on a topology, including those on the rings of its AllReduces."""
     return demand_of_matrix(bytes_by_pair(graph, latency or Latency(), rings_over(topology)))
 
 
@@ -89,7 +93,7 @@ def route_job(
     latency: Latency | None = None,
     tries: int = 3,
 ) -> RouteSets:
-    """Return routes on which the fullest link carries little of an iteration. Raises `TopologyError` as `route`."""
+    """Return routes that keep the fullest link of an iteration low. Raises `TopologyError` as `route` does."""
     from testbed.design.routing.balancing import route
 
     return route(topology, demand_on(topology, graph, latency), most_paths=most_paths, tries=tries)

@@ -1,4 +1,4 @@
-"""Links to random others."""
+"""Expander: direct links to random hosts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest,
 
 
 def build(request: FabricRequest) -> ChosenFabric:
-    """Return an expander with the links of each host."""
+    """Return an expander with `degree` links per host."""
     if request.nodes == 1:
         return alone(request)
     fabric = expander(request.nodes, request.degree, request.rate_gbps, seed=request.options.seed)
@@ -19,7 +19,7 @@ def build(request: FabricRequest) -> ChosenFabric:
 
 
 def spread_rings(count: int) -> Algorithm:
-    """Return AllReduce split over up to `count` rings of different strides, where links follow no stride."""
+    """Return an AllReduce algorithm that splits over up to `count` rings of different strides."""
 
     def run(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
         size = len(members)

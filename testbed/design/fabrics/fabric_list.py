@@ -1,6 +1,6 @@
-"""The table of fabrics that a job can be simulated on. A new fabric is a file here and a line in `FABRICS`.
+"""Table of fabrics that a job can be simulated on. A new fabric is a file here and a line in `FABRICS`.
 
-The table needs no numerical library, for commands show it: a fabric's file is imported when the fabric is looked up.
+Commands show the table, so it must not import numerical libraries: a fabric's file is imported on first use.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FABRICS = {
 
 
 def kind_of(name: str) -> FabricKind | None:
-    """Return a kind of fabric by name; None for one that does not exist."""
+    """Return the kind of a fabric by name, or None for an unknown name."""
     if name not in FABRICS:
         return None
     module, _, entry = FABRICS[name].partition(":")
@@ -35,15 +35,15 @@ def kind_of(name: str) -> FabricKind | None:
 
 
 def is_switched(name: str) -> bool:
-    """Return whether a fabric is known and of packet switches."""
+    """Return whether a name is that of a fabric of packet switches; False for an unknown name."""
     kind = kind_of(name)
     return kind is not None and kind.is_switched
 
 
 def build_fabric(request: FabricRequest) -> ChosenFabric:
-    """Return the fabric of a request; `.fabric` is the simulator's.
+    """Return the fabric of a request; its `fabric` is the simulator's.
 
-    Raises `TopologyError` for an unknown name and a fabric that cannot be.
+    Raises `TopologyError` for an unknown name, an impossible rate or size, and `equal_cost` without support for it.
     """
     from testbed.design.fabrics.kind import with_routing
     from testbed.design.model import check_rate

@@ -13,13 +13,13 @@ from testbed.design.fabrics.kind import BALANCED, HASH, ChosenFabric, FabricKind
 def equal_cost_fat_tree_gbps(
     nodes: int, degree: int, rate_gbps: float, reading: Reading = DEFAULT_READING
 ) -> float:
-    """Return the rate of a host's link at which a full-bisection Fat-tree costs what direct connect does."""
+    """Return the rate of a host's link at which a full-bisection Fat-tree costs as much as direct connect."""
     budget = patch_panel_cost(nodes, degree, rate_gbps, reading).total_usd
     return equal_cost_rate_gbps(budget, lambda rate: fat_tree_cost(nodes, rate, reading=reading))
 
 
 def build(request: FabricRequest) -> ChosenFabric:
-    """Return a Fat-tree with as many links above the edge as below, at the cost of direct connect with `equal_cost`."""
+    """Return a full-bisection Fat-tree, at the rate of direct connect, or at its cost with `equal_cost`."""
     host_gbps = request.host_gbps
     if request.equal_cost:
         host_gbps = equal_cost_fat_tree_gbps(request.nodes, request.degree, request.rate_gbps)

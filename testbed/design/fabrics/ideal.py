@@ -1,4 +1,4 @@
-"""A switch that never blocks."""
+"""Ideal fabric: a non-blocking switch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest
 
 
 def build(request: FabricRequest) -> ChosenFabric:
-    """Return a switch with one link to each host."""
+    """Return a non-blocking switch with one link to each host."""
     return ChosenFabric(request.name, ideal_switch(request.nodes, request.host_gbps), request.host_gbps, ring)
 
 

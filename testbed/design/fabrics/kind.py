@@ -1,17 +1,17 @@
 """Kinds of fabrics, the parts that builders share, and the fabric that a job runs on.
 
-A kind of fabric is a `FabricKind` in a file of its own, with the function that builds it, and a line in the table of
+A kind of fabric is a `FabricKind` in its own file, with the function that builds it, and a line in the table of
 `fabric_list`.
 
-Routings say which of its paths a message takes:
+The routing selects the paths of a message:
 
 | routing | Fat-trees | direct connect and expander |
 |---|---|---|
 | `ideal` | links above the edge are never full | the paths of the design, which load links evenly |
-| `spread` | over all up-links alike, packet by packet | in four parts over shortest paths |
-| `hash` | a path for each message by a hash, packets in queues | the same, of the shortest paths |
+| `spread` | evenly over all up-links, packet by packet | in four parts over shortest paths |
+| `hash` | one path per message by a hash, packets in queues | the same, among the shortest paths |
 
-Without the option Fat-trees spread, and direct connect takes the paths of the design.
+The default is `spread` on Fat-trees, and the paths of the design on direct connect.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from testbed.design.routing.route_sets import RouteSets
 from testbed.design.topology.demand import Demand
 
 SPREAD_PARTS = 4
-"""A message on direct connect is divided into so many parts by `spread`."""
+"""Number of parts of a message on direct connect with `spread`."""
 
 RANKED_ROUNDING = 0.01
-"""Ends are rounded so while a search ranks its finalists: a hundredth of the computing."""
+"""Rounding of flows while a search ranks its finalists, as a fraction of their duration: a hundredth of the work."""
 
 BALANCED, SPREAD, HASH = ROUTINGS = ("ideal", "spread", "hash")
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenFabric:
-    """A fabric, and how jobs run on it. `host_gbps` is what a host can send altogether.
+    """A fabric, and how jobs run on it. `host_gbps` is the total rate at which a host can send.
 
-    `topology` is that of direct connect, `circuits` a switch that follows the demand. Flows may end `rounding` of
-    their duration late, see `simulate`; circuits that move take no notice of it. `routing` is one of `ROUTINGS`, or
-    empty for the fabric's own; `seed` draws the paths of `hash`.
+    `topology` is that of direct connect, `circuits` a switch that follows the demand. Flows may end late by the
+    fraction `rounding` of their duration, see `simulate`; moving circuits ignore it. `routing` is one of `ROUTINGS`, or
+    "" for the fabric's default; `seed` draws the paths of `hash`.
     """
 
     name: str
@@ -60,18 +60,21 @@ class ChosenFabric:
     seed: int = 0
 
     def as_fluid(self) -> ChosenFabric:
-        """Return the same with all rounds of a ring flowing as one.
+        """Return the fabric with all rounds of a ring simulated as one flow.
 
-        Many times faster, see `sim.models.network.allreduce.fluid`.
+        This is many times faster, see `sim.models.network.allreduce.fluid`.
         """
         return replace(self, allreduce=fluid(self.allreduce))
 
     def as_ranked(self) -> ChosenFabric:
-        """Return the same as a search ranks its finalists: rings fluid, ends rounded by 1 % of a flow's duration."""
+        """Return the fabric for the ranking of finalists: fluid rings, and flows rounded by 1 % of their duration."""
         return replace(self.as_fluid(), rounding=RANKED_ROUNDING)
 
     def run(self, graph: TaskGraph, *, latency: Latency | None = None, trace: bool = False) -> Execution:
-        """Run one iteration. Raises `Stalled`, and `ValueError` for a graph of more nodes, and a trace of packets."""
+        """Return the execution of one iteration.
+
+        Raises `Stalled`, and `ValueError` for a graph of more nodes and for a trace with routing `hash`.
+        """
         if self.routing == HASH:
             if trace:
                 raise ValueError(
@@ -97,10 +100,10 @@ class ChosenFabric:
 
 @dataclass(frozen=True, slots=True)
 class FabricOptions:
-    """Options of some fabrics; `reconfiguration_s` is how long circuits that change are dark.
+    """Options of some fabrics; `reconfiguration_s` is how long changing circuits are dark.
 
-    The rounds of rings are simulated as one (`fluid`), or one by one. Not given, a job of a plan is fluid as in its
-    planner's last simulation, so that it takes what was predicted; any other in rounds.
+    `fluid` simulates all rounds of a ring as one flow. By default a job of a plan is fluid, as in its planner's last
+    simulation, so that it takes the predicted time; other jobs run in rounds.
     """
 
     oversubscription: float = 2.0
@@ -115,10 +118,10 @@ DEFAULT_OPTIONS = FabricOptions()
 
 @dataclass(frozen=True, slots=True)
 class FabricRequest:
-    """A fabric for `nodes` hosts with `degree` links of `rate_gbps`; what else there is matters to some fabrics.
+    """Request for a fabric of `nodes` hosts with `degree` links of `rate_gbps`; some fabrics use the other fields.
 
-    `demand` is what `direct` is made for (one AllReduce over all when not given), `topology` says it outright, its
-    degree too, `routes` are those over it. `equal_cost` asks for the rate at which a fabric costs what `direct` does.
+    `direct` is made for `demand` (default: one AllReduce over all), or if given, on `topology` with `routes` and the
+    topology's degree. `equal_cost` sets the rate at which the fabric costs as much as `direct`.
     """
 
     name: str
@@ -133,17 +136,17 @@ class FabricRequest:
 
     @property
     def host_gbps(self) -> float:
-        """The rate of all links of a host together."""
+        """Total rate of all links of a host."""
         return self.degree * self.rate_gbps
 
 
 @dataclass(frozen=True, slots=True)
 class FabricKind:
-    """A kind of fabric: `build` makes it, `sentence` says in pages what it is, its servers have D links of a rate R.
+    """A kind of fabric: `build` makes it, `sentence` describes it in pages, for servers with D links of rate R.
 
-    `options` are those of `FabricOptions` that `build` reads. `is_switched`: of packet switches, so that a host has
-    one link, and nobody forwards for others. `has_equal_cost`: may be given the rate at which it costs as much as
-    direct connect.
+    `options` are those of `FabricOptions` that `build` reads. `is_switched`: made of packet switches, so a host has
+    one link, and hosts do not forward. `has_equal_cost`: can be built at the rate at which it costs as much as direct
+    connect.
     """
 
     sentence: str
@@ -154,15 +157,15 @@ class FabricKind:
 
 
 def alone(request: FabricRequest) -> ChosenFabric:
-    """Return a fabric without links: a single host has nobody to send to."""
+    """Return a fabric without links, for a single host."""
     fabric = direct_connect(1, (), request.rate_gbps, name=request.name)
     return ChosenFabric(request.name, fabric, request.host_gbps, ring)
 
 
 def with_routing(chosen: ChosenFabric, options: FabricOptions) -> ChosenFabric:
-    """Return a fabric whose messages take the paths of `options.routing`: `spread` and `hash` ignore weights.
+    """Return the fabric with the paths of `options.routing`; `spread` and `hash` ignore the weights of a plan.
 
-    Raises `ValueError` for an unknown routing, and one of circuits that move: their paths change with them.
+    Raises `ValueError` for an unknown routing, and for any routing on moving circuits, whose paths change.
     """
     if not options.routing:
         return chosen

@@ -1,8 +1,8 @@
-"""Heaviest matchings: which pairs of nodes get a link when every node has one NIC to give.
+"""Heaviest matchings: the pairs of nodes to link when every node has one free NIC.
 
-`match_edges` is exact. `match_priced` is the approximation for dense demands among many nodes, and proves how
-good it is. `assign_edges` is the one-way form: every node sends on one link and receives on one.
-Importing this needs numpy alone; the search is compiled where numba is installed, and slower without it.
+`match_edges` is exact. `match_priced` is the approximation for dense demands among many nodes, with a proven bound.
+`assign_edges` is the one-way form: every node sends on one link and receives on one.
+Importing this package needs only numpy. The search is compiled if numba is installed, and slower otherwise.
 """
 
 from testbed.design.matching.exact import Matching, assign_edges, match_edges, match_priced

@@ -1,10 +1,10 @@
-"""Matchings of weighted edges, exact or priced, and the proof of how much heavier another could be.
+"""Matchings of weighted edges, exact or priced, with an upper bound on every matching.
 
-`match_priced` in short: match exactly among the heaviest pairs of every node only. The duals of that answer are prices
-of the nodes. A pair left out can matter only when it is worth more than the prices of its two nodes; raising
-the prices until no pair is gives an upper bound on every matching (LP duality). While the matching weighs
-less than the wanted part of the bound, the pairs that beat their prices most are taken in, those among nodes without
-a partner too, twice as many each round, and it is matched again. Once nothing beats its price, the answer is exact.
+`match_priced` matches exactly, but only among the heaviest pairs of every node. The duals of that answer are prices
+of the nodes. An omitted pair can matter only if its weight exceeds the prices of its two nodes; raising the prices
+until no pair does gives an upper bound on every matching (LP duality). While the matching weighs less than the wanted
+fraction of the bound, it is repeated with more pairs, twice as many each round: those that exceed their prices most,
+and those among unmatched nodes. Once no pair exceeds its prices, the answer is exact.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from testbed.errors import DemandError
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-#: Weights that are no small integers are rounded to this part of the largest: more than a double holds.
+#: Weights that are not integers below this are rounded to this fraction of the largest, finer than a double's rounding.
 _SCALE = 2**52
 
-#: Pairs of every node that are looked at first; each round takes in twice as many.
+#: Pairs of every node in the first round; each round adds twice as many as the one before.
 _PAIRS_PER_NODE = 8
 
 
 class Matching(NamedTuple):
     """`mate[v]` is the partner of node v, -1 without one.
 
-    `weight` is the sum over matched edges; `bound` proves that no matching weighs more, and is the same but for
-    rounding when the matching is exact. `dual` are node prices with which the bound was proven.
+    `weight` is the sum over matched edges; no matching weighs more than `bound`, which equals `weight` up to rounding
+    if the matching is exact. `dual` are the node prices that prove the bound of `match_edges`.
     """
 
     mate: Integers
@@ -42,7 +42,8 @@ class Matching(NamedTuple):
 def match_edges(nodes: int, one: Integers, other: Integers, weight: Floats) -> Matching:
     """Return the heaviest matching of undirected edges (parallel ones count as the heaviest, zeros as absent).
 
-    Exact: integer weights below 2^52 are taken as they are, others are rounded to 2^-52 of the largest.
+    Exact: integer weights below 2^52 are used unchanged, others are rounded to 2^-52 of the largest. Raises
+    `DemandError` for weights that are too large or too small.
     """
     from testbed.design.matching.search import match_all
 
@@ -52,22 +53,22 @@ def match_edges(nodes: int, one: Integers, other: Integers, weight: Floats) -> M
     order = np.lexsort((-weight, key))
     order = order[(weight[order] > 0) & (low[order] != high[order])]
     _, firsts = np.unique(key[order], return_index=True)
-    kept = order[firsts]
-    one, other, weight = low[kept], high[kept], weight[kept]
+    heaviest = order[firsts]
+    one, other, weight = low[heaviest], high[heaviest], weight[heaviest]
     scale = _scale(weight)
     whole = np.rint(weight * scale).astype(np.int64)
     state = _prepare(nodes, one, other, whole)
     match_all(state)
     mate = np.asarray(state.mate, dtype=np.int64)
     chosen = mate[one] == other
-    bound = _dual_sum(state, nodes) / 2 / scale
+    bound = _sum_duals(state, nodes) / 2 / scale
     return Matching(
         mate, float(weight[chosen].sum()), bound, np.asarray(state.dual, dtype=np.float64) / 2 / scale
     )
 
 
 def _scale(weight: Floats) -> float:
-    """Return 1 for weights that are integers as they stand, else what makes the largest about 2^52."""
+    """Return the factor to scale weights by before rounding: 1 for integers, else one that makes the largest 2^52."""
     largest = float(weight.max(initial=0.0))
     if largest < _SCALE and bool(np.all(weight == np.rint(weight))):
         return 1.0
@@ -77,7 +78,7 @@ def _scale(weight: Floats) -> float:
 
 
 def _prepare(nodes: int, one: Integers, other: Integers, whole: Integers) -> Any:
-    """Return the state before the first stage: nobody matched, duals at half of the heaviest edge."""
+    """Return the state before the first stage: no node matched, duals at half of each node's heaviest edge."""
     from lightbed.compiled import AVAILABLE
     from testbed.design.matching.search import State
 
@@ -112,8 +113,8 @@ def _prepare(nodes: int, one: Integers, other: Integers, whole: Integers) -> Any
     return State(*((column if AVAILABLE else column.tolist()) for column in columns))
 
 
-def _dual_sum(state: Any, nodes: int) -> float:
-    """Sum of the duals: what no matching outweighs (LP duality), in doubled weights."""
+def _sum_duals(state: Any, nodes: int) -> float:
+    """Return the sum of the duals, an upper bound on every matching (LP duality), in doubled weights."""
     total = sum(int(dual) for dual in state.dual)
     unused = {int(blossom) for blossom in state.spare[: int(state.spare[-1])]}
     for blossom in range(nodes, 2 * nodes):
@@ -127,49 +128,49 @@ def _dual_sum(state: Any, nodes: int) -> float:
 
 
 def assign_edges(nodes: int, source: Integers, target: Integers, weight: Floats) -> Integers:
-    """Return to whom each node sends, -1 for nobody: the heaviest assignment of the given arcs, exact.
+    """Return the target of each node, -1 for none: the heaviest assignment of the given arcs, exact.
 
-    Every node is split into a sender and a receiver (the bipartite double cover), where a matching
-    is such an assignment.
+    Every node is split into a sender and a receiver (the bipartite double cover); a matching of that graph
+    is an assignment.
 
     >>> assign_edges(3, np.array([0, 1, 0]), np.array([1, 2, 2]), np.array([4.0, 3.0, 6.0])).tolist()
     [1, 2, -1]
     """
     apart = source != target
-    sent = match_edges(2 * nodes, source[apart], target[apart] + nodes, weight[apart]).mate[:nodes]
-    return np.where(sent >= 0, sent - nodes, -1)
+    receiver = match_edges(2 * nodes, source[apart], target[apart] + nodes, weight[apart]).mate[:nodes]
+    return np.where(receiver >= 0, receiver - nodes, -1)
 
 
 def match_priced(weights: Floats, *, wanted: float = 0.9) -> Matching:
     """Return a matching of the symmetric `weights`, shape (n, n), that weighs at least `wanted` of the heaviest.
 
-    `bound` is what no matching outweighs: `weight / bound` is the part that was proven, at least `wanted`.
+    No matching weighs more than `bound`: `weight / bound` is the proven fraction, at least `wanted`.
     """
     nodes = len(weights)
     count = _PAIRS_PER_NODE
-    taken = _heaviest_of_each(weights, count)
+    candidates = _mark_heaviest(weights, count)
     while True:
-        one, other = np.nonzero(np.triu(taken, 1))
-        found = match_edges(nodes, one, other, weights[one, other])
-        excess = weights - found.dual[:, np.newaxis] - found.dual[np.newaxis, :]
-        excess[taken] = 0.0  # these are proven already, and blossoms may hold them down
+        one, other = np.nonzero(np.triu(candidates, 1))
+        matching = match_edges(nodes, one, other, weights[one, other])
+        excess = weights - matching.dual[:, np.newaxis] - matching.dual[np.newaxis, :]
+        excess[candidates] = 0.0  # the exact matching covers these, whose excess may come from blossoms
         np.fill_diagonal(excess, 0.0)
         raised: Floats = np.maximum(excess.max(axis=1, initial=0.0), 0.0)
-        proven = found._replace(bound=found.bound + float(raised.sum()) / 2)
-        if found.weight >= wanted * proven.bound or excess.max(initial=0.0) <= 0:
+        proven = matching._replace(bound=matching.bound + float(raised.sum()) / 2)
+        if matching.weight >= wanted * proven.bound or excess.max(initial=0.0) <= 0:
             return proven
-        alone = found.mate < 0
+        alone = matching.mate < 0
         among_alone = np.where(alone[:, np.newaxis] & alone, weights, 0.0)
-        taken |= _heaviest_of_each(excess, count) | _heaviest_of_each(among_alone, count)
+        candidates |= _mark_heaviest(excess, count) | _mark_heaviest(among_alone, count)
         count *= 2
 
 
-def _heaviest_of_each(weights: Floats, count: int) -> NDArray[np.bool_]:
-    """Return which pairs are among the heaviest `count` of either node; of equals those nearest ahead on Z_n."""
+def _mark_heaviest(weights: Floats, count: int) -> NDArray[np.bool_]:
+    """Return a mask of the pairs among the heaviest `count` of either node; of equals those nearest ahead on Z_n."""
     nodes = len(weights)
     ahead = (np.arange(nodes)[:, np.newaxis] + np.arange(1, nodes)) % nodes
-    turned = np.take_along_axis(weights, ahead, axis=1)
-    best = np.argsort(-turned, axis=1, kind="stable")[:, : min(count, nodes - 1)]
+    weights_ahead = np.take_along_axis(weights, ahead, axis=1)
+    best = np.argsort(-weights_ahead, axis=1, kind="stable")[:, : min(count, nodes - 1)]
     chosen = np.take_along_axis(ahead, best, axis=1)
     marks = np.zeros((nodes, nodes), dtype=bool)
     np.put_along_axis(marks, chosen, values=True, axis=1)

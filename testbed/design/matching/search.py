@@ -1,17 +1,17 @@
 """Heaviest matching by primal-dual search, one free node after the other (Edmonds 1965).
 
 Each stage grows an alternating tree from one free node. Time is the amount by which the duals of even nodes
-have fallen; what happens next (an edge becomes tight, the dual of an odd blossom reaches zero) waits in
-a queue by time, so that a stage touches nothing but its own tree. The stage ends when the tree reaches another
-free node, or when the dual of an even node reaches zero: then that node may stay free.
+have fallen. Events (an edge becomes tight, the dual of an odd blossom reaches zero) are in a queue by time, so that a
+stage touches only its own tree. The stage ends when the tree reaches another free node, or when the dual of an even
+node reaches zero: then that node may stay free.
 
 Weights are even integers. The nodes of a tree are joined by tight edges, so their duals are all even or all
 odd, the slack between two even ones is even, and every number stays an integer: the answer is exact.
-Worst case O(n m log n); on sparse demands most trees hold few nodes.
+Worst case O(n m log n); on sparse demands most trees have few nodes.
 
-The state are plain arrays in a named tuple, so that the same text runs compiled or interpreted. Ids below n are nodes,
-ids from n on are blossoms; an id that lies in no blossom is a *top*. Duals are kept as they were when their top got
-its present label (`since`), and brought up to date when the label changes.
+The state consists of plain arrays in a named tuple, so that the same code runs compiled or interpreted. Ids below n are
+nodes, ids from n on are blossoms; an id that is in no blossom is a *top*. Stored duals are those of the time when their
+top got its current label (`since`), and are updated when the label changes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NONE = 0
 EVEN = 1
 ODD = 2
 
-#: (time, what): an arc, or the number of arcs plus the id of an odd blossom.
+#: (time, event): the event is an arc, or the number of arcs plus the id of an odd blossom.
 Events = list[tuple[int, int]]
 NOW = 0
 LAST_TIME = 1
@@ -36,7 +36,10 @@ LAST_NODE = 2
 
 
 class State(NamedTuple):
-    """Arcs by their tail (`first[v]` to `first[v + 1]`), each edge twice; weights are even numbers."""
+    """State of the search: arcs by their tail (`first[v]` to `first[v + 1]`), each edge twice, with even weights.
+
+    The other columns are indexed by node or by id.
+    """
 
     first: Ints
     tail: Ints
@@ -77,7 +80,7 @@ def value(state: State, node: int, now: int) -> int:
 
 @compile_function
 def settle(state: State, top: int, now: int) -> None:
-    """Write down the duals of a top and all in it as they are now."""
+    """Update the stored duals of a top, and of all nodes in it, to the current time."""
     passed = now - state.since[top]
     state.since[top] = now
     if passed == 0 or state.label[top] == NONE:
@@ -115,7 +118,7 @@ def join(state: State, one: int, other: int, here: int, there: int) -> None:
 
 @compile_function
 def new_blossom(state: State, first: int) -> int:
-    """Close the ring of children that begins with `first` into a top of its own, without a label."""
+    """Close the ring of children that begins with `first` into a new top without a label, and return its id."""
     state.spare[-1] -= 1
     blossom = state.spare[state.spare[-1]]
     state.child[blossom] = first
@@ -138,7 +141,7 @@ def new_blossom(state: State, first: int) -> int:
 
 @compile_function
 def dissolve(state: State, blossom: int) -> None:
-    """Make tops of the children of a blossom, without labels, and free its id."""
+    """Make the children of a blossom tops without labels, and free its id."""
     child = state.child[blossom]
     while True:
         state.outer[child] = -1
@@ -154,7 +157,7 @@ def dissolve(state: State, blossom: int) -> None:
 
 @compile_function
 def place_on_ring(state: State, blossom: int, child: int) -> int:
-    """Return how many children stand before `child`, counted from the one that holds the base."""
+    """Return the position of `child` on its ring, counted from the child with the base."""
     place = 0
     at = state.child[blossom]
     while at != child:
@@ -165,7 +168,7 @@ def place_on_ring(state: State, blossom: int, child: int) -> int:
 
 @compile_function
 def child_with(state: State, blossom: int, node: int) -> int:
-    """Return the child of a blossom that holds a node."""
+    """Return the child of a blossom that contains a node."""
     child = node
     while state.outer[child] != blossom:
         child = state.outer[child]
@@ -174,7 +177,7 @@ def child_with(state: State, blossom: int, node: int) -> int:
 
 @compile_function
 def rebase(state: State, blossom: int, node: int) -> None:
-    """Match the nodes of a blossom inside it so that `node` alone is left over: the new base."""
+    """Match the nodes of a blossom among themselves except for `node`, the new base."""
     nodes = len(state.mate)
     waiting = [(blossom, node)]
     while len(waiting) > 0:
@@ -200,7 +203,7 @@ def rebase(state: State, blossom: int, node: int) -> None:
 
 @compile_function
 def make_odd(state: State, top: int, here: int, there: int, clock: Ints, tops: Ints, events: Events) -> None:
-    """Hang a top on the tree by the edge here -> there."""
+    """Add a top to the tree as odd, by the edge here -> there, and queue the time when its dual is zero."""
     state.label[top] = ODD
     state.since[top] = clock[NOW]
     state.tree_from[top] = here
@@ -212,16 +215,16 @@ def make_odd(state: State, top: int, here: int, there: int, clock: Ints, tops: I
 
 @compile_function
 def make_even(state: State, top: int, clock: Ints, tops: Ints, events: Events) -> None:
-    """Lower the duals of a top, and note when its edges will be tight."""
+    """Make a top even, so that its duals fall, and queue the times when its edges become tight."""
     state.label[top] = EVEN
     state.since[top] = clock[NOW]
     tops.append(top)
-    look_around(state, top, clock, events)
+    queue_edges(state, top, clock, events)
 
 
 @compile_function
-def look_around(state: State, top: int, clock: Ints, events: Events) -> None:
-    """Note when the edges of a new even top will be tight, if that is before the stage must end."""
+def queue_edges(state: State, top: int, clock: Ints, events: Events) -> None:
+    """Queue the times when the edges of a new even top become tight, up to the end of the stage."""
     node = state.leaf_head[top]
     while True:
         if clock[NOW] + state.dual[node] < clock[LAST_TIME]:
@@ -241,8 +244,8 @@ def look_around(state: State, top: int, clock: Ints, events: Events) -> None:
 
 
 @compile_function
-def look_back(state: State, top: int, clock: Ints, events: Events) -> None:
-    """Note when edges from even tops to a top that lost its label will be tight."""
+def queue_edges_back(state: State, top: int, clock: Ints, events: Events) -> None:
+    """Queue the times when edges from even tops to a top that lost its label become tight."""
     node = state.leaf_head[top]
     while True:
         for arc in range(state.first[node], state.first[node + 1]):
@@ -258,7 +261,7 @@ def look_back(state: State, top: int, clock: Ints, events: Events) -> None:
 
 @compile_function
 def meet(state: State, here: int, there: int) -> int:
-    """Return the nearest even top that the ways from two even tops to the root have in common."""
+    """Return the nearest common even top of the paths from two even tops of the tree to its root."""
     state.stamp[-1] += 1
     mark = state.stamp[-1]
     one, other = state.top[here], state.top[there]
@@ -274,7 +277,7 @@ def meet(state: State, here: int, there: int) -> int:
 
 @compile_function
 def climb(state: State, node: int, meeting: int, down: bool, clock: Ints) -> Ints:
-    """Join the tops between a node's and `meeting` to a ring, and settle them; the odd ones, after a -1."""
+    """Join the tops from a node's up to `meeting` to a ring and update their duals; return -1 and the odd ones."""
     odd_ones = [-1]
     even = state.top[node]
     while even != meeting:
@@ -295,17 +298,17 @@ def climb(state: State, node: int, meeting: int, down: bool, clock: Ints) -> Int
 
 
 @compile_function
-def look_around_inside(state: State, child: int, blossom: int, clock: Ints, events: Events) -> None:
-    """Do `look_around` for the nodes of one child alone: the others were even before."""
+def queue_edges_of_child(state: State, child: int, blossom: int, clock: Ints, events: Events) -> None:
+    """Do `queue_edges` only for the nodes of one child: the others were even before."""
     head, tail = state.leaf_head[blossom], state.leaf_tail[blossom]
     state.leaf_head[blossom], state.leaf_tail[blossom] = state.leaf_head[child], state.leaf_tail[child]
-    look_around(state, blossom, clock, events)
+    queue_edges(state, blossom, clock, events)
     state.leaf_head[blossom], state.leaf_tail[blossom] = head, tail
 
 
 @compile_function
 def match_all(state: State) -> None:
-    """Make `state.mate` a matching of greatest weight, and the duals its proof."""
+    """Set `state.mate` to a matching of maximum weight, and the duals to its proof."""
     lower_duals(state)
     for node in range(len(state.mate)):
         if state.mate[node] < 0 and state.dual[node] > 0:
@@ -314,7 +317,7 @@ def match_all(state: State) -> None:
 
 @compile_function
 def lower_duals(state: State) -> None:
-    """Begin with the least duals that one pass finds, and match along edges that are tight at once."""
+    """Set each dual to the least that the other nodes allow, in one pass, and match along edges that become tight."""
     for node in range(len(state.mate)):
         least = 0
         partner = -1
@@ -333,25 +336,25 @@ def lower_duals(state: State) -> None:
 
 @compile_function
 def run_stage(state: State, root: int) -> None:
-    """Match `root`, or prove that it (or another node in its place) stays free."""
-    clock = [0, state.dual[root], root]  # now; when and where the first dual of an even node is zero
+    """Match `root`, or prove that it or another node in its place stays free."""
+    clock = [0, state.dual[root], root]  # now; time and node of the first even node whose dual reaches zero
     tops = [state.top[root]]
     events = [(0, 0)]
     events.pop()
     make_even(state, state.top[root], clock, tops, events)
-    found = False
-    while not found and len(events) > 0 and events[0][0] < clock[LAST_TIME]:
-        time, what = heappop(events)
+    is_matched = False
+    while not is_matched and len(events) > 0 and events[0][0] < clock[LAST_TIME]:
+        time, event = heappop(events)
         clock[NOW] = time
-        if what >= len(state.tail):
-            expand_if_empty(state, what - len(state.tail), clock, tops, events)
+        if event >= len(state.tail):
+            expand_if_empty(state, event - len(state.tail), clock, tops, events)
         else:
-            found = take_edge(state, what, clock, tops, events)
-    if not found:
+            is_matched = take_edge(state, event, clock, tops, events)
+    if not is_matched:
         clock[NOW] = clock[LAST_TIME]
     for top in tops:
         settle(state, top, clock[NOW])
-    if not found:
+    if not is_matched:
         flip(state, clock[LAST_NODE], -1)
     for top in tops:
         state.label[top] = NONE
@@ -359,7 +362,7 @@ def run_stage(state: State, root: int) -> None:
 
 @compile_function
 def take_edge(state: State, arc: int, clock: Ints, tops: Ints, events: Events) -> bool:
-    """Use an edge that may be tight now; True when it led to a free node and the stage is over."""
+    """Use an edge that may be tight now, and return whether it reached a free node, which ends the stage."""
     here, there = state.tail[arc], state.head[arc]
     if state.label[state.top[here]] != EVEN:
         here, there = there, here
@@ -367,7 +370,7 @@ def take_edge(state: State, arc: int, clock: Ints, tops: Ints, events: Events) -
     if state.top[here] == target or state.label[target] == ODD:
         return False
     if value(state, here, clock[NOW]) + value(state, there, clock[NOW]) > state.weight[arc]:
-        return False  # it was noted before its end turned odd and back; a later note stands
+        return False  # an outdated event, queued before its end became odd and lost the label; a later one is right
     if state.label[target] == EVEN:
         close_ring(state, here, there, clock, tops, events)
         return False
@@ -383,24 +386,24 @@ def take_edge(state: State, arc: int, clock: Ints, tops: Ints, events: Events) -
 
 @compile_function
 def close_ring(state: State, here: int, there: int, clock: Ints, tops: Ints, events: Events) -> None:
-    """Make a blossom of the odd ring that an edge between two even tops closes."""
+    """Make a blossom of the odd ring that an edge between two even tops closes, and queue its new edges."""
     meeting = meet(state, here, there)
     join(state, state.top[here], state.top[there], here, there)
-    were_odd = climb(state, here, meeting, True, clock)
-    were_odd += climb(state, there, meeting, False, clock)
+    former_odd = climb(state, here, meeting, True, clock)
+    former_odd += climb(state, there, meeting, False, clock)
     settle(state, meeting, clock[NOW])
     blossom = new_blossom(state, meeting)
     state.label[blossom] = EVEN
     state.since[blossom] = clock[NOW]
     tops.append(blossom)
-    for child in were_odd[1:]:
+    for child in former_odd[1:]:
         if child >= 0:
-            look_around_inside(state, child, blossom, clock, events)
+            queue_edges_of_child(state, child, blossom, clock, events)
 
 
 @compile_function
 def expand_if_empty(state: State, blossom: int, clock: Ints, tops: Ints, events: Events) -> None:
-    """Take an odd blossom apart when its dual is zero; a part of its ring stays in the tree."""
+    """Dissolve an odd blossom if its dual is zero; the part of its ring from entry to base stays in the tree."""
     if state.label[blossom] != ODD or state.z[blossom] != 2 * (clock[NOW] - state.since[blossom]):
         return
     settle(state, blossom, clock[NOW])
@@ -426,7 +429,7 @@ def expand_if_empty(state: State, blossom: int, clock: Ints, tops: Ints, events:
     child = entry
     while True:
         if state.label[child] == NONE:
-            look_back(state, child, clock, events)
+            queue_edges_back(state, child, clock, events)
         child = state.ring_next[child]
         if child == entry:
             return
@@ -434,7 +437,7 @@ def expand_if_empty(state: State, blossom: int, clock: Ints, tops: Ints, events:
 
 @compile_function
 def flip(state: State, node: int, partner: int) -> None:
-    """Match an even node to `partner` (-1: leave it free), and change mates on its way to the root."""
+    """Match an even node to `partner` (-1: leave it free), and swap matched edges on its path to the root."""
     while True:
         top = state.top[node]
         former = state.mate[state.base[top]]

@@ -1,1 +1,1 @@
-"""Topologies laid onto NICs, switches and patch panels: colouring, planes, patch lists."""
+"""Assignment of topologies to NICs, switches and patch panels: edge colouring, planes, patch lists."""

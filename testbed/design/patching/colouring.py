@@ -1,8 +1,8 @@
-"""Exact edge colouring: give each edge of a d-regular graph one of d planes, no two alike at a node.
+"""Exact edge colouring: one of d colours (planes) for each edge of a d-regular graph, all different at each node.
 
-Deciding whether that is possible is hard in general (Holyer 1981), but the graphs here are small:
-an attempt by Kempe chains settles most, but proves nothing where it fails; then an exact search takes the scarcest
-choice first, follows forced moves, and gives up a branch as soon as some plane can no longer pair its nodes.
+Deciding whether a colouring exists is hard in general (Holyer 1981), but the graphs here are small. Kempe chains
+colour most of them; their failure proves nothing. Then an exact search makes the most constrained choice first,
+follows forced moves, and abandons a branch as soon as some colour can no longer pair its nodes.
 """
 
 from __future__ import annotations
@@ -15,41 +15,42 @@ from testbed.errors import TopologyError
 Edge = tuple[int, int]
 Option = tuple[int, int]
 
-#: Edges painted before the search gives up (some seconds). Chains settle connected circulants long before.
+#: Edges painted before the search gives up (some seconds). Kempe chains colour connected circulants long before.
 STEP_LIMIT = 200_000
 
-#: Resharding per edge before the attempt ends; circulants of up to 40 nodes need fewer than 4.
+#: Moves per edge before the attempt with Kempe chains ends; circulants of up to 40 nodes need fewer than 4.
 MOVES_PER_EDGE = 100
 
 
 def colour_edges(nodes: int, colours: int, pairs: Sequence[Edge]) -> list[list[Edge]] | None:
-    """Split a regular graph into `colours` perfect matchings, or None when there is no such split.
+    """Return a split of a regular graph into `colours` perfect matchings, or None if there is none.
 
     `pairs` are undirected edges, parallel ones repeated; every node must be on exactly `colours` of
-    them. Raises `TopologyError` when `STEP_LIMIT` is reached before the answer is known.
+    them. Raises `TopologyError` if `STEP_LIMIT` is reached before the answer is known.
     """
     quick = kempe_colours(nodes, colours, pairs)
-    return _by_colour(colours, pairs, quick) if quick is not None else _search(nodes, colours, pairs)
+    return _group_by_colour(colours, pairs, quick) if quick is not None else _search(nodes, colours, pairs)
 
 
 def _search(nodes: int, colours: int, pairs: Sequence[Edge]) -> list[list[Edge]] | None:
-    """Return the exact answer, however long it takes up to `STEP_LIMIT`."""
+    """Return a split by exact search, or None if there is none. Raises `TopologyError` after `STEP_LIMIT` steps."""
     search = _Search(nodes, colours, pairs)
     for colour, edge in enumerate(search.edges_at[0] if colours else ()):
-        search.paint(edge, colour)  # names of colours do not matter: settle them at node 0
+        search.paint(edge, colour)  # colours are interchangeable: fix them at node 0
     if not search.solve():
         return None
-    return _by_colour(colours, pairs, search.colour)
+    return _group_by_colour(colours, pairs, search.colour)
 
 
-def _by_colour(colours: int, pairs: Sequence[Edge], own: Sequence[int]) -> list[list[Edge]]:
+def _group_by_colour(colours: int, pairs: Sequence[Edge], own_colours: Sequence[int]) -> list[list[Edge]]:
     return [
-        [pair for pair, its in zip(pairs, own, strict=True) if its == colour] for colour in range(colours)
+        [pair for pair, own in zip(pairs, own_colours, strict=True) if own == colour]
+        for colour in range(colours)
     ]
 
 
 class _Search:
-    """A partial colouring: `free[v]` are the colours (bits) still to appear at node v."""
+    """Exact search, with a partial colouring: `free[v]` are the colours (bits) missing at node v."""
 
     def __init__(self, nodes: int, colours: int, pairs: Sequence[Edge]) -> None:
         self.pairs = pairs
@@ -63,16 +64,16 @@ class _Search:
         self.steps = 0
 
     def solve(self) -> bool:
-        """Complete the colouring; on False everything painted here has been erased again."""
+        """Complete the colouring and return True; or erase all edges that it painted and return False."""
         forced: list[int] = []
-        options = self._scarcest()
+        options = self._find_scarcest()
         while options is not None and len(options) == 1:
             self.paint(*options[0])
             forced.append(options[0][0])
-            options = self._scarcest()
+            options = self._find_scarcest()
         if options is None:
             return True
-        if not any(self._odd_part(colour) for colour in range(self.colours)):
+        if not any(self._has_odd_part(colour) for colour in range(self.colours)):
             for edge, colour in options:
                 self.paint(edge, colour)
                 if self.solve():
@@ -83,7 +84,7 @@ class _Search:
         return False
 
     def paint(self, edge: int, colour: int) -> None:
-        """Give an edge a colour that is free at both ends."""
+        """Paint an edge with a colour that is free at both ends. Raises `TopologyError` after `STEP_LIMIT` steps."""
         self.steps += 1
         if self.steps > STEP_LIMIT:
             raise TopologyError(
@@ -99,20 +100,20 @@ class _Search:
             self.free[end] |= 1 << self.colour[edge]
         self.colour[edge] = -1
 
-    def _scarcest(self) -> list[Option] | None:
-        """Return the fewest ways to bring a missing colour to a node; None when no colour is missing."""
+    def _find_scarcest(self) -> list[Option] | None:
+        """Return the options of the missing colour with fewest options; None if no colour is missing at any node."""
         fewest: list[Option] | None = None
         for node, free in enumerate(self.free):
             for colour in _bits(free):
-                options = self._options(node, colour)
+                options = self._list_options(node, colour)
                 if fewest is None or len(options) < len(fewest):
                     fewest = options
                 if len(fewest) <= 1:
                     return fewest
         return fewest
 
-    def _options(self, node: int, colour: int) -> list[Option]:
-        """Return edges at a node that may still take a colour the node lacks."""
+    def _list_options(self, node: int, colour: int) -> list[Option]:
+        """Return the unpainted edges at a node whose other end also lacks the colour."""
         return [
             (edge, colour)
             for edge in self.edges_at[node]
@@ -123,7 +124,8 @@ class _Search:
         one, other = self.pairs[edge]
         return other if node == one else one
 
-    def _odd_part(self, colour: int) -> bool:
+    def _has_odd_part(self, colour: int) -> bool:
+        """Return whether the nodes that lack a colour have a connected part of odd size, which no matching pairs."""
         lacking = {node for node, free in enumerate(self.free) if free >> colour & 1}
         while lacking:
             waiting = [lacking.pop()]
@@ -131,7 +133,7 @@ class _Search:
             while waiting:
                 node = waiting.pop()
                 size += 1
-                fresh = {self._other(edge, node) for edge, _ in self._options(node, colour)} & lacking
+                fresh = {self._other(edge, node) for edge, _ in self._list_options(node, colour)} & lacking
                 lacking -= fresh
                 waiting += fresh
             if size % 2:
@@ -148,9 +150,9 @@ def _bits(mask: int) -> Iterator[int]:
 
 
 def kempe_colours(nodes: int, colours: int, pairs: Sequence[Edge]) -> list[int] | None:
-    """Return a colour for each edge, no two alike at a node, or None when the attempt did not succeed.
+    """Return a colour for each edge, all different at each node, or None if the attempt failed.
 
-    The random moves come from a fixed seed: the same graph is coloured the same way each time.
+    Random moves have a fixed seed, so the same graph always gets the same colours.
     """
     painting = _Painting(nodes, colours, pairs)
     chance = random.Random(len(pairs))
@@ -171,20 +173,20 @@ class _Painting:
         self.edge_at = [[-1] * colours for _ in range(nodes)]
 
     def place(self, edge: int, chance: random.Random) -> list[int]:
-        """Paint a bare edge; the edges that lost their colour for it are returned."""
+        """Paint a bare edge, and return the edges that lost their colour for it."""
         one, other = self.pairs[edge]
         here, there = self._free(one), self._free(other)
         common = [colour for colour in here if colour in there]
         if common:
             self._paint(edge, common[0])
             return []
-        wanted, offered = chance.choice(here), chance.choice(there)
-        self._flip(other, wanted, offered)
-        evicted = self.edge_at[other][wanted]
-        if evicted < 0 and self.edge_at[one][wanted] < 0:
-            self._paint(edge, wanted)
+        colour_here, colour_there = chance.choice(here), chance.choice(there)
+        self._flip(other, colour_here, colour_there)
+        evicted = self.edge_at[other][colour_here]
+        if evicted < 0 and self.edge_at[one][colour_here] < 0:
+            self._paint(edge, colour_here)
             return []
-        # Paint it whatever stands in its way.
+        # The chain did not free a colour: take a random one from the edges that have it.
         colour = chance.choice(range(len(self.edge_at[one])))
         displaced = sorted({self.edge_at[end][colour] for end in self.pairs[edge]} - {-1})
         for each in displaced:

@@ -1,6 +1,6 @@
-"""Lay a topology onto NICs, and write the result as a patch list for people and patch panels.
+"""Wiring: the assignment of a topology's links to NICs, and its patch list for people and patch panels.
 
-With planes, interface i of every node meets switch i and no other. Duplex links then need perfect matchings, simplex
+With planes, interface i of every node is connected to switch i only. Duplex links then need perfect matchings, simplex
 links permutations. Permutations always exist (Koenig 1916: a d-regular bipartite multigraph is the union of d perfect
 matchings); matchings may not.
 """
@@ -21,18 +21,18 @@ _ALPHABET = 26
 
 
 def wire(topology: Topology, *, planes: int = 1) -> Wiring:
-    """Give every edge of a topology a transmitter and a receiver.
+    """Return a wiring with a transmitter and a receiver for every edge of a topology.
 
-    `planes=1`: all NICs meet one switch (or a set of switches that acts as one). NICs are taken in
-    order, node by node and stride by stride, as on the original testbed.
-    `planes=degree`: interface i meets only switch i, so the edges are split exactly into `degree`
-    perfect matchings (duplex) or permutations (simplex). Raises `TopologyError` when no such split
-    exists, naming the condition that fails, and for any other number of planes.
+    `planes=1`: all NICs are connected to one switch (or to several that act as one). NICs are taken
+    in order, node by node and stride by stride, as on the original testbed.
+    `planes=degree`: interface i is connected to switch i only, so the edges are split exactly into
+    `degree` perfect matchings (duplex) or permutations (simplex). Raises `TopologyError` with the
+    condition that fails if there is no such split, and for any other number of planes.
     """
     if planes == 1:
-        links = list(_greedy(topology))
+        links = list(_take_free_nics(topology))
     elif planes == topology.degree:
-        links = list(_by_plane(topology))
+        links = list(_split_by_plane(topology))
     else:
         raise TopologyError(
             f"{planes} planes with degree {topology.degree}: interface i connects to switch i, so there "
@@ -42,7 +42,7 @@ def wire(topology: Topology, *, planes: int = 1) -> Wiring:
 
 
 def patch_list(wiring: Wiring) -> list[str]:
-    """Return one line a fibre pair (`A1-B1`, duplex) or a one-way path (`A1>B1`, simplex).
+    """Return one line per fibre pair (`A1-B1`, duplex) or one-way path (`A1>B1`, simplex).
 
     Letters are nodes, digits are NICs from 1. After Z comes AA, AB, ... as in a spreadsheet.
     """
@@ -52,7 +52,7 @@ def patch_list(wiring: Wiring) -> list[str]:
 
 
 def node_label(node: int) -> str:
-    """Return letters of a node: 0 is A, 25 is Z, 26 is AA.
+    """Return the letters of a node: 0 is A, 25 is Z, 26 is AA.
 
     >>> [node_label(node) for node in (0, 25, 26, 701, 702)]
     ['A', 'Z', 'AA', 'ZZ', 'AAA']
@@ -70,7 +70,7 @@ def _nic_label(nic: Nic) -> str:
 
 
 def _edges_in_order(topology: Topology) -> Iterator[Edge]:
-    """Return all directed edges, node by node, each node's in the order of the topology's strides."""
+    """Return all directed edges by source node, those of a node in the order of the topology's strides."""
     steps = direct_strides(topology.nodes, topology.strides, simplex=topology.simplex)
     rank = {step: index for index, step in reversed(list(enumerate(steps)))}
 
@@ -81,28 +81,28 @@ def _edges_in_order(topology: Topology) -> Iterator[Edge]:
     return iter(sorted(topology.edges, key=key))
 
 
-def _greedy(topology: Topology) -> Iterator[Link]:
-    """Yield next free NIC here to next free NIC there; a duplex pair takes the same two NICs both ways."""
-    sent, received = Counter[int](), Counter[int]()
-    done = Counter[Edge]()
+def _take_free_nics(topology: Topology) -> Iterator[Link]:
+    """Yield the links, each from the next free NIC to the next free NIC; a duplex pair uses two NICs both ways."""
+    transmitters, receivers = Counter[int](), Counter[int]()
+    reverse_done = Counter[Edge]()
     for source, target in _edges_in_order(topology):
         if topology.simplex:
-            yield Link(Nic(source, sent[source]), Nic(target, received[target]))
-            sent[source] += 1
-            received[target] += 1
-        elif done[source, target]:
-            done[source, target] -= 1
+            yield Link(Nic(source, transmitters[source]), Nic(target, receivers[target]))
+            transmitters[source] += 1
+            receivers[target] += 1
+        elif reverse_done[source, target]:
+            reverse_done[source, target] -= 1
         else:
-            here, there = Nic(source, sent[source]), Nic(target, sent[target])
+            here, there = Nic(source, transmitters[source]), Nic(target, transmitters[target])
             yield Link(here, there)
             yield Link(there, here)
-            sent[source] += 1
-            sent[target] += 1
-            done[target, source] += 1
+            transmitters[source] += 1
+            transmitters[target] += 1
+            reverse_done[target, source] += 1
 
 
-def _by_plane(topology: Topology) -> Iterator[Link]:
-    """Yield interface i to interface i, one matching or permutation a plane."""
+def _split_by_plane(topology: Topology) -> Iterator[Link]:
+    """Yield the links of each plane i, from interface i to interface i: one matching or permutation per plane."""
     edges = list(_edges_in_order(topology))
     if topology.simplex:
         planes = split_into_permutations(topology.nodes, topology.degree, edges)
@@ -117,40 +117,42 @@ def _by_plane(topology: Topology) -> Iterator[Link]:
 
 
 def split_into_permutations(nodes: int, degree: int, edges: Sequence[Edge]) -> list[list[Edge]]:
-    """Split directed edges into `degree` permutations: each node sends once and receives once in each.
+    """Return a split of directed edges into `degree` permutations, in which each node sends and receives once.
 
-    Of a node's edges those that come first are used in the first planes where possible. Raises
-    `TopologyError` when some node has not exactly `degree` edges out and in.
+    A node's first edges are in the first planes if possible. Raises `TopologyError` unless every node
+    has exactly `degree` edges out and in.
     """
     _check_regular(nodes, degree, (source for source, _ in edges), "send")
     _check_regular(nodes, degree, (target for _, target in edges), "receive")
-    left = Counter(edges)
+    remaining = Counter(edges)
     order: dict[int, list[int]] = defaultdict(list)
     for source, target in edges:
         order[source].append(target)
     planes = []
     for _ in range(degree):
-        plane = _permutation(nodes, order, left)
-        left.subtract(plane)
+        plane = _match_permutation(nodes, order, remaining)
+        remaining.subtract(plane)
         planes.append(plane)
     return planes
 
 
-def _permutation(nodes: int, order: Mapping[int, Sequence[int]], left: Mapping[Edge, int]) -> list[Edge]:
+def _match_permutation(
+    nodes: int, order: Mapping[int, Sequence[int]], remaining: Mapping[Edge, int]
+) -> list[Edge]:
     """Return a perfect matching of senders to receivers by augmenting paths (Kuhn)."""
     sender_of: dict[int, int] = {}
 
-    def place(sender: int, tried: set[int]) -> bool:
-        open_to = [to for to in order[sender] if left[sender, to] and to not in tried]
+    def place(sender: int, visited: set[int]) -> bool:
+        open_to = [to for to in order[sender] if remaining[sender, to] and to not in visited]
         for receiver in open_to:
             if receiver not in sender_of:
                 sender_of[receiver] = sender
                 return True
         for receiver in open_to:
-            if receiver in tried:
+            if receiver in visited:
                 continue
-            tried.add(receiver)
-            if place(sender_of[receiver], tried):
+            visited.add(receiver)
+            if place(sender_of[receiver], visited):
                 sender_of[receiver] = sender
                 return True
         return False
@@ -161,43 +163,43 @@ def _permutation(nodes: int, order: Mapping[int, Sequence[int]], left: Mapping[E
 
 
 def split_into_matchings(nodes: int, degree: int, pairs: Sequence[Edge]) -> list[list[Edge]]:
-    """Split undirected edges into `degree` perfect matchings (a 1-factorisation).
+    """Return a split of undirected edges into `degree` perfect matchings (a 1-factorisation).
 
-    Strides whose rings are even are laid two planes a stride, every other edge in each; an exact
-    search settles the rest and takes them back one by one where it must, so a split is found whenever
-    there is one. Raises `TopologyError` naming the condition that fails: an odd number of nodes, a
-    node with another degree, a part with an odd number of nodes, or no split at all.
+    Strides with even rings take two planes each, alternate edges in each; an exact search splits the
+    other edges, and if it fails takes strides back one at a time, so it finds a split whenever there
+    is one. Raises `TopologyError` with the condition that fails: an odd number of nodes, a node with
+    another degree, a part with an odd number of nodes, or no split at all; also at the search's limit.
     """
     if nodes % 2:
         raise TopologyError(
             f"duplex planes with {nodes} nodes: each switch would have to pair all nodes, and an odd number cannot "
             f"be paired (no perfect matching); use an even number of nodes, planes=1, or simplex links"
         )
-    part = _odd_part(nodes, pairs)
+    part = _find_odd_part(nodes, pairs)
     if part:
         raise TopologyError(
             f"duplex planes: nodes {', '.join(map(str, sorted(part)))} are joined only to each other and "
             f"are an odd number, so they have no perfect matching; use planes=1 or join the parts"
         )
     _check_regular(nodes, degree, (end for pair in pairs for end in pair), "be")
-    laid, rest = _even_rings(nodes, pairs)
+    even_rings, rest = _split_even_rings(nodes, pairs)
     while True:
-        colours = degree - sum(len(planes) for planes in laid)
-        found = _colour(nodes, colours, rest)
-        if found is not None:
-            return [plane for planes in laid for plane in planes] + found
-        if not laid:
+        colours = degree - sum(len(planes) for planes in even_rings)
+        matchings = _colour_rest(nodes, colours, rest)
+        if matchings is not None:
+            return [plane for planes in even_rings for plane in planes] + matchings
+        if not even_rings:
             raise TopologyError(
                 f"these {len(pairs)} links cannot be split into {degree} perfect matchings (all ways were tried): "
                 f"the graph has no 1-factorisation; use planes=1, simplex links, or another topology"
             )
-        rest = rest + [edge for plane in laid.pop() for edge in plane]
+        rest = rest + [edge for plane in even_rings.pop() for edge in plane]
 
 
-def _colour(nodes: int, colours: int, pairs: Sequence[Edge]) -> list[list[Edge]] | None:
+def _colour_rest(nodes: int, colours: int, pairs: Sequence[Edge]) -> list[list[Edge]] | None:
     if not pairs:
         return []
-    return None if _odd_part(nodes, pairs) else colour_edges(nodes, colours, pairs)
+    return None if _find_odd_part(nodes, pairs) else colour_edges(nodes, colours, pairs)
 
 
 def _check_regular(nodes: int, degree: int, ends: Iterable[int], verb: str) -> None:
@@ -210,15 +212,15 @@ def _check_regular(nodes: int, degree: int, ends: Iterable[int], verb: str) -> N
             )
 
 
-def _odd_part(nodes: int, pairs: Sequence[Edge]) -> set[int]:
-    """Return a connected part with an odd number of nodes, or an empty set."""
+def _find_odd_part(nodes: int, pairs: Sequence[Edge]) -> set[int]:
+    """Return the nodes of a connected part with an odd number of them, or an empty set."""
     neighbours: dict[int, set[int]] = defaultdict(set)
     for one, other in pairs:
         neighbours[one].add(other)
         neighbours[other].add(one)
-    seen: set[int] = set()
+    visited: set[int] = set()
     for start in range(nodes):
-        if start in seen:
+        if start in visited:
             continue
         part, waiting = {start}, [start]
         while waiting:
@@ -227,17 +229,17 @@ def _odd_part(nodes: int, pairs: Sequence[Edge]) -> set[int]:
             waiting += fresh
         if len(part) % 2:
             return part
-        seen |= part
+        visited |= part
     return set()
 
 
-def _even_rings(nodes: int, pairs: Sequence[Edge]) -> tuple[list[list[list[Edge]]], list[Edge]]:
-    """Return planes for every stride whose rings are even, and the edges of all other strides.
+def _split_even_rings(nodes: int, pairs: Sequence[Edge]) -> tuple[list[list[list[Edge]]], list[Edge]]:
+    """Return the planes of every stride with even rings, and the edges of all other strides.
 
-    >>> _even_rings(4, [(0, 1), (1, 2), (2, 3), (0, 3)])
+    >>> _split_even_rings(4, [(0, 1), (1, 2), (2, 3), (0, 3)])
     ([[[(0, 1), (2, 3)], [(1, 2), (0, 3)]]], [])
     """
-    laid: list[list[list[Edge]]] = []
+    rings: list[list[list[Edge]]] = []
     rest: list[Edge] = []
     groups: dict[tuple[int, int], list[Edge]] = defaultdict(list)
     copies = Counter[Edge]()
@@ -248,10 +250,10 @@ def _even_rings(nodes: int, pairs: Sequence[Edge]) -> tuple[list[list[list[Edge]
     for (stride, _), edges in groups.items():
         planes = _alternate(nodes, stride, edges)
         if planes:
-            laid.append(planes)
+            rings.append(planes)
         else:
             rest += edges
-    return laid, rest
+    return rings, rest
 
 
 def _alternate(nodes: int, stride: int, edges: Sequence[Edge]) -> list[list[Edge]]:
@@ -264,12 +266,12 @@ def _alternate(nodes: int, stride: int, edges: Sequence[Edge]) -> list[list[Edge
     for start in range(math.gcd(nodes, stride)):
         for place in range(nodes // math.gcd(nodes, stride)):
             position[(start + place * stride) % nodes] = place
-    first = [edge for edge in edges if _tail_place(edge, nodes, stride, position) % 2 == 0]
-    second = [edge for edge in edges if _tail_place(edge, nodes, stride, position) % 2]
+    first = [edge for edge in edges if _tail_position(edge, nodes, stride, position) % 2 == 0]
+    second = [edge for edge in edges if _tail_position(edge, nodes, stride, position) % 2]
     return [first, second]
 
 
-def _tail_place(edge: Edge, nodes: int, stride: int, position: Mapping[int, int]) -> int:
-    """Place on its ring of the end from which the edge goes one stride forward."""
+def _tail_position(edge: Edge, nodes: int, stride: int, position: Mapping[int, int]) -> int:
+    """Return the position on its ring of the end from which the edge goes one stride forward."""
     one, other = edge
     return position[one if (one + stride) % nodes == other else other]

@@ -1,1 +1,1 @@
-"""Plan files: made from a workload and servers, written, read and checked."""
+"""Plans: the decisions for a workload on servers, and the files that hold them."""

@@ -1,11 +1,11 @@
-"""Plan files: what the planner decided for a job, for people to read and for `testbed apply` to carry out.
+"""Plan files: the planner's decisions for a job, for people to read and for `testbed apply` to execute.
 
-JSON, `"format": "lightbed-plan/1"`; the keys are described in docs/reference/plan-file.md. Everything is checked on
-reading, since people edit such files.
+JSON, `"format": "lightbed-plan/1"`; docs/reference/plan-file.md describes the keys. Reading checks everything, since
+people edit such files.
 
-What must hold beyond each single value: nodes reach each other, strides are rings of the links, grids are grids. Routes
-are `{source, target, set, weight, path}` for each way of each pair. A path is the nodes that it visits; of parallel
-links it takes the first, unless `copies` says for each hop which.
+Beyond single values it checks that nodes reach each other, that strides are rings of the links, and that grids have
+rows of equal length. Routes are `{source, target, set, weight, path}` for each path of each pair. A path lists the
+nodes that it visits; of parallel links it takes the first, unless `copies` gives the number for each hop.
 """
 
 from __future__ import annotations
@@ -36,27 +36,26 @@ from testbed.design.workloads.strategies import sharding_fault
 from testbed.errors import PlanFileError, WorkloadError
 
 TEXTS = ("bound_by",)
-"""Figures that are words."""
-
+"""Keys of `predicted` whose values are texts, not numbers."""
 
 FORMAT = "lightbed-plan/1"
 
-_NUMBERS = re.compile(r"\[\n[\s\d,\[\]]*\]")  # a line may not end inside a text, so no text is meant
+_NUMBERS = re.compile(r"\[\n[\s\d,\[\]]*\]")  # JSON texts hold no line ends, so this matches no text
 _ROUTE = re.compile(r'\{\n\s*"source": \d[^{}"]*("[a-z]+":[^{}"]*)*\}')
 Edge = tuple[int, int]
 MOST_NICS = 1024
-"""Of one server, by far: a slip is told before it is paid for."""
+"""Maximum NICs of a server, far above any real one: a typing error is refused before it costs memory."""
 _SLACK = 1e-6
-"""Weights of a pair may differ from 1 by so much in sum."""
+"""Tolerance of the sum of a pair's weights, which must be 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Decisions of a search. Node i of topology and strategy is `hosts[i]`; without hosts, host i of any lab that fits.
 
-    `operators` are the names that the strategy's shardings are for. `predicted` are figures by name (`iteration_ms`,
-    `bandwidth_tax`, ...), `why` sentences, `search` what finds the same plan again (seed, steps, chains).
-    `routes` are those that are simulated and installed; a file that somebody wrote by hand may have none.
+    `operators` are the names of the operators of the strategy's shardings. `predicted` are figures by name
+    (`iteration_ms`, `bandwidth_tax`, ...), `why` are sentences, `search` are the settings that reproduce the plan
+    (seed, steps, chains). `routes` are simulated and installed; a file written by hand may have none.
     """
 
     workload: WorkloadChoice
@@ -73,8 +72,8 @@ class Plan:
 
 
 def write_plan(plan: Plan, path: str | Path) -> None:
-    """Write the file of a plan. Raises `OSError`."""
-    # Pairs and grids on one line each: a plan is read by people, too.
+    """Write a plan to a file. Raises `OSError`."""
+    # Pairs and grids get one line each, for human readers.
     text = _NUMBERS.sub(_on_one_line, json.dumps(plan_json(plan), indent=1, ensure_ascii=False)) + "\n"
     text = _ROUTE.sub(lambda route: " ".join(route[0].split()), text)
     write_output(path, text)
@@ -85,7 +84,7 @@ def _on_one_line(numbers: re.Match[str]) -> str:
 
 
 def check_writable(path: str | Path) -> None:
-    """Raise `PlanFileError` unless a plan can be written there, for whoever has a long search before that."""
+    """Raise `PlanFileError` unless a plan can be written there; call it before a long search."""
     try:
         check_output(path)
     except OSError as error:
@@ -95,7 +94,7 @@ def check_writable(path: str | Path) -> None:
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
-    """Return the document, as it stands in the file."""
+    """Return the JSON document of a plan."""
     topology = plan.topology
     return {
         "format": FORMAT,
@@ -125,15 +124,15 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
 
 def read_plan(path: str | Path) -> Plan:
-    """Return the plan in a file. Raises `PlanFileError` that names the file, the key and what is wrong; `OSError`."""
+    """Return the plan in a file. Raises `PlanFileError` with the file, the key and the fault, and `OSError`."""
     try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_no_number)
+        document = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise PlanFileError(f"{path} is not a plan file: not JSON ({error})") from error
     return parse_plan(document, str(path))
 
 
-def _no_number(word: str) -> None:
+def _refuse_constant(word: str) -> None:
     raise ValueError(f"{word} is not a number")
 
 
@@ -141,13 +140,12 @@ def parse_plan(document: Any, source: str) -> Plan:
     """Return the plan in a document; `source` names it in errors. Raises `PlanFileError`."""
     file = PlanReader(source, "", document)
     if file.value.get("format") != FORMAT:
-        found = file.value.get("format")
-        what = f"its format is {found!r}, this program reads {FORMAT!r}"
-        raise PlanFileError(f"{source}: {what}: make the plan again with `testbed optimise`")
+        fault = f"its format is {file.value.get('format')!r}, this program reads {FORMAT!r}"
+        raise PlanFileError(f"{source}: {fault}: make the plan again with `testbed optimise`")
     topology = read_topology(file.inner("topology"))
     operators, strategy = read_strategy(file.inner("strategy"), topology.nodes)
     return Plan(
-        workload=_choice(file.inner("workload")),
+        workload=_read_choice(file.inner("workload")),
         topology=topology,
         rate_gbps=file.between("rate_gbps", LEAST_GBPS, MOST_GBPS),
         operators=operators,
@@ -156,12 +154,12 @@ def parse_plan(document: Any, source: str) -> Plan:
         why=tuple(file.texts("why")),
         search=file.inner("search").value,
         lab=file.text("lab"),
-        hosts=_hosts(file, topology.nodes),
+        hosts=_read_hosts(file, topology.nodes),
         routes=read_routes(file, topology) if "routes" in file.value else None,
     )
 
 
-def _choice(part: PlanReader) -> WorkloadChoice:
+def _read_choice(part: PlanReader) -> WorkloadChoice:
     settings, device = part.inner("settings"), part.text("device")
     try:
         device_named(device or DEFAULT_DEVICE)
@@ -178,21 +176,21 @@ def _choice(part: PlanReader) -> WorkloadChoice:
     )
 
 
-def _hosts(file: PlanReader, nodes: int) -> tuple[str, ...]:
+def _read_hosts(file: PlanReader, nodes: int) -> tuple[str, ...]:
     hosts = tuple(file.texts("hosts"))
     if hosts and len(hosts) != nodes:
         raise file.error("hosts", f"{len(hosts)} hosts for {nodes} nodes: name one per node, or none")
-    twice = [name for name, times in Counter(hosts).items() if times > 1]
-    if twice:
-        raise file.error("hosts", f"{twice[0]!r} appears twice")
+    repeated = [name for name, times in Counter(hosts).items() if times > 1]
+    if repeated:
+        raise file.error("hosts", f"{repeated[0]!r} appears twice")
     return hosts
 
 
 def read_topology(part: PlanReader) -> Topology:
-    """Return the topology, connected, no NIC used twice, every stride a ring. Raises `PlanFileError`."""
+    """Return the topology. Raises `PlanFileError` if it is not connected, lacks NICs, or a stride is not a ring."""
     nodes, degree = part.count("nodes"), part.count("degree", MOST_NICS)
     simplex = part.flag("simplex")
-    links = [_link(part, place, link, nodes) for place, link in enumerate(part.items("links"))]
+    links = [_read_link(part, place, link, nodes) for place, link in enumerate(part.items("links"))]
     edges = links if simplex else [edge for one, other in links for edge in ((one, other), (other, one))]
     strides = tuple(part.whole(stride, "strides") for stride in part.items("strides"))
     topology = Topology(nodes, degree, simplex, strides, tuple(sorted(edges)))
@@ -203,7 +201,7 @@ def read_topology(part: PlanReader) -> Topology:
 
 
 def read_strategy(part: PlanReader, nodes: int) -> tuple[tuple[str, ...], Strategy]:
-    """Return the operators' names, and how they are laid out on so many nodes. Raises `PlanFileError`."""
+    """Return the operators' names and their strategy on `nodes` nodes. Raises `PlanFileError`."""
     names, shardings = [], []
     for place, entry in enumerate(part.items("operators")):
         operator = PlanReader(part.source, f"{part.where}.operators[{place}]", entry)
@@ -225,7 +223,7 @@ def read_strategy(part: PlanReader, nodes: int) -> tuple[tuple[str, ...], Strate
     return tuple(names), Strategy(tuple(shardings), part.count("microbatches"))
 
 
-def _link(part: PlanReader, place: int, link: Any, nodes: int) -> Edge:
+def _read_link(part: PlanReader, place: int, link: Any, nodes: int) -> Edge:
     where = f"links[{place}]"
     if not isinstance(link, list) or len(link) != 2:
         raise part.error(where, f"{link!r} is not a pair of nodes")
@@ -240,13 +238,13 @@ def _check_nics(part: PlanReader, topology: Topology) -> None:
         used = Counter(edge[end] for edge in topology.edges)
         full = [node for node, count in used.items() if count > topology.degree]
         if full:
-            what = f"node {full[0]} {name} on {used[full[0]]} links and has {topology.degree} NICs"
-            raise part.error("links", what)
+            fault = f"node {full[0]} {name} on {used[full[0]]} links and has {topology.degree} NICs"
+            raise part.error("links", fault)
 
 
 def _check_connected(part: PlanReader, topology: Topology) -> None:
     nodes, edges = topology.nodes, topology.edges
-    if nodes > 1 and len(edges) < nodes:  # told without a look at every node, whose number may be a slip
+    if nodes > 1 and len(edges) < nodes:  # before any work per node: their number may be a typing error
         raise part.error("links", f"{len(topology.links)} links cannot join {nodes} nodes: add links")
     away = _find_unreached(nodes, edges)
     if away is not None:
@@ -257,16 +255,16 @@ def _check_connected(part: PlanReader, topology: Topology) -> None:
 
 
 def _find_unreached(nodes: int, edges: Iterable[Edge]) -> int | None:
-    """Return the first node that no path from node 0 leads to."""
+    """Return the first node without a path from node 0, or None."""
     targets: dict[int, list[int]] = {}
     for source, target in edges:
         targets.setdefault(source, []).append(target)
-    seen, waiting = {0}, [0]
+    reached, waiting = {0}, [0]
     while waiting:
-        fresh = set(targets.get(waiting.pop(), ())) - seen
-        seen |= fresh
+        fresh = set(targets.get(waiting.pop(), ())) - reached
+        reached |= fresh
         waiting.extend(fresh)
-    return next((node for node in range(nodes) if node not in seen), None)
+    return next((node for node in range(nodes) if node not in reached), None)
 
 
 def _check_strides(part: PlanReader, topology: Topology) -> None:
@@ -282,16 +280,19 @@ def _check_strides(part: PlanReader, topology: Topology) -> None:
     missing = Counter(circulant_edges(nodes, steps)) - Counter(topology.edges)
     if missing:
         one, other = min(missing)
-        what = f"{(other - one) % nodes} is no ring: there is no link from node {one} to node {other} for it"
-        raise part.error("strides", what)
+        stride = (other - one) % nodes
+        fault = (
+            f"{stride} is not a ring of the links: there is no link from node {one} to node {other} for it"
+        )
+        raise part.error("strides", fault)
 
 
 def routes_json(routes: RouteSets) -> list[dict[str, Any]]:
-    """Return the entries of all ways that carry something, and of the first set."""
-    return [_entry(routes, one) for one in routes.routes()]
+    """Return the entries of all routes with a weight in either direction, and of the first set."""
+    return [_route_json(routes, one) for one in routes.routes()]
 
 
-def _entry(routes: RouteSets, one: PairRoute) -> dict[str, Any]:
+def _route_json(routes: RouteSets, one: PairRoute) -> dict[str, Any]:
     edges = routes.topology.edges
     copies = [edge - bisect_left(edges, edges[edge]) for edge in one.path]
     entry = {"source": one.source, "target": one.target, "set": one.set, "weight": one.weight}
@@ -299,7 +300,7 @@ def _entry(routes: RouteSets, one: PairRoute) -> dict[str, Any]:
 
 
 def read_routes(file: PlanReader, topology: Topology) -> RouteSets:
-    """Return the routes in `routes` of a document, which must be whole. Raises `PlanFileError`."""
+    """Return the routes in `routes` of a document. Raises `PlanFileError`, also if they are incomplete."""
     nodes, entries = topology.nodes, file.items("routes")
     onward = np.full((MOST_SETS, nodes, nodes), -1, dtype=np.int64)
     weight = np.zeros((MOST_SETS, nodes, nodes))
@@ -335,19 +336,20 @@ def read_routes(file: PlanReader, topology: Topology) -> RouteSets:
                 )
             edges.append(edge)
         for edge in edges:
-            held = onward[number, target, topology.edges[edge][0]]
-            if held not in (-1, edge):
-                what = f"node {topology.edges[edge][0]} sends to {target} in set {number} over another link elsewhere"
-                raise entry.error("path", f"{what}: a set forwards by destination")
+            known_edge = onward[number, target, topology.edges[edge][0]]
+            if known_edge not in (-1, edge):
+                node = topology.edges[edge][0]
+                fault = f"node {node} sends to {target} in set {number} over another link in another route"
+                raise entry.error("path", f"{fault}: a set forwards by destination")
             onward[number, target, topology.edges[edge][0]] = edge
     np.einsum("ii->i", weight[0])[:] = 1.0
-    _check_whole(file, onward, weight)
+    _check_complete(file, onward, weight)
     sets = 1 + max((number for number in range(MOST_SETS) if (onward[number] >= 0).any()), default=0)
     return RouteSets(topology, onward[:sets], weight[:sets])
 
 
-def _check_whole(file: PlanReader, onward: np.ndarray[Any, Any], weight: np.ndarray[Any, Any]) -> None:
-    """Check that every pair has a way in the first set, and that the weights of each sum to 1."""
+def _check_complete(file: PlanReader, onward: np.ndarray[Any, Any], weight: np.ndarray[Any, Any]) -> None:
+    """Raise `PlanFileError` unless every pair has a route in the first set, and weights that sum to 1."""
     nodes = weight.shape[1]
     away = ~np.eye(nodes, dtype=bool)
     missing = np.argwhere((onward[0].T < 0) & away)
@@ -364,7 +366,10 @@ def _check_whole(file: PlanReader, onward: np.ndarray[Any, Any], weight: np.ndar
 
 
 class PlanReader:
-    """One object of the document: `where` it stands in the file, and its `value`, keys to values."""
+    """Reader of one object of the document, `value`, whose key path in the file is `where`.
+
+    Its methods return the checked value of a key, and raise `PlanFileError` for a missing key or an invalid value.
+    """
 
     def __init__(self, source: str, where: str, value: Any) -> None:
         self.source = source
@@ -373,12 +378,12 @@ class PlanReader:
             raise PlanFileError(f"{source}: {where or 'the document'} is not a JSON object")
         self.value: dict[str, Any] = value
 
-    def error(self, key: str, what: str) -> PlanFileError:
-        """Return what is wrong with a key, to be raised."""
-        return PlanFileError(f"{self.source}: {f'{self.where}.' if self.where else ''}{key}: {what}")
+    def error(self, key: str, fault: str) -> PlanFileError:
+        """Return an error that names the file, the key and its fault, to be raised."""
+        return PlanFileError(f"{self.source}: {f'{self.where}.' if self.where else ''}{key}: {fault}")
 
     def inner(self, key: str) -> PlanReader:
-        """Return an object inside this one."""
+        """Return a reader of the object under a key."""
         return PlanReader(self.source, f"{self.where}.{key}".lstrip("."), self._get(key))
 
     def text(self, key: str) -> str:
@@ -403,7 +408,7 @@ class PlanReader:
         return value
 
     def flag(self, key: str) -> bool:
-        """Return True or false."""
+        """Return a boolean."""
         value = self._get(key)
         if not isinstance(value, bool):
             raise self.error(key, f"{value!r} is not a boolean")
@@ -417,7 +422,7 @@ class PlanReader:
         return float(value)
 
     def figures(self, key: str, needed: str) -> dict[str, Any]:
-        """Return numbers of 0 or more by name, or objects of such numbers; one of the names is `needed`."""
+        """Return finite numbers of 0 or more by name, or objects of such numbers; the name `needed` must be there."""
         figures = self.inner(key)
         for name, value in figures.value.items():
             if name in TEXTS:
@@ -431,7 +436,7 @@ class PlanReader:
         return figures.value
 
     def count(self, key: str, most: float = math.inf) -> int:
-        """Return a whole number of 1 or more."""
+        """Return an integer from 1 to `most`."""
         value = self.whole(self._get(key), key)
         if value < 1:
             raise self.error(key, f"{value} is less than 1")
@@ -440,13 +445,13 @@ class PlanReader:
         return value
 
     def whole(self, value: Any, key: str) -> int:
-        """Return a whole number, which stands somewhere under `key`."""
+        """Return `value` if it is an integer; `key` names it in errors."""
         if isinstance(value, bool) or not isinstance(value, int):
             raise self.error(key, f"{value!r} is not an integer")
         return value
 
     def node(self, value: Any, key: str, nodes: int) -> int:
-        """Return the number of a node, 0 to `nodes` - 1."""
+        """Return `value` if it is the number of a node, 0 to `nodes` - 1."""
         number = self.whole(value, key)
         if not 0 <= number < nodes:
             raise self.error(key, f"there is no node {number}: nodes are 0 to {nodes - 1}")

@@ -1,4 +1,4 @@
-"""From a workload and servers to a plan that can be written, applied and looked at again."""
+"""Planning: from a workload and servers to a plan that can be written and applied."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from testbed.design.workloads.sharding import Strategy
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Servers of a job: `hosts` in the order of nodes when a lab is meant, whose name is `lab`.
+    """Servers of a job; `lab` and `hosts` (in the order of nodes) are set if they are those of a lab.
 
-    Raises `TopologyError` for a rate that no link has.
+    Raises `TopologyError` for a rate out of range, see `check_rate`.
     """
 
     nodes: int
@@ -43,7 +43,7 @@ class Servers:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """Length and means of a search; see `search.optimise`, and `default_walk` for what is not said."""
+    """Effort of a search, see `search.optimise`; steps and chains default to `default_walk`."""
 
     seed: int = 0
     steps: int | None = None
@@ -55,9 +55,9 @@ class Effort:
 
 
 def default_walk(nodes: int) -> tuple[int, int]:
-    """Return steps of each chain, and chains: the published 4,000 steps, on few servers four chains of 250.
+    """Return the default steps per chain, and chains: the published 4,000 steps, or on few servers 4 chains of 250.
 
-    There annealing by simulation does the rest.
+    On few servers annealing by simulation improves the result.
 
     >>> default_walk(12), default_walk(128)
     ((250, 4), (4000, 1))
@@ -71,12 +71,15 @@ def make_plan(
     effort: Effort,
     progress: Callable[[Progress], None] | None = None,
 ) -> tuple[Plan, Found]:
-    """Search, and put the result into a plan. Raises as `search.optimise`, and `WorkloadError`."""
+    """Search, and return the plan and the result of the search.
+
+    Raises the errors of `search.optimise`, and `WorkloadError`.
+    """
     begin_s, workload = process_time(), choice.workload(servers.nodes)
     steps, chains = default_walk(servers.nodes)
     steps = steps if effort.steps is None else effort.steps
     chains = chains if effort.chains is None else effort.chains
-    found = optimise(
+    result = optimise(
         workload,
         choice.cluster(servers.nodes),
         servers.degree,
@@ -91,31 +94,31 @@ def make_plan(
         resume=effort.resume,
         progress=progress,
     )
-    routes = found.wirings[0].routes
+    routes = result.wirings[0].routes
     plan = Plan(
         workload=choice,
-        topology=found.finding.topology,
+        topology=result.finding.topology,
         rate_gbps=servers.rate_gbps,
         operators=tuple(operator.name for operator in workload.operators),
-        strategy=found.strategy,
-        predicted={**_predict(found, workload, choice), "batch": workload.batch},
-        why=found.why,
+        strategy=result.strategy,
+        predicted={**_predict(result, workload, choice), "batch": workload.batch},
+        why=result.why,
         search={
             "seed": effort.seed,
             "steps": steps,
             "chains": chains,
-            "done": found.steps,
+            "done": result.steps,
             "cpu_s": round(process_time() - begin_s, 2),
         },
         lab=servers.lab,
         hosts=servers.hosts,
         routes=routes,
     )
-    return plan, found
+    return plan, result
 
 
 def path_lengths(topology: Topology) -> dict[str, int]:
-    """Return how many ordered pairs of nodes are so many hops apart.
+    """Return the number of ordered pairs of nodes at each distance, by hops.
 
     >>> from testbed.design.topology.circulants import find_topology
     >>> path_lengths(find_topology(12, 4))
@@ -128,8 +131,8 @@ def path_lengths(topology: Topology) -> dict[str, int]:
     return {str(length): int(count) for length, count in zip(lengths, pairs, strict=True)}
 
 
-def _predict(found: Found, workload: Workload, choice: WorkloadChoice) -> dict[str, Any]:
-    predicted, topology, routes = found.predicted, found.finding.topology, found.wirings[0].routes
+def _predict(result: Found, workload: Workload, choice: WorkloadChoice) -> dict[str, Any]:
+    predicted, topology, routes = result.predicted, result.finding.topology, result.wirings[0].routes
     return {
         "iteration_ms": predicted.iteration_s * 1e3,
         "bound_ms": predicted.bound.seconds * 1e3,
@@ -140,17 +143,17 @@ def _predict(found: Found, workload: Workload, choice: WorkloadChoice) -> dict[s
         "ideal_switch_ms": predicted.ideal_switch_s * 1e3,
         "closed_form_ms": predicted.closed_form_s * 1e3,
         "bandwidth_tax": predicted.bandwidth_tax,
-        "routing_gap": _routing_gap(routes, found.strategy, workload, choice) if routes else 0.0,
+        "routing_gap": _routing_gap(routes, result.strategy, workload, choice) if routes else 0.0,
         "mean_hops": predicted.mean_hops,
         "diameter": diameter(topology) if topology.nodes > 1 else 0,
         "path_lengths": path_lengths(topology),
-        "ring_degree": found.finding.ring_degree,
-        "matching_degree": found.finding.matching_degree,
+        "ring_degree": result.finding.ring_degree,
+        "matching_degree": result.finding.matching_degree,
     }
 
 
 def _routing_gap(routes: RouteSets, strategy: Strategy, workload: Workload, choice: WorkloadChoice) -> float:
-    """Return how far the fullest link is above what it carries at least, however the bytes are routed."""
+    """Return the relative excess of the fullest link over its lower bound for any routing; 0 without a bound."""
     graph = iteration(workload, strategy, choice.cluster(routes.topology.nodes))
     demand = demand_on(routes.topology, graph)
     if not routes.bound_bytes:

@@ -1,1 +1,1 @@
-"""Reproductions: what a paper published, run again with our own models, and the two side by side."""
+"""Reproductions of papers: their figures computed with our models, beside the published numbers."""

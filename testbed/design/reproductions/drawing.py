@@ -1,4 +1,4 @@
-"""Pictures as files, the same file from the same data. Needs matplotlib."""
+"""Drawing of plots to files, the same file from the same data. Needs matplotlib."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _MARKS = "osD^vXP"
 
 
 def draw(plot: Plot, path: Path) -> Path:
-    """Write the plot; the ending of the name says the format (`.svg`, `.png`).
+    """Draw a plot to a file in the format of its suffix (`.svg`, `.png`), and return the path.
 
-    Raises `ModuleNotFoundError` that names the hint when matplotlib is missing.
+    Raises `ModuleNotFoundError` with a hint if matplotlib is missing.
     """
     try:
         import matplotlib as mpl
@@ -89,7 +89,7 @@ _PLOTS = {"lines": _lines, "bars": _bars, "steps": _steps}
 
 
 def _legend(figure: Any, plot: Plot, high: int) -> None:
-    """Draw one legend under all panels when they show the same series, else one in each."""
+    """Draw one legend below all panels if they show the same series, otherwise one in each."""
     named = {tuple(series.name for series in panel.series) for panel in plot.panels}
     if len(named) == 1:
         handles, labels = figure.axes[0].get_legend_handles_labels()

@@ -1,4 +1,4 @@
-"""A figure of a paper: its table, its plot as data, published numbers beside ours, and its page in Markdown."""
+"""Figures of papers: table, plot as data, comparison of published and our numbers, and page in Markdown."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ Kind = Literal["lines", "bars", "steps"]
 
 Cell = str | float
 Record = Mapping[str, Cell]
-#: Digits that are kept: more would differ from machine to machine.
+#: Significant digits of numbers: more would differ between machines.
 _DIGITS = 6
 Source = Literal["S", "C", "A", "mem"]
-"""Where a published number is from: the authors' slides, their released code or data, the paper's abstract, or memory
-of the paper."""
+"""Source of a published number: the authors' slides (S), their released code or data (C), the paper's abstract (A), or
+memory of the paper (mem)."""
 HEADER = ("quantity", "published", "ours", "difference", "note")
 Scale = TypeVar("Scale")
 Progress = Callable[[int, int, str], None]
-"""Steps done, steps in all, what was done."""
+"""Callback with the steps done, the total number of steps, and a text about the last one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A line, or the bars of one colour; `across` are numbers, or words under bars."""
+    """A line, or the bars of one colour; `across` are numbers, or labels of bars."""
 
     name: str
     across: tuple[Cell, ...]
@@ -34,7 +34,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One pair of axes. `logarithmic` names those of `"x"` and `"y"` that are."""
+    """One pair of axes; `logarithmic` contains the logarithmic ones of `x` and `y`."""
 
     title: str
     across: str
@@ -64,7 +64,7 @@ def series_of(table: Table, name: str, across: str, up: str) -> tuple[Series, ..
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    r"""Rows of `columns`; numbers are rounded to six digits when the table is made, so CSV loses nothing.
+    r"""Table with named columns; `of` rounds numbers to six significant digits, so CSV loses nothing.
 
     >>> Table.of(("n", "ms"), [(2, 1 / 3)]).csv
     'n,ms\n2,0.333333\n'
@@ -75,7 +75,7 @@ class Table:
 
     @classmethod
     def of(cls, columns: Iterable[str], rows: Iterable[Iterable[Cell]]) -> Table:
-        """Return the table, numbers rounded. Raises `ValueError` for a row of another length."""
+        """Return the table with rounded numbers. Raises `ValueError` for a row of another length."""
         names = tuple(columns)
         rounded = tuple(
             tuple((cell if isinstance(cell, str) else float(f"{cell:.{_DIGITS}g}")) for cell in row)
@@ -88,13 +88,13 @@ class Table:
 
     @classmethod
     def from_csv(cls, text: str) -> Table:
-        """Return what `csv` wrote; whatever reads as a number is one. Raises `ValueError` as `of`."""
+        """Return the table of a text from `csv`; cells that parse as numbers become numbers. Raises as `of` does."""
         columns, *rows = csv.reader(io.StringIO(text))
         return cls.of(columns, [[_number_or_word(cell) for cell in row] for row in rows])
 
     @property
     def csv(self) -> str:
-        """As comma-separated values, a header first."""
+        """Table as comma-separated values, with a header."""
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(self.columns)
@@ -108,11 +108,11 @@ class Table:
 
     @property
     def records(self) -> tuple[Record, ...]:
-        """Each row by the names of the columns."""
+        """Rows as mappings from column to cell."""
         return tuple(dict(zip(self.columns, row, strict=True)) for row in self.rows)
 
     def where(self, **wanted: Cell) -> Table:
-        """Return the rows in which these columns have these values."""
+        """Return the table of the rows in which these columns have these values."""
         rows = [
             row
             for row, record in zip(self.rows, self.records, strict=True)
@@ -121,7 +121,7 @@ class Table:
         return Table(self.columns, tuple(rows))
 
     def numbers(self, column: str) -> tuple[float, ...]:
-        """Return a column as numbers. Raises `ValueError` where it holds words."""
+        """Return a column as numbers. Raises `ValueError` if it contains texts."""
         return tuple(float(record[column]) for record in self.records)
 
     def values(self, column: str) -> tuple[Cell, ...]:
@@ -129,11 +129,11 @@ class Table:
         return tuple(dict.fromkeys(record[column] for record in self.records))
 
     def number(self, column: str, **wanted: Cell) -> float:
-        """Return the one number of a column where others have these values. Raises `ValueError` unless it is one."""
-        found = self.where(**wanted).numbers(column)
-        if len(found) != 1:
-            raise ValueError(f"{len(found)} rows match {wanted} instead of one")
-        return found[0]
+        """Return the number of a column in the row with these values. Raises `ValueError` unless one row matches."""
+        numbers = self.where(**wanted).numbers(column)
+        if len(numbers) != 1:
+            raise ValueError(f"{len(numbers)} rows match {wanted} instead of one")
+        return numbers[0]
 
 
 def _number_or_word(text: str) -> Cell:
@@ -145,7 +145,7 @@ def _number_or_word(text: str) -> Cell:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A published figure. `value` is None where only a direction or nothing is known; `told` says it in words."""
+    """A published number; `told` is its text. `value` is None if only a direction or nothing is known."""
 
     told: str
     source: Source | None = None
@@ -153,12 +153,12 @@ class Published:
 
 
 NOTHING = Published("—")
-"""No number of this is known to us."""
+"""Placeholder for a quantity without a known published number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One line: the quantity, what was published, ours, and what one should know about the difference."""
+    """One line of a comparison: the quantity, the published number, ours, and a note on the difference."""
 
     quantity: str
     published: Published
@@ -169,7 +169,7 @@ class Comparison:
 
     @property
     def difference(self) -> str:
-        """Ours beside the published value, in per cent of it.
+        """Difference of our number from the published one, in per cent of that.
 
         >>> Comparison("tax", Published("1.11", "S", 1.11), 1.0989).difference
         '-1.0 %'
@@ -181,14 +181,14 @@ class Comparison:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """Quantity, published, ours, difference, note, as words."""
+        """Texts of the line in a table: quantity, published, ours, difference, note."""
         source = f" [{self.published.source}]" if self.published.source else ""
         ours = f"{self.ours:.4g}{self.unit}"
         return self.quantity, self.published.told + source, ours, self.difference, self.note
 
 
 def of_small_sizes(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
-    """Return the lines with a mark: sizes are not the paper's, so that numbers are not to be compared with its."""
+    """Return the lines marked as not comparable, because sizes are smaller than the paper's."""
     return tuple(
         replace(line, comparable=False, note=("small sizes" + (f"; {line.note}" if line.note else "")))
         for line in comparisons
@@ -196,14 +196,14 @@ def of_small_sizes(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
 
 
 def markdown(comparisons: Sequence[Comparison]) -> str:
-    """Return the lines as a table in Markdown."""
+    """Return the comparisons as a Markdown table."""
     rows = [HEADER, ("---",) * len(HEADER), *(line.cells for line in comparisons)]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 @dataclass(frozen=True, slots=True)
 class Figure(Generic[Scale]):
-    """`make` runs the models at a scale; `compare` and `draw` need nothing but its table."""
+    """A figure: `make` runs the models at a scale and returns a table, from which `compare` and `draw` work alone."""
 
     number: int
     title: str
@@ -217,9 +217,9 @@ def silent(_done: int, _total: int, _text: str) -> None:
 
 
 def page(figure: Figure[Scale], table: Table, plot: str, *, quick: bool = False) -> str:
-    """Return the page: title, plot (a file beside the page) and comparison; the numbers are in the CSV beside it.
+    """Return the page of a figure: title, plot (a file beside the page), comparison, and a link to the CSV beside it.
 
-    A `quick` one says that its sizes are small, and its numbers not comparable.
+    A `quick` page marks its numbers as not comparable, because sizes are small.
     """
     comparisons = figure.compare(table)
     if quick:

@@ -1,1 +1,1 @@
-"""Routes over any topology: next hops, shortest paths, and how pairs are spread over several."""
+"""Routes over any topology: next hops, shortest paths, and pairs split over several paths."""

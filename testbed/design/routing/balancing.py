@@ -1,18 +1,18 @@
-"""Routes that keep the fullest link as empty as they can: sets of priced trees, and weights of every pair and set.
+"""Balanced routes that minimise the load of the fullest link: sets of priced trees, and a weight per pair and set.
 
-Links are priced by a power of their load, which grows from round to round. In each, every target is offered the
-tree of cheapest ways into it, in place of the one that carries least, and every pair moves bytes from its dearest
-way to its cheapest. That is coordinate descent on a smooth form of the largest load.
+Links are priced by a power of their load, which grows from round to round. In each round every target is offered the
+tree of cheapest paths to it, in place of its least loaded one, and every pair moves bytes from its dearest path to its
+cheapest. That is coordinate descent on a smooth form of the largest load.
 
-How far the answer is from the best of any routing is known from below: for any prices of links, no routing has a
-fullest link below (what all pairs pay on their cheapest ways) / (sum of prices), the dual of the linear programme.
-Prices are improved by multiplicative weights.
+A lower bound limits the distance from the best routing: for any prices of links, no routing has a fullest link below
+(cost of all pairs on their cheapest paths) / (sum of prices), the dual of the linear programme. Multiplicative weights
+improve the prices.
 
-`onward[c, t, v]` is the link on which node v sends towards t in set c, `weight[c, s, t]` the part of what s sends
-to t that takes set c. A link's price is a high power of its load over the fullest link's, so that the fullest links
-decide; `doublings` is the logarithm of the power.
+`onward[c, t, v]` is the link on which node v sends towards t in set c, `weight[c, s, t]` the fraction of the bytes
+from s to t in set c. A link's price is a high power of its load over the fullest link's, so that the fullest links
+decide; `doublings` is the base-2 logarithm of the power.
 
-Import this inside functions: it brings numba.
+Import this module inside functions: it imports numba.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from lightbed.compiled import compile_function
 from testbed.design.model import Topology
-from testbed.design.routing.priced_trees import Links, Room, grow_tree, lay, lay_all
+from testbed.design.routing.priced_trees import Links, Workspace, add_demand, add_load, grow_tree
 from testbed.design.routing.route_sets import MOST_SETS, RouteSets, matrix_of, ways_of
 from testbed.design.topology.demand import Demand
 from testbed.design.topology.hops import hop_table
@@ -41,26 +41,26 @@ _SHORT = tuple((doublings, rounds // 6) for doublings, rounds in _SCHEDULE)
 _QUICK = ((4, 2), (6, 3), (8, 3))
 """The same for searches."""
 _CLOSE = 0.01
-"""So near to the bound there is nothing to be gained by another try."""
+"""Gap to the bound below which no further try is made."""
 _STEPS = 0.01
-"""Weights are multiples of a thousandth, and not below this: a connection for less is not worth its packets."""
+"""Smallest weight; weights are multiples of a thousandth. Less traffic does not justify a connection."""
 _BOUND_ROUNDS = 60
 
 _HALVINGS = 8
 _HOP = 0.01
-"""Price of a link besides its load, in mean prices: of ways that are equally full the shorter one is taken."""
+"""Price of a link besides its load, in mean prices: of equally full paths the shorter one is taken."""
 
 
 def route(
     topology: Topology, demand: Demand, *, most_paths: int = MOST_SETS, seed: int = 0, tries: int = 3
 ) -> RouteSets:
-    """Return routes between all nodes and weights for the pairs of a demand, on which the fullest link carries little.
+    """Return routes between all nodes, with weights for the pairs of a demand that keep the fullest link low.
 
-    AllReduces of the demand are not looked at: give the bytes of their rings as pairs. Pairs without demand take the
-    first set. The best of several `tries` with `most_paths` sets, and with fewer, is taken: more paths are never worse.
-    There are fewer tries where one comes within a hundredth of the bound, and a single one with more than 64 nodes. The
-    same arguments give the same routes. Raises `TopologyError` for a topology that is not connected, and for a number
-    of paths that hosts have no addresses for.
+    AllReduces of the demand are ignored: give the bytes of their rings as pairs. Pairs without demand take the first
+    set. The result is the best of several `tries` with `most_paths` sets and with fewer, so more paths are never worse.
+    Tries end early once one comes within 1 % of the bound; with more than 64 nodes there is a single one. The same
+    arguments give the same routes. Raises `TopologyError` for a topology that is not connected, and for a number of
+    paths outside 1 to `MOST_SETS`.
     """
     if not 1 <= most_paths <= MOST_SETS:
         raise TopologyError(f"{most_paths} paths per pair: hosts have 1 to {MOST_SETS} addresses for them")
@@ -69,11 +69,11 @@ def route(
     if not size.any():
         return _without_demand(topology, links)
     few = topology.nodes <= _FEW_NODES
-    found = [
+    routes = [
         _best_of(topology, links, size, sets, (seed, tries if few else 1))
         for sets in range(most_paths, 0 if few and tries > 1 else most_paths - 1, -1)
     ]
-    best, bound = min(found, key=_fullest(size)), max(one.bound_bytes for one in found)
+    best, bound = min(routes, key=_fullest(size)), max(one.bound_bytes for one in routes)
     onward = np.full((most_paths, *size.shape), -1, dtype=np.int64)
     weight = np.zeros((most_paths, *size.shape))
     onward[: best.sets], weight[: best.sets] = _prune(best, links), best.weight
@@ -85,9 +85,9 @@ def _fullest(size: Floats) -> Callable[[RouteSets], float]:
 
 
 def _best_of(topology: Topology, links: Links, size: Floats, sets: int, draws: tuple[int, int]) -> RouteSets:
-    """Return the best of so many tries with a number of sets, which are not pruned; `draws` are seed and tries."""
+    """Return the best of several tries with `sets` sets, not pruned; `draws` are the seed and the number of tries."""
     (seed, tries), few, scale = draws, topology.nodes <= _FEW_NODES, size.max()
-    bound, done = 0.0, []
+    bound, candidates = 0.0, []
     for number in range(tries):
         onward, weight, load, priced = _descend(
             links,
@@ -98,17 +98,17 @@ def _best_of(topology: Topology, links: Links, size: Floats, sets: int, draws: t
         )
         join_equal_ways(onward, weight, links.head)
         bound = max(bound, priced, _find_bound(links, size / scale, load, _BOUND_ROUNDS if few else 2))
-        done.append(RouteSets(topology, onward, _round(weight, size), bound * scale))
-        if done[-1].gap(size) < _CLOSE:
+        candidates.append(RouteSets(topology, onward, _round(weight, size), bound * scale))
+        if candidates[-1].gap(size) < _CLOSE:
             break
-    best = min(done, key=_fullest(size))
+    best = min(candidates, key=_fullest(size))
     return RouteSets(topology, best.onward, best.weight, bound * scale)
 
 
 def quick_route(topology: Topology, demand: Demand, *, most_paths: int = MOST_SETS) -> RouteSets:
-    """Return routes as `route` does, from a tenth of its rounds and without a bound: for searches, which ask often.
+    """Return routes as `route` does, with a tenth of its rounds and without a bound: for searches.
 
-    Raises as `route`.
+    Raises `TopologyError` for a topology that is not connected.
     """
     _check_connected(topology)
     size, links = matrix_of(demand), _links_of(topology)
@@ -117,8 +117,8 @@ def quick_route(topology: Topology, demand: Demand, *, most_paths: int = MOST_SE
     random = np.random.default_rng(0)
     onward, weight, *_ = _descend(links, size / size.max(), most_paths, random, _QUICK)
     join_equal_ways(onward, weight, links.head)
-    found = RouteSets(topology, onward, _round(weight, size))
-    return RouteSets(topology, _prune(found, links), found.weight)
+    routes = RouteSets(topology, onward, _round(weight, size))
+    return RouteSets(topology, _prune(routes, links), routes.weight)
 
 
 def _links_of(topology: Topology) -> Links:
@@ -128,9 +128,9 @@ def _links_of(topology: Topology) -> Links:
     return Links(tail, head, np.searchsorted(head[into], np.arange(topology.nodes + 1)), into)
 
 
-def _room(nodes: int, links: Links) -> Room:
+def _make_workspace(nodes: int, links: Links) -> Workspace:
     entries = links.head.size + nodes + 1
-    return Room(
+    return Workspace(
         np.zeros(links.head.size),
         np.zeros(nodes),
         np.zeros(nodes, np.int64),
@@ -146,60 +146,64 @@ def _descend(
     random: np.random.Generator,
     schedule: Sequence[tuple[int, int]],
 ) -> tuple[NDArray[np.int64], Floats, Floats, float]:
-    """Return trees, weights, loads, and the best bound from prices on the way."""
+    """Return trees, weights, loads, and the best bound that the prices of the rounds gave."""
     nodes, bound = len(size), 0.0
     onward = np.full((sets, nodes, nodes), -1, dtype=np.int64)
-    weight, load, room = np.zeros((sets, nodes, nodes)), np.zeros(links.head.size), _room(nodes, links)
-    begin(links, size, onward, weight, load, room)
+    weight, load, workspace = (
+        np.zeros((sets, nodes, nodes)),
+        np.zeros(links.head.size),
+        _make_workspace(nodes, links),
+    )
+    begin(links, size, onward, weight, load, workspace)
     turn = 0
     for doublings, rounds in schedule:
         for _ in range(rounds):
             load[:] = 0.0
-            lay_all(onward, weight, size, links.head, load)  # afresh: small differences would add up
-            improve(turn, random.permutation(nodes), links, size, onward, weight, load, room, doublings)
+            add_demand(onward, weight, size, links.head, load)  # recomputed: rounding errors would add up
+            improve(turn, random.permutation(nodes), links, size, onward, weight, load, workspace, doublings)
             turn += 1
-        total = set_prices(load, doublings, room.price)
-        bound = max(bound, price_demand(links, size, room, np.zeros(load.size)) / total)
+        total = set_prices(load, doublings, workspace.price)
+        bound = max(bound, price_demand(links, size, workspace, np.zeros(load.size)) / total)
     return onward, weight, load, bound
 
 
 def _find_bound(links: Links, size: Floats, load: Floats, rounds: int) -> float:
-    """Return the best dual bound met on the way of multiplicative weights, which begin at the prices of a load."""
-    room, answer = _room(len(size), links), np.zeros(load.size)
+    """Return the best dual bound of `rounds` rounds of multiplicative weights, which begin at the prices of a load."""
+    workspace, answer = _make_workspace(len(size), links), np.zeros(load.size)
     best, starts = 0.0, []
     for doublings in (3, 4, 5, 6, 7):
-        set_prices(load, doublings, room.price)
-        starts.append(room.price / room.price.sum())
-        best = max(best, price_demand(links, size, room, answer) / room.price.sum())
+        set_prices(load, doublings, workspace.price)
+        starts.append(workspace.price / workspace.price.sum())
+        best = max(best, price_demand(links, size, workspace, answer) / workspace.price.sum())
     price = np.mean(starts, axis=0)
     for turn in range(rounds):
-        room.price[:] = price
-        best = max(best, price_demand(links, size, room, answer) / price.sum())
+        workspace.price[:] = price
+        best = max(best, price_demand(links, size, workspace, answer) / price.sum())
         price = price * np.exp((answer / answer.max() - 1) / (1 + turn / 8))
         price = price / price.sum() + 1e-12
     return best
 
 
 def _round(weight: Floats, size: Floats) -> Floats:
-    """Return weights in thousandths, none of them tiny; pairs without demand take the first set."""
+    """Return the weights in thousandths, without those below `_STEPS`; pairs without demand take the first set."""
     sets = len(weight)
-    kept = np.where(weight < _STEPS, 0.0, np.round(weight, 3))
-    kept[0][size == 0] = 1.0
-    kept[1:, size == 0] = 0.0
-    top = np.argmax(kept, axis=0)
+    rounded = np.where(weight < _STEPS, 0.0, np.round(weight, 3))
+    rounded[0][size == 0] = 1.0
+    rounded[1:, size == 0] = 0.0
+    top = np.argmax(rounded, axis=0)
     for number in range(sets):
-        others = kept.sum(axis=0) - kept[number]
-        kept[number] = np.where(top == number, np.round(1 - others, 3), kept[number])
-    return kept
+        others = rounded.sum(axis=0) - rounded[number]
+        rounded[number] = np.where(top == number, np.round(1 - others, 3), rounded[number])
+    return rounded
 
 
-def _prune(found: RouteSets, links: Links) -> NDArray[np.int64]:
-    """Return the trees without what no pair uses, there or back; the first set stays whole."""
-    onward = np.full_like(found.onward, -1)
-    for number, there in enumerate(ways_of(found.weight)):
+def _prune(routes: RouteSets, links: Links) -> NDArray[np.int64]:
+    """Return the trees without entries that no pair uses in either direction; the first set stays complete."""
+    onward = np.full_like(routes.onward, -1)
+    for number, there in enumerate(ways_of(routes.weight)):
         at, to = np.nonzero(there)
         while at.size:
-            edge = found.onward[number, to, at]
+            edge = routes.onward[number, to, at]
             onward[number, to, at] = edge
             at = links.head[edge]
             at, to = at[at != to], to[at != to]
@@ -207,7 +211,7 @@ def _prune(found: RouteSets, links: Links) -> NDArray[np.int64]:
 
 
 def _without_demand(topology: Topology, links: Links) -> RouteSets:
-    """Return one set of shortest routes that load the links alike if every pair sends the same."""
+    """Return one set of shortest routes that loads the links evenly if every pair sends the same."""
     nodes = topology.nodes
     size = np.ones((nodes, nodes)) - np.eye(nodes)
     schedule = _SCHEDULE if nodes <= _FEW_NODES else _SHORT
@@ -226,7 +230,7 @@ def _check_connected(topology: Topology) -> None:
 
 @compile_function
 def set_prices(load: Any, doublings: int, price: Any) -> float:
-    """Fill `price`; return the sum."""
+    """Fill `price` with the price of each link, and return the sum."""
     top, total = load.max(), 0.0
     for link in range(load.size):
         price[link] = _price(load[link] / top, doublings)
@@ -265,13 +269,13 @@ def _overshoots(
     doublings: int,
     moved: float,
 ) -> bool:
-    """Return whether the new way is the dearer one once so much has moved there."""
-    lay(source, target, old, head, load, -moved)
-    lay(source, target, new, head, load, moved)
+    """Return whether the new path is the dearer one after `moved` bytes have moved to it."""
+    add_load(source, target, old, head, load, -moved)
+    add_load(source, target, new, head, load, moved)
     before = _way_price(source, target, old, head, load, top, doublings)
     after = _way_price(source, target, new, head, load, top, doublings)
-    lay(source, target, new, head, load, -moved)
-    lay(source, target, old, head, load, moved)
+    add_load(source, target, new, head, load, -moved)
+    add_load(source, target, old, head, load, moved)
     return after > before
 
 
@@ -287,7 +291,7 @@ def _even_out_pair(
     top: float,
     doublings: int,
 ) -> None:
-    """Move bytes of one pair from its dearest used set to its cheapest, until both cost alike."""
+    """Move bytes of one pair from its dearest used set to its cheapest until both cost the same."""
     best, worst, least, most = 0, -1, np.inf, -1.0
     for number in range(len(weight)):
         price = _way_price(source, target, onward[number, target], head, load, top, doublings)
@@ -307,8 +311,8 @@ def _even_out_pair(
             else:
                 low = middle
         high = low
-    lay(source, target, old, head, load, -high * size)
-    lay(source, target, new, head, load, high * size)
+    add_load(source, target, old, head, load, -high * size)
+    add_load(source, target, new, head, load, high * size)
     weight[worst, source, target] -= high
     weight[best, source, target] += high
 
@@ -344,7 +348,7 @@ def _unevenness(load: Any, top: float, doublings: int) -> float:
 
 @compile_function
 def _choose_replaced_set(turn: int, target: int, size: Any, weight: Any) -> int:
-    """Return the set whose tree goes: the one that carries least, in each third round another. Never the first."""
+    """Return the set whose tree is replaced: the least loaded, in every third round another one; never the first."""
     sets = weight.shape[0]
     if turn % 3 == 2:
         return int(1 + (turn // 3 + target) % (sets - 1))
@@ -371,14 +375,14 @@ def _replace_tree(
     top: float,
     doublings: int,
 ) -> None:
-    """Put a tree in place of that of a set, with what it carries, and even out; undo it where that is worse."""
+    """Replace the tree of a set, move its load and even out; undo all of it if the unevenness grows."""
     before = _unevenness(load, top, doublings)
     old_load, old_weight, old_tree = load.copy(), weight[:, :, target].copy(), onward[place, target].copy()
     for source in range(size.shape[0]):
         carried = weight[place, source, target] * size[source, target]
         if carried > 0:
-            lay(source, target, onward[place, target], head, load, -carried)
-            lay(source, target, tree, head, load, carried)
+            add_load(source, target, onward[place, target], head, load, -carried)
+            add_load(source, target, tree, head, load, carried)
     onward[place, target] = tree
     even_out(target, size, onward, weight, head, load, top, doublings, 3)
     if _unevenness(load, top, doublings) > before:
@@ -389,10 +393,10 @@ def _replace_tree(
 
 @compile_function
 def _is_known(tree: Any, trees: Any, target: int) -> bool:
-    found = False
+    is_known = False
     for number in range(len(trees)):
-        found = found or bool((trees[number, target] == tree).all())
-    return found
+        is_known = is_known or bool((trees[number, target] == tree).all())
+    return is_known
 
 
 @compile_function
@@ -404,54 +408,82 @@ def improve(
     onward: Any,
     weight: Any,
     load: Any,
-    room: Any,
+    workspace: Any,
     doublings: int,
 ) -> None:
-    """Offer every target the tree that is cheapest now, once; the first set takes shortest ways only."""
+    """Offer every target the currently cheapest tree, once; the first set takes shortest paths only."""
     for target in order:
         top = load.max()
-        total = set_prices(load, doublings, room.price)
+        total = set_prices(load, doublings, workspace.price)
         shortest = len(weight) == 1 or (turn + target) % 4 == 0
-        room.price[:] += total if shortest else _HOP * total / load.size
-        grow_tree(target, links, room.price, room.distance, room.tree, room.keys, room.nodes)
-        if not _is_known(room.tree, onward, target):
+        workspace.price[:] += total if shortest else _HOP * total / load.size
+        grow_tree(
+            target,
+            links,
+            workspace.price,
+            workspace.distance,
+            workspace.tree,
+            workspace.keys,
+            workspace.nodes,
+        )
+        if not _is_known(workspace.tree, onward, target):
             place = 0 if shortest else _choose_replaced_set(turn, target, size, weight)
-            _replace_tree(target, place, size, onward, weight, links.head, load, room.tree, top, doublings)
+            _replace_tree(
+                target, place, size, onward, weight, links.head, load, workspace.tree, top, doublings
+            )
         even_out(target, size, onward, weight, links.head, load, top, doublings, 1)
 
 
 @compile_function
-def begin(links: Any, size: Any, onward: Any, weight: Any, load: Any, room: Any) -> None:
-    """Lay equal parts set by set; the first on shortest ways, the others on ways that avoid what is laid."""
+def begin(links: Any, size: Any, onward: Any, weight: Any, load: Any, workspace: Any) -> None:
+    """Route equal parts of the demand, set by set: the first on shortest paths, the others on paths that avoid load."""
     sets, nodes = weight.shape[0], size.shape[0]
     for number in range(sets):
         for target in range(nodes):
             top = load.max() + 1e-300
-            room.price[:] = 1 + load / top / (nodes if number == 0 else 1)
-            grow_tree(target, links, room.price, room.distance, onward[number, target], room.keys, room.nodes)
+            workspace.price[:] = 1 + load / top / (nodes if number == 0 else 1)
+            grow_tree(
+                target,
+                links,
+                workspace.price,
+                workspace.distance,
+                onward[number, target],
+                workspace.keys,
+                workspace.nodes,
+            )
             for source in range(nodes):
                 weight[number, source, target] = 1 / sets
                 if source != target and size[source, target] > 0:
-                    lay(source, target, onward[number, target], links.head, load, size[source, target] / sets)
+                    add_load(
+                        source, target, onward[number, target], links.head, load, size[source, target] / sets
+                    )
 
 
 @compile_function
-def price_demand(links: Any, size: Any, room: Any, load: Any) -> float:
-    """Return what all pairs pay on cheapest ways at the prices in the room; fill `load` with what links carry then."""
-    paid = 0.0
+def price_demand(links: Any, size: Any, workspace: Any, load: Any) -> float:
+    """Return the cost of all pairs on their cheapest paths at the workspace's prices; fill `load` with the bytes."""
+    cost = 0.0
     load[:] = 0.0
     for target in range(size.shape[0]):
-        grow_tree(target, links, room.price, room.distance, room.tree, room.keys, room.nodes)
+        grow_tree(
+            target,
+            links,
+            workspace.price,
+            workspace.distance,
+            workspace.tree,
+            workspace.keys,
+            workspace.nodes,
+        )
         for source in range(size.shape[0]):
             if size[source, target] > 0:
-                paid += size[source, target] * room.distance[source]
-                lay(source, target, room.tree, links.head, load, size[source, target])
-    return paid
+                cost += size[source, target] * workspace.distance[source]
+                add_load(source, target, workspace.tree, links.head, load, size[source, target])
+    return cost
 
 
 @compile_function
 def join_equal_ways(onward: Any, weight: Any, head: Any) -> None:
-    """Give what a pair sends on the same way in several sets to the first of these."""
+    """Move the weights of a pair's sets with the same path to the first of these sets."""
     sets, nodes = weight.shape[0], weight.shape[1]
     for number in range(1, sets):
         for target in range(nodes):

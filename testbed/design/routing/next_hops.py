@@ -1,7 +1,7 @@
-"""The next hop from every node to every other, as one table; for labs too large to keep every path.
+"""Next-hop table: the link from every node towards every other, for labs too large to store every path.
 
-Forwarding is by destination, like `routes.find_routes`, and always shortest. Where several links lie on
-shortest ways, node and destination together say which is taken, so that loads spread without being counted.
+Forwarding is by destination, like `routes.find_routes`, and always shortest. If several links are on
+shortest paths, node and destination together select one, so that loads spread without being counted.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _MOST_LINKS = 62
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NextHops:
-    """`slots[v, k]` is where the k-th link of node v leads; on link `choice[v, t]` node v sends towards t.
+    """Next hops of a graph: node v sends towards t on its link `choice[v, t]`, and `slots[v, k]` is where link k leads.
 
-    Links are numbered v * (links a node) + k. `hops[s, t]` is the length of the way.
+    Links are numbered v * (links per node) + k. `hops[s, t]` is the length of the path.
     """
 
     slots: NDArray[np.int64]
@@ -32,7 +32,7 @@ class NextHops:
 
     @property
     def width(self) -> int:
-        """Links a node, at most."""
+        """Maximum number of links of a node."""
         return int(self.slots.shape[1])
 
     def path(self, source: int, target: int) -> tuple[int, ...]:
@@ -43,7 +43,7 @@ class NextHops:
         return tuple(nodes)
 
     def loads(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return what each link carries, shape (n, links a node), when s sends weights[s, t] to every t."""
+        """Return the load of each link, shape (n, links per node), if s sends weights[s, t] to every t."""
         loads = np.zeros(self.slots.shape)
         arriving = weights.astype(np.float64)
         for distance in range(int(self.hops.max()), 0, -1):
@@ -55,9 +55,9 @@ class NextHops:
 
 
 def next_hops(nodes: int, edges: Sequence[Edge]) -> NextHops:
-    """Return the table for a graph of directed edges, parallel ones repeated (at most 62 links a node).
+    """Return the table for a graph of directed edges, parallel ones repeated (at most 62 links per node).
 
-    Raises `TopologyError` naming a pair that has no path, and for more links.
+    Raises `TopologyError` for a pair without a path, and for more links.
     """
     from testbed.design.routing.path_search import choose_links
 
@@ -72,6 +72,6 @@ def next_hops(nodes: int, edges: Sequence[Edge]) -> NextHops:
             f"node {source} has no path to node {target}: the topology is not connected; add links between its parts"
         )
     choice = np.zeros((nodes, nodes), dtype=np.uint8)
-    room = np.zeros(nodes, dtype=np.int32), np.zeros(nodes, dtype=np.int64)
-    choose_links(slots, hops, choice, *room)
+    workspace = np.zeros(nodes, dtype=np.int32), np.zeros(nodes, dtype=np.int64)
+    choose_links(slots, hops, choice, *workspace)
     return NextHops(slots, choice, hops)

@@ -1,4 +1,4 @@
-"""The inner loop of `next_hops`: plain functions over arrays, compiled where numba is installed."""
+"""Inner loop of `next_hops`: plain functions over arrays, compiled if numba is installed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from lightbed.compiled import compile_function
 
 @compile_function
 def choose_links(slots: Any, hops: Any, choice: Any, ways: Any, nearer: Any) -> None:
-    """Fill `choice[v, t]` with a link of v on a shortest way to t; among several, v + t says which.
+    """Fill `choice[v, t]` with a link of v on a shortest path to t: of several, number v + t modulo their count.
 
-    `ways` (a count for each t) and `nearer[t]` (a bit for each link of v that leads nearer to t) are room to work in.
+    `ways` (a count for each t) and `nearer[t]` (a bit for each link of v that leads nearer to t) are scratch arrays.
     """
     nodes, width = slots.shape
     for node in range(nodes):
@@ -27,12 +27,12 @@ def choose_links(slots: Any, hops: Any, choice: Any, ways: Any, nearer: Any) -> 
                     nearer[target] |= leads << slot
         for target in range(nodes):
             if target != node:
-                choice[node, target] = _bit(nearer[target], (node + target) % ways[target])
+                choice[node, target] = _find_bit(nearer[target], (node + target) % ways[target])
 
 
 @compile_function
-def _bit(bits: int, number: int) -> int:
-    """Return the place of the `number`-th one among bits, from the lowest."""
+def _find_bit(bits: int, number: int) -> int:
+    """Return the position of the set bit `number`, counted from 0 at the lowest."""
     place = 0
     while True:
         if bits & 1:

@@ -1,4 +1,4 @@
-"""Trees of cheapest ways into a target, and what a demand puts on their links; compiled where numba is installed."""
+"""Trees of cheapest paths to a target, and the load of a demand on their links; compiled if numba is installed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lightbed.compiled import compile_function
 
 
 class Links(NamedTuple):
-    """Links by number: where each begins and ends, and the links into node v, `into[first_in[v] : first_in[v + 1]]`."""
+    """Links by number: their begin and end nodes, and those into node v, `into[first_in[v] : first_in[v + 1]]`."""
 
     tail: Any
     head: Any
@@ -18,8 +18,8 @@ class Links(NamedTuple):
     into: Any
 
 
-class Room(NamedTuple):
-    """Room to work in: prices of links, distances of nodes, a tree, and a heap."""
+class Workspace(NamedTuple):
+    """Scratch arrays: prices of links, distances of nodes, a tree, and a heap."""
 
     price: Any
     distance: Any
@@ -30,7 +30,7 @@ class Room(NamedTuple):
 
 @compile_function
 def grow_tree(target: int, links: Any, price: Any, distance: Any, onward: Any, keys: Any, nodes: Any) -> None:
-    """Fill `onward` with the cheapest way of each node to the target, and `distance` with its price (Dijkstra)."""
+    """Fill `onward` with each node's link on its cheapest path to the target, `distance` with its price (Dijkstra)."""
     distance[:] = np.inf
     onward[:] = -1
     distance[target] = 0.0
@@ -55,7 +55,7 @@ def grow_tree(target: int, links: Any, price: Any, distance: Any, onward: Any, k
 
 @compile_function
 def _sink(keys: Any, nodes: Any, size: int) -> None:
-    """Put the last entry of a heap, at place `size`, in place of the first."""
+    """Replace the first entry of a heap by its last, at place `size`, and restore the order."""
     key, node, place = keys[size], nodes[size], 0
     while 2 * place + 1 < size:
         child = 2 * place + 1
@@ -77,20 +77,20 @@ def _rise(keys: Any, nodes: Any, place: int, key: float, node: int) -> None:
 
 
 @compile_function
-def lay(node: int, target: int, onward: Any, head: Any, load: Any, amount: float) -> None:
-    """Add an amount to the load of every link on the way from a node to the target."""
+def add_load(node: int, target: int, onward: Any, head: Any, load: Any, amount: float) -> None:
+    """Add an amount to the load of every link on the path from a node to the target."""
     while node != target:
         load[onward[node]] += amount
         node = head[onward[node]]
 
 
 @compile_function
-def lay_all(onward: Any, weight: Any, size: Any, head: Any, load: Any) -> None:
-    """Add what every pair sends, `size[s, t]`, by its weights."""
+def add_demand(onward: Any, weight: Any, size: Any, head: Any, load: Any) -> None:
+    """Add the bytes of every pair, `size[s, t]`, to the load of its paths, by its weights."""
     sets, nodes = weight.shape[0], weight.shape[1]
     for number in range(sets):
         for target in range(nodes):
             for source in range(nodes):
                 amount = weight[number, source, target] * size[source, target]
                 if amount > 0:
-                    lay(source, target, onward[number, target], head, load, amount)
+                    add_load(source, target, onward[number, target], head, load, amount)

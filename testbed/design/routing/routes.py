@@ -1,4 +1,4 @@
-"""Routes over any wiring: shortest, destination-based, balanced over links, the same each time."""
+"""Routes over any wiring: shortest, destination-based, balanced over links, deterministic."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from testbed.design.model import Link, RingOrder, Routes, Wiring
 from testbed.design.topology.hops import hop_table
 from testbed.errors import TopologyError
 
-#: Times every destination's tree is taken out and laid again on the load of all others. After four
+#: Times every destination's tree is removed and built again on the load of all others. After four
 #: rounds the fullest link of a circulant of up to 40 nodes carries at most a fifth more than the mean.
 _ROUNDS = 4
-#: From so many nodes on compiling pays; below it the compiler would take longer than the routes.
+#: Nodes from which compiling pays; with fewer the compiler would take longer than the routes.
 _COMPILED_NODES = 150
 
 Path = tuple[Link, ...]
@@ -26,11 +26,11 @@ def find_routes(wiring: Wiring) -> Routes:
     """Return shortest routes between all nodes, forwarded by destination.
 
     The first links towards each destination form a tree into it, so there are no loops, and a direct
-    link is always taken. Among equally short ways (and parallel links) the one is taken whose links
-    carry fewest pairs already. Raises `TopologyError` naming a pair that has no path.
+    link is always taken. Among equally short paths (and parallel links) the one whose links carry
+    fewest pairs is taken. Raises `TopologyError` for a pair without a path.
     """
     links = sorted(wiring.links)
-    order, onward = _onward(wiring.nodes, links)
+    order, onward = _choose_onward(wiring.nodes, links)
     return Routes(
         {
             (node, target): links[onward[target * wiring.nodes + node]]
@@ -43,11 +43,11 @@ def find_routes(wiring: Wiring) -> Routes:
 def ring_links(
     wiring: Wiring, order: RingOrder, routes: Routes | None = None, *, copy: int = 0
 ) -> tuple[tuple[Link, ...], ...]:
-    """Return the links data takes from each position of a ring to the next, the last to the first included.
+    """Return the links from each position of a ring to the next, including the last to the first.
 
-    A direct link is taken where there is one; of parallel links the `copy`-th (rings that repeat
-    a stride take different copies). Otherwise data takes the routes (`find_routes` when not given).
-    Raises `TopologyError` when two neighbours of the ring have no path.
+    A direct link is taken if there is one, and of parallel links number `copy` (rings that repeat a
+    stride take different ones). Otherwise data takes the routes (default: `find_routes`).
+    Raises `TopologyError` if two neighbours of the ring have no path.
     """
     direct: dict[tuple[int, int], list[Link]] = defaultdict(list)
     for link in sorted(wiring.links):
@@ -63,8 +63,12 @@ def ring_links(
     return tuple(paths)
 
 
-def _onward(nodes: int, links: Sequence[Link]) -> tuple[list[list[int]], Sequence[int]]:
-    """Return for each target the nodes, nearest first, then upwards from it; and the links taken, see `lay_trees`."""
+def _choose_onward(nodes: int, links: Sequence[Link]) -> tuple[list[list[int]], Sequence[int]]:
+    """Return for each target the nodes in the order in which they choose a link, and these links, see `route_trees`.
+
+    Nearest nodes come first, and of equally near ones the next after the target. Raises `TopologyError` for a pair
+    without a path.
+    """
     edges = [(link.source.node, link.target.node) for link in links]
     hops = hop_table(nodes, edges).T.astype(np.int64)
     if hops.size and hops.min() < 0:
@@ -77,13 +81,13 @@ def _onward(nodes: int, links: Sequence[Link]) -> tuple[list[list[int]], Sequenc
     order = np.argsort(hops * nodes + around, axis=1)
     table = np.array(edges, dtype=np.int64).reshape(-1, 2)
     first = np.searchsorted(table[:, 0], np.arange(nodes + 1))
-    room = np.zeros(len(links), dtype=np.int64), np.full(nodes**2, -1, dtype=np.int64)
-    columns = [first, table[:, 1].copy(), order.reshape(-1), hops.reshape(-1), *room]
+    workspace = np.zeros(len(links), dtype=np.int64), np.full(nodes**2, -1, dtype=np.int64)
+    columns = [first, table[:, 1].copy(), order.reshape(-1), hops.reshape(-1), *workspace]
     if nodes >= _COMPILED_NODES:
         _compile_trees()(nodes, _ROUNDS, *columns)
         return order.tolist(), columns[-1].tolist()
     lists = [column.tolist() for column in columns]
-    lay_trees(nodes, _ROUNDS, *lists)
+    route_trees(nodes, _ROUNDS, *lists)
     return order.tolist(), lists[-1]
 
 
@@ -91,17 +95,17 @@ def _onward(nodes: int, links: Sequence[Link]) -> tuple[list[list[int]], Sequenc
 def _compile_trees() -> Callable[..., None]:
     from lightbed.compiled import compile_function
 
-    return compile_function(lay_trees)
+    return compile_function(route_trees)
 
 
-def lay_trees(
+def route_trees(
     nodes: int, rounds: int, first: Any, head: Any, order: Any, hops: Any, load: Any, onward: Any
 ) -> None:
     """Fill `onward[t * n + v]` with the link on which node v sends towards t, and `load` with the pairs on each link.
 
     The links of node v are `first[v]` to `first[v + 1]`, link l leads to `head[l]`. Row t of `order` holds the nodes
-    as they choose, t itself first; row t of `hops` their distances. A node takes the link from which the squares of
-    the loads sum to least as far as t, the first of equals; all pairs to t are taken out before they are laid again.
+    in the order in which they choose, t itself first; row t of `hops` their distances. A node takes the link with the
+    least sum of squared loads on the path to t, the first of equals; the load of all pairs to t is removed before.
     """
     for turn in range(rounds):
         for target in range(nodes):

@@ -1,20 +1,20 @@
-"""Strategy search: how a workload is spread over servers, and which topology it gets, found together.
+"""Joint search for the strategy of a workload and the topology of its servers.
 
-| module | what for |
+| module | purpose |
 |---|---|
 | `planner` | `optimise`: the whole search, from a workload to a strategy, a topology and reasons |
-| `chains` | Metropolis chains with topology search in the loop; what ends them before their time |
-| `worker_pool` | chains side by side: in processes, and on machines with Dask |
-| `checkpoint` | where a search stands, in a file |
+| `chains` | Metropolis chains with topology search in the loop, and what ends them early |
+| `worker_pool` | parallel chains: in processes, or on machines with Dask |
+| `checkpoint` | the state of a search, in a file |
 | `strategies` | the walk over strategies of a workload and the topologies made for them |
-| `cost`, `recurrence` | what an iteration costs, in closed form |
-| `edge_swap` | other links for the best, as long as the closed form gets shorter |
+| `cost`, `recurrence` | the cost of an iteration in closed form |
+| `edge_swap` | edge swaps on the best topologies, while they lower the closed form |
 | `moves`, `simulator`, `annealing` | changes of groups of operators, links and microbatches, judged by simulation |
-| `reasons` | why the plan is as it is, in sentences |
-| `bound` | what no plan can beat |
+| `reasons` | sentences that explain the plan |
+| `bound` | the lower bound of every plan |
 | `finalists` | the best by simulation, and how many links to buy for pairs |
 
-Importing this needs numpy alone; chains are compiled where numba is installed, and slower without it.
+Importing this package needs only numpy. Chains are compiled if numba is installed, and slower otherwise.
 """
 
 from testbed.design.search.finalists import Ranked

@@ -1,15 +1,15 @@
-"""Annealing by simulation: the simulator decides, the closed form only says what is worth simulating.
+"""Annealing by simulation: the simulator decides, the closed form only selects what is worth simulating.
 
 Strategy, microbatches and topology change together. A change is accepted by Metropolis' rule with a temperature that
-falls geometrically (Kirkpatrick, Gelatt and Vecchi, 1983). What the closed form expects to be much slower is not
-simulated (the first of two stages, as in delayed acceptance: Christen and Fox, 2005), and a simulation ends as soon as
-it takes longer than what would be accepted: the draw comes first.
+falls geometrically (Kirkpatrick, Gelatt and Vecchi, 1983). Candidates that are much slower in closed form are not
+simulated (the first of two stages, as in delayed acceptance: Christen and Fox, 2005). The random number of the
+acceptance is drawn before the simulation, which ends as soon as the iteration is too long to be accepted.
 
-On links for pairs other strategies are fast than on rings, and which is better shows at the end alone: see `polish`.
-So whole groups of operators are laid out first, which takes little and hardly depends on chance. From the
-fastest of these strategies descents begin for each number of links, and the best of each is annealed and cut into many
-microbatches. Of the best of all, links and strategy then take turns: a descent moves operators, and links join those
-that sent most before it.
+Links for pairs favour other strategies than rings do, and only the final times show which is better: see `polish`.
+So whole groups of operators are laid out first, which is cheap and hardly depends on chance. From the fastest of these
+strategies descents begin for each number of links; the best of each is annealed and cut into many microbatches.
+For the best of all, links and strategy are then improved in turns: a descent moves operators, and the links are made
+again for what the operators send.
 """
 
 from __future__ import annotations
@@ -31,31 +31,33 @@ from testbed.design.topology.finder import Finding
 from testbed.design.workloads.sharding import Strategy
 
 HOPELESS = 1.15
-"""What is so many times slower in closed form than the best by simulation is not simulated."""
+"""A candidate this many times slower in closed form than the best by simulation is not simulated."""
 FULLER, SLOWER = 1.03, 1.015
-"""So many times fuller the fullest link, and slower a few microbatches, may get for links to be simulated in full."""
+"""Factors by which the load of the fullest link, and the time of a few microbatches, may grow for new links to be
+simulated with all microbatches."""
 _CLOSED_WORK = 30
 _MICROBATCHES = (1, 2, 3, 4, 6, 8, 12, 16)
 _REMADE, _SWAPPED, _CUT = 0.02, 0.12, 0.15
-"""Up to these the draw is for links made for the strategy again, links swapped, microbatches."""
+"""Thresholds of a uniform draw: below the first the links are made again for the strategy, below the second links
+are swapped, below the third the number of microbatches changes; above it operators move."""
 _TRIES = 80
-"""Links that are tried from each beginning, without simulation."""
+"""Topologies that are tried from each start, without simulation."""
 _USELESS = 2
-"""Numbers of microbatches, one after the other, that bring nothing before the others are taken to bring nothing."""
+"""Consecutive numbers of microbatches without a gain after which the rest is not tried."""
 _FEW, _MANY = 2, 8
-"""Microbatches of the descents: with few simulations are quick, and shapes much the same; many are for pipelines."""
+"""Microbatches of the descents: few make simulations quick and lead to similar shapes; many are for pipelines."""
 _DESCENT = 0.1
-"""Part of the budget for each of the first descents, at most."""
+"""Maximum part of the budget for each of the first descents."""
 _RIVALS = 2
-"""Numbers of links for pairs whose best is annealed, and tried with many microbatches."""
+"""Numbers of links for pairs whose best candidate is annealed, and tried with many microbatches."""
 _RUN = 0.12
-"""Part of the budget for each run with the descent after it, at most."""
+"""Maximum part of the budget for each run and the descent after it."""
 _GAIN = 3e-3
-"""Part by which an iteration gets shorter at least for another turn of links and strategy."""
+"""Minimum part by which an iteration must get shorter for another turn of links and strategy."""
 _LINKS, _LAST = 0.25, 0.04
-"""Parts of the budget for the last search of links and for the last run, at most."""
+"""Maximum parts of the budget for the last search of links and for the last run."""
 _REST = 0.4
-"""Part of the budget that is left for all that follows the first descents."""
+"""Part of the budget that is reserved for all that follows the first descents."""
 
 
 class Candidate(NamedTuple):
@@ -67,7 +69,7 @@ class Candidate(NamedTuple):
 
 
 class Timed(NamedTuple):
-    """A candidate and what it takes by simulation."""
+    """A candidate and the simulated seconds of its iteration."""
 
     seconds: float
     candidate: Candidate
@@ -75,7 +77,7 @@ class Timed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cooling:
-    """Temperatures as parts of an iteration, from `first` to `last`; `closed` is that of the first stage at least."""
+    """Temperatures as parts of an iteration, from `first` to `last`; the first stage's is never below `closed`."""
 
     first: float = 0.02
     last: float = 0.002
@@ -91,7 +93,7 @@ class Cooling:
 
 
 class Annealer:
-    """Annealing of one problem; what it finds out is remembered from one run to the next."""
+    """Annealing of one problem; results are remembered from one run to the next."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -99,15 +101,15 @@ class Annealer:
         self._objectives: dict[int, StrategyObjective] = {}
         self.moves = Moves(problem.workload, self.objective(problem.microbatches).shardings, problem.nodes)
         self.closed = 0
-        """How often the closed form was asked."""
+        """Number of evaluations of the closed form."""
 
     @property
     def work(self) -> int:
-        """Work that was spent so far; that of the closed form grows with the pairs of servers."""
+        """Work spent so far, in simulated tasks and messages; the closed form's grows with the pairs of servers."""
         return self.simulator.work + self.closed * (_CLOSED_WORK + self.problem.nodes**2 // 4)
 
     def objective(self, microbatches: int) -> StrategyObjective:
-        """Return the strategies of so many microbatches."""
+        """Return the objective for strategies of `microbatches` microbatches."""
         if microbatches not in self._objectives:
             self._objectives[microbatches] = StrategyObjective(
                 replace(self.problem, microbatches=microbatches)
@@ -119,16 +121,16 @@ class Annealer:
         return self.objective(candidate.microbatches).strategy(candidate.point)
 
     def fits(self, candidate: Candidate) -> bool:
-        """Return whether memory holds it."""
+        """Return whether the candidate fits into memory."""
         return self.objective(candidate.microbatches).fits(candidate.point)
 
     def estimate_s(self, candidate: Candidate) -> float:
-        """Return what the closed form says; infinite beyond the memory."""
+        """Return the seconds of an iteration in closed form; infinite beyond the memory."""
         self.closed += 1
         return self.objective(candidate.microbatches).cost_on(candidate.point, candidate.finding)
 
     def seconds(self, candidate: Candidate, most_s: float = math.inf) -> float:
-        """Return what the simulator says; infinity when that is more than `most_s`."""
+        """Return the simulated seconds of an iteration; infinity if they exceed `most_s`."""
         return self.simulator.seconds(self.strategy(candidate), candidate.finding.topology, most_s)
 
     def run(
@@ -139,7 +141,10 @@ class Annealer:
         cooling: Cooling,
         counts: Sequence[int] = (),
     ) -> Timed:
-        """Return the best of one run that spends `budget`, with one of these `counts` of microbatches; none is any."""
+        """Return the best of one annealing run that spends `budget`.
+
+        The number of microbatches is drawn from `counts`, or from all numbers if `counts` is empty.
+        """
         at = best = Timed(self.seconds(start), start)
         closed_s, scale_s = self.estimate_s(start), at.seconds
         begin = self.work
@@ -165,9 +170,9 @@ class Annealer:
         budget: int,
         groups: Sequence[Sequence[int]] = (),
     ) -> Timed:
-        """Return where none of these `groups` of operators, or of all, is faster in another shape.
+        """Return a candidate that no group of operators makes faster in another shape, or the best when `budget` ends.
 
-        Or where the `budget` ends.
+        The groups are `groups`, or if these are empty all groups of the problem.
         """
         best = Timed(self.seconds(start), start)
         begin, unchanged, groups = self.work, 0, groups or self.moves.groups
@@ -188,28 +193,29 @@ class Annealer:
         return best
 
     def gather(self, best: Timed) -> Timed:
-        """Return the fastest with a chain on the server of another, each on links made for it.
+        """Return the fastest candidate with a chain moved to the server of another, each on links made for it.
 
-        On the links of before it is slower: they join the servers that the chain has left.
+        Without new links such a move is slower: the old ones join the servers that the chain has left.
         """
-        start, found = best.candidate, [best]
+        start, gathered = best.candidate, [best]
         for point in dict.fromkeys(self.moves.gather_chains(start.point)):
             other = self.relink(start._replace(point=point), start.finding.matching_degree)
             if point != start.point and self.fits(other):
-                found.append(Timed(self.seconds(other), other))
-        return min(found, key=seconds_of)
+                gathered.append(Timed(self.seconds(other), other))
+        return min(gathered, key=seconds_of)
 
     def rewire(self, best: Timed, few: int, chance: np.random.Generator, budget: int) -> Timed:
-        """Return the same on links that swaps by chance lead to; each is worth more work than the one before it.
+        """Return the candidate on links found by random swaps, within `budget`.
 
-        The fullest link may carry little more, then `few` microbatches take little longer, and all be faster.
+        Three checks of growing cost decide on a swap: the fullest link may carry only a little more, `few` microbatches
+        may take only a little longer, and all microbatches must be faster.
         """
         start, begin = best.candidate, self.work
         if not self._links(start.finding) or self.problem.nodes > FEW_NODES or not self._pairs(start):
             return best
         strategy, bars = self.strategy(start), self._bars(start, few)
         while self.work < begin + budget:
-            self.closed += 1  # a draw is work: else one whose links are all known would go on for ever
+            self.closed += 1  # a draw is work: otherwise the loop would not end when all its links are known
             others = self._links(best.candidate.finding)
             other = start._replace(finding=others[int(chance.integers(len(others)))])
             if self.simulator.fullest_s(strategy, other.finding.topology) > bars[0] * FULLER:
@@ -222,20 +228,20 @@ class Annealer:
         return best
 
     def _bars(self, at: Candidate, few: int) -> tuple[float, float]:
-        """Return how long the fullest link is full, and what a few microbatches take."""
+        """Return the seconds that the fullest link is full, and those of an iteration with `few` microbatches."""
         full_s = self.simulator.fullest_s(self.strategy(at), at.finding.topology)
         return full_s, self.seconds(at._replace(microbatches=few))
 
     def propose(self, at: Candidate, chance: np.random.Generator, counts: Sequence[int] = ()) -> Candidate:
-        """Return something near a candidate: another strategy, other links, another number of microbatches."""
-        drawn = chance.random()
-        if drawn < _REMADE:
+        """Return a random neighbour: another strategy, other links, or another number of microbatches."""
+        draw = chance.random()
+        if draw < _REMADE:
             finding = self.objective(at.microbatches).finding(at.point)
             return at._replace(finding=finding)
-        if drawn < _SWAPPED:
+        if draw < _SWAPPED:
             others = self._links(at.finding)
             return at._replace(finding=others[int(chance.integers(len(others)))]) if others else at
-        if drawn < _CUT:
+        if draw < _CUT:
             numbers = [count for count in (counts or self.counts()) if count != at.microbatches]
             return at._replace(microbatches=numbers[int(chance.integers(len(numbers)))]) if numbers else at
         return at._replace(point=self.moves.propose(at.point, chance))
@@ -244,23 +250,23 @@ class Annealer:
         return list(neighbour_findings(finding, frozenset()))
 
     def counts(self, wanted: Sequence[int] = _MICROBATCHES) -> list[int]:
-        """Return numbers of microbatches that may be tried: one that was asked for is kept."""
+        """Return the numbers of microbatches to try; only the problem's own if it is not 1."""
         fixed = self.problem.microbatches
         return [count for count in wanted if count <= self.problem.workload.batch] if fixed == 1 else [fixed]
 
     def on_faster_links(self, at: Timed) -> Timed:
-        """Return the same on other links for as many pairs, where it is faster there."""
+        """Return the candidate on improved links with the same number for pairs, or unchanged if they are no faster."""
         other = self.relink(at.candidate, at.candidate.finding.matching_degree)
         return min(at, Timed(self.seconds(other, at.seconds), other), key=seconds_of)
 
     def nearest_count(self, wanted: int) -> int:
-        """Return the number of microbatches that may be tried and is nearest to the wanted one."""
+        """Return the number of microbatches to try that is nearest to `wanted`."""
         return min(self.counts(), key=lambda count: abs(count - wanted))
 
     def relink(self, at: Candidate, degree: int) -> Candidate:
-        """Return the same with so many links for pairs, of which the fullest carries little.
+        """Return the candidate with `degree` links for pairs, chosen so that the fullest link carries little.
 
-        From TopologyFinder's answer, and from the links that it has, edges are swapped one after the other.
+        Edge swaps improve TopologyFinder's links and the candidate's own; the better result is taken.
         """
         objective, strategy = self.objective(at.microbatches), self.strategy(at)
         if self.problem.nodes > FEW_NODES or not self._pairs(at):
@@ -270,10 +276,10 @@ class Annealer:
         def cost_of(finding: Finding) -> float:
             return self.simulator.fullest_s(strategy, finding.topology)
 
-        begun = [at.finding, *(start.finding for start in starts(objective, strategy))]
+        findings = [at.finding, *(start.finding for start in starts(objective, strategy))]
         ends = [
             swap(start, cost_of(start), cost_of, demand, Tries(_TRIES))
-            for start in dict.fromkeys(begun)
+            for start in dict.fromkeys(findings)
             if start.matching_degree == degree
         ]
         return at._replace(finding=min(ends, key=lambda end: end[1])[0])
@@ -283,7 +289,7 @@ class Annealer:
         return bool(self.objective(at.microbatches).demand(at.point).pair_bytes)
 
     def recount(self, best: Timed, end: int) -> Timed:
-        """Return the same with as many microbatches as are best, near those that it has; work ends at `end`."""
+        """Return the candidate with its fastest number of microbatches, tried outward from its own until work `end`."""
         counts = self.counts()
         at = counts.index(best.candidate.microbatches)
         for nearest_first in (counts[at + 1 :], counts[:at][::-1]):
@@ -299,27 +305,27 @@ class Annealer:
 
 
 def seconds_of(timed: Timed) -> float:
-    """Return what it takes."""
+    """Return the seconds of a timed candidate; a sort key."""
     return timed.seconds
 
 
 def polish(
     annealer: Annealer, starts: Sequence[Candidate], chance: np.random.Generator, budget: int, stop: Stop
 ) -> tuple[Timed, ...]:
-    """Return what descents and annealing make of some strategies, the fastest first; ends with the `budget`.
+    """Return the candidates that descents and annealing lead to from `starts`, fastest first, within `budget`.
 
-    A `stop` ends it with what was found until then.
+    A `stop` ends the search and keeps its results.
     """
-    found: list[Timed] = []
+    timed_ends: list[Timed] = []
     end, part = annealer.work + budget, int(budget * _RUN)
     with stop:
-        for one in _on_each_number_of_links(annealer, starts, chance, int(budget * _DESCENT)):
-            found.append(one)
+        for one in _descend_on_each_degree(annealer, starts, chance, int(budget * _DESCENT)):
+            timed_ends.append(one)
             if annealer.work > end - budget * _REST:
                 break
         # The fastest with each number of links for pairs, the fastest of all first.
         fastest: dict[int, Timed] = {}
-        for timed in sorted(found, key=seconds_of):
+        for timed in sorted(timed_ends, key=seconds_of):
             fastest.setdefault(timed.candidate.finding.matching_degree, timed)
         for rival in list(fastest.values())[:_RIVALS]:
             counts = (rival.candidate.microbatches,)
@@ -327,20 +333,20 @@ def polish(
             as_many = annealer.on_faster_links(annealer.descend(annealed.candidate, chance, part // 2))
             more = as_many.candidate._replace(microbatches=annealer.nearest_count(_MANY))
             pipelined = annealer.gather(Timed(annealer.seconds(more), more))
-            found.extend((as_many, annealer.descend(pipelined.candidate, chance, part)))
-        found.append(annealer.recount(min(found, key=seconds_of), end))
-        found.append(_in_turns(annealer, min(found, key=seconds_of), chance, part, end))
+            timed_ends.extend((as_many, annealer.descend(pipelined.candidate, chance, part)))
+        timed_ends.append(annealer.recount(min(timed_ends, key=seconds_of), end))
+        timed_ends.append(_improve_in_turns(annealer, min(timed_ends, key=seconds_of), chance, part, end))
         few, rest = annealer.nearest_count(_FEW), min(end - annealer.work, int(budget * _LINKS))
-        found.append(annealer.rewire(min(found, key=seconds_of), few, chance, rest))
-        best, rest = min(found, key=seconds_of).candidate, min(end - annealer.work, int(budget * _LAST))
-        found.append(annealer.run(best, chance, rest, Cooling(), (best.microbatches,)))
-    return tuple(sorted(found, key=seconds_of))
+        timed_ends.append(annealer.rewire(min(timed_ends, key=seconds_of), few, chance, rest))
+        best, rest = min(timed_ends, key=seconds_of).candidate, min(end - annealer.work, int(budget * _LAST))
+        timed_ends.append(annealer.run(best, chance, rest, Cooling(), (best.microbatches,)))
+    return tuple(sorted(timed_ends, key=seconds_of))
 
 
-def _on_each_number_of_links(
+def _descend_on_each_degree(
     annealer: Annealer, starts: Sequence[Candidate], chance: np.random.Generator, part: int
 ) -> Iterator[Timed]:
-    """Yield where descents end, from the strategies and on every number of links for pairs."""
+    """Yield the ends of descents from the starts, on every number of links for pairs."""
     few, coarse = annealer.nearest_count(_FEW), list[Timed]()
     first, *others = starts
     rewired = [annealer.relink(first, degree) for degree in annealer.problem.matching_degrees]
@@ -348,7 +354,7 @@ def _on_each_number_of_links(
         yield Timed(annealer.seconds(start), start)
         near = start._replace(microbatches=few)
         rough = annealer.descend(near, chance, part, annealer.moves.largest)
-        coarse.append(_coarse_turns(annealer, rough, chance, part))
+        coarse.append(_improve_coarsely(annealer, rough, chance, part))
         yield coarse[-1]
     for degree in dict.fromkeys(one.candidate.finding.matching_degree for one in coarse):
         fastest = {
@@ -365,8 +371,8 @@ def _on_each_number_of_links(
         yield annealer.descend(other.candidate, chance, part)
 
 
-def _coarse_turns(annealer: Annealer, best: Timed, chance: np.random.Generator, part: int) -> Timed:
-    """Return where largest groups go, on links made for what was sent before, as long as this brings something."""
+def _improve_coarsely(annealer: Annealer, best: Timed, chance: np.random.Generator, part: int) -> Timed:
+    """Return the candidate after descents of the largest groups and new links in turns, until the gain is small."""
     while best.candidate.finding.matching_degree:
         linked = annealer.gather(annealer.on_faster_links(best))
         better = annealer.descend(linked.candidate, chance, part, annealer.moves.largest)
@@ -376,8 +382,10 @@ def _coarse_turns(annealer: Annealer, best: Timed, chance: np.random.Generator, 
     return best
 
 
-def _in_turns(annealer: Annealer, best: Timed, chance: np.random.Generator, part: int, end: int) -> Timed:
-    """Return where neither other links nor another strategy brings more, or where work comes to its `end`."""
+def _improve_in_turns(
+    annealer: Annealer, best: Timed, chance: np.random.Generator, part: int, end: int
+) -> Timed:
+    """Return the candidate after new links and descents in turns, until the gain is small or work reaches `end`."""
     while annealer.work < end:
         linked = annealer.on_faster_links(annealer.gather(best))
         better = annealer.descend(linked.candidate, chance, min(part, end - annealer.work))

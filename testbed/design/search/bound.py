@@ -1,10 +1,9 @@
-"""A bound that no plan of a workload can beat: by computing, and by a linear programme over bytes that must be sent.
+"""Lower bound on the iteration time of every plan: from computing, and from a linear programme over bytes to send.
 
-Every operator takes a mixture of the shapes it may be laid out in, every edge a mixture of pairs of them that agrees
-with its ends (the local relaxation). Two sums are spread evenly over the servers and their links, and the larger one
-is made as small as can be: seconds of computing, and bytes times the links that they pass at least. A server has
-`degree` others one link away and no more than degree (degree - 1) two links away, so bytes to many others pass more
-links on any topology.
+Every operator takes a mixture of its legal shapes, every edge a mixture of pairs of shapes that agrees with its ends
+(the local relaxation). Two sums are spread evenly over the servers and their links: seconds of computing, and bytes
+times the minimum number of links that they pass. The programme minimises the larger one. A server has `degree` others
+one link away and at most degree (degree - 1) two links away, so bytes to many others pass more links on any topology.
 
 Needs scipy; without it the bound is that of computing alone.
 """
@@ -29,14 +28,14 @@ Floats = NDArray[np.float64]
 
 
 class Bound(NamedTuple):
-    """Seconds that every plan takes at least, and why: `compute` or `network`."""
+    """Lower bound on the seconds of an iteration, and what sets it: `compute` or `network`."""
 
     seconds: float
     by: str
 
 
 def least_iteration(problem: Problem) -> Bound:
-    """Return what no strategy on any topology is faster than."""
+    """Return the lower bound on an iteration, for any strategy on any topology."""
     costs = _Costs(problem)
     compute_s = sum(min(shape.seconds for shape in shapes) for shapes in costs.shapes) / problem.nodes
     if problem.nodes == 1:
@@ -70,16 +69,16 @@ def least_iteration(problem: Problem) -> Bound:
         number += table.size
     row, column, value = zip(*rows, strict=True)
     equal = coo_array((value, (row, column)), shape=(len(right), number + 1)).tocsr()
-    least = np.array([[*computing, -1.0], [*sending, -1.0]])
-    done = linprog(
-        np.eye(1, number + 1, number)[0], A_ub=least, b_ub=[0.0, 0.0], A_eq=equal, b_eq=right, method="highs"
+    limits = np.array([[*computing, -1.0], [*sending, -1.0]])
+    solution = linprog(
+        np.eye(1, number + 1, number)[0], A_ub=limits, b_ub=[0.0, 0.0], A_eq=equal, b_eq=right, method="highs"
     )
-    seconds = float(done.fun) if done.success else 0.0
+    seconds = float(solution.fun) if solution.success else 0.0
     return Bound(max(seconds, compute_s), "network" if seconds > compute_s * (1 + 1e-9) else "compute")
 
 
 class _Shape(NamedTuple):
-    """Shardings of one shape; seconds of all servers, and bytes of sums times links, of the first."""
+    """Shardings of one shape, with the first one's seconds of all servers and bytes of sums times links."""
 
     shardings: tuple[Sharding, ...]
     seconds: float
@@ -92,10 +91,10 @@ class _Costs:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.trainable = trainable(problem.workload)
-        self.shapes = [self._of(place) for place in range(len(problem.workload.operators))]
+        self.shapes = [self._shapes_of(place) for place in range(len(problem.workload.operators))]
         self.pair = lru_cache(1 << 14)(self._pair_bytes)
 
-    def _of(self, place: int) -> tuple[_Shape, ...]:
+    def _shapes_of(self, place: int) -> tuple[_Shape, ...]:
         operator, nodes = self.problem.workload.operators[place], self.problem.nodes
         known = legal_shardings(operator, nodes)
         shapes = [tuple(known[at] for at in shape) for shape in by_shape(known).values()]
@@ -132,7 +131,7 @@ class _Costs:
         sliced: bool,
         with_gradients: bool,
     ) -> float:
-        """Return the least of the first producer with any consumer; other producers are it with servers renamed."""
+        """Return the minimum over consumers for the first producer; other producers only have renamed servers."""
         nodes, batch = self.problem.nodes, self.problem.workload.batch
         least = np.inf
         for consumer in consumers:
@@ -144,7 +143,7 @@ class _Costs:
         return float(least)
 
     def _sum_passed(self, pairs: Floats) -> float:
-        """Return bytes times the links that they pass at least, whatever the topology."""
+        """Return bytes times the minimum number of links that they pass on any topology of this degree."""
         degree, nodes = self.problem.degree, self.problem.nodes
         hops, reached, ring = np.zeros(nodes), 0, degree
         for distance in range(1, nodes):

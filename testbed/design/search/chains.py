@@ -1,13 +1,13 @@
 """Metropolis chains over strategies with topology search in the loop (TopoOpt's alternating optimisation, fused).
 
-As the released code does it: a random operator gets a random sharding; a faster iteration is accepted, a slower one
-with probability exp(-alpha * difference in ms). When a strategy was accepted, or nothing changed for 50 steps, the
-topology is made again for the present strategy, and accepted by the same rule with an alpha of its own. Every
-hundredth of the budget, at most every 1,000 steps, the chain returns to the best it has seen. Ours is that the
+The rules are those of the released code: a random operator gets a random sharding; a faster iteration is accepted, a
+slower one with probability exp(-alpha * difference in ms). When a strategy was accepted, or nothing changed for 50
+steps, the topology is recomputed for the current strategy, and accepted by the same rule with a separate alpha. After
+each hundredth of the budget, but at least every 1,000 steps, the chain returns to its best visit. Our addition: the
 difference may count in thousandths of the first cost instead of ms.
 
-A chain's course depends on the seed and its number alone, and its whole state is a `ChainState`: it can be left and
-taken up again anywhere.
+A chain depends only on the seed and its number, and its whole state is a `ChainState`: it can be stopped and resumed
+at any step.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ AlphaUnit = Literal["ms", "permille"]
 
 
 class Objective(Protocol):
-    """Points with a cost on topologies. Everything follows from the arguments, so that a chain can be repeated.
+    """Points with a cost on topologies. All results depend only on the arguments, so that a chain is reproducible.
 
     A topology is named by its *origin*: the point for whose traffic it was made.
     """
 
     def start(self) -> Point:
-        """Return where every chain begins; its cost on its own topology must be finite."""
+        """Return the point where every chain begins; its cost on its own topology must be finite."""
 
     def neighbour(self, point: Point, chance: np.random.Generator) -> Point:
-        """Return a point like this one in all but one number."""
+        """Return a point that differs from this one in one number."""
 
     def cost_s(self, point: Point, origin: Point) -> float:
-        """Return seconds of an iteration; infinite for a point that cannot be, as when memory does not suffice."""
+        """Return the seconds of an iteration; infinite for an impossible point, for example beyond the memory."""
 
 
 class Recipe(Protocol):
-    """Everything that an objective is made from, small enough to be sent to another process."""
+    """Everything that an objective is made from, small enough to send to another process."""
 
     def objective(self) -> Objective:
-        """Return the objective, with everything that is remembered still to be found out."""
+        """Return the objective, with empty caches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Rules of a chain's walk: `steps` in all, topologies after `patience` steps without a change.
+    """Rules of a chain's walk: `steps` in all, a new topology after `patience` steps without a change.
 
-    Alphas are per `ms` (published), or per `permille` of what the first strategy takes, so that chains of short and
-    long iterations walk alike. `keep` is how many of the best are remembered. Raises `SearchError` for numbers that
-    make no chain.
+    Alphas are per `ms` (published), or per `permille` of the first strategy's time, so that chains of short and
+    long iterations walk alike. `keep` is the number of best visits that are remembered. Raises `SearchError` for
+    numbers out of range.
     """
 
     steps: int = 4000
@@ -90,7 +90,7 @@ class Rules:
 
 
 def unit_s(objective: Objective, rules: Rules) -> float:
-    """Return the seconds that alphas are per."""
+    """Return the unit of the alphas, in seconds."""
     if rules.per == "ms":
         return 1e-3
     start = objective.start()
@@ -118,7 +118,7 @@ class ChainState:
 
 
 def begin(objective: Objective, seed: int, number: int) -> ChainState:
-    """Return the state before the first step of chain `number`. Raises `SearchError` for a start that cannot be."""
+    """Return the state before the first step of chain `number`. Raises `SearchError` if its cost is infinite."""
     start = objective.start()
     at = Visit(objective.cost_s(start, start), start, start)
     if not math.isfinite(at.cost_s):
@@ -128,7 +128,7 @@ def begin(objective: Objective, seed: int, number: int) -> ChainState:
 
 
 def advance(objective: Objective, rules: Rules, state: ChainState, steps: int) -> ChainState:
-    """Return the state so many steps later, or at the end of the chain when that comes first."""
+    """Return the state `steps` steps later, or at the end of the chain if that comes first."""
     chance = np.random.default_rng()
     chance.bit_generator.state = state.chance
     steps = min(steps, rules.steps - state.step)
@@ -155,9 +155,10 @@ def advance(objective: Objective, rules: Rules, state: ChainState, steps: int) -
 
 
 def merge(best: tuple[Visit, ...], visit: Visit, keep: int) -> tuple[Visit, ...]:
-    """Return the best visits with another one. Of equal cost, to 12 digits, or of one point, only one is kept.
+    """Return the best visits with another one added, at most `keep`, cheapest first.
 
-    Strategies of equal cost are mostly one strategy with servers renamed.
+    Of visits with equal cost (to 12 digits), or with the same point, only one is kept: strategies of equal cost are
+    mostly one strategy with servers renamed.
     """
     if len(best) == keep and visit.cost_s >= best[-1].cost_s:
         return best
@@ -174,13 +175,16 @@ def _round(visit: Visit) -> str:
 
 
 def _accepts(cost_s: float, candidate_s: float, alpha: float, chance: np.random.Generator) -> bool:
-    """Return Metropolis' rule, `alpha` per second. A number is drawn whatever the costs, so that courses compare."""
+    """Return whether Metropolis' rule accepts the candidate, with `alpha` per second.
+
+    A number is drawn whatever the costs, so that chains with different costs use the same random numbers.
+    """
     drawn = chance.random()
     return bool(candidate_s < cost_s or drawn < math.exp(-alpha * (candidate_s - cost_s)))
 
 
 class Stop:
-    """Leaves off what goes on inside `with stop:` when something ends it, and remembers why.
+    """Context that ends its block at Ctrl-C or a loss of workers, without an error, and remembers why.
 
     >>> stop = Stop()
     >>> with stop:
@@ -194,11 +198,11 @@ class Stop:
         self.lost = False
 
     def __bool__(self) -> bool:
-        """Return whether anything was left off."""
+        """Return whether a block was ended early."""
         return bool(self.why)
 
     def __enter__(self) -> None:
-        """Set nothing up."""
+        """Enter the block; a stop can be entered again."""
 
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
@@ -214,5 +218,5 @@ class Stop:
 
 
 def is_loss(error: BaseException) -> bool:
-    """Return whether an error says that workers are gone: of processes, of a Dask client, or Dask's own."""
+    """Return whether an error means lost workers: a broken process pool, a cancelled call, or Dask's `KilledWorker`."""
     return isinstance(error, BrokenExecutor | CancelledError) or type(error).__name__ == "KilledWorker"

@@ -1,6 +1,6 @@
-"""State of the chains of a search, in a file: to go on after a stop exactly as if there had been none.
+"""Checkpoints: the states of a search's chains in a file, from which it resumes exactly as if it had not stopped.
 
-JSON: `format`, `search` (a fingerprint of what is searched for and how), and a state for each chain.
+JSON: `format`, `search` (a fingerprint of problem and options), and `chains`, one state each.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ FORMAT = "lightbed-search/1"
 
 
 def fingerprint(*parts: object) -> str:
-    """Return a short name of what is searched for: equal for equal parts, in any process."""
+    """Return 16 hexadecimal digits that are equal for equal parts, in any process."""
     text = "\n".join(map(repr, parts))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def write(path: Path, search: str, states: Sequence[ChainState]) -> None:
-    """Put the states into the file, all or nothing: an older file stays until the new one is whole.
+    """Write the states to the file atomically: an older file stays until the new one is complete.
 
-    Raises `SearchError` when it cannot be written.
+    Raises `SearchError` if the file cannot be written.
     """
     content = {"format": FORMAT, "search": search, "chains": [asdict(state) for state in states]}
     try:
@@ -41,7 +41,7 @@ def write(path: Path, search: str, states: Sequence[ChainState]) -> None:
 
 
 def read(path: Path, search: str, chains: int) -> tuple[ChainState, ...]:
-    """Return the states in a file. Raises `SearchError` naming it: not there, damaged, or of another search."""
+    """Return the states in a file. Raises `SearchError` if it is missing, damaged, or of another search."""
     try:
         content = json.loads(path.read_text())
     except OSError as error:
@@ -49,7 +49,7 @@ def read(path: Path, search: str, chains: int) -> tuple[ChainState, ...]:
             f"the checkpoint {path} cannot be read: {error.strerror}; start without --resume"
         ) from error
     except ValueError as error:
-        raise _make_damaged(path, str(error)) from error
+        raise _damaged_error(path, str(error)) from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise SearchError(f"{path} is not a checkpoint of format {FORMAT}: start without --resume")
     if content.get("search") != search:
@@ -60,7 +60,7 @@ def read(path: Path, search: str, chains: int) -> tuple[ChainState, ...]:
     try:
         states = tuple(_from_json(state) for state in content["chains"])
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
-        raise _make_damaged(path, repr(error)) from error
+        raise _damaged_error(path, repr(error)) from error
     if len(states) != chains:
         raise SearchError(
             f"the checkpoint {path} holds {len(states)} chains, not {chains}: start without --resume"
@@ -69,39 +69,39 @@ def read(path: Path, search: str, chains: int) -> tuple[ChainState, ...]:
 
 
 def check(path: Path, states: Sequence[ChainState], objective: Objective, rules: Rules) -> None:
-    """Look whether chains of an objective can stand so. Raises `SearchError` naming the file.
+    """Check that this search can have written the states. Raises `SearchError` otherwise.
 
-    All costs are worked out again: what is no strategy of the objective, or costs something else, was not written by
-    this search.
+    All costs are computed again: a point that is no strategy of the objective, or has another cost, was not written
+    by this search.
     """
     for state in states:
         if state.step > rules.steps or state.accepted > state.step or state.unchanged >= rules.patience:
-            raise _make_damaged(path, f"{state.step} steps of {rules.steps}, {state.accepted} accepted")
+            raise _damaged_error(path, f"{state.step} steps of {rules.steps}, {state.accepted} accepted")
         for visit in (state.at, *state.best):
-            fault = _fault(objective, visit)
+            fault = _find_fault(objective, visit)
             if fault:
-                raise _make_damaged(path, fault)
+                raise _damaged_error(path, fault)
 
 
-def _fault(objective: Objective, visit: Visit) -> str:
-    """Return what is wrong with a visit, if anything; other machines may add up a cost in another order."""
+def _find_fault(objective: Objective, visit: Visit) -> str:
+    """Return what is wrong with a visit, or "". Costs may differ by 1e-6: machines add in different orders."""
     if len(visit.point) != len(objective.start()):
-        return f"{visit.point} is no strategy of this search"
+        return f"{visit.point} is not a strategy of this search"
     try:
         cost_s = objective.cost_s(visit.point, visit.origin)
     except IndexError:
-        return f"{visit.point} on the topology of {visit.origin} is no strategy of this search"
+        return f"{visit.point} on the topology of {visit.origin} is not a strategy of this search"
     if not math.isclose(cost_s, visit.cost_s, rel_tol=1e-6):
-        return f"a strategy of {cost_s} s is said to take {visit.cost_s} s"
+        return f"a strategy that takes {cost_s} s is stored with {visit.cost_s} s"
     return ""
 
 
-def _make_damaged(path: Path, why: str) -> SearchError:
+def _damaged_error(path: Path, why: str) -> SearchError:
     return SearchError(f"the checkpoint {path} is damaged ({why}): start without --resume")
 
 
 def _from_json(row: Any) -> ChainState:
-    """Return a state, every number of it looked at."""
+    """Return a state after a check of all its numbers. Raises `ValueError`, `KeyError` or `TypeError` if invalid."""
     chance = np.random.default_rng()
     if min(dict(row["chance"]["state"]).values()) < 0:
         raise ValueError("a negative state of the random generator")  # numpy 1 would wrap it

@@ -1,16 +1,16 @@
-"""Cost of an iteration in closed form: each operator in its order, on queues of servers and links; no events.
+"""Cost of an iteration in closed form: operators in topological order on queues of servers and links, without events.
 
-A server computes one thing after the other. What is sent between two operators, or summed in a group, is one load:
-each link carries its part of it for bytes over rate, one load after the other, and the load is through with the
-slowest of its links, plus the latencies of its path or of its rounds. So computing and sending overlap wherever the
-task graph lets them, and loads that want the same link share it as if they queued. Sums of gradients hold up nobody: on
-each link they have a queue of their own, and half of the link while both queues have something to carry.
+A server computes one operator after the other. The bytes between two operators, or summed in a group, are one load:
+each link carries its part for bytes over rate, one load after the other, and the load ends with the slowest of its
+links, plus the latencies of its path or of its rounds. So computing and sending overlap where the task graph allows it,
+and loads on the same link queue. No operator waits for sums of gradients: on each link they have a queue of their own,
+and half of the link while both queues carry loads.
 
 A ring AllReduce of S bytes among g members on r rings puts 2(g-1)/g * S/r on each link of each ring.
 
-What differs from the simulator: a load starts when the last of its senders is ready and nobody gets a part of it
-earlier; links serve loads of a queue one by one, not side by side. As there, everything that is sent takes one of the
-topology's sets of paths: a message or a sum another than the one before it, all parts of a sum the same.
+Differences from the simulator: a load starts when the last of its senders is ready, and no receiver gets a part of it
+earlier; links serve the loads of a queue one after the other instead of sharing. As in the simulator, consecutive
+messages and sums take different sets of paths, and all parts of one sum the same set.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 _CIRCULANTS = 8
-"""So many are remembered: topologies that differ in their links for pairs are not circulants."""
+"""Circulants that are cached; few, since topologies that differ in their links for pairs are not circulants."""
 _GENERATIONS = 8
-"""Blocks that are remembered for each part of a program: rows are kept, so those that go are soon joined again."""
+"""Blocks that are cached for each part of a program. Rows stay cached, so a dropped block is cheap to build again."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Paths:
-    """Paths over a topology, in `sets` among which what is sent chooses, as with the simulator's fabric.
+    """Paths over a topology, in `sets` that messages alternate between, as on the simulator's fabric.
 
-    In set c that of the pair s, t is `links[first[p]:first[p + 1]]` with p = (c * n + s) * n + t. `byte_s` are
-    seconds a byte on each link, parallel links being one; `strides` those over the positions of a group on which its
-    AllReduce runs as rings.
+    In set c the path from s to t is `links[first[p]:first[p + 1]]` with p = (c * n + s) * n + t. `byte_s` are the
+    seconds per byte on each link, parallel links being one; `strides` returns the strides, over positions in a group,
+    of the rings of its AllReduce.
     """
 
     nodes: int
@@ -61,7 +61,7 @@ class Paths:
     def seconds(
         self, source: Integers, target: Integers, choice: Integers, size_bytes: Floats
     ) -> tuple[Floats, int]:
-        """Return what each link needs for these bytes, and the links of the longest path."""
+        """Return the seconds that each link needs for these bytes, and the number of links of the longest path."""
         from testbed.design.search.recurrence import add_loads
 
         load = np.zeros(self.byte_s.size)
@@ -72,7 +72,7 @@ class Paths:
 
 
 def paths_over(topology: Topology, rate_gbps: float) -> Paths:
-    """Return paths of a topology: as the simulator routes on a circulant, by the next-hop table on any other graph."""
+    """Return the paths of a topology: the simulator's routes on a circulant, next-hop routes on any other graph."""
 
     def strides(members: Sequence[int]) -> tuple[int, ...]:
         return ring_strides(topology, members)
@@ -98,7 +98,7 @@ def paths_over(topology: Topology, rate_gbps: float) -> Paths:
 
 @lru_cache(_CIRCULANTS)
 def _on_circulant(nodes: int, steps: tuple[int, ...], rate_gbps: float) -> tuple[Integers, Integers, Floats]:
-    """Return the simulator's own routes, all sets of them; and the seconds a byte takes on each link."""
+    """Return the simulator's routes (first, links) in all sets, and the seconds per byte on each link."""
     fabric = circulant(nodes, steps, rate_gbps)
     choice, pair = np.divmod(np.arange(ROUTE_SETS * nodes**2), nodes**2)
     source, target = np.divmod(pair, nodes)
@@ -109,7 +109,7 @@ def _on_circulant(nodes: int, steps: tuple[int, ...], rate_gbps: float) -> tuple
 class _Rows(NamedTuple):
     """Work as `recurrence.finish_s` takes it: rows, lengths of their four runs, seconds after the last link.
 
-    `messages` is how many tasks of the simulator send for it.
+    `messages` is the number of messages, or of AllReduces, that it sends.
     """
 
     numbers: Integers
@@ -120,7 +120,7 @@ class _Rows(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """The rows of a part's works one behind the other; `lengths` are (works, 4), `extra_s` (works,)."""
+    """Concatenated rows of a part's works; `lengths` are (works, 4), `extra_s` (works,)."""
 
     numbers: Integers
     amount: Floats
@@ -130,7 +130,7 @@ class _Block(NamedTuple):
 
 
 class Costs:
-    """Costs of programs on one topology; what each piece of work puts on its links is remembered."""
+    """Costs of programs on one topology; the rows of each piece of work are cached."""
 
     def __init__(self, problem: Problem, paths: Paths) -> None:
         self._paths = paths
@@ -177,7 +177,7 @@ class Costs:
         rows, messages, sets = list[_Rows](), 0, self._paths.sets
         for work in part.works:
             key = work, (choice + messages) % sets
-            rows.append(self._rows.get(key) or self._remember(*key))
+            rows.append(self._rows.get(key) or self._compute_rows(*key))
             messages += rows[-1].messages
         block = _Block(
             np.concatenate([row.numbers for row in rows]),
@@ -189,7 +189,7 @@ class Costs:
         self._blocks[part, choice] = block
         return block
 
-    def _remember(self, work: Work, choice: int) -> _Rows:
+    def _compute_rows(self, work: Work, choice: int) -> _Rows:
         if isinstance(work, Computing):
             rows = _Rows(work.servers, work.seconds, (work.servers.size, 0, 0, 0), 0.0, 0)
         elif isinstance(work, Sending):
@@ -216,7 +216,10 @@ class Costs:
         return rows
 
     def _rings(self, members: Group, size_bytes: int, choice: int) -> tuple[Floats, float]:
-        """Return rings as `collectives.ring`: equal rounds of whole packets, each as long as its longest hop needs."""
+        """Return the seconds on each link of a group's AllReduce on rings, and its latencies, in seconds.
+
+        Rounds are equal and of whole packets, each as long as its longest hop.
+        """
         size, strides = len(members), self._paths.strides(members)
         rounds = 2 * (size - 1)
         sent = -(-size_bytes // (len(strides) * size))
@@ -249,7 +252,7 @@ class Costs:
         return _Rows(index, amount, lengths, extra_s, messages)
 
     def _flight_s(self, hops: int) -> float:
-        """Return what a message over so many links takes besides its bytes."""
+        """Return the seconds of a message over `hops` links besides its bytes."""
         if hops == 0:
             return 0.0
         relays, crossing_s = hops - 1, (hops - 1) * self._packet_s

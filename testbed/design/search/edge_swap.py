@@ -1,11 +1,11 @@
-"""Other links for a strategy, one edge swap after the other, judged by the closed form.
+"""Local search over links for a strategy: one edge swap after the other, judged by the closed form.
 
-TopologyFinder joins the pairs that send most. It does not ask who is then how far from whom, nor what of the sending
-delays the iteration. Here two links of one matching swap their ends, (a, b), (c, d) to (a, d), (c, b), or a stride
-gives way to another of the same groups, as long as the iteration gets shorter. Rings stay rings and matchings stay
-matchings: the graph stays connected, and what could be wired before, on one switch or on one an interface, still can.
+TopologyFinder joins the pairs that send most. It considers neither the distances of the other pairs nor which messages
+delay the iteration. Here two links of one matching swap their ends, (a, b), (c, d) to (a, d), (c, b), or a stride
+is replaced by another of the same groups, as long as the iteration gets shorter. Rings stay rings and matchings stay
+matchings: the graph stays connected, and a topology that can be wired, with one switch or one per interface, still can.
 
-This begins from every number of links for pairs, since the best number depends on which pairs they join.
+The search begins from every number of links for pairs, since the best number depends on which pairs they join.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ Round = tuple[Edge, ...]
 MOST_TRIES = 240
 """Topologies that are tried for all strategies of a search together: 1 s for 12 servers, 3 s for 32."""
 SHORTER = 5e-3
-"""A topology is taken when the iteration gets shorter by more than this part: the closed form is no better than that,
-and plans stay regular where nothing is to be gained."""
+"""Fraction by which a topology must shorten the iteration to be accepted: the closed form is no more accurate, and
+plans stay regular where nothing is gained."""
 
 
 class Tries:
-    """Number of topologies that may still be tried."""
+    """Budget of topologies to try: `left` may still be tried."""
 
     def __init__(self, left: int = MOST_TRIES) -> None:
         self.left = left
 
     def take(self) -> bool:
-        """Return whether one more may be tried, which is then counted."""
+        """Count one topology, and return whether the budget allows it."""
         self.left -= 1
         return self.left >= 0
 
@@ -50,21 +50,21 @@ class Tries:
 def with_edge_swaps(
     objective: StrategyObjective, proposals: Sequence[Proposal], stop: Stop | None = None
 ) -> tuple[Proposal, ...]:
-    """Return those of the strategies that cost less in closed form on another topology, on that topology.
+    """Return the strategies that cost less in closed form on another topology, with that topology.
 
-    The first strategies come first, while `MOST_TRIES` last. A `stop` ends it with what was found until then.
+    All strategies share `MOST_TRIES`, which the first ones use first. A `stop` ends the search and keeps its results.
     """
-    tries, found = Tries(), []
+    tries, improved = Tries(), []
     with Stop() if stop is None else stop:
         for proposal in proposals:
             best = _best(objective, proposal, tries)
             if best.closed_form_s < proposal.closed_form_s * (1 - SHORTER):
-                found.append(best)
-    return tuple(found)
+                improved.append(best)
+    return tuple(improved)
 
 
 def starts(objective: StrategyObjective, strategy: Strategy) -> Iterator[Proposal]:
-    """Yield the strategy on what TopologyFinder makes for it, with every possible number of links for pairs."""
+    """Yield the strategy on TopologyFinder's topologies for it, one for each possible number of links for pairs."""
     problem, point = objective.problem, objective.point(strategy)
     demand = objective.demand(point)
     for degree in problem.matching_degrees if problem.nodes > 1 else ():
@@ -73,10 +73,10 @@ def starts(objective: StrategyObjective, strategy: Strategy) -> Iterator[Proposa
 
 
 def improve(objective: StrategyObjective, proposal: Proposal, tries: Tries) -> Proposal:
-    """Return the strategy after all edge swaps that help, or as many as there are tries for; no chance is involved.
+    """Return the strategy on links improved by edge swaps until none helps or the tries are spent; deterministic.
 
-    The first that helps is made, and the next ones are looked for behind it, until a whole turn brings nothing.
-    Where no bytes pass between pairs, and beyond `FEW_NODES` servers, nothing is tried.
+    The first swap that helps is applied, and the search continues behind it until a whole round brings nothing.
+    If no bytes pass between pairs, or there are more than `FEW_NODES` servers, nothing is tried.
     """
     point = objective.point(proposal.strategy)
     demand = objective.demand(point)
@@ -90,7 +90,7 @@ def improve(objective: StrategyObjective, proposal: Proposal, tries: Tries) -> P
 def swap(
     finding: Finding, cost: float, cost_of: Callable[[Finding], float], demand: Demand, tries: Tries
 ) -> tuple[Finding, float]:
-    """Return what edge swaps make of links, and its cost; the first that lowers it by `SHORTER` is made, and so on."""
+    """Return the links after edge swaps, and their cost; each swap that lowers the cost by `SHORTER` is applied."""
     simplex = finding.topology.simplex
     pairs = zip(demand.source.tolist(), demand.target.tolist(), strict=True)
     wanted = frozenset(_as_link(pair, simplex=simplex) for pair in pairs)
@@ -112,7 +112,7 @@ def _best(objective: StrategyObjective, proposal: Proposal, tries: Tries) -> Pro
 
 
 def _as_link(pair: Edge, *, simplex: bool) -> Edge:
-    """Return the pair as a link is written: a duplex one smaller node first."""
+    """Return the pair as a link: smaller node first if duplex."""
     return pair if simplex else (min(pair), max(pair))
 
 
@@ -124,15 +124,15 @@ def neighbour_findings(finding: Finding, wanted: frozenset[Edge]) -> Iterator[Fi
     )
     for number, links in enumerate(rounds):
         for other in _edge_swaps(links, simplex=simplex):
-            yield _of(
+            yield _with_links(
                 finding, finding.topology.strides, (*rounds[:number], other, *rounds[number + 1 :]), wanted
             )
     for strides in _other_strides(finding.topology):
-        yield _of(finding, strides, rounds, wanted)
+        yield _with_links(finding, strides, rounds, wanted)
 
 
 def _edge_swaps(links: Round, *, simplex: bool) -> Iterator[Round]:
-    """Yield the links with the ends of two of them swapped: in one way when they lead one way, else in two."""
+    """Yield the links with the ends of two of them swapped: in one way if simplex, in two if duplex."""
     for one, other in combinations(range(len(links)), 2):
         (a, b), (c, d) = links[one], links[other]
         crossed = [((a, d), (c, b))] if simplex else [((a, d), (b, c)), ((a, c), (b, d))]
@@ -143,7 +143,7 @@ def _edge_swaps(links: Round, *, simplex: bool) -> Iterator[Round]:
 
 
 def _other_strides(topology: Topology) -> Iterator[tuple[int, ...]]:
-    """Yield the strides with one of them replaced by another that makes rings of the same groups."""
+    """Yield the strides with one replaced by another that makes rings of the same groups."""
     nodes, strides = topology.nodes, topology.strides
     last = nodes - 1 if topology.simplex else nodes // 2
     for place, stride in enumerate(strides):
@@ -152,7 +152,7 @@ def _other_strides(topology: Topology) -> Iterator[tuple[int, ...]]:
                 yield tuple(sorted((*strides[:place], other, *strides[place + 1 :])))
 
 
-def _of(
+def _with_links(
     finding: Finding, strides: tuple[int, ...], rounds: tuple[Round, ...], wanted: frozenset[Edge]
 ) -> Finding:
     """Return the finding with these strides and rounds of links for pairs."""

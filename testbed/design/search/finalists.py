@@ -1,4 +1,4 @@
-"""The last word is the simulator's: which strategy, and how many links to buy for pairs."""
+"""Final choice by simulation: which strategy, and how many links to buy for pairs."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from testbed.design.workloads.sharding import Strategy
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A strategy on a topology: what it costs in closed form and by simulation, and bytes on links over bytes sent.
+    """A strategy on a topology, with its iteration time in closed form and by simulation, and its bandwidth tax.
 
-    `routes` are those on which it was simulated.
+    `bandwidth_tax` is bytes on links over bytes sent; `routes` are those of the simulation, None for a single server.
     """
 
     strategy: Strategy
@@ -38,11 +38,11 @@ class Ranked:
 def rank(
     problem: Problem, proposals: Sequence[Proposal], executor: Executor, stop: Stop | None = None
 ) -> tuple[Ranked, ...]:
-    """Return every strategy simulated, the fastest first; of equals the one that came first.
+    """Return every strategy with its simulated time, fastest first; equal ones in the order of the proposals.
 
-    Ends of flows are rounded here, by 1 % of their duration: so many simulations have to be quick. A strategy that is
-    proposed on several topologies counts on the fastest of them. A `stop` ends it with those that are ready; when
-    none is, the cheapest in closed form is simulated, and only another Ctrl-C ends that.
+    For speed, ends of flows are rounded by up to 1 % of their duration. A strategy that is proposed on several
+    topologies is ranked on the fastest one. A `stop` ends the ranking with the simulations that are complete; if there
+    are none, the cheapest proposal in closed form is simulated, and only another Ctrl-C ends that.
     """
     stop = Stop() if stop is None else stop
     pending: list[Future[Ranked]] = []
@@ -64,26 +64,26 @@ def rank(
 
 
 def wirings(objective: StrategyObjective, best: Ranked, stop: Stop | None = None) -> tuple[Ranked, ...]:
-    """Return a strategy with every possible number of links for pairs: the one to take, then the others, fastest first.
+    """Return a strategy on each possible number of links for pairs: the one to choose, then the others, fastest first.
 
-    The one to take has the fewest links for pairs of those that are as fast as the fastest, to `SHORTER`. Links for
-    pairs are so bought exactly when the simulated iteration, of exact ends, gets shorter by more than that. With each
-    number the pairs and strides are TopologyFinder's own, or others when the iteration is then shorter by more than
-    `SHORTER`. A `stop` ends it with what was simulated until then.
+    The one to choose has the fewest links for pairs among those within `SHORTER` of the fastest: links for pairs are
+    bought only if the simulated iteration (without rounding) gets shorter by more than that. For each number the links
+    are TopologyFinder's, or edge-swapped ones that make the iteration shorter by more than `SHORTER`. A `stop` ends
+    the search with what was simulated until then.
     """
     problem, tries, known = objective.problem, Tries(), {best.finding: best}
-    usual: list[Finding] = []
+    published: list[Finding] = []
     with Stop() if stop is None else stop:
         known[best.finding] = simulate_proposal(
             problem, Proposal(best.strategy, best.finding, best.closed_form_s)
         )
         for start in starts(objective, best.strategy):
-            usual.append(start.finding)
+            published.append(start.finding)
             for proposal in (start, improve(objective, start, tries)):
                 if proposal.finding not in known:
                     known[proposal.finding] = simulate_proposal(problem, proposal)
     fastest: dict[int, Ranked] = {}
-    for finding in dict.fromkeys([*usual, *known]):
+    for finding in dict.fromkeys([*published, *known]):
         if finding in known:
             one = known[finding]
             other = fastest.setdefault(finding.matching_degree, one)
@@ -96,25 +96,25 @@ def wirings(objective: StrategyObjective, best: Ranked, stop: Stop | None = None
 
 
 def simulate_proposal(problem: Problem, proposal: Proposal, rounded: bool = False) -> Ranked:
-    """Return a proposal with what it takes when simulated on routes found for it."""
-    return _rank(
+    """Return a proposal with its simulated time on quickly found routes."""
+    return _make_ranked(
         proposal, on_quick_routes(problem, proposal.strategy, proposal.finding.topology, rounded=rounded)
     )
 
 
 def on_plan_routes(problem: Problem, best: Ranked) -> Ranked:
-    """Return the same on the routes of its plan: those that it has, or others on which it is faster."""
+    """Return the strategy simulated on the routes of its plan, see `install`."""
     proposal = Proposal(best.strategy, best.finding, best.closed_form_s)
-    return _rank(proposal, install(problem, best.strategy, best.finding.topology))
+    return _make_ranked(proposal, install(problem, best.strategy, best.finding.topology))
 
 
-def _rank(proposal: Proposal, found: Installed) -> Ranked:
-    done = found.execution
-    return Ranked(*proposal, done.iteration_s, done.bandwidth_tax, found.routes)
+def _make_ranked(proposal: Proposal, installed: Installed) -> Ranked:
+    execution = installed.execution
+    return Ranked(*proposal, execution.iteration_s, execution.bandwidth_tax, installed.routes)
 
 
 def ideal_switch_s(problem: Problem, strategy: Strategy) -> float:
-    """Return the same iteration on a switch that never blocks, with one link of degree times the rate a server."""
+    """Return the simulated seconds of an iteration on a non-blocking switch with degree × rate per server."""
     fabric = ideal_switch(problem.nodes, problem.degree * problem.rate_gbps)
     graph = iteration(problem.workload, strategy, problem.cluster)
     return simulate(graph, fabric, latency=problem.latency, allreduce=fluid_ring).iteration_s

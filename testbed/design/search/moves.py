@@ -1,9 +1,9 @@
 """Moves between strategies: one operator, two that swap, a whole class, a run of layers, two servers that swap.
 
-An operator may also join its neighbours, which chance alone would hardly find among all servers.
+An operator may also take the sharding of a neighbour, which a random draw among all servers would hardly find.
 
-Single moves cross a ridge of the cost only by luck: that all tables of a kind are cut over every server costs less,
-one of them cut costs more. Operators of equal sizes are a class, and are laid out together.
+Moves of single operators rarely cross a ridge of the cost: cutting all tables of a kind over every server costs less,
+cutting one of them costs more. Operators of equal sizes therefore form a class that is laid out together.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.sharding import Sharding, place_sharding
 
 Shape = tuple[str, int, int, bool]
-"""Way, replicas, shards, and whether the first replica's servers stand side by side."""
+"""Way, replicas, shards, and whether the servers of the first replica have consecutive numbers."""
 
 Item = TypeVar("Item")
 
@@ -46,11 +46,11 @@ class Moves:
         """Operators that a descent lays out together: classes, chains, and members of classes alone."""
         self.largest = [one for one in self.groups if not any(set(one) < set(other) for other in self.groups)]
         """Those of the groups that are not a part of another."""
-        self._beside: list[list[int]] = [[] for _ in workload.operators]
+        self._neighbours: list[list[int]] = [[] for _ in workload.operators]
         """For each operator those that feed it, and those that it feeds."""
         for producer, consumer in workload.edges:
-            self._beside[producer].append(consumer)
-            self._beside[consumer].append(producer)
+            self._neighbours[producer].append(consumer)
+            self._neighbours[consumer].append(producer)
         self._next = {producer: consumer for producer, consumer in workload.edges if consumer in self.free}
         self._kinds: list[Callable[[Point, np.random.Generator], Point]] = [self.one, self.join, self.run]
         if self._classes:
@@ -65,32 +65,32 @@ class Moves:
         return self._kinds[int(chance.integers(len(self._kinds)))](point, chance)
 
     def one(self, point: Point, chance: np.random.Generator) -> Point:
-        """Return one operator laid out in another way.
+        """Return the point with one operator laid out in another way.
 
-        The shape is drawn first, then the servers: else the hundred servers on which a table may be placed would
-        leave no chance to cutting it over all of them.
+        The shape is drawn first, then the servers: otherwise the hundred servers on which a table may be placed would
+        almost never let it be cut over all of them.
         """
-        place = _any(self.free, chance)
+        place = _draw(self.free, chance)
         others = [[at for at in shape if at != point[place]] for shape in self._shapes[place].values()]
         shapes = [shape for shape in others if shape]
-        return _change(point, {place: _any(_any(shapes, chance), chance)})
+        return _change(point, {place: _draw(_draw(shapes, chance), chance)})
 
     def join(self, point: Point, chance: np.random.Generator) -> Point:
-        """Return one operator laid out as one that feeds it, or that it feeds."""
-        place = _any(self.free, chance)
-        beside = self._as_beside(point, place)
-        return _change(point, {place: _any(beside, chance)}) if beside else self.one(point, chance)
+        """Return the point with one operator laid out like an operator that feeds it, or that it feeds."""
+        place = _draw(self.free, chance)
+        choices = self._like_neighbours(point, place)
+        return _change(point, {place: _draw(choices, chance)}) if choices else self.one(point, chance)
 
-    def _as_beside(self, point: Point, place: int) -> list[int]:
-        """Return where an operator stands as its neighbours do: nothing is then sent between them."""
-        shardings = [self._shardings[other][point[other]] for other in self._beside[place]]
+    def _like_neighbours(self, point: Point, place: int) -> list[int]:
+        """Return the places of an operator's shardings that equal a neighbour's: then nothing is sent between them."""
+        shardings = [self._shardings[other][point[other]] for other in self._neighbours[place]]
         known = (self._at[place].get(sharding, point[place]) for sharding in shardings)
         return [at for at in dict.fromkeys(known) if at != point[place]]
 
     def run(self, point: Point, chance: np.random.Generator) -> Point:
-        """Return an operator and those behind it, as far as they may, laid out as one of them is, or in a new way."""
-        place = _any(self.free, chance)
-        sharding = self._shardings[place][_any(_any(list(self._shapes[place].values()), chance), chance)]
+        """Return the point with up to `LONGEST_RUN` consecutive operators in one sharding, as far as it is legal."""
+        place = _draw(self.free, chance)
+        sharding = self._shardings[place][_draw(_draw(list(self._shapes[place].values()), chance), chance)]
         changes: dict[int, int] = {}
         for _ in range(1 + int(chance.integers(LONGEST_RUN))):
             if sharding not in self._at[place]:
@@ -102,28 +102,29 @@ class Moves:
         return _change(point, changes)
 
     def swap(self, point: Point, chance: np.random.Generator) -> Point:
-        """Return two operators of a class with each other's servers."""
-        members = _any(self._classes, chance)
+        """Return the point with the shardings of two operators of a class swapped."""
+        members = _draw(self._classes, chance)
         one, other = chance.choice(len(members), 2, replace=False)
         return _change(point, {members[one]: point[members[other]], members[other]: point[members[one]]})
 
     def relay(self, point: Point, chance: np.random.Generator) -> Point:
-        """Return all of a class laid out in one shape; what is placed on servers of their own takes turns."""
-        members = _any(self._classes, chance)
-        choices = _any(list(self._shapes[members[0]].values()), chance)
+        """Return the point with all of a class in one shape; its shardings are assigned in turn, in random order."""
+        members = _draw(self._classes, chance)
+        choices = _draw(list(self._shapes[members[0]].values()), chance)
         order = chance.permutation(len(choices))
         return _change(
             point, {place: choices[int(order[turn % len(order)])] for turn, place in enumerate(members)}
         )
 
     def layouts(self, point: Point, members: Sequence[int]) -> Iterator[Point]:
-        """Yield strategies with a group laid out in each shape of its first; what is placed is spread or put together.
+        """Yield strategies with a group laid out in each shape of its first member.
 
-        Spread means that each goes where least is sent from, the first of these servers where several are. A single
-        operator is laid out as its neighbours are, too, and a group also parted as in `_part_group`.
+        A shape that places operators on single servers comes twice, spread and together: spread puts each operator on
+        the server that sends least so far (the first of several), together puts all on one server. A single operator
+        is also laid out like each of its neighbours, and a group is also split as in `_part_group`.
         """
         if len(members) == 1:
-            yield from (_change(point, {members[0]: at}) for at in self._as_beside(point, members[0]))
+            yield from (_change(point, {members[0]: at}) for at in self._like_neighbours(point, members[0]))
         yield from self._part_group(point, members)
         for choices in self._shapes[members[0]].values():
             first = self._shardings[members[0]][choices[0]]
@@ -142,7 +143,7 @@ class Moves:
     def _part_group(self, point: Point, members: Sequence[int]) -> Iterator[Point]:
         """Yield strategies with one of a group on each server that sends nothing else, the others in another shape.
 
-        No step of single operators leads there from a group that is cut: each of them alone makes it slower.
+        Moves of single operators do not lead there from a group that is cut: each of them alone is slower.
         """
         free = [server for server, sent in enumerate(self._bytes_out(point, members)) if not sent]
         alone = [place_sharding((server,)) for server in free]
@@ -154,10 +155,10 @@ class Moves:
                 yield self._lay(point, dict(zip(members, alone, strict=False)) | rest)
 
     def gather_chains(self, point: Point) -> Iterator[Point]:
-        """Yield strategies in which what a chain has on servers of its own moves to a server of another chain.
+        """Yield strategies in which a chain's operators on single servers move to a server of another chain.
 
-        A server that it leaves empty gets one of a class that is cut while others of it are placed.
-        No step of single operators leads there, and `layouts` takes the server that sends least.
+        A server that becomes empty gets one operator of a class that is partly cut and partly placed.
+        Moves of single operators do not lead there, and `layouts` takes the server that sends least.
         """
         homes = {place: self._home(place, at) for place, at in enumerate(point)}
         for chain in self._chains:
@@ -169,7 +170,7 @@ class Moves:
                 )
 
     def _fill_free_servers(self, point: Point) -> Point:
-        """Return a strategy with one of a class that is cut on each server that sends nothing else."""
+        """Return the point with one cut operator of each partly placed class on each server that sends nothing else."""
         for members in self._classes:
             cut = [place for place in members if self._home(place, point[place]) is None]
             if cut and len(cut) < len(members):
@@ -179,13 +180,13 @@ class Moves:
         return point
 
     def _lay(self, point: Point, shardings: dict[int, Sharding]) -> Point:
-        """Return operators laid out so; one that may not be stays as it is."""
+        """Return the point with these shardings; an operator for which its sharding is not legal keeps the old one."""
         return _change(
             point, {place: self._at[place].get(known, point[place]) for place, known in shardings.items()}
         )
 
     def _bytes_out(self, point: Point, without: Sequence[int]) -> list[float]:
-        """Return bytes a sample that leave each server for what is placed there, but for some operators."""
+        """Return the output bytes per sample of the operators placed on each server, except for those in `without`."""
         load = [0.0] * self._nodes
         for place, at in enumerate(point):
             sharding = self._shardings[place][at]
@@ -195,28 +196,28 @@ class Moves:
         return load
 
     def swap_servers(self, point: Point, chance: np.random.Generator) -> Point:
-        """Return everything that is placed on one server on another, and the other way round."""
+        """Return the point with the operators placed on two servers exchanged."""
         homes = {place: self._home(place, point[place]) for place in self.free}
         used = sorted({home for home in homes.values() if home is not None})
         if not used:
             return self.one(point, chance)
-        one, other = _any(used, chance), int(chance.integers(self._nodes))
-        turned = {one: other, other: one}
+        one, other = _draw(used, chance), int(chance.integers(self._nodes))
+        exchanged = {one: other, other: one}
         changes = {}
         for place, home in homes.items():
-            if home in turned:
-                target = place_sharding((turned[home],))
+            if home in exchanged:
+                target = place_sharding((exchanged[home],))
                 changes[place] = self._at[place].get(target, point[place])
         return _change(point, changes)
 
     def _home(self, place: int, at: int) -> int | None:
-        """Return the server of an operator that is placed on a single one."""
+        """Return the server of an operator that is placed on a single server, or None."""
         sharding = self._shardings[place][at]
         return sharding.grid[0][0] if sharding.way == "place" and sharding.shards == 1 else None
 
 
 def by_shape(shardings: Sequence[Sharding]) -> dict[Shape, list[int]]:
-    """Return places of the shardings, those of one shape together."""
+    """Return the places of the shardings, grouped by shape."""
     shapes: dict[Shape, list[int]] = {}
     for at, sharding in enumerate(shardings):
         row = sharding.grid[0]
@@ -226,7 +227,7 @@ def by_shape(shardings: Sequence[Sharding]) -> dict[Shape, list[int]]:
 
 
 def _classes(workload: Workload, free: Sequence[int]) -> list[list[int]]:
-    """Return free operators that differ in their name alone, together, or in what is computed again."""
+    """Return the free operators in groups that differ only in name, segment and `backward_reduce_bytes`."""
     classes: dict[Operator, list[int]] = {}
     for place in free:
         alike = replace(workload.operators[place], name="", segment=0, backward_reduce_bytes=0)
@@ -235,7 +236,7 @@ def _classes(workload: Workload, free: Sequence[int]) -> list[list[int]]:
 
 
 def _chains(workload: Workload, free: Sequence[int]) -> list[list[int]]:
-    """Return runs of free operators that feed the next one alone, which is fed by them alone."""
+    """Return runs of free operators in which each feeds only the next, and the next is fed by no other."""
     fed = Counter(consumer for _, consumer in workload.edges)
     feeds = Counter(producer for producer, _ in workload.edges)
     chains: list[list[int]] = []
@@ -252,5 +253,5 @@ def _change(point: Point, changes: dict[int, int]) -> Point:
     return tuple(changes.get(place, at) for place, at in enumerate(point))
 
 
-def _any(items: Sequence[Item], chance: np.random.Generator) -> Item:
+def _draw(items: Sequence[Item], chance: np.random.Generator) -> Item:
     return items[int(chance.integers(len(items)))]

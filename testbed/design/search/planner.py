@@ -1,4 +1,4 @@
-"""From a workload and servers to a strategy, a topology for it, what they will do, and why."""
+"""Planner: from a workload and servers to a strategy, its topology, their predicted times, and the reasons."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from testbed.design.workloads.sharding import Strategy
 from testbed.errors import SearchError
 
 POLISH_WORK = 850
-"""Tasks and messages that are simulated for each step of a chain: some 15 s for 1,000 steps."""
+"""Tasks and messages that polishing may simulate for each step of a chain: some 15 s for 1,000 steps."""
 MOST_POLISH_WORK = 1_600_000
-"""The most of it in a search."""
-_POLISH, _POLISHED = 1 << 20, 6
+"""Tasks and messages that polishing may simulate in one search, however many steps it has."""
+_POLISH, _KEPT_POLISHED = 1 << 20, 6
 _RANKED = 3
-"""Finalists of the chains that are simulated where the best of them is polished."""
+"""Finalists of the chains that are simulated if the best one is polished afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ class Progress:
 class Predicted:
     """Predicted times of a plan: `iteration_s` by simulation, `closed_form_s` by the chain's cost.
 
-    `bandwidth_tax` is bytes on links over bytes sent; `mean_hops` between any two servers; `ideal_switch_s` the
-    same strategy on a switch that never blocks, with one link of degree times the rate a server; `bound` what no plan
-    of the workload can beat.
+    `bandwidth_tax` is bytes on links over bytes sent; `mean_hops` the mean distance of two servers; `ideal_switch_s`
+    the time of the strategy on a non-blocking switch with one link of degree times the rate per server; `bound` the
+    lower bound of every plan of the workload.
     """
 
     iteration_s: float
@@ -73,11 +73,11 @@ class Predicted:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A strategy, a topology for it, and what is known about them.
+    """Result of a search: a strategy, a topology for it, predicted times, and reasons.
 
-    `ranking` are the best strategies of the chains by simulated time, each on the topology its chain had; `wirings`
-    the chosen strategy on topologies with more and fewer links for pairs. `stopped` tells that the search was
-    ended before its budget was spent or all finalists were simulated.
+    `ranking` are the best strategies by simulated time, fastest first, each on its best topology; `wirings` the
+    chosen strategy on topologies with more and fewer links for pairs. `stopped` is set if the search ended before its
+    budget was spent or before all finalists were simulated.
     """
 
     strategy: Strategy
@@ -118,21 +118,21 @@ def optimise(
     """Return the best strategy and topology found for a workload on `cluster.nodes` servers of `degree` links each.
 
     `chains` walk `steps` steps each, in this process, in `workers` processes, or on the workers of a Dask
-    `scheduler` ("tcp://..."); the answer depends on workload, servers, options, `seed` and `chains` alone. The best
-    `finalists` are simulated, at most three where the best is polished, also with edges swapped, and the best of all on
-    topologies with every possible number of links for pairs. `alpha` is how unwilling chains are to take a longer
-    iteration, per ms or, with `alpha_per="permille"`, per thousandth of what the start takes.
-    What was found is then polished by simulation, see `polish`, for `polish_work` tasks and messages a step; the
-    number of `microbatches` is searched, too, unless it is not 1.
-    Times are those on the routes that a plan holds; without `plan_routes`, on routes found quickly.
-    With 0 steps the starting strategy is taken: data parallel, tables placed so that memory suffices.
+    `scheduler` ("tcp://..."). The result depends only on workload, servers, options, `seed` and `chains`.
+    The best `finalists` are simulated (at most three if the best one is polished), also with edges swapped, and the
+    best of all on topologies with every possible number of links for pairs. A larger `alpha` makes chains accept fewer
+    longer iterations; it counts per ms or, with `alpha_per="permille"`, per thousandth of the first strategy's time.
+    Annealing by simulation then improves the best (see `polish`) with `polish_work` tasks and messages per step of the
+    chains. It also searches the number of microbatches, unless `microbatches` is other than 1.
+    Times are those on the routes of the plan; without `plan_routes`, on routes found quickly.
+    With 0 steps the result is the first strategy: data parallel, with tables placed so that memory suffices.
 
-    `checkpoint` is written as the search goes; with `resume` it goes on from there. `until` ends each chain at that
-    step, to be resumed another day; Ctrl-C does the same now, and so does a loss of workers. In all cases the best so
-    far is returned. When nothing is simulated by then, the best in closed form is, and another Ctrl-C ends that too.
+    `checkpoint` is written during the search; `resume` continues from it. `until` ends each chain at that step, to be
+    resumed later; Ctrl-C and a loss of workers end the chains at once. The best result so far is returned in all
+    cases. If nothing was simulated by then, the best in closed form is simulated, and another Ctrl-C ends that too.
 
-    Raises `SearchError` for options, checkpoints and workers that do not serve, `OutOfMemory` when nothing fits,
-    `TopologyError` when no such topology exists.
+    Raises `SearchError` for invalid options, unusable checkpoints and lost workers, `OutOfMemory` when nothing fits,
+    `TopologyError` when no topology of this degree exists.
     """
     begin_s = process_time()
     problem = Problem(workload, cluster, degree, rate_gbps, simplex, microbatches, latency or Latency())
@@ -141,7 +141,7 @@ def optimise(
         raise SearchError("resuming needs a checkpoint: give its file")
     objective = StrategyObjective(problem)
     name = checkpoints.fingerprint(problem, rules, seed, chains, objective.shardings)
-    job = ChainTask(name, StrategyRecipe(problem), rules)
+    task = ChainTask(name, StrategyRecipe(problem), rules)
 
     def report(now: Sequence[ChainState]) -> None:
         if checkpoint:
@@ -161,9 +161,9 @@ def optimise(
             states = checkpoints.read(checkpoint, name, chains)
             checkpoints.check(checkpoint, states, objective, rules)
         else:
-            states = first_states(job, seed, chains)
+            states = first_states(task, seed, chains)
         report(states)
-        states = run_chains(job, states, executor, until=until, report=report, stop=stop)
+        states = run_chains(task, states, executor, until=until, report=report, stop=stop)
         budget = min(sum(state.step for state in states) * polish_work, MOST_POLISH_WORK)
         best: tuple[Visit, ...] = ()
         for state in states:
@@ -181,25 +181,25 @@ def optimise(
             stop,
         )
     ranking = _polish_ranking(objective, ranking, seed, budget, stop)
-    found = _conclude(objective, ranking, states, rules, stop, plan_routes=plan_routes)
-    return replace(found, cpu_s=process_time() - begin_s)
+    result = _conclude(objective, ranking, states, rules, stop, plan_routes=plan_routes)
+    return replace(result, cpu_s=process_time() - begin_s)
 
 
 def _polish_ranking(
     objective: StrategyObjective, ranking: tuple[Ranked, ...], seed: int, budget: int, stop: Stop
 ) -> tuple[Ranked, ...]:
-    """Return the ranking with what annealing by simulation makes of its best and of the usual strategy."""
+    """Return the ranking with strategies that annealing by simulation found, from its best and from the default one."""
     if budget <= 0 or stop or objective.problem.nodes == 1:
         return ranking
     problem, annealer = objective.problem, Annealer(objective.problem)
-    usual = objective.start()
+    default = objective.start()
     starts = [
-        Candidate(usual, problem.microbatches, objective.finding(usual)),
+        Candidate(default, problem.microbatches, objective.finding(default)),
         Candidate(objective.point(ranking[0].strategy), problem.microbatches, ranking[0].finding),
     ]
     with _without_old_garbage():
-        found = polish(annealer, starts, np.random.default_rng([seed, _POLISH]), budget, stop)
-    candidates = list(dict.fromkeys(one.candidate for one in found))[:_POLISHED]
+        timed = polish(annealer, starts, np.random.default_rng([seed, _POLISH]), budget, stop)
+    candidates = list(dict.fromkeys(one.candidate for one in timed))[:_KEPT_POLISHED]
     proposals = [
         Proposal(annealer.strategy(one), one.finding, annealer.estimate_s(one)) for one in candidates
     ]
@@ -212,10 +212,7 @@ def _polish_ranking(
 
 @contextmanager
 def _without_old_garbage() -> Iterator[None]:
-    """Leave what is there already out of garbage collection.
-
-    Compiled code is so many objects that looking through them takes longer than a simulation.
-    """
+    """Exclude existing objects from garbage collection: compiled code has so many that a scan outlasts a simulation."""
     gc.freeze()
     try:
         yield
@@ -232,7 +229,7 @@ def _conclude(
     *,
     plan_routes: bool,
 ) -> Found:
-    """Return the fastest with the links for pairs that serve it best, and the reasons for it."""
+    """Return the result for the fastest strategy, on its best number of links for pairs."""
     problem = replace(objective.problem, microbatches=ranking[0].strategy.microbatches)
     if problem != objective.problem:
         objective = StrategyObjective(problem)
@@ -257,7 +254,7 @@ def _conclude(
         why=(
             *reasons(problem, wired, ideal_s),
             *beside_fat_tree(problem, chosen.strategy, chosen.simulated_s),
-            *_cut_short(stop, steps, budget),
+            *_explain_stop(stop, steps, budget),
         ),
         ranking=ranking,
         wirings=wired,
@@ -267,12 +264,12 @@ def _conclude(
 
 
 def _ideal_s(problem: Problem, chosen: Ranked, stop: Stop) -> float:
-    """Return the time on an ideal switch; the first Ctrl-C starts it again, since a plan without it cannot be read."""
+    """Return the time on an ideal switch. The first Ctrl-C starts it again, since a plan file needs this time."""
     with stop:
         return ideal_switch_s(problem, chosen.strategy)
     return ideal_switch_s(problem, chosen.strategy)
 
 
-def _cut_short(stop: Stop, steps: int, budget: int) -> Iterator[str]:
+def _explain_stop(stop: Stop, steps: int, budget: int) -> Iterator[str]:
     if stop:
         yield f"The search was cut short by {stop.why} after {steps:,} of {budget:,} steps: more may be found."

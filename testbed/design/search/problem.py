@@ -15,8 +15,8 @@ from testbed.errors import SearchError
 class Problem:
     """A workload on the servers of a cluster, each with `degree` links of `rate_gbps`.
 
-    `microbatches` are those of every strategy that is tried. Raises `SearchError` for a rate that is none,
-    `WorkloadError` for a profile of another workload.
+    Every strategy of the search has this number of `microbatches`. Raises `SearchError` for a rate that is not finite
+    and positive, `WorkloadError` for a profile of another workload.
     """
 
     workload: Workload
@@ -39,7 +39,7 @@ class Problem:
 
     @property
     def matching_degrees(self) -> tuple[int, ...]:
-        """Numbers of links of a server that may go to pairs; what is left are rings, which duplex come in twos."""
+        """Numbers of links of a server that may join pairs. The others make rings, which take two links if duplex."""
         least = 1 if self.simplex or self.degree == 1 else 2
         rings = range(self.degree - 1, least - 1, -1)
         return (0, *(self.degree - count for count in rings if self.simplex or count % 2 == 0))

@@ -1,7 +1,7 @@
-"""An iteration as a list of work in the order of `workloads.iteration`, quickly made for one strategy after another.
+"""Programs: an iteration as a list of work in the order of `workloads.iteration`, built quickly for many strategies.
 
-What an operator computes, what passes between two shardings and what a group sums is worked out once and remembered;
-a strategy that differs in one operator costs little more than naming the parts again.
+Computing of an operator, messages between two shardings and sums of a group are built once and cached: a strategy that
+differs in one operator costs little more than the list of its parts.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NOWHERE = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Computing:
-    """Seconds that each of some servers computes."""
+    """Seconds of computing on each of some servers."""
 
     servers: Integers
     seconds: Floats
@@ -61,9 +61,9 @@ class Sending:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Summing:
-    """AllReduces side by side, of `size_bytes` each among the members of a group, in ascending order.
+    """Concurrent AllReduces, each of `size_bytes` among the members of a group, which are in ascending order.
 
-    They share links, so that all of them go on when the last is through.
+    They share links, so all of them end when the last one ends.
     """
 
     groups: tuple[Group, ...]
@@ -74,7 +74,7 @@ Work = Computing | Sending | Summing
 
 
 class Item(NamedTuple):
-    """Work that begins when its servers are ready at `stage`; those that get something are then ready at `onward`."""
+    """Work that begins when its servers are ready at `stage`; servers that receive are then ready at `onward`."""
 
     work: Work
     stage: int
@@ -83,7 +83,7 @@ class Item(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Items of one operator in one pass, with the stages that they have in the first microbatch."""
+    """Items of one operator in one pass, with their stages (items, 2) in the first microbatch."""
 
     works: tuple[Work, ...]
     stages: Integers
@@ -91,7 +91,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """Parts in order, over so many stages; `items` are the stage and the onward stage of each of their works.
+    """Parts in order, over `stages` stages; `items` are stage and onward stage of each of their works.
 
     Equal work is the same object wherever it occurs, and so are equal parts of equal microbatches.
     """
@@ -103,7 +103,7 @@ class Program:
 
 
 class _Bucket(NamedTuple):
-    """Gradients summed together once operator `last` is through: bytes, and members, of each AllReduce."""
+    """Gradients summed together once operator `last` has ended: bytes and members of each AllReduce."""
 
     last: int
     size_bytes: tuple[int, ...]
@@ -111,7 +111,7 @@ class _Bucket(NamedTuple):
 
 
 class Programs:
-    """Makes programs for the strategies of one problem, and remembers their parts."""
+    """Factory of programs for the strategies of one problem; it caches their parts."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
@@ -129,10 +129,10 @@ class Programs:
             depth.append(1 + max((depth[producer] for producer in producers), default=0))
         self._order = sorted(range(len(depth)), key=depth.__getitem__)
         self._rank = {place: rank for rank, place in enumerate(self._order)}
-        self._computing = lru_cache(_REMEMBERED)(self._find_computing)
-        self._gradients = lru_cache(_REMEMBERED)(self._find_gradients)
-        self._forward = lru_cache(_REMEMBERED)(self._find_forward)
-        self._backward = lru_cache(_REMEMBERED)(self._find_backward)
+        self._computing = lru_cache(_REMEMBERED)(self._make_computing)
+        self._gradients = lru_cache(_REMEMBERED)(self._make_gradients)
+        self._forward = lru_cache(_REMEMBERED)(self._make_forward)
+        self._backward = lru_cache(_REMEMBERED)(self._make_backward)
 
     def program(self, shardings: Sequence[Sharding]) -> Program:
         """Return the program of a strategy of these shardings."""
@@ -153,54 +153,57 @@ class Programs:
             self._problem.nodes, 4 * len(self._operators) * len(self._samples), tuple(parts), items
         )
 
-    def _find_forward(
+    def _make_forward(
         self, place: int, sharding: Sharding, feeding: Sequence[Sharding], samples: int
     ) -> Part:
-        """Return what an operator gets from those that feed it, and its forward pass."""
+        """Return the part in which an operator receives its inputs and computes its forward pass."""
         items, stage = [], self._stage(FORWARD, 0, place)
         for producer, producing in zip(self._fed_by[place], feeding, strict=True):
             size = self._problem.workload.edge_bytes((producer, place))
             sliced = self._problem.workload.is_sliced((producer, place))
-            work = _sending(FORWARD, producing, sharding, samples, size, sliced)
+            work = _make_sending(FORWARD, producing, sharding, samples, size, sliced)
             items.append(Item(work, self._stage(FORWARD, 0, producer), stage))
         return _part([*items, *self._pass(FORWARD, place, sharding, samples, stage)])
 
     def _backwards(self, shardings: Sequence[Sharding]) -> Iterator[tuple[int, Part]]:
-        """Yield parts of the backward pass with the microbatch of each."""
+        """Yield the microbatch and the part of each operator's backward pass and of each sum of gradients."""
         buckets, last = {bucket.last: bucket for bucket in self._buckets(shardings)}, len(self._samples) - 1
         for microbatch, samples in enumerate(self._samples):
             for place in reversed(self._order):
                 if not self._trainable[place]:
                     continue
                 fed = tuple(shardings[consumer] for consumer in self._feeds[place])
-                later = 0 if fed else last - microbatch  # the forward pass of all, where nothing follows
+                later = 0 if fed else last - microbatch  # the last operator waits for all forward passes
                 yield microbatch, self._backward(place, shardings[place], fed, samples, later)
                 if place in buckets and microbatch == last:
                     groups = zip(buckets[place].size_bytes, buckets[place].groups, strict=True)
-                    sums = [_summing((members,), (size,)) for size, members in groups if size]
+                    sums = [_make_summing((members,), (size,)) for size, members in groups if size]
                     stage = self._stage(BACKWARD, 0, place)
                     yield microbatch, _part([Item(work, stage, _NOWHERE) for work in sums])
 
-    def _find_backward(
+    def _make_backward(
         self, place: int, sharding: Sharding, fed: Sequence[Sharding], samples: int, later: int
     ) -> Part:
-        """Return what waits for the forward pass so many microbatches `later`, the gradients, and the backward pass."""
+        """Return the part of an operator's backward pass: it waits for a forward pass, gets gradients, and computes.
+
+        The forward pass is that of the microbatch `later` microbatches after its own.
+        """
         workload, stage = self._problem.workload, self._stage(BACKWARD, 0, place)
-        items = [Item(_waiting(sharding), self._stage(FORWARD, later, place), stage)]
+        items = [Item(_make_waiting(sharding), self._stage(FORWARD, later, place), stage)]
         for consumer, consuming in zip(self._feeds[place], fed, strict=True):
             size, sliced = workload.edge_bytes((place, consumer)), workload.is_sliced((place, consumer))
-            work = _sending(BACKWARD, sharding, consuming, samples, size, sliced)
+            work = _make_sending(BACKWARD, sharding, consuming, samples, size, sliced)
             items.append(Item(work, self._stage(BACKWARD, 0, consumer), stage))
         return _part([*items, *self._pass(BACKWARD, place, sharding, samples, stage)])
 
     def _pass(
         self, direction: int, place: int, sharding: Sharding, samples: int, stage: int
     ) -> Iterator[Item]:
-        """Compute; of experts, send samples there and back; of shards, sum their outputs."""
+        """Yield the computing of an operator, the dispatch of samples to experts and back, and the sum over shards."""
         operator = self._operators[place]
         computing = self._computing(place, sharding, samples, direction)
         if sharding.way == "expert":
-            there, back = _dispatching(sharding, samples, operator.output_bytes * operator.routed)
+            there, back = _make_dispatch(sharding, samples, operator.output_bytes * operator.routed)
             yield Item(there, stage, stage + 1)
             yield Item(computing, stage + 1, _NOWHERE)
             yield Item(back, stage + 1, stage)
@@ -214,13 +217,13 @@ class Programs:
                 for row, count in zip(sharding.grid, counts, strict=True)
                 if count
             ]
-            yield Item(_summing(*zip(*sums, strict=True)), stage, stage)
+            yield Item(_make_summing(*zip(*sums, strict=True)), stage, stage)
 
     def _stage(self, direction: int, microbatch: int, place: int) -> int:
-        """Return a stage of an operator; the one after it is where its experts compute."""
+        """Return the number of an operator's stage; the next number is the stage of its experts."""
         return 4 * (microbatch * len(self._operators) + place) + 2 * direction
 
-    def _find_computing(self, place: int, sharding: Sharding, samples: int, direction: int) -> Computing:
+    def _make_computing(self, place: int, sharding: Sharding, samples: int, direction: int) -> Computing:
         operator, cluster = self._operators[place], self._problem.cluster
         rows = row_samples(sharding, samples)
         counts, where = np.unique(rows, return_inverse=True)
@@ -231,42 +234,42 @@ class Programs:
         return Computing(np.array(sharding.servers), np.array(seconds)[where])
 
     def _buckets(self, shardings: Sequence[Sharding]) -> Iterator[_Bucket]:
-        """Yield what `workloads.sharding.gradient_buckets` does, with what each operator adds remembered."""
-        opened: dict[tuple[Group, ...], _Bucket] = {}
+        """Yield the buckets of `workloads.sharding.gradient_buckets`; the gradients of each operator are cached."""
+        open_buckets: dict[tuple[Group, ...], _Bucket] = {}
         for place in reversed(range(len(shardings))):
             sizes, groups = self._gradients(place, shardings[place])
             if not any(sizes):
                 continue
-            bucket = opened.pop(groups, None)
+            bucket = open_buckets.pop(groups, None)
             if bucket and max(bucket.size_bytes) + max(sizes) > BUCKET_BYTES:
                 yield bucket
                 bucket = None
             if bucket:
-                sizes = tuple(had + more for had, more in zip(bucket.size_bytes, sizes, strict=True))
+                sizes = tuple(held + more for held, more in zip(bucket.size_bytes, sizes, strict=True))
             last = min(place, bucket.last, key=self._rank.__getitem__) if bucket else place
-            opened[groups] = _Bucket(last, sizes, groups)
-        yield from opened.values()
+            open_buckets[groups] = _Bucket(last, sizes, groups)
+        yield from open_buckets.values()
 
-    def _find_gradients(self, place: int, sharding: Sharding) -> tuple[tuple[int, ...], tuple[Group, ...]]:
+    def _make_gradients(self, place: int, sharding: Sharding) -> tuple[tuple[int, ...], tuple[Group, ...]]:
         groups = tuple(tuple(sorted(group)) for group in replica_groups(sharding))
         return shard_bytes(self._operators[place], sharding), groups
 
 
 @lru_cache(_REMEMBERED)
-def _sending(
+def _make_sending(
     direction: int, producer: Sharding, consumer: Sharding, samples: int, output_bytes: int, sliced: bool
 ) -> Sending:
     between = backward_resharding if direction else forward_resharding
-    return _as_sending(between(producer, consumer, samples, output_bytes, sliced))
+    return _to_sending(between(producer, consumer, samples, output_bytes, sliced))
 
 
 @lru_cache(_REMEMBERED)
-def _dispatching(sharding: Sharding, samples: int, sample_bytes: int) -> tuple[Sending, Sending]:
+def _make_dispatch(sharding: Sharding, samples: int, sample_bytes: int) -> tuple[Sending, Sending]:
     resharding = dispatch_resharding(sharding, samples, sample_bytes)
-    return _as_sending(resharding), _as_sending(reverse_resharding(resharding))
+    return _to_sending(resharding), _to_sending(reverse_resharding(resharding))
 
 
-def _as_sending(resharding: Resharding) -> Sending:
+def _to_sending(resharding: Resharding) -> Sending:
     there = resharding.source != resharding.target
     return Sending(
         resharding.source[there],
@@ -282,12 +285,12 @@ def _part(items: Sequence[Item]) -> Part:
 
 
 @lru_cache(_REMEMBERED)
-def _summing(groups: tuple[Group, ...], size_bytes: tuple[int, ...]) -> Summing:
+def _make_summing(groups: tuple[Group, ...], size_bytes: tuple[int, ...]) -> Summing:
     return Summing(groups, size_bytes)
 
 
 @lru_cache(_REMEMBERED)
-def _waiting(sharding: Sharding) -> Sending:
-    """Return work in which nothing is sent: every server goes on with what it has."""
+def _make_waiting(sharding: Sharding) -> Sending:
+    """Return work that sends nothing: every server keeps its input."""
     none = np.zeros(0, dtype=np.int64)
     return Sending(none, none, none, np.array(sharding.servers))

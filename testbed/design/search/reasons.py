@@ -1,4 +1,4 @@
-"""Why a plan is as it is, in sentences for whoever patches it, and whether optics pay beside packet switches."""
+"""Sentences that explain a plan to the operator who patches it, and compare optics with packet switches."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from testbed.design.search.problem import Problem
 from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.sharding import Sharding, Strategy
 
-_TOLD = 5e-4
-"""Less than so much longer is as long: it would be told as 0.0 %."""
+_SHOWN = 5e-4
+"""Relative difference of two times below which they count as equal: it would be printed as 0.0 %."""
 
 ALIKE = 0.01
-"""Less than so much apart is as long: ends of flows are rounded so."""
+"""Relative difference below which two simulated times count as equal: ends of flows are rounded by as much."""
 
 
 def reasons(problem: Problem, wirings: Sequence[Ranked], ideal_s: float) -> tuple[str, ...]:
-    """Return sentences on strategy, links and time, from the wirings that were simulated, the best first."""
+    """Return sentences on strategy, links and time from the simulated wirings, of which the first is the plan's."""
     best = wirings[0]
     if problem.nodes == 1:
         return (
@@ -73,12 +73,12 @@ def _time(problem: Problem, best: Ranked, ideal_s: float) -> str:
         f"The simulated iteration takes {in_ms(best.simulated_s)}; a switch that never blocks, with "
         f"{problem.degree * problem.rate_gbps:g} Gb/s a server, would need {in_ms(ideal_s)}. Each byte passes "
         f"{best.bandwidth_tax:.2f} links"
-        + (f", which makes it {_percent(more)} than on the switch." if more >= _TOLD else ".")
+        + (f", which makes it {_percent(more)} than on the switch." if more >= _SHOWN else ".")
     )
 
 
 def _percent(more: float) -> str:
-    if abs(more) < _TOLD:
+    if abs(more) < _SHOWN:
         return "as long"
     return f"{abs(more) * 100:.1f} % {'longer' if more > 0 else 'less'}"
 
@@ -94,30 +94,30 @@ def _join_words(parts: Sequence[str]) -> str:
 
 
 def in_ms(seconds: float) -> str:
-    """Return seconds as the sentences tell them."""
+    """Return a time as text: in ms below 1 s, else in s."""
     return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.4g} s"
 
 
 def beside_fat_tree(problem: Problem, strategy: Strategy, planned_s: float) -> tuple[str, ...]:
-    """Return a sentence on the Fat-tree of equal cost, with the same strategy; nothing for a single server."""
+    """Return a sentence that compares the plan with the Fat-tree of equal cost; nothing for a single server."""
     if problem.nodes == 1:
         return ()
     try:
         rate_gbps = equal_cost_fat_tree_gbps(problem.nodes, problem.degree, problem.rate_gbps)
     except ValueError:
         return ("No Fat-tree costs as little (prices recalled): there is none to compare with.",)
-    done = simulate(
+    execution = simulate(
         iteration(problem.workload, strategy, problem.cluster),
         fat_tree(problem.nodes, rate_gbps),
         latency=problem.latency,
         allreduce=fluid_ring,
         rounding=RANKED_ROUNDING,
     )
-    return (fat_tree_sentence(planned_s, done.iteration_s, rate_gbps),)
+    return (fat_tree_sentence(planned_s, execution.iteration_s, rate_gbps),)
 
 
 def fat_tree_sentence(planned_s: float, fat_tree_s: float, rate_gbps: float) -> str:
-    """Return what an operator should know before fibres are patched.
+    """Return a sentence that says whether optics pay compared with a Fat-tree of equal cost.
 
     >>> fat_tree_sentence(0.1, 0.058, 92.5)
     'A Fat-tree of equal cost (92.5 Gb/s a server, prices recalled) would need 58 ms, 42 % less: optics do not pay \
@@ -125,10 +125,10 @@ for this job.'
     """
     less = 1 - fat_tree_s / planned_s if planned_s else 0.0
     if abs(less) <= ALIKE:
-        told = "as long: optics pay no more than switches do"
+        verdict = "as long: optics pay no more than switches do"
     elif less > 0:
-        told = f"{less:.0%} less: optics do not pay for this job".replace("%", " %")
+        verdict = f"{less:.0%} less: optics do not pay for this job".replace("%", " %")
     else:
-        told = f"{fat_tree_s / planned_s - 1:.0%} longer: optics pay".replace("%", " %")
+        verdict = f"{fat_tree_s / planned_s - 1:.0%} longer: optics pay".replace("%", " %")
     tree = f"A Fat-tree of equal cost ({rate_gbps:.4g} Gb/s a server, prices recalled)"
-    return f"{tree} would need {fat_tree_s * 1e3:.3g} ms, {told}."
+    return f"{tree} would need {fat_tree_s * 1e3:.3g} ms, {verdict}."

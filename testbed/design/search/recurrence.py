@@ -1,9 +1,9 @@
-"""The inner loops of the closed-form cost: plain functions over arrays, compiled where numba is installed.
+"""Inner loops of the closed-form cost: plain functions over arrays, compiled if numba is installed.
 
-A server and a link are each a queue that serves one thing after the other in the order of the program. What has to
-wait for its input leaves a gap, which something that comes later may still fill. A link has a second queue, for loads
-that nobody waits for: gradients, which are summed while the backward pass goes on. Each of the two queues has half of
-the link while both have something to serve.
+A server and a link are each a queue that serves one load after the other, in the order of the program. A load that
+waits for its input leaves a gap, which a later load may fill. A link has a second queue for loads that no operator
+waits for: gradients, which are summed during the backward pass. While both queues have loads, each gets half of the
+link.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from lightbed.compiled import compile_function
 
 @compile_function
 def finish_s(items: Any, bounds: Any, index: Any, amount: Any, extra_s: Any, ready: Any, busy: Any) -> float:
-    """Return when the last item of a program is done, in seconds.
+    """Return when the last item of a program ends, in seconds.
 
     An item has the stages `items[i]` that it reads and writes (-1 for none), and four runs of rows from
     `bounds[i, k]` to `bounds[i, k + 1]`: servers that compute for `amount` seconds; servers that keep what they have;
     servers that send, and links that carry for `amount` seconds, together; servers that receive, `extra_s[i]` after
-    the last link. `index` names servers, and links from `ready.shape[1]` on. `ready[stage, server]` must be 0, `busy`
-    (servers and links, 4) too: until when a queue is busy, the gap that may be filled, and until when a link's second
-    queue is busy; what delays gradients after their turn is in there alone.
+    the last link. `index` holds servers, and links from `ready.shape[1]` on. `ready` (stages, servers) and `busy`
+    (servers and links, 4) must be 0 and are overwritten. The columns of `busy` are: the end of a queue's load, begin
+    and end of the gap that may be filled, and the end of a link's second queue. Later loads may still delay that
+    second queue, so the return value does not contain it in full: take the maximum with column 3.
     """
     nodes = ready.shape[1]
     last = 0.0
@@ -41,40 +42,40 @@ def finish_s(items: Any, bounds: Any, index: Any, amount: Any, extra_s: Any, rea
         for row in range(bounds[item, 2], bounds[item, 3]):
             if index[row] < nodes:
                 begin = max(begin, now[index[row]])
-        done = begin
+        end_s = begin
         for row in range(bounds[item, 2], bounds[item, 3]):
             if index[row] >= nodes:
                 if onward < 0:
-                    done = max(done, _serve_behind(busy[index[row]], begin, amount[row]))
+                    end_s = max(end_s, _serve_gradients(busy[index[row]], begin, amount[row]))
                 else:
-                    done = max(done, _serve_beside(busy[index[row]], begin, amount[row]))
-        done += extra_s[item]
-        last = max(last, done)
+                    end_s = max(end_s, _serve_with_gradients(busy[index[row]], begin, amount[row]))
+        end_s += extra_s[item]
+        last = max(last, end_s)
         if onward < 0:
             continue
         for row in range(bounds[item, 3], bounds[item, 4]):
-            ready[onward, index[row]] = max(ready[onward, index[row]], done)
+            ready[onward, index[row]] = max(ready[onward, index[row]], end_s)
     return last
 
 
 @compile_function
-def _serve(queue: Any, wish: float, length: float) -> float:
-    """Return when a queue (busy until, gap from, gap to) has served something that is there from `wish` on."""
-    begin = max(wish, queue[1])
-    if begin + length <= queue[2]:
-        queue[1] = begin + length
+def _serve(queue: Any, wish_s: float, length_s: float) -> float:
+    """Return when a queue (busy until, gap from, gap to) has served a load of `length` that is ready at `wish`."""
+    begin = max(wish_s, queue[1])
+    if begin + length_s <= queue[2]:
+        queue[1] = begin + length_s
         return float(queue[1])
-    begin = max(wish, queue[0])
+    begin = max(wish_s, queue[0])
     if begin - queue[0] > queue[2] - queue[1]:
         queue[1] = queue[0]
         queue[2] = begin
-    queue[0] = begin + length
+    queue[0] = begin + length_s
     return float(queue[0])
 
 
 @compile_function
-def _serve_beside(queue: Any, wish: float, length: float) -> float:
-    """Do as `_serve`, on a link that may have gradients to carry meanwhile: both then take longer."""
+def _serve_with_gradients(queue: Any, wish: float, length: float) -> float:
+    """Return the same as `_serve` for a link whose second queue may carry gradients meanwhile: both take longer."""
     begin = wish if wish >= queue[1] and wish + length <= queue[2] else max(wish, queue[0])
     both = min(length, max(queue[3] - begin, 0.0))
     queue[3] += both
@@ -82,8 +83,8 @@ def _serve_beside(queue: Any, wish: float, length: float) -> float:
 
 
 @compile_function
-def _serve_behind(queue: Any, wish: float, length: float) -> float:
-    """Return when the second queue of a link has served something that is there from `wish` on."""
+def _serve_gradients(queue: Any, wish: float, length: float) -> float:
+    """Return when the second queue of a link has served a load of `length` that is ready at `wish`."""
     begin = max(wish, queue[3])
     both = min(length, max(queue[0] - max(begin, queue[2]), 0.0))
     queue[3] = begin + length + both
@@ -92,7 +93,7 @@ def _serve_behind(queue: Any, wish: float, length: float) -> float:
 
 @compile_function
 def walk(slots: Any, choice: Any, number: Any, first: Any, links: Any) -> None:
-    """Write the links from every node to every other, `links[first[s * n + t]:]`; `number[v, k]` is a slot's link."""
+    """Write the links of the path from s to t to `links[first[s * n + t]:]`; `number[v, k]` is the link of a slot."""
     nodes = len(slots)
     for source in range(nodes):
         for target in range(nodes):
@@ -108,7 +109,7 @@ def walk(slots: Any, choice: Any, number: Any, first: Any, links: Any) -> None:
 def add_loads(
     nodes: int, source: Any, target: Any, choice: Any, size: Any, first: Any, links: Any, load: Any
 ) -> int:
-    """Add to `load` what each link carries of these bytes; returns the links of the longest path.
+    """Add the bytes that each link carries to `load`, and return the number of links of the longest path.
 
     `choice` is the set of paths that each message takes; `first` and `links` are those of `Paths`.
     """

@@ -1,6 +1,6 @@
-"""The simulator as a search calls it, some thousand times: what strategies and topologies share is made once.
+"""Simulator for a search, which calls it some thousand times: graphs, fabrics and results are cached.
 
-Candidates are simulated on routes that are found in milliseconds for what they send; a plan gets the best of several.
+Candidates are simulated on routes found in milliseconds for their demand; a plan gets the best of several routes.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from testbed.design.workloads.sharding import Strategy
 _FABRICS = 64
 _GRAPHS = 64
 ROUTING_WORK = 250
-"""Work that routes on other links count as."""
+"""Work that the search for routes counts as."""
 
 _FEW_NODES = 32
-"""Up to here all numbers of sets are tried."""
+"""Up to this number of servers all numbers of route sets are tried."""
 
 
 class Simulator:
-    """Simulated iterations of one problem, rings fluid: on links that carry nothing else as exact as in rounds.
+    """Simulated iterations of one problem, with fluid rings: exact on links that carry nothing else.
 
-    Each candidate is simulated on routes found for what it sends, see `quick_routes`.
-    `work` counts tasks and messages that were simulated: the same on every machine, unlike seconds.
+    Each candidate is simulated on routes found for its demand, see `quick_routes`.
+    `work` counts the tasks and messages that were simulated, which is the same on every machine, unlike seconds.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -55,28 +55,29 @@ class Simulator:
         self._fullest: dict[tuple[Strategy, Topology], float] = {}
 
     def seconds(self, strategy: Strategy, topology: Topology, most_s: float = math.inf) -> float:
-        """Return what an iteration takes; infinity when that is more than `most_s`, which is found out sooner.
+        """Return the seconds of an iteration, or infinity if they exceed `most_s`, which costs less to find out.
 
-        Where one link alone has more to carry than that, nothing is simulated.
+        If one link alone is busy for longer than `most_s`, nothing is simulated.
         """
         key = strategy, topology
         if key in self._known:
             return self._known[key] if self._known[key] <= most_s else math.inf
         if self._longer.get(key, 0.0) >= most_s or self.least_s(strategy, topology) > most_s:
             return math.inf
-        taken_s = self._until(strategy, topology, most_s)
-        (self._longer if math.isinf(taken_s) else self._known)[key] = min(taken_s, most_s)
-        return taken_s
+        simulated_s = self._until(strategy, topology, most_s)
+        (self._longer if math.isinf(simulated_s) else self._known)[key] = min(simulated_s, most_s)
+        return simulated_s
 
     def fastest(self, within: float) -> list[tuple[float, Strategy, Topology]]:
-        """Return what was simulated to its end and is at most this part slower than the fastest, that one first."""
+        """Return the completed simulations at most `within` (a fraction) slower than the fastest, fastest first."""
         timed = sorted(((seconds, *key) for key, seconds in self._known.items()), key=lambda one: one[0])
         return [one for one in timed if one[0] <= timed[0][0] * (1 + within)]
 
     def least_s(self, strategy: Strategy, topology: Topology) -> float:
-        """Return what no routing on the topology is faster than: all bytes on shortest ways, all links full.
+        """Return a lower bound, in seconds, on the iteration with any routes on the topology.
 
-        And what the server that sends or gets most needs for that alone. Sums count as rings of one hop a step.
+        It is the larger of two times: all bytes on shortest paths with all links full, and the bytes of the server
+        that sends or receives most over all its links. AllReduces count as rings of one hop per step.
         """
         sent = traffic(self.problem.workload, replace(strategy, microbatches=1), self.problem.cluster)
         byte_s = 8e-9 / self.problem.rate_gbps
@@ -88,15 +89,15 @@ class Simulator:
         return float(max(busiest, carried / max(len(topology.edges), 1)) * byte_s)
 
     def fullest_s(self, strategy: Strategy, topology: Topology) -> float:
-        """Return how long the fullest link is full, whatever is computed meanwhile: what links are compared by."""
+        """Return the seconds of bytes on the fullest link, without computing: the measure that compares links."""
         from testbed.design.routing.balancing import quick_route
 
-        whole = _of_one_batch(strategy)
+        whole = _with_one_microbatch(strategy)
         if (whole, topology) in self._fullest:
             return self._fullest[whole, topology]
         self.work += ROUTING_WORK
         key = whole, topology.strides
-        if key not in self._demands:  # AllReduces take strides: all else is the same on any links
+        if key not in self._demands:  # only the rings of AllReduces depend on the links, by the strides
             self._demands[key] = demand_on(topology, self.graph(whole), self.problem.latency)
         demand = self._demands[key]
         most = quick_route(topology, demand).link_bytes(demand).max(initial=0.0)
@@ -104,13 +105,13 @@ class Simulator:
         return self._fullest[whole, topology]
 
     def run(self, strategy: Strategy, topology: Topology) -> Execution:
-        """Return a simulated iteration."""
-        return self.fabric(_of_one_batch(strategy), topology).run(
+        """Return the execution of an iteration, simulated to its end."""
+        return self.fabric(_with_one_microbatch(strategy), topology).run(
             self.graph(strategy), latency=self.problem.latency
         )
 
     def _until(self, strategy: Strategy, topology: Topology, most_s: float) -> float:
-        graph, chosen = self.graph(strategy), self.fabric(_of_one_batch(strategy), topology)
+        graph, chosen = self.graph(strategy), self.fabric(_with_one_microbatch(strategy), topology)
         fabric = chosen.fabric
         lowered = lower(graph, fabric, self.problem.latency, chosen.allreduce)
         self.work += graph.tasks
@@ -128,7 +129,7 @@ class Simulator:
         return fabric_on(self.problem, topology, routes).as_fluid()
 
 
-def _of_one_batch(strategy: Strategy) -> Strategy:
+def _with_one_microbatch(strategy: Strategy) -> Strategy:
     return replace(strategy, microbatches=1)
 
 
@@ -140,7 +141,7 @@ class Installed(NamedTuple):
 
 
 def quick_routes(problem: Problem, strategy: Strategy, topology: Topology) -> RouteSets | None:
-    """Return routes for a candidate of a search, in some milliseconds; microbatches make no difference."""
+    """Return routes for a candidate in some milliseconds, the same for all microbatches; None for a single server."""
     from testbed.design.routing.balancing import quick_route
 
     if problem.nodes == 1:
@@ -152,7 +153,7 @@ def quick_routes(problem: Problem, strategy: Strategy, topology: Topology) -> Ro
 def on_quick_routes(
     problem: Problem, strategy: Strategy, topology: Topology, *, rounded: bool = False
 ) -> Installed:
-    """Return an iteration on `quick_routes`; with `rounded` ends of flows are up to 1 % of their duration late."""
+    """Return the iteration on `quick_routes`; `rounded` lets flows end up to 1 % of their duration late."""
     routes = quick_routes(problem, strategy, topology)
     chosen = fabric_on(problem, topology, routes)
     chosen = chosen.as_ranked() if rounded else chosen.as_fluid()
@@ -161,23 +162,23 @@ def on_quick_routes(
 
 
 def install(problem: Problem, strategy: Strategy, topology: Topology) -> Installed:
-    """Return the routes that a plan gets, and an iteration on them: of some, those on which it is shortest.
+    """Return the routes of a plan, and the iteration on them: the fastest of several route sets.
 
-    More sets keep the fullest link emptier, fewer keep the ways shorter, and quick ones, on which candidates are
-    judged, are sometimes the luckier ones.
+    More sets unload the fullest link, fewer keep paths shorter, and the quick routes, on which candidates are judged,
+    are sometimes the fastest.
     """
-    found = [on_quick_routes(problem, strategy, topology)]
-    graph = found[0].execution.graph
+    installed = [on_quick_routes(problem, strategy, topology)]
+    graph = installed[0].execution.graph
     numbers = range(MOST_SETS, 0, -1) if problem.nodes <= _FEW_NODES else (MOST_SETS, 1)
     for sets in numbers if problem.nodes > 1 else ():
         routes = route_job(topology, graph, most_paths=sets, latency=problem.latency)
         chosen = fabric_on(problem, topology, routes).as_fluid()
-        found.append(Installed(routes, chosen.run(graph, latency=problem.latency)))
-    return min(found, key=lambda one: one.execution.iteration_s)
+        installed.append(Installed(routes, chosen.run(graph, latency=problem.latency)))
+    return min(installed, key=lambda one: one.execution.iteration_s)
 
 
 def fabric_on(problem: Problem, topology: Topology, routes: RouteSets | None) -> ChosenFabric:
-    """Return the topology with these routes."""
+    """Return the direct-connect fabric of a topology with these routes."""
     return build_fabric(
         FabricRequest(
             "direct", problem.nodes, problem.degree, problem.rate_gbps, topology=topology, routes=routes

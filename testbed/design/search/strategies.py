@@ -26,12 +26,12 @@ _TOPOLOGIES = 16
 _PROGRAMS = 64
 _SHARDINGS = 1 << 14
 FEW_NODES = 32
-"""Up to so many servers all numbers of links for pairs are tried in a chain, and edges swapped at its end; beyond,
-the published number and none."""
+"""Up to this number of servers a chain tries all numbers of links for pairs, and edges are swapped at its end; beyond
+it a chain tries only the published number and none."""
 
 
 class Proposal(NamedTuple):
-    """A strategy, the topology that a chain had for it, and what it then costs in closed form."""
+    """A strategy, a topology for it, and the seconds of an iteration on it in closed form."""
 
     strategy: Strategy
     finding: Finding
@@ -40,12 +40,12 @@ class Proposal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StrategyRecipe:
-    """A problem, as workers get it."""
+    """Problem of a search, as it is sent to workers."""
 
     problem: Problem
 
     def objective(self) -> StrategyObjective:
-        """Return its strategies."""
+        """Return the objective of the problem, with empty caches."""
         return StrategyObjective(self.problem)
 
 
@@ -68,20 +68,20 @@ class StrategyObjective:
         )
         self._moves = Moves(workload, self.shardings, nodes)
         check_memory(workload, self.strategy(self._start), problem.cluster)
-        self._memory = lru_cache(_SHARDINGS)(self._find_memory)
+        self._memory = lru_cache(_SHARDINGS)(self._compute_memory)
         self._programs = Programs(problem)
         self.program = lru_cache(_PROGRAMS)(lambda point: self._programs.program(self._shardings(point)))
-        self.finding = lru_cache(_TOPOLOGIES)(self._find_finding)
+        self.finding = lru_cache(_TOPOLOGIES)(self._choose_finding)
         self._costs = lru_cache(_TOPOLOGIES)(
             lambda finding: Costs(problem, paths_over(finding.topology, problem.rate_gbps))
         )
 
     def start(self) -> Point:
-        """Return the usual strategy, or where memory does not hold it, everything cut."""
+        """Return the default strategy, or if memory does not hold it, one with everything cut."""
         return self._start
 
     def neighbour(self, point: Point, chance: np.random.Generator) -> Point:
-        """Return a random operator laid out in another way."""
+        """Return the point with a random operator laid out in another way."""
         return self._moves.one(point, chance) if self._moves.free else point
 
     def cost_s(self, point: Point, origin: Point) -> float:
@@ -94,15 +94,15 @@ class StrategyObjective:
         return self._costs(self.finding(origin)).seconds(self.program(point))
 
     def cost_on(self, point: Point, finding: Finding) -> float:
-        """Return the same on any topology."""
+        """Return seconds of an iteration in closed form on any topology; infinite beyond the memory."""
         return self._costs(finding).seconds(self.program(point)) if self.fits(point) else math.inf
 
     def demand(self, point: Point) -> Demand:
-        """Return what the strategy sends, for topology search."""
+        """Return the demand of the strategy, for topology search."""
         return traffic(self.problem.workload, self.strategy(point), self.problem.cluster).demand
 
     def fits(self, point: Point) -> bool:
-        """Return whether every server holds what the strategy puts there."""
+        """Return whether the strategy fits into the memory of every server."""
         rows = np.array([self._memory(place, at) for place, at in enumerate(point)])
         used = peak_bytes(self.problem.workload, rows, self.problem.microbatches)
         return bool(np.max(used) <= self.problem.cluster.memory_bytes)
@@ -118,15 +118,15 @@ class StrategyObjective:
         )
 
     def proposal(self, visit: Visit) -> Proposal:
-        """Return what a chain visited, with all that its numbers stand for."""
+        """Return a chain's visit as strategy, topology and cost."""
         return Proposal(self.strategy(visit.point), self.finding(visit.origin), visit.cost_s)
 
     def split_as_published(self, point: Point) -> Finding:
-        """Return the topology for what a strategy sends, links split between rings and pairs as published."""
+        """Return the topology for a strategy's demand, with links split between rings and pairs as published."""
         return find(self.demand(point), self.problem.degree, simplex=self.problem.simplex)
 
-    def _find_memory(self, place: int, at: int) -> NDArray[np.float64]:
-        """Return bytes on each server that an operator takes in one of its shardings, as `operator_memory`."""
+    def _compute_memory(self, place: int, at: int) -> NDArray[np.float64]:
+        """Return the bytes that an operator takes on each server in one of its shardings, as `operator_memory` does."""
         workload, sharding = self.problem.workload, self.shardings[place][at]
         operator, nodes = workload.operators[place], self.problem.nodes
         return operator_memory(operator, sharding, workload.batch, nodes, training=workload.training)
@@ -134,8 +134,8 @@ class StrategyObjective:
     def _shardings(self, point: Point) -> tuple[Sharding, ...]:
         return tuple(known[at] for known, at in zip(self.shardings, point, strict=True))
 
-    def _find_finding(self, origin: Point) -> Finding:
-        """Return links for pairs by the published split, or another number of them, whichever costs least."""
+    def _choose_finding(self, origin: Point) -> Finding:
+        """Return the topology of least cost among the published split and other numbers of links for pairs."""
         problem, demand, split = self.problem, self.demand(origin), self.split_as_published(origin)
         degrees = problem.matching_degrees if 1 < problem.nodes <= FEW_NODES else (0,)
         others = [

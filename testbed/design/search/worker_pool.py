@@ -1,7 +1,7 @@
-"""Runs chains side by side: here, in processes of this machine, or on the workers of a Dask scheduler.
+"""Worker pool that runs chains in parallel: in this process, in processes of this machine, or on Dask workers.
 
-A chain goes in chunks of some steps. What travels is the job and the state of the chain, so any worker may take any
-chunk, and who takes it makes no difference to what comes out.
+A chain runs in chunks of some steps. Each chunk is sent with its job and the state of its chain, so any worker may run
+any chunk, with the same result.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from testbed.design.search.chains import ChainState, Objective, Recipe, Rules, S
 from testbed.errors import SearchError
 
 CHUNK = 100
-"""Steps between two looks at a chain: for progress, checkpoints and stops."""
+"""Steps of a chain between two reports of its state, for progress, checkpoints and stops."""
 
 _CONNECT_S = 10.0
 _SCHEMES = ("tcp", "tls")
@@ -31,7 +31,7 @@ Report = Callable[[Sequence[ChainState]], None]
 
 @dataclass(frozen=True, slots=True)
 class ChainTask:
-    """An objective and the rules to walk by, as they travel. Jobs of one name are the same."""
+    """Recipe of an objective and rules of its chains, as they are sent to workers. Equal names mean equal jobs."""
 
     name: str
     recipe: Recipe = field(compare=False)
@@ -40,12 +40,12 @@ class ChainTask:
 
 @lru_cache(maxsize=2)
 def objective_of(job: ChainTask) -> Objective:
-    """Return the objective of a job, made once a process, since it remembers costs of parts."""
+    """Return the objective of a job, made once per process, since it caches costs of parts."""
     return job.recipe.objective()
 
 
 def first_states(job: ChainTask, seed: int, chains: int) -> tuple[ChainState, ...]:
-    """Return the states before the first step. Raises `SearchError` for less than one chain."""
+    """Return the states of all chains before the first step. Raises `SearchError` for less than one chain."""
     if chains < 1:
         raise SearchError(f"{chains} chains: give 1 or more")
     return tuple(begin(objective_of(job), seed, number) for number in range(chains))
@@ -60,24 +60,24 @@ def run_chains(
     report: Report | None = None,
     stop: Stop | None = None,
 ) -> tuple[ChainState, ...]:
-    """Run chains up to step `until`, to their end when not given, or to where Ctrl-C or a loss of workers ends it.
+    """Run chains to step `until` (default: to their end) and return their states; Ctrl-C or lost workers end it early.
 
-    `report` is called with all states after every chunk. What a chunk had done when `stop` came is lost. Raises
-    `SearchError` when workers are lost before any chunk was through.
+    `report` is called with all states after every chunk. Chunks that are not complete at a stop are lost. Raises
+    `SearchError` if workers are lost before the first chunk is complete.
     """
     stop = Stop() if stop is None else stop
     last = job.rules.steps if until is None else min(until, job.rules.steps)
     now = list(states)
     pending: dict[Future[ChainState], int] = {}
 
-    def go_on(number: int) -> None:
+    def submit_next(number: int) -> None:
         steps = min(CHUNK, last - now[number].step)
         if steps > 0:
-            pending[executor.submit(_chunk, job, now[number], steps)] = number
+            pending[executor.submit(_run_chunk, job, now[number], steps)] = number
 
     with stop:
         for number in range(len(now)):
-            go_on(number)
+            submit_next(number)
         while pending:
             done, _ = wait(pending, return_when=FIRST_COMPLETED)
             for future in sorted(done, key=pending.__getitem__):
@@ -85,15 +85,15 @@ def run_chains(
                 now[number] = future.result()
                 if report:
                     report(now)
-                go_on(number)
+                submit_next(number)
     for future in pending:
         future.cancel()
     if stop.lost and tuple(now) == tuple(states):
-        raise _make_lost(stop.why)
+        raise _lost_workers_error(stop.why)
     return tuple(now)
 
 
-def _make_lost(why: str) -> SearchError:
+def _lost_workers_error(why: str) -> SearchError:
     return SearchError(
         f"workers of the search were lost: {why}; use fewer workers if memory ran out, and resume if "
         "there is a checkpoint; a program that starts workers must do so below `if __name__ == "
@@ -101,22 +101,22 @@ def _make_lost(why: str) -> SearchError:
     )
 
 
-def _chunk(job: ChainTask, state: ChainState, steps: int) -> ChainState:
+def _run_chunk(job: ChainTask, state: ChainState, steps: int) -> ChainState:
     return advance(objective_of(job), job.rules, state, steps)
 
 
 @contextmanager
 def worker_pool(workers: int = 1, scheduler: str | None = None) -> Iterator[Executor]:
-    """Provide the executor: this process for one worker, processes for more, or the workers of a Dask scheduler.
+    """Yield an executor: this process for one worker, processes for more, or the workers of a Dask scheduler.
 
     Raises `SearchError` for less than one worker, for a scheduler that does not answer, and for a loss of workers
-    that nobody has noted, see `Stop`.
+    that no `Stop` has caught.
     """
     if workers < 1:
         raise SearchError(f"{workers} workers: give 1 or more")
     try:
         if scheduler is not None:
-            with _far(scheduler) as executor:
+            with _dask_workers(scheduler) as executor:
                 yield executor
         elif workers == 1:
             yield Here()
@@ -126,25 +126,25 @@ def worker_pool(workers: int = 1, scheduler: str | None = None) -> Iterator[Exec
     except Exception as error:
         if not is_loss(error):
             raise
-        raise _make_lost(f"{type(error).__name__} {error}") from error
+        raise _lost_workers_error(f"{type(error).__name__} {error}") from error
 
 
 class Here(Executor):
-    """Runs a call at once, in this process."""
+    """Executor that runs each call at once, in this process."""
 
     def submit(self, call: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
-        """Return its result, already there."""
+        """Run the call, and return a future that is complete."""
         future: Future[Any] = Future()
         try:
             future.set_result(call(*arguments, **options))
-        except Exception as error:  # noqa: BLE001 - it belongs to who asks for the result
+        except Exception as error:  # noqa: BLE001 - raised again by `result`
             future.set_exception(error)
         return future
 
 
 @contextmanager
 def _processes(workers: int) -> Iterator[Executor]:
-    """Provide fresh processes: threads of this one, as numerical libraries start them, would not survive a fork."""
+    """Yield a pool of spawned processes: the threads that numerical libraries start here do not survive a fork."""
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
@@ -162,8 +162,8 @@ def _leave_ctrl_c_to_parent() -> None:
 
 
 @contextmanager
-def _far(address: str) -> Iterator[Executor]:
-    """Provide the workers of a scheduler that somebody started; Dask moves chunks of lost workers to others."""
+def _dask_workers(address: str) -> Iterator[Executor]:
+    """Yield an executor on the workers of a running scheduler; Dask moves chunks of lost workers to others."""
     try:
         from distributed import Client
     except ImportError as error:
@@ -176,7 +176,7 @@ def _far(address: str) -> Iterator[Executor]:
     if not host or not port or parts.scheme not in _SCHEMES:
         raise SearchError(f"{address!r} is not a valid scheduler address (example: tcp://192.0.2.1:8786)")
     try:
-        # A client goes on trying behind a failure, and ends the program with a traceback: first see who is there.
+        # A client retries after a failure and ends the program with a traceback, so first check that the port is open.
         socket.create_connection((host, port), _CONNECT_S).close()
         client = Client(address, timeout=_CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
@@ -185,6 +185,6 @@ def _far(address: str) -> Iterator[Executor]:
             f"worker {address}` on the machines that should search"
         ) from error
     try:
-        yield client.get_executor(pure=False)  # who submits the same chunk twice means twice
+        yield client.get_executor(pure=False)  # not pure: the same chunk submitted twice runs twice
     finally:
         client.close()

@@ -1,1 +1,1 @@
-"""Several jobs on one lab: on the same links at once, or one after another."""
+"""Jobs that share a lab: on the same links at the same time, or one after another."""

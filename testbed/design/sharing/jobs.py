@@ -1,4 +1,4 @@
-"""Jobs that are to share a lab: their phases, and the hosts that are fixed or still open."""
+"""Jobs that share a lab: their phases, and their hosts, fixed or to be chosen."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Placement = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class SharedJob:
-    """A job: `hosts` are where it runs, or none, and then it needs `workers` of them.
+    """A job on the hosts `hosts`, or if these are empty on `workers` hosts to be chosen.
 
-    `traffic` is `bulk` (each host sends a burst to the next; of two, one to the other) or `allreduce`; empty is `bulk`
-    between two hosts and `allreduce` among more.
+    `traffic` is `bulk` (each host sends a burst to the next; of two hosts, one sends) or `allreduce`. The default,
+    "", is `bulk` between two hosts and `allreduce` among more.
     """
 
     name: str
@@ -29,13 +29,13 @@ class SharedJob:
     traffic: str = ""
 
     def on(self, links: tuple[int, ...]) -> PeriodicJob:
-        """Return the job of the contention model. Raises `ValueError` as `PeriodicJob`."""
+        """Return the job on these links for the contention model. Raises `ValueError` as `PeriodicJob` does."""
         return PeriodicJob(self.name, self.period_ms, self.bursts, links)
 
 
 @dataclass(frozen=True, slots=True)
 class LabLinks:
-    """The links between the hosts of a lab: a circuit for each pair, or with `spread` one for each NIC.
+    """Links between the hosts of a lab: one circuit per pair, or with `spread` one per NIC.
 
     A job of three hosts or more is a ring of them in their order.
     """
@@ -46,7 +46,7 @@ class LabLinks:
     spread: bool = False
 
     def of(self, placement: Placement) -> dict[str, tuple[str, ...]]:
-        """Return the jobs of each link, by its name (`a-b`, or `a-b/2` for the second circuit).
+        """Return the jobs on each link, by its name (`a-b`, or `a-b/2` for the second circuit).
 
         >>> LabLinks(("a", "b", "c"), 25.0).of({"x": ("a", "b"), "y": ("b", "a"), "z": ("a", "b", "c")})
         {'a-b': ('x', 'y', 'z'), 'b-c': ('z',), 'a-c': ('z',)}
@@ -65,16 +65,16 @@ class LabLinks:
 
 
 def ring_pairs(hosts: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the pairs of neighbours in the ring of these hosts, each pair once and in alphabetical order."""
+    """Return the pairs of neighbours in the ring of these hosts, each pair once, its names in alphabetical order."""
     pairs = zip(hosts, [*hosts[1:], *hosts[:1]], strict=True)
-    found = [(min(pair), max(pair)) for pair in pairs if pair[0] != pair[1]]
-    return list(dict.fromkeys(found))
+    neighbours = [(min(pair), max(pair)) for pair in pairs if pair[0] != pair[1]]
+    return list(dict.fromkeys(neighbours))
 
 
 def place_jobs(jobs: Sequence[SharedJob], users: Mapping[str, Sequence[str]]) -> list[PeriodicJob]:
     """Return the jobs of the contention model; link i is the i-th of `users`."""
-    on: dict[str, list[int]] = {job.name: [] for job in jobs}
+    links_of: dict[str, list[int]] = {job.name: [] for job in jobs}
     for number, names in enumerate(users.values()):
         for name in names:
-            on[name].append(number)
-    return [job.on(tuple(on[job.name])) for job in jobs]
+            links_of[name].append(number)
+    return [job.on(tuple(links_of[job.name])) for job in jobs]

@@ -1,4 +1,4 @@
-"""Jobs joined in one task graph: iterations one after another, of one job or of several that share a cluster."""
+"""Jobs joined in one task graph: consecutive iterations of one job, or of several that share a cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedJob:
-    """A job whose node i runs on `servers[i]` of the cluster, and which begins at `start_s`."""
+    """A job that begins at `start_s` and whose node i runs on server `servers[i]` of the cluster."""
 
     graph: TaskGraph
     servers: Integers
@@ -26,36 +26,36 @@ class PlacedJob:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shared:
-    """The jobs' iterations in one graph; task `ends[j, k]` ends with iteration k of job j, `starts[j]` before all."""
+    """Iterations of jobs in one graph: task `ends[j, k]` ends iteration k of job j, `starts[j]` precedes its first."""
 
     graph: TaskGraph
     starts: Integers
     ends: Integers
 
-    def iteration_s(self, done: Execution) -> Floats:
-        """Return how long each iteration took, (jobs, iterations)."""
-        borders = np.column_stack([done.end_s[self.starts], done.end_s[self.ends]])
+    def iteration_s(self, execution: Execution) -> Floats:
+        """Return the duration of each iteration in seconds, shape (jobs, iterations)."""
+        borders = np.column_stack([execution.end_s[self.starts], execution.end_s[self.ends]])
         times: Floats = np.diff(borders, axis=1)
         return times
 
 
 def back_to_back(nodes: int, jobs: Sequence[PlacedJob], iterations: int) -> Shared:
-    """Return each job `iterations` times, each begun when the last has ended as a whole.
+    """Return each job `iterations` times, each iteration beginning when all tasks of the previous one have ended.
 
-    `ValueError` as `TaskGraph`.
+    Raises `ValueError` as `TaskGraph` does.
     """
-    pile = _Pile(nodes)
+    builder = _GraphBuilder(nodes)
     starts, ends = [], []
     for job in jobs:
-        last = pile.add_wait(job.start_s)
+        last = builder.add_wait(job.start_s)
         starts.append(last)
-        ends.append([last := pile.add_iteration(job, after=last) for _ in range(iterations)])
-    return Shared(pile.graph(), np.array(starts), np.array(ends))
+        ends.append([last := builder.add_iteration(job, after=last) for _ in range(iterations)])
+    return Shared(builder.graph(), np.array(starts), np.array(ends))
 
 
 @dataclass(slots=True)
-class _Pile:
-    """Columns of a graph in the making."""
+class _GraphBuilder:
+    """Builder of a task graph: its columns so far."""
 
     nodes: int
     tasks: int = 0
@@ -64,13 +64,13 @@ class _Pile:
     groups: list[tuple[int, ...]] = field(default_factory=list)
 
     def add_wait(self, time_s: float) -> int:
-        """Return a task that takes so long, on a device of its own."""
+        """Add a task that takes `time_s` on a device of its own, and return its number."""
         self.waits += 1
         self._append(kind=Kind.COMPUTE, device=self.nodes + self.waits - 1, time_s=time_s)
         return self.tasks - 1
 
     def add_iteration(self, job: PlacedJob, after: int) -> int:
-        """Return all tasks of a job, none before task `after`, and one that waits for all; its number."""
+        """Add all tasks of a job behind task `after`, and a barrier behind them, and return the barrier's number."""
         graph, first = job.graph, self.tasks
         roots = np.setdiff1d(np.arange(graph.tasks), graph.after) + first
         leaves = np.setdiff1d(np.arange(graph.tasks), graph.before) + first
@@ -91,14 +91,14 @@ class _Pile:
         return self.tasks - 1
 
     def graph(self) -> TaskGraph:
-        """Return what has been added so far."""
+        """Return the graph of all tasks added so far."""
         whole = {name: np.concatenate(parts) for name, parts in self.columns.items()}
         return TaskGraph(nodes=self.nodes, groups=tuple(self.groups), **whole)
 
-    def _append(self, **given: NDArray[np.generic] | float) -> None:
-        size = np.size(given["kind"])
+    def _append(self, **values: NDArray[np.generic] | float) -> None:
+        size = np.size(values["kind"])
         for name, blank in _BLANK.items():
-            value = np.asarray(given.get(name, blank), dtype=np.float64 if name == "time_s" else np.int64)
+            value = np.asarray(values.get(name, blank), dtype=np.float64 if name == "time_s" else np.int64)
             self.columns.setdefault(name, []).append(np.broadcast_to(value, (size,)))
         self.tasks += size
 
@@ -111,5 +111,5 @@ _BLANK = {"kind": 0, "device": -1, "time_s": 0.0, "size_bytes": 0, "source": -1,
 
 
 def _place(servers: Integers, column: Integers) -> Integers:
-    """Return nodes of the job as servers of the cluster; -1 stays."""
+    """Return nodes of the job as servers of the cluster; -1 stays -1."""
     return np.where(column >= 0, servers[column], -1)

@@ -1,8 +1,8 @@
-"""The look-ahead plane: the next job is patched behind the back of the one that runs.
+"""Look-ahead plane: the circuits of the next job are made while the current job runs.
 
-Each interface meets a 1x2 switch to two planes of optical switches. One plane is lit; circuits of the next
-job are made on the other while the present one computes. At the start of the job its interfaces flip. A patch
-panel needs minutes for what the 1x2 switches do in milliseconds. Pure plans; the lab carries them out.
+Each interface has a 1x2 switch to two planes of optical switches. One plane is lit; circuits of the next
+job are made on the other while the current one computes. When the next job starts, its interfaces flip. A patch
+panel takes minutes, the 1x2 switches take milliseconds. These functions only plan; the lab executes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from testbed.errors import TopologyError
 
 @dataclass(frozen=True, slots=True)
 class TwoPlanes:
-    """Content of both planes, and on which plane each interface listens: those in `on_second` on the second."""
+    """Circuits of both planes; interfaces in `on_second` listen on the second plane, all others on the first."""
 
     nodes: int
     degree: int
@@ -25,7 +25,7 @@ class TwoPlanes:
     on_second: frozenset[Nic] = frozenset()
 
     def find_lit(self) -> frozenset[Link]:
-        """Return links that carry light: both ends listen on the plane that holds them."""
+        """Return the links that carry light: both ends listen on the plane that holds the link."""
         return frozenset(
             link
             for plane, links in ((False, self.first), (True, self.second))
@@ -36,9 +36,9 @@ class TwoPlanes:
 
 @dataclass(frozen=True, slots=True)
 class LookAhead:
-    """The next job on the idle side: `remove` and `make` there now, then `flip` these interfaces.
+    """Plan for the next job: `remove` and `make` links on the idle plane now, `flip` interfaces at its start.
 
-    `after` is the state once all has been done. `flip` holds none when the links are lit already.
+    `after` is the state after all these changes. `flip` is empty if the links are lit already.
     """
 
     onto_second: bool
@@ -48,21 +48,21 @@ class LookAhead:
     after: TwoPlanes
 
     def outage_s(self, flip_s: float) -> float:
-        """Return how long the job's interfaces are dark: they flip all at once."""
+        """Return how long the job's interfaces are dark, in seconds: they flip at the same time."""
         return flip_s if self.flip else 0.0
 
 
 def start(wiring: Wiring) -> TwoPlanes:
-    """Return two planes with a job lit on the first and nothing on the second."""
+    """Return two planes with a job's links on the first, lit, and no links on the second."""
     return TwoPlanes(wiring.nodes, wiring.degree, frozenset(wiring.links), frozenset())
 
 
 def look_ahead(planes: TwoPlanes, upcoming: Wiring, shard: Collection[int] | None = None) -> LookAhead:
-    """Plan the next job of the nodes in `shard` (all of them when not given) on their idle plane.
+    """Return the plan for the next job of the nodes in `shard` (default: all) on their idle plane.
 
-    Circuits that the idle plane holds already, from the job before last, are kept. Other nodes' jobs are
-    not touched. Raises `TopologyError` when the wiring does not fit, has links outside the shard, or
-    the interfaces of the shard are not all on one plane.
+    Circuits that the idle plane already holds, from the job before last, are kept. Other nodes' jobs are
+    not touched. Raises `TopologyError` if the wiring has links outside the shard, the shard has nodes outside
+    the planes, or the interfaces of the shard are not all on one plane.
     """
     nodes = set(range(planes.nodes) if shard is None else shard)
     nics = frozenset(Nic(node, index) for node in nodes for index in range(planes.degree))
@@ -78,15 +78,15 @@ def look_ahead(planes: TwoPlanes, upcoming: Wiring, shard: Collection[int] | Non
     if not onto_second and not nics <= planes.on_second:
         raise TopologyError("interfaces of the shard listen on both planes: flip them to one plane first")
     idle = planes.second if onto_second else planes.first
-    ours = {link for link in idle if {link.source, link.target} & nics}
-    wanted = frozenset(upcoming.links)
-    new = (idle - ours) | wanted
+    own = {link for link in idle if {link.source, link.target} & nics}
+    links = frozenset(upcoming.links)
+    content = (idle - own) | links
     after = replace(
         planes,
-        first=planes.first if onto_second else new,
-        second=new if onto_second else planes.second,
+        first=planes.first if onto_second else content,
+        second=content if onto_second else planes.second,
         on_second=planes.on_second | nics if onto_second else planes.on_second - nics,
     )
     return LookAhead(
-        onto_second, tuple(sorted(ours - wanted)), tuple(sorted(wanted - ours)), tuple(sorted(nics)), after
+        onto_second, tuple(sorted(own - links)), tuple(sorted(links - own)), tuple(sorted(nics)), after
     )

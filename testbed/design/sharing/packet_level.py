@@ -1,6 +1,7 @@
-"""Jobs that send over the transport of the hosts, on one simulated link with a virtual clock: packets, not rates.
+"""Packet-level simulation of jobs that send over the hosts' transport, on one link with a virtual clock.
 
-The link is first in, first out, with a queue of so many packets beside the one that is sent; what does not fit is lost.
+The link is first in, first out. Its queue holds `queue_packets` packets besides the one in transmission; further
+packets are dropped.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ _JOB, _SENT, _DATA, _ACK, _TIMER = range(5)
 
 @dataclass(frozen=True, slots=True)
 class PacketLink:
-    """Rate, queue and one-way delay of the link; acknowledgements come back without a queue."""
+    """Rate, queue and one-way delay of a link; acknowledgements return without a queue."""
 
     rate_mbps: float = 100.0
     queue_packets: int = 16
     delay_s: float = 100e-6
 
     def time_s(self, packet: bytes) -> float:
-        """Return how long a packet occupies the link."""
+        """Return how long a packet occupies the link, in seconds."""
         return (len(packet) + WIRE_BYTES) * 8 / (self.rate_mbps * 1e6)
 
 
@@ -45,7 +46,7 @@ class SendingJob:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PacketRun:
-    """Iteration times, (jobs, iterations), the senders with their counts, and packets that the queue dropped."""
+    """Result of a run: iteration times (jobs, iterations), the senders with their counters, and dropped packets."""
 
     iteration_s: NDArray[np.float64]
     senders: tuple[Sender, ...]
@@ -53,12 +54,12 @@ class PacketRun:
 
     @property
     def retransmits(self) -> tuple[int, ...]:
-        """Packets that each job sent again."""
+        """Retransmitted packets of each job."""
         return tuple(sender.retransmits for sender in self.senders)
 
 
 def run_packets(jobs: Sequence[SendingJob], iterations: int, link: PacketLink | None = None) -> PacketRun:
-    """Run until every job has done so many iterations; the others go on meanwhile."""
+    """Simulate until every job has ended `iterations` iterations, and return these; faster jobs keep running."""
     return _Run(list(jobs), link or PacketLink(), iterations).run()
 
 
@@ -82,13 +83,13 @@ class _Run:
         self._begins = [[job.start_s] for job in self.jobs]
         self._is_sending = [False] * len(self.jobs)
         for number, job in enumerate(self.jobs):
-            self._at(job.start_s + job.compute_s, _JOB, number)
+            self._schedule(job.start_s + job.compute_s, _JOB, number)
         handle = {
             _JOB: self._begin,
             _SENT: self._finish_sending,
-            _DATA: self._data,
-            _ACK: self._ack,
-            _TIMER: self._timer,
+            _DATA: self._receive_data,
+            _ACK: self._receive_ack,
+            _TIMER: self._expire_timer,
         }
         while min(len(begins) for begins in self._begins) <= self.iterations:
             self.now, _, kind, number, packet = heapq.heappop(self._events)
@@ -96,7 +97,7 @@ class _Run:
         times = np.array([np.diff(begins[: self.iterations + 1]) for begins in self._begins])
         return PacketRun(times, tuple(job.sender for job in self.jobs), self.dropped)
 
-    def _at(self, time_s: float, kind: int, number: int, packet: bytes = b"") -> None:
+    def _schedule(self, time_s: float, kind: int, number: int, packet: bytes = b"") -> None:
         heapq.heappush(self._events, (time_s, next(self._order), kind, number, packet))
 
     def _begin(self, number: int, _packet: bytes) -> None:
@@ -114,34 +115,34 @@ class _Run:
             if not self._is_busy:
                 self._transmit()
         if sender.deadline is not None:
-            self._at(sender.deadline, _TIMER, number)
+            self._schedule(sender.deadline, _TIMER, number)
 
     def _transmit(self) -> None:
         self._is_busy = bool(self._queue)
         if self._queue:
             number, packet = self._queue.popleft()
-            self._at(self.now + self.link.time_s(packet), _SENT, number, packet)
+            self._schedule(self.now + self.link.time_s(packet), _SENT, number, packet)
 
     def _finish_sending(self, number: int, packet: bytes) -> None:
-        self._at(self.now + self.link.delay_s, _DATA, number, packet)
+        self._schedule(self.now + self.link.delay_s, _DATA, number, packet)
         self._transmit()
 
-    def _data(self, number: int, packet: bytes) -> None:
+    def _receive_data(self, number: int, packet: bytes) -> None:
         answer = self._receivers[number].on_packet(packet)
         if answer is not None:
-            self._at(self.now + self.link.delay_s, _ACK, number, answer)
+            self._schedule(self.now + self.link.delay_s, _ACK, number, answer)
 
-    def _ack(self, number: int, packet: bytes) -> None:
+    def _receive_ack(self, number: int, packet: bytes) -> None:
         job = self.jobs[number]
         job.sender.on_packet(packet, self.now)
         if self._is_sending[number] and job.sender.is_done:
             self._is_sending[number] = False
             self._begins[number].append(self.now)
-            self._at(self.now + job.compute_s, _JOB, number)
+            self._schedule(self.now + job.compute_s, _JOB, number)
         else:
             self._send(number)
 
-    def _timer(self, number: int, _packet: bytes) -> None:
+    def _expire_timer(self, number: int, _packet: bytes) -> None:
         sender = self.jobs[number].sender
         if sender.deadline is not None and self.now >= sender.deadline:
             self._send(number)

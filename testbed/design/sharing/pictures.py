@@ -1,4 +1,4 @@
-"""Pictures of a schedule: the circles of a link, and the link's time line before and after. Needs matplotlib."""
+"""Pictures of a schedule: a link's circles, and its time line before and after. Needs matplotlib."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ITERATIONS = 40
 
 @dataclass(frozen=True, slots=True)
 class DrawnLink:
-    """A link, its rate, its jobs and their starts."""
+    """A link to draw, with its rate, its jobs and their starts."""
 
     link: str
     rate_gbps: float
@@ -35,9 +35,9 @@ class DrawnLink:
 
 
 def draw_circles(shown: DrawnLink, perimeter_ms: float, path: Path) -> Path:
-    """Draw each job's bursts around the unified circle, without shifts and with them.
+    """Draw each job's bursts around the unified circle, without shifts and with them; return the path.
 
-    Raises `ModuleNotFoundError` that names the hint when matplotlib is missing.
+    Raises `ModuleNotFoundError` with a hint if matplotlib is missing.
     """
     figure = _figure(9.2, 5.4)
     figure.get_layout_engine().set(rect=(0, 0, 1, 0.93))  # titles of polar axes are left out of the layout
@@ -75,17 +75,17 @@ def draw_circles(shown: DrawnLink, perimeter_ms: float, path: Path) -> Path:
 def draw_time_line(
     shown: DrawnLink, before: Contention, after: Contention, length_ms: float, path: Path
 ) -> Path:
-    """Draw the rates of the link's jobs by the model, sharing fairly and as scheduled, from the first start on."""
+    """Draw the link's modelled rates, shared fairly and as scheduled, up to `length_ms`; return the path."""
     figure = _figure(9.2, 4.6)
     axes = figure.subplots(2, 1, sharex=True)
-    for axis, done, title in zip(
+    for axis, contention, title in zip(
         axes, (before, after), ("fair, all start at once", "as scheduled"), strict=True
     ):
-        kept = done.times_ms <= length_ms
-        times: Floats = np.append(done.times_ms[kept], length_ms)
+        shown_times = contention.times_ms <= length_ms
+        times: Floats = np.append(contention.times_ms[shown_times], length_ms)
         low = np.zeros(len(times))
         for number, job in enumerate(shown.jobs):
-            rates = np.append(done.rates_gbps[kept, number], 0.0)
+            rates = np.append(contention.rates_gbps[shown_times, number], 0.0)
             colour = _COLOURS[number % len(_COLOURS)]
             axis.fill_between(times, low, low + rates, step="post", color=colour, label=job.name, linewidth=0)
             low = low + rates
@@ -116,19 +116,19 @@ def _save(figure: Any, path: Path) -> Path:
     return path
 
 
-def draw_schedule(scheduler: Scheduler, found: Schedule, folder: Path, ending: str) -> list[Path]:
-    """Draw the busiest link that several jobs use into `folder`; none when no link is shared."""
-    if not found.links:
+def draw_schedule(scheduler: Scheduler, schedule: Schedule, folder: Path, ending: str) -> list[Path]:
+    """Draw the busiest shared link into `folder` and return the pictures' paths; none if no link is shared."""
+    if not schedule.links:
         return []
     folder.mkdir(parents=True, exist_ok=True)
-    busiest = max(found.links, key=lambda link: _load(scheduler, link))
+    busiest = max(schedule.links, key=lambda link: _load(scheduler, link))
     by_name = {job.name: job for job in scheduler.jobs}
     jobs = [by_name[name].on((0,)) for name in busiest.jobs]
-    starts = [found.starts_ms[name] for name in busiest.jobs]
+    starts = [schedule.starts_ms[name] for name in busiest.jobs]
     shown = DrawnLink(busiest.link, scheduler.links.rate_gbps, jobs, starts)
     quantum = scheduler.rounding.quantum_ms
     perimeter_ms = float(np.lcm.reduce([scheduler.rounding.period(job) for job in jobs])) * quantum
-    before, after = _traces(scheduler, found, busiest)
+    before, after = _traces(scheduler, schedule, busiest)
     length_ms = max(starts) + TURNS * max(job.period_ms for job in jobs)
     return [
         draw_circles(shown, perimeter_ms, folder / f"circles.{ending}"),
@@ -141,16 +141,16 @@ def _load(scheduler: Scheduler, link: LinkSchedule) -> float:
     return sum(by_name[name].volume_mbit / by_name[name].period_ms for name in link.jobs)
 
 
-def _traces(scheduler: Scheduler, found: Schedule, link: LinkSchedule) -> tuple[Contention, Contention]:
-    """Return rates in time of the link's jobs, among all that they are connected with: fair, and as scheduled."""
-    users = scheduler.links.of(found.placement)
+def _traces(scheduler: Scheduler, schedule: Schedule, link: LinkSchedule) -> tuple[Contention, Contention]:
+    """Return the rates over time of the link's jobs, fair and as scheduled, simulated with all connected jobs."""
+    users = scheduler.links.of(schedule.placement)
     capacities = [scheduler.links.rate_gbps] * len(users)
     all_jobs = place_jobs(scheduler.jobs, users)
     group = next(group for group in groups(all_jobs) if any(job.name == link.jobs[0] for job in group))
-    predicted = {one.job: one for one in found.predicted}
+    predicted = {one.job: one for one in schedule.predicted}
     stretch = predicted[link.jobs[0]].slot_ms / predicted[link.jobs[0]].solo_ms
     setting = make_shifted_setting(
-        [found.starts_ms[job.name] for job in group],
+        [schedule.starts_ms[job.name] for job in group],
         [predicted[job.name].solo_ms for job in group],
         stretch,
         TRACE_ROWS,
@@ -158,10 +158,13 @@ def _traces(scheduler: Scheduler, found: Schedule, link: LinkSchedule) -> tuple[
     before = run_policy(group, capacities, setting=Setting(trace_rows=TRACE_ROWS), iterations=_ITERATIONS)
     after = run_policy(group, capacities, setting=setting, iterations=_ITERATIONS)
     places = [next(n for n, job in enumerate(group) if job.name == name) for name in link.jobs]
-    return (_of_jobs(before, places), _of_jobs(after, places))
+    return (_select_jobs(before, places), _select_jobs(after, places))
 
 
-def _of_jobs(done: Contention, places: list[int]) -> Contention:
+def _select_jobs(contention: Contention, places: list[int]) -> Contention:
     return Contention(
-        done.begins_ms[places], done.alignments[places], done.times_ms, done.rates_gbps[:, places]
+        contention.begins_ms[places],
+        contention.alignments[places],
+        contention.times_ms,
+        contention.rates_gbps[:, places],
     )

@@ -1,7 +1,7 @@
-"""Candidate placements of jobs whose hosts are open, by two host schedulers.
+"""Candidate placements of jobs without fixed hosts, by two host schedulers.
 
-A host scheduler is a plain function from a `PlacementRequest` to candidates, best first. Others are added by the entry
-point `testbed.host_schedulers`.
+A host scheduler is a plain function from a `PlacementRequest` to candidates, best first. The entry point
+`testbed.host_schedulers` adds others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ CANDIDATES = 10
 
 @dataclass(frozen=True, slots=True)
 class PlacementRequest:
-    """Jobs, some with hosts; the lab; how many candidates are wanted; how many jobs a host takes (0: as few as fit)."""
+    """Jobs to place (some with hosts), the lab's links, and limits: `count` candidates, `jobs_per_host` jobs per host.
+
+    With `jobs_per_host` 0 the limit is the smallest that all workers fit into.
+    """
 
     jobs: tuple[SharedJob, ...]
     links: LabLinks
@@ -29,7 +32,7 @@ class PlacementRequest:
 
     @property
     def most_per_host(self) -> int:
-        """Jobs that a host takes at most."""
+        """Maximum number of jobs on a host."""
         workers = sum(len(job.hosts) or job.workers for job in self.jobs)
         return self.jobs_per_host or -(-workers // len(self.links.hosts))
 
@@ -38,24 +41,24 @@ HostScheduler = Callable[[PlacementRequest], Sequence[Placement]]
 
 
 def candidates(scheduler: str, request: PlacementRequest) -> list[Placement]:
-    """Return different candidates of a host scheduler; the one placement there is when all hosts are fixed.
+    """Return the distinct candidates of a host scheduler, at most `count`; the only placement if all hosts are fixed.
 
-    Raises `WorkloadError` for an unknown scheduler, for jobs that need more hosts than there are, and for hosts that
-    the lab does not have.
+    Raises `WorkloadError` for an unknown scheduler, for one that finds no placement, for jobs that need more hosts than
+    the lab has, and for hosts that are not in the lab.
     """
     check_hosts(request)
     if all(job.hosts for job in request.jobs):
         return [{job.name: job.hosts for job in request.jobs}]
-    found: dict[tuple[tuple[str, ...], ...], Placement] = {}
+    distinct: dict[tuple[tuple[str, ...], ...], Placement] = {}
     for placement in host_scheduler(scheduler)(request):
-        found.setdefault(tuple(placement[job.name] for job in request.jobs), placement)
-    if not found:
+        distinct.setdefault(tuple(placement[job.name] for job in request.jobs), placement)
+    if not distinct:
         raise WorkloadError(f"host scheduler {scheduler!r} found no placement: raise --jobs-per-host")
-    return list(found.values())[: request.count]
+    return list(distinct.values())[: request.count]
 
 
 def host_scheduler(name: str) -> HostScheduler:
-    """Return a host scheduler by its name. Raises `WorkloadError` that lists those there are."""
+    """Return a host scheduler by its name. Raises `WorkloadError`, with all names, for an unknown one."""
     if name in SCHEDULERS:
         return SCHEDULERS[name]
     others = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
@@ -69,7 +72,7 @@ def host_scheduler(name: str) -> HostScheduler:
 
 
 def check_hosts(request: PlacementRequest) -> None:
-    """Raise `WorkloadError` for hosts that the lab does not have, and for more workers than it has hosts."""
+    """Raise `WorkloadError` for hosts that are not in the lab, and for jobs with more workers than it has hosts."""
     known = request.links.hosts
     for job in request.jobs:
         missing = [host for host in job.hosts if host not in known]
@@ -85,9 +88,9 @@ def check_hosts(request: PlacementRequest) -> None:
 
 
 def compare_shared_to_ideal(job: SharedJob, placement: Placement, jobs: Mapping[str, SharedJob]) -> float:
-    """Return a job's iteration time when it shares its links fairly, over that alone: Themis' finish-time fairness.
+    """Return a job's iteration time with fairly shared links over its time alone: Themis' finish-time fairness.
 
-    An estimate that is exact for two identical jobs: on its worst link a job waits for the communication of each
+    This is an estimate, exact for two identical jobs: on its worst link a job waits for the communication of each
     other job, at most as long as it communicates itself.
     """
     own = set(ring_pairs(placement[job.name]))
@@ -100,14 +103,14 @@ def compare_shared_to_ideal(job: SharedJob, placement: Placement, jobs: Mapping[
 
 
 def finish_time_fairness(request: PlacementRequest) -> list[Placement]:
-    """Return placements in which the worst ratio of shared to ideal time is least, as Themis bids for it."""
+    """Return placements that minimise the worst ratio of shared to ideal time, as Themis does."""
     return _greedy(request, lambda ratios: (max(ratios), sum(ratios)))
 
 
 def goodput(request: PlacementRequest) -> list[Placement]:
-    """Return placements in which the jobs' throughputs add up to most, as Pollux maximises goodput.
+    """Return placements that maximise the sum of the jobs' throughputs, as Pollux maximises goodput.
 
-    Batch sizes stay as they are, so that statistical efficiency is the same for all placements.
+    Batch sizes do not change, so statistical efficiency is the same for all placements.
     """
     return _greedy(request, lambda ratios: (-sum(1 / ratio for ratio in ratios), max(ratios)))
 
@@ -118,18 +121,18 @@ Cost = Callable[[Sequence[float]], tuple[float, float]]
 
 
 def _greedy(request: PlacementRequest, cost: Cost) -> list[Placement]:
-    """Place one open job after another where the cost is least; candidates differ in where the search begins."""
+    """Return placements that add one open job after another at the least cost, each begun at another host."""
     placements = (_place_all(request, cost, first) for first in range(len(request.links.hosts)))
     return [placement for placement in placements if placement]
 
 
 def _place_all(request: PlacementRequest, cost: Cost, first: int) -> Placement | None:
     jobs = {job.name: job for job in request.jobs}
-    placed = {job.name: job.hosts for job in request.jobs if job.hosts}
+    placement = {job.name: job.hosts for job in request.jobs if job.hosts}
     waiting = sorted((job for job in request.jobs if not job.hosts), key=lambda job: -_fraction(job))
     for job in waiting:
         hosts = request.links.hosts
-        load = {host: sum(host in used for used in placed.values()) for host in hosts}
+        load = {host: sum(host in used for used in placement.values()) for host in hosts}
         rows = (
             tuple(hosts[(first + begin + step) % len(hosts)] for step in range(job.workers))
             for begin in range(len(hosts))
@@ -137,15 +140,15 @@ def _place_all(request: PlacementRequest, cost: Cost, first: int) -> Placement |
         windows = [row for row in rows if all(load[host] < request.most_per_host for host in row)]
         if not windows:
             return None
-        rank = partial(_cost_of, job=job, placed=placed, jobs=jobs, cost=cost)
-        placed[job.name] = min(windows, key=rank)
-    return {job.name: placed[job.name] for job in request.jobs}
+        rank = partial(_cost_of, job=job, placement=placement, jobs=jobs, cost=cost)
+        placement[job.name] = min(windows, key=rank)
+    return {job.name: placement[job.name] for job in request.jobs}
 
 
 def _cost_of(
-    hosts: tuple[str, ...], job: SharedJob, placed: Placement, jobs: Mapping[str, SharedJob], cost: Cost
+    hosts: tuple[str, ...], job: SharedJob, placement: Placement, jobs: Mapping[str, SharedJob], cost: Cost
 ) -> tuple[float, float]:
-    trial = {**placed, job.name: hosts}
+    trial = {**placement, job.name: hosts}
     return cost([compare_shared_to_ideal(jobs[name], trial, jobs) for name in trial])
 
 

@@ -1,4 +1,4 @@
-"""Phases of a job from a workload: an iteration is simulated on the ring of its hosts; its fullest link is followed."""
+"""Phases of a job from a workload: the bursts on the fullest link of an iteration simulated on a ring of hosts."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from testbed.design.workloads.choice import WorkloadChoice
 from testbed.errors import WorkloadError
 
 MOST_BURSTS = 8
-"""Bursts of a job at most: those that are closest together count as one, at the rate that both have on the average."""
+"""Maximum number of bursts of a job: the closest ones are joined, at their mean rate."""
 SHORT = 0.01
-"""Computation between two bursts that is shorter than this part of the period does not divide them."""
+"""A gap between two bursts that is at most this fraction of the period does not separate them."""
 Spans = list[tuple[float, float, float]]
-"""Begin, end and bits of each time in which a link carries something; seconds."""
+"""Begin and end in seconds, and bits, of each time in which a link carries data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class Phases:
 def phases_of_workload(
     choice: WorkloadChoice, servers: int, rate_gbps: float, strategy: str = "default"
 ) -> Phases:
-    """Return the phases of a workload on servers that are joined in a ring of links of this rate.
+    """Return the phases of a workload on servers in a ring of links of this rate.
 
-    Raises `WorkloadError` for one server, which sends nothing, and what `open_job` raises.
+    Raises `WorkloadError` for a single server, which sends nothing, and all errors of `open_job`.
     """
     if servers < 2:
         raise WorkloadError(f"workload {choice.name!r} sends nothing on a single host: give it at least two")
@@ -45,19 +45,19 @@ def phases_of_workload(
     request = FabricRequest(
         "direct", servers, topology.degree, rate_gbps, topology=topology, options=FabricOptions()
     )
-    done = simulate_on(build_fabric(request).as_fluid(), job.graph, trace=True)
-    table = link_table(done)
+    execution = simulate_on(build_fabric(request).as_fluid(), job.graph, trace=True)
+    table = link_table(execution)
     spans: dict[int, Spans] = {}
     rows = zip(table["link"], table["begin_s"], table["end_s"], table["rate_bps"], strict=True)
     for link, begin_s, end_s, rate_bps in rows:
         bits = float(rate_bps * (end_s - begin_s))
         spans.setdefault(int(link), []).append((float(begin_s), float(end_s), bits))
     fullest = max(spans.values(), key=lambda own: sum(bits for _, _, bits in own), default=[])
-    return Phases(done.iteration_s * 1e3, bursts_of(fullest, done.iteration_s, rate_gbps))
+    return Phases(execution.iteration_s * 1e3, bursts_of(fullest, execution.iteration_s, rate_gbps))
 
 
 def bursts_of(spans: Spans, period_s: float, rate_gbps: float) -> tuple[Burst, ...]:
-    """Return bursts that carry what a link carries, at their mean rates.
+    """Return bursts that carry the bits of a link's spans, at their mean rates, at most `MOST_BURSTS`.
 
     >>> bursts_of([(0.0, 0.1, 1e9), (0.1, 0.2, 5e8), (0.5, 0.6, 1e9)], 1.0, 10.0)
     (Burst(start_ms=0.0, length_ms=200.0, gbps=7.5), Burst(start_ms=500.0, length_ms=100.0, gbps=10.0))

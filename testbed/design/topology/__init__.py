@@ -1,1 +1,1 @@
-"""Topologies: strides, rings, demands, and topologies found for them."""
+"""Topologies: strides, rings, demands, and the search for a topology that suits a demand."""

@@ -1,11 +1,11 @@
-"""Find the topology: who should have light to whom, for so many nodes, NICs and demands.
+"""Circulant topologies for AllReduce demands, with links across the graph for NICs left over.
 
 TopologyFinder (TopoOpt, NSDI 2023) for AllReduce demands: each group gets rings in proportion to its bytes,
 rings are strides on Z_n, and the union of the strides is the topology.
 
-NICs that are left over get links across the graph. Antipodal links of a ring halve its distances at best. A random
-matching brings them down to the logarithm of the nodes (Bollobas and Chung, 1988); of some random
-ones the best is taken.
+NICs left over get links across the graph. Antipodal links of a ring at best halve its distances. A random matching
+reduces them to the logarithm of the number of nodes (Bollobas and Chung, 1988); the best of several random ones is
+taken.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ __all__ = ["AllReduceDemand", "as_json", "check_possible", "circulant_edges", "f
 Shares = Literal["averages", "published"]
 
 MOST_LINKS = 1024
-"""NICs of a node, by far: a slip is told before it is paid for."""
+"""Maximum NICs of a node, far above any real one: a typing error is refused before it costs memory."""
 MOST_NICS = 8_000_000
-"""Of all nodes together: a gigabyte of links."""
+"""Maximum NICs of all nodes together: a gigabyte of links."""
 Edge = tuple[int, int]
 MUCH_NEARER = 0.8
-"""Shortcuts are taken where mean hops fall below this part: small graphs stay regular."""
+"""Shortcuts are taken if mean hops fall below this fraction, so that small graphs stay regular."""
 
 
 def find_topology(
@@ -56,15 +56,15 @@ def find_topology(
     """Return a connected topology of `nodes` nodes with `degree` NICs each.
 
     Duplex (the default): every stride p is cabled both ways, +p and -p; an odd degree adds the
-    antipodal matching n/2, or where another matching brings nodes much nearer, that one; a job with
-    groups of two keeps the antipodal one. NICs that are more than other nodes get parallel links.
+    antipodal matching n/2, or another matching if it shortens distances much; a job with groups of
+    two keeps the antipodal one. NICs in excess of the number of other nodes get parallel links.
     Simplex: strides are one-way rings and a NIC's transmitter and receiver may face different nodes.
 
-    Without demands, one AllReduce over all nodes is meant. With demands, rings are shared in proportion
+    Without demands, one AllReduce over all nodes is assumed. With demands, rings are shared in proportion
     to the bytes that members send, the group of all nodes first, so that the graph is connected.
-    `method` chooses among the strides of one group after the other. A stride is used once as long as another one
-    serves; the antipodal stride of groups of two is doubled for an even degree. `shares` is the rule by which groups
-    share rings; `primes` keeps to strides that are 1 or a prime number of steps of their group, as far as they suffice.
+    `method` chooses among the strides of one group after the other. A stride repeats only when all usable ones are
+    taken; the antipodal stride of groups of two is doubled for an even degree. `shares` is the rule by which groups
+    share rings; `primes` prefers strides that are 1 or a prime number of steps of their group, as far as they suffice.
 
     Raises `TopologyError` when no such topology exists or a group does not divide the nodes.
 
@@ -90,9 +90,10 @@ def find_topology(
 
 
 def with_shortcuts(topology: Topology) -> Topology:
-    """Return a duplex circulant of odd degree with another matching than the antipodal one, where that is much nearer.
+    """Return a duplex circulant of odd degree with its antipodal matching replaced if another is much shorter.
 
-    The other strides must connect all nodes.
+    The topology is returned unchanged if it has no single antipodal stride, or its other strides do not connect all
+    nodes.
     """
     nodes, half = topology.nodes, topology.nodes // 2
     if topology.degree < 3 or topology.strides.count(half) != 1:
@@ -140,24 +141,24 @@ def circulant_edges(nodes: int, steps: Iterable[int]) -> tuple[tuple[int, int], 
 def as_json(topology: Topology) -> dict[str, Any]:
     """Return the topology as `testbed topology --json` prints it; `mean_hops` to six decimals.
 
-    `hops_sampled_from` is there where some nodes spoke for all, and is their number: see `count_hops`. Raises
-    `TopologyError` when some node cannot be reached.
+    `hops_sampled_from` is the number of nodes that hops were counted from, present if that was a sample: see
+    `count_hops`. Raises `TopologyError` if some node cannot be reached.
     """
-    found = measure_distances(topology)
+    distances = measure_distances(topology)
     document = {
         "nodes": topology.nodes,
         "degree": topology.degree,
         "simplex": topology.simplex,
         "strides": list(topology.strides),
         "links": [list(link) for link in topology.links],
-        "diameter": found.diameter,
-        "mean_hops": round(found.mean_hops, 6),
+        "diameter": distances.diameter,
+        "mean_hops": round(distances.mean_hops, 6),
     }
-    return document | ({"hops_sampled_from": found.sampled_from} if found.sampled_from else {})
+    return document | ({"hops_sampled_from": distances.sampled_from} if distances.sampled_from else {})
 
 
 class _Search(NamedTuple):
-    """Ways to search for strides."""
+    """Options of a search for strides."""
 
     nodes: int
     degree: int
@@ -167,16 +168,16 @@ class _Search(NamedTuple):
     primes: bool
 
     def select(self, count: int, pool: Sequence[int], given: Sequence[int]) -> tuple[int, ...]:
-        """Return the best `count` strides of a pool beside those given."""
+        """Return the best `count` strides of a pool in addition to those given."""
         return select_permutations(self.nodes, count, pool, self.method, simplex=self.simplex, given=given)
 
 
 def _strides(search: _Search, weights: Mapping[int, float]) -> tuple[int, ...]:
-    """Return strides that spend exactly `degree` NICs a node on the groups, then on what serves everybody."""
+    """Return strides that use exactly `degree` NICs per node: for the groups first, then rings over all nodes."""
     nodes, simplex = search.nodes, search.simplex
     strides: list[int] = [] if simplex or search.degree % 2 == 0 else [nodes // 2]
     rings = search.degree if simplex else search.degree // 2
-    pools = {group: _candidates(search, group, strides) for group in weights}
+    pools = {group: _find_candidates(search, group, strides) for group in weights}
     room = {group: len(pool) for group, pool in pools.items()}
     shares = share_rings(rings, nodes, weights, room, search.shares)
     for group, share in shares.items():
@@ -188,7 +189,7 @@ def _strides(search: _Search, weights: Mapping[int, float]) -> tuple[int, ...]:
 
 
 def _parallel(search: _Search, nics: int) -> Iterator[int]:
-    """Yield strides once more, in turn, for NICs that are left when every other node is faced."""
+    """Yield strides in turn, as parallel links, for `nics` NICs left after every stride is used."""
     nodes, simplex = search.nodes, search.simplex
     turns = cycle(range(1, nodes if simplex else nodes // 2 + 1))
     while nics > 0:
@@ -197,8 +198,8 @@ def _parallel(search: _Search, nics: int) -> Iterator[int]:
         nics -= len(direct_strides(nodes, copies, simplex=simplex))
 
 
-def _candidates(search: _Search, group: int, taken: Sequence[int]) -> tuple[int, ...]:
-    """Return strides that can still serve a group; duplex strides in the half range."""
+def _find_candidates(search: _Search, group: int, taken: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides of a group that are not taken; duplex strides in the half range."""
     strides = totient_perms(search.nodes, group)
     if not search.simplex:
         strides = half_range(search.nodes, strides)
@@ -208,7 +209,7 @@ def _candidates(search: _Search, group: int, taken: Sequence[int]) -> tuple[int,
 
 
 def _one_ring(nodes: int, stride: int, *, simplex: bool) -> tuple[int, ...]:
-    """Return what a ring's NICs are spent on: two a node when duplex, so the antipodal stride comes twice."""
+    """Return the strides of one ring. A duplex ring uses two NICs per node, so the antipodal stride comes twice."""
     return (stride, stride) if not simplex and 2 * stride == nodes else (stride,)
 
 
@@ -228,7 +229,7 @@ def _fill(search: _Search, spare: int, taken: Sequence[int]) -> list[int]:
 
 
 def parse_demands(texts: Iterable[str]) -> tuple[AllReduceDemand, ...]:
-    """Return demands written as `["12:1e9", "4:4e9"]`, nodes and bytes. Raises `TopologyError` that shows the form."""
+    """Return the demands of texts like "12:1e9" (nodes and bytes). Raises `TopologyError` for any other text."""
     demands = []
     for text in texts:
         group, _, size = text.partition(":")
@@ -241,21 +242,24 @@ def parse_demands(texts: Iterable[str]) -> tuple[AllReduceDemand, ...]:
 
 
 def shortcuts(nodes: int, edges: Sequence[Edge], alone: Sequence[int]) -> tuple[Edge, ...]:
-    """Return duplex links among the nodes `alone`, an even number of them, each in one: the best of some matchings.
+    """Return a matching of the nodes `alone` (an even number) as duplex links, the best of several random ones.
 
-    `edges` are directed and connect all nodes. Matchings that repeat a link lose to those that do not. The same
-    arguments give the same links.
+    The best gives the least mean distance. `edges` are directed and connect all nodes. The same arguments give the
+    same links.
     """
-    chance, tried = np.random.default_rng(nodes), []
+    chance, matchings = np.random.default_rng(nodes), []
     for _ in range(max(2, min(200, 4_000_000 // nodes**2))):
         ends = chance.permutation(np.asarray(alone, dtype=np.int64)).reshape(2, -1)
         links = tuple(sorted((int(min(pair)), int(max(pair))) for pair in ends.T))
-        tried.append((mean_distance(nodes, edges, links), links))
-    return min(tried)[1]
+        matchings.append((mean_distance(nodes, edges, links), links))
+    return min(matchings)[1]
 
 
 def mean_distance(nodes: int, edges: Sequence[Edge], links: Sequence[Edge]) -> float:
-    """Return the mean hops from a node to all, itself included, with these duplex links, too; see `count_hops`."""
+    """Return the mean hops between nodes, a node and itself included, over the edges and the duplex links.
+
+    From a sample of nodes if there are many, see `count_hops`.
+    """
     both = [*edges, *links, *((other, one) for one, other in links)]
     _, hops = count_hops(nodes, both)
     return float(hops.mean(dtype=np.float64))
@@ -265,9 +269,9 @@ def split_degree(demand: Demand, degree: int, *, simplex: bool, wanted: int | No
     """Return NICs of a node for rings and for matchings: d_A = max(1, ceil(d * A / (A + M))) and d - d_A.
 
     A are the bytes of all AllReduces, M those between pairs. Duplex rings take two NICs, so d_A is
-    rounded up to an even number, or to all of an odd degree. `wanted` asks for so many NICs for
-    matchings instead. Without any demand all NICs are for rings. Raises `TopologyError` when `wanted`
-    leaves no ring, which must keep the graph connected.
+    rounded up to an even number, or to all of an odd degree. `wanted` overrides the number of NICs for
+    matchings. Without any demand all NICs are for rings. Raises `TopologyError` if `wanted` leaves
+    too few for a ring, which must keep the graph connected.
     """
     if wanted is not None:
         rings = degree - wanted
@@ -281,7 +285,7 @@ def split_degree(demand: Demand, degree: int, *, simplex: bool, wanted: int | No
         return rings, wanted
     total = demand.allreduce_bytes + demand.pair_bytes
     share = demand.allreduce_bytes / total if total > 0 else 1.0
-    # A product a hair above a whole number is rounding, not another NIC.
+    # Rounding may put the product slightly above a whole number: that must not cost another NIC.
     rings = max(1, math.ceil(degree * share - 1e-9))
     if not simplex:
         rings = min(degree, rings + rings % 2)
@@ -291,22 +295,22 @@ def split_degree(demand: Demand, degree: int, *, simplex: bool, wanted: int | No
 def share_rings(
     rings: int, nodes: int, weights: Mapping[int, float], room: Mapping[int, int], rule: Shares = "averages"
 ) -> dict[int, int]:
-    """Return rings for each group, of `rings` in all; `room` is how many a group can use at most.
+    """Return the number of rings of each group, `rings` in all; `room` is the maximum that each group can use.
 
-    `published`: the heaviest group takes ceil(d * its share), then the next of what is left. That starves
-    the second group whenever few rings are shared. `averages` gives rings one at a time, to the
-    group with most bytes for each ring it would then have: proportional to the bytes too (highest
-    averages, D'Hondt), and starves only who is not worth a ring. With it the group of all nodes
-    gets its ring first. Raises `TopologyError` for another rule.
+    `published`: the heaviest group takes ceil(d * its share), then the next one from the rest. That starves
+    the second group if few rings are shared. `averages` gives out one ring at a time, to the group with
+    most bytes per ring including the new one: also proportional to the bytes (highest averages, D'Hondt), and
+    it starves only groups not worth a ring. The group of all nodes gets its ring first. Raises
+    `TopologyError` for another rule.
     """
     if rule == "published":
         return _split_as_published(rings, weights, room)
     if rule == "averages":
-        return _averages(rings, nodes, weights, room)
+        return _split_by_averages(rings, nodes, weights, room)
     raise TopologyError(f"unknown rule {rule!r} for shares: choose 'averages' or 'published'")
 
 
-def _averages(
+def _split_by_averages(
     rings: int, nodes: int, weights: Mapping[int, float], room: Mapping[int, int]
 ) -> dict[int, int]:
     shares = dict.fromkeys(weights, 0)
@@ -325,9 +329,9 @@ def _averages(
 def _split_as_published(rings: int, weights: Mapping[int, float], room: Mapping[int, int]) -> dict[int, int]:
     total = sum(weights.values())
     shares: dict[int, int] = {}
-    left = rings
+    remaining = rings
     for group in sorted(weights, key=lambda group: (-weights[group], -group)):
         part = weights[group] / total if total > 0 else 1 / len(weights)
-        shares[group] = min(left, room[group], math.ceil(rings * part - 1e-9))
-        left -= shares[group]
+        shares[group] = min(remaining, room[group], math.ceil(rings * part - 1e-9))
+        remaining -= shares[group]
     return shares

@@ -1,6 +1,6 @@
 """Demand of a job in an iteration: AllReduce in groups, and bytes between pairs of nodes.
 
-Everything is checked here, once, so that the search behind it may trust its numbers.
+The constructors check everything, so that the search may trust the numbers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from testbed.errors import DemandError, TopologyError
 
 @dataclass(frozen=True, slots=True)
 class AllReduceDemand:
-    """AllReduce of `size_bytes` inside each group of `group` nodes {s, s + n/k, s + 2n/k, ...}."""
+    """AllReduce of `size_bytes` inside each group of k = `group` nodes {s, s + n/k, s + 2n/k, ...}."""
 
     group: int
     size_bytes: int
@@ -32,8 +32,8 @@ class AllReduceDemand:
 class Demand:
     """The traffic of one iteration among `nodes` nodes.
 
-    `source`, `target` and `size_bytes` have one entry a pair (model-parallel, one way, each pair once, sorted).
-    Use `demand_of` or `demand_of_matrix`, which check. One node has no demand that needs a link.
+    `source`, `target` and `size_bytes` have one entry per pair (model-parallel, one way, each pair once, sorted).
+    Use `demand_of` or `demand_of_matrix`, which check. A single node has no demand that needs a link.
     """
 
     nodes: int
@@ -44,12 +44,12 @@ class Demand:
 
     @property
     def allreduce_bytes(self) -> float:
-        """Bytes that all members of all groups send, together."""
+        """Total bytes that all members of all groups send."""
         return self.nodes * sum(demand.bytes_sent for demand in self.allreduce)
 
     @property
     def pair_bytes(self) -> float:
-        """Bytes between pairs, together."""
+        """Total bytes between pairs."""
         return float(self.size_bytes.sum())
 
 
@@ -112,12 +112,12 @@ def demand_of_arrays(
         check_group(nodes, demand)
     key, place = np.unique(froms * nodes + tos, return_inverse=True)
     summed = np.bincount(place, weights=sizes, minlength=len(key))
-    wanted = (summed > 0) & (key // nodes != key % nodes)
-    return Demand(nodes, groups, key[wanted] // nodes, key[wanted] % nodes, summed[wanted])
+    needs_link = (summed > 0) & (key // nodes != key % nodes)
+    return Demand(nodes, groups, key[needs_link] // nodes, key[needs_link] % nodes, summed[needs_link])
 
 
 def check_group(nodes: int, demand: AllReduceDemand) -> None:
-    """Raise `DemandError` unless evenly spaced groups of that size exist and the size is one in bytes."""
+    """Raise `DemandError` unless evenly spaced groups of that size exist and the bytes are finite and not negative."""
     if demand.group > nodes:
         raise DemandError(
             f"a group of {demand.group} nodes in a job of {nodes}: a group cannot be larger than the job"

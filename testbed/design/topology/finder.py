@@ -1,7 +1,7 @@
 """TopologyFinder (TopoOpt, NSDI 2023) for any demand: rings for AllReduce, matchings for pairs.
 
-Degrees are split by bytes; strides serve the groups; what is left of the NICs goes, one matching after the
-other, to the pairs that send most. A pair that got a link counts for less in the next matching.
+Degrees are split by bytes. Strides serve the groups. The remaining NICs go, one matching after the other, to the
+pairs that send most; a pair that got a link counts for less in the next matching.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from testbed.errors import TopologyError
 Discount = Literal["halved", "harmonic"]
 Pairs = tuple[tuple[int, int], ...]
 
-#: Nodes up to which dense demands are matched exactly; beyond it `match_priced`, when more pairs ask.
+#: Nodes up to which dense demands are matched exactly; beyond it `match_priced` matches them.
 EXACT_NODES = 256
-#: Pairs a node up to which demands count as sparse, and are matched exactly at any size.
+#: Pairs per node up to which demands count as sparse, and are matched exactly at any size.
 SPARSE_PAIRS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A topology and what it was made of.
+    """A topology and its parts.
 
-    `ring_degree` and `matching_degree` are NICs of a node. `matchings` holds, for each NIC given to pairs, the
-    pairs with demand that got a link; nodes without such a pair are joined to each other, so that no NIC
-    is dark. `links_of[(s, t)]` counts links bought for a pair; duplex pairs are written smaller node first.
+    `ring_degree` and `matching_degree` are NICs of a node. `matchings` holds, for each NIC given to pairs, the pairs
+    with demand that got a link; `fillers` the links that join the other nodes, so that no NIC is dark.
+    `links_of[(s, t)]` counts links bought for a pair; duplex pairs have the smaller node first.
     """
 
     topology: Topology
@@ -57,7 +57,7 @@ class Finding:
         return Counter(pair for matching in self.matchings for pair in matching)
 
     def strides_of(self, group: int) -> tuple[int, ...]:
-        """Return strides of the topology that serve groups of this size; empty when they have no ring of their own."""
+        """Return the strides of the topology that serve groups of this size; empty if no ring serves them."""
         usable = totient_perms(self.topology.nodes, group)
         return tuple(stride for stride in self.topology.strides if stride in usable)
 
@@ -75,7 +75,7 @@ def find(
 ) -> Finding:
     """Return a connected topology for a demand.
 
-    `discount` is what a pair still counts for after its c-th link: 1/2^c (`halved`, published) or 1/(c+1)
+    `discount` is the weight of a pair after its c-th link: 1/2^c (`halved`, published) or 1/(c+1)
     (`harmonic`, the released code). `matching_degree` overrides the split by bytes. The other options
     are those of `find_topology`. One node needs no link and gets none.
 
@@ -87,28 +87,31 @@ def find(
     if nodes == 1:
         return Finding(Topology(1, degree, simplex, (), ()), 0, 0, (), ())
     check_possible(nodes, degree, simplex=simplex)
-    rings, left = split_degree(demand, degree, simplex=simplex, wanted=matching_degree)
+    rings, spare = split_degree(demand, degree, simplex=simplex, wanted=matching_degree)
     base = find_topology(
         nodes, rings, simplex=simplex, method=method, demands=demand.allreduce, shares=shares, primes=primes
     )
-    # Links that an odd degree of rings has beside its strides; where there are some, nothing is left to buy.
+    # Links that an odd degree of rings has besides its strides; if there are any, no NIC is left for pairs.
     steps = direct_strides(base.nodes, base.strides, simplex=base.simplex)
     more = Counter(base.edges) - Counter(circulant_edges(base.nodes, steps))
     across = tuple(sorted(edge for edge in more.elements() if edge[0] < edge[1]))
     if across:
-        return Finding(replace(base, degree=degree), rings - 1, left + 1, ((),), (across,))
-    matchings, fillers = _buy(demand, left, simplex=simplex, discount=discount)
+        return Finding(replace(base, degree=degree), rings - 1, spare + 1, ((),), (across,))
+    matchings, fillers = _buy_links(demand, spare, simplex=simplex, discount=discount)
     extra = [pair for part in (*matchings, *fillers) for pair in part]
     both_ways = extra if simplex else extra + [(target, source) for source, target in extra]
     edges = tuple(sorted((*base.edges, *both_ways)))
     topology = Topology(nodes, degree, simplex, base.strides, edges)
-    return Finding(topology, rings, left, tuple(matchings), tuple(fillers))
+    return Finding(topology, rings, spare, tuple(matchings), tuple(fillers))
 
 
-def _buy(
+def _buy_links(
     demand: Demand, rounds: int, *, simplex: bool, discount: Discount
 ) -> tuple[list[Pairs], list[Pairs]]:
-    """Match repeatedly, each time the heaviest: the pairs of each round, and the links between nodes that got none."""
+    """Return the pairs that get a link in each round, and the links between the other nodes.
+
+    Each round is the heaviest matching of the discounted demand.
+    """
     source, target, weight = demand.source, demand.target, demand.size_bytes
     if not simplex:  # both directions of a pair are added, smaller node first
         low, high = np.minimum(source, target), np.maximum(source, target)
@@ -120,8 +123,8 @@ def _buy(
     fillers: list[Pairs] = []
     dark: list[int] = []
     for _ in range(rounds):
-        left = weight * (0.5**links if discount == "halved" else 1 / (links + 1))
-        partner = _partners(demand.nodes, source, target, left, simplex=simplex)
+        discounted = weight * (0.5**links if discount == "halved" else 1 / (links + 1))
+        partner = _find_partners(demand.nodes, source, target, discounted, simplex=simplex)
         bought = partner[source] == target
         links += bought
         matchings.append(tuple(zip(source[bought].tolist(), target[bought].tolist(), strict=True)))
@@ -131,7 +134,7 @@ def _buy(
     return matchings, fillers
 
 
-def _partners(
+def _find_partners(
     nodes: int,
     source: NDArray[np.int64],
     target: NDArray[np.int64],
@@ -139,7 +142,7 @@ def _partners(
     *,
     simplex: bool,
 ) -> NDArray[np.int64]:
-    """Return to whom each node is matched, -1 for nobody."""
+    """Return the partner of each node, shape (n,), -1 for none."""
     if simplex:
         return assign_edges(nodes, source, target, weight)
     if nodes <= EXACT_NODES or len(weight) <= SPARSE_PAIRS * nodes:
@@ -150,22 +153,22 @@ def _partners(
 
 
 def _fill(nodes: int, bought: Pairs, dark: list[int], *, simplex: bool) -> tuple[Pairs, list[int]]:
-    """Return links among nodes that a matching left out, as far apart as they come; and who stays without.
+    """Return links between distant nodes that a matching left out, and the nodes that stay without a link.
 
     An odd number of nodes leaves one out of every duplex matching: it waits in `dark` for the next.
     """
     if simplex:
-        # Senders without a receiver to receivers without a sender, turned until nobody faces itself.
+        # Senders without a receiver to receivers without a sender, rotated until no node faces itself.
         senders = np.setdiff1d(np.arange(nodes), [source for source, _ in bought])
         receivers = np.setdiff1d(np.arange(nodes), [target for _, target in bought])
         count = len(senders)
         turns = [np.roll(receivers, count // 2 + turn) for turn in range(count)]
-        best = min(turns, key=lambda turned: int((turned == senders).sum()), default=receivers)
+        best = min(turns, key=lambda rotated: int((rotated == senders).sum()), default=receivers)
         apart = best != senders
         return tuple(zip(senders[apart].tolist(), best[apart].tolist(), strict=True)), []
     used = {end for pair in bought for end in pair}
     alone = [node for node in range(nodes) if node not in used]
-    if len(alone) % 2:  # whoever waits already is not left out twice
+    if len(alone) % 2:  # a node that waits already must not be left out twice
         alone.append(alone.pop(next((at for at, node in enumerate(alone) if node not in dark), 0)))
     half = len(alone) // 2
     filled = list(zip(alone[:half], alone[half : 2 * half], strict=True))

@@ -1,4 +1,7 @@
-"""Hops between all nodes of any graph of links, their mean and the diameter, by sets of bits: 4096 nodes a second."""
+"""Hops between all nodes of any graph of links, their mean, and the diameter.
+
+Sets of nodes are bits of words: a graph of 4096 nodes takes about a second.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ Edge = tuple[int, int]
 
 _WORD = 64
 MOST_WHOLE = 4096
-"""Nodes of which a table of all hops is made; of more, `SAMPLED` nodes speak for all."""
+"""Nodes up to which hops are counted from every node; beyond it from a sample of `SAMPLED` nodes."""
 SAMPLED = 64
 
 
@@ -42,23 +45,23 @@ def hop_table(nodes: int, edges: Sequence[Edge]) -> NDArray[np.int16]:
     steps = find_steps(nodes, edges)
     if steps is not None:
         row = np.array(hop_distances(nodes, steps), dtype=np.int16)
-        turned = np.lib.stride_tricks.sliding_window_view(np.tile(row, 2)[:-1], nodes)
-        return np.ascontiguousarray(np.roll(turned[::-1], 1, axis=0))
+        windows = np.lib.stride_tricks.sliding_window_view(np.tile(row, 2)[:-1], nodes)
+        return np.ascontiguousarray(np.roll(windows[::-1], 1, axis=0))
     missing = np.zeros((nodes, nodes), dtype=np.int16)
-    for reached in _find_reached(nodes, edges):
+    for reached in _spread_reach(nodes, edges):
         bits = np.unpackbits(reached.view(np.uint8), axis=1, count=nodes, bitorder="little")
         missing += 1
         missing -= bits
-    # A node never reached was missing at every level, and so the last one counts.
+    # An unreachable node was counted as missing at every level: mark it with -1.
     missing[bits == 0] = -1
     return missing
 
 
 def count_hops(nodes: int, edges: Sequence[Edge]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return nodes that speak for all, and their rows of the table of hops.
+    """Return the nodes that hops are counted from, shape (s,), and their rows of the hop table, shape (s, n).
 
-    In a circulant all nodes are alike, and node 0 speaks for all. Of up to `MOST_WHOLE` nodes each has its row, of more
-    `SAMPLED` ones, always the same.
+    In a circulant all nodes are alike, so node 0 suffices. Otherwise all nodes up to `MOST_WHOLE`, and a fixed sample
+    of `SAMPLED` nodes beyond.
     """
     if find_steps(nodes, edges) is not None:
         sources = np.zeros(1, dtype=np.int64)
@@ -78,24 +81,24 @@ def hops_from(sources: NDArray[np.int64], nodes: int, edges: Sequence[Edge]) -> 
     onward = slots_of(nodes, edges)
     bits = np.left_shift(np.uint64(1), np.arange(len(sources), dtype=np.uint64))
     hops = np.full((len(sources), nodes), -1, dtype=np.int32)
-    # As bits: which sources have come to each node, and which come with the next hop.
-    there, coming = np.zeros((2, nodes), dtype=np.uint64)
+    # As bits: the sources that have reached each node, and those that reach it with the next hop.
+    arrived, coming = np.zeros((2, nodes), dtype=np.uint64)
     front, new, count = sources, bits, 0
     while len(front):
-        there[front] |= new
+        arrived[front] |= new
         row, column = np.nonzero(new & bits[:, np.newaxis])
         hops[row, front[column]] = count
         targets = onward[front]
         np.bitwise_or.at(coming, targets[targets >= 0], np.repeat(new, (targets >= 0).sum(axis=1)))
         front = np.unique(targets[targets >= 0])
-        new = coming[front] & ~there[front]
+        new = coming[front] & ~arrived[front]
         coming[front] = 0
         front, new, count = front[new != 0], new[new != 0], count + 1
     return hops
 
 
 def find_steps(nodes: int, edges: Sequence[Edge]) -> tuple[int, ...] | None:
-    """Return the one-way strides of a circulant: then node 0 speaks for all; None for another graph."""
+    """Return the one-way strides of a circulant, in which all nodes are alike; None for another graph."""
     table = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
     steps = (table[:, 1] - table[:, 0]) % nodes
     order = np.lexsort((steps, table[:, 0]))
@@ -106,11 +109,11 @@ def find_steps(nodes: int, edges: Sequence[Edge]) -> tuple[int, ...] | None:
     return tuple(by_node[0].tolist()) if each.all() and (by_node == by_node[0]).all() else None
 
 
-def _find_reached(nodes: int, edges: Sequence[Edge]) -> Iterator[NDArray[np.uint64]]:
-    """Return for 0, 1, 2, ... hops: row s holds, as bits, the nodes reached from s in so many or fewer."""
+def _spread_reach(nodes: int, edges: Sequence[Edge]) -> Iterator[NDArray[np.uint64]]:
+    """Yield for 0, 1, 2, ... hops a table whose row s holds, as bits, the nodes within that distance of s."""
     onward = slots_of(nodes, edges)
     words = -(-nodes // _WORD)
-    # Row n stays empty: it is where a link that a node lacks would lead (-1).
+    # Row n stays empty: slot -1 of a node with fewer links points to it.
     reached = np.zeros((nodes + 1, words), dtype=np.uint64)
     index = np.arange(nodes)
     reached[index, index // _WORD] = np.left_shift(np.uint64(1), (index % _WORD).astype(np.uint64))
@@ -127,8 +130,8 @@ def _find_reached(nodes: int, edges: Sequence[Edge]) -> Iterator[NDArray[np.uint
 class Distances(NamedTuple):
     """Diameter and mean hops of a topology.
 
-    `sampled_from` is the number of nodes that hops were counted from, None where these speak for all: the diameter is
-    that of the sample, and the true one may be larger.
+    `sampled_from` is the number of nodes that hops were counted from, None if the result is exact. The diameter of a
+    sample may be smaller than the true one.
     """
 
     diameter: int
@@ -162,10 +165,10 @@ def measure_distances(topology: Topology) -> Distances:
 
 
 def diameter(topology: Topology) -> int:
-    """Return hops between the two nodes that are farthest apart, as `measure_distances`."""
+    """Return the hops between the two nodes that are farthest apart, as `measure_distances` does."""
     return measure_distances(topology).diameter
 
 
 def mean_hops(topology: Topology) -> float:
-    """Return mean hops over all ordered pairs of different nodes, as `measure_distances`."""
+    """Return the mean hops over all ordered pairs of different nodes, as `measure_distances` does."""
     return measure_distances(topology).mean_hops

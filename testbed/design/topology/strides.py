@@ -1,10 +1,10 @@
-"""Ring permutations: which strides a group may use, which of them to take, and how far they reach.
+"""Ring permutations: the strides that a group can use, the choice among them, and how far they reach.
 
 A ring of stride p visits s, s+p, s+2p, ... modulo the number of nodes. A graph made of such rings is a
 circulant: it looks the same from every node, so everything about it follows from node 0.
 The rules are those of TopoOpt (NSDI 2023): TotientPerms, SelectPermutations and CoinChangeMod.
 
-A ring order says in which order the nodes of a collective pass data on, one order a stride.
+A ring order is the order in which the nodes of a collective pass data on; each stride has one.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from testbed.errors import TopologyError
 
 Method = Literal["geometric", "exhaustive"]
 
-#: How many sets of strides `exhaustive` is willing to look at (about 10 microseconds each).
+#: Sets of strides that `exhaustive` compares at most (about 10 microseconds each).
 EXHAUSTIVE_LIMIT = 250_000
 
-#: Times each sequence is chosen again on the load of all others.
+#: Number of times that each sequence is chosen again on the load of all others.
 _ROUNDS = 4
 
 
@@ -61,7 +61,7 @@ def totient_perms(nodes: int, group: int | None = None) -> tuple[int, ...]:
 
 
 def half_range(nodes: int, strides: Iterable[int]) -> tuple[int, ...]:
-    """Return strides up to a turn of direction: the smaller of p and n-p, each once, ascending.
+    """Return the strides without their direction: the smaller of p and n-p, each once, ascending.
 
     >>> half_range(12, (1, 5, 7, 11))
     (1, 5)
@@ -70,7 +70,7 @@ def half_range(nodes: int, strides: Iterable[int]) -> tuple[int, ...]:
 
 
 def prime_steps(nodes: int, group: int, strides: Iterable[int]) -> tuple[int, ...]:
-    """Return strides of a group that are 1 or a prime number of its steps n/k (the paper's cut at scale).
+    """Return the strides of a group that are 1 or a prime number of its steps n/k, as the paper does at scale.
 
     >>> prime_steps(12, 12, (1, 5, 7, 11)), prime_steps(32, 32, range(1, 16, 2))
     ((1, 5, 7, 11), (1, 3, 5, 7, 11, 13))
@@ -101,7 +101,7 @@ def direct_strides(nodes: int, strides: Iterable[int], *, simplex: bool) -> tupl
 
 
 def hop_levels(nodes: int, steps: Iterable[int]) -> tuple[int, ...]:
-    """Return nodes first reached after 0, 1, 2, ... hops from node 0, each level a set of bits (bit i: node i).
+    """Return the nodes first reached after 0, 1, 2, ... hops from node 0, each level a set of bits (bit i: node i).
 
     >>> [level.bit_count() for level in hop_levels(12, (1, 5, 7, 11))]
     [1, 4, 5, 2]
@@ -112,10 +112,10 @@ def hop_levels(nodes: int, steps: Iterable[int]) -> tuple[int, ...]:
     levels = []
     while frontier:
         levels.append(frontier)
-        moved = 0
+        arrivals = 0
         for step in distinct:
-            moved |= frontier << step | frontier >> (nodes - step)
-        frontier = moved & everyone & ~reached
+            arrivals |= frontier << step | frontier >> (nodes - step)
+        frontier = arrivals & everyone & ~reached
         reached |= frontier
     return tuple(levels)
 
@@ -139,13 +139,13 @@ def select_permutations(
     simplex: bool = False,
     given: Sequence[int] = (),
 ) -> tuple[int, ...]:
-    """Choose `count` different strides out of `candidates`, ascending.
+    """Return `count` different strides chosen from `candidates`, ascending.
 
-    `geometric` takes the published rule: strides nearest to 1, x, x^2, ... with x = n^(1/count).
+    `geometric` follows the published rule: strides nearest to 1, x, x^2, ... with x = n^(1/count).
     `exhaustive` takes the set that, together with the strides `given`, has the smallest diameter,
-    then the smallest mean distance, then comes first in the dictionary; it is exact and raises
+    then the smallest mean distance, then the lowest lexicographic order; it is exact and raises
     `TopologyError` beyond `EXHAUSTIVE_LIMIT` sets. Duplex candidates stand for both directions and
-    must lie in the half range.
+    must be at most n/2. Raises `TopologyError` also for too few candidates and an unknown method.
     """
     if count > len(candidates):
         raise TopologyError(
@@ -153,35 +153,35 @@ def select_permutations(
             f"({', '.join(map(str, candidates)) or 'none'}): lower the degree or change the number of nodes"
         )
     if method == "geometric":
-        return _geometric(nodes, count, candidates)
+        return _select_geometric(nodes, count, candidates)
     if method == "exhaustive":
-        return _exhaustive(nodes, count, candidates, simplex=simplex, given=given)
+        return _select_exhaustive(nodes, count, candidates, simplex=simplex, given=given)
     raise TopologyError(f"unknown method {method!r}: choose 'geometric' or 'exhaustive'")
 
 
-def _geometric(nodes: int, count: int, candidates: Sequence[int]) -> tuple[int, ...]:
-    """Return the stride nearest to each of 1, x, x^2, ... that is not taken yet; the smaller of two as near.
+def _select_geometric(nodes: int, count: int, candidates: Sequence[int]) -> tuple[int, ...]:
+    """Return for each of 1, x, x^2, ... the nearest stride that is not taken yet, the smaller of two equally near.
 
-    The powers are multiplied up, as published. Where x^i is exactly between two strides the rounding
+    Powers are computed by repeated multiplication, as published. If x^i is exactly between two strides, rounding
     of that product decides, the same on every IEEE machine: at n = 1024 the target 32 falls to 31 for
     8 one-way rings and to 33 for 4 duplex ones, as in the published tables.
     """
     ratio = nodes ** (1 / max(count, 1))
-    left = sorted(candidates)
-    taken = []
+    remaining = sorted(candidates)
+    choices = []
     target = 1.0
     for _ in range(count):
-        choice = min(left, key=lambda stride: (abs(stride - target), stride))
-        left.remove(choice)
-        taken.append(choice)
+        choice = min(remaining, key=lambda stride: (abs(stride - target), stride))
+        remaining.remove(choice)
+        choices.append(choice)
         target *= ratio
-    return tuple(sorted(taken))
+    return tuple(sorted(choices))
 
 
-def _exhaustive(
+def _select_exhaustive(
     nodes: int, count: int, candidates: Sequence[int], *, simplex: bool, given: Sequence[int]
 ) -> tuple[int, ...]:
-    """Return the best set by (reach, dictionary order) over all sets that could be best."""
+    """Return the best set by (reach, lexicographic order) over all sets that could be best."""
     always, free = _settle_by_symmetry(nodes, count, sorted(candidates), simplex=simplex, given=given)
     sets = math.comb(len(free), count - len(always))
     if sets > EXHAUSTIVE_LIMIT:
@@ -202,11 +202,11 @@ def _exhaustive(
 def _settle_by_symmetry(
     nodes: int, count: int, candidates: Sequence[int], *, simplex: bool, given: Sequence[int]
 ) -> tuple[tuple[int, ...], Sequence[int]]:
-    """Return strides every search may take for granted, and those left to choose from.
+    """Return the strides that some best set contains, and those to choose the rest from.
 
-    When all totatives are candidates and nothing is given, multiplying a set by the inverse of one
-    of its members renames the nodes and keeps all distances; the new set contains 1. So the best
-    set that comes first in the dictionary contains 1.
+    If all totatives are candidates and nothing is given, multiplying a set by the inverse of one
+    of its members renames the nodes and keeps all distances; the new set contains 1. So the
+    lexicographically first of the best sets contains 1.
     """
     totatives = totient_perms(nodes)
     whole = totatives if simplex else half_range(nodes, totatives)
@@ -218,9 +218,9 @@ def _settle_by_symmetry(
 def coin_change(nodes: int, coins: Iterable[int]) -> Mapping[int, tuple[int, ...]]:
     """Return for each distance 1..n-1 a shortest sequence of strides that covers it (CoinChangeMod).
 
-    Sequences are consistent hop by hop: what follows the first stride of m is the sequence of the
-    rest of m, so a node needs to know only where a packet goes. Among shortest sequences the one
-    whose strides carry least is taken, then the smaller first stride: the same each time.
+    Sequences are consistent hop by hop: after the first stride of m follows the sequence of the rest
+    of m, so a node forwards by destination alone. Among shortest sequences the one whose strides
+    carry least is taken, then the smaller first stride, so the result is deterministic.
     Raises `TopologyError` when some distance cannot be covered.
 
     >>> coin_change(12, (1, 5, 7, 11))[4]
@@ -237,18 +237,18 @@ def coin_change(nodes: int, coins: Iterable[int]) -> Mapping[int, tuple[int, ...
     sequences: dict[int, tuple[int, ...]] = {0: ()}
     for _ in range(_ROUNDS):
         for distance in sorted(range(1, nodes), key=lambda node: (hops[node], node)):
-            _count(sequences.get(distance, ()), load, -1)
+            _add_load(sequences.get(distance, ()), load, -1)
             shortest = (
                 (coin, *sequences[(distance - coin) % nodes])
                 for coin in distinct
                 if hops[(distance - coin) % nodes] == hops[distance] - 1
             )
             sequences[distance] = min(shortest, key=lambda coins: (sum(load[c] ** 2 for c in coins), coins))
-            _count(sequences[distance], load, +1)
+            _add_load(sequences[distance], load, +1)
     return {distance: sequences[distance] for distance in range(1, nodes)}
 
 
-def _count(sequence: Iterable[int], load: dict[int, int], sign: int) -> None:
+def _add_load(sequence: Iterable[int], load: dict[int, int], sign: int) -> None:
     for coin in sequence:
         load[coin] += sign
 
@@ -264,7 +264,7 @@ def hop_distances(nodes: int, steps: Iterable[int]) -> list[int]:
 
 
 def ring_order(nodes: int, stride: int, start: int = 0) -> RingOrder:
-    """Return the ring of a stride that holds `start`, which stands at position 0.
+    """Return the ring of a stride that contains `start`, at position 0.
 
     `order[k]` is start + k*p mod n; of a ring over all nodes from 0, node i is at position i * p^-1 mod n.
     When p and n share a divisor g, the ring holds the n/g nodes of one group.
@@ -279,11 +279,11 @@ def ring_order(nodes: int, stride: int, start: int = 0) -> RingOrder:
 
 
 def rings_of(topology: Topology, group: int | None = None) -> tuple[RingOrder, ...]:
-    """Return one ring a direction and stride, for the group of all nodes or for every group of that size.
+    """Return one ring per direction and stride, for the group of all nodes or for every group of that size.
 
-    n=12 duplex with strides 1 and 5 has the rings 1, 5, 7, 11. Groups of k nodes get n/k rings a
+    n=12 duplex with strides 1 and 5 has the rings 1, 5, 7, 11. Groups of k nodes get n/k rings per
     stride, ordered by stride and then by first member. Parallel links give the same ring again.
-    When no stride of the topology serves the group, its rings are those of stride n/k (and back, when
+    If no stride of the topology serves the group, its rings are those of stride n/k (and back, if
     duplex): their neighbours are not joined directly and data takes the routes.
     Raises `TopologyError` when the group does not divide the nodes.
     """

@@ -1,17 +1,17 @@
-"""Workloads: what a job computes, how it may be spread over servers, and what it then sends.
+"""Workloads: the operators of a job, their strategies on servers, and the resulting traffic.
 
-| module | what for |
+| module | contents |
 |---|---|
 | `model` | operators and workloads |
-| `sharding` | where an operator runs; what a strategy is; what passes between operators that are laid out differently |
-| `strategies` | the default strategies, pipelines, what a search may try, whether a strategy fits |
-| `roofline` | how long computing takes, and what fits into memory |
-| `profile` | measured times instead |
-| `choice` | a workload as people name it; less memory in training: ZeRO, outputs computed again |
-| `iteration` | a workload under a strategy as a task graph; what it sends, also without the graph, and as a picture |
+| `sharding` | shardings, strategies, and the resharding between operators that are sharded differently |
+| `strategies` | default strategies, pipelines, the shardings of a search, checks of strategies |
+| `roofline` | computing times and memory |
+| `profile` | measured computing times |
+| `choice` | a workload by name and settings; memory savings in training: ZeRO, recomputation |
+| `iteration` | a workload under a strategy as a task graph; its traffic, also without the graph, and as a picture |
 | `mig` | instances of a device |
 | `catalogue` | DLRM, CANDLE Uno, BERT, NCF, ResNet50, VGG16, GPT, mixture of experts, serving |
-| `imports` | workloads from ONNX files and torch modules |
+| `imports` | workloads from ONNX files, torch modules and traces |
 
-Importing this needs numpy alone.
+Importing this package needs only numpy.
 """

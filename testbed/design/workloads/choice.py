@@ -1,12 +1,12 @@
-"""A workload as people name it: a model of the catalogue or a file, its settings, and the devices it runs on.
+"""Choice of a workload: a model of the catalogue or a file, its settings, and its devices.
 
-Training may need less memory. ZeRO (Rajbhandari et al., 2020) keeps of what replicas have alike one part on each: from
-stage 1 on the state of the optimiser, from 2 on gradients, from 3 on parameters. Stages 1 and 2 send what AllReduce
-sends, as a ReduceScatter and an AllGather; stage 3 gathers the parameters for both passes, which is half as much again.
+Two options save memory in training. ZeRO (Rajbhandari et al., 2020) divides equal data of the replicas among them: from
+stage 1 the optimiser state, from 2 also gradients, from 3 also parameters. Stages 1 and 2 send the bytes of an
+AllReduce, as a ReduceScatter and an AllGather; stage 3 gathers the parameters for both passes: half as much again.
 
-Recomputation (Chen et al., 2016) keeps the outputs of every so many operators, about the square root of their number.
-The others are computed again, one segment at a time, with their sums among shards. Tables and experts keep
-theirs, and what other servers sent is not sent again.
+Recomputation (Chen et al., 2016) divides the operators into segments, about the square root of their number, and keeps
+only the last outputs of each. The others are computed again, one segment at a time, with their sums among shards.
+Tables and experts keep their outputs, and messages from other servers are not sent again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from testbed.errors import WorkloadError
 
 FILE_SUFFIXES = (".onnx",)
 TORCH = "torch:"
-"""What the name of a torch module begins with; `MODULE:FACTORY` follows."""
+"""Prefix of the name of a torch module; `MODULE:FACTORY` follows."""
 DEFAULT_DEVICE = "a100"
 
 STAGES = (0, 1, 2, 3)
@@ -34,11 +34,11 @@ STAGES = (0, 1, 2, 3)
 
 @dataclass(frozen=True, slots=True)
 class WorkloadChoice:
-    """Enough to build the workload again. Settings are texts, as on a command line; empty texts are defaults.
+    """All that is needed to build a workload again. Settings are texts, as on a command line; "" means the default.
 
     `name` may be an ONNX file, or `torch:MODULE:FACTORY`. `profile` is a file of measured computing times. `device` may
-    be an instance of one, `a100/2`: servers are logical ones then, see `mig`. `zero` and `recompute` save memory in
-    training, see above.
+    be an instance of a device, `a100/2`: servers are then logical ones, see `mig`. `zero` and `recompute` save memory
+    in training, see the module.
     """
 
     name: str
@@ -50,7 +50,7 @@ class WorkloadChoice:
     recompute: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """Return the same as a document."""
+        """Return the choice as a JSON document, in which unused memory savings are omitted."""
         saved = {"zero": self.zero, "recompute": self.recompute}
         return {
             "name": self.name,
@@ -63,20 +63,20 @@ class WorkloadChoice:
 
     @property
     def is_file(self) -> bool:
-        """True if the model is in a file, or in a module of Python."""
+        """True if the model is in an ONNX file or in a torch module."""
         return self.name.endswith(FILE_SUFFIXES) or self.name.startswith(TORCH)
 
     def workload(self, nodes: int) -> Workload:
-        """Return the workload on so many servers. Raises `WorkloadError`, `OSError`."""
+        """Return the workload on `nodes` servers. Raises `WorkloadError`, `OSError`."""
         if self.is_file:
-            found = self._from_file(nodes)
+            chosen = self._from_file(nodes)
         else:
             settings = settings_of(self.name, self.settings)
-            found = workload(self.name, nodes, preset=self.preset or None, **settings)
-        return with_savings(found, zero=self.zero, recompute=self.recompute)
+            chosen = workload(self.name, nodes, preset=self.preset or None, **settings)
+        return with_savings(chosen, zero=self.zero, recompute=self.recompute)
 
     def cluster(self, nodes: int) -> Cluster:
-        """Return servers of the device that was chosen. Raises `WorkloadError` for an unknown one, `OSError`."""
+        """Return the servers with the chosen device. Raises `WorkloadError` for an unknown device, `OSError`."""
         name = self.device or DEFAULT_DEVICE
         device, instances = device_named(name), instances_of(name)
         profile = read_profile(self.profile) if self.profile else None
@@ -84,7 +84,7 @@ class WorkloadChoice:
         return replace(cluster, local_bytes_per_s=PCIE_BYTES_PER_S / instances) if instances > 1 else cluster
 
     def _from_file(self, nodes: int) -> Workload:
-        """Return a model of one's own: settings are the batch, and sizes of what an ONNX file leaves open."""
+        """Return the workload of a file or module: settings are batch sizes, `training`, and ONNX dimensions."""
         from testbed.design.workloads.imports import import_onnx
         from testbed.design.workloads.imports.torch_module import import_factory
 
@@ -116,7 +116,7 @@ class WorkloadChoice:
 
 
 def parse_settings(texts: Sequence[str] | None) -> dict[str, str]:
-    """Return `["batch=64", "top=1024-1"]` as texts by name. Raises `WorkloadError` that shows the form.
+    """Return settings like `["batch=64", "top=1024-1"]` as texts by name. Raises `WorkloadError` for other forms.
 
     >>> parse_settings(["batch=64", "top=1024-1"])
     {'batch': '64', 'top': '1024-1'}
@@ -131,7 +131,10 @@ def parse_settings(texts: Sequence[str] | None) -> dict[str, str]:
 
 
 def with_savings(workload: Workload, *, zero: int = 0, recompute: bool = False) -> Workload:
-    """Return the workload with a stage of ZeRO, and with recomputation. Raises `WorkloadError` where there is none."""
+    """Return the workload with a stage of ZeRO and recomputation.
+
+    Raises `WorkloadError` for an unknown stage, and for a saving in a workload without training.
+    """
     if zero not in STAGES:
         raise WorkloadError(f"ZeRO has no stage {zero}: choose from {', '.join(map(str, STAGES))}")
     if not (zero or recompute):
@@ -145,7 +148,7 @@ def with_savings(workload: Workload, *, zero: int = 0, recompute: bool = False) 
 
 
 def _divide(operator: Operator, zero: int) -> Operator:
-    """Return an operator of which each replica keeps a part."""
+    """Return an operator whose state, gradients and parameters are divided over replicas, as far as the stage says."""
     if not operator.gradient_bytes:
         return operator
     gradient = min(operator.gradient_bytes, operator.state_bytes)
@@ -155,19 +158,23 @@ def _divide(operator: Operator, zero: int) -> Operator:
 
 
 def _segment(operators: list[Operator]) -> list[Operator]:
-    """Return the operators in segments of about equal outputs, of which the last one's are kept."""
-    again = [place for place, operator in enumerate(operators) if _is_cheap(operator)]
-    total, done, segments = sum(operators[place].output_bytes for place in again), 0, isqrt(len(again))
-    found = list(operators)
-    for place in again:
-        segment = 1 + done * segments // max(total, 1)
-        done += operators[place].output_bytes
-        if done * segments // max(total, 1) < segment and place != again[-1]:
+    """Return the operators in segments of about equal output bytes; the outputs of each segment's last are kept."""
+    recomputed = [place for place, operator in enumerate(operators) if _is_cheap(operator)]
+    total, passed_bytes, segments = (
+        sum(operators[place].output_bytes for place in recomputed),
+        0,
+        isqrt(len(recomputed)),
+    )
+    segmented = list(operators)
+    for place in recomputed:
+        segment = 1 + passed_bytes * segments // max(total, 1)
+        passed_bytes += operators[place].output_bytes
+        if passed_bytes * segments // max(total, 1) < segment and place != recomputed[-1]:
             reduced = operators[place].backward_reduce_bytes + operators[place].forward_reduce_bytes
-            found[place] = replace(operators[place], segment=segment, backward_reduce_bytes=reduced)
-    return found
+            segmented[place] = replace(operators[place], segment=segment, backward_reduce_bytes=reduced)
+    return segmented
 
 
 def _is_cheap(operator: Operator) -> bool:
-    """Return whether computing it again sends nothing but sums among its shards."""
+    """Return whether computing an operator again sends nothing except sums among its shards."""
     return operator.kind not in READ_BY_ROWS and "expert" not in operator.ways

@@ -1,8 +1,8 @@
-"""Devices by name, and parts of a device: one server as several logical ones, each with an instance of every device.
+"""Devices by name, and instances of devices: one server as several logical ones, each with an instance of every device.
 
-NVIDIA's Multi-Instance GPU cuts an A100 into equal instances that share nothing. It has 7 slices of arithmetic and 8 of
-memory, so that not all of it can be used by every number (NVIDIA, Multi-Instance GPU user guide, profiles of the
-A100-SXM4-40GB):
+NVIDIA's Multi-Instance GPU cuts an A100 into equal instances that share nothing. The device has 7 slices of arithmetic
+and 8 of memory, so some numbers of instances leave slices unused (NVIDIA, Multi-Instance GPU user guide, profiles of
+the A100-SXM4-40GB):
 
 | instances | profile | arithmetic | memory and its bandwidth |
 |---|---|---|---|
@@ -11,8 +11,7 @@ A100-SXM4-40GB):
 | 4 | 1g.10gb | 1/7 | 1/4 |
 | 5 to 7 | 1g.5gb | 1/7 | 1/8 |
 
-Instances of different devices do not reach each other over NVLink: what the devices of a logical server exchange goes
-over PCIe, of which it has its part.
+Instances of different devices cannot use NVLink: the devices of a logical server exchange data over its share of PCIe.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from testbed.errors import WorkloadError
 
 MOST_INSTANCES = 7
 PCIE_BYTES_PER_S = 31.5e9
-"""Of a device, each way: sixteen lanes of the fourth generation."""
+"""Rate of a device's PCIe link, each way: sixteen lanes of the fourth generation."""
 _ARITHMETIC, _MEMORY = 7, 8
 
 
 def name_instance(device: str, instances: int) -> str:
-    """Return the name of an instance of a device, which is cut into so many.
+    """Return the name of an instance of a device that is cut into `instances`.
 
     >>> name_instance("a100", 2), name_instance("a100", 1)
     ('a100/2', 'a100')
@@ -38,7 +37,7 @@ def name_instance(device: str, instances: int) -> str:
 
 
 def instances_of(name: str) -> int:
-    """Return into how many instances the device of a name is cut. Raises `WorkloadError`.
+    """Return the number of instances in a device's name. Raises `WorkloadError` for an invalid number.
 
     >>> instances_of("a100-80gb/7"), instances_of("a100")
     (7, 1)
@@ -78,9 +77,9 @@ def device_named(name: str) -> Device:
 def logical_servers(
     nodes: int, degree: int, instances: int, *, may_share: bool = False
 ) -> tuple[int, int, float]:
-    """Return logical servers, links of each, and which part of a link's rate it has.
+    """Return the number of logical servers, the links of each, and its fraction of a link's rate.
 
-    Servers on a switch may share a link (`may_share`). Raises `WorkloadError` for links that cannot be dealt out.
+    Servers on a switch may share a link (`may_share`). Raises `WorkloadError` for links that cannot be divided.
 
     >>> logical_servers(12, 4, 2), logical_servers(12, 1, 2, may_share=True)
     ((24, 2, 1.0), (24, 1, 0.5))

@@ -1,7 +1,7 @@
-"""Workloads, before anybody says where they run: operators of a training job or a served model, and who feeds whom.
+"""Workloads, independent of servers: operators of a training job or a served model, and the edges between them.
 
-An operator is what a strategy places as a whole: a layer, a block of a transformer, an embedding table. All sizes
-are for one sample unless said otherwise; a sample is what the batch counts: an image, a sequence, a click.
+An operator is the unit that a strategy shards: a layer, a block of a transformer, an embedding table. All sizes are
+per sample unless stated otherwise; a sample is the unit of the batch: an image, a sequence, a click.
 """
 
 from __future__ import annotations
@@ -15,43 +15,48 @@ from typing import Any, Literal, get_args
 from testbed.errors import WorkloadError
 
 Way = Literal["data", "tensor", "place", "expert"]
-"""How an operator may be spread: see `sharding.Sharding`."""
+"""Way of sharding an operator: see `sharding.Sharding`."""
 
 Edge = tuple[int, int]
 """Producer and consumer, by place among the operators."""
 
 LARGEST = 1 << 50
-"""Bytes of parameters, or of what passes in an iteration, at most: sums of them are then exact in floating point."""
+"""Maximum bytes of parameters, or of an iteration's traffic, so that their sums are exact in floating point."""
 
 READ_BY_ROWS = ("table", "embedding")
-"""Kinds of operators whose parameters are not all read in a pass."""
+"""Kinds of operators of which a pass reads some rows of the parameters, not all."""
 
 CUT_BY_HEADS = "cache"
-"""Kind of operators that hold keys and values: cut over shards, each has those of its heads and hands on no others."""
+"""Kind of operators that hold keys and values: each shard holds, and passes on, only those of its heads."""
 
 SIDES = ("prefill", "decode")
-"""What reads prompts and what writes answers: operators of a served model are named after it, `prefill.mlp0`."""
+"""Sides of a served model, which read prompts and write answers: names of operators begin with one, `prefill.mlp0`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One operator.
+    """An operator of a workload.
 
-    `kind` is a word for people, except "table" and "embedding": of these only the rows that samples name are read
-    and updated, and `moved_bytes` counts them; of all other operators every parameter is read in each pass.
-    `forward_flops` and `backward_flops` are floating-point operations (a multiply and an add are two);
-    `moved_bytes` what it reads and writes in the memory of its device besides its parameters, forward;
-    `output_bytes` what the next operators read. `parameter_bytes` are not for a sample but for all;
-    `gradient_bytes` of them are summed by AllReduce among replicas (0 for tables that are updated row by row where
-    they live). `forward_reduce_bytes` and `backward_reduce_bytes` are summed by AllReduce among the shards of a
-    tensor-parallel operator (an AllGather counts half). `state_bytes` are what training or serving keeps beside the
-    parameters on every replica: gradients, optimiser state. `routed` is to how many experts a sample goes; what is said
-    for one sample counts all of them, only `output_bytes` travel once to each and back. `shared_bytes` are parameters
-    of another operator that it reads in each pass, too: the words that a tied head shares with the embedding. `ways`
-    are how it may be spread, the usual one first; `most_shards` into how many pieces at most: heads, experts, columns.
-    None is no bound. Groups of an `evenly_spaced` one are never side by side, as where its data lies fixes them.
-    `divided_bytes` of parameters and state are cut over replicas. Outputs of an operator with a `segment` are computed
-    again for the backward pass, those of one segment at a time; 0 keeps them. See `choice`.
+    - `kind` is a label, except "table", "embedding" and "cache". Of tables and embeddings only the rows that samples
+      name are read and updated, and `moved_bytes` counts them; of other operators each pass reads all parameters.
+    - `forward_flops` and `backward_flops` are floating-point operations (a multiply and an add are two).
+    - `moved_bytes` are read and written in device memory by the forward pass, besides parameters.
+    - `output_bytes` are the bytes that the next operators read.
+    - `parameter_bytes` are per operator, not per sample. AllReduce among replicas sums `gradient_bytes` of them (0 for
+      tables that are updated row by row in place).
+    - `forward_reduce_bytes` and `backward_reduce_bytes` are summed by AllReduce among the shards of a tensor-parallel
+      operator (an AllGather counts half).
+    - `state_bytes` are kept besides the parameters on every replica: gradients, optimiser state.
+    - `routed` is the number of experts of a sample. All sizes per sample count all of them, except `output_bytes`,
+      which travel once to each expert and back.
+    - `shared_bytes` are parameters of another operator that each pass also reads: the words that a tied head shares
+      with the embedding.
+    - `ways` are the allowed ways of sharding, the default first; `most_shards` is the maximum number of pieces (heads,
+      experts, columns), None without a limit. Groups of an `evenly_spaced` operator are never side by side, because the
+      location of its data fixes them.
+    - `divided_bytes` of parameters and state are cut over replicas.
+    - Outputs of an operator with a `segment` are computed again for the backward pass, one segment at a time; 0 keeps
+      them. See `choice`.
     """
 
     name: str
@@ -75,22 +80,22 @@ class Operator:
 
     @property
     def side(self) -> str:
-        """The one of `SIDES` to which it belongs; empty where there are none."""
+        """The operator's side, one of `SIDES`, or ""."""
         first = self.name.partition(".")[0]
         return first if first in SIDES else ""
 
     @property
     def shard_limit(self) -> float:
-        """`most_shards` as a number to compare with."""
+        """`most_shards` as a number; infinite without a limit."""
         return float("inf") if self.most_shards is None else self.most_shards
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Operators in an order in which they can be computed, and edges (producer, consumer) by place in it.
+    """Operators in order of execution, and edges (producer, consumer) by place in that order.
 
-    `batch` is the samples of one iteration over all servers together. `training` is False for serving: then there
-    is no backward pass and no gradient. `origin` says where the parameters are from.
+    `batch` is the number of samples of one iteration over all servers. `training` is False for serving, which has no
+    backward pass and no gradients. `origin` is the source of the parameters. Raises `WorkloadError` if it is not valid.
     """
 
     name: str
@@ -111,8 +116,8 @@ class Workload:
             _check_operator(operator, self.name)
         names = [operator.name for operator in self.operators]
         if len(set(names)) != len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise WorkloadError(f"{self.name}: two operators are named {twice!r}; names must be unique")
+            repeated = next(name for name in names if names.count(name) > 1)
+            raise WorkloadError(f"{self.name}: two operators are named {repeated!r}; names must be unique")
         for producer, consumer in self.edges:
             if not 0 <= producer < consumer < len(self.operators):
                 raise WorkloadError(
@@ -131,22 +136,22 @@ class Workload:
 
     @property
     def places(self) -> Mapping[str, int]:
-        """The place of each operator by its name."""
+        """Place of each operator by its name."""
         return {operator.name: place for place, operator in enumerate(self.operators)}
 
     @property
     def parameter_bytes(self) -> int:
-        """Bytes of all parameters, once."""
+        """Total bytes of parameters, without copies."""
         return sum(operator.parameter_bytes for operator in self.operators)
 
     def is_sliced(self, edge: Edge) -> bool:
-        """Return whether both sides of an edge work on slices alone: caches of keys and values."""
+        """Return whether both ends of an edge work only on slices: caches of keys and values."""
         return all(self.operators[place].kind == CUT_BY_HEADS for place in edge)
 
     def edge_bytes(self, edge: Edge) -> int:
-        """Return what passes along an edge, a sample: the producer's output.
+        """Return the bytes per sample on an edge: the producer's output.
 
-        Into a cache go the keys and values that it keeps, which attention makes beside its output.
+        A cache receives the keys and values that it keeps, which attention computes besides its output.
         """
         producer, consumer = (self.operators[place] for place in edge)
         is_filled = consumer.kind == CUT_BY_HEADS != producer.kind
@@ -154,32 +159,34 @@ class Workload:
 
 
 def is_whole(value: Any) -> bool:
-    """Return whether it is an integer, Python's or numpy's."""
+    """Return whether a value is an integer, Python's or numpy's, but not a boolean."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 _RATES = ("forward_flops", "backward_flops", "moved_bytes")
-"""Sizes that need not be whole: they are averages of an example."""
+"""Fields that may be fractions: averages per sample."""
 _SIZES = tuple(
     name for name in Operator.__dataclass_fields__ if name.endswith("_bytes") and name not in _RATES
 )
 
 
 def _check_operator(operator: Operator, workload: str) -> None:
-    """Check that sizes are numbers of 0 or more, a sample goes to 1 expert or more, and some sharding is legal."""
+    """Raise `WorkloadError` unless sizes are in range, a sample goes to 1 expert or more, and its ways are known."""
     sizes = [(name, 0) for name in (*_RATES, *_SIZES)] + [("routed", 1)]
     if operator.most_shards is not None:
         sizes.append(("most_shards", 1))
     for name, least in sizes:
         value = getattr(operator, name)
         if name in _RATES:
-            fits, told = least <= value <= float_info.max, f"a finite number of {least} or more"
+            fits, requirement = least <= value <= float_info.max, f"a finite number of {least} or more"
         else:
             fits = is_whole(value) and least <= value <= LARGEST
-            told = f"a whole number from {least} to {LARGEST}"
+            requirement = f"a whole number from {least} to {LARGEST}"
         if not fits:
-            raise WorkloadError(f"{workload}: {operator.name}: {name} is {value}: give {told}")
+            raise WorkloadError(f"{workload}: {operator.name}: {name} is {value}: give {requirement}")
     unknown = set(operator.ways) - set(get_args(Way))
     if unknown or not operator.ways:
-        told = f"ways {sorted(unknown)} are unknown" if unknown else "it has no ways"
-        raise WorkloadError(f"{workload}: {operator.name}: {told}: choose from {', '.join(get_args(Way))}")
+        requirement = f"ways {sorted(unknown)} are unknown" if unknown else "it has no ways"
+        raise WorkloadError(
+            f"{workload}: {operator.name}: {requirement}: choose from {', '.join(get_args(Way))}"
+        )

@@ -1,4 +1,4 @@
-"""Measured times instead of the roofline: a JSON file of seconds by operator name.
+"""Profiles: measured times in place of the roofline, in a JSON file of seconds by operator name.
 
     {"lightbed-profile": 1,
      "device": "4 x A100-SXM4-40GB, PyTorch 2.4, TF32",
@@ -6,9 +6,9 @@
        "top0": {"samples": [32, 64, 128], "forward_s": [2.1e-4, 3.9e-4, 7.7e-4], "backward_s": [4e-4, 8e-4, 1.5e-3]},
        "loss":  {"forward_s_per_sample": 1e-7, "backward_s_per_sample": 1e-7}}}
 
-Times are those of one server computing the whole operator for so many samples. Between two sizes they are
-interpolated, below the smallest they are the smallest's, beyond the largest in proportion. Operators that the file
-does not name keep the roofline. A shard of k takes 1/k of the time. `backward_s` may be left out for serving.
+Times are those of one server that computes the whole operator for a number of samples. Between two sizes they are
+interpolated; below the smallest they are constant, beyond the largest proportional. Operators that the file does not
+name use the roofline. One of k shards takes 1/k of the time. `backward_s` may be omitted for serving.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Measured:
     backward_s: tuple[float, ...] | None
 
     def seconds(self, samples: float) -> tuple[float, float]:
-        """Forward and backward for so many samples; see the module for what is between and beyond.
+        """Return the forward and backward seconds for `samples` samples, interpolated as the module describes.
 
-        A backward pass that was not measured takes no time; `check_profile` refuses it where there is one.
+        A backward pass that was not measured takes 0 s; `check_profile` refuses such a profile for training.
         """
         beyond = max(samples / self.samples[-1], 1.0)
         forward_s, backward_s = (
@@ -61,7 +61,7 @@ class Profile:
 
 
 def read_profile(path: str | Path) -> Profile:
-    """Return the profile in a file. Raises `WorkloadError` that names the file, the operator and what is wrong."""
+    """Return the profile in a file. Raises `WorkloadError` with the file, the operator and the fault."""
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -87,7 +87,7 @@ def profile_of(document: Any, *, name: str = "profile") -> Profile:
 
 
 def check_profile(workload: Workload, profile: Profile | None) -> None:
-    """Raise `WorkloadError` when a profile names operators that are not there, or lacks a backward pass that is."""
+    """Raise `WorkloadError` if a profile names unknown operators, or lacks a backward pass that training needs."""
     if profile is None:
         return
     learns, places = trainable(workload), workload.places
@@ -107,7 +107,7 @@ def _parse_measured(entry: Any, name: str) -> Measured:
     if not isinstance(entry, dict):
         raise WorkloadError(f"{name}: give an object with samples, forward_s and backward_s")
     if "samples" not in entry:
-        # Through the origin: beyond the one tiny size everything is in proportion.
+        # A line through the origin: beyond a single tiny size times are proportional.
         tiny = 1e-9
         (forward,) = _numbers([entry.get("forward_s_per_sample")], f"{name}: forward_s_per_sample")
         if "backward_s_per_sample" not in entry:
@@ -117,8 +117,8 @@ def _parse_measured(entry: Any, name: str) -> Measured:
     samples = _numbers(entry["samples"], f"{name}: samples")
     forward_s = _numbers(entry.get("forward_s"), f"{name}: forward_s")
     backward_s = _numbers(entry["backward_s"], f"{name}: backward_s") if "backward_s" in entry else None
-    given = (samples, forward_s) if backward_s is None else (samples, forward_s, backward_s)
-    if not samples or len({len(numbers) for numbers in given}) > 1:
+    columns = (samples, forward_s) if backward_s is None else (samples, forward_s, backward_s)
+    if not samples or len({len(numbers) for numbers in columns}) > 1:
         raise WorkloadError(
             f"{name}: samples, forward_s and backward_s must be lists of equal length, at least 1"
         )

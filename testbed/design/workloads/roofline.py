@@ -1,8 +1,8 @@
-"""Seconds that a server computes, from a roofline, and what fits into its memory.
+"""Computing times of a server, by a roofline, and its memory.
 
-A pass over an operator takes what the slower of arithmetic and memory needs, plus a fixed overhead (Williams,
-Waterman and Patterson, 2009). A server counts as one big device: arithmetic, bandwidth and memory of its devices
-together. What its devices exchange among themselves is charged once, before each AllReduce that leaves the server.
+A pass over an operator takes the longer of arithmetic and memory time, plus a fixed overhead (Williams,
+Waterman and Patterson, 2009). A server counts as one device with the total arithmetic, bandwidth and memory of its
+devices. The exchange among its devices is charged once, before each AllReduce that leaves the server.
 
 | constant | value | source |
 |---|---|---|
@@ -34,7 +34,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One accelerator: peaks, what of them is attained, and what a pass costs besides."""
+    """One accelerator: peak rates, the attained fractions of them, and the overhead of a pass."""
 
     name: str
     peak_flops: float
@@ -54,7 +54,7 @@ class Device:
             raise WorkloadError(f"device {self.name}: an overhead of {self.overhead_s} s: give 0 or more")
 
     def pass_seconds(self, flops: float, moved_bytes: float, devices: int) -> float:
-        """Return seconds of one pass over so many devices at once.
+        """Return the seconds of one pass that is split over `devices` devices.
 
         156 GFLOP at half of 156 TFLOP/s take 2 ms, and 10 us of overhead:
 
@@ -74,7 +74,7 @@ DEVICES = {device.name.lower(): device for device in (A100, A100_80GB, A100_80GB
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """`nodes` equal servers of `devices_per_server` devices, joined inside at `local_bytes_per_s` each way."""
+    """Cluster of `nodes` equal servers with `devices_per_server` devices, linked at `local_bytes_per_s` each way."""
 
     nodes: int
     device: Device = A100
@@ -97,7 +97,7 @@ class Cluster:
         return self.device.memory_bytes * self.devices_per_server
 
     def local_reduce_seconds(self, size_bytes: int) -> float:
-        """Time to sum `size_bytes` among the devices of a server: 2(k-1)/k of them over the local links."""
+        """Return the seconds to sum `size_bytes` among k devices of a server: 2(k-1)/k of them over the local links."""
         k = self.devices_per_server
         return 2 * (k - 1) / k * size_bytes / self.local_bytes_per_s
 
@@ -106,10 +106,10 @@ class Cluster:
 def operator_seconds(
     operator: Operator, samples: float, shards: int, cluster: Cluster
 ) -> tuple[float, float]:
-    """Return seconds of one server for its shard of `samples` samples: forward, backward. No samples take no time.
+    """Return the forward and backward seconds of one server for its shard of `samples` samples.
 
-    Nor does an operator that only keeps something. Backward reads and writes everything twice: activations and their
-    gradients, parameters and theirs. What is computed again for it, see `choice`, is part of it.
+    No samples, and an operator without work, take 0 s. The backward pass moves twice the bytes: activations and
+    their gradients, parameters and their gradients. It includes recomputation, see `choice`.
     """
     if not samples:
         return 0.0, 0.0
@@ -118,7 +118,7 @@ def operator_seconds(
 
 
 def _pass_seconds(operator: Operator, samples: float, shards: int, cluster: Cluster) -> tuple[float, float]:
-    """Return the same without computing anything twice."""
+    """Return the forward and backward seconds without recomputation, from the profile or the roofline."""
     if cluster.profile is not None and operator.name in cluster.profile.operators:
         forward_s, backward_s = cluster.profile.operators[operator.name].seconds(samples)
         return forward_s / shards, backward_s / shards
@@ -133,26 +133,28 @@ def _pass_seconds(operator: Operator, samples: float, shards: int, cluster: Clus
 
 
 def memory_use(workload: Workload, strategy: Strategy, cluster: Cluster) -> Floats:
-    """Return bytes on each server, (nodes,): parameters, state beside them, and outputs kept for the backward pass.
+    """Return the bytes on each server, shape (nodes,): parameters, state, and outputs kept for the backward pass.
 
-    Serving keeps no outputs but caches of keys and values.
+    Serving keeps no outputs except caches of keys and values.
     """
     return peak_bytes(workload, _memories(workload, strategy, cluster), strategy.microbatches)
 
 
 def peak_bytes(workload: Workload, rows: Floats, microbatches: int) -> Floats:
-    """Return the most that each server holds at once, (nodes,), of rows of `operator_memory`, (operators, 2, nodes).
+    """Return the peak bytes of each server, shape (nodes,), from rows of `operator_memory`, (operators, 2, nodes).
 
-    Outputs that are computed again are there for a segment and a microbatch at a time.
+    Recomputed outputs exist for one segment and one microbatch at a time.
     """
     use: Floats = rows[:, 0].sum(axis=0)
     segments = np.array([operator.segment for operator in workload.operators])
-    again = [rows[segments == segment, 1].sum(axis=0) for segment in set(segments[segments > 0].tolist())]
-    return use + np.max(again, axis=0) / microbatches if again else use
+    recomputed = [
+        rows[segments == segment, 1].sum(axis=0) for segment in set(segments[segments > 0].tolist())
+    ]
+    return use + np.max(recomputed, axis=0) / microbatches if recomputed else use
 
 
 def _memories(workload: Workload, strategy: Strategy, cluster: Cluster) -> Floats:
-    """Return bytes of each operator on each server, (operators, 2, nodes)."""
+    """Return `operator_memory` of all operators, shape (operators, 2, nodes)."""
     rows = [
         operator_memory(operator, sharding, workload.batch, cluster.nodes, training=workload.training)
         for operator, sharding in zip(workload.operators, strategy.shardings, strict=True)
@@ -164,24 +166,24 @@ def _memories(workload: Workload, strategy: Strategy, cluster: Cluster) -> Float
 def operator_memory(
     operator: Operator, sharding: Sharding, batch: int, nodes: int, *, training: bool = True
 ) -> Floats:
-    """Return bytes that one operator takes on each server, (2, nodes); do not write to it.
+    """Return the bytes of one operator on each server, shape (2, nodes); do not write to it.
 
-    In the first row what it holds all the time, in the second outputs that are computed again.
+    The first row is permanent, the second are outputs that are recomputed.
     """
     servers, samples = np.array(sharding.servers), row_samples(sharding, batch)
     cuts_outputs = sharding.way in ("place", "expert") or operator.kind == CUT_BY_HEADS
     outputs = operator.output_bytes * operator.routed * samples / (sharding.shards if cuts_outputs else 1)
-    kept = training or operator.kind == CUT_BY_HEADS
+    keeps_outputs = training or operator.kind == CUT_BY_HEADS
     whole = operator.parameter_bytes + operator.state_bytes - operator.divided_bytes
     use = np.zeros((2, nodes))
     use[0, servers] = (whole + operator.divided_bytes / sharding.replicas) / sharding.shards
-    use[1 if operator.segment else 0, servers] += kept * outputs
+    use[1 if operator.segment else 0, servers] += keeps_outputs * outputs
     use.flags.writeable = False
     return use
 
 
 def check_memory(workload: Workload, strategy: Strategy, cluster: Cluster) -> None:
-    """Raise `OutOfMemory` naming the fullest server that does not hold what the strategy puts there, and what."""
+    """Raise `OutOfMemory`, with the fullest server and its largest operators, if a strategy does not fit in memory."""
     rows = _memories(workload, strategy, cluster)
     use, by_operator = peak_bytes(workload, rows, strategy.microbatches), rows[:, 0]
     fullest = int(use.argmax())

@@ -1,23 +1,23 @@
-"""Shardings (grids of servers, replicas by shards), strategies (one sharding an operator), and what they then send.
+"""Shardings (grids of servers, replicas by shards), strategies (one sharding per operator), and their traffic.
 
 | way | grid (replicas, shards) | parameters | samples | communication |
 |---|---|---|---|---|
 | data | (n, 1) | whole on each | split over replicas | gradients: AllReduce over replicas |
 | tensor | (r, k) | 1/k on each | split over replicas | activations among shards; gradients over replicas |
-| place | (1, k) | 1/k on each | all, a slice of the output each | output to whoever needs it, gradients back |
+| place | (1, k) | 1/k on each | all, a slice of the output each | output to the servers that need it, gradients back |
 | expert | (r, k) | 1/k on each | split over all r*k servers | all-to-all among shards, there and back |
 
-Samples go to replicas in the order of the grid; expert parallel ones to servers in the order of their numbers.
-A pipeline is a strategy whose operators have grids over different servers; microbatches then overlap.
+Samples go to replicas in the order of the grid; for expert parallel operators, to servers in the order of their
+numbers. A pipeline is a strategy whose operators have grids over different servers; microbatches then overlap.
 
-The data between an operator and the next that is laid out differently are its resharding. An operator's output is held
-by its servers: on replicas for a range of samples each; by shards of a tensor-parallel operator as a copy each; by
-shards of a placed one as a slice each, for all samples. The next operator needs whole outputs for the samples it
-computes. Gradients go back the same way, except that a tensor-parallel operator may be asked at any of its shards in
-both directions, and that the shards of a placed one each send their part of a sum. Samples and bytes are cut at whole
+The data between an operator and the next one, if that is sharded differently, are its resharding. Servers hold an
+operator's output: each replica for its range of samples; each shard of a tensor-parallel operator as a copy; each
+shard of a placed operator as a slice, for all samples. The next operator needs whole outputs for the samples it
+computes. Gradients return the same way, except that any shard of a tensor-parallel operator can send a copy in both
+directions, and that each shard of a placed operator sends its part of a sum. Samples and bytes are cut at whole
 numbers, so nothing is lost or counted twice.
 
-Steps are operators that run as one; gradients are summed in buckets.
+Steps are operators that run as one task; gradients are summed in buckets.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from testbed.design.workloads.model import Operator, Way, Workload
 from testbed.errors import StrategyError
 
 Group = tuple[int, ...]
-"""Servers that do something together."""
+"""Servers of a collective, a replica or a shard."""
 
 Grid = tuple[Group, ...]
 
@@ -44,15 +44,15 @@ _REMEMBERED = 2048
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """`grid[r][s]` is the server that holds shard s of replica r. Hashable, so that costs can be remembered."""
+    """Sharding of an operator: `grid[r][s]` is the server of shard s of replica r. Hashable, as a key of caches."""
 
     way: Way
     grid: Grid
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Shardings are keys of every remembered cost; hashing 128 tuples each time would cost more than adding up.
-        # Only integers go in: the hash of a string differs between processes, and shardings travel between them.
+        # Shardings are keys of all caches of costs; hashing 128 tuples each time would take longer than the sums.
+        # Only integers are hashed: the hash of a string differs between processes, and shardings are sent to others.
         object.__setattr__(self, "_hash", hash(self.grid))
 
     def __hash__(self) -> int:
@@ -76,29 +76,29 @@ class Sharding:
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """One sharding for each operator of a workload, and into how many microbatches an iteration is cut."""
+    """One sharding for each operator of a workload, and the number of microbatches of an iteration."""
 
     shardings: tuple[Sharding, ...]
     microbatches: int = 1
 
     def with_sharding(self, place: int, sharding: Sharding) -> Strategy:
-        """Return the same strategy, one operator laid out otherwise."""
+        """Return the strategy with the sharding of one operator replaced."""
         changed = (*self.shardings[:place], sharding, *self.shardings[place + 1 :])
         return Strategy(changed, self.microbatches)
 
 
 def data_sharding(servers: Sequence[int]) -> Sharding:
-    """Return a replica on each server."""
+    """Return the sharding with one replica per server."""
     return Sharding("data", tuple((server,) for server in servers))
 
 
 def place_sharding(servers: Sequence[int]) -> Sharding:
-    """Return one copy, a slice of it on each server."""
+    """Return the sharding with a single copy, a slice of it on each server."""
     return Sharding("place", (tuple(servers),))
 
 
 def space_sharding(way: Way, nodes: int, shards: int) -> Sharding:
-    """Return replicas of `shards` evenly spaced servers {s, s + n/k, ...}, as rings of stride n/k join them.
+    """Return replicas on k = `shards` evenly spaced servers {s, s + n/k, ...}, which rings of stride n/k join.
 
     Raises `StrategyError` unless the shards divide the servers.
     """
@@ -112,7 +112,7 @@ def space_sharding(way: Way, nodes: int, shards: int) -> Sharding:
 
 
 def block_sharding(way: Way, nodes: int, shards: int) -> Sharding:
-    """Return replicas of `shards` servers side by side {s, s + 1, ...}: copies of a shard are then evenly spaced.
+    """Return replicas on `shards` consecutive servers {s, s + 1, ...}; copies of a shard are then evenly spaced.
 
     Raises `StrategyError` unless the shards divide the servers.
 
@@ -124,7 +124,7 @@ def block_sharding(way: Way, nodes: int, shards: int) -> Sharding:
 
 
 class Resharding(NamedTuple):
-    """Rows (source server, target server, bytes), those within a server included; do not write to them."""
+    """Messages as rows (source server, target server, bytes), including those within a server; do not write to them."""
 
     source: Integers
     target: Integers
@@ -132,7 +132,7 @@ class Resharding(NamedTuple):
 
 
 def cut(total: int, pieces: int) -> Integers:
-    """Return where `pieces` equal parts of `total` begin and end, in whole numbers, (pieces + 1,).
+    """Return the borders of `pieces` equal parts of `total`, in whole numbers, shape (pieces + 1,).
 
     >>> cut(10, 4).tolist()
     [0, 2, 5, 7, 10]
@@ -141,7 +141,7 @@ def cut(total: int, pieces: int) -> Integers:
 
 
 def row_samples(sharding: Sharding, batch: int) -> Integers:
-    """Return how many samples the replica of each server computes, in the order of `sharding.servers`."""
+    """Return the samples that the replica of each server computes, in the order of `sharding.servers`."""
     return np.repeat(np.diff(cut(batch, sharding.replicas)), sharding.shards)
 
 
@@ -149,30 +149,30 @@ def row_samples(sharding: Sharding, batch: int) -> Integers:
 def forward_resharding(
     producer: Sharding, consumer: Sharding, batch: int, output_bytes: int, sliced: bool = False
 ) -> Resharding:
-    """Return outputs of `output_bytes` a sample on their way to the next operator.
+    """Return the messages of an operator's outputs, `output_bytes` per sample, to the next operator.
 
-    `sliced` says that shards of both sides work on their slice alone, as those of a cache of keys and values.
+    With `sliced`, shards on both sides work only on their slices, like those of a cache of keys and values.
     """
-    held = _features(producer, output_bytes, sliced=sliced or producer.way == "place")
-    wanted = _features(consumer, output_bytes, sliced=sliced)
-    return _between(_Side(producer, *held), _Side(consumer, *wanted), batch, copies=not sliced)
+    available = _features(producer, output_bytes, sliced=sliced or producer.way == "place")
+    needed = _features(consumer, output_bytes, sliced=sliced)
+    return _match_sides(_Side(producer, *available), _Side(consumer, *needed), batch, copies=not sliced)
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def backward_resharding(
     producer: Sharding, consumer: Sharding, batch: int, output_bytes: int, sliced: bool = False
 ) -> Resharding:
-    """Return the gradients on the way back, from consumer to producer."""
-    held = _features(consumer, output_bytes, sliced=sliced)
-    wanted = _features(producer, output_bytes, sliced=sliced or producer.way == "place")
-    return _between(_Side(consumer, *held), _Side(producer, *wanted), batch, copies=not sliced)
+    """Return the messages of the gradients, from consumer to producer."""
+    available = _features(consumer, output_bytes, sliced=sliced)
+    needed = _features(producer, output_bytes, sliced=sliced or producer.way == "place")
+    return _match_sides(_Side(consumer, *available), _Side(producer, *needed), batch, copies=not sliced)
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def dispatch_resharding(sharding: Sharding, batch: int, sample_bytes: int) -> Resharding:
-    """Return samples sent to the experts: each server sends an equal share of its own to each shard of its replica.
+    """Return the messages to experts: each server sends an equal share of its samples to each shard of its replica.
 
-    `sample_bytes` counts a sample once for each expert that it goes to. Results return by the same rows reversed.
+    `sample_bytes` counts a sample once per expert. Results return along the reversed rows.
     """
     first, last = _sample_bounds(sharding, batch)
     grid = np.array(sharding.grid)
@@ -185,14 +185,14 @@ def dispatch_resharding(sharding: Sharding, batch: int, sample_bytes: int) -> Re
 
 
 def reverse_resharding(resharding: Resharding) -> Resharding:
-    """Return the same bytes the other way."""
+    """Return the messages with source and target exchanged."""
     return Resharding(resharding.target, resharding.source, resharding.size_bytes)
 
 
 def _sample_bounds(sharding: Sharding, batch: int) -> tuple[Integers, Integers]:
-    """Return the first sample whose output each server holds, and the one after the last."""
+    """Return for each server the first sample whose output it holds, and the one after the last."""
     if sharding.way == "expert":
-        # By number of the server, so that groups of any size keep the samples that copies on all servers have.
+        # By number of the server, so that a server holds the same samples with groups of any size.
         bounds, rank = cut(batch, len(sharding.servers)), np.argsort(np.argsort(sharding.servers))
         return bounds[rank], bounds[rank + 1]
     bounds = cut(batch, sharding.replicas)
@@ -200,7 +200,7 @@ def _sample_bounds(sharding: Sharding, batch: int) -> tuple[Integers, Integers]:
 
 
 class _Side(NamedTuple):
-    """Sender or receiver: for each server which bytes of a sample's output it holds or wants."""
+    """Sender or receiver: the range of bytes of a sample's output that each of its servers holds or needs."""
 
     sharding: Sharding
     first: Integers
@@ -208,20 +208,20 @@ class _Side(NamedTuple):
 
 
 def _features(sharding: Sharding, output_bytes: int, *, sliced: bool) -> tuple[Integers, Integers]:
-    """Return the first byte of a sample's output that is each server's, and the one after the last."""
+    """Return for each server its first byte of a sample's output, and the one after the last."""
     ends = cut(output_bytes, sharding.shards) if sliced else np.array([0, output_bytes])
     repeats = sharding.replicas * sharding.shards // (ends.size - 1)
     return np.tile(ends[:-1], repeats), np.tile(ends[1:], repeats)
 
 
-def _between(sender: _Side, receiver: _Side, batch: int, *, copies: bool) -> Resharding:
+def _match_sides(sender: _Side, receiver: _Side, batch: int, *, copies: bool) -> Resharding:
     samples = _overlap(_sample_bounds(sender.sharding, batch), _sample_bounds(receiver.sharding, batch))
     features = _overlap((sender.first, sender.last), (receiver.first, receiver.last))
-    # Outputs of no bytes still have to be waited for; slices that have nothing in common have not.
-    asked = (samples > 0) & ((features > 0) | (sender.last.max() == 0))
+    # Receivers wait also for outputs of 0 bytes, but not for slices that do not overlap theirs.
+    has_message = (samples > 0) & ((features > 0) | (sender.last.max() == 0))
     if sender.sharding.way == "tensor" and copies:
-        asked &= _choose_copies(sender.sharding, receiver.sharding)
-    row, column = np.nonzero(asked)
+        has_message &= _choose_copies(sender.sharding, receiver.sharding)
+    row, column = np.nonzero(has_message)
     sizes = (samples * features)[row, column]
     return Resharding(
         np.array(sender.sharding.servers)[row], np.array(receiver.sharding.servers)[column], sizes
@@ -229,13 +229,13 @@ def _between(sender: _Side, receiver: _Side, batch: int, *, copies: bool) -> Res
 
 
 def _overlap(these: tuple[Integers, Integers], those: tuple[Integers, Integers]) -> Integers:
-    """Return how much each of these ranges has in common with each of those; negative where they are apart."""
+    """Return the overlap of each of these ranges with each of those, negative if they are apart."""
     overlap: Integers = np.minimum.outer(these[1], those[1]) - np.maximum.outer(these[0], those[0])
     return overlap
 
 
 def _choose_copies(sender: Sharding, receiver: Sharding) -> NDArray[np.bool_]:
-    """Return which of the equal copies each receiver takes, (senders, receivers): its own, else they take turns."""
+    """Return a mask (senders, receivers) of the copy that each receiver takes: its own, or otherwise copies in turn."""
     grid, targets = np.array(sender.grid), np.array(receiver.servers)
     own = grid[:, :, None] == targets
     turn = np.arange(targets.size) % sender.shards
@@ -245,12 +245,12 @@ def _choose_copies(sender: Sharding, receiver: Sharding) -> NDArray[np.bool_]:
 
 
 def microbatch_samples(batch: int, microbatches: int) -> list[int]:
-    """Return samples of each microbatch; they differ by at most one."""
+    """Return the samples of each microbatch; they differ by at most one."""
     return [int(samples) for samples in np.diff(cut(batch, microbatches))]
 
 
 def trainable(workload: Workload) -> tuple[bool, ...]:
-    """Return which operators have a backward pass: those with parameters, or fed by one that has."""
+    """Return for each operator whether it has a backward pass: it has parameters, or is fed by one with a pass."""
     needed = [max(operator.parameter_bytes, operator.gradient_bytes) > 0 for operator in workload.operators]
     for producer, consumer in sorted(workload.edges, key=lambda edge: edge[1]):
         needed[consumer] |= needed[producer]
@@ -258,12 +258,12 @@ def trainable(workload: Workload) -> tuple[bool, ...]:
 
 
 def replica_groups(sharding: Sharding) -> Grid:
-    """Return for each shard the servers that hold a copy of it: who sums its gradients."""
+    """Return for each shard the servers with a copy of it, which sum its gradients."""
     return tuple(zip(*sharding.grid, strict=True))
 
 
 def shard_bytes(operator: Operator, sharding: Sharding) -> tuple[int, ...]:
-    """Return bytes of gradients that each group of `replica_groups` sums."""
+    """Return the bytes of gradients that each group of `replica_groups` sums."""
     if sharding.replicas == 1:
         return (0,) * sharding.shards
     return tuple(np.diff(cut(operator.gradient_bytes, sharding.shards)).tolist())
@@ -271,7 +271,7 @@ def shard_bytes(operator: Operator, sharding: Sharding) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Operators whose gradients are summed in one AllReduce for each shard: bytes, and servers, of each."""
+    """Operators whose gradients are summed together, in one AllReduce per shard, with its bytes and servers."""
 
     operators: tuple[int, ...]
     size_bytes: tuple[int, ...]
@@ -279,48 +279,48 @@ class Bucket:
 
 
 def gradient_buckets(workload: Workload, strategy: Strategy, bucket_bytes: float | None) -> list[Bucket]:
-    """Return buckets in the order in which a backward pass in reverse order completes them.
+    """Return the buckets in the order in which the backward pass completes them.
 
-    Operators with the same groups share a bucket until the next one would exceed `bucket_bytes`; None gives each
-    operator its own. An operator larger than a bucket has one to itself.
+    Operators with the same groups share a bucket of up to `bucket_bytes`; with None each operator has its own. An
+    operator larger than that has its own bucket.
     """
     limit = 0.0 if bucket_bytes is None else bucket_bytes
-    opened: dict[Grid, Bucket] = {}
+    open_buckets: dict[Grid, Bucket] = {}
     buckets = []
     for place in reversed(range(len(workload.operators))):
         sharding = strategy.shardings[place]
         sizes, groups = shard_bytes(workload.operators[place], sharding), replica_groups(sharding)
         if not any(sizes):
             continue
-        bucket = opened.pop(groups, None)
+        bucket = open_buckets.pop(groups, None)
         if bucket is not None and max(bucket.size_bytes) + max(sizes) > limit:
             buckets.append(bucket)
             bucket = None
-        opened[groups] = _join(bucket, place, sizes, groups)
-    return buckets + list(opened.values())
+        open_buckets[groups] = _join(bucket, place, sizes, groups)
+    return buckets + list(open_buckets.values())
 
 
 def _join(bucket: Bucket | None, place: int, sizes: tuple[int, ...], groups: Grid) -> Bucket:
     if bucket is None:
         return Bucket((place,), sizes, groups)
-    total = tuple(had + more for had, more in zip(bucket.size_bytes, sizes, strict=True))
+    total = tuple(held + more for held, more in zip(bucket.size_bytes, sizes, strict=True))
     return Bucket((*bucket.operators, place), total, groups)
 
 
 def fuse_steps(
     workload: Workload, strategy: Strategy, buckets: Sequence[Bucket]
 ) -> tuple[tuple[int, ...], ...]:
-    """Return neighbouring operators that run as one: same sharding, one feeds only the other, which is fed by it alone.
+    """Return the operators in steps: neighbours with one sharding of which each feeds only the next run as one task.
 
     Nothing is sent between them, and their gradients wait for each other anyway (one bucket, or none), so one task
-    does what several would; the times differ only where another task that is ready would have run in between.
+    replaces several; times differ only if another ready task would have run in between.
     """
     bucket_of = {place: number for number, bucket in enumerate(buckets) for place in bucket.operators}
     edges = set(workload.edges)
     fed_by = [producer for producer, _ in workload.edges]
     feeds = [consumer for _, consumer in workload.edges]
 
-    def joins(first: int) -> bool:
+    def is_joined(first: int) -> bool:
         second = first + 1
         sharding = strategy.shardings[first]
         alone = (first, second) in edges and fed_by.count(first) == 1 and feeds.count(second) == 1
@@ -335,7 +335,7 @@ def fuse_steps(
 
     steps: list[tuple[int, ...]] = []
     for place in range(len(workload.operators)):
-        if steps and joins(place - 1):
+        if steps and is_joined(place - 1):
             steps[-1] = (*steps[-1], place)
         else:
             steps.append((place,))
@@ -343,10 +343,10 @@ def fuse_steps(
 
 
 def single_steps(workload: Workload) -> tuple[tuple[int, ...], ...]:
-    """Return every operator on its own."""
+    """Return steps of one operator each."""
     return tuple((place,) for place in range(len(workload.operators)))
 
 
 def _sums_between(first: Operator, second: Operator, sharding: Sharding) -> bool:
-    """Return whether shards sum activations between the two, forward or backward."""
+    """Return whether shards sum activations between two operators, forward or backward."""
     return sharding.shards > 1 and bool(first.forward_reduce_bytes or second.backward_reduce_bytes)

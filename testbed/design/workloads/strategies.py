@@ -1,4 +1,4 @@
-"""Strategies: the default ones, pipelines, those that people name; legal shardings; and whether a strategy fits."""
+"""Strategies: defaults, pipelines, and strategies by name; legal shardings; and checks of strategies."""
 
 from __future__ import annotations
 
@@ -31,14 +31,17 @@ FORMS = {
 
 
 def data_parallel(workload: Workload, nodes: int) -> Strategy:
-    """Return every operator whole on every server. Raises `StrategyError` naming an operator that cannot be."""
+    """Return the strategy with a copy of every operator on every server.
+
+    Raises `StrategyError` for an operator that cannot be copied, and without servers.
+    """
     check_copies(workload)
     check_nodes(workload, nodes)
     return Strategy((data_sharding(range(nodes)),) * len(workload.operators))
 
 
 def check_copies(workload: Workload) -> None:
-    """Raise `StrategyError` naming an operator that cannot be copied."""
+    """Raise `StrategyError` if some operator cannot be copied."""
     for operator in workload.operators:
         if "data" not in operator.ways:
             raise StrategyError(
@@ -48,16 +51,17 @@ def check_copies(workload: Workload) -> None:
 
 
 def check_nodes(workload: Workload, nodes: int) -> None:
-    """Raise `StrategyError` unless there is a server."""
+    """Raise `StrategyError` for less than one server."""
     if nodes < 1:
         raise StrategyError(f"{workload.name} on {nodes} servers: a strategy needs at least 1")
 
 
 def default_strategy(workload: Workload, nodes: int) -> Strategy:
-    """Return every operator as is usual for it, the first of its ways.
+    """Return the strategy in which every operator has the first of its ways.
 
-    Copies go to all servers; tables are placed, the largest first, where least is; what is cut is cut over all
-    servers, or as many of them as it allows. Raises `StrategyError` without servers.
+    Copies go to all servers; tables are placed, the largest first, on the server with least memory used; tensor and
+    expert parallel operators are cut over all servers, or as many as they allow. Raises `StrategyError` without
+    servers.
     """
     check_nodes(workload, nodes)
     load = np.zeros(nodes)
@@ -71,23 +75,23 @@ def default_strategy(workload: Workload, nodes: int) -> Strategy:
 
 
 def fitting_strategy(workload: Workload, cluster: Cluster) -> Strategy:
-    """Return `default_strategy` where memory holds it; else what can be is cut over as few servers as suffice.
+    """Return `default_strategy` if memory holds it; otherwise operators are cut over as few servers as suffice.
 
-    What serves with both sides gets `disaggregate` where that fits. When nothing fits it is the default all
-    the same, about which `roofline.check_memory` then says what is too large.
+    A served model with both sides gets `disaggregate` if that fits. If nothing fits the result is the default strategy,
+    for which `roofline.check_memory` then reports the largest operators.
     """
     if cluster.nodes > 1 and {operator.side for operator in workload.operators} == set(SIDES):
         apart = disaggregate(workload, cluster)
         if _fits(workload, apart, cluster):
             return apart
-    return _fitting_together(workload, cluster)
+    return _fit_together(workload, cluster)
 
 
 def disaggregate(workload: Workload, cluster: Cluster, prefill_nodes: int | None = None) -> Strategy:
-    """Make the first `prefill_nodes` servers, half by default, read prompts, and the others write answers.
+    """Return a strategy in which the first `prefill_nodes` servers (default: half) read prompts, the others decode.
 
-    Each side is spread over its servers as `fitting_strategy` spreads what has no sides; between them pass keys and
-    values. Raises `StrategyError` for a workload without both sides, and for a side without servers.
+    Each side is spread over its servers as `fitting_strategy` does for a workload without sides; keys and values pass
+    between them. Raises `StrategyError` for a workload without both sides, and for a side without servers.
     """
     count = cluster.nodes // 2 if prefill_nodes is None else prefill_nodes
     if {operator.side for operator in workload.operators} != set(SIDES):
@@ -102,7 +106,7 @@ def disaggregate(workload: Workload, cluster: Cluster, prefill_nodes: int | None
     for side, servers in zip(SIDES, (range(count), range(count, cluster.nodes)), strict=True):
         places = [place for place, operator in enumerate(workload.operators) if operator.side == side]
         part = replace(workload, operators=tuple(workload.operators[place] for place in places), edges=())
-        spread = _fitting_together(part, replace(cluster, nodes=len(servers)))
+        spread = _fit_together(part, replace(cluster, nodes=len(servers)))
         shardings |= {
             place: Sharding(
                 sharding.way, tuple(tuple(servers[server] for server in row) for row in sharding.grid)
@@ -116,28 +120,28 @@ def _fits(workload: Workload, strategy: Strategy, cluster: Cluster) -> bool:
     return bool(memory_use(workload, strategy, cluster).max() <= cluster.memory_bytes)
 
 
-def _fitting_together(workload: Workload, cluster: Cluster) -> Strategy:
-    usual = default_strategy(workload, cluster.nodes)
+def _fit_together(workload: Workload, cluster: Cluster) -> Strategy:
+    default = default_strategy(workload, cluster.nodes)
     sizes = [size for size in range(2, cluster.nodes + 1) if cluster.nodes % size == 0]
-    cuts = (_cut(workload, usual, cluster.nodes, size) for size in sizes)
-    return next((strategy for strategy in (usual, *cuts) if _fits(workload, strategy, cluster)), usual)
+    cuts = (_cut(workload, default, cluster.nodes, size) for size in sizes)
+    return next((strategy for strategy in (default, *cuts) if _fits(workload, strategy, cluster)), default)
 
 
-def _cut(workload: Workload, usual: Strategy, nodes: int, shards: int) -> Strategy:
-    """Return copies become groups of so many shards, what is cut already stays as it is.
+def _cut(workload: Workload, default: Strategy, nodes: int, shards: int) -> Strategy:
+    """Return the strategy with copies replaced by groups of up to `shards` shards; sharded operators stay unchanged.
 
-    What can only be placed is spread when all servers are one group.
+    Operators that can only be placed are spread over all servers if these are one group.
     """
 
-    def sharding(operator: Operator, was: Sharding) -> Sharding:
+    def sharding(operator: Operator, current: Sharding) -> Sharding:
         ways = [way for way in ("tensor", "expert") if way in operator.ways]
-        if was.way == "data" and ways:
+        if current.way == "data" and ways:
             return space_sharding(ways[0], nodes, _most_shards(operator, shards))
-        spread = was.way in ("data", "place") and "place" in operator.ways and shards == nodes
-        return place_sharding(range(nodes)) if spread else was
+        spread = current.way in ("data", "place") and "place" in operator.ways and shards == nodes
+        return place_sharding(range(nodes)) if spread else current
 
-    pairs = zip(workload.operators, usual.shardings, strict=True)
-    return Strategy(tuple(sharding(operator, was) for operator, was in pairs), usual.microbatches)
+    pairs = zip(workload.operators, default.shardings, strict=True)
+    return Strategy(tuple(sharding(operator, current) for operator, current in pairs), default.microbatches)
 
 
 def _default_sharding(operator: Operator, nodes: int, emptiest: int) -> Sharding:
@@ -150,16 +154,16 @@ def _default_sharding(operator: Operator, nodes: int, emptiest: int) -> Sharding
 
 
 def _most_shards(operator: Operator, wanted: int) -> int:
-    """Return the largest divisor of the wanted shards that the operator allows."""
+    """Return the largest divisor of `wanted` that the operator allows as its number of shards."""
     return max(size for size in range(1, wanted + 1) if wanted % size == 0 and size <= operator.shard_limit)
 
 
 @lru_cache(maxsize=1024)
 def legal_shardings(operator: Operator, nodes: int) -> tuple[Sharding, ...]:
-    """Return all shardings a search may try.
+    """Return all shardings that a search may try.
 
-    Copies on all servers; tensor and expert parallel in groups of every size that divides the servers and is at most
-    what the operator allows, evenly spaced or, unless it forbids that, side by side; placed on any one server, or cut
+    These are: copies on all servers; tensor and expert parallel in groups of every size that divides the servers and
+    that the operator allows, evenly spaced or, unless it forbids that, consecutive; placed on any one server, or cut
     over all.
     """
     shardings: list[Sharding] = []
@@ -202,7 +206,7 @@ def check_strategy(workload: Workload, strategy: Strategy, nodes: int) -> None:
 
 @lru_cache(maxsize=1 << 14)
 def sharding_fault(sharding: Sharding, nodes: int) -> str:
-    """Return what is wrong with a grid, or nothing."""
+    """Return what is wrong with the grid of a sharding, or ""."""
     if not sharding.grid or not sharding.grid[0] or len({len(row) for row in sharding.grid}) > 1:
         return "its grid must have at least one replica, and all replicas equally many shards"
     servers = sharding.servers
@@ -222,10 +226,10 @@ def _list_ways(operator: Operator) -> str:
 
 
 def pipeline_parallel(workload: Workload, nodes: int, stages: int, microbatches: int) -> Strategy:
-    """Return operators in order cut into stages of nearly equal work, each copied to every `stages`-th server.
+    """Return a pipeline: consecutive stages of nearly equal work, each copied to every `stages`-th server.
 
-    Stage s runs on {s, s + stages, ...}: its gradients are summed along a stride, and the next stage is the next
-    server. The largest stage is as small as can be. Raises `StrategyError` for stages that do not divide the servers
+    Stage s runs on {s, s + stages, ...}: its gradients are summed along a stride, and the next stage is on the next
+    server. The work of the largest stage is minimal. Raises `StrategyError` if the stages do not divide the servers
     or are more than the operators, and for an operator that cannot be copied.
     """
     check_copies(workload)
@@ -246,7 +250,7 @@ def pipeline_parallel(workload: Workload, nodes: int, stages: int, microbatches:
 
 
 def _even_cuts(weights: Sequence[float], pieces: int) -> list[int]:
-    """Return where pieces of a sequence begin and end, none empty, so that the heaviest weighs least.
+    """Return the borders of non-empty pieces of a sequence that minimise the weight of the heaviest piece.
 
     >>> _even_cuts([1, 1, 1, 3, 1, 1], 3)
     [0, 3, 4, 6]
@@ -265,14 +269,14 @@ def _even_cuts(weights: Sequence[float], pieces: int) -> list[int]:
 
 
 def is_named(text: str) -> bool:
-    """Return whether it is one of these names, rather than a file."""
+    """Return whether a text is a strategy's name, rather than a plan file."""
     return text.partition(":")[0] in FORMS
 
 
 def strategy_by_name(text: str, workload: Workload, cluster: Cluster) -> Strategy:
-    """Return the strategy of that name for a workload.
+    """Return the strategy of a name (see `FORMS`) for a workload.
 
-    Raises `StrategyError` that shows the form, or says what cannot be.
+    Raises `StrategyError` for an unknown name, wrong numbers, and a strategy that the workload does not allow.
     """
     name, *words = text.split(":")
     numbers = [int(word) for word in words if word.isascii() and word.isdecimal()]

@@ -215,10 +215,10 @@ def test_a_plan_says_what_the_choice_leaves_out(planned):
     assert (job.about["batch"], job.about["device"]) == (2 * 4 * 4, "a100-80gb")
     assert job.about == same.about
     assert elsewhere.about == {**job.about, "device": "a100", "memory_limit_bytes": 160_000_000_000}
-    assert (job.links(None, usual=4), job.links(2, usual=4)) == (2, 2)
+    assert (job.links(None, default=4), job.links(2, default=4)) == (2, 2)
     assert (job.rate_gbps(None), job.rate_gbps(5.0)) == (7.0, 5.0)
     with pytest.raises(PlanFileError, match="the plan is for 2 links per server, not 8: leave out --degree"):
-        job.links(8, usual=4)
+        job.links(8, default=4)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
 """Pairs and triples of jobs on one link under four policies: fair, weights, MLTCP (HotNets 2024), Cassini (NSDI 2024).
 
-| figure | module | what it shows |
+| figure | module | contents |
 |---|---|---|
 | 1 | `iteration_times` | mean and p99 of iteration times, packets lost: by models, and on the hosts of a lab |
 
-The papers' own job mixes are not public: jobs here have one period and the fractions of `setup`.
+The papers' job mixes are not public: jobs here have one period and the fractions of `setup`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ MODULES = {1: "iteration_times"}
 
 
 def figure(number: int) -> Figure[Scale]:
-    """Return a figure. Raises `ValueError` for one that is not reproduced."""
+    """Return a figure by its number. Raises `ValueError` for one that is not reproduced."""
     if number not in MODULES:
         raise ValueError(
             f"figure {number} of sharing is not reproduced: choose from {', '.join(map(str, MODULES))}"
         )
-    found: Figure[Scale] = import_module(f"{__name__}.{MODULES[number]}").FIGURE
-    return found
+    reproduced: Figure[Scale] = import_module(f"{__name__}.{MODULES[number]}").FIGURE
+    return reproduced

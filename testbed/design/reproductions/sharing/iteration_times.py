@@ -1,4 +1,4 @@
-"""Figure 1: iteration times of each set of jobs under each policy, by the models and on hosts."""
+"""Figure 1: iteration times of each set of jobs under each policy, by models and on hosts."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def _make(scale: Scale, progress: Progress) -> Table:
     rows: list[tuple[Cell, ...]] = []
     steps = [(jobs, policy) for jobs in SETS for policy in POLICIES]
     for number, (jobs, policy) in enumerate(steps, 1):
-        found: dict[str, Sequence[Figures]] = {"model": model_figures(jobs, policy, scale.iterations)}
+        by_source: dict[str, Sequence[Figures]] = {"model": model_figures(jobs, policy, scale.iterations)}
         if policy == "mltcp":
-            found["packets"] = packet_by_packet(jobs, scale.packet_iterations)
+            by_source["packets"] = packet_by_packet(jobs, scale.packet_iterations)
         if scale.measure:
-            found["hosts"] = scale.measure(jobs, policy)
-        for source, figures in found.items():
+            by_source["hosts"] = scale.measure(jobs, policy)
+        for source, figures in by_source.items():
             for one in figures:
                 lost = -1 if one.lost is None else one.lost
                 rows.append((jobs.name, policy, source, one.job, one.mean_ms, one.p99_ms, lost))
@@ -64,24 +64,24 @@ def _make(scale: Scale, progress: Progress) -> Table:
 
 
 def model_figures(chosen: JobSet, policy: Policy, iterations: int) -> list[Figures]:
-    """Return the contention model's figures."""
+    """Return the contention model's figures of each job under a policy."""
     jobs, links = chosen.jobs(RATE_GBPS, HOSTS), LabLinks(HOSTS, RATE_GBPS)
     placement = {job.name: HOSTS for job in jobs}
     step_ms = STAGGER_MS if policy == "mltcp" else 0.0
     starts, slots = [place * step_ms for place in range(len(jobs))], []
     if policy == "shifts":
-        found = Scheduler(jobs, links).schedule([placement])
-        starts = [found.starts_ms[job.name] for job in jobs]
-        slots = [one.slot_ms for one in found.predicted]
+        schedule = Scheduler(jobs, links).schedule([placement])
+        starts = [schedule.starts_ms[job.name] for job in jobs]
+        slots = [one.slot_ms for one in schedule.predicted]
     weights = (WEIGHT, *(1.0,) * (len(jobs) - 1)) if policy == "weights" else ()
     mltcp = (SLOPE, INTERCEPT) if policy == "mltcp" else None
-    placed = place_jobs(jobs, links.of(placement))
-    done = predict_under(placed, [RATE_GBPS], iterations, weights, mltcp, starts, slots)
-    return [Figures(one.job, one.mean_ms, one.p99_ms, None) for one in done]
+    periodic_jobs = place_jobs(jobs, links.of(placement))
+    predictions = predict_under(periodic_jobs, [RATE_GBPS], iterations, weights, mltcp, starts, slots)
+    return [Figures(one.job, one.mean_ms, one.p99_ms, None) for one in predictions]
 
 
 def packet_by_packet(chosen: JobSet, iterations: int) -> list[Figures]:
-    """Return the figures of the hosts' transport with MLTCP, on a simulated link."""
+    """Return the figures of each job over the hosts' transport with MLTCP, on a simulated link."""
     link = PacketLink()
     packet_s = link.time_s(bytes(DATA.size + PAYLOAD))
     jobs = [
@@ -93,8 +93,8 @@ def packet_by_packet(chosen: JobSet, iterations: int) -> list[Figures]:
         )
         for place, fraction in enumerate(chosen.fractions)
     ]
-    done = run_packets(jobs, iterations, link)
-    rows = zip(done.iteration_s * 1e3, done.retransmits, strict=True)
+    packet_run = run_packets(jobs, iterations, link)
+    rows = zip(packet_run.iteration_s * 1e3, packet_run.retransmits, strict=True)
     return [
         Figures(f"job {number}", float(times.mean()), float(np.percentile(times, 99)), lost)
         for number, (times, lost) in enumerate(rows, 1)
@@ -107,7 +107,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
 
 
 def _compare_set(table: Table, jobs: JobSet, policy: Policy) -> list[Comparison]:
-    """Return mean and 99th percentile of the jobs together, of each source; hosts beside the model."""
+    """Return lines with mean and 99th percentile of all jobs, for each source; other sources compare with the model."""
     lines = []
     model = _mean(table, jobs, policy, "model")
     for source in [
@@ -126,7 +126,7 @@ def _compare_set(table: Table, jobs: JobSet, policy: Policy) -> list[Comparison]
 
 
 def _headlines(table: Table) -> list[Comparison]:
-    """Return the largest speed-up of a policy over fair sharing beside what the paper's abstract says."""
+    """Return lines with the largest speed-up of a policy over fair sharing, beside that of the paper's abstract."""
     lines = []
     for policy, (name, value, paper) in _HEADLINES.items():
         ratios = {
@@ -134,9 +134,9 @@ def _headlines(table: Table) -> list[Comparison]:
             for jobs in SETS
         }
         best = max(ratios, key=ratios.__getitem__)
-        said = Published(f"up to {value:g} x", "A", value)
+        published = Published(f"up to {value:g} x", "A", value)
         note = f"abstract of {paper}, with jobs of its own; ours is of {best}"
-        lines.append(Comparison(f"{name}: mean iteration", said, ratios[best], note, " x"))
+        lines.append(Comparison(f"{name}: mean iteration", published, ratios[best], note, " x"))
     return lines
 
 

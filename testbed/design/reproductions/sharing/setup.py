@@ -1,11 +1,11 @@
-"""The jobs, the policies, and how long jobs are simulated.
+"""Jobs and policies of the sharing figures, and the length of their simulations.
 
-| what | value | where from |
+| setting | value | source |
 |---|---|---|
-| period, link, queue | 300 ms, 100 Mbit/s, 16 packets | the bars that our hosts are held to |
+| period, link, queue | 300 ms, 100 Mbit/s, 16 packets | the acceptance criteria of our hosts |
 | communication fractions | pairs 0.3, 0.5, 0.7; triples 0.3, 0.5 | compatible up to a sum of 1 |
 | weights | 3 for the first job, 1 for the others | HTB 75/25 of a pair |
-| slope, intercept of MLTCP | 1.75, 0.25 | remembered of the paper, in no source that can be read |
+| slope, intercept of MLTCP | 1.75, 0.25 | memory of the paper, without a public source |
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WEIGHT = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Mean and 99th percentile of a job's iteration times, and packets that it sent again (None: none are modelled)."""
+    """Mean and 99th percentile of a job's iteration times, and its retransmitted packets (None if not modelled)."""
 
     job: str
     mean_ms: float
@@ -36,13 +36,13 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class JobSet:
-    """Jobs of one period that send the last part of it, each this fraction."""
+    """Jobs of one period, each of which sends in the last part of it, for its fraction of the period."""
 
     fractions: tuple[float, ...]
 
     @property
     def name(self) -> str:
-        """The fractions, joined."""
+        """Fractions joined by " + "."""
         return " + ".join(f"{fraction:g}" for fraction in self.fractions)
 
     @property
@@ -51,13 +51,13 @@ class JobSet:
         return sum(self.fractions) <= 1 + 1e-9
 
     def jobs(self, rate_gbps: float, hosts: tuple[str, ...]) -> tuple[SharedJob, ...]:
-        """Return the jobs on these hosts, sending at the rate of the link."""
-        found = []
+        """Return the jobs on these hosts; their bursts have the rate of the link."""
+        jobs = []
         for number, fraction in enumerate(self.fractions, 1):
             length_ms = PERIOD_MS * fraction
             burst = Burst(PERIOD_MS - length_ms, length_ms, rate_gbps)
-            found.append(SharedJob(f"job {number}", PERIOD_MS, (burst,), hosts, len(hosts)))
-        return tuple(found)
+            jobs.append(SharedJob(f"job {number}", PERIOD_MS, (burst,), hosts, len(hosts)))
+        return tuple(jobs)
 
 
 SETS = tuple(JobSet(fractions) for fractions in ((0.3,) * 2, (0.5,) * 2, (0.7,) * 2, (0.3,) * 3, (0.5,) * 3))
@@ -66,7 +66,7 @@ Measure = Callable[[JobSet, Policy], Sequence[Figures]]
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Iterations in the model, and packet by packet; `measure` runs jobs on hosts, where a lab is at hand."""
+    """Iterations in the model and in the packet-level simulation; `measure` runs jobs on hosts, None without a lab."""
 
     iterations: int
     packet_iterations: int

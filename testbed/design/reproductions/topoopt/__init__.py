@@ -1,6 +1,6 @@
-"""TopoOpt (NSDI 2023), figures 10 to 17: made again with our planner and our network model.
+"""TopoOpt (NSDI 2023), figures 10 to 17, computed with our planner and our network model.
 
-| figure | module | what it shows |
+| figure | module | contents |
 |---|---|---|
 | 10 | `interconnect_cost` | cost of interconnects |
 | 11 | `dedicated_cluster` | iteration time of six models on 128 servers |
@@ -11,7 +11,7 @@
 | 16 | `shared_cluster` | many jobs on 432 servers |
 | 17 | `circuit_delay` | circuits reconfigured within an iteration |
 
-`setup` holds sizes, rates and seeds; every other number is from the catalogue of workloads and the models.
+`setup` contains sizes, rates and seeds; all other numbers come from the catalogue of workloads and the models.
 """
 
 from __future__ import annotations
@@ -39,5 +39,5 @@ def figure(number: int) -> Figure[Scale]:
         raise ValueError(
             f"figure {number} of TopoOpt is not reproduced: choose from {', '.join(map(str, MODULES))}"
         )
-    found: Figure[Scale] = import_module(f"{__name__}.{MODULES[number]}").FIGURE
-    return found
+    reproduced: Figure[Scale] = import_module(f"{__name__}.{MODULES[number]}").FIGURE
+    return reproduced

@@ -30,10 +30,10 @@ _FABRICS = (TOPOOPT, SPLIT, "ideal switch", *READINGS)
 _COLUMNS = ("degree", "batch", "all_to_all_share", "fabric", "iteration_ms")
 
 
-def all_to_all_share(sent: Traffic) -> float:
-    """Return bytes a server sends to others over the bytes of the tensors it reduces, as the paper counts them."""
-    tensors = sum(size_bytes * len(group) for group, size_bytes in sent.allreduce.items())
-    return float(sent.pairs.sum()) / tensors
+def all_to_all_share(job_traffic: Traffic) -> float:
+    """Return the bytes that servers send to others over the bytes of the tensors they reduce, as the paper counts."""
+    tensors = sum(size_bytes * len(group) for group, size_bytes in job_traffic.allreduce.items())
+    return float(job_traffic.pairs.sum()) / tensors
 
 
 def _make(scale: Scale, progress: Progress) -> Table:
@@ -42,17 +42,17 @@ def _make(scale: Scale, progress: Progress) -> Table:
     for number, (degree, batch, name) in enumerate(cases, 1):
         job = all_to_all_job(scale.nodes, batch)
         if name in {TOPOOPT, SPLIT}:
-            wired = all_to_all_run(job.graph.nodes, batch, degree, RATE_GBPS)
-            done = wired.published if name == SPLIT else wired.fastest
+            runs = all_to_all_run(job.graph.nodes, batch, degree, RATE_GBPS)
+            execution = runs.published if name == SPLIT else runs.fastest
         else:
-            done = run(job, name, degree, RATE_GBPS)
-        rows.append((degree, batch, all_to_all_share(job.traffic), name, done.iteration_s * 1e3))
+            execution = run(job, name, degree, RATE_GBPS)
+        rows.append((degree, batch, all_to_all_share(job.traffic), name, execution.iteration_s * 1e3))
         progress(number, len(cases), f"d = {degree}, batch {batch}, {name}")
     return Table.of(_COLUMNS, rows)
 
 
 def slowdown(table: Table, degree: float, batch: float, slow: str, fast: str) -> float:
-    """Return iteration time on one fabric over that on another."""
+    """Return the iteration time on one fabric over that on another."""
     case = table.where(degree=degree, batch=batch)
     return case.number("iteration_ms", fabric=slow) / case.number("iteration_ms", fabric=fast)
 

@@ -1,4 +1,4 @@
-"""Figure 13: bytes on links over bytes sent, because servers forward for others."""
+"""Figure 13: bandwidth tax, the bytes on links over bytes sent, above 1 because servers forward for others."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _COLUMNS = ("degree", "batch", "tax", "tax_tensors_once")
 _PUBLISHED = {4.0: Published("1.11", "S", 1.11), 8.0: Published("1.05", "S", 1.05)}
 
 
-def tax_tensors_once(done: Execution) -> float:
-    """Return the tax when an AllReduce counts as its tensor, and not as the twice of it that a ring sends.
+def tax_tensors_once(execution: Execution) -> float:
+    """Return the tax if an AllReduce counts as its tensor, not as twice that, which a ring sends.
 
-    The published share of the all-to-all, 80 % of the AllReduce at batch 2048, is right in this count alone.
+    Only this count gives the published share of the all-to-all: 80 % of the AllReduce at batch 2048.
     """
-    lowered = done.lowered
+    lowered = execution.lowered
     messages = lowered.messages
-    away = messages.source != messages.target
-    wire = (lowered.program.message_bytes * messages.rounds)[away].astype(np.float64)
-    hops = np.diff(lowered.routes.first)[away]
-    reduced = done.graph.group[messages.task[away]] >= 0
+    is_sent = messages.source != messages.target
+    wire = (lowered.program.message_bytes * messages.rounds)[is_sent].astype(np.float64)
+    hops = np.diff(lowered.routes.first)[is_sent]
+    reduced = execution.graph.group[messages.task[is_sent]] >= 0
     weight = np.where(reduced, 0.5, 1.0)
     return float((wire * hops * weight).sum() / (wire * weight).sum())
 
@@ -44,8 +44,8 @@ def _make(scale: Scale, progress: Progress) -> Table:
     cases = [(degree, batch) for degree in scale.degrees for batch in scale.batches]
     rows: list[tuple[Cell, ...]] = []
     for place, (degree, batch) in enumerate(cases, 1):
-        done = all_to_all_run(scale.nodes, batch, degree, RATE_GBPS).fastest
-        rows.append((degree, batch, done.bandwidth_tax, tax_tensors_once(done)))
+        execution = all_to_all_run(scale.nodes, batch, degree, RATE_GBPS).fastest
+        rows.append((degree, batch, execution.bandwidth_tax, tax_tensors_once(execution)))
         progress(place, len(cases), f"d = {degree}, batch {batch}")
     return Table.of(_COLUMNS, rows)
 
@@ -55,12 +55,12 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     lines = []
     for degree in sorted(set(table.numbers("degree"))):
         row = table.where(degree=degree, batch=batch)
-        told = _PUBLISHED.get(degree, NOTHING)
+        published = _PUBLISHED.get(degree, NOTHING)
         lines += [
-            Comparison(f"batch {batch:g}, d = {degree:g}", told, row.number("tax"), "bytes on the wire"),
+            Comparison(f"batch {batch:g}, d = {degree:g}", published, row.number("tax"), "bytes on the wire"),
             Comparison(
                 f"batch {batch:g}, d = {degree:g}, AllReduce counted once",
-                told,
+                published,
                 row.number("tax_tensors_once"),
                 "as the paper's share of the all-to-all is counted",
             ),

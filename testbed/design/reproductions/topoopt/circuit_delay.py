@@ -1,4 +1,4 @@
-"""Figure 17: circuits that follow the demand within an iteration, by how long they are dark when they move."""
+"""Figure 17: circuits that follow the demand within an iteration, by the time they are dark when they move."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def _make(scale: Scale, progress: Progress) -> Table:
         nodes = job.graph.nodes
         twice = back_to_back(nodes, [PlacedJob(job.graph, np.arange(nodes))], 2)
         times = {}
-        for name, told in _FABRICS.items():
+        for name, label in _FABRICS.items():
             chosen = build_fabric(
                 FabricRequest(
                     name, nodes, degree, RATE_GBPS, options=FabricOptions(reconfiguration_s=delay_s)
                 )
             )
-            times[told] = float(twice.iteration_s(run_on(chosen, twice.graph))[0, -1])
+            times[label] = float(twice.iteration_s(run_on(chosen, twice.graph))[0, -1])
         times = {ONE_SHOT: once_s} | times
         rows += [(MODELS[model], degree, delay_s * 1e3, name, time_s * 1e3) for name, time_s in times.items()]
         progress(number, len(cases), f"{MODELS[model]}, d = {degree}, dark for {delay_s * 1e3:g} ms")
@@ -60,13 +60,13 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
                 once = case.number("iteration_ms", fabric=ONE_SHOT)
                 lines += [
                     Comparison(
-                        f"{model}, d = {degree:g}, dark for {delay:g} ms: {told} over patched once",
+                        f"{model}, d = {degree:g}, dark for {delay:g} ms: {label} over patched once",
                         NOTHING,
-                        case.number("iteration_ms", fabric=told) / once,
+                        case.number("iteration_ms", fabric=label) / once,
                         "",
                         " x",
                     )
-                    for told in _FABRICS.values()
+                    for label in _FABRICS.values()
                 ]
     return tuple(lines)
 

@@ -1,4 +1,4 @@
-"""Figure 11: iteration time of six models on a cluster of their own."""
+"""Figure 11: iteration time of six models, each on a dedicated cluster."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ MODELS = {
     "vgg16": "VGG16",
 }
 SEARCH_GBPS = 100.0
-"""Strategies are searched at this rate, once a degree, and kept for the others."""
+"""Rate at which strategies are searched, once per degree; the other rates use the same strategies."""
 _COLUMNS = ("model", "degree", "rate_gbps", "fabric", "iteration_ms", "pure_data_parallel", "strategy")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A way to run a model, and the topology that TopoOpt gives it."""
+    """A strategy of a model as a job, with TopoOpt's topology for it."""
 
     name: str
     job: Job
@@ -59,22 +59,22 @@ class Candidate:
 
     @property
     def pure_data_parallel(self) -> bool:
-        """True if an iteration sends nothing but AllReduces."""
+        """True if an iteration sends only AllReduces."""
         return not self.job.traffic.pairs.any()
 
 
 def candidates(model: str, degree: int, scale: Scale) -> tuple[Candidate, ...]:
-    """Return the starting strategy with TopologyFinder's topology, and what the planner finds when that is another."""
+    """Return the default strategy with TopologyFinder's topology, and the planner's result if it differs."""
     network, cluster = workload(model, scale.nodes, preset="fig11"), servers(scale.nodes)
     plain = default_strategy(network, scale.nodes)
     job = job_of(network, plain, cluster)
     first = Candidate("default", job, find(job.traffic.demand, degree).topology)
-    found = optimise(
+    result = optimise(
         network, cluster, degree, SEARCH_GBPS, steps=scale.steps, finalists=scale.finalists, seed=scale.seed
     )
-    if found.strategy == plain and found.finding.topology == first.topology:
+    if result.strategy == plain and result.finding.topology == first.topology:
         return (first,)
-    return first, Candidate("found", job_of(network, found.strategy, cluster), found.finding.topology)
+    return first, Candidate("found", job_of(network, result.strategy, cluster), result.finding.topology)
 
 
 def _iteration_s(one: Candidate, fabric: str, degree: int, rate: float) -> float:
@@ -101,7 +101,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
 
 
 def ratio(table: Table, fabric: str, over: str, **case: Cell) -> float:
-    """Return iteration time on a fabric over that on another."""
+    """Return the iteration time on a fabric over that on another."""
     part = table.where(**case)
     return part.number("iteration_ms", fabric=fabric) / part.number("iteration_ms", fabric=over)
 
@@ -135,11 +135,11 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
 
 
 def _means(table: Table, degree: float) -> Iterator[Comparison]:
-    """Return how much slower each Fat-tree is in the mean of the models, with the slowest and the fastest links."""
+    """Yield lines with the mean slowdown of each Fat-tree over the models, with the slowest and the fastest links."""
     rates = table.numbers("rate_gbps")
     for links, at in (("slowest", min(rates)), ("fastest", max(rates))):
-        there = set(table.where(rate_gbps=at).values("fabric"))
-        for tree in (name for name in READINGS if name in there):
+        fabrics = set(table.where(rate_gbps=at).values("fabric"))
+        for tree in (name for name in READINGS if name in fabrics):
             mean = geometric_mean(
                 ratio(table, tree, "TopoOpt", model=model, degree=degree, rate_gbps=at)
                 for model in table.values("model")
@@ -149,7 +149,7 @@ def _means(table: Table, degree: float) -> Iterator[Comparison]:
 
 
 def _select_drawn(table: Table) -> Table:
-    """Return the table without MixNet's prices, which are for two of the rates."""
+    """Return the table without MixNet's prices, which exist only for some of the rates."""
     place = table.columns.index("fabric")
     return Table(table.columns, tuple(row for row in table.rows if "MixNet" not in str(row[place])))
 

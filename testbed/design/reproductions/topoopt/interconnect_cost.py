@@ -1,4 +1,4 @@
-"""Figure 10: what interconnects cost, by number of servers and rate of a link."""
+"""Figure 10: cost of interconnects, by number of servers and rate of a link."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ READINGS: Mapping[tuple[str, str], Reading] = {
     (OF_MIXNET, EACH): Reading(MIXNET),
     (OF_MIXNET, ONCE): Reading(MIXNET, nic_once=True),
 }
-"""Tables of prices, and for what a NIC is paid."""
+"""Readings of the cost: the table of prices, and whether a NIC is paid per interface or per server."""
 
 _COLUMNS = ("prices", "nic_for", "servers", "degree", "rate_gbps", "fabric", "cost_musd", "fattree_gbps")
 
 
 def _costs(nodes: int, degree: int, rate: float, equal: float, reading: Reading) -> dict[str, Cost]:
-    """Return what each fabric costs; `equal` is the rate at which a Fat-tree costs what TopoOpt does."""
+    """Return the cost of each fabric; `equal` is the rate at which a Fat-tree costs as much as TopoOpt."""
     return {
         "TopoOpt": patch_panel_cost(nodes, degree, rate, reading),
         "TopoOpt with OCS": circuit_switch_cost(nodes, degree, rate, reading),
@@ -96,7 +96,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
 
 
 def _readings(table: Table, prices: str, nic_for: str) -> Iterator[Comparison]:
-    """Return the two published ratios as one reading of the prices gives them, and the Fat-tree of equal cost."""
+    """Yield lines with the two published ratios by one reading of the prices, and the Fat-tree of equal cost."""
     part = table.where(prices=prices, nic_for=nic_for)
     reading = f"prices {prices}, a NIC {nic_for}"
     checked = "prices recalled, not checked" if prices == RECALLED else "rates of 100 Gbit/s and more"
@@ -126,10 +126,10 @@ def _readings(table: Table, prices: str, nic_for: str) -> Iterator[Comparison]:
 
 
 def _draw(table: Table) -> Plot:
-    """Return a server's part: costs grow with the servers, and the equal-cost Fat-tree is TopoOpt's line."""
+    """Return a plot of the cost per server, without the equal-cost Fat-tree, which has TopoOpt's line."""
     table = table.where(prices=RECALLED, nic_for=EACH)
     servers = table.values("servers")[0]
-    seen = Table.of(
+    per_server = Table.of(
         ("degree", "rate", "fabric", "usd"),
         [
             (row["degree"], row["rate_gbps"], row["fabric"], float(row["cost_musd"]) * 1e6 / float(servers))
@@ -142,7 +142,7 @@ def _draw(table: Table) -> Plot:
             f"degree {degree:g}",
             "rate of a link, Gbit/s",
             "USD a server",
-            series_of(seen.where(degree=degree), "fabric", "rate", "usd"),
+            series_of(per_server.where(degree=degree), "fabric", "rate", "usd"),
             logarithmic="xy",
         )
         for degree in table.values("degree")

@@ -1,4 +1,4 @@
-"""Jobs as the figures run them, and the fabrics they run on."""
+"""Jobs of the figures, and the fabrics that they run on."""
 
 from __future__ import annotations
 
@@ -29,38 +29,38 @@ from testbed.design.workloads.strategies import default_strategy
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job:
-    """A workload under a strategy: one iteration as a graph, and what it sends."""
+    """A workload under a strategy: one iteration as a graph, and its traffic."""
 
     graph: TaskGraph
     traffic: Traffic
 
 
 def servers(nodes: int) -> Cluster:
-    """Return four A100s of 80 GB: CANDLE, copied to every server with gradients and momentum, needs 195 GB there."""
+    """Return servers of four A100s with 80 GB: a copy of CANDLE with gradients and momentum needs 195 GB per server."""
     return Cluster(nodes, A100_80GB)
 
 
 def job_of(model: Workload, strategy: Strategy, cluster: Cluster) -> Job:
-    """Return the job. Raises `StrategyError` for a strategy that does not fit."""
+    """Return the job of a workload. Raises `StrategyError` for a strategy that does not fit."""
     return Job(iteration(model, strategy, cluster), traffic(model, strategy, cluster))
 
 
 @cache
 def all_to_all_job(nodes: int, batch: int) -> Job:
-    """Return DLRM with as many tables as servers, one on each, for so many samples a device."""
+    """Return DLRM with one table on each server, for `batch` samples per device."""
     model = workload("dlrm-a2a", nodes, tables=nodes, batch_per_device=batch)
     return job_of(model, default_strategy(model, nodes), servers(nodes))
 
 
 @cache
 def default_job(name: str, nodes: int, preset: str = "fig11") -> Job:
-    """Return a model of the paper, data-parallel, embedding tables on one server each."""
+    """Return a model of the paper, data parallel, with each embedding table on one server."""
     model = workload(name, nodes, preset=preset)
     return job_of(model, default_strategy(model, nodes), servers(nodes))
 
 
 ROUNDING = 0.01
-"""Flows may end by so much of their duration later, and then do so together: what it changes is told in the page."""
+"""Fraction of their duration by which flows may end later, so that several end together; the page gives the effect."""
 
 NIC_ONCE = "NIC once a server"
 READINGS: Mapping[str, Reading] = {
@@ -69,12 +69,12 @@ READINGS: Mapping[str, Reading] = {
     "Fat-tree, MixNet prices": Reading(MIXNET),
     f"Fat-tree, MixNet prices, {NIC_ONCE}": Reading(MIXNET, nic_once=True),
 }
-"""Fat-trees that cost what TopoOpt does, by how the cost is read; MixNet's table begins at 100 Gbit/s."""
+"""Fat-trees that cost as much as TopoOpt, by the reading of the cost; MixNet's table begins at 100 Gbit/s."""
 
 TOPOOPT = "TopoOpt"
-Asker = Callable[[int, int, float], FabricRequest]
+RequestFactory = Callable[[int, int, float], FabricRequest]
 
-_OTHERS: Mapping[str, Asker] = {
+_OTHERS: Mapping[str, RequestFactory] = {
     "ideal switch": lambda nodes, degree, rate: FabricRequest("ideal", nodes, degree, rate),
     "oversubscribed Fat-tree": lambda nodes, degree, rate: FabricRequest("oversub", nodes, degree, rate),
     "expander": lambda nodes, degree, rate: FabricRequest("expander", nodes, degree, rate),
@@ -82,7 +82,7 @@ _OTHERS: Mapping[str, Asker] = {
 
 
 def fabrics_at(rate_gbps: float) -> tuple[str, ...]:
-    """Return the fabrics of a figure, by its names, for links of a rate that the prices know.
+    """Return the names of a figure's fabrics for which there are prices at this rate.
 
     The oversubscribed Fat-tree has links of degree times the rate, and half of them above the edge; the ideal switch
     has the same links and never blocks.
@@ -92,7 +92,7 @@ def fabrics_at(rate_gbps: float) -> tuple[str, ...]:
 
 
 def request(name: str, nodes: int, degree: int, rate_gbps: float) -> FabricRequest:
-    """Return what is asked for by the name of a fabric that is not made for a job."""
+    """Return the request for a fabric of `fabrics_at` that does not depend on the job: any but TopoOpt."""
     if name in READINGS:
         host_gbps = equal_cost_fat_tree_gbps(nodes, degree, rate_gbps, READINGS[name])
         return FabricRequest("fattree", nodes, 1, host_gbps)
@@ -100,32 +100,35 @@ def request(name: str, nodes: int, degree: int, rate_gbps: float) -> FabricReque
 
 
 def run(job: Job, name: str, degree: int, rate_gbps: float) -> Execution:
-    """Run one iteration on a fabric of `fabrics_at`, AllReduces as fluid rings."""
+    """Return the execution of one iteration on a fabric of `fabrics_at`, with AllReduces as fluid rings."""
     if name == TOPOOPT:
         return run_planned(job, find(job.traffic.demand, degree).topology, rate_gbps)
     return run_on(build_fabric(request(name, job.graph.nodes, degree, rate_gbps)), job.graph)
 
 
 def run_planned(job: Job, topology: Topology, rate_gbps: float) -> Execution:
-    """Run one iteration on a topology with the routes that a plan has: of several sets or one, the faster."""
+    """Return the execution of one iteration on a topology, on the faster one of its `plan_routes`."""
 
-    def on(routes: RouteSets) -> Execution:
-        asked = FabricRequest(
+    def run_with(routes: RouteSets) -> Execution:
+        fabric_request = FabricRequest(
             "direct", topology.nodes, topology.degree, rate_gbps, topology=topology, routes=routes
         )
-        return run_on(build_fabric(asked), job.graph)
+        return run_on(build_fabric(fabric_request), job.graph)
 
-    return min((on(routes) for routes in plan_routes(job, topology)), key=lambda done: done.iteration_s)
+    return min(
+        (run_with(routes) for routes in plan_routes(job, topology)),
+        key=lambda execution: execution.iteration_s,
+    )
 
 
 @cache
 def plan_routes(job: Job, topology: Topology) -> tuple[RouteSets, ...]:
-    """Return the routes among which a plan chooses: over several sets, and over one."""
+    """Return the routes from which a plan chooses: in several sets, and in one."""
     return tuple(route_job(topology, job.graph, most_paths=sets) for sets in (MOST_SETS, 1))
 
 
 def run_on(chosen: ChosenFabric, graph: TaskGraph) -> Execution:
-    """Run one iteration, AllReduces as fluid rings: their 2(g-1) rounds as one message a link, latencies added."""
+    """Return the execution of one iteration with AllReduces as fluid rings: one message per link, latencies added."""
     chosen = chosen.as_fluid()
     if chosen.circuits is not None:
         return simulate_circuits(graph, chosen.circuits, allreduce=chosen.allreduce, rounding=ROUNDING)
@@ -133,7 +136,10 @@ def run_on(chosen: ChosenFabric, graph: TaskGraph) -> Execution:
 
 
 class Wired(NamedTuple):
-    """A job on TopoOpt's topologies: with links split between rings and pairs as published, and as is fastest."""
+    """Executions of a job on TopoOpt's topologies: with links split between rings and pairs as published, and fastest.
+
+    These are the same execution if the published split is the fastest.
+    """
 
     published: Execution
     fastest: Execution
@@ -141,16 +147,16 @@ class Wired(NamedTuple):
 
 @cache
 def all_to_all_run(nodes: int, batch: int, degree: int, rate_gbps: float) -> Wired:
-    """Return the job of `all_to_all_job` on TopoOpt; three figures look at it.
+    """Return the executions of `all_to_all_job` on TopoOpt, which three figures use.
 
-    The published rule splits links by bytes; as the planner does, it is held against rings alone by simulation.
+    The published rule splits links by bytes; like the planner, `fastest` compares it with rings alone by simulation.
     """
     job = all_to_all_job(nodes, batch)
     split = find(job.traffic.demand, degree).matching_degree
-    runs = {count: _match(job, degree, rate_gbps, count) for count in {split, 0}}
-    return Wired(runs[split], min(runs.values(), key=lambda done: done.iteration_s))
+    runs = {count: _run_with_degree(job, degree, rate_gbps, count) for count in {split, 0}}
+    return Wired(runs[split], min(runs.values(), key=lambda execution: execution.iteration_s))
 
 
-def _match(job: Job, degree: int, rate_gbps: float, matching_degree: int) -> Execution:
+def _run_with_degree(job: Job, degree: int, rate_gbps: float, matching_degree: int) -> Execution:
     topology = find(job.traffic.demand, degree, matching_degree=matching_degree).topology
     return run_planned(job, topology, rate_gbps)

@@ -1,4 +1,4 @@
-"""Figure 15: how evenly the links of TopoOpt are loaded."""
+"""Figure 15: distribution of the load over TopoOpt's links."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def _make(scale: Scale, progress: Progress) -> Table:
         for degree in scale.degrees
         for batch in sorted({min(scale.batches), max(scale.batches)})
     ]
-    at = np.linspace(0.0, 1.0, _POINTS)
+    quantiles = np.linspace(0.0, 1.0, _POINTS)
     rows: list[tuple[Cell, ...]] = []
     for place, (degree, batch) in enumerate(cases, 1):
-        done = all_to_all_run(scale.nodes, batch, degree, RATE_GBPS).fastest
-        lanes = done.fabric.capacity_bps / done.fabric.lane_bps
-        loads = np.quantile(np.repeat(done.link_bytes / lanes, np.rint(lanes).astype(int)), at)
+        execution = all_to_all_run(scale.nodes, batch, degree, RATE_GBPS).fastest
+        lanes = execution.fabric.capacity_bps / execution.fabric.lane_bps
+        loads = np.quantile(np.repeat(execution.link_bytes / lanes, np.rint(lanes).astype(int)), quantiles)
         rows += [
             (degree, batch, share, load / 1e9, load / loads[-1])
-            for share, load in zip(at.tolist(), loads.tolist(), strict=True)
+            for share, load in zip(quantiles.tolist(), loads.tolist(), strict=True)
         ]
         progress(place, len(cases), f"d = {degree}, batch {batch}")
     return Table.of(_COLUMNS, rows)

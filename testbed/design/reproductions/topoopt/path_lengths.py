@@ -1,4 +1,4 @@
-"""Figure 14: how many links the paths between servers have."""
+"""Figure 14: number of links on the paths between servers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _COLUMNS = ("fabric", "degree", "links", "share_up_to")
 
 
 def path_lengths(fabric: Fabric) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return links on the paths of every ordered pair of servers, and the part of what it sends on each, (paths,)."""
+    """Return the links of each path of every ordered pair of servers, and the pair's fraction on it, shape (paths,)."""
     source, target = np.nonzero(~np.eye(fabric.nodes, dtype=bool))
     sets = 1 if fabric.weights is None else len(fabric.weights)
     lengths = [
@@ -55,7 +55,7 @@ def _cumulative(lengths: NDArray[np.int64], parts: NDArray[np.float64]) -> Itera
 
 
 def mean_length(table: Table, fabric: str, degree: float) -> float:
-    """Return the mean of a distribution that is given as shares up to each length."""
+    """Return the mean path length, from the cumulative shares in the table."""
     shares = table.where(fabric=fabric, degree=degree).numbers("share_up_to")
     return sum(1 - share for share in shares)
 

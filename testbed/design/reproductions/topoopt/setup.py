@@ -1,10 +1,10 @@
-"""Set-ups shared by the figures: sizes, rates, seeds. Fixed before anything was compared, and not tuned since.
+"""Set-ups shared by the figures: sizes, rates, seeds. Fixed before the first comparison, and not tuned since.
 
-| what | value | where from |
+| setting | value | source |
 |---|---|---|
 | servers, degrees, rates | 128; 4 and 8; 10 to 200 Gbit/s | released scripts of figures 11 and 17 |
-| batches of the all-to-all | 64 to 2048 a device | released scripts of figures 12 to 15 |
-| shared cluster | 432 servers, 16 a job, 5 to 27 jobs, d = 8, 100 Gbit/s | released scripts of figure 16 |
+| batches of the all-to-all | 64 to 2048 per device | released scripts of figures 12 to 15 |
+| shared cluster | 432 servers, 16 per job, 5 to 27 jobs, d = 8, 100 Gbit/s | released scripts of figure 16 |
 | models of the shared cluster | DLRM 35 %, BERT 30 %, CANDLE 25 %, VGG 10 % | text of the paper |
 | reconfiguration | 10 us to 100 ms | released scripts of figure 17 |
 """
@@ -49,7 +49,7 @@ PAPER = Scale(
     steps=200,
     finalists=2,
 )
-"""As the paper ran it, but for the steps of a search (4,000 there) and the iterations, which it does not tell."""
+"""The paper's scale, except for the steps of a search (4,000 there) and the iterations, which it does not state."""
 
 QUICK = Scale(
     nodes=16,
@@ -66,4 +66,4 @@ QUICK = Scale(
     steps=50,
     finalists=2,
 )
-"""The same in a minute: shows that everything runs, not what comes out."""
+"""Small scale of a minute, which tests that everything runs; its results are not those of the paper's scale."""

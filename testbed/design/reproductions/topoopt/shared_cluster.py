@@ -1,8 +1,8 @@
-"""Figure 16: many jobs on one cluster, each on servers of its own.
+"""Figure 16: many jobs on one cluster, each on its own servers.
 
-TopoOpt gives every job a topology of its own over its servers, so that nobody feels the others. On Fat-trees jobs lie
-on servers drawn at random, as a scheduler finds them free, and every flow takes a path by its hash, as ECMP does and
-as the packet simulator of the paper drew them: jobs meet on the links above the edge.
+TopoOpt gives every job its own topology over its servers, so that jobs do not affect each other. On Fat-trees jobs run
+on random servers, as a scheduler finds them free, and every flow takes a path by its hash, as with ECMP and in the
+paper's packet simulator: jobs share the links above the edge.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from testbed.design.sharing.joined_jobs import PlacedJob, back_to_back
 Floats = NDArray[np.float64]
 
 MIX = {"dlrm": 0.35, "bert": 0.30, "candle": 0.25, "vgg16": 0.10}
-"""Shares of the models among jobs, as the text of the paper has them; its released sampler draws others."""
+"""Shares of the models among jobs, from the text of the paper; its released sampler uses others."""
 DEGREE = 8
 RATE_GBPS = 100.0
 _FABRICS = ("TopoOpt", *READINGS, "oversubscribed Fat-tree")
@@ -43,7 +43,7 @@ _COLUMNS = ("jobs", "fabric", "mean_ms", "p99_ms")
 
 @cache
 def alone_s(model: str, fabric: str, nodes: int) -> float:
-    """Return an iteration of a job that shares nothing."""
+    """Return the seconds of an iteration of a job that shares no link."""
     return run(default_job(model, nodes, "fig16"), fabric, DEGREE, RATE_GBPS).iteration_s
 
 
@@ -56,16 +56,16 @@ def _tree(fabric: str, nodes: int, seed: int) -> Fabric:
 
 
 def draw_models(jobs: int, seed: int) -> list[str]:
-    """Return the models of so many jobs; fewer jobs of the same seed are the first of more."""
+    """Return the models of `jobs` jobs; with the same seed, fewer jobs are the first of more."""
     chance = np.random.default_rng([seed, 0])
     return [str(name) for name in chance.choice(list(MIX), jobs, p=list(MIX.values()))]
 
 
 def simulate_shared_s(scale: Scale, jobs: int, fabric: str, seed: int) -> Floats:
-    """Return iteration times of jobs on a tree, (jobs * iterations,)."""
+    """Return the iteration times of jobs on a Fat-tree in seconds, shape (jobs * iterations,)."""
     chance = np.random.default_rng([seed, 1])
     servers = chance.permutation(scale.shared_nodes)[: jobs * scale.job_nodes].reshape(jobs, -1)
-    placed = [
+    placed_jobs = [
         PlacedJob(
             default_job(model, scale.job_nodes, "fig16").graph,
             np.sort(own),
@@ -73,7 +73,7 @@ def simulate_shared_s(scale: Scale, jobs: int, fabric: str, seed: int) -> Floats
         )
         for model, own in zip(draw_models(jobs, seed), servers, strict=True)
     ]
-    shared = back_to_back(scale.shared_nodes, placed, scale.iterations)
+    shared = back_to_back(scale.shared_nodes, placed_jobs, scale.iterations)
     tree = _tree(fabric, scale.shared_nodes, seed)
     return shared.iteration_s(simulate(shared.graph, tree, allreduce=fluid_ring, rounding=ROUNDING)).ravel()
 
@@ -96,7 +96,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
 
 
 def ratio(table: Table, column: str, jobs: float, fabric: str) -> float:
-    """Time on a fabric over that on TopoOpt."""
+    """Return the time in a column on a fabric over that on TopoOpt."""
     part = table.where(jobs=jobs)
     return part.number(column, fabric=fabric) / part.number(column, fabric="TopoOpt")
 

@@ -1,6 +1,6 @@
-"""Unfairness between training jobs (HotNets 2022): its table and its time line, made again with our contention model.
+"""Unfairness between training jobs (HotNets 2022): the table and the time line, computed with our contention model.
 
-| figure | module | what it shows |
+| figure | module | contents |
 |---|---|---|
 | 1 | `speed_ups` | speed-up of jobs on one link when bandwidth is shared unfairly |
 | 2 | `time_line` | two jobs on a link shared 50/50 and 60/40 |
@@ -19,10 +19,10 @@ MODULES = {1: "speed_ups", 2: "time_line"}
 
 
 def figure(number: int) -> Figure[Scale]:
-    """Return a figure. Raises `ValueError` for one that is not reproduced."""
+    """Return a figure by its number. Raises `ValueError` for one that is not reproduced."""
     if number not in MODULES:
         raise ValueError(
             f"figure {number} of unfairness is not reproduced: choose from {', '.join(map(str, MODULES))}"
         )
-    found: Figure[Scale] = import_module(f"{__name__}.{MODULES[number]}").FIGURE
-    return found
+    reproduced: Figure[Scale] = import_module(f"{__name__}.{MODULES[number]}").FIGURE
+    return reproduced

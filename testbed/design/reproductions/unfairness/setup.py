@@ -1,6 +1,6 @@
-"""The jobs of the table, and how long they are simulated.
+"""Jobs of the table, and the length of their simulations.
 
-| what | value | where from |
+| setting | value | source |
 |---|---|---|
 | speed-ups, which jobs are compatible | four rows | the authors' slides |
 | periods, communication fractions, weights | integers, two decimals | calibrated to these rows; others fit as well |
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Iterations in all, the longer run that checks their mean, and how many are left out at the beginning."""
+    """Iterations of a run, of the longer run that checks its mean, and of the warm-up, which is not counted."""
 
     iterations: int
     check_iterations: int
@@ -23,7 +23,7 @@ class Scale:
 
 PAPER = Scale(1500, 5000)
 QUICK = Scale(1300, 1600)
-"""Shows that everything runs; the check is hardly longer."""
+"""Small scale that only tests that everything runs; the check is hardly longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """The models, joined."""
+        """Models joined by " + "."""
         return " + ".join(self.models)
 
 

@@ -1,4 +1,4 @@
-"""Figure 1: the table of speed-ups. A group of jobs is compatible when each of them is faster."""
+"""Figure 1: the table of speed-ups. A group of jobs is compatible if each of them gets faster."""
 
 from __future__ import annotations
 
@@ -58,9 +58,12 @@ def _compare_row(table: Table, row: Row) -> list[Comparison]:
         lines.append(
             Comparison(quantity, Published(f"{published:g} x", "S", published), ours[place], note, " x")
         )
-    said = Published("yes" if row.compatible else "no", "S", float(row.compatible) or None)
+    compatibility = Published("yes" if row.compatible else "no", "S", float(row.compatible) or None)
     compatible = float(all(one > 1 for one in ours))
-    return [*lines, Comparison(f"{row.name}: compatible", said, compatible, "1: each job is faster, 0: not")]
+    return [
+        *lines,
+        Comparison(f"{row.name}: compatible", compatibility, compatible, "1: each job is faster, 0: not"),
+    ]
 
 
 def _draw(table: Table) -> Plot:

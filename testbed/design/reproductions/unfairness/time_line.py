@@ -1,4 +1,4 @@
-"""Figure 2: two DLRM jobs on one link, shared 50/50 and 60/40: their bursts stay together, or move apart."""
+"""Figure 2: two DLRM jobs on one link, shared 50/50 and 60/40: their bursts overlap, or move apart."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _DLRM = ROWS[1]
 def _make(scale: Scale, progress: Progress) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for number, (shares, weights) in enumerate(SHARES.items(), 1):
-        done = _simulate(weights, _SHOWN + 1, trace_rows=1000)
+        contention = _simulate(weights, _SHOWN + 1, trace_rows=1000)
         long = _simulate(weights, scale.iterations).mean_ms(scale.warm_up)
         means_ms = [float(mean) for mean in long]
         until_ms = (_SHOWN - 0.3) * _DLRM.periods_ms[0] * (1 + _DLRM.fractions[0])
         rows += [
             (shares, f"job {job + 1}", float(time), float(rate), means_ms[job])
             for job in range(len(means_ms))
-            for time, rate in zip(done.times_ms, done.rates_gbps[:, job], strict=True)
+            for time, rate in zip(contention.times_ms, contention.rates_gbps[:, job], strict=True)
             if time <= until_ms
         ]
         progress(number, len(SHARES), shares)
@@ -52,8 +52,8 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     lines = []
     for job, published in zip(("job 1", "job 2"), _DLRM.published, strict=True):
         fair, unfair = (table.where(shares=shares, job=job).numbers("iteration_ms")[0] for shares in SHARES)
-        said = Published(f"{published:g} x", "S", published)
-        lines.append(Comparison(f"{job}: 50/50 over 60/40", said, fair / unfair, "calibrated", " x"))
+        speed_up = Published(f"{published:g} x", "S", published)
+        lines.append(Comparison(f"{job}: 50/50 over 60/40", speed_up, fair / unfair, "calibrated", " x"))
         lines.append(
             Comparison(f"{job}: iteration at 60/40", NOTHING, unfair, "alone 183 ms, calibrated", " ms")
         )

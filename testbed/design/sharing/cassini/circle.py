@@ -1,7 +1,7 @@
-"""Jobs of a link as demands around one circle, whose perimeter is the least common multiple of their periods.
+"""Circle of a link: its jobs' demands around the least common multiple of their periods.
 
-Ticks are the greatest time that divides every period and every edge of a burst. The least excess is reached with
-edges upon edges, so nothing is lost on them: what is found is exact for the rounded times.
+A tick is the greatest common divisor of all periods and of all burst edges. Some best shifts align burst edges, so
+shifts in ticks lose nothing: the result is exact for the rounded times.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ Floats = NDArray[np.float64]
 QUANTUM_MS = 1.0
 MOST_TICKS = 100_000
 KBPS = 1e6
-"""Demands are whole numbers of kb/s, so that sums are exact and ties are found."""
+"""kb/s per Gb/s: demands are whole numbers of kb/s, so that sums are exact and ties are recognised."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """Rounding of times to multiples of `quantum_ms`; `bins` divide the circle as in the paper (72), if not 0."""
+    """Rounding of times to multiples of `quantum_ms`. If not 0, `bins` divide the circle, as in the paper (72)."""
 
     quantum_ms: float = QUANTUM_MS
     bins: int = 0
     most_ticks: int = MOST_TICKS
 
     def period(self, job: PeriodicJob) -> int:
-        """Return the period in quanta. Raises `WorkloadError` for one that rounds to nothing."""
+        """Return the period in quanta. Raises `WorkloadError` for one that rounds to 0."""
         count = round(job.period_ms / self.quantum_ms)
         if count < 1:
             raise WorkloadError(
@@ -52,16 +52,16 @@ class Rounding:
         ]
 
     def is_exact(self, job: PeriodicJob) -> bool:
-        """Return True when no time of the job is moved."""
+        """Return whether all times of the job are multiples of the quantum."""
         times = [job.period_ms, *(time for burst in job.bursts for time in (burst.start_ms, burst.end_ms))]
         return all(abs(time / self.quantum_ms - round(time / self.quantum_ms)) < 1e-6 for time in times)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Circle:
-    """The unified circle of a link: a demand (kb/s) at each tick for each job, `repeats` of it around the circle.
+    """Unified circle of a link: each job's demand (kb/s) at each tick, with `repeats` periods around the circle.
 
-    `shifts` are the ticks by which each job can be turned before its demand comes again.
+    `shifts` are the different shifts of each job, in ticks: its period. `tick` is in quanta.
     """
 
     tick: float
@@ -74,19 +74,19 @@ class Circle:
 
     @property
     def ticks(self) -> int:
-        """Perimeter."""
+        """Perimeter in ticks."""
         return len(self.demands[0])
 
     def score(self, excess: float) -> float:
-        """Return Cassini's score of a total excess: 1 is fully compatible; it may be negative."""
+        """Return Cassini's score of a total excess: 1 is fully compatible, and it may be negative."""
         return 1.0 - float(excess) / (self.ticks * self.capacity)
 
     def turn(self, turns: Sequence[int]) -> list[Floats]:
-        """Return the demands, each so many ticks later."""
+        """Return the demands, each shifted later by its number of ticks."""
         return [np.roll(demand, turn) for demand, turn in zip(self.demands, turns, strict=True)]
 
     def excess(self, turns: Sequence[int]) -> float:
-        """Return the total demand above the capacity, with jobs so many ticks later."""
+        """Return the total demand above the capacity after these shifts, in ticks."""
         total = np.sum(self.turn(turns), axis=0)
         return float(np.maximum(total - self.capacity, 0.0).sum())
 
@@ -94,7 +94,7 @@ class Circle:
 def make_circle(
     jobs: Sequence[PeriodicJob], capacity_gbps: float, rounding: Rounding | None = None
 ) -> Circle:
-    """Return the circle of a link's jobs. Raises `WorkloadError` when it has more ticks than `most_ticks`."""
+    """Return the circle of a link's jobs. Raises `WorkloadError` if it has more than `most_ticks` ticks."""
     rounding = rounding or Rounding()
     periods = [rounding.period(job) for job in jobs]
     edges = [rounding.edges(job) for job in jobs]
@@ -133,7 +133,7 @@ def _make_bins(
     capacity: float,
     bins: int,
 ) -> Circle:
-    """Return the circle of so many equal bins, each with its mean demand: approximate unless all edges fall on bins."""
+    """Return the circle of `bins` equal bins, each with its mean demand; approximate unless all edges are on bins."""
     borders = np.arange(bins + 1) * (whole / bins)
     demands = []
     for period, spans in zip(periods, edges, strict=True):

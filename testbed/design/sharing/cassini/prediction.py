@@ -1,4 +1,4 @@
-"""Iteration times of jobs alone, shared fairly, and shifted, and under a policy on hosts, by the contention model."""
+"""Predicted iteration times of jobs alone, shared fairly, shifted, and under a host policy, by the contention model."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ ITERATIONS = 600
 LEAST_ITERATIONS = 150
 WARM_UP = 60
 JOB_ITERATIONS = 200_000
-"""Iterations of all jobs together; with many jobs each is simulated for fewer."""
+"""Maximum iterations of all jobs together; with many jobs each is simulated for fewer."""
 STRETCHES = 10
 TRIAL_ITERATIONS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Mean iteration time of a job alone, shared fairly, and shifted; `slot_ms` is the period that it then holds."""
+    """Mean iteration time of a job alone, shared fairly, and shifted; `slot_ms` is the shifted job's period."""
 
     job: str
     solo_ms: float
@@ -33,20 +33,20 @@ class Prediction:
 def predict(
     jobs: Sequence[PeriodicJob], capacities_gbps: Sequence[float], starts_ms: Mapping[str, float]
 ) -> list[Prediction]:
-    """Return the prediction for each job; jobs that meet on no link do not matter to each other.
+    """Return the prediction for each job; jobs that no chain of links connects are simulated separately.
 
-    Jobs whose bursts cannot be kept apart hold a longer period, all of a group by the same factor: the one that gives
-    the least mean of their times over those alone.
+    If bursts collide at all shifts, the jobs of a group get a longer period, all by the same factor: the one with the
+    least mean ratio of shifted to solo times.
     """
-    found: dict[str, Prediction] = {}
+    predictions: dict[str, Prediction] = {}
     iterations = max(LEAST_ITERATIONS, min(ITERATIONS, JOB_ITERATIONS // max(len(jobs), 1)))
     for group in groups(jobs):
-        found |= {one.job: one for one in _predict_group(group, capacities_gbps, starts_ms, iterations)}
-    return [found[job.name] for job in jobs]
+        predictions |= {one.job: one for one in _predict_group(group, capacities_gbps, starts_ms, iterations)}
+    return [predictions[job.name] for job in jobs]
 
 
 def groups(jobs: Sequence[PeriodicJob]) -> list[list[PeriodicJob]]:
-    """Return the jobs in groups that links connect."""
+    """Return the jobs in groups that are connected by links."""
     joined: list[tuple[set[int], list[PeriodicJob]]] = []
     for job in jobs:
         links, members = set(job.links), [job]
@@ -68,7 +68,7 @@ def run_policy(
     setting: Setting | None = None,
     iterations: int = ITERATIONS,
 ) -> Contention:
-    """Simulate jobs on those links only that they use."""
+    """Return the simulation of jobs on the links that they use."""
     used = sorted({link for job in jobs for link in job.links})
     number = {link: place for place, link in enumerate(used)}
     own = [replace(job, links=tuple(number[link] for link in job.links)) for job in jobs]
@@ -78,9 +78,9 @@ def run_policy(
 def make_shifted_setting(
     starts_ms: Sequence[float], periods_ms: Sequence[float] | Floats, stretch: float, trace_rows: int = 0
 ) -> Setting:
-    """Return the setting of jobs that start and hold periods as scheduled, both stretched by a factor.
+    """Return the setting of jobs with scheduled starts and periods, both stretched by a factor.
 
-    A job that is late begins at once: an alignment is for disturbances, which the model does not have.
+    A late job begins at once, without alignment: alignments are for disturbances, which the model does not have.
     """
     slots = tuple(float(period) * stretch for period in periods_ms)
     return Setting(
@@ -102,7 +102,7 @@ def _predict_group(
     fair = run_policy(group, capacities_gbps, iterations=iterations).mean_ms(WARM_UP)
     begins = [starts_ms[job.name] for job in group]
     stretches = np.linspace(1.0, max(float((fair / solo).max()), 1.0), STRETCHES)
-    stretch = _best_stretch(group, capacities_gbps, begins, solo, stretches)
+    stretch = _choose_stretch(group, capacities_gbps, begins, solo, stretches)
     setting = make_shifted_setting(begins, solo, stretch)
     shifted = run_policy(group, capacities_gbps, setting=setting, iterations=iterations).mean_ms(WARM_UP)
     return [
@@ -111,19 +111,19 @@ def _predict_group(
     ]
 
 
-def _best_stretch(
+def _choose_stretch(
     group: Sequence[PeriodicJob],
     capacities_gbps: Sequence[float],
     begins_ms: Sequence[float],
     solo_ms: Floats,
     stretches: Floats,
 ) -> float:
-    """Return the stretch with the least mean of the jobs' times over those alone; of equal ones the smallest."""
+    """Return the stretch with the least mean ratio of the jobs' times to solo times; of equal ones the smallest."""
     ratios: list[float] = []
     for stretch in stretches:
         setting = make_shifted_setting(begins_ms, solo_ms, float(stretch))
-        done = run_policy(group, capacities_gbps, setting=setting, iterations=TRIAL_ITERATIONS)
-        ratios.append(round(float((done.mean_ms(TRIAL_ITERATIONS // 2) / solo_ms).mean()), 6))
+        contention = run_policy(group, capacities_gbps, setting=setting, iterations=TRIAL_ITERATIONS)
+        ratios.append(round(float((contention.mean_ms(TRIAL_ITERATIONS // 2) / solo_ms).mean()), 6))
         if ratios[-1] <= 1:
             break
     return float(stretches[int(np.argmin(ratios))])
@@ -131,7 +131,7 @@ def _best_stretch(
 
 @dataclass(frozen=True, slots=True)
 class PolicyPrediction:
-    """Mean and 99th percentile of a job's iteration times; ms."""
+    """Mean and 99th percentile of a job's iteration times, in ms."""
 
     job: str
     mean_ms: float
@@ -147,10 +147,10 @@ def predict_under(
     starts_ms: Sequence[float] = (),
     slots_ms: Sequence[float] = (),
 ) -> list[PolicyPrediction]:
-    """Return what the model says: shared by weights, or with MLTCP's slope and intercept, or held to slots."""
+    """Return the prediction under a policy: weights, MLTCP's (slope, intercept), or periods held to slots."""
     slope, intercept = mltcp or (0.0, 1.0)
     sharing = Sharing(tuple(weights), slope=slope, intercept=intercept)
     holding = Holding(tuple(slots_ms), most_alignments=0) if slots_ms else None
-    done = run_policy(jobs, capacities_gbps, sharing, Setting(tuple(starts_ms), holding), iterations)
-    rows = zip(jobs, done.mean_ms(), done.p99_ms(), strict=True)
+    contention = run_policy(jobs, capacities_gbps, sharing, Setting(tuple(starts_ms), holding), iterations)
+    rows = zip(jobs, contention.mean_ms(), contention.p99_ms(), strict=True)
     return [PolicyPrediction(job.name, float(mean), float(high)) for job, mean, high in rows]

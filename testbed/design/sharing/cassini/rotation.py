@@ -1,13 +1,13 @@
-"""The best shifts of the jobs on one link.
+"""Rotation: the best shifts of the jobs on one link.
 
-Two jobs are solved by trying every shift at once, more by a depth-first branch and bound. Its bound on a partial
-choice is its excess, plus for each job that is left the least that it adds: excess is convex in the demand, so what
-jobs add together is no less. What the link cannot carry in all is another bound.
+Two jobs are solved by trying every shift at once, more by a depth-first branch and bound. The bound of a partial
+choice is its excess plus, for each remaining job, the least excess that it adds: excess is convex in the demand, so
+jobs together add at least as much. The total demand above the link's capacity is another bound.
 
-Turning all jobs together changes nothing. The first job is therefore fixed, and each later one needs only the shifts
-below the greatest common divisor of its period and the period of those before it, together.
+Shifting all jobs together changes nothing. The first job is therefore fixed, and each later one needs only the shifts
+below the greatest common divisor of its period and the joint period of those before it.
 
-Excess is demand above the link's rate when a job is added to others, for every shift of it: directly, or by
+Excess is demand above the link's rate. It is computed for every shift of a job added to others: directly, or by
 correlation.
 """
 
@@ -28,12 +28,12 @@ TIME_LIMIT_S = 2.0
 _ROUNDING = 1e-7
 
 LARGEST_MATRIX = 40_000
-"""Entries up to which every shift is written out; above, correlation by FFT is faster."""
+"""Entries up to which the matrix of all shifts is used; above, correlation by FFT is faster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """Shifts of a link's jobs in ticks, the excess that is left, and True when no shifts have less."""
+    """Shifts of a link's jobs in ticks, their excess, and whether it is proven that no shifts have less."""
 
     turns: tuple[int, ...]
     excess: float
@@ -43,11 +43,11 @@ class Rotation:
 def best_rotation(
     circle: Circle, time_limit_s: float = TIME_LIMIT_S, clock: Callable[[], float] = time.process_time
 ) -> Rotation:
-    """Return the best shifts; of equal ones those with the smallest ticks.
+    """Return the best shifts; of equal ones the smallest.
 
-    After the time limit the best that was found is improved job by job, and not proven.
+    After the time limit the best shifts so far are improved job by job, and the result is not proven.
     """
-    # The job with most shifts is fixed; then come the largest demands.
+    # Fixing the job with most shifts leaves the fewest combinations; large demands next make the bound tight early.
     totals = [float(demand.sum()) for demand in circle.demands]
     first = min(range(len(totals)), key=lambda job: (circle.repeats[job], -totals[job], job))
     rest = sorted((job for job in range(len(totals)) if job != first), key=lambda job: (-totals[job], job))
@@ -62,9 +62,9 @@ def best_rotation(
     if len(order) == 1:
         return Rotation((0,), circle.excess([0]), proven=True)
     if len(order) == 2:
-        found = excess_of_shifts(demands[0], demands[1], shifts[1], circle.capacity)
-        turn = int(found.argmin())
-        turns, excess, proven = [0, turn], float(found[turn]), True
+        excesses = excess_of_shifts(demands[0], demands[1], shifts[1], circle.capacity)
+        turn = int(excesses.argmin())
+        turns, excess, proven = [0, turn], float(excesses[turn]), True
     else:
         search = _Search(demands, shifts, circle.capacity, clock() + time_limit_s, clock)
         turns, excess, proven = search.solve()
@@ -89,7 +89,7 @@ class _Search:
     is_late: bool = False
 
     def solve(self) -> tuple[list[int], float, bool]:
-        """Return shifts, their excess, and whether no better can be."""
+        """Return the best shifts, their excess, and whether this is proven to be the least."""
         total = float(np.sum(self.demands))
         self.least = max(0.0, total - self.demands[0].size * self.capacity)
         self.best_turns = [0] * len(self.demands)
@@ -109,21 +109,21 @@ class _Search:
 
     def _descend(self, others: Floats, turns: list[int], excess: float) -> None:
         depth = len(turns)
-        left = range(depth, len(self.demands))
-        totals = {job: self._with(others, job) for job in left[:1]}
+        remaining = range(depth, len(self.demands))
+        totals = {job: self._with(others, job) for job in remaining[:1]}
         lowest = [float(totals[depth].min()) - excess]
-        for job in left[1:]:
+        for job in remaining[1:]:
             lowest.append(float(self._with(others, job).min()) - excess)
             if excess + sum(lowest) >= self.best - _ROUNDING * self.capacity:
                 return
-        found, rest = totals[depth], sum(lowest[1:])
-        if len(left) == 1:
-            turn = int(found.argmin())
-            if found[turn] < self.best - _ROUNDING * self.capacity:
-                self.best, self.best_turns = float(found[turn]), [*turns, turn]
+        excesses, rest = totals[depth], sum(lowest[1:])
+        if len(remaining) == 1:
+            turn = int(excesses.argmin())
+            if excesses[turn] < self.best - _ROUNDING * self.capacity:
+                self.best, self.best_turns = float(excesses[turn]), [*turns, turn]
             return
-        for turn in np.argsort(found, kind="stable").tolist():
-            if found[turn] + rest >= self.best - _ROUNDING * self.capacity or self._is_least():
+        for turn in np.argsort(excesses, kind="stable").tolist():
+            if excesses[turn] + rest >= self.best - _ROUNDING * self.capacity or self._is_least():
                 return
             if self.is_late or (late := self.clock() > self.deadline):
                 self.is_late = self.is_late or late
@@ -131,13 +131,13 @@ class _Search:
             if self._is_repeated(depth, turn, turns):
                 continue
             joined = others + np.roll(self.demands[depth], turn)
-            self._descend(joined, [*turns, turn], float(found[turn]))
+            self._descend(joined, [*turns, turn], float(excesses[turn]))
 
     def _with(self, others: Floats, job: int) -> Floats:
         return excess_of_shifts(others, self.demands[job], self.shifts[job], self.capacity)
 
     def _is_repeated(self, depth: int, turn: int, turns: Sequence[int]) -> bool:
-        """Return whether two jobs that are alike have only changed places."""
+        """Return whether a shift only exchanges two equal jobs."""
         return (
             depth > 1
             and turn < turns[-1]
@@ -146,42 +146,42 @@ class _Search:
         )
 
     def _improve(self) -> None:
-        """Shift one job after another to where it is best among the others, until none moves."""
-        moved = True
-        while moved:
-            moved = False
-            turned = [np.roll(d, turn) for d, turn in zip(self.demands, self.best_turns, strict=True)]
-            total = np.sum(turned, axis=0)
+        """Move one job after another to its best shift among the others, until none improves."""
+        has_moved = True
+        while has_moved:
+            has_moved = False
+            rotated = [np.roll(d, turn) for d, turn in zip(self.demands, self.best_turns, strict=True)]
+            total = np.sum(rotated, axis=0)
             for job in range(1, len(self.demands)):
-                others = total - turned[job]
-                found = self._with(others, job)
-                turn = int(found.argmin())
-                if found[turn] < self.best - _ROUNDING * self.capacity:
-                    self.best, moved = float(found[turn]), True
+                others = total - rotated[job]
+                excesses = self._with(others, job)
+                turn = int(excesses.argmin())
+                if excesses[turn] < self.best - _ROUNDING * self.capacity:
+                    self.best, has_moved = float(excesses[turn]), True
                     self.best_turns = [*self.best_turns[:job], turn, *self.best_turns[job + 1 :]]
-                    turned[job] = np.roll(self.demands[job], turn)
-                    total = others + turned[job]
+                    rotated[job] = np.roll(self.demands[job], turn)
+                    total = others + rotated[job]
 
 
 def excess_of_shifts(others: Floats, demand: Floats, shifts: int, capacity: float) -> Floats:
-    """Return the total excess of `others` and `demand` so many ticks later, for each of `shifts` ticks from 0."""
+    """Return the total excess of `others` plus `demand` shifted by 0 to `shifts - 1` ticks, shape (shifts,)."""
     if shifts * others.size <= LARGEST_MATRIX:
         return excess_by_matrix(others, demand[places(others.size, shifts)], capacity)
     return excess_by_correlation(others, demand, capacity)[:shifts]
 
 
 def excess_by_matrix(others: Floats, shifted: Floats, capacity: float) -> Floats:
-    """Return the excess for each row of `shifted`, (shifts, ticks)."""
+    """Return the excess for each row of `shifted`, shape (shifts, ticks)."""
     total = shifted + (others - capacity)
     np.maximum(total, 0.0, out=total)
-    found: Floats = total.sum(axis=1)
-    return found
+    excess: Floats = total.sum(axis=1)
+    return excess
 
 
 def excess_by_correlation(others: Floats, demand: Floats, capacity: float) -> Floats:
-    """Return the excess for every shift; exact where demands are whole numbers, for results are rounded to such.
+    """Return the excess for every shift, rounded to whole numbers: exact if all demands are whole numbers.
 
-    For each level v of the others: where they have it, correlated with what the job adds to v above the capacity.
+    For each level v of the others, the ticks at that level are correlated with the job's excess on top of v.
     """
     size = others.size
     transformed = np.zeros(size // 2 + 1, complex)
@@ -189,11 +189,11 @@ def excess_by_correlation(others: Floats, demand: Floats, capacity: float) -> Fl
         above = np.maximum(level + demand - capacity, 0.0)
         if above.any():
             transformed += np.fft.rfft(others == level) * np.conj(np.fft.rfft(above))
-    found: Floats = np.rint(np.fft.irfft(transformed, size))
-    return found
+    excess: Floats = np.rint(np.fft.irfft(transformed, size))
+    return excess
 
 
 @lru_cache(maxsize=64)
 def places(size: int, shifts: int) -> NDArray[np.int64]:
-    """Return the index of each tick's demand in the pattern before it was shifted, (shifts, ticks)."""
+    """Return the index of each shifted tick in the original pattern, shape (shifts, ticks)."""
     return (np.arange(size)[None, :] - np.arange(shifts)[:, None]) % size

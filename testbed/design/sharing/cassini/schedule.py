@@ -1,8 +1,8 @@
-"""Candidate placements scored by the links that several jobs share, and the best of them scheduled.
+"""Scheduler: scores candidate placements by their shared links, and schedules the best.
 
-The affinity graph is that of jobs and the links that several of them use; an edge's weight is the shift of a job on a
-link. Without a loop, a walk from any job of a component gives every job one start that has the shifts of all its links
-at once (Cassini's Algorithm 1).
+The affinity graph connects jobs with the links that several of them use; the weight of an edge is the shift of a job
+on a link. Without a loop, a walk from any job of a component gives every job one start that agrees with the shifts on
+all its links (Cassini's Algorithm 1).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from testbed.design.sharing.jobs import LabLinks, Placement, SharedJob, place_jo
 from testbed.errors import WorkloadError
 
 SEARCH_S = 3.0
-"""Time for the searches of all links together; then each gets `LEAST_S`."""
+"""Time budget of the searches of all links together; once it is spent each gets `LEAST_S`."""
 LEAST_S = 0.005
 SHARE_OF_ONE = 8
-"""One link gets at most this part of the time that is left."""
+"""One link gets at most one part in this many of the remaining time."""
 CYCLIC = "loop in the affinity graph"
 
 Shifts = Mapping[str, Mapping[str, int]]
@@ -34,7 +34,7 @@ Shifts = Mapping[str, Mapping[str, int]]
 class LinkSchedule:
     """Jobs of a link, the score of their best shifts, and these shifts in quanta.
 
-    `approximate` is set where times were rounded or, in a spanning forest, where not every job keeps its shift.
+    `approximate` is set if times were rounded or, in a spanning forest, if the starts do not keep the best shifts.
     """
 
     link: str
@@ -46,13 +46,13 @@ class LinkSchedule:
 
     @property
     def score_clamped(self) -> float:
-        """Score within 0 and 1."""
+        """Score limited to the range 0 to 1."""
         return min(max(self.score, 0.0), 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A placement, its score (mean over the links that are shared), and why it was dropped, if it was."""
+    """A placement, its score (mean over its shared links), and the reason why it was dropped, or ""."""
 
     placement: Placement
     score: float
@@ -61,7 +61,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Hosts and start of each job, the shared links, all candidates and what the model predicts."""
+    """Hosts and start of each job, the shared links, all candidates, and the model's predictions."""
 
     placement: Placement
     starts_ms: Mapping[str, float]
@@ -73,7 +73,7 @@ class Schedule:
 
 @dataclass(slots=True)
 class Scheduler:
-    """Scores candidates and schedules the best; a link's result is kept for other candidates with the same jobs."""
+    """Scheduler of jobs on a lab; a link's result is cached for other candidates with the same jobs on a link."""
 
     jobs: Sequence[SharedJob]
     links: LabLinks
@@ -85,17 +85,17 @@ class Scheduler:
     def schedule(self, placements: Sequence[Placement]) -> Schedule:
         """Return the schedule of the best candidate.
 
-        When every candidate has a loop, the best is scheduled on a spanning forest of its graph, and a note says so.
-        Raises `WorkloadError` for periods that do not fit on a circle.
+        If every candidate has a loop, the best is scheduled on a spanning forest of its graph, and a note says so.
+        Raises `WorkloadError` for periods that do not fit on a circle, and for jobs that are not valid.
         """
         scored = [self._score(placement) for placement in placements]
-        kept = [one for one in scored if not one.dropped]
-        best = max(kept or scored, key=lambda one: one.score)
+        without_loop = [one for one in scored if not one.dropped]
+        best = max(without_loop or scored, key=lambda one: one.score)
         contended = self._find_contended(best.placement)
         results = {link: self._solve(jobs) for link, jobs in contended.items()}
         notes = []
         graph = {link: result.shifts for link, result in results.items()}
-        if not kept:
+        if not without_loop:
             notes.append(
                 "every candidate has a loop in its affinity graph: shifts follow its best spanning forest, "
                 "and the scores are those of the starts that come out"
@@ -106,8 +106,8 @@ class Scheduler:
             forest = spanning_forest(contended, gains)
             graph = {link: {job: results[link].shifts[job] for job in jobs} for link, jobs in forest.items()}
         quanta = starts(graph, {job.name: self.rounding.period(_alone(job)) for job in self.jobs})
-        if not kept:
-            results = {link: self._at_starts(one, quanta) for link, one in results.items()}
+        if not without_loop:
+            results = {link: self._reschedule_at(one, quanta) for link, one in results.items()}
         starts_ms = {name: count * self.rounding.quantum_ms for name, count in quanta.items()}
         users = self.links.of(best.placement)
         jobs = place_jobs(self.jobs, users)
@@ -115,7 +115,8 @@ class Scheduler:
             best.placement,
             starts_ms,
             tuple(
-                self._of_link(link, jobs, results) for link, jobs in self._find_shared(best.placement).items()
+                self._to_link_schedule(link, jobs, results)
+                for link, jobs in self._find_shared(best.placement).items()
             ),
             tuple(scored),
             tuple(predict(jobs, [self.links.rate_gbps] * len(users), starts_ms)),
@@ -132,35 +133,37 @@ class Scheduler:
         return {link: jobs for link, jobs in self.links.of(placement).items() if len(jobs) > 1}
 
     def _find_contended(self, placement: Placement) -> dict[str, tuple[str, ...]]:
-        """Return shared links; of those with the same jobs one, for the same shifts are best on all of them."""
+        """Return the shared links, one for each set of jobs: equal jobs have equal best shifts."""
         return {str(jobs): jobs for jobs in map(_sort, self._find_shared(placement).values())}
 
-    def _of_link(self, link: str, jobs: tuple[str, ...], results: Mapping[str, LinkSchedule]) -> LinkSchedule:
-        found = results[str(_sort(jobs))]
-        return LinkSchedule(link, jobs, found.score, found.proven, found.approximate, found.shifts)
+    def _to_link_schedule(
+        self, link: str, jobs: tuple[str, ...], results: Mapping[str, LinkSchedule]
+    ) -> LinkSchedule:
+        result = results[str(_sort(jobs))]
+        return LinkSchedule(link, jobs, result.score, result.proven, result.approximate, result.shifts)
 
-    def _circle(self, names: Sequence[str]) -> Circle:
+    def _make_circle(self, names: Sequence[str]) -> Circle:
         by_name = {job.name: job for job in self.jobs}
         return make_circle([_alone(by_name[name]) for name in names], self.links.rate_gbps, self.rounding)
 
     def _solve(self, names: tuple[str, ...]) -> LinkSchedule:
         if names not in self._known:
-            circle = self._circle(names)
+            circle = self._make_circle(names)
             begin = time.process_time()
             limit_s = max(min(self.time_limit_s, self.search_s / SHARE_OF_ONE), LEAST_S)
-            found = best_rotation(circle, limit_s, time.process_time)
+            rotation = best_rotation(circle, limit_s, time.process_time)
             self.search_s -= time.process_time() - begin
-            shifts = dict(zip(names, (round(turn * circle.tick) for turn in found.turns), strict=True))
-            score = circle.score(found.excess)
-            self._known[names] = LinkSchedule("", names, score, found.proven, circle.approximate, shifts)
+            shifts = dict(zip(names, (round(turn * circle.tick) for turn in rotation.turns), strict=True))
+            score = circle.score(rotation.excess)
+            self._known[names] = LinkSchedule("", names, score, rotation.proven, circle.approximate, shifts)
         return self._known[names]
 
     def _score_unshifted(self, names: Sequence[str]) -> float:
-        circle = self._circle(names)
+        circle = self._make_circle(names)
         return circle.score(circle.excess([0] * len(names)))
 
-    def _at_starts(self, one: LinkSchedule, quanta: Mapping[str, int]) -> LinkSchedule:
-        circle = self._circle(one.jobs)
+    def _reschedule_at(self, one: LinkSchedule, quanta: Mapping[str, int]) -> LinkSchedule:
+        circle = self._make_circle(one.jobs)
         score = circle.score(circle.excess([round(quanta[name] / circle.tick) for name in one.jobs]))
         worse = score < one.score - 1e-9
         shifts = {name: quanta[name] for name in one.jobs}
@@ -180,26 +183,26 @@ def _alone(job: SharedJob) -> PeriodicJob:
 
 @dataclass(slots=True)
 class Forest:
-    """Sets of jobs and links that are connected; `join` says when an edge would close a loop."""
+    """Disjoint sets of connected jobs and links; `join` reports edges that close a loop."""
 
     parents: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
 
     def root(self, node: tuple[str, str]) -> tuple[str, str]:
-        """Return the node that stands for all that are connected with this one."""
+        """Return the representative of all nodes that are connected with this one."""
         while (parent := self.parents.setdefault(node, node)) != node:
             self.parents[node] = self.parents[parent]
             node = parent
         return node
 
     def join(self, job: str, link: str) -> bool:
-        """Connect a job and a link; return False when they are connected already."""
+        """Connect a job and a link, and return whether they were not connected before."""
         one, other = self.root(("job", job)), self.root(("link", link))
         self.parents[one] = other
         return one != other
 
 
 def has_loop(users: Mapping[str, Sequence[str]]) -> bool:
-    """Return True when the graph of links and their jobs has a loop."""
+    """Return whether the graph of links and their jobs has a loop."""
     forest = Forest()
     return not all(forest.join(job, link) for link, jobs in users.items() for job in jobs)
 
@@ -207,11 +210,11 @@ def has_loop(users: Mapping[str, Sequence[str]]) -> bool:
 def spanning_forest(
     users: Mapping[str, Sequence[str]], gains: Mapping[str, float]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the links with those of their jobs that close no loop, links with the most gain first."""
+    """Return the links without the jobs that close a loop; links with most gain keep their jobs first."""
     forest = Forest()
     order = sorted(users, key=lambda link: -gains[link])
-    kept = {link: tuple(job for job in users[link] if forest.join(job, link)) for link in order}
-    return {link: kept[link] for link in users}
+    members = {link: tuple(job for job in users[link] if forest.join(job, link)) for link in order}
+    return {link: members[link] for link in users}
 
 
 def starts(shifts: Shifts, periods: Mapping[str, int]) -> dict[str, int]:
@@ -224,17 +227,17 @@ def starts(shifts: Shifts, periods: Mapping[str, int]) -> dict[str, int]:
     for link, jobs in shifts.items():
         for job in jobs:
             links_of[job].append(link)
-    found: dict[str, int] = {}
+    start_of: dict[str, int] = {}
     for root in periods:
-        if root in found:
+        if root in start_of:
             continue
-        found[root] = 0
+        start_of[root] = 0
         queue = deque([root])
         while queue:
             job = queue.popleft()
             for link in links_of[job]:
                 for other, shift in shifts[link].items():
-                    if other not in found:
-                        found[other] = (found[job] - shifts[link][job] + shift) % periods[other]
+                    if other not in start_of:
+                        start_of[other] = (start_of[job] - shifts[link][job] + shift) % periods[other]
                         queue.append(other)
-    return {job: found[job] for job in periods}
+    return {job: start_of[job] for job in periods}

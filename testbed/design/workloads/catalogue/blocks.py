@@ -1,10 +1,10 @@
-"""The operators that models are built of, with the formulas for their sizes, and how they are put together.
+"""Operators that models are built of, with the formulas for their sizes, and their assembly to workloads.
 
 All formulas are for one sample. A matrix product of (a, b) with (b, c) takes 2abc floating-point operations. The
 backward pass takes twice the forward: the gradient of the weights and that of the input are products of the same
-size (the input of the first layer needs none; it is counted all the same, as 6ND does). Element-wise work
-(activations, normalisation, softmax) is counted in bytes moved, not in operations: it is bound by memory. Every
-tensor between two kernels is written once and read once.
+size (the input of the first layer needs none, but it is counted, as 6ND does). Element-wise work (activations,
+normalisation, softmax) counts in bytes moved, not in operations, since memory limits it. Every tensor between two
+kernels is written once and read once.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from testbed.design.workloads.model import Operator, Way, Workload
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """Bytes of a number, and bytes kept beside each parameter: gradient, master copy, optimiser state.
+    """Bytes of a number, and bytes of state besides each parameter: gradient, master copy, optimiser state.
 
-    Tables keep nothing: their rows are updated in place.
+    Tables have no state: their rows are updated in place.
     """
 
     number: int
@@ -28,7 +28,7 @@ class Precision:
 
     @property
     def backward(self) -> float:
-        """Backward operations for each forward one."""
+        """Backward operations per forward operation."""
         return 2.0 if self.training else 0.0
 
 
@@ -36,7 +36,7 @@ class Precision:
 SINGLE = Precision(number=4, state=4)
 #: Half precision with Adam: 2 bytes of gradient, 12 of master copy and two moments (ZeRO, SC 2020, section 3.1).
 MIXED = Precision(number=2, state=14)
-#: Half precision, nothing to learn.
+#: Half precision for inference.
 SERVING = Precision(number=2, state=0, training=False)
 
 
@@ -56,7 +56,7 @@ def operator(
     shared: int = 0,
     most_shards: int | None = None,
 ) -> Operator:
-    """Return an operator of sizes in numbers instead of bytes, with the backward pass of matrix products."""
+    """Return an operator from sizes in numbers instead of bytes, with the backward pass of matrix products."""
     number, train = precision.number, precision.training
     return Operator(
         name=name,
@@ -86,9 +86,9 @@ def dense(
     ways: tuple[Way, ...] = ("data", "tensor", "place"),
     precision: Precision = SINGLE,
 ) -> Operator:
-    """Return a dense layer: 2 x inputs x outputs.
+    """Return a dense layer: 2 x inputs x outputs operations.
 
-    As tensor parallel its columns are split: an AllGather of the output forward (half an AllReduce), an AllReduce of
+    Tensor parallelism splits its columns: an AllGather of the output forward (half an AllReduce), an AllReduce of
     the gradient of the input backward.
     """
     return operator(
@@ -109,8 +109,8 @@ def dense(
 def table(name: str, rows: int, width: int, bag: int) -> Operator:
     """Return an embedding table of which a sample reads and adds `bag` rows: bag x width additions.
 
-    Placed, its rows are updated where they live. Copied to several servers (data), the copies are kept equal by an
-    AllReduce of the whole table, as frameworks do with dense gradients.
+    If placed, its rows are updated in place. Copies on several servers (data) are kept equal by an AllReduce of the
+    whole table, as frameworks do with dense gradients.
     """
     number = SINGLE.number
     parameters = rows * width * number
@@ -139,27 +139,29 @@ def convolution(
 ) -> Operator:
     """Return a convolution of (inputs, outputs) channels, maps of (read, written) side: 2 k^2 c_in c_out per output.
 
-    With `pooled`, a pooling follows that leaves maps of this side, and those are what is passed on.
+    With `pooled`, a pooling to maps of this side follows, and these are the output.
     """
     (inputs, outputs), (read, written) = channels, side
     weights = kernel * kernel * inputs * outputs
-    wrote = outputs * written * written
-    passed = wrote if pooled is None else outputs * pooled * pooled
+    written_numbers = outputs * written * written
+    output_numbers = written_numbers if pooled is None else outputs * pooled * pooled
     return operator(
         name,
         "convolution",
         flops=2.0 * weights * written * written,
         parameters=weights + bias * outputs,
-        output=passed,
-        moved=inputs * read * read + wrote + (wrote + passed) * (pooled is not None),
+        output=output_numbers,
+        moved=inputs * read * read
+        + written_numbers
+        + (written_numbers + output_numbers) * (pooled is not None),
         precision=SINGLE,
     )
 
 
 def merge(name: str, kind: str, parts: list[Operator], extra_parameters: int = 0) -> Operator:
-    """Return several operators that a strategy places as one; the output is that of the last.
+    """Return several operators merged into one; its output is that of the last.
 
-    `extra_parameters` are single precision numbers that belong to none of the parts, as those of normalisation.
+    `extra_parameters` are single-precision numbers that belong to no part, like those of normalisation.
     """
     extra = extra_parameters * SINGLE.number
     return Operator(
@@ -176,25 +178,25 @@ def merge(name: str, kind: str, parts: list[Operator], extra_parameters: int = 0
 
 
 class Assembly:
-    """Operators and edges so far. `add` answers with the operator's place, for those that read it."""
+    """Builder of a workload from operators and edges."""
 
     def __init__(self) -> None:
         self._operators: list[Operator] = []
         self._edges: list[tuple[int, int]] = []
 
     def add(self, operator: Operator, *inputs: int) -> int:
-        """Add one more operator, which reads the outputs of `inputs`."""
+        """Add an operator that reads the outputs of `inputs`, and return its place."""
         place = len(self._operators)
         self._operators.append(operator)
         self._edges += [(source, place) for source in inputs]
         return place
 
     def chain(self, operators: Iterable[Operator], *inputs: int) -> tuple[int, ...]:
-        """Return operators one after the other, the first of which reads `inputs`; what to read after them."""
+        """Add operators in a chain, the first of which reads `inputs`, and return the place of the last as inputs."""
         for operator in operators:
             inputs = (self.add(operator, *inputs),)
         return inputs
 
     def workload(self, name: str, batch: int, *, origin: str, training: bool = True) -> Workload:
-        """Return all of it."""
+        """Return the workload of all operators added."""
         return Workload(name, tuple(self._operators), tuple(self._edges), batch, training, origin)

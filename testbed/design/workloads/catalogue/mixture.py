@@ -1,4 +1,4 @@
-"""Mixture of experts: transformers of which each token uses a few of many MLPs (Shazeer et al. 2017; Mixtral, 2024)."""
+"""Mixture of experts: transformers in which each token uses a few of many MLPs (Shazeer et al. 2017; Mixtral, 2024)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from testbed.errors import WorkloadError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moe(Parameters):
-    """Each layer has `experts`, of which every token goes to `routed`; gated MLPs and grouped queries as Mixtral's."""
+    """Model whose layers have `experts`, `routed` of them per token; gated MLPs and grouped queries as in Mixtral."""
 
     layers: int = 32
     sequence: int = 4096
@@ -27,7 +27,7 @@ class Moe(Parameters):
 
 
 def moe(name: str, parameters: Moe, nodes: int, origin: str) -> Workload:
-    """Return embedding, layers of attention, router and experts, head."""
+    """Return a mixture of experts: embedding, layers of attention, router and experts, and head."""
     p, model = parameters, Assembly()
     check_routing(name, p.experts, p.routed)
     shape = Shape(p.sequence, p.hidden, p.heads, p.kv_heads, p.inner, MIXED, plain=True, gated=True)
@@ -40,7 +40,7 @@ def moe(name: str, parameters: Moe, nodes: int, origin: str) -> Workload:
 
 
 def check_routing(name: str, experts: int, routed: int) -> None:
-    """Raise `WorkloadError` when a token should go to more experts than there are."""
+    """Raise `WorkloadError` if a token goes to more experts than there are."""
     if routed > experts:
         raise WorkloadError(
             f"{name}: each token goes to {routed} of {experts} experts; routed must be at most experts"
@@ -50,8 +50,8 @@ def check_routing(name: str, experts: int, routed: int) -> None:
 def expert_block(suffix: str, shape: Shape, experts: int, routed: int) -> tuple[Operator, Operator]:
     """Return the router, which passes the tokens on, and the experts.
 
-    Capacity is unlimited and tokens spread evenly: each token travels to `routed` experts and back. Sizes count all
-    experts, operations those that a token uses.
+    Capacity is unlimited and tokens are spread evenly: each token goes to `routed` experts and back. Parameters count
+    all experts, operations those that a token uses.
     """
     return _router(f"router{suffix}", shape, experts), _experts(f"experts{suffix}", shape, experts, routed)
 

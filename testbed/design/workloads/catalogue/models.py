@@ -1,4 +1,4 @@
-"""The table of models: name, what builds it, its parameters and its published settings."""
+"""Table of models: name, builder, parameters and published settings."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Settings = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One entry: `build(name, parameters, nodes, origin)`; presets are changes to `parameters`.
+    """A model: `build(name, parameters, nodes, origin)` returns its workload; presets are changes to `parameters`.
 
-    `origin` says where the model is published.
+    `origin` is its publication.
     """
 
     build: Callable[[str, Any, int, str], Workload]
@@ -143,9 +143,9 @@ MODELS: Mapping[str, Model] = {
 
 
 def workload(name: str, nodes: int, *, preset: str | None = None, **parameters: Any) -> Workload:
-    """Return a model of the catalogue as it would run on `nodes` servers.
+    """Return a model of the catalogue as a workload for `nodes` servers.
 
-    Raises `WorkloadError` for names of models, presets or parameters that are not there, and impossible values.
+    Raises `WorkloadError` for unknown models, presets or parameters, and for invalid values.
     """
     if not is_whole(nodes) or nodes < 1:
         raise WorkloadError(f"{name} on {nodes} servers: give an integer of at least 1")
@@ -156,17 +156,17 @@ def workload(name: str, nodes: int, *, preset: str | None = None, **parameters: 
 
 
 def names() -> tuple[str, ...]:
-    """Return all models."""
+    """Return the names of all models."""
     return tuple(MODELS)
 
 
 def presets(name: str) -> tuple[str, ...]:
-    """Return the published settings of a model."""
+    """Return the names of a model's presets."""
     return tuple(_model(name).presets)
 
 
 def parameters_of(name: str, preset: str | None = None, **changes: Any) -> Parameters:
-    """Return the parameters of a model, as its preset has them, some of them changed. Raises `WorkloadError`."""
+    """Return the parameters of a model, with those of a preset and then `changes`. Raises `WorkloadError`."""
     model = _model(name)
     if preset is not None and preset not in model.presets:
         raise WorkloadError(f"{name} has no preset {preset!r}; it has {', '.join(model.presets)}")
@@ -175,7 +175,7 @@ def parameters_of(name: str, preset: str | None = None, **changes: Any) -> Param
 
 
 def settings_of(name: str, settings: Mapping[str, str]) -> Settings:
-    """Return parameters as written on a command line, `{"top": "4096-4096-1"}`, as `workload` takes them."""
+    """Return the parameters for `workload` from texts of a command line, `{"top": "4096-4096-1"}`."""
     return read_settings(name, _model(name).parameters, settings)
 
 

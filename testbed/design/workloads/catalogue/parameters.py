@@ -1,4 +1,4 @@
-"""Parameters of a model: frozen dataclasses of whole numbers and widths, checked as they are given."""
+"""Parameters of models: frozen dataclasses of integers and widths, checked when they are set."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 from testbed.errors import WorkloadError
 
 Widths = tuple[int, ...]
-#: Parameters that are 1 or 0: with or without.
+#: Parameters that are 1 (with) or 0 (without).
 SWITCHES = frozenset({"decoder", "dot", "prefill", "decode"})
-#: Parameters that may be 0: without an embedding, without experts, without a batch stated in total.
+#: Parameters that may be 0: no embedding, no experts, no total batch.
 ZERO_ALLOWED = SWITCHES | {"batch", "vocabulary", "experts", "history"}
 
 P = TypeVar("P", bound="Parameters")
@@ -37,14 +37,14 @@ class Parameters:
             _check(type(self).__name__.lower(), field.name, getattr(self, field.name), wide=wide)
 
     def samples(self, nodes: int) -> int:
-        """Return samples of an iteration over this many servers."""
+        """Return the samples of an iteration over `nodes` servers."""
         return self.batch or self.batch_per_device * self.devices_per_server * nodes
 
 
 def change(model: str, parameters: P, changes: Mapping[str, Any]) -> P:
-    """Return the parameters with some of them changed.
+    """Return the parameters with some values changed.
 
-    Raises `WorkloadError` for unknown names and impossible values.
+    Raises `WorkloadError` for unknown names and invalid values.
     """
     known = {field.name for field in dataclasses.fields(parameters)}
     for name, value in changes.items():
@@ -60,8 +60,11 @@ def change(model: str, parameters: P, changes: Mapping[str, Any]) -> P:
 
 
 def read_settings(model: str, parameters: Parameters, settings: Mapping[str, str]) -> Mapping[str, Any]:
-    """Return settings as they are written on a command line: `8`, or widths such as `2048-2048-1`."""
-    read: dict[str, Any] = {}
+    """Return the values of settings from a command line: integers like `8`, or widths like `2048-2048-1`.
+
+    Raises `WorkloadError` for other texts.
+    """
+    values: dict[str, Any] = {}
     for name, text in settings.items():
         try:
             numbers = tuple(int(word) for word in text.replace("_", "").split("-"))
@@ -70,12 +73,12 @@ def read_settings(model: str, parameters: Parameters, settings: Mapping[str, str
                 f"{model}: {name}={text}: give an integer, or widths joined by dashes, as {name}=1024-1024-1"
             ) from None
         wide = isinstance(getattr(parameters, name, None), tuple)
-        read[name] = numbers if wide or len(numbers) > 1 else numbers[0]
-    return read
+        values[name] = numbers if wide or len(numbers) > 1 else numbers[0]
+    return values
 
 
 def _check(model: str, name: str, value: Any, *, wide: bool) -> None:
-    """Check whole numbers, at least 1 (0 where that means "none"); where widths are asked for, a sequence of such."""
+    """Raise `WorkloadError` unless the value is an integer of at least 1 (or 0 if allowed), or a sequence if `wide`."""
     if isinstance(value, tuple | list) != wide:
         form = "widths of layers, as (1024, 1024, 1)" if wide else "one whole number"
         raise WorkloadError(f"{model}: {name} is {value!r}; give {form}")

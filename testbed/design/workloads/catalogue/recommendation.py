@@ -1,7 +1,7 @@
-"""DLRM and NCF: embedding tables beside dense layers; CANDLE Uno: dense towers.
+"""DLRM and NCF: embedding tables and dense layers; CANDLE Uno: dense towers.
 
-Widths are those of the TopoOpt artifact's scripts. There a list of DLRM begins with the width of the input, hence
-"8x2048" are 7 layers, and "16x4096-1" 15 layers and a last one of width 1; the artifact's task graph shows these.
+Widths are those of the TopoOpt artifact's scripts. There a list of DLRM begins with the width of the input, so
+"8x2048" are 7 layers, and "16x4096-1" 15 layers and a last one of width 1; the artifact's task graph confirms it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from testbed.errors import WorkloadError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dlrm(Parameters):
-    """`tables` of `rows` x `width`, of which a sample reads `bag` rows each; `features` into the bottom layers.
+    """DLRM with `tables` of `rows` x `width`, `bag` rows of each per sample; `features` enter the bottom layers.
 
-    What comes of them is joined end to end, or with `dot` = 1 multiplied in pairs, before the top layers.
+    The outputs of tables and bottom layers are concatenated, or with `dot` = 1 multiplied in pairs, for the top layers.
     """
 
     tables: int = 64
@@ -34,7 +34,7 @@ class Dlrm(Parameters):
 
 
 def dlrm(name: str, parameters: Dlrm, nodes: int, origin: str) -> Workload:
-    """Return tables and the bottom layers, joined or multiplied in pairs, into the top layers."""
+    """Return DLRM: tables and bottom layers, concatenated or multiplied in pairs, and top layers."""
     p, model = parameters, Assembly()
     tables = [model.add(table(f"table{i}", p.rows, p.width, p.bag)) for i in range(p.tables)]
     vectors = (*model.chain(layers("bottom", p.features, p.bottom)), *tables)
@@ -47,28 +47,31 @@ def dlrm(name: str, parameters: Dlrm, nodes: int, origin: str) -> Workload:
 
 
 def _pairwise_products(p: Dlrm) -> Operator:
-    """Add one batched product of all vectors with all; half is kept, with the vector of the bottom layers."""
+    """Return the batched product of all pairs of vectors, of which half is kept, with the bottom layers' vector.
+
+    Raises `WorkloadError` if the bottom layers are not as wide as the tables.
+    """
     if p.bottom[-1] != p.width:
         raise WorkloadError(
             f"dlrm: the bottom layers end in {p.bottom[-1]}, but the tables are {p.width} wide; dot "
             f"products need equal widths: end bottom in {p.width}, or set dot to 0"
         )
     vectors = p.tables + 1
-    kept = p.width + p.tables * vectors // 2
+    products = p.width + p.tables * vectors // 2
     return operator(
         "products",
         "products",
         flops=2.0 * vectors * vectors * p.width,
         parameters=0,
-        output=kept,
-        moved=vectors * p.width + 2 * vectors * vectors + kept,
+        output=products,
+        moved=vectors * p.width + 2 * vectors * vectors + products,
         precision=SINGLE,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ncf(Parameters):
-    """`pairs` of a table of users and one of items, each of both branches; `bag` rows of each a sample."""
+    """NCF with `pairs` of a table of users and one of items in both branches; a sample reads `bag` rows of each."""
 
     pairs: int = 32
     users: int = 1_000_000
@@ -81,10 +84,10 @@ class Ncf(Parameters):
 
 
 def ncf(name: str, parameters: Ncf, nodes: int, origin: str) -> Workload:
-    """Return neural collaborative filtering: a product of factors beside dense layers, joined by a last one."""
+    """Return neural collaborative filtering: a product of factors and dense layers, joined by a last layer."""
     p, model = parameters, Assembly()
-    factors = [model.add(made) for made in _table_pairs("factor", p, p.factor)]
-    wide = [model.add(made) for made in _table_pairs("dense", p, p.width)]
+    factors = [model.add(part) for part in _table_pairs("factor", p, p.factor)]
+    wide = [model.add(part) for part in _table_pairs("dense", p, p.width)]
     product = model.add(dense("product", p.pairs * p.factor, 1, bias=False, ways=("data",)), *factors)
     top = model.chain(layers("top", 2 * p.pairs * p.width, p.top), *wide)
     model.add(dense("score", p.top[-1] + 1, 1, ways=("data",)), product, *top)
@@ -93,13 +96,13 @@ def ncf(name: str, parameters: Ncf, nodes: int, origin: str) -> Workload:
 
 def _table_pairs(branch: str, p: Ncf, width: int) -> list[Operator]:
     return [
-        table(f"{branch}_{what}{i}", rows, width, p.bag)
+        table(f"{branch}_{role}{i}", rows, width, p.bag)
         for i in range(p.pairs)
-        for what, rows in (("user", p.users), ("item", p.items))
+        for role, rows in (("user", p.users), ("item", p.items))
     ]
 
 
-#: Widths of CANDLE Uno's inputs that have a tower of their own; the drugs come twice. Two doses go straight on.
+#: Widths of CANDLE Uno's inputs with their own towers, for two drugs. The two doses bypass the towers.
 UNO_INPUTS = {
     "cell_rnaseq": 942,
     "drug1_descriptors": 5270,
@@ -112,7 +115,7 @@ UNO_DOSES = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candle(Parameters):
-    """`feature_layers` of each of five towers, and `layers` over all of them."""
+    """CANDLE Uno with `feature_layers` in each of five towers, and `layers` over all of them."""
 
     feature_layers: Widths = (16384,) * 16
     layers: Widths = (16384,) * 8 + (1,)
@@ -120,7 +123,7 @@ class Candle(Parameters):
 
 
 def candle(name: str, parameters: Candle, nodes: int, origin: str) -> Workload:
-    """Return five towers of dense layers, joined end to end with two doses, into more dense layers."""
+    """Return CANDLE Uno: five towers of dense layers, concatenated with two doses, and more dense layers."""
     p, model = parameters, Assembly()
     towers = [
         place
@@ -133,7 +136,7 @@ def candle(name: str, parameters: Candle, nodes: int, origin: str) -> Workload:
 
 
 def layers(prefix: str, inputs: int, widths: Widths) -> list[Operator]:
-    """Return dense layers one after the other; one of width 1 is not worth splitting."""
+    """Return a chain of dense layers; a layer of width 1 can only be copied."""
     return [
         dense(f"{prefix}{i}", a, b) if b > 1 else dense(f"{prefix}{i}", a, b, ways=("data",))
         for i, (a, b) in enumerate(pairwise((inputs, *widths)))

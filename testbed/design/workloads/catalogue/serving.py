@@ -1,8 +1,8 @@
-"""Serving a language model: prompts are read by some servers, answers written by others, and caches pass between.
+"""Serving of a language model: some servers read prompts, others write answers, and caches pass between them.
 
-One iteration reads the prompts of a batch of requests (prefill), moves their keys and values, layer by layer, to where
-answers are written, and writes one token of each (decode). Either side can be left out: decoding alone is the step
-that is repeated for every token. Each side holds all weights and is to be laid out over servers of its own.
+One iteration reads the prompts of a batch of requests (prefill), moves their keys and values, layer by layer, to the
+other side, and writes one token of each answer (decode). Either side can be omitted: decoding alone is the step that
+repeats for every token. Each side has all weights and its own servers.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from testbed.errors import WorkloadError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serve(Parameters):
-    """A Llama-like model in half precision; a sample is a request.
+    """Parameters of a Llama-like model in half precision; a sample is a request.
 
-    `prefill` and `decode` are 1 or 0: which sides there are. A token is written in the context of the `prompt` and of
-    `history` tokens written before. With `experts` each token goes to `routed` of them; 0 is a dense model.
+    `prefill` and `decode` are 1 or 0: the sides of the model. A token is written in the context of the `prompt` and of
+    `history` earlier tokens. Each token goes to `routed` of the `experts`; a model with 0 experts is dense.
     """
 
     prefill: int = 1
@@ -41,32 +41,35 @@ class Serve(Parameters):
 
 
 def serve(name: str, parameters: Serve, nodes: int, origin: str) -> Workload:
-    """Return the reading side, the writing side, and the caches between them."""
+    """Return the prefill side, the decode side, and the caches between them.
+
+    Raises `WorkloadError` without any side, and for more routed experts than there are.
+    """
     p, model = parameters, Assembly()
     if not p.prefill and not p.decode:
         raise WorkloadError(f"{name}: prefill and decode are both 0; one must be above 0")
     if p.experts:
         check_routing(name, p.experts, p.routed)
     shape = Shape(p.prompt, p.hidden, p.heads, p.kv_heads, p.inner, SERVING, plain=True, gated=True)
-    caches = _side(model, p, "prefill", shape, p.prompt) if p.prefill else ()
+    caches = _add_side(model, p, "prefill", shape, p.prompt) if p.prefill else ()
     if p.decode:
-        _side(model, p, "decode", replace(shape, tokens=1), p.prompt + p.history, caches)
+        _add_side(model, p, "decode", replace(shape, tokens=1), p.prompt + p.history, caches)
     return model.workload(name, p.samples(nodes), origin=origin, training=False)
 
 
-def _side(
+def _add_side(
     model: Assembly, p: Serve, side: str, shape: Shape, context: int, filled: tuple[int, ...] = ()
 ) -> tuple[int, ...]:
-    """Add all layers once; return its caches. `filled` are the caches of the other side that these begin with.
+    """Add all layers of a side and return its caches; `filled` are the caches of the other side that fill them.
 
-    What reads prompts leaves a cache behind each layer; what writes answers has one before it.
+    Prefill writes a cache after each attention, decode reads one before it.
     """
-    inputs = model.chain([_of(side, embedding(shape, p.vocabulary))])
+    inputs = model.chain([_on_side(side, embedding(shape, p.vocabulary))])
     caches: list[int] = []
     for i in range(p.layers):
         after = expert_block(str(i), shape, p.experts, p.routed) if p.experts else (mlp(f"mlp{i}", shape),)
         layer = (attention(f"attention{i}", shape, context=context), *after)
-        block = [_of(side, made) for made in layer]
+        block = [_on_side(side, part) for part in layer]
         if side == "decode":
             caches.append(model.add(cache(f"decode.cache{i}", shape, context), *filled[i : i + 1]))
             inputs = (*inputs, caches[-1])
@@ -74,16 +77,16 @@ def _side(
         if side == "prefill":
             caches.append(model.add(cache(f"prefill.cache{i}", shape, context), *inputs))
         inputs = model.chain(block[1:], *inputs)
-    model.add(_of(side, head(replace(shape, tokens=1), p.vocabulary, tied=False)), *inputs)
+    model.add(_on_side(side, head(replace(shape, tokens=1), p.vocabulary, tied=False)), *inputs)
     return tuple(caches)
 
 
-def _of(side: str, made: Operator) -> Operator:
-    return replace(made, name=f"{side}.{made.name}")
+def _on_side(side: str, part: Operator) -> Operator:
+    return replace(part, name=f"{side}.{part.name}")
 
 
 def cache(name: str, shape: Shape, tokens: int) -> Operator:
-    """Return keys and values of so many tokens of one layer: nothing to compute, but to keep and to pass on."""
+    """Return the operator of a layer's keys and values of `tokens` tokens: it only stores and passes them on."""
     return operator(
         name,
         "cache",

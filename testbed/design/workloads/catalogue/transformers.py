@@ -1,6 +1,6 @@
-"""BERT and GPT: attention and MLP blocks that can be split as Megatron-LM splits them.
+"""BERT and GPT: attention and MLP blocks that can be split as in Megatron-LM.
 
-Of a sequence of s tokens of width h, a layer takes 24 s h^2 + 4 s^2 h operations forward (Narayanan et al., SC 2021,
+For a sequence of s tokens of width h, a layer takes 24 s h^2 + 4 s^2 h operations forward (Narayanan et al., SC 2021,
 appendix); it has 12 h^2 + 13 h parameters. Split over shards, each block needs one AllReduce of its s x h output
 forward and one of the gradient of its input backward (Shoeybi et al. 2019, section 3).
 """
@@ -17,10 +17,11 @@ from testbed.errors import WorkloadError
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Parameters that the blocks of one model have in common.
+    """Parameters shared by the blocks of one model.
 
     `tokens` are those of one sample. `kv_heads` share keys and values among queries (grouped-query attention).
-    `plain` blocks have neither biases nor a second half of the normalisation (RMS norm), as Llama's.
+    `plain` blocks have no biases, and a normalisation without shifts (RMS norm), as in Llama. Raises `WorkloadError`
+    for widths and heads that do not divide.
     """
 
     tokens: int
@@ -33,21 +34,24 @@ class Shape:
     gated: bool = False
 
     def __post_init__(self) -> None:
-        for whole, part in (("hidden", "heads"), ("heads", "kv_heads")):
-            a, b = getattr(self, whole), getattr(self, part)
+        for multiple, divisor in (("hidden", "heads"), ("heads", "kv_heads")):
+            a, b = getattr(self, multiple), getattr(self, divisor)
             if a % b:
-                raise WorkloadError(f"{whole} is {a}, {part} is {b}: {whole} must be a multiple of {part}")
+                raise WorkloadError(
+                    f"{multiple} is {a}, {divisor} is {b}: {multiple} must be a multiple of {divisor}"
+                )
 
     @property
     def kv_width(self) -> int:
-        """Width of the keys of a token, and of its values."""
+        """Width of the keys of a token, and also of its values."""
         return self.hidden // self.heads * self.kv_heads
 
 
 def attention(name: str, shape: Shape, *, context: int | None = None) -> Operator:
-    """Add normalisation, projections, attention of `tokens` queries over `context` keys (its own tokens by default).
+    """Return a block of normalisation, projections and attention of `tokens` queries over `context` keys.
 
-    A shard has whole heads of keys and values, and the queries that share them.
+    The context defaults to the block's own tokens. A shard has whole heads of keys and values, and the queries that
+    share them.
     """
     s, h, kv = shape.tokens, shape.hidden, shape.kv_width
     keys = s if context is None else context
@@ -69,7 +73,7 @@ def attention(name: str, shape: Shape, *, context: int | None = None) -> Operato
 
 
 def mlp(name: str, shape: Shape) -> Operator:
-    """Return normalisation, up to the inner width and back; gated: up twice."""
+    """Return a block of normalisation and products up to the inner width (two if gated) and back."""
     s, h, inner = shape.tokens, shape.hidden, shape.inner
     ups = 2 if shape.gated else 1
     weights = (ups + 1) * h * inner
@@ -90,7 +94,7 @@ def mlp(name: str, shape: Shape) -> Operator:
 
 
 def embedding(shape: Shape, vocabulary: int, positions: int = 0, extras: int = 0) -> Operator:
-    """Return vectors of words, and of positions where these are learned, added up. Split, each shard has some words."""
+    """Return the sum of the vectors of words and of learned positions. If split, each shard has a part of the words."""
     s, h = shape.tokens, shape.hidden
     return operator(
         "embedding",
@@ -107,10 +111,10 @@ def embedding(shape: Shape, vocabulary: int, positions: int = 0, extras: int = 0
 
 
 def head(shape: Shape, vocabulary: int, *, tied: bool, tokens: int | None = None) -> Operator:
-    """Return the next word's likelihood: normalisation, a product with the vocabulary, softmax and loss.
+    """Return the output block: normalisation, a product with the vocabulary, softmax and loss.
 
-    A tied head reads the words of the embedding, once a pass, and has no parameters but the normalisation's: under a
-    pipeline the copy that the last server keeps is not counted. Split over words, only two sums a token are reduced.
+    A tied head reads the words of the embedding once per pass and has only the parameters of the normalisation: in a
+    pipeline the last server's copy of the words is not counted. If split over words, two sums per token are reduced.
     """
     h, s = shape.hidden, shape.tokens if tokens is None else tokens
     weights = vocabulary * h
@@ -132,9 +136,9 @@ def head(shape: Shape, vocabulary: int, *, tied: bool, tokens: int | None = None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bert(Parameters):
-    """`inner` is the MLP's width, 4 x hidden as published; a `vocabulary` of 0 leaves embedding and pooler out.
+    """BERT; `inner` is the MLP's width, 4 x hidden as published; a `vocabulary` of 0 omits embedding and pooler.
 
-    `decoder` = 1 gives each layer a decoder beside its encoder, as the TopoOpt artifact's program has it.
+    `decoder` = 1 gives each layer a decoder besides its encoder, as in the TopoOpt artifact's program.
     """
 
     layers: int = 12
@@ -149,7 +153,10 @@ class Bert(Parameters):
 
 
 def bert(name: str, parameters: Bert, nodes: int, origin: str) -> Workload:
-    """Return encoders over an embedding of words, positions and two segments, normalised; the pooler on top."""
+    """Return BERT: a normalised embedding of words, positions and two segments, encoders, and the pooler.
+
+    Raises `WorkloadError` for sequences longer than the positions.
+    """
     p, model = parameters, Assembly()
     shape = Shape(p.sequence, p.hidden, p.heads, p.heads, p.inner, SINGLE)
     inputs: tuple[int, ...] = ()
@@ -187,7 +194,7 @@ def bert(name: str, parameters: Bert, nodes: int, origin: str) -> Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpt(Parameters):
-    """A decoder-only transformer with learned positions and a tied head, in half precision with Adam."""
+    """GPT: a decoder-only transformer with learned positions and a tied head, in half precision with Adam."""
 
     layers: int = 12
     sequence: int = 2048
@@ -214,10 +221,10 @@ GPT_SIZES = {
 
 
 def gpt(name: str, parameters: Gpt, nodes: int, origin: str) -> Workload:
-    """Return embedding, layers of attention and MLP, head."""
+    """Return GPT: embedding, layers of attention and MLP, and head."""
     p, model = parameters, Assembly()
     shape = Shape(p.sequence, p.hidden, p.heads, p.heads, 4 * p.hidden, MIXED)
     place = model.add(embedding(shape, p.vocabulary, p.sequence))
-    blocks = (made(f"{made.__name__}{i}", shape) for i in range(p.layers) for made in (attention, mlp))
+    blocks = (block(f"{block.__name__}{i}", shape) for i in range(p.layers) for block in (attention, mlp))
     model.add(head(shape, p.vocabulary, tied=True), *model.chain(blocks, place))
     return model.workload(name, p.samples(nodes), origin=origin)

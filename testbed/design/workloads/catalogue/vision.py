@@ -1,6 +1,6 @@
 """VGG16 and ResNet50.
 
-Published totals: VGG16 138.36 M parameters and 15.5 G multiply-adds an image of 224 x 224, ResNet50 25.56 M
+Published totals: VGG16 138.36 M parameters and 15.5 G multiply-adds per image of 224 x 224, ResNet50 25.56 M
 and 4.1 G (Simonyan and Zisserman 2015; He et al. 2016; torchvision's tables).
 """
 
@@ -16,15 +16,15 @@ from testbed.errors import WorkloadError
 
 #: Widths of VGG16's convolutions; the maps are halved after each group.
 VGG_GROUPS = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
-#: ResNet50's stages: bottlenecks, their inner width; the first of all but the first stage halves the maps.
+#: ResNet50's stages: bottlenecks, their inner width; the first bottleneck of all stages but the first halves the maps.
 RESNET_STAGES = ((3, 64), (4, 128), (6, 256), (3, 512))
-#: An image that is smaller leaves nothing of itself.
+#: Product of all strides: the maps of a smaller image would vanish.
 RESNET_STRIDE = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vgg16(Parameters):
-    """`image` is the side; `padding` and `pool` are 1 and 2 as published, 2 and 3 in the TopoOpt artifact."""
+    """VGG16 for images of side `image`; `padding` and `pool` are 1 and 2 as published, 2 and 3 in TopoOpt's code."""
 
     image: int = 224
     padding: int = 1
@@ -34,34 +34,34 @@ class Vgg16(Parameters):
 
 
 def vgg16(name: str, parameters: Vgg16, nodes: int, origin: str) -> Workload:
-    """Return 13 convolutions and 3 dense layers."""
+    """Return VGG16: 13 convolutions and 3 dense layers. Raises `WorkloadError` for a small image."""
     p, model = parameters, Assembly()
     inputs: tuple[int, ...] = ()
     channels, side = 3, p.image
     for group, widths in enumerate(VGG_GROUPS, 1):
-        convolutions, side = _group(p, f"conv{group}_", (channels, *widths), side)
+        convolutions, side = _make_group(p, f"conv{group}_", (channels, *widths), side)
         inputs, channels = model.chain(convolutions, *inputs), widths[-1]
     sizes = (channels * side * side, 4096, 4096, p.classes)
     model.chain((dense(f"dense{i}", a, b) for i, (a, b) in enumerate(pairwise(sizes), 1)), *inputs)
     return model.workload(name, p.samples(nodes), origin=origin)
 
 
-def _group(p: Vgg16, prefix: str, channels: tuple[int, ...], side: int) -> tuple[list[Operator], int]:
-    """Return convolutions between these numbers of channels, the last one pooled; the side of the maps after it."""
-    made = []
+def _make_group(p: Vgg16, prefix: str, channels: tuple[int, ...], side: int) -> tuple[list[Operator], int]:
+    """Return convolutions between these numbers of channels, the last one pooled, and the side of the maps after it."""
+    convolutions = []
     for i, (a, b) in enumerate(pairwise(channels), 1):
         written = side + 2 * p.padding - 2
         pooled = (written - p.pool) // 2 + 1 if i == len(channels) - 1 else None
-        made.append(convolution(f"{prefix}{i}", (a, b), 3, (side, written), pooled=pooled))
+        convolutions.append(convolution(f"{prefix}{i}", (a, b), 3, (side, written), pooled=pooled))
         side = written if pooled is None else pooled
     if side < 1:
         raise WorkloadError(f"vgg16: an image of {p.image} is too small for five poolings; use 224")
-    return made, side
+    return convolutions, side
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resnet50(Parameters):
-    """`image` is the side, 224 as published."""
+    """ResNet50 for images of side `image`, 224 as published."""
 
     image: int = 224
     classes: int = 1000
@@ -69,7 +69,7 @@ class Resnet50(Parameters):
 
 
 def resnet50(name: str, parameters: Resnet50, nodes: int, origin: str) -> Workload:
-    """Return the stem, 16 bottlenecks and a dense layer: 18 operators."""
+    """Return ResNet50: the stem, 16 bottlenecks and a dense layer. Raises `WorkloadError` for a small image."""
     p, model = parameters, Assembly()
     if p.image < RESNET_STRIDE:
         raise WorkloadError(
@@ -82,16 +82,16 @@ def resnet50(name: str, parameters: Resnet50, nodes: int, origin: str) -> Worklo
     for stage, (count, inner) in enumerate(RESNET_STAGES, 1):
         for i in range(1, count + 1):
             sides = (small, _halve(small) if stage > 1 and i == 1 else small)
-            made = _bottleneck(f"stage{stage}_{i}", channels, inner, sides, project=i == 1)
-            place, channels, small = model.add(made, place), 4 * inner, sides[1]
+            bottleneck = _bottleneck(f"stage{stage}_{i}", channels, inner, sides, project=i == 1)
+            place, channels, small = model.add(bottleneck, place), 4 * inner, sides[1]
     model.add(dense("dense", channels, p.classes), place)
     return model.workload(name, p.samples(nodes), origin=origin)
 
 
 def _bottleneck(name: str, channels: int, inner: int, sides: tuple[int, int], *, project: bool) -> Operator:
-    """Return 1x1, 3x3 (with the stride), 1x1 convolution, and one 1x1 on the short cut where shapes differ.
+    """Return a bottleneck: 1x1, 3x3 (with the stride) and 1x1 convolutions; with `project`, a 1x1 on the shortcut.
 
-    Each is normalised: a scale and a shift for each channel.
+    Each is normalised: a scale and a shift per channel.
     """
     side, written = sides
     outputs = 4 * inner
@@ -106,5 +106,5 @@ def _bottleneck(name: str, channels: int, inner: int, sides: tuple[int, int], *,
 
 
 def _halve(side: int) -> int:
-    """Return what a kernel of stride 2, padded to keep the size, makes of a side."""
+    """Return the side after a kernel of stride 2 with same padding."""
     return (side + 1) // 2

@@ -1,7 +1,7 @@
-"""Workloads from real models: ONNX files and torch modules.
+"""Workloads from real models and traces: ONNX files, torch modules and Chakra execution traces.
 
 `workload_from_file` reads ONNX files (extra `onnx`) and task graphs; `torch_module.import_torch` takes a module.
-Both say how each type of computation was counted.
+The imports of models report how each type of computation was counted.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def workload_from_file(
     training: bool = True,
     dimensions: Mapping[str, int] | None = None,
 ) -> Imported | TaskGraph:
-    """Return an ONNX model (`.onnx`), for `batch` samples an iteration, or a task graph (`.npz`), which has its own.
+    """Return the workload of an ONNX model (`.onnx`) for `batch` samples per iteration, or a task graph (`.npz`).
 
-    Raises `WorkloadError` that names the file and what is wrong with it.
+    The options apply only to ONNX models. Raises `WorkloadError` with the file and its fault.
     """
     suffix = Path(path).suffix.lower()
     if suffix == ".onnx":

@@ -1,31 +1,31 @@
-"""A job from Chakra execution traces: one file a rank, `NAME.RANK.et`, in a folder.
+"""Job from Chakra execution traces: a folder with one file per rank, `NAME.RANK.et`.
 
-A rank is a server. What its nodes become:
+A rank is a server. Its nodes become tasks:
 
 | node | task |
 |---|---|
 | `COMP_NODE` | computing of `duration_micros` on the rank's GPU, or on its CPU where `is_cpu_op` is set |
-| the same without a duration | what a device needs for `num_ops` operations and `tensor_size` bytes |
-| `COMM_SEND_NODE`, `COMM_RECV_NODE` | a transfer of `comm_size` bytes; both have its tag, or stand in order |
-| `COMM_COLL_NODE` | a collective of its process group, the same one on all ranks by tag, else by order |
-| the same on a CPU, without `comm_type` | the call of a collective that another node is: computing on the CPU |
-| others | nothing but their order |
+| the same without a duration | computing, estimated from `num_ops` operations and `tensor_size` bytes |
+| `COMM_SEND_NODE`, `COMM_RECV_NODE` | a transfer of `comm_size` bytes; matched by tag, else by order |
+| `COMM_COLL_NODE` | a collective of its process group, matched on all ranks by tag, else by order |
+| the same on a CPU, without `comm_type` | computing on the CPU: the call of a collective that is another node |
+| others | barriers, which only keep the order |
 
-Members of process groups are in a file `comm_group.json` of the folder (`{"1": [0, 1]}`, as ASTRA-sim takes it), or in
-the metadata that PyTorch writes; a collective without `pg_name`, or of group 0, is of all ranks. What
-collectives become, by their type:
+Members of process groups are in a file `comm_group.json` of the folder (`{"1": [0, 1]}`, as in ASTRA-sim), or in the
+metadata that PyTorch writes; a collective without `pg_name`, or of an undescribed group 0, is of all ranks. Collectives
+become tasks by their type:
 
 | type | tasks |
 |---|---|
 | 0 all-reduce | one of the job's AllReduces |
-| 1 reduce, 5 broadcast | along the members, from the root or to it, every hop at once: a pipeline of small parts |
+| 1 reduce, 5 broadcast | all hops along the members at once, to the root or from it: a pipeline of small parts |
 | 2 all-gather | a ring of rounds in which each member passes a share on |
 | 3 gather, 4 scatter | a share of each member to the root, or from it |
-| 6 all-to-all | a share to each other member; members may have sizes of their own |
+| 6 all-to-all | a share to each other member; sizes may differ between members |
 | 7, 8 reduce-scatter | a ring of rounds in which each member passes a share of the tensor on |
 
-`comm_size` is what ASTRA-sim takes it for: of an all-gather the share of one rank, of the others the whole tensor. The
-root is the rank that the attribute `root_rank` names, else the first member.
+`comm_size` means the same as in ASTRA-sim: for an all-gather the share of one rank, for the others the whole tensor.
+The root is the rank in the attribute `root_rank`, or by default the first member.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ Place = tuple[int, int]
 """Rank, number of the node."""
 
 Tasks = tuple[int, Callable[[TaskGraphBuilder, list[int]], None]]
-"""How many tasks there are, and what adds them to a job after others."""
+"""Number of tasks, and the function that adds them to a job behind others."""
 _MESSAGES = (wire.REDUCE, wire.GATHER, wire.SCATTER, wire.BROADCAST, wire.ALL_TO_ALL)
 _KNOWN = (
     "all-reduce 0, reduce 1, all-gather 2, gather 3, scatter 4, broadcast 5, all-to-all 6, reduce-scatter 7 and 8, "
@@ -75,19 +75,19 @@ GROUPS_FILE = "comm_group.json"
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """A job; `estimated` is how many nodes have no duration, and take what a device needs for their operations."""
+    """A job from traces; `estimated` is the number of nodes whose time is estimated from their operations."""
 
     graph: TaskGraph
     estimated: int
 
 
 def read_traces(folder: str | Path) -> TaskGraph:
-    """Return the job in a folder. Raises `WorkloadError` that names the file and the node, `OSError`."""
+    """Return the task graph of the traces in a folder. Raises `WorkloadError` with file and node, and `OSError`."""
     return read_job(folder).graph
 
 
 def read_job(folder: str | Path, device: Device = A100) -> Traces:
-    """Return the same with what was estimated, on a device. Raises as `read_traces`."""
+    """Return the job in a folder, with missing times estimated for a device. Raises as `read_traces` does."""
     ranks = read_ranks(Path(folder))
     try:
         reader = _Reader(ranks, read_groups(Path(folder), ranks), device)
@@ -98,7 +98,7 @@ def read_job(folder: str | Path, device: Device = A100) -> Traces:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Tasks of a node, or of the nodes of a collective; the last of them is its end."""
+    """Tasks of a node, or of the nodes of a collective; the last task is its end."""
 
     places: tuple[Place, ...]
     tasks: int
@@ -106,13 +106,13 @@ class _Part:
 
     @property
     def order(self) -> Place:
-        """The number of the node, then the rank: a job that was written has the numbers it had."""
+        """Number of the node, then its rank: so an exported job gets its task numbers back."""
         rank, number = min(self.places, key=lambda place: place[::-1])
         return number, rank
 
 
 class _Reader:
-    """Makes tasks of the nodes of all ranks."""
+    """Converter of the nodes of all ranks to tasks."""
 
     def __init__(
         self, ranks: Sequence[Sequence[Node]], groups: dict[str, tuple[int, ...]], accelerator: Device
@@ -125,11 +125,11 @@ class _Reader:
 
     @property
     def estimated(self) -> int:
-        """Number of nodes whose time is from their operations."""
+        """Number of nodes whose time is estimated from their operations."""
         return sum(map(_is_estimated, self._nodes.values()))
 
     def graph(self) -> TaskGraph:
-        """Return the job. Raises `ValueError`."""
+        """Return the task graph. Raises `ValueError` for inconsistent traces."""
         parts = sorted([*self._parts_of_nodes(), *self._collectives()], key=self._order)
         first = 0
         end: dict[Place, int] = {}
@@ -142,7 +142,7 @@ class _Reader:
         return job.build()
 
     def _order(self, part: _Part) -> tuple[bool, Place]:
-        """Return what decides the numbers of tasks; those of messages that have arrived come last."""
+        """Return the sort key of parts, which sets the numbers of tasks; receiving nodes come last."""
         return part.places[0] in self._arrivals, part.order
 
     def _before(self, place: Place) -> Iterable[Place]:
@@ -181,22 +181,22 @@ class _Reader:
                 yield _Part((place,), 1, add_wait)
 
     def _messages(self) -> dict[Place, Place]:
-        """Return for each node that receives the one that sends to it."""
+        """Return the sending node of each receiving node. Raises `ValueError` for one without a partner."""
         waiting: dict[tuple[int, int, int], list[Place]] = defaultdict(list)
         for place, node in self._nodes.items():
             if node.kind == wire.SEND:
                 waiting[place[0], self._rank(place, "comm_dst"), _tag(node)].append(place)
-        found = {}
+        senders = {}
         for place, node in self._nodes.items():
             if node.kind == wire.RECEIVE:
-                sent = waiting[self._rank(place, "comm_src"), place[0], _tag(node)]
-                if not sent:
+                candidates = waiting[self._rank(place, "comm_src"), place[0], _tag(node)]
+                if not candidates:
                     raise ValueError(f"{_describe(place)} receives data that no rank sends")
-                found[place] = sent.pop(0)
-        lost = next((places[0] for places in waiting.values() if places), None)
-        if lost:
-            raise ValueError(f"{_describe(lost)} sends data that no rank receives")
-        return found
+                senders[place] = candidates.pop(0)
+        unreceived = next((places[0] for places in waiting.values() if places), None)
+        if unreceived:
+            raise ValueError(f"{_describe(unreceived)} sends data that no rank receives")
+        return senders
 
     def _rank(self, place: Place, name: str) -> int:
         rank = _number(place, self._nodes[place], name)
@@ -205,7 +205,7 @@ class _Reader:
         return rank
 
     def _collectives(self) -> Iterable[_Part]:
-        """Return the collectives, each with the nodes of all its members."""
+        """Yield the collectives, each with the nodes of all its members."""
         kinds: dict[tuple[tuple[int, ...], int, int], dict[int, list[Place]]] = defaultdict(
             lambda: defaultdict(list)
         )
@@ -245,7 +245,7 @@ class _Reader:
 
 
 def seconds(node: Node) -> float:
-    """Return how long a node computes: to the bit where the trace is one of ours, which says so in an attribute."""
+    """Return the computing time of a node: exact from an attribute of our own traces, otherwise from its duration."""
     return float(node.attributes.get(SECONDS, node.duration_us * 1e-6))
 
 
@@ -254,13 +254,13 @@ def _is_collective(node: Node) -> bool:
 
 
 def _is_call(node: Node) -> bool:
-    """Return True for what calls a collective: PyTorch's traces have it beside the kernel that communicates."""
+    """Return whether a node only calls a collective: PyTorch's traces have such nodes besides the communication."""
     on_cpu = bool(node.attributes.get("is_cpu_op", False))
     return node.kind == wire.COLLECTIVE and on_cpu and "comm_type" not in node.attributes
 
 
 def _is_estimated(node: Node) -> bool:
-    """Return True for computing on an accelerator of which operations are known, and no time."""
+    """Return whether a node computes on an accelerator with known operations but without a time."""
     is_timed = node.duration_us or SECONDS in node.attributes or node.attributes.get("is_cpu_op", False)
     return node.kind == wire.COMPUTE and not is_timed and bool(node.attributes.get("num_ops", 0))
 
@@ -307,14 +307,14 @@ def collective_tasks(
         raise ValueError(f"of type {kind}: known are {_KNOWN}")
     if root not in members:
         raise ValueError(f"with root {root}, which is not among its members {members}")
-    return _send_all(_make_rooted(kind, members, root, size, share))
+    return _send_all(_list_rooted_messages(kind, members, root, size, share))
 
 
 def _send_all(messages: tuple[tuple[int, int, int], ...]) -> Tasks:
     return len(messages) + 2, partial(add_messages, messages=messages)
 
 
-def _make_rooted(
+def _list_rooted_messages(
     kind: int, members: tuple[int, ...], root: int, size: int, share: int
 ) -> tuple[tuple[int, int, int], ...]:
     place = members.index(root)
@@ -326,7 +326,7 @@ def _make_rooted(
 
 
 def read_groups(folder: Path, ranks: Sequence[Sequence[Node]]) -> dict[str, tuple[int, ...]]:
-    """Return the members of each process group that is described. Raises `WorkloadError`, `OSError`."""
+    """Return the members of each process group in metadata or in the groups file. Raises `WorkloadError`, `OSError`."""
     everybody = tuple(range(len(ranks)))
     groups: dict[str, tuple[int, ...]] = {}
     for node in (
@@ -347,7 +347,7 @@ def read_groups(folder: Path, ranks: Sequence[Sequence[Node]]) -> dict[str, tupl
 def _parse_groups(
     text: str, where: str, groups_of: Callable[[Any], dict[Any, Iterable[Any]]]
 ) -> dict[str, tuple[int, ...]]:
-    """Return members of process groups by name. Raises `WorkloadError`."""
+    """Return the members of process groups in a JSON text, by name. Raises `WorkloadError`."""
     try:
         groups = {str(name): tuple(map(int, ranks)) for name, ranks in groups_of(json.loads(text)).items()}
     except (ValueError, TypeError, KeyError) as error:
@@ -358,12 +358,12 @@ def _parse_groups(
 
 
 def add_compute(job: TaskGraphBuilder, after: list[int], *, device: int, time_s: float) -> None:
-    """Add computing."""
+    """Add computing on a device."""
     job.compute(device, time_s, after=after)
 
 
 def add_transfer(job: TaskGraphBuilder, after: list[int], *, ends: tuple[int, int], size_bytes: int) -> None:
-    """Add a transfer."""
+    """Add a transfer between two ranks."""
     job.transfer(*ends, size_bytes, after=after)
 
 
@@ -375,27 +375,27 @@ def add_wait(job: TaskGraphBuilder, after: list[int]) -> None:
 def add_reduce(
     job: TaskGraphBuilder, after: list[int], *, members: tuple[int, ...], size_bytes: int, time_s: float
 ) -> None:
-    """Add an AllReduce."""
+    """Add an AllReduce among members."""
     job.allreduce(members, size_bytes, time_s=time_s, after=after)
 
 
 def add_ring(job: TaskGraphBuilder, after: list[int], *, members: tuple[int, ...], size_bytes: int) -> None:
-    """Add rounds in which each member sends to the next what it got in the round before."""
+    """Add the rounds of a ring, in which each member sends on the bytes that it received in the round before."""
     count = len(members)
-    got = [job.barrier(after=after)] * count
+    received = [job.barrier(after=after)] * count
     for _ in range(count - 1):
-        sent = [
-            job.transfer(member, members[(place + 1) % count], size_bytes, after=[got[place]])
+        transfers = [
+            job.transfer(member, members[(place + 1) % count], size_bytes, after=[received[place]])
             for place, member in enumerate(members)
         ]
-        got = sent[-1:] + sent[:-1]
-    job.barrier(after=sorted(set(got)))
+        received = transfers[-1:] + transfers[:-1]
+    job.barrier(after=sorted(set(received)))
 
 
 def add_messages(
     job: TaskGraphBuilder, after: list[int], *, messages: tuple[tuple[int, int, int], ...]
 ) -> None:
-    """Add messages (source, target, bytes) that leave together; the last has arrived at the end."""
+    """Add messages (source, target, bytes) that begin together, and a barrier that waits for all of them."""
     begin = job.barrier(after=after)
-    sent = [job.transfer(source, target, size, after=[begin]) for source, target, size in messages]
-    job.barrier(after=sent or [begin])
+    transfers = [job.transfer(source, target, size, after=[begin]) for source, target, size in messages]
+    job.barrier(after=transfers or [begin])

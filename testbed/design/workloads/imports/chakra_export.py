@@ -1,7 +1,7 @@
-"""A job as Chakra execution traces, one file a rank; read again it takes the same time.
+"""Export of a job to Chakra execution traces, one file per rank; when read again it takes the same time.
 
-The format knows order within a rank only. Where a task waits for one of another rank, a message of no bytes tells it.
-Numbers of nodes are those of the tasks; what the format lacks stands in attributes, which other readers pass over.
+The format orders nodes only within a rank. If a task waits for one of another rank, a message of 0 bytes is added.
+Nodes have the numbers of the tasks; attributes, which other readers skip, hold what the format lacks.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from testbed.errors import WorkloadError
 
 
 def export_traces(graph: TaskGraph, folder: str | Path, name: str) -> tuple[Path, ...]:
-    """Write `NAME.RANK.et` for each node of a job, and its process groups.
+    """Write `NAME.RANK.et` for each server of a job, and its process groups, and return the paths.
 
-    Raises `WorkloadError` where traces of another job are, which would be read with them; `OSError`.
+    Raises `WorkloadError` if the folder has traces of another job, since they would be read together, and `OSError`.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ class _Writer:
             self._before[later].append(earlier)
         self._rank = _ranks_of_tasks(graph)
         self._nodes: list[list[Node]] = [[] for _ in range(graph.nodes)]
-        self._told: dict[tuple[int, int], int] = {}
+        self._notices: dict[tuple[int, int], int] = {}
         self._following = graph.tasks
         self._group_names: dict[tuple[int, ...], str] = {}
 
@@ -74,12 +74,12 @@ class _Writer:
                         "comm_size": size,
                         "comm_tag": task,
                     }
-                    known = self._known(task, rank) if rank == self._rank[task] else ()
+                    known = self._local_nodes(task, rank) if rank == self._rank[task] else ()
                     self._add(rank, task, wire.COLLECTIVE, about | of_group, known)
             elif kind == Kind.TRANSFER and self._graph.source[task] != self._graph.target[task]:
                 source, target = int(self._graph.source[task]), int(self._graph.target[task])
                 self._message(
-                    task, source, target, int(self._graph.size_bytes[task]), self._known(task, source)
+                    task, source, target, int(self._graph.size_bytes[task]), self._local_nodes(task, source)
                 )
             else:
                 device = int(self._graph.device[task]) if kind == Kind.COMPUTE else -1
@@ -88,7 +88,7 @@ class _Writer:
                     task,
                     wire.COMPUTE,
                     {DEVICE: device},
-                    self._known(task, self._rank[task]),
+                    self._local_nodes(task, self._rank[task]),
                 )
         return [sorted(nodes, key=lambda node: node.number) for nodes in self._nodes]
 
@@ -111,26 +111,26 @@ class _Writer:
         self._add(source, number, wire.SEND, about, after)
         self._add(target, number, wire.RECEIVE, about)
 
-    def _known(self, task: int, rank: int) -> tuple[int, ...]:
-        """Return the nodes of a rank that stand for what a task waits for."""
-        return tuple(self._find_seen_from(before, rank) for before in self._before[task])
+    def _local_nodes(self, task: int, rank: int) -> tuple[int, ...]:
+        """Return the nodes of a rank whose end it must wait for before a task."""
+        return tuple(self._find_local_node(before, rank) for before in self._before[task])
 
-    def _find_seen_from(self, task: int, rank: int) -> int:
-        """Return the node with which a rank knows that a task has ended: a message tells it where it takes no part."""
+    def _find_local_node(self, task: int, rank: int) -> int:
+        """Return the node of a rank that ends with or after a task; a rank without part in it gets a message."""
         kind = self._graph.kind[task]
         members = self._graph.groups[self._graph.group[task]] if kind == Kind.ALLREDUCE else ()
         ends_at = int(self._graph.target[task]) if kind == Kind.TRANSFER else self._rank[task]
         if rank == ends_at or rank in members:
             return task
-        if (task, rank) not in self._told:
-            number = self._told[task, rank] = self._following
+        if (task, rank) not in self._notices:
+            number = self._notices[task, rank] = self._following
             self._following += 1
             self._message(number, ends_at, rank, 0, (task,))
-        return self._told[task, rank]
+        return self._notices[task, rank]
 
 
 def _ranks_of_tasks(graph: TaskGraph) -> list[int]:
-    """Return the rank in whose trace a task stands; a device is of the node whose transfers it waits for, or feeds."""
+    """Return the rank of each task. A device belongs to the rank whose transfers it waits for, or feeds."""
     of_device: dict[int, int] = {}
     moves = graph.kind == Kind.TRANSFER
     edges = np.stack([graph.before, graph.after], axis=1)

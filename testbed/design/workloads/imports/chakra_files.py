@@ -1,8 +1,8 @@
-"""The files of a folder of Chakra traces, one a rank: found, decompressed, and read as nodes.
+"""Files of a folder of Chakra traces, one per rank: finds, decompresses and reads them.
 
-A trace may be in JSON. MLCommons' jsonizer writes metadata and nodes one after the other, keys as protocol buffers name
-them in JSON (`ctrlDeps`, `durationMicros`, numbers of 64 bits as texts). In the form of its feeder,
-`{"workload_graph": [...]}`, nodes have `Id`, `NodeType`, `runtime`, and their attributes among the keys.
+A trace may be in JSON. MLCommons' jsonizer writes metadata and nodes one after the other, with the JSON keys of
+protocol buffers (`ctrlDeps`, `durationMicros`, 64-bit numbers as texts). In the form of its feeder,
+`{"workload_graph": [...]}`, nodes have `Id`, `NodeType`, `runtime`, and their attributes as further keys.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ _TYPES = {
     "COMM_RECV_NODE": 6,
     "COMM_COLL_NODE": COLLECTIVE,
 }
-_OF_NODE = {"Id", "Name", "NodeType", "ctrlDeps", "ctrl_deps", "data_deps", "dataDeps", "runtime"}
+_NODE_KEYS = {"Id", "Name", "NodeType", "ctrlDeps", "ctrl_deps", "data_deps", "dataDeps", "runtime"}
 
 
 def is_trace_folder(path: str | Path) -> bool:
-    """Return True for a folder, which is how traces are given."""
+    """Return whether a path is a folder; traces are named by their folder."""
     return Path(path).is_dir()
 
 
 def read_ranks(folder: Path) -> list[list[Node]]:
-    """Return the nodes of each rank. Raises `WorkloadError` that names the folder or the file, `OSError`."""
+    """Return the nodes of each rank. Raises `WorkloadError` with the folder or the file, and `OSError`."""
     ranks = []
     for path in rank_files(folder):
         try:
@@ -61,18 +61,18 @@ def read_ranks(folder: Path) -> list[list[Node]]:
 
 
 def rank_files(folder: Path) -> list[Path]:
-    """Return the file of each rank in order. Raises `WorkloadError` unless there is one of each, of one name."""
-    found = [(path, match) for path in sorted(folder.iterdir()) if (match := _FILE.fullmatch(path.name))]
-    form = "et" if any(match["form"] == "et" for _, match in found) else "json"
-    of_form = [(path, match) for path, match in found if match["form"] == form]
+    """Return the files in the order of ranks. Raises `WorkloadError` unless each rank has one, all of one name."""
+    matches = [(path, match) for path in sorted(folder.iterdir()) if (match := _FILE.fullmatch(path.name))]
+    form = "et" if any(match["form"] == "et" for _, match in matches) else "json"
+    of_form = [(path, match) for path, match in matches if match["form"] == form]
     files = {int(match["rank"]): path for path, match in of_form}
     names = {match["name"] for _, match in of_form}
     if not files or sorted(files) != list(range(len(files))) or len(names) > 1 or len(files) < len(of_form):
         if len(names) > 1:
-            has = f"it has traces of {', '.join(sorted(names))}"
+            contents = f"it has traces of {', '.join(sorted(names))}"
         else:
-            has = f"it has ranks {sorted(int(match['rank']) for _, match in of_form)}"
-        raise WorkloadError(f"{folder}: give one trace per rank, NAME.0.et, NAME.1.et and so on; {has}")
+            contents = f"it has ranks {sorted(int(match['rank']) for _, match in of_form)}"
+        raise WorkloadError(f"{folder}: give one trace per rank, NAME.0.et, NAME.1.et and so on; {contents}")
     return [files[rank] for rank in range(len(files))]
 
 
@@ -86,23 +86,25 @@ def _decompress(data: bytes) -> bytes:
 
 
 def read_json(text: str) -> list[Node]:
-    """Return the nodes of a file. Raises `ValueError` for a text that is not such a file."""
-    documents = list(_documents(text))
+    """Return the nodes in the JSON text of a file. Raises `ValueError` for a text that is not a trace."""
+    documents = list(_split_documents(text))
     if not documents or not all(isinstance(document, dict) for document in documents):
         raise ValueError("it is not a single JSON object")
     first = documents[0]
     if "workload_graph" in first:
-        return [_feeder_node(node) for node in _list(first["workload_graph"], "workload_graph")]
+        return [_read_feeder_node(node) for node in _check_list(first["workload_graph"], "workload_graph")]
     if "nodes" in first or "schema" in first:
         raise ValueError(
             "it is a PyTorch execution trace, not yet a Chakra trace: link and convert it with "
             "mlc-chakra first"
         )
-    begins_with_node = any(key in first for key in ("id", "name", "type"))  # what is 0 or empty is left out
-    return [_node(document) for document in documents[0 if begins_with_node else 1 :]]
+    begins_with_node = any(
+        key in first for key in ("id", "name", "type")
+    )  # JSON omits fields that are 0 or empty
+    return [_read_node(document) for document in documents[0 if begins_with_node else 1 :]]
 
 
-def _documents(text: str) -> Iterator[Any]:
+def _split_documents(text: str) -> Iterator[Any]:
     decoder, place = json.JSONDecoder(), 0
     while place < len(text):
         if text[place].isspace():
@@ -112,67 +114,69 @@ def _documents(text: str) -> Iterator[Any]:
         yield document
 
 
-def _node(document: Mapping[str, Any]) -> Node:
+def _read_node(document: Mapping[str, Any]) -> Node:
     kind = document.get("type", 0)
     known = _TYPES.get(kind) if isinstance(kind, str) else kind
     if not isinstance(known, int):
         raise ValueError(f"a node has the unknown type {kind!r}")  # noqa: TRY004 - of a file, not of a caller
-    attributes = dict(_attribute(each) for each in _list(document.get("attr", []), "attr"))
+    attributes = dict(_read_attribute(each) for each in _check_list(document.get("attr", []), "attr"))
     inputs = document.get("inputs", {})
     return Node(
-        _whole(document.get("id", 0), "id"),
+        _check_integer(document.get("id", 0), "id"),
         str(document.get("name", "")),
         known,
         _numbers(document, "dataDeps", "data_deps"),
-        _whole(document.get("durationMicros", document.get("duration_micros", 0)), "durationMicros"),
+        _check_integer(document.get("durationMicros", document.get("duration_micros", 0)), "durationMicros"),
         {name: value for name, value in attributes.items() if value is not None},
         str(inputs.get("values", "")) if isinstance(inputs, dict) else "",
         _numbers(document, "ctrlDeps", "ctrl_deps"),
     )
 
 
-def _attribute(document: Any) -> tuple[str, Value | None]:
-    """Return the name and the value of an attribute; None for a list."""
+def _read_attribute(document: Any) -> tuple[str, Value | None]:
+    """Return the name and the value of an attribute; the value is None for a list."""
     if not isinstance(document, dict):
         raise ValueError("an attribute is not an object")  # noqa: TRY004 - of a file, not of a caller
     for key, value in document.items():
         kind = key.removesuffix("Val").removesuffix("_val")
         if kind != key and isinstance(value, str | int | float):
             whole = "int" in kind or "fixed" in kind
-            return str(document.get("name", "")), _whole(value, key) if whole else value
+            return str(document.get("name", "")), _check_integer(value, key) if whole else value
     return str(document.get("name", "")), None
 
 
-def _feeder_node(document: Any) -> Node:
+def _read_feeder_node(document: Any) -> Node:
     if not isinstance(document, dict) or "Id" not in document:
         raise ValueError("an entry of workload_graph is not a node with an Id")
     return Node(
-        _whole(document["Id"], "Id"),
+        _check_integer(document["Id"], "Id"),
         str(document.get("Name", "")),
-        _whole(document.get("NodeType", 0), "NodeType"),
+        _check_integer(document.get("NodeType", 0), "NodeType"),
         _numbers(document, "dataDeps", "data_deps"),
-        _whole(document.get("runtime", 0), "runtime"),
+        _check_integer(document.get("runtime", 0), "runtime"),
         {
             key: value
             for key, value in document.items()
-            if key not in _OF_NODE and isinstance(value, str | int | float)
+            if key not in _NODE_KEYS and isinstance(value, str | int | float)
         },
         control=_numbers(document, "ctrlDeps", "ctrl_deps"),
     )
 
 
 def _numbers(document: Mapping[str, Any], *names: str) -> tuple[int, ...]:
-    found = [_whole(each, name) for name in names for each in _list(document.get(name, []), name)]
-    return tuple(dict.fromkeys(found))
+    numbers = [
+        _check_integer(each, name) for name in names for each in _check_list(document.get(name, []), name)
+    ]
+    return tuple(dict.fromkeys(numbers))
 
 
-def _list(value: Any, name: str) -> list[Any]:
+def _check_list(value: Any, name: str) -> list[Any]:
     if not isinstance(value, list):
         raise ValueError(f"{name} is not a list")  # noqa: TRY004 - of a file, not of a caller
     return value
 
 
-def _whole(value: Any, name: str) -> int:
+def _check_integer(value: Any, name: str) -> int:
     try:
         return int(value)
     except (TypeError, ValueError, OverflowError) as error:

@@ -1,9 +1,9 @@
-"""Bytes of Chakra execution traces: messages of protocol buffers, a length before each.
+"""Encoding of Chakra execution traces: length-prefixed messages of protocol buffers.
 
-A file holds the trace of a rank: one `GlobalMetadata`, then `Node` after `Node`, each preceded by its length as a
-varint (MLCommons Chakra, `et_def.proto` since October 2023, versions 0.0.4 and 1.0.0). Only what a job needs is read;
-other fields are passed over, as the encoding of protocol buffers allows. Older schemas number their fields otherwise;
-their files are refused.
+A file holds the trace of a rank: one `GlobalMetadata`, then the `Node`s, each preceded by its length as a varint
+(MLCommons Chakra, `et_def.proto` since October 2023, versions 0.0.4 and 1.0.0). The reader skips fields that a job does
+not need, as the encoding of protocol buffers allows. Older schemas number their fields differently; their files are
+refused.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _ATTRIBUTE_NAME, _DOUBLE, _INT64, _BOOL, _STRING = 1, 3, 9, 27, 29
 class Node:
     """A node of the trace of one rank; `inputs` are the values of its inputs, as text.
 
-    It waits for the nodes of `after`, its data dependencies, and for those of `control` that are in the trace: the
-    converter of PyTorch's traces leaves nodes out that called others.
+    It waits for the nodes in `after`, its data dependencies, and for those in `control` that are in the trace: the
+    converter of PyTorch's traces omits nodes that only call others.
     """
 
     number: int
@@ -58,27 +58,27 @@ class Node:
 
 
 def read_nodes(data: bytes) -> list[Node]:
-    """Return the nodes of a file. Raises `ValueError` for bytes that are not such a file."""
-    messages = list(_messages(data))
+    """Return the nodes in the bytes of a file. Raises `ValueError` for bytes that are not a trace."""
+    messages = list(_split_messages(data))
     if not messages:
         raise ValueError("it is empty: a trace begins with its metadata")
-    if any(place > _NAME or isinstance(value, int) for place, value in _fields(messages[0])):
+    if any(place > _NAME or isinstance(value, int) for place, value in _read_fields(messages[0])):
         raise ValueError(f"it begins with a node instead of its metadata; {_OLD}")
-    return [_node(message) for message in messages[1:]]
+    return [_read_node(message) for message in messages[1:]]
 
 
 def write_nodes(nodes: list[Node]) -> bytes:
-    """Return the bytes of a file.
+    """Return the bytes of a file with these nodes.
 
     >>> node = Node(7, "send", SEND, (1, 300), 5, {"comm_dst": 3, "x": 0.5, "y": "z"})
     >>> read_nodes(write_nodes([node])) == [node]
     True
     """
-    messages = [_field(1, VERSION.encode()), *(_bytes_of(node) for node in nodes)]
-    return b"".join(_varint(len(message)) + message for message in messages)
+    messages = [_encode_field(1, VERSION.encode()), *(_encode_node(node) for node in nodes)]
+    return b"".join(_encode_varint(len(message)) + message for message in messages)
 
 
-def _messages(data: bytes) -> Iterator[bytes]:
+def _split_messages(data: bytes) -> Iterator[bytes]:
     place = 0
     while place < len(data):
         size, place = _read_varint(data, place)
@@ -88,12 +88,12 @@ def _messages(data: bytes) -> Iterator[bytes]:
         place += size
 
 
-def _node(message: bytes) -> Node:
+def _read_node(message: bytes) -> Node:
     number, name, kind, duration_us, inputs = 0, "", 0, 0, ""
     after: list[int] = []
     control: list[int] = []
     attributes: dict[str, Value] = {}
-    for place, value in _fields(message):
+    for place, value in _read_fields(message):
         if place == _ID:
             number = _integer(value)
         elif place == _NAME:
@@ -107,32 +107,39 @@ def _node(message: bytes) -> Node:
         elif place == _DURATION:
             duration_us = _integer(value)
         elif place == _INPUTS:
-            inputs = next((_text(part) for number_, part in _fields(_raw(value)) if number_ == 1), "")
+            inputs = next((_text(part) for number_, part in _read_fields(_raw(value)) if number_ == 1), "")
         elif place == _ATTRIBUTE:
-            attributes.update(_attribute(_raw(value)))
+            attributes.update(_read_attribute(_raw(value)))
         elif place >= _AFTER and kind <= COLLECTIVE:
             raise ValueError(f"node {number} has field {place}, which no node has; {_OLD}")
     return Node(
-        number, name, kind, _once(after), duration_us, attributes, inputs, _once(control, but=set(after))
+        number,
+        name,
+        kind,
+        _deduplicate(after),
+        duration_us,
+        attributes,
+        inputs,
+        _deduplicate(control, but=set(after)),
     )
 
 
-def _once(numbers: list[int], but: Collection[int] = ()) -> tuple[int, ...]:
+def _deduplicate(numbers: list[int], but: Collection[int] = ()) -> tuple[int, ...]:
     return tuple(number for number in dict.fromkeys(numbers) if number not in but)
 
 
-def _attribute(message: bytes) -> dict[str, Value]:
-    """Return the name and the value of an attribute; nothing for a list."""
-    name, found = "", cast("Value | None", None)
-    for place, value in _fields(message):
+def _read_attribute(message: bytes) -> dict[str, Value]:
+    """Return the name and the value of an attribute; an empty dict for a list."""
+    name, attribute_value = "", cast("Value | None", None)
+    for place, value in _read_fields(message):
         if place == _ATTRIBUTE_NAME:
             name = _text(value)
         elif place in _VALUES:
-            found = _VALUES[place](value)
-    return {} if found is None else {name: found}
+            attribute_value = _VALUES[place](value)
+    return {} if attribute_value is None else {name: attribute_value}
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+def _read_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     place = 0
     while place < len(message):
         key, place = _read_varint(message, place)
@@ -180,12 +187,12 @@ def _text(value: int | bytes) -> str:
     return _raw(value).decode("utf-8", "replace")
 
 
-def _sign(value: int | bytes) -> int:
+def _to_signed(value: int | bytes) -> int:
     number = _integer(value)
     return number - ((number >> 63) << 64)
 
 
-def _zigzag(value: int | bytes) -> int:
+def _decode_zigzag(value: int | bytes) -> int:
     number = _integer(value)
     return (number >> 1) ^ -(number & 1)
 
@@ -204,12 +211,12 @@ def _unpack_as(form: str) -> Callable[[int | bytes], Value]:
 _VALUES: dict[int, Callable[[int | bytes], Value]] = {
     _DOUBLE: _unpack_as("<d"),
     5: _unpack_as("<f"),
-    7: _sign,
-    _INT64: _sign,
+    7: _to_signed,
+    _INT64: _to_signed,
     11: _integer,
     13: _integer,
-    15: _zigzag,
-    17: _zigzag,
+    15: _decode_zigzag,
+    17: _decode_zigzag,
     19: _unpack_as("<I"),
     21: _unpack_as("<Q"),
     23: _unpack_as("<i"),
@@ -217,11 +224,11 @@ _VALUES: dict[int, Callable[[int | bytes], Value]] = {
     _BOOL: _integer,
     _STRING: _text,
 }
-"""How the value of an attribute is read, by its field; lists and bytes are passed over."""
+"""Decoders of an attribute's value, by its field; lists and bytes are skipped."""
 
 
 def _unpack_repeated(value: int | bytes) -> list[int]:
-    """Return numbers of a repeated field, which may be packed."""
+    """Return the numbers of a repeated field, which may be packed."""
     if isinstance(value, int):
         return [value]
     numbers, place = [], 0
@@ -231,38 +238,42 @@ def _unpack_repeated(value: int | bytes) -> list[int]:
     return numbers
 
 
-def _bytes_of(node: Node) -> bytes:
-    parts = [_number(_ID, node.number), _field(_NAME, node.name.encode()), _number(_TYPE, node.kind)]
+def _encode_node(node: Node) -> bytes:
+    parts = [
+        _encode_number(_ID, node.number),
+        _encode_field(_NAME, node.name.encode()),
+        _encode_number(_TYPE, node.kind),
+    ]
     if node.after:
-        parts.append(_field(_DATA, b"".join(map(_varint, node.after))))
-    parts.append(_number(_DURATION, node.duration_us))
-    parts += [_field(_ATTRIBUTE, _bytes_of_attribute(*item)) for item in node.attributes.items()]
+        parts.append(_encode_field(_DATA, b"".join(map(_encode_varint, node.after))))
+    parts.append(_encode_number(_DURATION, node.duration_us))
+    parts += [_encode_field(_ATTRIBUTE, _encode_attribute(*item)) for item in node.attributes.items()]
     return b"".join(parts)
 
 
-def _bytes_of_attribute(name: str, value: Value) -> bytes:
-    named = _field(_ATTRIBUTE_NAME, name.encode())
+def _encode_attribute(name: str, value: Value) -> bytes:
+    named = _encode_field(_ATTRIBUTE_NAME, name.encode())
     if isinstance(value, bool):
-        return named + _varint(_BOOL << 3) + _varint(int(value))
+        return named + _encode_varint(_BOOL << 3) + _encode_varint(int(value))
     if isinstance(value, int):
-        return named + _varint(_INT64 << 3) + _varint(value % (1 << 64))
+        return named + _encode_varint(_INT64 << 3) + _encode_varint(value % (1 << 64))
     if isinstance(value, float):
-        return named + _varint(_DOUBLE << 3 | _FIXED64) + struct.pack("<d", value)
-    return named + _field(_STRING, value.encode())
+        return named + _encode_varint(_DOUBLE << 3 | _FIXED64) + struct.pack("<d", value)
+    return named + _encode_field(_STRING, value.encode())
 
 
-def _number(number: int, value: int) -> bytes:
-    return _varint(number << 3) + _varint(value) if value else b""
+def _encode_number(number: int, value: int) -> bytes:
+    return _encode_varint(number << 3) + _encode_varint(value) if value else b""
 
 
-def _field(number: int, value: bytes) -> bytes:
-    return _varint(number << 3 | _BYTES) + _varint(len(value)) + value
+def _encode_field(number: int, value: bytes) -> bytes:
+    return _encode_varint(number << 3 | _BYTES) + _encode_varint(len(value)) + value
 
 
-def _varint(value: int) -> bytes:
-    found = bytearray()
+def _encode_varint(value: int) -> bytes:
+    encoded = bytearray()
     while value >= 0x80:
-        found.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    found.append(value)
-    return bytes(found)
+    encoded.append(value)
+    return bytes(encoded)

@@ -1,7 +1,7 @@
-"""Workloads from ONNX files. Shapes are inferred; weights need not be there (external data are not read).
+"""Workloads from ONNX files. Shapes are inferred; the weights themselves are not needed (external data are not read).
 
-Samples are counted by the first dimension of the first input. Computations in the bodies of `If`, `Loop` and `Scan` are
-not looked into.
+The first dimension of the first input is the number of samples. Computations in the bodies of `If`, `Loop` and `Scan`
+are not counted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from testbed.design.workloads.imports.traced import (
 from testbed.design.workloads.model import is_whole
 from testbed.errors import WorkloadError
 
-#: Where the two factors stand among the inputs. Quantised ones have scales and zero points between them.
+#: Places of the two factors among the inputs. Quantised products have scales and zero points between them.
 PRODUCTS: Mapping[str, tuple[int, int]] = {
     **dict.fromkeys(("MatMul", "Gemm", "MatMulInteger", "FusedMatMul", "FusedGemm"), (0, 1)),
     "QLinearMatMul": (0, 3),
@@ -45,28 +45,28 @@ ATTENTION = frozenset(("Attention", "MultiHeadAttention", "GroupQueryAttention")
 _BODIES = frozenset(("If", "Loop", "Scan", "SequenceMap"))
 _COUNTED = frozenset((*PRODUCTS, *CONVOLUTIONS, *RECURRENT, *ATTENTION, "Einsum"))
 
-#: Nothing is computed: the result is the first input under another shape or type.
+#: Operations without computing: the result is the first input with another shape or type.
 _PASSING = frozenset(
     ("Cast", "CastLike", "Dropout", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
 )
-#: Results that depend on shapes alone.
+#: Operations whose results depend only on shapes.
 _SHAPES = frozenset(("Constant", "ConstantOfShape", "Shape", "Size", "EyeLike"))
 
 
 class Tensor(NamedTuple):
-    """Dimensions, and bytes of a number."""
+    """Dimensions of a tensor, and the bytes of one number (0 if unknown)."""
 
     dims: tuple[int, ...]
     item_bytes: int
 
     @property
     def bytes(self) -> int:
-        """All of it; none where the size of a number is unknown."""
+        """Total bytes; 0 if the size of a number is unknown."""
         return prod(self.dims) * self.item_bytes
 
 
 class Counted(NamedTuple):
-    """Operations, and how they were found."""
+    """Operations, and how they were counted."""
 
     flops: float
     how: str
@@ -86,24 +86,24 @@ _UNKNOWN_SIZE = Tensor((), 0)
 
 
 def count_flops(call: Call, weights: Mapping[str, int], *, is_standard: bool) -> Counted:
-    """Return operations of one node. What has no formula, or no shapes to put into it, is estimated and says so."""
+    """Return the operations of one node; without a formula or known shapes an estimate, which `how` describes."""
     if call.op_type in _BODIES:
-        return Counted(0.0, "bytes only: its body is not looked into")
+        return Counted(0.0, "bytes only: its body is not counted")
     if call.op_type not in _COUNTED:
         return Counted(
             0.0, "bytes moved" if is_standard else "unknown: counted as element-wise, by bytes moved"
         )
     if not all(tensor.item_bytes for tensor in (*call.inputs[:2], *call.outputs[:1])):
         item_bytes = max((tensor.item_bytes for tensor in call.inputs), default=0) or 4
-        return Counted(2.0 * sum(weights.values()) / item_bytes, "shapes unknown: two operations a weight")
+        return Counted(2.0 * sum(weights.values()) / item_bytes, "shapes unknown: 2 per weight")
     return _by_formula(call)
 
 
 def _by_formula(call: Call) -> Counted:
-    """Return operations by the formula of the node's type, from shapes that are known.
+    """Return the operations by the formula of the node's type, from known shapes.
 
-    In attention each query number meets every key, each output number sums over every value; and there are projections,
-    where it has any.
+    Attention multiplies each query with every key, and sums over the values for each output; Microsoft's `Attention`
+    also has projections.
     """
     kind, inputs = call.op_type, [tensor.dims for tensor in call.inputs]
     if kind in PRODUCTS:
@@ -116,12 +116,14 @@ def _by_formula(call: Call) -> Counted:
     if kind in CONVOLUTIONS:
         weight = inputs[CONVOLUTIONS[kind]]
         if kind == "ConvTranspose":
-            return Counted(count_transposed_flops(inputs[0], weight), "2 a kernel and input number")
-        return Counted(convolution_flops(call.outputs[0].dims, weight), "2 a kernel and output number")
+            return Counted(count_transposed_flops(inputs[0], weight), "2 per kernel weight and input value")
+        return Counted(
+            convolution_flops(call.outputs[0].dims, weight), "2 per kernel weight and output value"
+        )
     if kind in RECURRENT:
         steps, samples = inputs[0][:2]
         weights = prod(inputs[1]) + prod(inputs[2])
-        return Counted(recurrent_flops(steps, samples, weights), "2 a weight and step")
+        return Counted(recurrent_flops(steps, samples, weights), "2 per weight, step and sample")
     if kind in ATTENTION:
         first, second = inputs[:2]
         output = prod(call.outputs[0].dims)
@@ -130,7 +132,7 @@ def _by_formula(call: Call) -> Counted:
             flops, how = product_flops(first, second) + 4.0 * first[-2] * output, "2 m n k, 4 s t h"
         return Counted(flops, how)
     equation = call.attributes["equation"].decode()
-    return Counted(einsum_flops(equation, inputs), "2 a combination of indices")
+    return Counted(einsum_flops(equation, inputs), "2 per combination of indices")
 
 
 def import_onnx(
@@ -140,17 +142,17 @@ def import_onnx(
     training: bool = True,
     dimensions: Mapping[str, int] | None = None,
 ) -> Imported:
-    """Return the workload of an ONNX file for `batch` samples an iteration.
+    """Return the workload of an ONNX file for `batch` samples per iteration.
 
-    `dimensions` gives sizes to the open dimensions of its inputs (`{"sequence": 128}`; one without a name is called by
-    input and place, `mask.1`); the first, which counts samples, is 1 unless given. Raises `WorkloadError` for files
-    that are no models, dimensions without a size, and sizes of none that is open.
+    `dimensions` sets the open dimensions of the inputs (`{"sequence": 128}`; a dimension without a name is called by
+    input and place, `mask.1`); the first one, the number of samples, is 1 by default. Raises `WorkloadError` for files
+    that are not models, open dimensions without a size, and sizes of other dimensions.
     """
-    onnx = _onnx()
+    onnx = _import_onnx_package()
     model = _load(onnx, Path(path))
     samples = _fix_inputs(model, str(path), dimensions or {})
     try:
-        reader = _Reader(_tensors(onnx, model))
+        reader = _Reader(_infer_tensors(onnx, model))
         reader.read(onnx, model)
     except Exception as error:  # a damaged model can fail anywhere in the library that infers its shapes
         raise WorkloadError(f"{path} is a damaged ONNX model: {error}; export it again") from error
@@ -165,7 +167,7 @@ def import_onnx(
     )
 
 
-def _onnx() -> ModuleType:
+def _import_onnx_package() -> ModuleType:
     try:
         import onnx
         import onnx.inliner
@@ -192,17 +194,20 @@ def _load(onnx: Any, path: Path) -> Any:
 
 
 def _fix_inputs(model: Any, path: str, sizes: Mapping[str, int]) -> int:
-    """Give every dimension of the inputs a number; how many samples there are. Shapes inside are to be found again."""
-    weights = {made.name for made in model.graph.initializer}
+    """Set every open dimension of the inputs in the model, and return the number of samples.
+
+    Shapes inside the model must be inferred again. Raises `WorkloadError` for missing and unknown dimensions.
+    """
+    weights = {weight.name for weight in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in weights]
     if not inputs:
         raise WorkloadError(f"{path}: the model has no inputs, so nothing depends on samples")
-    unsized = list(_open(inputs))
+    unsized = list(_list_open(inputs))
     names = list(dict.fromkeys(name for name, _ in unsized))
     for name, size in sizes.items():
         if name not in names:
-            there = f"open are {', '.join(names)}" if names else "none is open"
-            raise WorkloadError(f"{path}: its inputs have no open dimension {name!r}: {there}")
+            known_names = f"open are {', '.join(names)}" if names else "none is open"
+            raise WorkloadError(f"{path}: its inputs have no open dimension {name!r}: {known_names}")
         if not is_whole(size) or size < 1:
             raise WorkloadError(f"{path}: dimension {name} is {size}: give an integer of at least 1")
     first = list(inputs[0].type.tensor_type.shape.dim)
@@ -219,16 +224,16 @@ def _fix_inputs(model: Any, path: str, sizes: Mapping[str, int]) -> int:
     return int(first[0].dim_value) if first else 1
 
 
-def _open(inputs: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-    """Yield dimensions of inputs that have no number yet. Those without a name are called by their place: `mask.1`."""
+def _list_open(inputs: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the open dimensions of inputs, with their names, or names by input and place: `mask.1`."""
     for value in inputs:
         for place, dim in enumerate(value.type.tensor_type.shape.dim):
             if not dim.dim_value:
                 yield dim.dim_param or f"{value.name}.{place}", dim
 
 
-def _tensors(onnx: Any, model: Any) -> Mapping[str, Tensor]:
-    """Return dimensions and size of a number of every value whose shape is known."""
+def _infer_tensors(onnx: Any, model: Any) -> Mapping[str, Tensor]:
+    """Return the tensor of every value with a known shape, by name."""
     bare = type(model)()
     bare.CopyFrom(model)
     del bare.graph.value_info[:]
@@ -242,8 +247,8 @@ def _tensors(onnx: Any, model: Any) -> Mapping[str, Tensor]:
         dims = [dim.dim_value for dim in tensor.shape.dim]
         if tensor.HasField("shape") and all(dims):
             tensors[value.name] = Tensor(tuple(dims), _item_bytes(onnx, tensor.elem_type))
-    for made in model.graph.initializer:
-        tensors[made.name] = Tensor(tuple(made.dims), _item_bytes(onnx, made.data_type))
+    for weight in model.graph.initializer:
+        tensors[weight.name] = Tensor(tuple(weight.dims), _item_bytes(onnx, weight.data_type))
     return tensors
 
 
@@ -256,7 +261,7 @@ def _item_bytes(onnx: Any, data_type: int) -> int:
 
 @dataclass(slots=True)
 class _Reader:
-    """Goes through the nodes, which stand in the order of computing, and keeps where each value is from."""
+    """Reader of a model's nodes, in their order of execution; it tracks the source of each value."""
 
     tensors: Mapping[str, Tensor]
     traced: list[Traced] = field(default_factory=list)
@@ -266,19 +271,19 @@ class _Reader:
     def read(self, onnx: Any, model: Any) -> None:
         for value in model.graph.input:
             self._sources[value.name] = Source(data=True)
-        for made in model.graph.initializer:
-            # Trained numbers are floating-point ones, and matrices of quantised ones.
+        for weight in model.graph.initializer:
+            # Floating-point and quantised tensors count as trained; indices, flags and texts do not.
             kinds = onnx.TensorProto
             whole = {kinds.INT64, kinds.INT32, kinds.BOOL, kinds.STRING}
-            tensor = self.tensors[made.name]
-            weights = {} if made.data_type in whole else {made.name: tensor.bytes}
-            self._sources[made.name] = Source(weights=weights)
+            tensor = self.tensors[weight.name]
+            weights = {} if weight.data_type in whole else {weight.name: tensor.bytes}
+            self._sources[weight.name] = Source(weights=weights)
         for place, node in enumerate(model.graph.node):
-            source = self._node(onnx, node, place)
+            source = self._read_node(onnx, node, place)
             self._sources.update(dict.fromkeys(node.output, source))
 
-    def _node(self, onnx: Any, node: Any, place: int) -> Source:
-        """Return where the results of a node are from; what it computes is written down."""
+    def _read_node(self, onnx: Any, node: Any, place: int) -> Source:
+        """Return the source of a node's results, and record its computation, if any."""
         inputs = [self._sources.get(name, Source()) for name in node.input if name]
         if node.op_type in _SHAPES:
             return Source()
@@ -288,16 +293,18 @@ class _Reader:
         if not any(source.data for source in inputs):
             return Source(weights=weights)
         name = node.name or f"{node.op_type}_{place}"
-        self.traced.append(self._computation(onnx, node, unite_places(inputs), weights, name))
+        self.traced.append(self._trace_node(onnx, node, unite_places(inputs), weights, name))
         return Source(places=(len(self.traced) - 1,), data=True)
 
-    def _computation(
+    def _trace_node(
         self, onnx: Any, node: Any, reads: tuple[int, ...], weights: Mapping[str, int], name: str
     ) -> Traced:
         values = [self.tensors.get(name, _UNKNOWN_SIZE) if name else _UNKNOWN_SIZE for name in node.input]
         results = [self.tensors.get(name, _UNKNOWN_SIZE) for name in node.output if name]
-        kind = self._kind(node)
-        attributes = {made.name: onnx.helper.get_attribute_value(made) for made in node.attribute}
+        kind = self._kind_of(node)
+        attributes = {
+            attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute
+        }
         standard = node.domain in ("", "ai.onnx") and onnx.defs.has(node.op_type)
         call = Call(node.op_type, node.domain, attributes, values, results)
         flops, how = count_flops(call, weights, is_standard=standard)
@@ -309,13 +316,13 @@ class _Reader:
         output = sum(tensor.bytes for tensor in results)
         data = [
             tensor
-            for given, tensor in zip(node.input, values, strict=True)
-            if self._sources.get(given, Source()).data
+            for input_name, tensor in zip(node.input, values, strict=True)
+            if self._sources.get(input_name, Source()).data
         ]
         read = sum(tensor.bytes for tensor in data) + (output if kind == "embedding" else 0)
         return Traced(name, node.op_type, kind, reads, flops, weights, read, output, how)
 
-    def _kind(self, node: Any) -> TracedKind:
+    def _kind_of(self, node: Any) -> TracedKind:
         sources = [self._sources.get(name, Source()) for name in node.input]
         weighted = any(source.weights and not source.data for source in sources[:2])
         if node.op_type in CONVOLUTIONS:

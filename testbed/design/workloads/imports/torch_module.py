@@ -1,7 +1,7 @@
-"""Workloads from torch modules, by running them once on tensors without numbers (the meta device).
+"""Workloads from torch modules, which run once on tensors without values (the meta device).
 
-Every computation that torch carries out is seen, whatever Python does around it. Weights are replaced by their shapes,
-so a module may be larger than the memory; shared weights count once. Control flow must not depend on numbers.
+Every computation of torch is recorded, whatever Python code calls it. Weights are replaced by their shapes, so a module
+may be larger than the memory; shared weights count once. Control flow must not depend on values.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from testbed.design.workloads.imports.traced import (
 )
 from testbed.errors import WorkloadError
 
-#: Where the two factors of a product stand among the arguments.
+#: Places of the two factors of a product among the arguments.
 _PRODUCTS: Mapping[str, tuple[int, int]] = {
     **dict.fromkeys(
         ("mm", "bmm", "matmul", "mv", "dot", "linear", "_int_mm", "_scaled_mm", "_grouped_mm"), (0, 1)
@@ -39,17 +39,18 @@ _PRODUCTS: Mapping[str, tuple[int, int]] = {
     **dict.fromkeys(("addmm", "addmv", "baddbmm", "addbmm", "_addmm_activation"), (1, 2)),
 }
 _TABLES = frozenset(("embedding", "_embedding_bag", "_embedding_bag_forward_only"))
-#: Not views by name, yet nothing is computed.
+#: Calls that compute nothing, though torch does not mark them as views.
 _PASSING = frozenset(("_unsafe_view", "lift_fresh", "alias"))
 
 
 def import_torch(
     module: Any, inputs: Sequence[Any], *, batch: int, training: bool = True, name: str | None = None
 ) -> Imported:
-    """Return the workload of a torch module for `batch` samples an iteration.
+    """Return the workload of a torch module for `batch` samples per iteration.
 
-    `inputs` are example tensors as its `forward` takes them, of any device, `meta` included; the first dimension of the
-    first counts samples. All parameters count as trained. Raises `WorkloadError` when the module cannot be run so.
+    `inputs` are example tensors for its `forward`, on any device, including `meta`; the first dimension of the first is
+    the number of samples. All parameters count as trained. Raises `WorkloadError` for inputs without samples, and if
+    the module cannot run without values.
     """
     torch = _torch()
     label = name or type(module).__name__
@@ -98,7 +99,7 @@ def _tensors_of(module: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _recorder(trace: _Trace) -> Any:
-    """Return what torch calls for every computation, below autograd."""
+    """Return a dispatch mode, which torch calls for every computation, below autograd."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Recorder(TorchDispatchMode):  # type: ignore[misc]
@@ -113,27 +114,27 @@ def _recorder(trace: _Trace) -> Any:
 
 
 class _Trace:
-    """Everything computed so far, and where each tensor is from.
+    """Trace of a run: all computations so far, and the source of each tensor.
 
-    Tensors are told apart by identity, so all are kept until the trace is dropped.
+    Tensors are identified by `id`, so all are kept alive as long as the trace.
     """
 
     def __init__(self, label: str) -> None:
         self.traced: list[Traced] = []
         self._modules = [label]
-        self._kept: list[Any] = []
+        self._tensors: list[Any] = []
         self._sources: dict[int, Source] = {}
 
     def begin(self, parameters: Mapping[str, Any], shapes: Mapping[str, Any], inputs: Sequence[Any]) -> None:
-        """Note what everything is computed from."""
+        """Record the sources of the run: parameters and inputs."""
         for key in parameters:
-            self._note(shapes[key], Source(weights={key: _bytes(shapes[key])}))
+            self._set_source(shapes[key], Source(weights={key: _bytes(shapes[key])}))
         for value in inputs:
-            self._note(value, Source(data=True))
+            self._set_source(value, Source(data=True))
 
     @contextmanager
     def names(self, module: Any) -> Iterator[None]:
-        """Provide computations are called after the module that does them."""
+        """Name computations in this context after the submodule that runs them."""
         hooks = []
         for name, part in module.named_modules():
             if name:
@@ -146,21 +147,21 @@ class _Trace:
                 hook.remove()
 
     def record(self, func: Any, arguments: Sequence[Any], result: Any) -> None:
-        """Count one call of torch."""
+        """Record one call of torch."""
         name = func.overloadpacket.__name__
-        given = list(_flat(arguments))
-        sources = [self._sources.get(id(tensor), Source()) for tensor in given]
-        results = list(_flat((result,)))
-        source = self._source(func, name, arguments, given, sources, results)
+        tensors = list(_flatten(arguments))
+        sources = [self._sources.get(id(tensor), Source()) for tensor in tensors]
+        results = list(_flatten((result,)))
+        source = self._trace_call(func, name, arguments, tensors, sources, results)
         for tensor in results:
-            self._note(tensor, source)
+            self._set_source(tensor, source)
 
-    def _source(
+    def _trace_call(
         self,
         func: Any,
         name: str,
         arguments: Sequence[Any],
-        given: Sequence[Any],
+        tensors: Sequence[Any],
         sources: Sequence[Source],
         results: Sequence[Any],
     ) -> Source:
@@ -168,13 +169,13 @@ class _Trace:
             return sources[0]
         weights = unite_weights(sources)
         weighted = [self._is_weight(argument) for argument in arguments]
-        counted = _count(name, arguments, weighted, results)
+        counted = _count_call(name, arguments, weighted, results)
         only_weights = counted.kind != "dense" or all(source.weights for source in sources)
         if only_weights and not any(source.data for source in sources):
             return Source(weights=weights)
         floating = [tensor for tensor in results if tensor.is_floating_point()]
         output = sum(map(_bytes, floating or results))
-        data = zip(given, sources, strict=True)
+        data = zip(tensors, sources, strict=True)
         read = sum(_bytes(tensor) for tensor, source in data if source.data)
         self.traced.append(
             Traced(
@@ -195,8 +196,8 @@ class _Trace:
         source = self._sources.get(id(argument), Source())
         return bool(source.weights) and not source.data
 
-    def _note(self, tensor: Any, source: Source) -> None:
-        self._kept.append(tensor)
+    def _set_source(self, tensor: Any, source: Source) -> None:
+        self._tensors.append(tensor)
         self._sources[id(tensor)] = source
 
 
@@ -207,8 +208,10 @@ class _Counted(NamedTuple):
     rows_bytes: int = 0
 
 
-def _count(name: str, arguments: Sequence[Any], weighted: Sequence[bool], results: Sequence[Any]) -> _Counted:
-    """Return kind and operations of one call; `weighted` says which arguments are weights."""
+def _count_call(
+    name: str, arguments: Sequence[Any], weighted: Sequence[bool], results: Sequence[Any]
+) -> _Counted:
+    """Return the kind and operations of one call; `weighted` marks the arguments that are weights."""
     if name in _PRODUCTS:
         factors = _PRODUCTS[name]
         left, right = (tuple(arguments[place].shape) for place in factors)
@@ -217,31 +220,33 @@ def _count(name: str, arguments: Sequence[Any], weighted: Sequence[bool], result
         dense = any(weighted[place] for place in factors)
         return _Counted("dense" if dense else "other", product_flops(left, right), "2 m n k")
     if name == "convolution":
-        return _convolution(arguments, results)
+        return _count_convolution(arguments, results)
     if name in _TABLES:
         rows = prod(arguments[1].shape) * arguments[0].shape[1]
         size = rows * arguments[0].element_size()
         return _Counted("embedding" if weighted[0] else "other", 0.0, "bytes moved", size)
     if name.startswith("_scaled_dot_product"):
         shapes = [tuple(argument.shape) for argument in arguments[:3]]
-        return _Counted("other", attention_flops(*shapes), "2 s t (d + e) a head")
+        return _Counted("other", attention_flops(*shapes), "2 s t (d + e) per head")
     return _Counted("other", 0.0, "bytes moved")
 
 
-def _convolution(arguments: Sequence[Any], results: Sequence[Any]) -> _Counted:
+def _count_convolution(arguments: Sequence[Any], results: Sequence[Any]) -> _Counted:
     inputs, weight = (tuple(argument.shape) for argument in arguments[:2])
     transposed = arguments[6]
     if transposed:
-        return _Counted("convolution", count_transposed_flops(inputs, weight), "2 a kernel and input number")
+        return _Counted(
+            "convolution", count_transposed_flops(inputs, weight), "2 per kernel weight and input value"
+        )
     flops = convolution_flops(tuple(results[0].shape), weight)
-    return _Counted("convolution", flops, "2 a kernel and output number")
+    return _Counted("convolution", flops, "2 per kernel weight and output value")
 
 
-def _flat(values: Sequence[Any]) -> Iterator[Any]:
+def _flatten(values: Sequence[Any]) -> Iterator[Any]:
     """Yield all tensors in arguments and lists of arguments."""
     for value in values:
         if isinstance(value, list | tuple):
-            yield from _flat(value)
+            yield from _flatten(value)
         elif hasattr(value, "element_size"):
             yield value
 
@@ -252,9 +257,10 @@ def _bytes(tensor: Any) -> int:
 
 
 def import_factory(name: str, *, batch: int, training: bool = True) -> Imported:
-    """Return the workload of what `MODULE:FACTORY` makes: a torch module, and its example inputs, one or several.
+    """Return the workload of `MODULE:FACTORY`, a function that returns a torch module and its example input or inputs.
 
-    Modules are looked for in the current folder, too. Raises `WorkloadError` that says what is missing.
+    The current folder is on the module path. Raises `WorkloadError` for a missing module or function, an error of the
+    user's code, and another result.
     """
     module_name, _, factory_name = name.partition(":")
     if not module_name or not factory_name:
@@ -268,20 +274,20 @@ def import_factory(name: str, *, batch: int, training: bool = True) -> Imported:
     except AttributeError as error:
         raise WorkloadError(f"--torch {name}: {error}; give a function of that module") from error
     except Exception as error:
-        raise _make_failure(name, error) from error
+        raise _user_code_error(name, error) from error
     try:
-        made = factory()
+        result = factory()
     except Exception as error:
-        raise _make_failure(name, error) from error
-    if not isinstance(made, tuple) or len(made) != 2:
+        raise _user_code_error(name, error) from error
+    if not isinstance(result, tuple) or len(result) != 2:
         raise WorkloadError(f"--torch {name}: it must return a pair, the module and its example inputs")
-    module, inputs = made
+    module, inputs = result
     examples = inputs if isinstance(inputs, tuple | list) else (inputs,)
     return import_torch(module, tuple(examples), batch=batch, training=training, name=factory_name)
 
 
-def _make_failure(name: str, error: Exception) -> WorkloadError:
-    """Return what the user's own code raised, and where: a traceback would mostly be ours."""
+def _user_code_error(name: str, error: Exception) -> WorkloadError:
+    """Return an error with the place in the user's code that raised: a traceback would mostly show ours."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(place.filename).name}, line {place.lineno}"
     return WorkloadError(f"--torch {name}: {where} raised {type(error).__name__}: {error}; fix it there")

@@ -1,9 +1,9 @@
-"""From single computations, as a file or a trace has them, to the operators that a strategy decides on.
+"""Traced computations of a file or module, and their grouping into the operators of a workload.
 
-A matrix product with weights, a convolution, a table or a recurrent layer begins an operator; whatever is computed from
-it without such weights (activations, normalisation, attention, sums) belongs to it. What reads several operators
-belongs to the last of them, so edges always point forward. A layer that comes again with the same weights (the steps
-of a recurrent network) does not begin another operator.
+A matrix product with weights, a convolution, a table or a recurrent layer begins an operator; computations on its
+result without such weights (activations, normalisation, attention, sums) belong to it. A computation that reads several
+operators belongs to the last of them, so edges always point forward. A layer that repeats with the same weights (the
+steps of a recurrent network) does not begin another operator.
 
 Formulas count the operations of single computations from shapes; a multiply and an add are two.
 """
@@ -30,8 +30,8 @@ Dims = Sequence[int]
 class Traced:
     """One computation, for all samples of the example together.
 
-    `reads` are places of earlier ones; `weights` bytes of trained numbers by an identity, so that what is shared counts
-    once; `how` says how `flops` were found.
+    `reads` are the places of earlier computations; `weights` the bytes of trained numbers by their identity, so that
+    shared ones count once; `how` describes how `flops` were counted.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Traced:
 
 
 class Source(NamedTuple):
-    """Origin of a value: places of computations, weights by name; `data` when it depends on the model's input."""
+    """Origin of a value: places of computations, weights by name, and (`data`) whether it depends on the input."""
 
     places: tuple[int, ...] = ()
     weights: Mapping[str, int] = {}
@@ -54,18 +54,18 @@ class Source(NamedTuple):
 
 
 def unite_weights(sources: Iterable[Source]) -> Mapping[str, int]:
-    """Return weights of those sources that are nothing but weights."""
+    """Return the weights of the sources that do not depend on the model's input."""
     return {name: size for source in sources if not source.data for name, size in source.weights.items()}
 
 
 def unite_places(sources: Iterable[Source]) -> tuple[int, ...]:
-    """Return computations that any of the sources is from."""
+    """Return the places of all computations of the sources, ascending."""
     return tuple(sorted({place for source in sources for place in source.places}))
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Counts of all computations of one type."""
+    """Number and FLOPs per sample of all computations of one type."""
 
     type: str
     count: int
@@ -75,7 +75,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A workload, how its sizes were found, and what its reader should know."""
+    """Imported workload, with the estimates of its sizes and notes for the user."""
 
     workload: Workload
     estimates: tuple[Estimate, ...]
@@ -92,35 +92,35 @@ def assemble(
     origin: str,
     notes: Sequence[str] = (),
 ) -> Imported:
-    """Return operators for `batch` samples, from an example of `samples` samples.
+    """Return the workload for `batch` samples, from the computations of an example of `samples` samples.
 
-    Raises `WorkloadError` when there is nothing to compute.
+    Raises `WorkloadError` without any computation.
     """
     if not traced:
         raise WorkloadError(f"{origin}: nothing is computed from its inputs; give a model that uses them")
-    group_of = _groups(traced)
+    group_of = _group_computations(traced)
     members: dict[int, list[int]] = {}
     for place, group in enumerate(group_of):
         members.setdefault(group, []).append(place)
-    carried = _bytes_between(traced, group_of)
-    seen: set[str] = set()
+    edge_bytes = _bytes_between(traced, group_of)
+    counted: set[str] = set()
     weights = []
     for one in traced:
-        weights.append(sum(size for key, size in one.weights.items() if key not in seen))
-        seen.update(one.weights)
-    names = _unique([traced[places[0]].name for places in members.values()])
+        weights.append(sum(size for key, size in one.weights.items() if key not in counted))
+        counted.update(one.weights)
+    names = _number_repeated([traced[places[0]].name for places in members.values()])
     operators = [
-        _operator(
+        _make_operator(
             names[group],
             [traced[place] for place in places],
             sum(weights[place] for place in places),
-            _output_bytes(group, places, traced, carried),
+            _output_bytes(group, places, traced, edge_bytes),
             samples=samples,
             training=training,
         )
         for group, places in members.items()
     ]
-    workload = Workload(name, tuple(operators), tuple(sorted(carried)), batch, training, origin)
+    workload = Workload(name, tuple(operators), tuple(sorted(edge_bytes)), batch, training, origin)
     counts = Counter((one.type, one.how) for one in traced)
     flops: Counter[tuple[str, str]] = Counter()
     for one in traced:
@@ -132,11 +132,11 @@ def assemble(
     )
 
 
-def _groups(traced: Sequence[Traced]) -> list[int]:
-    """Return the operator that each computation belongs to."""
+def _group_computations(traced: Sequence[Traced]) -> list[int]:
+    """Return the number of the operator that each computation belongs to."""
     groups: list[int] = []
     count = 0
-    users: dict[str, int] = {}  # the first of each weight
+    users: dict[str, int] = {}  # the first computation with each weight
     for place, one in enumerate(traced):
         first = [users.setdefault(key, place) for key in one.weights]
         again = [there for there in first if there < place and traced[there].name == one.name]
@@ -150,7 +150,7 @@ def _groups(traced: Sequence[Traced]) -> list[int]:
 
 
 def _bytes_between(traced: Sequence[Traced], group_of: Sequence[int]) -> Mapping[tuple[int, int], int]:
-    """Return bytes that pass from one operator to another, each result once."""
+    """Return the bytes of results that pass between each pair of operators, each result once."""
     results: dict[tuple[int, int], set[int]] = {}
     for reader, one in enumerate(traced):
         for place in one.reads:
@@ -161,17 +161,20 @@ def _bytes_between(traced: Sequence[Traced], group_of: Sequence[int]) -> Mapping
 
 
 def _output_bytes(
-    group: int, places: Sequence[int], traced: Sequence[Traced], carried: Mapping[tuple[int, int], int]
+    group: int, places: Sequence[int], traced: Sequence[Traced], edge_bytes: Mapping[tuple[int, int], int]
 ) -> int:
-    """Return the most that any reader takes; of an operator that nobody reads its last result."""
-    sizes = [size for (producer, _), size in carried.items() if producer == group]
+    """Return the most bytes that any reader takes, or the last result of an operator without readers."""
+    sizes = [size for (producer, _), size in edge_bytes.items() if producer == group]
     return max(sizes, default=traced[places[-1]].output_bytes)
 
 
-def _operator(
+def _make_operator(
     name: str, parts: Sequence[Traced], weights: int, output: int, *, samples: int, training: bool
 ) -> Operator:
-    """Return one operator; split by columns, a dense layer gathers its output and sums the gradient of its input."""
+    """Return an operator from its computations.
+
+    A dense layer that is split by columns gathers its output and sums the gradient of its input.
+    """
     head = parts[0]
     flops = sum(part.flops for part in parts) / samples
     split = "tensor" in WAYS.get(head.kind, ())
@@ -192,14 +195,14 @@ def _operator(
     )
 
 
-def _unique(names: Sequence[str]) -> list[str]:
-    """Return the same names; those that come again are numbered: `dense`, `dense#2`."""
-    seen: Counter[str] = Counter()
-    unique = []
+def _number_repeated(names: Sequence[str]) -> list[str]:
+    """Return the names, with repeated ones numbered: `dense`, `dense#2`."""
+    counts: Counter[str] = Counter()
+    numbered = []
     for name in names:
-        seen[name] += 1
-        unique.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
-    return unique
+        counts[name] += 1
+        numbered.append(name if counts[name] == 1 else f"{name}#{counts[name]}")
+    return numbered
 
 
 def product_flops(left: Dims, right: Dims) -> float:
@@ -214,7 +217,9 @@ def product_flops(left: Dims, right: Dims) -> float:
 
 
 def convolution_flops(output: Dims, weight: Dims) -> float:
-    """Return the FLOPs of a convolution, which sums kernel and group; weight is (c_out, c_in / groups, *kernel).
+    """Return the FLOPs of a convolution: two per kernel weight of a group and output.
+
+    `weight` is (c_out, c_in / groups, *kernel).
 
     >>> convolution_flops((1, 64, 112, 112), (64, 3, 7, 7))
     236027904.0
@@ -223,12 +228,15 @@ def convolution_flops(output: Dims, weight: Dims) -> float:
 
 
 def count_transposed_flops(inputs: Dims, weight: Dims) -> float:
-    """Return the FLOPs of a transposed convolution (inputs are spread); weight is (c_in, c_out / groups, *kernel)."""
+    """Return the FLOPs of a transposed convolution: two per kernel weight of a group and input.
+
+    `weight` is (c_in, c_out / groups, *kernel).
+    """
     return 2.0 * prod(inputs) * prod(weight[1:])
 
 
 def attention_flops(queries: Dims, keys: Dims, values: Dims) -> float:
-    """Return the FLOPs of scores and weighted sum of (..., heads, tokens, width): 2 s t (d + e) a head."""
+    """Return the FLOPs of scores and weighted sum of (..., heads, tokens, width): 2 s t (d + e) per head."""
     return 2.0 * prod(queries[:-1]) * keys[-2] * (queries[-1] + values[-1])
 
 
@@ -238,7 +246,7 @@ def recurrent_flops(steps: int, samples: int, weights: int) -> float:
 
 
 def einsum_flops(equation: str, shapes: Sequence[Dims]) -> float:
-    """Return two operations for each combination of indices; none where nothing is multiplied. Ellipses count once.
+    """Return the FLOPs of an einsum: two per combination of indices, 0 for a single factor. Ellipses count once.
 
     >>> einsum_flops("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)])
     240.0

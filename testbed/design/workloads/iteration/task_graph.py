@@ -1,13 +1,13 @@
 """One iteration of a workload under a strategy as a task graph for the network simulator.
 
-For each microbatch every server computes its operators forward in their order; outputs travel as soon as they are
-there. Where nothing follows, the backward pass begins once all microbatches have passed (GPipe: Huang et al., 2019)
-and goes through the operators in reverse. An operator's gradients are summed among its replicas as soon as all of
-them are done with it, while the rest of the backward pass goes on. Devices take what is ready, first come, first
-served. With several microbatches that would run the first operators of a stage for all of them before the second for
-any, and the next stage would get everything at the end; so a stage begins a microbatch when it is done with the one
-before. What an operator gets from operators of one sharding is one message for each pair: tables of a server have
-theirs looked up and sent together. The update of the parameters itself takes no time.
+For each microbatch every server computes its operators forward in their order; outputs are sent as soon as they are
+ready. The last operators begin the backward pass once all microbatches have passed (GPipe: Huang et al., 2019), and it
+runs through the operators in reverse. An operator's gradients are summed among its replicas as soon as all of them
+have computed it, during the rest of the backward pass. Devices run ready tasks in order of arrival. With several
+microbatches that would run the first operator of a stage for all of them before the second for any, and the next stage
+would receive everything at the end; so a stage begins a microbatch when it has ended the one before. An operator
+receives one message per pair of servers from all operators of one sharding: the rows of a server's tables are sent
+together. The update of the parameters takes no time.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ Tasks = dict[int, list[int]]
 Bundle = tuple[Edge, ...]
 Between = Callable[[Sharding, Sharding, int, int, bool], Resharding]
 BUCKET_BYTES = 64 * 2**20
-"""Gradients summed together at most: Horovod's fusion buffer (64 MB). PyTorch's 25 MiB would make more rounds of
-messages than a search has time to simulate; with larger ones the sum overlaps less with the backward pass."""
+"""Maximum bytes of gradients in one AllReduce: Horovod's fusion buffer (64 MB). PyTorch's 25 MiB would make more
+messages than a search has time to simulate; larger buckets overlap less with the backward pass."""
 
 
 def iteration(
@@ -63,10 +63,10 @@ def iteration(
 ) -> TaskGraph:
     """Return the task graph of one iteration; devices are servers.
 
-    `bucket_bytes` bounds what one AllReduce of gradients sums, None gives every operator its own; `fuse` runs
-    neighbouring operators as one task where nothing happens between them, see `fused_steps`.
-    Raises `StrategyError`; whether it fits into memory is for `roofline.check_memory`. Raises `WorkloadError` for a
-    profile that does not belong to the workload.
+    `bucket_bytes` limits the gradients of one AllReduce, None gives every operator its own; `fuse` runs neighbouring
+    operators as one task if nothing happens between them, see `fuse_steps`.
+    Raises `StrategyError` for a strategy that does not fit the workload; `roofline.check_memory` checks memory. Raises
+    `WorkloadError` for a profile of another workload.
     """
     if bucket_bytes is not None and not bucket_bytes >= 0:
         raise StrategyError(f"{workload.name}: buckets of {bucket_bytes} bytes: give 0 or more, or None")
@@ -76,7 +76,7 @@ def iteration(
 
 
 class _Iteration:
-    """A task graph on its way: what is done where, by step and microbatch."""
+    """Builder of the task graph: the tasks so far, by step, microbatch and server."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class _Iteration:
         return pipeline_stages(self._workload, self._strategy, self._steps, taking_part)
 
     def _close_gates(self, stages: Sequence[Stage], microbatch: int, *, direction: int) -> None:
-        """Hold the first steps of each stage until its servers are through with the microbatch before."""
+        """Make the first steps of each stage wait until its servers have ended the microbatch before."""
         self._gates = {}
         for stage in stages if microbatch else ():
             waits: Tasks = {}
@@ -145,21 +145,21 @@ class _Iteration:
             self._gates |= dict.fromkeys(stage.first, settle(self._builder, waits))
 
     def _pass_forward(self, step: int, microbatch: int) -> Tasks:
-        """Collect inputs, send samples to their experts, compute, bring them back, sum among shards."""
+        """Add the forward pass of a step: inputs, dispatch to experts and back, computing, and the sum among shards."""
         places, samples = self._steps[step], self._samples[microbatch]
         ready: Tasks = {}
         for bundle in self._bundles[places[0]]:
-            done: Tasks = {}
-            join(done, (self._forward[self._step_of[producer], microbatch] for producer, _ in bundle))
+            sent: Tasks = {}
+            join(sent, (self._forward[self._step_of[producer], microbatch] for producer, _ in bundle))
             resharding = self._resharding(forward_resharding, bundle, samples)
             senders = set(resharding.source[resharding.source != resharding.target].tolist())
-            done |= settle(self._builder, {server: done[server] for server in senders})
-            send(self._builder, resharding, done, ready)
+            sent |= settle(self._builder, {server: sent[server] for server in senders})
+            send(self._builder, resharding, sent, ready)
         last = self._workload.operators[places[-1]]
         return self._compute(step, microbatch, ready, direction=0, reduce_bytes=last.forward_reduce_bytes)
 
     def _pass_backward(self, step: int, microbatch: int) -> Tasks:
-        """Collect gradients of the outputs, then as forward."""
+        """Add the backward pass of a step: the gradients of its outputs, and then as in the forward pass."""
         places = self._steps[step]
         ready = {server: list(tasks) for server, tasks in self._forward[step, microbatch].items()}
         following = [edge for edge in self._workload.edges if edge[0] == places[-1]]
@@ -171,7 +171,7 @@ class _Iteration:
         return self._compute(step, microbatch, ready, direction=1, reduce_bytes=first.backward_reduce_bytes)
 
     def _gradients(self, edge: Edge, microbatch: int) -> Tasks:
-        """Return what has to happen before the producer of an edge has the gradients of its output."""
+        """Return the tasks after which the producer of an edge has the gradients of its output."""
         bundle = next(bundle for bundle in self._bundles[edge[1]] if edge in bundle)
         bundle = tuple(edge for edge in bundle if self._trainable[edge[0]])
         if (bundle, microbatch) not in self._arrived:
@@ -200,13 +200,13 @@ class _Iteration:
             for server, row in zip(sharding.servers, row_samples(sharding, samples).tolist(), strict=True)
         }
         self._computed[step, microbatch, direction] = computed
-        done = {server: [task] for server, task in computed.items()}
+        ends = {server: [task] for server, task in computed.items()}
         if dispatch is not None:
-            done = exchange(self._builder, reverse_resharding(dispatch), done)
-        return self._sum_activations(sharding, samples, done, reduce_bytes)
+            ends = exchange(self._builder, reverse_resharding(dispatch), ends)
+        return self._sum_activations(sharding, samples, ends, reduce_bytes)
 
     def _seconds(self, step: int, samples: int, direction: int) -> float:
-        """Return seconds of one shard of a step; few numbers of samples are asked for again and again."""
+        """Return the seconds of one shard of a step, cached: few numbers of samples repeat often."""
         known = self._known_seconds.get((step, samples, direction))
         if known is None:
             known = self._known_seconds[step, samples, direction] = sum(
@@ -228,14 +228,14 @@ class _Iteration:
             self._strategy.shardings[place], samples, operator.output_bytes * operator.routed
         )
 
-    def _sum_activations(self, sharding: Sharding, samples: int, done: Tasks, sample_bytes: int) -> Tasks:
-        """Return AllReduce among the shards of each replica of a tensor-parallel step."""
+    def _sum_activations(self, sharding: Sharding, samples: int, ends: Tasks, sample_bytes: int) -> Tasks:
+        """Return the last tasks after an AllReduce among the shards of each replica of a tensor-parallel step."""
         if sharding.way != "tensor" or sharding.shards == 1 or not sample_bytes:
-            return done
-        summed = dict(done)
+            return ends
+        summed = dict(ends)
         for row, count in zip(sharding.grid, np.diff(cut(samples, sharding.replicas)).tolist(), strict=True):
             if count:
-                task = self._allreduce(row, count * sample_bytes, [done[server][0] for server in row])
+                task = self._allreduce(row, count * sample_bytes, [ends[server][0] for server in row])
                 summed.update({server: [task] for server in row})
         return summed
 
@@ -246,32 +246,30 @@ class _Iteration:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Steps of one stage by number; the `first` have none before them in it, the `last` none after them."""
+    """Steps of one stage by number: the `first` have no predecessor in it, the `last` no successor."""
 
     first: Steps
     last: Steps
 
 
 def pipeline_stages(
-    workload: Workload, strategy: Strategy, steps: Sequence[Steps], taking_part: Sequence[bool]
+    workload: Workload, strategy: Strategy, steps: Sequence[Steps], takes_part: Sequence[bool]
 ) -> tuple[Stage, ...]:
-    """Return the stages among those `steps` that take part: all of them forward, those that learn backward.
+    """Return the stages of the steps that take part: all of them forward, those with gradients backward.
 
-    Steps on the same servers form a stage, unless what one makes comes back to the other by way of other servers:
+    Steps on the same servers form a stage, unless the output of one reaches the other by way of other servers:
     then a microbatch visits these servers more than once, and each visit is a stage.
     """
     step_of = {place: step for step, places in enumerate(steps) for place in places}
     edges = sorted({(step_of[producer], step_of[consumer]) for producer, consumer in workload.edges})
-    stage_of = _visits([frozenset(strategy.shardings[places[0]].servers) for places in steps], edges)
+    stage_of = _count_visits([frozenset(strategy.shardings[places[0]].servers) for places in steps], edges)
     inside = {
-        (a, b)
-        for a, b in edges
-        if stage_of[a] == stage_of[b] and taking_part[a] and taking_part[b] and a != b
+        (a, b) for a, b in edges if stage_of[a] == stage_of[b] and takes_part[a] and takes_part[b] and a != b
     }
     fed, feeding = {b for _, b in inside}, {a for a, _ in inside}
     members: dict[object, list[int]] = {}
     for step, stage in enumerate(stage_of):
-        if taking_part[step]:
+        if takes_part[step]:
             members.setdefault(stage, []).append(step)
     return tuple(
         Stage(
@@ -282,52 +280,54 @@ def pipeline_stages(
     )
 
 
-def _visits(servers: Sequence[frozenset[int]], edges: Sequence[Edge]) -> list[tuple[frozenset[int], int]]:
-    """Return for each step its servers, and how often at most these were left on a way to it. Edges ascend."""
+def _count_visits(
+    servers: Sequence[frozenset[int]], edges: Sequence[Edge]
+) -> list[tuple[frozenset[int], int]]:
+    """Return for each step its servers, and how often a path to it leaves these at most. Edges must be sorted."""
     visits = [0] * len(servers)
     for here in set(servers):
-        left = [0] * len(servers)
+        departures = [0] * len(servers)
         for producer, consumer in edges:
             leaves = servers[producer] == here != servers[consumer]
-            left[consumer] = max(left[consumer], left[producer] + leaves)
+            departures[consumer] = max(departures[consumer], departures[producer] + leaves)
         for step in range(len(servers)):
             if servers[step] == here:
-                visits[step] = left[step]
+                visits[step] = departures[step]
     return list(zip(servers, visits, strict=True))
 
 
-def send(builder: TaskGraphBuilder, resharding: Resharding, done: Tasks, ready: Tasks) -> None:
-    """Add to `ready` what has to happen before each target can go on."""
+def send(builder: TaskGraphBuilder, resharding: Resharding, ends: Tasks, ready: Tasks) -> None:
+    """Add the transfers of a resharding, and to `ready` the tasks that each target must wait for."""
     for source, target, size_bytes in zip(*(column.tolist() for column in resharding), strict=True):
-        after = done[source]
-        arrived = after if source == target else [builder.transfer(source, target, size_bytes, after=after)]
-        ready.setdefault(target, []).extend(arrived)
+        after = ends[source]
+        arrivals = after if source == target else [builder.transfer(source, target, size_bytes, after=after)]
+        ready.setdefault(target, []).extend(arrivals)
 
 
-def exchange(builder: TaskGraphBuilder, resharding: Resharding, done: Tasks) -> Tasks:
-    """Return all-to-all; each server goes on when all of its parts are there."""
-    done = settle(builder, {server: done.get(server, []) for server in set(resharding.source.tolist())})
+def exchange(builder: TaskGraphBuilder, resharding: Resharding, ends: Tasks) -> Tasks:
+    """Return the last tasks of an all-to-all; each server waits until all of its parts have arrived."""
+    ends = settle(builder, {server: ends.get(server, []) for server in set(resharding.source.tolist())})
     ready: Tasks = {}
-    send(builder, resharding, done, ready)
+    send(builder, resharding, ends, ready)
     return settle(builder, ready)
 
 
 def settle(builder: TaskGraphBuilder, tasks: Tasks) -> Tasks:
-    """Return one task to wait for instead of many: each of them would be an edge to each message that follows."""
+    """Return the tasks with those of each server joined by a barrier, which saves edges from each to each message."""
     return {
         server: [builder.barrier(after=waits)] if len(waits) > 1 else waits for server, waits in tasks.items()
     }
 
 
 def join(ready: Tasks, passes: Iterable[Tasks]) -> None:
-    """Wait for those passes, too, each server for its own."""
-    for done in passes:
-        for server, tasks in done.items():
+    """Add the tasks of several passes to `ready`, for each server its own."""
+    for ends in passes:
+        for server, tasks in ends.items():
             ready[server] = sorted({*ready.get(server, []), *tasks})
 
 
 def edge_bundles(workload: Workload, strategy: Strategy) -> tuple[tuple[Bundle, ...], ...]:
-    """Return for each operator the edges into it; those from operators of one sharding together."""
+    """Return for each operator the edges into it, grouped by the sharding of their producers."""
     bundles: list[dict[tuple[Sharding, bool], Bundle]] = [{} for _ in workload.operators]
     for edge in workload.edges:
         key = strategy.shardings[edge[0]], workload.is_sliced(edge)
@@ -339,7 +339,7 @@ def edge_bundles(workload: Workload, strategy: Strategy) -> tuple[tuple[Bundle, 
 def bundle_resharding(
     between: Between, workload: Workload, strategy: Strategy, bundle: Bundle, samples: int, nodes: int
 ) -> Resharding:
-    """Return what passes over the edges of a bundle, pairs of servers once each. `between` is that of two shardings."""
+    """Return the messages on the edges of a bundle, each pair of servers once; `between` reshards a single edge."""
     producer, consumer = (strategy.shardings[place] for place in bundle[0])
     sliced = workload.is_sliced(bundle[0])
     parts = [between(producer, consumer, samples, workload.edge_bytes(edge), sliced) for edge in bundle]

@@ -1,7 +1,7 @@
-"""Traffic of an iteration: by its task graph, or added up without and corrected as operators move; and as a picture.
+"""Traffic of an iteration: from its task graph, or summed without it and updated as operators move; and as a picture.
 
-`traffic` equals `traffic_of(iteration(...))` to the byte: both take the same resharding. Sums are of whole numbers
-below 2**53, so adding and taking away in floating point is exact.
+`traffic` equals `traffic_of(iteration(...))` to the byte: both use the same resharding. Sums are of whole numbers
+below 2**53, so adding and subtracting in floating point is exact.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from testbed.design.workloads.sharding import (
 from testbed.design.workloads.strategies import check_strategy
 
 Samples = tuple[tuple[int, int], ...]
-"""Samples of a microbatch, and how many such microbatches there are."""
+"""Pairs of the samples of a microbatch and the number of microbatches with that many."""
 _REMEMBERED = 1 << 14
 _DECADES = 4
-"""Below the largest value; what is smaller has the darkest colour, and nothing at all is white."""
+"""Decades of the colour scale below the largest value; smaller values have the darkest colour, zeros are white."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Traffic:
     """Bytes of one iteration among `nodes` servers.
 
-    `allreduce[members]` is the sum of the tensors that this group reduces; `pairs` (nodes, nodes) is what row
-    sends to column besides.
+    `allreduce[members]` are the bytes that this group reduces; `pairs` (nodes, nodes) the other bytes from row to
+    column.
     """
 
     nodes: int
@@ -60,10 +60,10 @@ class Traffic:
 
     @property
     def demand(self) -> Demand:
-        """For topology search: groups that strides can join stay AllReduces, others become rings of pairs.
+        """Demand for topology search: groups that strides can join stay AllReduces, others become rings of pairs.
 
-        The groups of one size must be evenly spaced and hold every server once; they count with the largest of
-        their tensors. Raises `DemandError` as `demand_of_matrix`.
+        Groups stay if they are evenly spaced and those of one size contain every server; the largest of their tensors
+        then counts for all. Raises `DemandError` as `demand_of_matrix` does.
         """
         matrix = self.pairs.copy()
         spaced: dict[int, dict[int, int]] = {}
@@ -85,7 +85,7 @@ class Traffic:
 
     @property
     def matrix(self) -> NDArray[np.float64]:
-        """Everything as bytes from row to column, AllReduces as one ring in the order of their members."""
+        """All bytes from row to column, with each AllReduce as one ring in the order of its members."""
         matrix = self.pairs.copy()
         for members, size_bytes in self.allreduce.items():
             _add_ring(matrix, members, size_bytes)
@@ -107,7 +107,7 @@ def traffic_of(graph: TaskGraph) -> Traffic:
 
 
 def _add_ring(matrix: NDArray[np.float64], members: Group, size_bytes: int) -> None:
-    """Count what a ring AllReduce sends from each member to the next: 2(g-1)/g of the tensor."""
+    """Add the bytes of a ring AllReduce from each member to the next: 2(g-1)/g of the tensor."""
     if len(members) < 2:
         return
     order = np.array(members)
@@ -122,7 +122,7 @@ class Pairs(NamedTuple):
 
 
 def traffic(workload: Workload, strategy: Strategy, cluster: Cluster) -> Traffic:
-    """Return what one iteration sends. Raises `StrategyError`."""
+    """Return the traffic of one iteration. Raises `StrategyError` for a strategy that does not fit."""
     return TrafficTotals.of(workload, strategy, cluster).traffic
 
 
@@ -135,7 +135,7 @@ def edge_pairs(
     sliced: bool,
     with_gradients: bool,
 ) -> NDArray[np.float64]:
-    """Return bytes of one edge from row to column, (nodes, nodes), in one microbatch."""
+    """Return the bytes of one edge from row to column, shape (nodes, nodes), in one microbatch."""
     output = _Output(size_bytes, sliced=sliced, with_gradients=with_gradients)
     term = _edge_pairs(producer, consumer, ((batch, 1),), output, nodes)
     matrix = np.zeros(nodes * nodes)
@@ -144,7 +144,7 @@ def edge_pairs(
 
 
 def sums_of(workload: Workload, place: int, sharding: Sharding) -> tuple[tuple[Group, int], ...]:
-    """Return groups and bytes that one operator sums in one microbatch."""
+    """Return the groups and bytes of one operator's AllReduces in one microbatch."""
     needed = trainable(workload)[place]
     samples = ((workload.batch, 1),)
     return _allreduce(workload.operators[place], sharding, samples, workload.training, needed)
@@ -152,7 +152,7 @@ def sums_of(workload: Workload, place: int, sharding: Sharding) -> tuple[tuple[G
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrafficTotals:
-    """The traffic of a strategy, ready to be corrected: `with_sharding` costs what the changed operator sends.
+    """Traffic of a strategy that can be updated: `with_sharding` recomputes only the messages of the changed operator.
 
     `pairs` (nodes * nodes,) and `allreduce` are as in `Traffic`; do not write to them.
     """
@@ -166,7 +166,7 @@ class TrafficTotals:
 
     @classmethod
     def of(cls, workload: Workload, strategy: Strategy, cluster: Cluster) -> TrafficTotals:
-        """Return everything added up. Raises `StrategyError`."""
+        """Return the totals of a strategy. Raises `StrategyError` for one that does not fit."""
         check_strategy(workload, strategy, cluster.nodes)
         nodes = cluster.nodes
         pairs, allreduce = np.zeros(nodes * nodes), Counter[Group]()
@@ -177,7 +177,7 @@ class TrafficTotals:
         return cls(workload, strategy, nodes, pairs, allreduce, terms.trainable)
 
     def with_sharding(self, place: int, sharding: Sharding) -> TrafficTotals:
-        """Return the same with one operator laid out otherwise; the sharding is not checked."""
+        """Return the totals with the sharding of one operator replaced; the sharding is not checked."""
         changed = self.strategy.with_sharding(place, sharding)
         edges = [edge for edge in self.workload.edges if place in edge]
         pairs, allreduce = self.pairs.copy(), Counter(self.allreduce)
@@ -189,12 +189,12 @@ class TrafficTotals:
 
     @property
     def traffic(self) -> Traffic:
-        """As topology search takes it."""
+        """Totals as `Traffic`."""
         return Traffic(self.nodes, dict(self.allreduce), self.pairs.reshape(self.nodes, self.nodes).copy())
 
 
 class _Terms:
-    """The single sums of a strategy."""
+    """Terms of a strategy's totals: bytes of single operators and edges."""
 
     def __init__(
         self, workload: Workload, strategy: Strategy, nodes: int, trainable: tuple[bool, ...]
@@ -205,7 +205,7 @@ class _Terms:
         self.trainable = trainable
 
     def pairs(self, places: Iterable[int], edges: Iterable[tuple[int, int]]) -> Iterator[Pairs]:
-        """Yield what those operators send within, and along those edges."""
+        """Yield the bytes between the experts of these operators, and along these edges."""
         operators, shardings = self._workload.operators, self._strategy.shardings
         for place in places:
             if shardings[place].way == "expert":
@@ -223,7 +223,7 @@ class _Terms:
             yield _edge_pairs(shardings[producer], shardings[consumer], self._samples, output, self._nodes)
 
     def allreduce(self, place: int) -> tuple[tuple[Group, int], ...]:
-        """Return what is summed for this operator."""
+        """Return the groups and bytes of an operator's AllReduces."""
         return _allreduce(
             self._workload.operators[place],
             self._strategy.shardings[place],
@@ -251,7 +251,7 @@ def _microbatches(batch: int, microbatches: int) -> tuple[int, ...]:
 
 
 class _Output(NamedTuple):
-    """Properties of an edge that its bytes depend on, besides shardings."""
+    """Properties of an edge, besides shardings, that determine its bytes."""
 
     size_bytes: int
     sliced: bool
@@ -308,10 +308,10 @@ def _allreduce(
 
 
 def draw_heat_map(matrix: NDArray[np.float64], path: str | Path, *, title: str = "") -> Path:
-    """Write the picture of bytes from row to column, as of `Traffic.matrix`; the ending of the name says the format.
+    """Draw bytes from row to column, as in `Traffic.matrix`, to a file in the format of its suffix; return the path.
 
-    Sources run downwards, targets to the right; colours are logarithmic. A matrix in which nothing is sent gives
-    an empty picture. Raises `ModuleNotFoundError` that names the hint when matplotlib is missing.
+    Sources run downwards, targets to the right; colours are logarithmic. A matrix of zeros gives an empty picture.
+    Raises `ModuleNotFoundError` with a hint if matplotlib is missing.
     """
     try:
         import matplotlib as mpl

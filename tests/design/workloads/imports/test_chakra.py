@@ -150,10 +150,12 @@ def _with_inputs(folder, ranks):
     for rank, (first, *rest) in enumerate(ranks):
         whole = wire.write_nodes([first, *rest])
         bare = wire.write_nodes([first])
-        values = wire._field(8, wire._field(1, first.inputs.encode()))
-        node = wire._bytes_of(first) + values
+        values = wire._encode_field(8, wire._encode_field(1, first.inputs.encode()))
+        node = wire._encode_node(first) + values
         head = bare[: 1 + bare[0]]
-        (folder / f"job.{rank}.et").write_bytes(head + wire._varint(len(node)) + node + whole[len(bare) :])
+        (folder / f"job.{rank}.et").write_bytes(
+            head + wire._encode_varint(len(node)) + node + whole[len(bare) :]
+        )
 
 
 @pytest.mark.parametrize(

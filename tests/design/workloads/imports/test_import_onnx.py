@@ -258,7 +258,7 @@ def test_unknown_operators_are_counted_as_element_wise_and_named(save):
     imported = import_onnx(path, batch=2)
     assert [made.how for made in imported.estimates] == [
         "unknown: counted as element-wise, by bytes moved",
-        "shapes unknown: two operations a weight",
+        "shapes unknown: 2 per weight",
     ]
     assert any("spell (Magic): shape unknown of m" in note for note in imported.notes)
     assert imported.workload.operators[1].forward_flops * 2 == 2 * 8 * 3
