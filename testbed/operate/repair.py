@@ -25,7 +25,7 @@ from testbed.design.repair import CurrentLinks, Detour, Repair, find_bought_pair
 from testbed.design.routing.routes import find_routes
 from testbed.errors import DriftError, TopologyError
 from testbed.lab.model import Lab
-from testbed.operate.apply import demand_no_drift
+from testbed.operate.apply import check_no_drift
 from testbed.operate.design import Design, with_routes
 from testbed.operate.intent import Stated
 from testbed.operate.light import Fibre, Loss, Sight, look
@@ -243,7 +243,7 @@ def carry_out(
     target = planned.repatched or planned.running
     assert target is not None, "without detours and circuits there is no plan"
     plan = session.plan(target)
-    demand_no_drift(session.lab, planned.sight.seen, {part.switch: part.seen for part in plan.switches})
+    check_no_drift(session.lab, planned.sight.seen, {part.switch: part.seen for part in plan.switches})
     if planned.repatched is None:
         return carry_out_detours(session, planned, plan, note)
     detour = None if planned.is_repaired else planned.running
@@ -298,7 +298,7 @@ def reroute(session: LabSession, planned: LabRepair, note: Note = lambda _text: 
     if planned.running is None:
         note(_NO_DETOUR)
         return 0.0
-    return session.lead_around(planned.running, note)
+    return session.install_detours(planned.running, note)
 
 
 def _verify_detours(session: LabSession, planned: LabRepair, plan: LabPlan, note: Note) -> VerifyReport:

@@ -335,7 +335,7 @@ class LabSession:
             detour_s = 0.0
             if change.detour is not None:  # before any circuit moves, and once the epoch is stored
                 begin(operation)
-                detour_s = self.lead_around(change.detour, note)
+                detour_s = self.install_detours(change.detour, note)
             started = time.monotonic()
             applied = self.apply(plan, begin)
             journal.note(operation, stage="routes")
@@ -361,7 +361,7 @@ class LabSession:
             within_s, back_to = change.confirm
             Confirmations(self.writable, self.lab.name).request(intent.epoch, back_to, within_s)
 
-    def lead_around(self, detour: Design, note: Note) -> float:
+    def install_detours(self, detour: Design, note: Note) -> float:
         """Lead hosts around lost fibres; return how long that took."""
         began = time.monotonic()
         self.install_routes(detour)

@@ -187,7 +187,7 @@ def test_the_command_says_what_is_lost_and_does_it_when_told(
         assert code == 2
         assert lines.startswith(
             f"named: --plan {plan_file}\n"
-            "the plan has no routes: they are found now; `testbed optimise` writes plans with routes\n"
+            "the plan has no routes: they are computed now; `testbed optimise` writes plans with routes\n"
             "lost: the transmit fibre of a/nic1 at ocs1:1, for a/nic1 -> b/nic1\nat once: "
         )
         assert lines.endswith("the ring is closed by a link of its own again\n")

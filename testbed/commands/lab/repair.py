@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from testbed.lab.model import Lab
     from testbed.measure.results.store import RunStore
-    from testbed.operate.choice import MeantDesign
+    from testbed.operate.choice import DesignChoice
     from testbed.operate.design import Design
     from testbed.operate.light import Sight
     from testbed.operate.repair import LabRepair, Repaired, RepairRecord, RoutesFor
@@ -151,7 +151,7 @@ class Repair(Moves, AsksHosts, NamesTopology):
             findings=findings,
         )
 
-    def _repair(self, at: Place, session: LabSession, meant: MeantDesign, planned: LabRepair) -> Repaired:
+    def _repair(self, at: Place, session: LabSession, meant: DesignChoice, planned: LabRepair) -> Repaired:
         """Do it, with a run on record that says what was lost, what was done and how long it took."""
         from testbed.lab.simulated.lifecycle import hosts_of
         from testbed.measure.results.store import RunStore
@@ -194,7 +194,7 @@ def _describe(repaired: Repaired) -> RepairOutcome:
 
 
 def plan_repair(
-    session: LabSession, meant: MeantDesign, runs_dir: Path
+    session: LabSession, meant: DesignChoice, runs_dir: Path
 ) -> tuple[Sight, LabRepair | None, Sequence[Unfinished]]:
     """Return what is seen of the topology, how to repair it, and unfinished operations.
 
@@ -224,7 +224,7 @@ def _earlier(store: RunStore, lab: Lab, design: Design, sight: Sight) -> RepairR
     return next((one for one in records if one and one.stands(lab, design.wiring, sight.seen)), None)
 
 
-def _of_plan(meant: MeantDesign) -> tuple[NDArray[np.float64] | None, RoutesFor]:
+def _of_plan(meant: DesignChoice) -> tuple[NDArray[np.float64] | None, RoutesFor]:
     """Return what pairs of a plan send, and its routes on a topology."""
     # Imported here: it brings the models of workloads along, and most looks find nothing lost.
     from testbed.design.evaluation.job import routes_for, sum_by_pairs
@@ -236,7 +236,7 @@ def _of_plan(meant: MeantDesign) -> tuple[NDArray[np.float64] | None, RoutesFor]
 
 def _lines(
     session: LabSession,
-    meant: MeantDesign,
+    meant: DesignChoice,
     sight: Sight,
     planned: LabRepair | None,
     left: Sequence[Unfinished],

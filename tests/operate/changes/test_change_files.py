@@ -27,7 +27,7 @@ from testbed.operate.design import design_for, design_of_intent
 from testbed.operate.durations import Durations
 from testbed.operate.intent import Stated
 from testbed.operate.plan import plan_lab
-from testbed.operate.planned_change import Standing, find_touched, informing
+from testbed.operate.planned_change import HostedDesign, find_touched, informing
 from testbed.operate.session import READING, reader_of
 
 STATED = Stated("--simplex")
@@ -155,7 +155,7 @@ def test_an_expected_revision_is_of_circuits_and_epochs():
 
 
 def test_every_element_is_listed_both_ends_and_hosts_that_forward(testbed12, planned, simplex):
-    here = Standing(testbed12, simplex)
+    here = HostedDesign(testbed12, simplex)
     elements = find_touched(testbed12, planned, (here,))
     by_kind = {kind: [one for one in elements if one.kind == kind] for kind in ("circuit", "nic", "host")}
     assert len(by_kind["circuit"]) == 48
@@ -183,7 +183,7 @@ def test_hosts_that_forward_over_a_changed_circuit_are_listed_and_those_that_rec
     over = [way for way in ways if first.link in way]
     forwarding = {testbed12.hosts[hop.target.node].name for way in over for hop in way[:-1]}
     later = {testbed12.hosts[hop.target.node].name for way in over for hop in way[1:]}
-    elements = find_touched(testbed12, planned, (Standing(testbed12, simplex),))
+    elements = find_touched(testbed12, planned, (HostedDesign(testbed12, simplex),))
     assert {one.name for one in elements if one.kind == "host"} == forwarding != later
 
 
@@ -205,8 +205,8 @@ def test_packets_of_the_topology_before_count_too(testbed12, switch, simplex):
     alone, both = (
         find_touched(testbed12, planned, standing)
         for standing in (
-            [Standing(testbed12, duplex)],
-            [Standing(testbed12, duplex), Standing(testbed12, simplex)],
+            [HostedDesign(testbed12, duplex)],
+            [HostedDesign(testbed12, duplex), HostedDesign(testbed12, simplex)],
         )
     )
     reasons = [{one.name: one.reason for one in found if one.kind == "host"} for found in (alone, both)]
