@@ -289,9 +289,7 @@ def _do(name: str, ordinal: int, step: Step, switch: OpticalSwitch, work: _Work)
     if has_intent:
         try:
             journal.record(operation, name, ordinal, outcome)
-        except (
-            JournalError
-        ) as error:  # the device has moved nevertheless: report it as unknown, not as failed
+        except JournalError as error:  # the device has moved all the same, so that the outcome is unknown
             return replace(outcome, status=Status.UNKNOWN, error=error)
     return outcome
 

@@ -73,7 +73,7 @@ class DesignChoice:
         """Return the keys that every document has: chosen epoch, epoch in force, and unfinished operations."""
         return {
             "epoch": self.intent.epoch if self.intent else None,
-            "epoch_state": self.intent.standing if self.intent else None,
+            "epoch_state": self.intent.status if self.intent else None,
             "stored_epoch": self.stored.epoch if self.stored else None,
             "lab_file_changed": self.lab_file_changed,
             "unfinished": [one.json() for one in self.left],

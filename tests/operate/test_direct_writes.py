@@ -80,7 +80,7 @@ def test_under_its_lease_a_port_is_written(leases, parts, tmp_path, request):
 def test_a_lease_is_no_lease_of_a_switch_of_nobody(leases, tmp_path, request):
     request.addfinalizer(lambda: choose(""))
     choose("20260101T000000-abcdef")
-    with pytest.raises(LeaseDenied, match=r"no lab of the database .* has moved"):
+    with pytest.raises(LeaseDenied, match=r"no lab of the database .* has changed"):
         write(tmp_path, "polatis+scpi://10.99.0.9:5025", 1)
 
 

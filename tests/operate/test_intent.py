@@ -191,7 +191,7 @@ def test_a_lab_file_that_lost_a_host_is_told(session, testbed12, runs):
     session.bring_up(design_for(testbed12))
     smaller = replace(testbed12, hosts=testbed12.hosts[:11])
     with pytest.raises(
-        IntentError, match=r"has no host 'l' of 4 NICs, which epoch 1 joins: the file differs"
+        IntentError, match=r"has no host 'l' with 4 NICs, which epoch 1 connects: the file differs"
     ):
         design_of_intent(smaller, the_only(runs, testbed12))
 
@@ -205,7 +205,7 @@ def test_nics_that_a_discovery_cut_off_are_told_and_no_other_nic_is_compared(ses
     cut = replace(first, nics=first.nics[1:], unused=("nic1",))
     lab = replace(testbed12, hosts=(cut, *others), revision="after")
     words = (
-        r"lists nic2, nic3, nic4 of host 'a', and epoch 1 joins nic1, nic2: the file differs from .*testbed12\.yaml, "
+        r"lists nic2, nic3, nic4 for host 'a', but epoch 1 connects nic1, nic2: the file differs from .*testbed12\.yaml, "
         rf"with which epoch 1 was applied \(revision {testbed12.revision}, now after\); name a topology"
     )
     with pytest.raises(IntentError, match=words):

@@ -147,7 +147,7 @@ def _epoch(intent: Intent, operation: OperationRecord | None) -> dict[str, Any]:
         "id": intent.epoch,
         "operation": intent.operation,
         "kind": operation.kind if operation else "apply",
-        "state": intent.standing,
+        "state": intent.status,
         "verified": intent.state == "verified",
         "at": intent.intended_at,
         "who": row.get("who") or "",

@@ -170,7 +170,7 @@ def test_an_apply_whose_hosts_were_given_to_others_is_not_gone_on_with(
     fail_before_routes(testbed12, switch, journal)
     shard = shard_of(testbed12, "abcdef")
     LabSession(shard, {"ocs1": switch}, None, journal).bring_up(design_for(shard), take_over=True)
-    with pytest.raises(Superseded, match="newer epochs are meant for all hosts but g, h, i, j, k, l"):
+    with pytest.raises(Superseded, match="newer epochs exist for all hosts but g, h, i, j, k, l"):
         find_unfinished(tmp_path, testbed12, None)
 
 
