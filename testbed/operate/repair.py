@@ -81,8 +81,8 @@ class RepairRecord:
 
     def is_in_force(self, lab: Lab, wiring: Wiring, seen: Mapping[str, Snapshot]) -> bool:
         """Return whether this is a repair of `wiring` and the switches hold its links."""
-        left = replace(wiring, links=tuple(self.links))
-        return self.planned == frozenset(wiring.links) and not differences(lab, left, seen)
+        repaired = replace(wiring, links=tuple(self.links))
+        return self.planned == frozenset(wiring.links) and not differences(lab, repaired, seen)
 
 
 def differences(lab: Lab, wiring: Wiring, seen: Mapping[str, Snapshot]) -> tuple[str, ...]:
@@ -166,8 +166,8 @@ def plan_lab_repair(
     losses = tuple(known.values())
     if not losses:
         return None
-    left = replace(design.wiring, links=tuple(earlier.links)) if earlier else design.wiring
-    strange = differences(lab, left, sight.seen)
+    expected = replace(design.wiring, links=tuple(earlier.links)) if earlier else design.wiring
+    strange = differences(lab, expected, sight.seen)
     try:
         repair = plan_repair(
             _with_idle_nics(lab, design.wiring),
@@ -225,8 +225,8 @@ def _design(name: str, design: Design, wiring: Wiring, routes_for: RoutesFor) ->
     edges = tuple(sorted((link.source.node, link.target.node) for link in wiring.links))
     old = design.topology
     topology = Topology(old.nodes, wiring.degree, old.simplex, old.strides, edges)
-    made, routes = Design(name, topology, wiring, find_routes(wiring)), routes_for(topology)
-    return made if routes is None else with_routes(made, routes)
+    rerouted, routes = Design(name, topology, wiring, find_routes(wiring)), routes_for(topology)
+    return rerouted if routes is None else with_routes(rerouted, routes)
 
 
 def carry_out(
@@ -253,8 +253,8 @@ def carry_out(
     if planned.running is None and not planned.is_repaired:
         note(_NO_DETOUR)
     change = Change("repair", stated.words, detour=detour)
-    brought = session.carry_out(planned.repatched, plan, note, stated=stated, change=change)
-    return RepairResult(brought.detour_s, brought.routes_s, brought.apply.outage_s, brought.verified)
+    report = session.carry_out(planned.repatched, plan, note, stated=stated, change=change)
+    return RepairResult(report.detour_s, report.routes_s, report.apply.outage_s, report.verified)
 
 
 def carry_out_detours(

@@ -35,7 +35,7 @@ from testbed.operate.journal import journal_in
 from testbed.operate.model import LabPlan
 from testbed.operate.proof import judge  # noqa: F401 - imported by a session when it is needed first
 from testbed.operate.recovery import resume as recovery
-from testbed.operate.recovery.resume import Resumed, find_unfinished
+from testbed.operate.recovery.resume import ResumeResult, find_unfinished
 from testbed.operate.recovery.rollback import roll_back, target_of
 from testbed.operate.session import LabSession
 from testbed.operate.unfinished import find_unfinished_operations
@@ -94,7 +94,7 @@ def resume(request: Request) -> dict[str, Any]:
     """Go on with the newest operation that ended too early, as `testbed resume` does."""
     lab = lab_of(request["lab"])
     left = find_unfinished(request["runs"], lab, None)
-    resumed = Resumed(None, "none", "nothing is unfinished")
+    resumed = ResumeResult(None, "none", "nothing is unfinished")
     if left:
         with ExitStack() as stack:
             session = session_of(request, stack)

@@ -205,8 +205,8 @@ def test_nics_that_a_discovery_cut_off_are_told_and_no_other_nic_is_compared(ses
     cut = replace(first, nics=first.nics[1:], unused=("nic1",))
     lab = replace(testbed12, hosts=(cut, *others), revision="after")
     words = (
-        r"lists nic2, nic3, nic4 for host 'a', but epoch 1 connects nic1, nic2: the file differs from .*testbed12\.yaml, "
-        rf"with which epoch 1 was applied \(revision {testbed12.revision}, now after\); name a topology"
+        r"lists nic2, nic3, nic4 for host 'a', but epoch 1 connects nic1, nic2: the file differs from "
+        rf".*testbed12\.yaml, with which epoch 1 was applied \(revision {testbed12.revision}, now after\); name a "
     )
     with pytest.raises(IntentError, match=words):
         design_of_intent(lab, the_only(runs, testbed12))

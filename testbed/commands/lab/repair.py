@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from testbed.operate.choice import DesignChoice
     from testbed.operate.design import Design
     from testbed.operate.light import LossObservation
-    from testbed.operate.repair import LabRepair, RepairResult, RepairRecord, RoutesFor
+    from testbed.operate.repair import LabRepair, RepairRecord, RepairResult, RoutesFor
     from testbed.operate.session import LabSession
     from testbed.operate.unfinished import Unfinished
 

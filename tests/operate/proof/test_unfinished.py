@@ -125,7 +125,7 @@ def test_the_finding_counts_what_it_explains(worlds):
     world.leave_unfinished(before)
     (finding,) = world.findings()
     assert finding.detail.startswith(f"killed: {missing} planned circuits are missing (")
-    assert f"; {extra} of the topology before are still there (" in finding.detail
+    assert f"; {extra} circuits of the earlier topology remain (" in finding.detail
     assert finding.detail.endswith(f"; 12 hosts are as epoch 1 left them ({ALL})")
     assert finding.hint == "again"
 
@@ -334,6 +334,6 @@ def test_circuits_of_a_killed_discovery_are_told_with_it(worlds):
     world.left = (Unfinished("d", "a discovery", "discover", circuits=frozenset({("ocs1", 4, 52)})),)
     (finding,) = world.findings()
     assert (finding.kind, finding.subject) == ("unfinished", "d")
-    assert finding.detail == "a discovery: 1 of its circuits stand: a/nic4 -> a/nic4"
+    assert finding.detail == "a discovery: 1 of its circuits still exist: a/nic4 -> a/nic4"
     world.left = (replace(world.left[0], circuits=frozenset({("ocs1", 3, 52)})),)
     assert ("extra_circuit", "a/nic4 -> a/nic4") in world.told()

@@ -188,7 +188,7 @@ def test_a_switch_that_is_still_at_work_is_waited_for(testbed12, memory_switch, 
     notes = []
     resumed = resume(LabSession(here, {"ocs1": switch}, None, journal), found, design, notes.append)
     assert resumed.state == "verified"
-    assert notes[0] == "memory://ocs1 is at work on 1 move: waiting"
+    assert notes[0] == "memory://ocs1 is executing 1 move: waiting"
     assert load_intents(tmp_path, testbed12.name)[0].state == "verified"
 
 
@@ -202,4 +202,4 @@ def test_a_switch_that_never_comes_to_rest_is_left_to_a_person(testbed12, memory
     writes = switch.writes
     resumed = resume(LabSession(here, {"ocs1": switch}, None, journal), found, design)
     assert (resumed.state, switch.writes) == ("unknown", writes)
-    assert resumed.reason.startswith("ocs1 is still at work on 1 move. Nothing was sent.")
+    assert resumed.reason.startswith("ocs1 is still executing 1 move. Nothing was sent.")
