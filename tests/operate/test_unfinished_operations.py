@@ -234,7 +234,7 @@ def begin(journal, lab, *, patch=None):
     record.intend(ROUND.circuits)
     if patch:
         one_circuit(patch, (1, 60))
-    record.saw(ROUND, SEEN)
+    record.add_round(ROUND, SEEN)
     return record
 
 

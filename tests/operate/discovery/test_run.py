@@ -42,10 +42,10 @@ class Laboratory(Devices):
         self.down = self.down - set(nics) if up else self.down | set(nics)
         self._off = self._off - set(nics) if up else self._off | set(nics)
 
-    def put_back(self, down):
+    def restore(self, down):
         if self.killed:
             raise Killed
-        super().put_back(down)
+        super().restore(down)
 
     def probe(self):
         self.probes += 1
