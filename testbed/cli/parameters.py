@@ -29,13 +29,13 @@ from testbed.errors import UsageError
 def _choose_database(url: str) -> None:
     from testbed.storage.address import choose
 
-    choose(url)
+    select_lease(url)
 
 
 def _choose_lease(lease: str) -> None:
-    from testbed.leases.choice import choose
+    from testbed.leases.choice import select_lease
 
-    choose(lease)
+    select_lease(lease)
 
 
 _LAB_METAVARS = {"lab": "LAB", "bare lab": "BARE", "labs if any": "[LAB]..."}

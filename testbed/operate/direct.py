@@ -15,7 +15,7 @@ from ocs_drivers.address import parse_address
 from ocs_drivers.engine.device_lock import lock_names
 from ocs_drivers.errors import AddressError
 from testbed.errors import JournalError, LeaseDenied
-from testbed.leases.choice import find_chosen
+from testbed.leases.choice import get_selected_lease
 from testbed.leases.listing import read_leases
 from testbed.operate.engine.consent import EmergencyStop
 from testbed.storage.address import address_in
@@ -36,10 +36,10 @@ def holding(runs_dir: Path, address: str, ports: frozenset[int]) -> Iterator[Non
     """
     labs = labs_with(runs_dir, address)
     if not labs:
-        if find_chosen():
+        if get_selected_lease():
             what = (
                 f"no lab of the database in {runs_dir} has changed {address}, "
-                f"so lease {find_chosen()} does not hold it"
+                f"so lease {get_selected_lease()} does not hold it"
             )
             raise LeaseDenied(f"{what}; leave out --lease, or give the --runs-dir or --database of its lab")
         yield
@@ -62,7 +62,7 @@ def _hold(stack: ExitStack, runs_dir: Path, labs: Mapping[str, set[str]], ports:
         (
             lab
             for lab in labs
-            if any(one.id == find_chosen() for one in read_leases(address_in(runs_dir), lab))
+            if any(one.id == get_selected_lease() for one in read_leases(address_in(runs_dir), lab))
         ),
         min(labs),
     )

@@ -24,7 +24,7 @@ from ocs_drivers.engine.device_lock import lock_directory
 from testbed.cli.output import describe_error
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
-from testbed.leases.choice import choose
+from testbed.leases.choice import select_lease
 from testbed.leases.listing import read_leases
 from testbed.leases.model import parts_of
 from testbed.leases.store import LeaseStore
@@ -137,7 +137,7 @@ def hand_over(request: Request) -> dict[str, Any]:
         first, second = read_leases(address_in(request["runs"]), lab.name, ended=True)[:2]
         if first.is_held:
             LeaseStore(journal.database, lab.name).release(first.id)
-    choose(second.id)
+    select_lease(second.id)
     done = (resume if request.get("resume") else apply)(request)
     leases = read_leases(address_in(request["runs"]), lab.name)
     return done | {"held": [one.token for one in leases if one.is_held]}

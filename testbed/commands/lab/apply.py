@@ -234,9 +234,9 @@ class _Confirmation:
 
 def _environment() -> dict[str, str]:
     """Return the environment of the watcher: it moves under the same lease, and looks into the same database."""
-    from testbed.leases.choice import find_chosen
+    from testbed.leases.choice import get_selected_lease
     from testbed.storage.address import address_in
 
     database = address_in("")
-    same = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "LIGHTBED_LEASE": find_chosen()}
+    same = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "LIGHTBED_LEASE": get_selected_lease()}
     return os.environ | same | {"LIGHTBED_DATABASE": database if isinstance(database, str) else ""}

@@ -23,13 +23,13 @@ from testbed.storage.address import choose
 
 def main(arguments: list[Any]) -> int:
     """Watch one epoch: arm it, wait, and go back unless it was confirmed."""
-    from testbed.leases.choice import choose as choose_lease
+    from testbed.leases.choice import select_lease as choose_lease
     from testbed.observe.json_log import log_as_asked
     from testbed.observe.traces import trace_as_asked
     from testbed.operate.journal import journal_in
 
     runs_dir, lab_file, epoch, hosts, *really_move = arguments
-    choose(os.environ.get("LIGHTBED_DATABASE", ""))
+    select_lease(os.environ.get("LIGHTBED_DATABASE", ""))
     choose_lease(os.environ.get("LIGHTBED_LEASE", ""))
     with suppress(OSError):  # a log that cannot be written keeps nobody from going back
         log_as_asked()
