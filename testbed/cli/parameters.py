@@ -29,7 +29,7 @@ from testbed.errors import UsageError
 def _choose_database(url: str) -> None:
     from testbed.storage.address import choose
 
-    select_lease(url)
+    choose(url)
 
 
 def _choose_lease(lease: str) -> None:

@@ -41,7 +41,7 @@ class LabOfTest:
     @contextmanager
     def session(self) -> Iterator[LabSession]:
         """Provide the lab opened for writing, under the lease of the test."""
-        from testbed.leases.choice import select_lease, get_selected_lease
+        from testbed.leases.choice import get_selected_lease, select_lease
         from testbed.operate.journal import journal_in
         from testbed.operate.session import open_lab
 

@@ -28,7 +28,7 @@ from testbed.errors import ClockError, LeaseDenied, LeaseHeld, LeaseStale
 from testbed.leases.fence import Fence
 from testbed.leases.listing import read_leases
 from testbed.leases.model import HELD, LIVING, TRANSITIONS
-from testbed.leases.rules import sort_requests, monotonic
+from testbed.leases.rules import monotonic, sort_requests
 from testbed.leases.store import LeaseStore
 from testbed.storage.database import Database
 

@@ -29,7 +29,7 @@ def main(arguments: list[Any]) -> int:
     from testbed.operate.journal import journal_in
 
     runs_dir, lab_file, epoch, hosts, *really_move = arguments
-    select_lease(os.environ.get("LIGHTBED_DATABASE", ""))
+    choose(os.environ.get("LIGHTBED_DATABASE", ""))
     choose_lease(os.environ.get("LIGHTBED_LEASE", ""))
     with suppress(OSError):  # a log that cannot be written keeps nobody from going back
         log_as_asked()
