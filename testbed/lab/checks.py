@@ -195,7 +195,8 @@ def _check_side(document: Document, switch: SwitchSchema, use: _Use) -> None:
     port, last = use.fibre.number, switch.inputs + switch.outputs
     inputs, outputs = f"1..{switch.inputs}", f"{switch.inputs + 1}..{last}"
     if not 1 <= port <= last:
-        what = f"the {use.direction} fibre of {use.user} ends at port {port}, which switch '{switch.name}' does not have"
+        fibre = f"the {use.direction} fibre of {use.user}"
+        what = f"{fibre} ends at port {port}, which switch '{switch.name}' does not have"
         raise document.error(use.where, what, f"inputs are {inputs}, outputs are {outputs}")
     if use.direction == "transmit" and port > switch.inputs:
         what = f"the transmit fibre of {use.user} ends in output {port} of switch '{switch.name}'"
