@@ -208,7 +208,7 @@ def test_of_three_fibres_moved_round_each_is_told_by_itself(glass, side, said):
     found = lab.narrowed("swapped", LINK)
     assert found.detail.startswith(said)
     assert "--narrow" not in found.hint
-    assert found.hint.startswith("exchange the plugs that the detail names")
+    assert found.hint.startswith("swap the plugs that the detail names")
 
 
 @pytest.mark.parametrize("side", ["transmit", "receive"])

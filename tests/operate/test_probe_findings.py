@@ -88,7 +88,7 @@ def test_light_without_a_frame_is_not_received(testbed12):
         (
             {"tx_packets": 3},
             {"rx_packets": 0, "rx_errors": 7},
-            "it counts 7 packets with errors; look at the",
+            "it counts 7 packets with errors; check the",
         ),
         (
             {"tx_packets": 3},

@@ -296,7 +296,7 @@ def test_an_apply_that_leaves_one_of_its_circuits_does_not_cover_it(apply, journ
 def test_rounds_are_taken_over_for_an_hour_and_no_longer(journal, testbed12):
     begin(journal, testbed12)
     died(journal, "discoveries")
-    (one,) = DiscoveryRecord(journal, testbed12.name).unfinished()
+    (one,) = DiscoveryRecord(journal, testbed12.name).find_unfinished()
     now = datetime.now(UTC)
     assert one.rounds_for(PROBLEM, now) == ((ROUND, SEEN),)
     assert one.rounds_for(PROBLEM, now + ROUNDS_KEPT - timedelta(minutes=1)) != ()
@@ -308,13 +308,13 @@ def test_rounds_that_are_taken_over_again_keep_their_time(journal, testbed12):
     """Otherwise a discovery that is killed again and again would make old rounds young."""
     begin(journal, testbed12)
     died(journal, "discoveries")
-    (one,) = DiscoveryRecord(journal, testbed12.name).unfinished()
+    (one,) = DiscoveryRecord(journal, testbed12.name).find_unfinished()
     ((round_, seen),) = one.rounds_for(PROBLEM)
     again = DiscoveryRecord(journal, testbed12.name)
     again.begin(PROBLEM, ())
     again.saw(round_, seen)
     died(journal, "discoveries")
-    *_, two = DiscoveryRecord(journal, testbed12.name).unfinished()
+    *_, two = DiscoveryRecord(journal, testbed12.name).find_unfinished()
     assert two.rounds[0][1].at == seen.at != ""
 
 
@@ -326,6 +326,6 @@ def test_rounds_of_an_earlier_release_have_no_time_and_are_not_taken_over(journa
         rounds = [{key: value for key, value in one.items() if key != "at"} for one in json.loads(text)]
         connection.execute("update discoveries set rounds = ?", (json.dumps(rounds),))
     connection.close()
-    (one,) = DiscoveryRecord(journal, testbed12.name).unfinished()
+    (one,) = DiscoveryRecord(journal, testbed12.name).find_unfinished()
     assert one.rounds != ()
     assert one.rounds_for(PROBLEM) == ()

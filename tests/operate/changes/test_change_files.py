@@ -125,8 +125,11 @@ def test_a_message_names_the_first_fields_and_counts_the_rest(planned):
     [
         (lambda text: text[:-20], "not JSON"),
         (lambda text: text.replace("lightbed change 1", "lightbed change 9"), "of this release"),
-        (lambda text: text.replace('"take_over": false', '"take_over": true'), "not as it was written"),
-        (lambda _: "[]", "no change file"),
+        (
+            lambda text: text.replace('"take_over": false', '"take_over": true'),
+            "was modified after it was written",
+        ),
+        (lambda _: "[]", "not a change file"),
     ],
 )
 def test_a_file_that_was_edited_or_is_another_is_refused(change_file, edit, message):

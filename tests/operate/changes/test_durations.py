@@ -96,7 +96,7 @@ def test_only_steps_that_their_operation_saw_done_are_learned_from(tmp_path):
                 journal.record(operation, "ocs1", ordinal, outcome)
         with journal.operation("lab") as operation:
             journal.intend(operation, "ocs1", 0, "memory://ocs1", step())
-        (left,) = journal.unfinished()
+        (left,) = journal.find_unfinished()
         assert left.operation == operation
         journal.settle("lab", "memory://ocs1", Snapshot(DARK, 0.0))
     assert learn_durations(tmp_path, "lab").step("ocs1", step()).samples == 3
@@ -107,8 +107,8 @@ def test_progress_is_by_seconds_and_the_slowest_switch_counts():
     durations = durations_of([row(60.0)] * 3 + [row(1.0, "ocs1")] * 3)
     forecast = Forecast(plan_of(panel1=["add"] * 4, ocs1=["add"]), durations)
     assert forecast.total_s == 240.0
-    assert forecast.done("ocs1") == (0, "1 of 5 steps, about 240 s left")
-    assert [forecast.done("panel1") for _ in range(4)] == [
+    assert forecast.finish_step("ocs1") == (0, "1 of 5 steps, about 240 s left")
+    assert [forecast.finish_step("panel1") for _ in range(4)] == [
         (25, "2 of 5 steps, about 180 s left"),
         (50, "3 of 5 steps, about 120 s left"),
         (75, "4 of 5 steps, about 60 s left"),

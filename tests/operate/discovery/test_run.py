@@ -166,7 +166,7 @@ def test_somebody_who_patches_meanwhile_ends_it_and_keeps_the_circuit(truth, swi
         return report
 
     devices.probe = intrude
-    with pytest.raises(DriftError, match="somebody else has removed ocs1:"):
+    with pytest.raises(DriftError, match="somebody else removed ocs1:"):
         discover(devices, DiscoveryRecord(journal, "t"))
     assert len(switch.held) == 1
 

@@ -225,7 +225,7 @@ def test_circuits_are_compared_with_the_plan_and_only_those_that_are_there_have_
 def test_readings_of_labs_and_runs_stand_in_one_file_with_the_journal(bench, tmp_path):
     bench.read()
     with journal_in(tmp_path) as journal, history_in(tmp_path) as again:
-        assert journal.unfinished() == ()
+        assert journal.find_unfinished() == ()
         assert len(again.series("testbed12", 0.0)) == 3 * 48
         assert again.series("another", 0.0) == {}
         assert again.series("testbed12", bench.now_s + 1) == {}

@@ -422,7 +422,9 @@ def test_power_outside_the_modules_window_is_told_where_no_loss_is(worlds):
     world.evidence = lambda: replace(evidence, received=received)
     (finding,) = world.findings()
     assert (finding.kind, finding.subject) == ("power_out_of_window", A1)
-    assert finding.detail == "b/nic1: lane 1 receives -1.8 dBm, more than the -5.0 dBm that its module tolerates"
+    assert (
+        finding.detail == "b/nic1: lane 1 receives -1.8 dBm, more than the -5.0 dBm that its module tolerates"
+    )
 
 
 def test_one_weak_lane_of_four_is_told_by_proof_and_drift_alike(worlds):
