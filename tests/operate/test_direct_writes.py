@@ -97,5 +97,5 @@ def test_a_stopped_lab_and_one_under_maintenance_are_not_written(leases, tmp_pat
 
 def test_a_database_that_cannot_be_read_lets_nothing_be_written(tmp_path):
     (tmp_path / "lightbed.sqlite").write_bytes(b"no database" * 1000)
-    with pytest.raises(JournalError, match="cannot find out whether .* is part of a lab"):
+    with pytest.raises(JournalError, match=r"cannot find out whether .* is part of a lab"):
         write(tmp_path, ADDRESS, 1)

@@ -312,7 +312,7 @@ def test_rounds_that_are_taken_over_again_keep_their_time(journal, testbed12):
     ((round_, seen),) = one.rounds_for(PROBLEM)
     again = DiscoveryRecord(journal, testbed12.name)
     again.begin(PROBLEM, ())
-    again.saw(round_, seen)
+    again.add_round(round_, seen)
     died(journal, "discoveries")
     *_, two = DiscoveryRecord(journal, testbed12.name).find_unfinished()
     assert two.rounds[0][1].at == seen.at != ""

@@ -313,7 +313,7 @@ def test_circuits_between_hosts_that_the_apply_is_not_for_are_not_counted(worlds
     )
     assert len(ours) == 6 < len(circuits)
     details = [finding.detail for finding in world.findings() if finding.kind == "unfinished"]
-    assert f"{len(extra)} of the topology before are still there" in details[0]
+    assert f"{len(extra)} circuits of the earlier topology remain" in details[0]
 
 
 def test_an_epoch_whose_stored_plan_cannot_be_read_explains_with_shortest_routes(worlds):
