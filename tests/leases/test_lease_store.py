@@ -151,7 +151,7 @@ def test_only_who_holds_it_or_was_allowed_may_use_it(stores):
     stores("ben@h").begin(lease.id, A)
     with pytest.raises(LeaseDenied, match="belongs to ann@h, and eve@h may not use it"):
         stores("eve@h").begin(lease.id, A)
-    with pytest.raises(LeaseDenied, match="does not hold host:b"):
+    with pytest.raises(LeaseDenied, match="does not cover host:b"):
         stores().begin(lease.id, AB)
 
 

@@ -139,7 +139,7 @@ def test_a_clock_that_steps_back_moves_nothing(bench, testbed12, switch, monkeyp
     now_s = time.time()
     monkeypatch.setattr("testbed.leases.fence.LeaseStore", partial(LeaseStore, now=lambda: now_s - 3600))
     with pytest.raises(
-        ClockError, match="behind the newest entry of the database, so no lease can be judged"
+        ClockError, match="behind the newest entry of the database, so leases cannot be judged"
     ):
         session.bring_up(design)
     assert session.plan(design).has_changes

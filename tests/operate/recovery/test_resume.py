@@ -145,7 +145,7 @@ def test_what_waits_for_a_decision_is_not_decided_by_resume(testbed12, memory_sw
 
 
 def test_an_operation_of_a_living_process_is_nobody_else_s(testbed12, journal, tmp_path):
-    with journal.operation(testbed12.name) as operation, pytest.raises(OperationRunning, match="under way"):
+    with journal.operation(testbed12.name) as operation, pytest.raises(OperationRunning, match="is running"):
         find_unfinished(tmp_path, testbed12, operation)
     with (
         journal.operation(testbed12.name) as operation,
