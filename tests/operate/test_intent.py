@@ -294,7 +294,7 @@ def test_a_file_that_is_no_database_is_told(tmp_path, testbed12):
     database_in(tmp_path).write_bytes(b"something else, and long enough to be looked at\n" * 40)
     with pytest.raises(
         JournalError,
-        match=r"cannot read the stored topology of lab .*: .*lightbed\.sqlite cannot be read .*; move it away and .* or name the topology",
+        match=r"cannot read the stored topology of .*: .*lightbed\.sqlite cannot be read .*; .* or name the topology",
     ):
         load_intents(tmp_path, "lab")
     (told,) = find_unfinished_or_error(tmp_path, testbed12)
