@@ -33,9 +33,9 @@ def _choose_database(url: str) -> None:
 
 
 def _choose_lease(lease: str) -> None:
-    from testbed.leases.choice import choose
+    from testbed.leases.choice import select_lease
 
-    choose(lease)
+    select_lease(lease)
 
 
 _LAB_METAVARS = {"lab": "LAB", "bare lab": "BARE", "labs if any": "[LAB]..."}

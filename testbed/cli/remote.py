@@ -78,7 +78,7 @@ def _wait(client: Client, submission: _Submission) -> int:
 
 def _submission(client: Client, words: str, command: Command[Any], place: Place) -> _Submission:
     from testbed.lab.wired_file import check_new_file
-    from testbed.leases.choice import find_chosen
+    from testbed.leases.choice import get_selected_lease
 
     files = command.files_to_write() or command.default_files()
     flags = {
@@ -93,8 +93,8 @@ def _submission(client: Client, words: str, command: Command[Any], place: Place)
     fields |= {each.name: True for each in fields_of(type(command)) if each.option.writes and files}
     fields["text"] = not place.is_quiet
     may_move = {each.name for each in fields_of(type(command)) if each.option.only_with in ("", variant)}
-    if {"really_move", "yes"} & may_move and find_chosen():
-        fields["lease"] = find_chosen()
+    if {"really_move", "yes"} & may_move and get_selected_lease():
+        fields["lease"] = get_selected_lease()
     lab = fields.pop("lab", "") or lab_name(place.lab_file or Path())
     if command.needs == "labs if any":
         fields["labs"] = [lab_name(path) for path in place.lab_files]

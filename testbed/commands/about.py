@@ -11,7 +11,7 @@ from testbed.commands.documents import Document, Finding, UnfinishedOperation, d
 
 if TYPE_CHECKING:
     from testbed.lab.simulated.lifecycle import HostsChoice
-    from testbed.operate.choice import MeantDesign
+    from testbed.operate.choice import DesignChoice
     from testbed.operate.model import LinkFinding
 
 
@@ -41,7 +41,7 @@ class OfHosts(OfLab):
     hosts: str
 
 
-def describe_epoch(meant: MeantDesign) -> dict[str, Any]:
+def describe_epoch(meant: DesignChoice) -> dict[str, Any]:
     """Return the fields of `OfEpoch`."""
     return {
         **meant.json(),
@@ -49,19 +49,19 @@ def describe_epoch(meant: MeantDesign) -> dict[str, Any]:
     }
 
 
-def describe_lab(meant: MeantDesign) -> dict[str, Any]:
+def describe_lab(meant: DesignChoice) -> dict[str, Any]:
     """Return the fields of `OfLab`."""
     return {"lab": meant.lab.name, "simulated": meant.lab.simulated, **describe_epoch(meant)}
 
 
-def describe_hosts(meant: MeantDesign, hosts: HostsChoice = "auto") -> dict[str, Any]:
+def describe_hosts(meant: DesignChoice, hosts: HostsChoice = "auto") -> dict[str, Any]:
     """Return the fields of `OfHosts`."""
     from testbed.lab.simulated.lifecycle import hosts_of
 
     return {**describe_lab(meant), "hosts": hosts_of(meant.lab, hosts)}
 
 
-def heading_lines(meant: MeantDesign, hosts: HostsChoice = "auto") -> list[str]:
+def heading_lines(meant: DesignChoice, hosts: HostsChoice = "auto") -> list[str]:
     """Return the line that says what is looked at, and what must be known of it."""
     from testbed.design.topology.circulants import as_json as topology_json
     from testbed.lab.simulated.lifecycle import hosts_of
@@ -78,7 +78,7 @@ def heading_lines(meant: MeantDesign, hosts: HostsChoice = "auto") -> list[str]:
 
 
 def describe_findings(
-    findings: Iterable[LinkFinding], meant: MeantDesign | None = None
+    findings: Iterable[LinkFinding], meant: DesignChoice | None = None
 ) -> tuple[Finding, ...]:
     """Return findings for a document; with a design their advice to apply names it."""
     rows: Sequence[dict[str, Any]] = (

@@ -1,1 +1,1 @@
-"""The lab as it is: the lab file, its hosts over SSH, forwarding, and simulated labs."""
+"""Labs: the lab file, its hosts over SSH, forwarding, and simulated labs."""

@@ -1,6 +1,6 @@
-"""Rules of a lab file: names and addresses are unique, every fibre ends in a free port of the right side.
+"""Checks of a lab file: names and addresses are unique, every fibre ends at a free port of the right side.
 
-Each check takes the schema and the document (for line numbers) and raises `LabFileError` for the first fault.
+Each check takes the schema and the document (for line numbers) and raises `LabFileError` for the first error.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from testbed.lab.schema import FibreSchema, LabSchema, SwitchSchema, TwinSchema
 Direction = Literal["transmit", "receive"]
 
 LANGUAGE_PORTS: Mapping[str, int] = {"polatis+scpi": 5025, "polatis+tl1": 3082}
-"""Languages of a simulated Polatis, which answers in both, and their ports."""
+"""Protocols of a simulated Polatis, which serves both, with their default TCP ports."""
 
 
 class Endpoint(NamedTuple):
-    """A switch address taken apart: wire language, host and TCP port (None: the language's own)."""
+    """The parts of a switch address: protocol, host and TCP port (None: the default of the protocol)."""
 
     language: str
     host: str
@@ -31,7 +31,7 @@ class Endpoint(NamedTuple):
 
 
 def endpoint(address: str) -> Endpoint | None:
-    """Take `polatis+scpi://host:5025` or `TCPIP0::host::5025::SOCKET` apart; None when it is neither.
+    """Parse `polatis+scpi://host:5025` or `TCPIP0::host::5025::SOCKET`; return None if it is neither.
 
     >>> endpoint("polatis+tl1://10.99.0.2:3082")
     Endpoint(language='polatis+tl1', host='10.99.0.2', port=3082)
@@ -44,7 +44,7 @@ def endpoint(address: str) -> Endpoint | None:
 
 
 class _Use(NamedTuple):
-    """A fibre as the file gives it: who uses the port, where that is written, and which way light goes."""
+    """The use of a switch port: `host/nic`, the direction of light, the fibre, and its location in the file."""
 
     user: str
     direction: Direction
@@ -53,7 +53,7 @@ class _Use(NamedTuple):
 
 
 def check(document: Document, schema: LabSchema) -> None:
-    """Run all checks, in the order in which a person would want to hear of them."""
+    """Run all checks, the most basic errors first. Raises `LabFileError`."""
     _check_names(document, schema)
     _check_interfaces(document, schema)
     _check_switches(document, schema)
@@ -82,15 +82,15 @@ def _uses(schema: LabSchema) -> Iterator[_Use]:
 
 
 def check_wired(document: Document, schema: LabSchema) -> None:
-    """Check that both fibres of every NIC that is used are known."""
+    """Check that both fibres of every NIC that is not `unused` are given. Raises `LabFileError`."""
     for i, host in enumerate(schema.hosts):
         for k, nic in enumerate(host.nics):
             missing = [way for way in ("transmit", "receive") if getattr(nic, way) is None]
             if missing and nic.unused is None:
                 what = (
-                    f"'{missing[0]}' is missing in 'hosts[{i}].nics[{k}]': nobody said where this fibre ends"
+                    f"'{missing[0]}' is missing in 'hosts[{i}].nics[{k}]': the end of this fibre is unknown"
                 )
-                hint = f"add it, or let `testbed discover {document.path} -o WIRED.yaml` find all that are missing"
+                hint = f"add it, or run `testbed discover {document.path} -o WIRED.yaml` to find all missing ones"
                 raise document.error(("hosts", i, "nics", k), what, hint)
 
 
@@ -110,7 +110,7 @@ def _check_names(document: Document, schema: LabSchema) -> None:
 
 
 def _check_interfaces(document: Document, schema: LabSchema) -> None:
-    """Check names of interfaces of simulated hosts; a real kernel calls its own as it likes."""
+    """Check interface names of simulated hosts; a real kernel may use other names."""
     for i, host in enumerate(schema.hosts if schema.simulated else ()):
         for k, nic in enumerate(host.nics):
             if not re.fullmatch(r"[a-z][a-z0-9]*", nic.name):
@@ -138,7 +138,7 @@ def _check_switches(document: Document, schema: LabSchema) -> None:
         if place.port is not None and not 1 <= place.port <= 65535:
             raise document.error(where, f"{place.port} is not a TCP port", "use one from 1 to 65535")
         if schema.simulated and place.language not in lab_schemes():
-            what = f"there is no simulated switch that speaks '{place.language}' in a lab"
+            what = f"no simulated switch of a lab supports '{place.language}'"
             known = ", ".join(lab_schemes())
             raise document.error(where, what, f"use one of {known}; or 'simulated: false'")
         if schema.simulated and place.port is None and place.language not in LANGUAGE_PORTS:
@@ -155,16 +155,16 @@ def _check_switches(document: Document, schema: LabSchema) -> None:
 
 
 def _check_twin_ports(document: Document, index: int, twin: TwinSchema, place: Endpoint) -> None:
-    """Raise unless the listeners of a twin, all on its one address, have ports of their own."""
-    taken = {place.port or 0: "its address"}
-    own = {"tl1_port": twin.tl1_port, "control_port": twin.control_port}
+    """Check that the listeners of a twin, all on its one address, have different ports."""
+    owners = {place.port or 0: "its address"}
+    ports = {"tl1_port": twin.tl1_port, "control_port": twin.control_port}
     if place.language != "polatis+scpi" and place.port is not None:
-        del own["tl1_port"]  # the address says it
-    for key, port in own.items():
-        if port in taken:
-            what = f"'{key}' of a twin is {port}, which is the port of {taken[port]} too"
+        del ports["tl1_port"]  # the address has this port
+    for key, port in ports.items():
+        if port in owners:
+            what = f"'{key}' of a twin is {port}, which is also the port of {owners[port]}"
             raise document.error(("switches", index, "twin", key), what, "choose another port")
-        taken[port] = f"'{key}'"
+        owners[port] = f"'{key}'"
 
 
 def _check_switches_known(document: Document, schema: LabSchema, uses: Iterable[_Use]) -> None:
@@ -172,7 +172,7 @@ def _check_switches_known(document: Document, schema: LabSchema, uses: Iterable[
     for use in uses:
         if use.fibre.switch not in names:
             near = difflib.get_close_matches(use.fibre.switch, names, n=1) or names
-            what = f"the {use.direction} fibre of {use.user} ends nowhere: there is no switch '{use.fibre.switch}'"
+            what = f"the {use.direction} fibre of {use.user} ends at switch '{use.fibre.switch}', which does not exist"
             raise document.error(use.where, what, f"name a switch of this file ({', '.join(near)})")
 
 
@@ -191,13 +191,12 @@ def _check_count(document: Document, index: int, switch: str, side: str, ports: 
 
 
 def _check_side(document: Document, switch: SwitchSchema, use: _Use) -> None:
-    """Check that transmit fibres end in inputs 1..N, receive fibres come from outputs N+1..N+M."""
+    """Check that a transmit fibre ends at an input, 1..N, and a receive fibre at an output, N+1..N+M."""
     port, last = use.fibre.number, switch.inputs + switch.outputs
     inputs, outputs = f"1..{switch.inputs}", f"{switch.inputs + 1}..{last}"
     if not 1 <= port <= last:
-        what = (
-            f"the {use.direction} fibre of {use.user} ends nowhere: switch '{switch.name}' has no port {port}"
-        )
+        fibre = f"the {use.direction} fibre of {use.user}"
+        what = f"{fibre} ends at port {port}, which switch '{switch.name}' does not have"
         raise document.error(use.where, what, f"inputs are {inputs}, outputs are {outputs}")
     if use.direction == "transmit" and port > switch.inputs:
         what = f"the transmit fibre of {use.user} ends in output {port} of switch '{switch.name}'"
@@ -217,12 +216,12 @@ def _check_ports_once(document: Document, uses: Iterable[_Use]) -> None:
                 f"port {key[1]} of switch '{key[0]}' is used twice: by {other.user} ({other.direction}, "
                 f"line {document.line(other.where)}) and by {use.user} ({use.direction})"
             )
-            raise document.error(use.where, what, "check which fibre is really there, and correct the other")
+            raise document.error(use.where, what, "check which fibre ends there, and correct the other")
         first[key] = use
 
 
 def _addresses(schema: LabSchema) -> Iterator[tuple[IPv4Address, str, Location, bool]]:
-    """Yield every address with its owner, its place in the file and whether it is a management address."""
+    """Yield every address with its owner, its location in the file, and whether it is a management address."""
     for i, switch in enumerate(schema.switches):
         address = _numeric(switch.address)
         if address:
@@ -266,7 +265,7 @@ def _check_managed(
         what = f"{owner} has {address}, outside the management network {network}"
         raise document.error(where, what, f"choose an address inside {network}, or correct 'management'")
     if address in (network.network_address, network.broadcast_address):
-        what = f"{owner} has {address}, which is no host address of {network}"
+        what = f"{owner} has {address}, which is not a host address of {network}"
         raise document.error(where, what, f"choose another address inside {network}")
     if schema.simulated and address == network.network_address + 1:
         what = f"{owner} has {address}, which the simulation itself uses"

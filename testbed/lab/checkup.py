@@ -1,4 +1,4 @@
-"""Abilities of this machine: the facts behind `testbed doctor`. Looks, and changes nothing that stays."""
+"""Checks of `testbed doctor`: whether this machine can run a lab. Nothing is changed permanently."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _HOST_PYTHON = (
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One fact: `ok`, what was found, and the hint when it is not well."""
+    """Result of one check: `ok`, what was found, and a hint if it failed."""
 
     name: str
     ok: bool
@@ -48,14 +48,14 @@ class Check:
 
 
 def check_machine() -> Iterator[Check]:
-    """Yield checks of what a simulated lab needs of this machine."""
+    """Yield the checks that a simulated lab needs: Python, extras, root, programs, kernel, leftover labs."""
     version = platform.python_version()
     yield Check(
         "python", platform.python_version_tuple() >= ("3", "11"), version, "install Python 3.11 or newer"
     )
     for extra, module in (("testbed", "asyncssh"), ("visa", "pyvisa_py"), ("sim", "jsonschema")):
-        found = importlib.util.find_spec(module) is not None
-        yield Check(f"extra {extra}", found, module, install_extra(extra))
+        is_installed = importlib.util.find_spec(module) is not None
+        yield Check(f"extra {extra}", is_installed, module, install_extra(extra))
     root = os.geteuid() == 0
     yield Check(
         "root", root, f"uid {os.geteuid()}", "run as root; without, hosts are modelled (--hosts model)"
@@ -69,12 +69,12 @@ def check_machine() -> Iterator[Check]:
 
 
 def _check_kernel() -> Check:
-    """Make a namespace with a veth pair, token buckets and a redirect, and remove it again."""
+    """Return a check that a namespace with a veth pair, token buckets and a redirect can be made; remove it again."""
     hint = "the kernel needs CONFIG_VETH, NET_SCH_TBF, NET_SCH_HTB, NET_CLS_U32, NET_ACT_MIRRED; else use --hosts model"
     namespace = f"lbdoctor-{uuid4().hex[:6]}"
-    made = subprocess.run(["ip", "netns", "add", namespace], capture_output=True, text=True, check=False)
-    if made.returncode:
-        return Check("kernel", ok=False, found=made.stderr.strip(), hint=hint)
+    added = subprocess.run(["ip", "netns", "add", namespace], capture_output=True, text=True, check=False)
+    if added.returncode:
+        return Check("kernel", ok=False, found=added.stderr.strip(), hint=hint)
     try:
         for tool, script in (("ip", _KERNEL_SCRIPT), ("tc", _TRAFFIC_SCRIPT)):
             command = [tool, "-n", namespace, "-batch", "-"]
@@ -90,12 +90,15 @@ def _check_labs() -> Iterator[Check]:
     for entry in lab_status():
         live = bool(entry.get("live", True))
         yield Check(
-            f"lab {entry['lab_id']}", live, json.dumps(entry), "its supervisor is gone: testbed sim down"
+            f"lab {entry['lab_id']}",
+            live,
+            json.dumps(entry),
+            "its supervisor has ended: run `testbed sim down`",
         )
 
 
 def check_lab(lab: Lab) -> Iterator[Check]:
-    """Yield checks of what a lab file asks of this machine: the hosts' interpreter, and torch in it."""
+    """Yield the checks that a simulated lab file needs: the hosts' interpreter, with torch and without lightbed."""
     if not lab.simulated:
         return
     for python in sorted({host.python for host in lab.hosts}):
@@ -107,7 +110,7 @@ def check_lab(lab: Lab) -> Iterator[Check]:
         yield _check_interpreter(
             python,
             "import importlib.util as u; assert not u.find_spec('testbed'); print('no lightbed, as it should be')",
-            f"the hosts' interpreter must not hold lightbed: remove it; then {_HOST_PYTHON}",
+            f"the hosts' interpreter must not contain lightbed: remove it; then {_HOST_PYTHON}",
         )
 
 
@@ -117,5 +120,5 @@ def _check_interpreter(python: str, program: str, hint: str) -> Check:
         done = run([python, "-I", "-c", program], capture_output=True, text=True, check=False, cwd="/")
     except OSError as error:
         return Check("hosts' interpreter", ok=False, found=f"{python}: {error.strerror}", hint=hint)
-    found = (done.stdout if not done.returncode else done.stderr).strip().splitlines()
-    return Check("hosts' interpreter", not done.returncode, found[-1] if found else python, hint)
+    lines = (done.stdout if not done.returncode else done.stderr).strip().splitlines()
+    return Check("hosts' interpreter", not done.returncode, lines[-1] if lines else python, hint)

@@ -1,6 +1,6 @@
-"""One question to a twin's control socket: set a fault, advance the clock, read the truth.
+"""Requests to the control socket of a twin: set a fault, advance the clock, read the true state.
 
-Only simulated labs have such sockets. Requests and replies are JSON objects, one a line.
+Only simulated labs have such sockets. Requests and replies are JSON objects, one per line.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from testbed.errors import LabStartError
 def control(address: str, request: Mapping[str, Any], *, timeout_s: float = 10.0) -> dict[str, Any]:
     """Send one request (`{"do": "truth"}`) to `host:port` and return the reply.
 
-    Raises `LabStartError` when nobody answers or the twin refuses.
+    Raises `LabStartError` if the socket does not answer or the twin refuses the request.
     """
     host, _, port = address.rpartition(":")
     try:

@@ -1,6 +1,6 @@
-"""A YAML file that remembers on which line everything stands, so that errors can say where.
+"""YAML files with line numbers, so that errors can name the line.
 
-`read_document` gives plain data and a map from path (keys and list positions) to line number.
+`read_document` returns plain data and a mapping from location (keys and list indices) to line number.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ import yaml
 from testbed.errors import LabFileError
 
 Location = tuple[str | int, ...]
-MOST_ALIASED = 20_000
+MAX_ALIASED = 20_000
+"""Largest number of values that aliases of a file may stand for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One file: its data, the line (from 1) on which each key or list item begins, and a hash of its text."""
+    """One file: its data, the line (from 1) on which each key or list item starts, and a hash of its text."""
 
     path: Path
     data: Mapping[str, Any]
@@ -37,12 +38,12 @@ class Document:
         return self.lines.get(where, 1)
 
     def error(self, where: Location, what: str, hint: str) -> LabFileError:
-        """Return `file:line: what; hint`."""
+        """Return the error `file:line: what; hint`."""
         return LabFileError(f"{self.path}:{self.line(where)}: {what}; {hint}")
 
 
 def read_document(path: Path) -> Document:
-    """Read a YAML mapping. Raises `LabFileError` when the file is missing, not YAML or not a mapping."""
+    """Read a YAML mapping. Raises `LabFileError` if the file cannot be read, is not YAML or not a mapping."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -54,7 +55,7 @@ def read_document(path: Path) -> Document:
 
 
 def parse_document(path: Path, text: str) -> Document:
-    """Return the same from text already read; `path` only names the file in errors."""
+    """Return the document in a text; `path` names the file in errors. Raises as `read_document`."""
     try:
         loader, node = _compose(text)
         if node:
@@ -75,11 +76,11 @@ def parse_document(path: Path, text: str) -> Document:
 
 
 def _compose(text: str) -> tuple[yaml.SafeLoader, yaml.Node | None]:
-    """Return the tree of a text, and the loader that makes values of it.
+    """Return the loader and the node tree of a text.
 
-    libyaml is ten times as fast as the loader in Python, and reads what both read alike. The loader in Python reads
-    the rest: texts with tabs or question marks, some of which libyaml takes wrongly; texts nested so deep that libyaml
-    would end the process; and what libyaml refuses, as its errors say less. PyYAML may also be built without it.
+    libyaml is ten times as fast as the loader in Python, and is used where both agree. The loader in Python reads texts
+    with tabs or question marks, some of which libyaml misreads; texts nested so deeply that libyaml would crash the
+    process; and texts that libyaml refuses, because its errors say less. PyYAML may also be built without libyaml.
     """
     if not _READ_IN_TWO_WAYS.search(text) and sum(map(text.count, _OPENINGS)) < _MOST_OPENINGS:
         with suppress(AttributeError, yaml.YAMLError, ValueError, RecursionError):
@@ -92,22 +93,22 @@ def _compose(text: str) -> tuple[yaml.SafeLoader, yaml.Node | None]:
 _READ_IN_TWO_WAYS = re.compile(r"[\t?]|[|>][-+\d]*#")
 _OPENINGS = ("[", "{", "- -")
 _MOST_OPENINGS = 5000
-"""libyaml's tree is made on the stack of the processor, which holds some ten thousand levels."""
+"""libyaml recurses on the C stack, which holds some ten thousand levels."""
 _YAML_HINTS = {
-    "'\\t'": "indent with blanks, never with tabs",
+    "'\\t'": "indent with spaces, not with tabs",
     "cannot start any token": "put the value in quotes",
     "another document": "remove the line '---': a lab is one document",
     "undefined alias": "put the value in quotes, or define '&' before it is used",
-    "a constructor for the tag": "remove the '!' and the word behind it",
+    "a constructor for the tag": "remove the '!' and the word after it",
     "for merging": "write '<<: *name' of a mapping, or leave it out",
-    "expected <block end>": "look at the indentation and the quotes of this line and the one before",
-    "could not find expected ':'": "write 'key: value', with a blank behind the colon",
-    "unexpected end of stream": "close what was opened: quotes, brackets or braces",
+    "expected <block end>": "check the indentation and the quotes of this line and the one before",
+    "could not find expected ':'": "write 'key: value', with a space after the colon",
+    "unexpected end of stream": "close all quotes, brackets and braces",
 }
 
 
 def _not_yaml(path: Path, error: yaml.MarkedYAMLError) -> LabFileError:
-    is_key = error.context == "while scanning a simple key"  # it is found wrong only on a later line
+    is_key = error.context == "while scanning a simple key"  # the error is noticed only on a later line
     mark = error.context_mark if is_key else error.problem_mark or error.context_mark
     line = mark.line + 1 if mark else 1
     what = error.problem or error.context or ""
@@ -116,9 +117,9 @@ def _not_yaml(path: Path, error: yaml.MarkedYAMLError) -> LabFileError:
 
 
 def _check_aliases(path: Path, root: yaml.Node) -> None:
-    """Raise `LabFileError` for an alias inside itself, and for aliases that stand for very many values.
+    """Raise `LabFileError` for an alias inside itself, and for aliases that stand for more than `MAX_ALIASED` values.
 
-    Each node is looked at once, however often it is meant: a file of ten lines can stand for billions.
+    Each node is visited once, however often it is aliased: a file of ten lines can stand for billions of values.
     """
     sizes: dict[int, int] = {}
     above: set[int] = set()
@@ -131,8 +132,8 @@ def _check_aliases(path: Path, root: yaml.Node) -> None:
             above.add(id(node))
             sizes[id(node)] = 1 + sum(map(size, _children(node)))
             above.remove(id(node))
-            if sizes[id(node)] - len(sizes) > MOST_ALIASED:
-                what = f"aliases that stand for more than {MOST_ALIASED} values"
+            if sizes[id(node)] - len(sizes) > MAX_ALIASED:
+                what = f"aliases that stand for more than {MAX_ALIASED} values"
                 raise LabFileError(f"{path}:{line}: {what}; write them out")
         return sizes[id(node)]
 
@@ -161,7 +162,10 @@ def _lines(path: Path, node: yaml.Node, where: Location) -> Iterator[tuple[Locat
 
 
 def _entries(path: Path, node: yaml.MappingNode) -> list[tuple[yaml.Node, yaml.Node]]:
-    """Return keys and values of a mapping; a key written twice would silently lose the first value."""
+    """Return keys and values of a mapping.
+
+    Raises `LabFileError` for a key that is not a scalar, and for a repeated key, which would silently lose a value.
+    """
     first: dict[str, int] = {}
     for key, _ in node.value:
         line = key.start_mark.line + 1

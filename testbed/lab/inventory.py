@@ -1,6 +1,6 @@
-"""The lab file: from text to `Lab` and back, and the same lab in another management network.
+"""Lab files: conversion from text to `Lab` and back, and relocation to another management network.
 
-A simulated lab and a real one differ only by `simulated: true` and what lies behind the addresses.
+A simulated lab differs from a real one only by `simulated: true` and by what answers at its addresses.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ DEFAULT_PYTHON = "python3"
 
 
 def state_directory() -> Path:
-    """Return where this user's state lives: `$XDG_STATE_HOME/lightbed`, usually `~/.local/state/lightbed`."""
+    """Return the directory of this user's state: `$XDG_STATE_HOME/lightbed`, by default `~/.local/state/lightbed`."""
     configured = os.environ.get("XDG_STATE_HOME", "")
     base = Path(configured) if configured.startswith("/") else Path.home() / ".local" / "state"
     return base / "lightbed"
 
 
 def default_key() -> Path:
-    """Return the SSH client key used when the lab file names none."""
+    """Return the path of the SSH client key for lab files that name none."""
     return state_directory() / "id_ed25519"
 
 
 def load_lab(path: str | Path) -> Lab:
-    """Read a lab file. Raises `LabFileError`, `file:line: what is wrong; hint`, for the first fault."""
+    """Read a lab file. Raises `LabFileError`, `file:line: what is wrong; hint`, for the first error."""
     return _lab(read_document(Path(path)))
 
 
 def load_bare_lab(path: str | Path) -> Lab:
-    """Read a lab file whose rows may lack fibres, which are `UNKNOWN_FIBRE` then, and list unused NICs as others."""
+    """Read a lab file whose NICs may lack fibres, which become `UNKNOWN_FIBRE`; unused NICs are listed like others."""
     return _lab(read_document(Path(path)), bare=True)
 
 
 def parse_lab(text: str, path: str | Path) -> Lab:
-    """Return the same from text; `path` names the file in errors and anchors relative paths."""
+    """Return the lab in a text; `path` names the file in errors and anchors relative paths. Raises `LabFileError`."""
     return _lab(parse_document(Path(path), text))
 
 
@@ -98,16 +98,19 @@ def _fibre(fibre: FibreSchema | None) -> FibreEnd:
 
 
 def _anchor(program: str, path: Path) -> str:
-    """Return a path relative to the lab file made absolute; links are not followed, a venv lives by its own path."""
+    """Return a program with a path relative to the lab file made absolute; a bare name is unchanged.
+
+    Symbolic links are not followed: a virtual environment is recognised by the path of its interpreter.
+    """
     if "/" not in program:
         return program
     return os.path.normpath(path.absolute().parent / program)
 
 
 def relocate(lab: Lab, subnet: IPv4Network) -> Lab:
-    """Return the same simulated lab with every management address moved to the same place in another network.
+    """Return a simulated lab with every management address moved to the same offset in another network.
 
-    Raises `ValueError` for a lab that is not simulated (its addresses are facts) and for a smaller network.
+    Raises `ValueError` for a real lab, whose addresses are fixed, and for a smaller network.
     """
     if not lab.simulated:
         raise ValueError(f"lab '{lab.name}' is real: its addresses cannot be changed")
@@ -122,7 +125,7 @@ def relocate(lab: Lab, subnet: IPv4Network) -> Lab:
 
 
 def with_rate(lab: Lab, rate_mbps: float) -> Lab:
-    """Return the same lab with links of a fixed rate, which stand for what they stood for."""
+    """Return the lab with links of a fixed rate; the rate that they represent is unchanged."""
     return replace(lab, link=replace(lab.link, rate_mbps=rate_mbps, fit_rate=False))
 
 
@@ -138,7 +141,7 @@ def _move_switch(lab: Lab, switch: LabSwitch, subnet: IPv4Network) -> str:
 
 
 def render_lab(lab: Lab) -> str:
-    """Return the lab as YAML text that `parse_lab` reads back as an equal `Lab` (paths are written absolute)."""
+    """Return the lab as YAML text that `parse_lab` reads back as an equal `Lab`; paths are absolute."""
     document = {
         "name": lab.name,
         "simulated": lab.simulated,

@@ -1,17 +1,17 @@
-"""The file of jobs that are to share a lab (`JOBS.yaml`), read with the line of every mistake.
+"""The file of jobs that share a lab (`JOBS.yaml`); errors name the line.
 
 jobs:
 - name: bert
 period_ms: 155
 bursts: [{start_ms: 54, length_ms: 101, gbps: 25}]
 hosts: [a, b]      # or `workers: 2`, which leaves the placement open
-traffic: bulk      # or allreduce; left out: bulk between two hosts, allreduce among more
+traffic: bulk      # or allreduce; default: bulk between two hosts, allreduce among more
 - name: dlrm
-workload: dlrm     # in place of period and bursts: one iteration is simulated on the ring of its hosts
+workload: dlrm     # instead of period and bursts: one iteration is simulated on the ring of its hosts
 settings: {batch: 64}
 workers: 3
 - name: measured
-run: 20261123T101500-ab12cd   # in place of them: what this run measured of the job
+run: 20261123T101500-ab12cd   # instead: the phases that this run measured of the job
 hosts: [c, d]
 """
 
@@ -34,19 +34,19 @@ EXAMPLE = (
     "jobs: [{name: a, period_ms: 300, bursts: [{start_ms: 150, length_ms: 150, gbps: 25}], hosts: [a, b]}]"
 )
 MeasuredPhases = Callable[[str, str], tuple[float, tuple[Burst, ...]]]
-"""Period and bursts that a run measured of a job; raises `WorkloadError` where there are none."""
+"""Function from run and job to the measured period and bursts; raises `WorkloadError` if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Sources of phases that are not in the file: the rate of links, which no burst exceeds, and runs on record."""
+    """Sources of phases that are not in the file: the rate of links, which no burst may exceed, and stored runs."""
 
     rate_gbps: float = 25.0
     measured: MeasuredPhases | None = None
 
 
 def read_jobs(path: Path, sources: Sources | None = None) -> tuple[SharedJob, ...]:
-    """Return the jobs. Raises `WorkloadError` that begins with file and line."""
+    """Read the jobs of a file. Raises `WorkloadError`, which starts with file and line."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -56,7 +56,7 @@ def read_jobs(path: Path, sources: Sources | None = None) -> tuple[SharedJob, ..
 
 
 def parse_jobs(path: Path, text: str, sources: Sources | None = None) -> tuple[SharedJob, ...]:
-    """Return the same from text already read; `path` only names the file in errors."""
+    """Return the jobs in a text; `path` names the file in errors. Raises `WorkloadError`."""
     try:
         document = parse_document(path, text)
         return _jobs(document, sources or Sources())
@@ -83,7 +83,7 @@ def _job(document: Document, where: Location, row: Any, sources: Sources) -> Sha
     _check_keys(document, where, row, _PLACE_KEYS | own)
     name = row.get("name")
     if not isinstance(name, str) or not name:
-        raise document.error(where, "a job has no name", "add name: a word")
+        raise document.error(where, "a job has no name", "add 'name: NAME'")
     hosts, workers = _hosts(document, where, row, name)
     traffic = row.get("traffic", "")
     if traffic not in ("", "bulk", "allreduce"):
@@ -91,7 +91,7 @@ def _job(document: Document, where: Location, row: Any, sources: Sources) -> Sha
             (*where, "traffic"), f"traffic of job {name!r} is {traffic!r}", "give bulk or allreduce"
         )
     if source:
-        period_ms, found = _from_source(document, where, row, source, workers, sources)
+        period_ms, phases = _from_source(document, where, row, source, workers, sources)
     else:
         bursts = row.get("bursts")
         period_ms = _number(
@@ -101,9 +101,9 @@ def _job(document: Document, where: Location, row: Any, sources: Sources) -> Sha
             raise document.error(
                 (*where, "bursts"), f"job {name!r} has no list of bursts", f"write {EXAMPLE}"
             )
-        found = tuple(_burst(document, (*where, "bursts", n), one, name) for n, one in enumerate(bursts))
-        _check_rates(document, (*where, "bursts"), name, found, sources.rate_gbps)
-    job = SharedJob(name, period_ms, found, hosts, workers, traffic)
+        phases = tuple(_burst(document, (*where, "bursts", n), one, name) for n, one in enumerate(bursts))
+        _check_rates(document, (*where, "bursts"), name, phases, sources.rate_gbps)
+    job = SharedJob(name, period_ms, phases, hosts, workers, traffic)
     try:
         job.on(())
     except ValueError as error:
@@ -130,7 +130,7 @@ def _check_rates(
 def _from_source(
     document: Document, where: Location, row: Mapping[str, Any], source: str, workers: int, sources: Sources
 ) -> tuple[float, tuple[Burst, ...]]:
-    """Return the phases of a workload, or of a measured run."""
+    """Return period and bursts of a workload, or of a measured run."""
     try:
         if source == "run":
             if sources.measured is None:
@@ -148,8 +148,8 @@ def _from_source(
             {str(key): str(value) for key, value in settings.items()},
             str(row.get("device", "")),
         )
-        found = phases_of_workload(choice, workers, sources.rate_gbps, str(row.get("strategy", "default")))
-        return found.period_ms, found.bursts
+        phases = phases_of_workload(choice, workers, sources.rate_gbps, str(row.get("strategy", "default")))
+        return phases.period_ms, phases.bursts
     except (TestbedError, OSError) as error:
         raise document.error((*where, source), str(error), f"correct {source}, or write {EXAMPLE}") from None
 

@@ -1,6 +1,6 @@
-"""The lab as it is: switches, hosts, NICs and the fibres between them, as the lab file says. Frozen.
+"""A lab as described by its lab file: switches, hosts, NICs and the fibres between them. Frozen.
 
-Several jobs may share a lab: each has hosts of its own, a shard, and with them their NICs, circuits and links.
+Several jobs may share a lab: each has a shard, its own hosts with their NICs, circuits and links.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from testbed.errors import TopologyError
 
 @dataclass(frozen=True, slots=True)
 class FibreEnd:
-    """End of one fibre of a NIC: a port of a switch, and what the fibre loses on the way."""
+    """The switch port at which a fibre of a NIC ends, and the loss of the fibre."""
 
     switch: str
     port: int
@@ -25,7 +25,7 @@ class FibreEnd:
 
 
 UNKNOWN_FIBRE = FibreEnd("", 0, 0.0)
-"""Fibre of a bare lab file: it ends at some port of some switch."""
+"""A fibre in a bare lab file, whose end is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,10 @@ class LabNic:
 
 @dataclass(frozen=True, slots=True)
 class LabHost:
-    """A host: `management` is where SSH answers, `address` is its node address, announced on no link.
+    """A host: `management` is its address for SSH, `address` its node address, which is on no link.
 
-    `unused` are NICs that the lab file keeps out of every topology, because a fibre is dead, for instance. `server` is
-    the machine that the host is a logical server of; empty for a host that is a machine of its own.
+    `unused` are NICs that the lab file excludes from every topology, for instance because a fibre is dead. `server` is
+    the machine of which the host is a logical server; empty if the host is a machine of its own.
     """
 
     name: str
@@ -59,7 +59,7 @@ class LabHost:
 
 @dataclass(frozen=True, slots=True)
 class LabSwitch:
-    """A switch: `address` is what `ocs_drivers.open_switch` takes; ports in the device's own numbers."""
+    """A switch: `address` as `ocs_drivers.open_switch` takes it; ports have the device's own numbers."""
 
     name: str
     address: str
@@ -70,10 +70,10 @@ class LabSwitch:
 
 @dataclass(frozen=True, slots=True)
 class SwitchTwin:
-    """Behaviour of the twin of a switch; only in simulated labs. Ports on the switch's own address.
+    """Behaviour of the twin of a switch in a simulated lab. Its ports are on the switch's own address.
 
-    `switch_time_s` is None for the time that the family is delivered with; the twin's clock runs `speed` times as fast
-    as ours. `options` are the family's own.
+    `switch_time_s` is None for the default of the switch family; the twin's clock runs `speed` times as fast as real
+    time. `options` are specific to the family.
     """
 
     tl1_port: int = 3082
@@ -86,9 +86,9 @@ class SwitchTwin:
 
 @dataclass(frozen=True, slots=True)
 class LinkClass:
-    """The properties of every link: `rate_mbps` on the NIC, standing for `represents_gbps`; MTU; laser power.
+    """The properties of every link: `rate_mbps` on the NIC, which represents `represents_gbps`; MTU; laser power.
 
-    With `fit_rate` a simulated lab starts with a lower rate where its machine cannot carry this one.
+    With `fit_rate`, a simulated lab starts with a lower rate if its machine cannot carry this one.
     """
 
     rate_mbps: float
@@ -99,16 +99,17 @@ class LinkClass:
 
     @property
     def scale(self) -> float:
-        """Factor by which the represented link is (1 on a real lab)."""
+        """Factor by which the represented link is faster than the link of the lab."""
         return self.represents_gbps * 1000 / self.rate_mbps
 
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """A whole lab file, validated: every port used once, every fibre ends somewhere.
+    """A validated lab file.
 
-    Of a shard (`shards.shard_of`) `hosts` are those of one job, `others` the rest, which nobody may touch.
-    `revision` is a hash of the file's text: two labs that mean the same are equal whatever the text.
+    In a shard (`shard_of`), `hosts` are those of one job and `others` the rest, which the job may not change.
+    `revision` is a hash of the file's text; it does not count in comparisons, so that labs with the same content are
+    equal.
     """
 
     name: str
@@ -124,26 +125,26 @@ class Lab:
     revision: str = field(default="", compare=False)
 
     def nic(self, nic: Nic) -> LabNic:
-        """Return the lab's interface for a planned one."""
+        """Return the interface of a planned NIC, which is given by node and index."""
         return self.hosts[nic.node].nics[nic.index]
 
     def nic_label(self, nic: Nic) -> str:
-        """Return `host/nic`, as people write it."""
+        """Return the label of a NIC, `host/nic`."""
         return f"{self.hosts[nic.node].name}/{self.nic(nic).name}"
 
     def link_label(self, link: Link) -> str:
-        """Return `a/nic1 -> b/nic1`."""
+        """Return the label of a link, `a/nic1 -> b/nic1`."""
         return f"{self.nic_label(link.source)} -> {self.nic_label(link.target)}"
 
     def switch(self, name: str) -> LabSwitch:
-        """Return the switch of that name."""
+        """Return the switch of this name. Raises `StopIteration` for an unknown name."""
         return next(switch for switch in self.switches if switch.name == name)
 
 
 def shard_of(lab: Lab, names: Sequence[str]) -> Lab:
-    """Return the lab as one job sees it: its hosts in the given order, node 0 first; all others out of reach.
+    """Return the shard of one job: its hosts in the given order, node 0 first, and all other hosts as `others`.
 
-    Raises `TopologyError` for a host that the lab does not have, or that is named twice.
+    Raises `TopologyError` for a host that the lab does not have or that is named twice, and for an empty list.
     """
     by_name = {host.name: host for host in (*lab.hosts, *lab.others)}
     unknown = [name for name in names if name not in by_name]
@@ -156,16 +157,16 @@ def shard_of(lab: Lab, names: Sequence[str]) -> Lab:
 
 
 def logical_servers_of(lab: Lab) -> int:
-    """Return how many logical servers each server of a job is cut into; those of other jobs count.
+    """Return the number of logical servers into which each server of a job is divided, including those of other jobs.
 
-    Raises `TopologyError` when it is not the same number for all: devices of a job are alike.
+    Raises `TopologyError` if the servers of the job differ in this number: devices of a job must be alike.
     """
     every = Counter(host.server for host in (*lab.hosts, *lab.others) if host.server)
     counts = {host.name: every[host.server] if host.server else 1 for host in lab.hosts}
     if len(set(counts.values())) > 1:
         most, least = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
-        cut = f"the server of host {most!r} is {counts[most]} logical ones, that of {least!r} {counts[least]}"
+        what = f"the server of host {most!r} is {counts[most]} logical servers, that of {least!r} {counts[least]}"
         raise TopologyError(
-            f"{lab.path}: {cut}: choose hosts with --hosts-of whose servers are divided alike"
+            f"{lab.path}: {what}: choose hosts with --hosts-of whose servers are divided alike"
         )
     return next(iter(counts.values()), 1)

@@ -1,6 +1,6 @@
-"""The schema of a lab file: its keys, their types and defaults. What they mean together is checked elsewhere.
+"""The schema of a lab file: its keys, their types and defaults. `testbed.lab.checks` compares keys with each other.
 
-Pydantic finds what is wrong; `read_schema` says it in the words of the file, with line and hint.
+Pydantic finds errors; `read_schema` reports them in the words of the file, with line and hint.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _network(value: object) -> IPv4Network:
 
 
 def _fibre(value: object) -> object:
-    """Return what `ocs1:17` is short for: `{port: 'ocs1:17'}`."""
+    """Return the mapping for which `ocs1:17` is short: `{port: 'ocs1:17'}`."""
     return {"port": value} if isinstance(value, str) else value
 
 
@@ -78,25 +78,25 @@ TcpPort = Annotated[int, Field(ge=1, le=65535)]
 
 
 class Schema(BaseModel):
-    """No unknown keys, no silent conversions, no infinities."""
+    """Base of all schemas: no unknown keys, no silent conversions, no infinite numbers."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class FibreSchema(Schema):
-    """End of a fibre, and its loss."""
+    """The end of a fibre, and its loss."""
 
     port: Annotated[str, AfterValidator(_switch_port)]
     loss_db: Decibels = DEFAULT_FIBRE_LOSS_DB
 
     @property
     def switch(self) -> str:
-        """The switch it ends at."""
+        """The switch at which the fibre ends."""
         return self.port.rpartition(":")[0]
 
     @property
     def number(self) -> int:
-        """The port in the switch's own numbers."""
+        """The port, in the switch's own numbers."""
         return int(self.port.rpartition(":")[2])
 
 
@@ -104,7 +104,7 @@ Fibre = Annotated[FibreSchema, BeforeValidator(_fibre)]
 
 
 class NicSchema(Schema):
-    """One interface. Of a bare lab file nobody knows its fibres yet; `unused` says why it is in no topology."""
+    """One interface. In a bare lab file its fibres may be missing; `unused` says why it is in no topology."""
 
     name: Interface
     address: Address
@@ -114,7 +114,7 @@ class NicSchema(Schema):
 
 
 class SshSchema(Schema):
-    """Access to hosts; each value may be given for all hosts and again for one."""
+    """SSH access to all hosts; each host may override user, port and Python."""
 
     user: User | None = None
     port: TcpPort | None = None
@@ -123,7 +123,7 @@ class SshSchema(Schema):
 
 
 class HostSshSchema(Schema):
-    """Access to one host, where it differs."""
+    """SSH access to one host, if it differs from that of all hosts."""
 
     user: User | None = None
     port: TcpPort | None = None
@@ -142,7 +142,7 @@ class HostSchema(Schema):
 
 
 class TwinSchema(Schema):
-    """Behaviour of the simulated switch; without `switch_time_s` it moves as its family does."""
+    """Behaviour of the simulated switch; without `switch_time_s` it takes the time of its family."""
 
     tl1_port: TcpPort = 3082
     control_port: TcpPort = 7025
@@ -200,11 +200,11 @@ _SCHEMAS: dict[tuple[str, ...], type[Schema]] = {
 
 
 def read_schema(document: Document) -> LabSchema:
-    """Return the document as a `LabSchema`. Raises `LabFileError` for the first thing that does not fit."""
+    """Return the document as a `LabSchema`. Raises `LabFileError` for the first error."""
     try:
         return LabSchema.model_validate(document.data)
     except ValidationError as error:
-        # A misspelt key first: it is also why another one is missing. Then from top to bottom.
+        # A misspelt key first, because it also explains a missing one; then from top to bottom.
         details = min(
             error.errors(), key=lambda each: (each["type"] != "extra_forbidden", document.line(each["loc"]))
         )
@@ -228,7 +228,7 @@ def _explain(document: Document, details: ErrorDetails) -> LabFileError:
 
 
 def _explanation(details: ErrorDetails) -> str:
-    """Return what the value should have been, and what it is when that fits on a line."""
+    """Return the expected kind of value, and the actual value if it fits on a line."""
     message, value = details["msg"].removeprefix("Value error, "), details["input"]
     if value is None:
         return "there is no value"
@@ -237,7 +237,7 @@ def _explanation(details: ErrorDetails) -> str:
     elif details["type"] == "too_short":
         return "the list is empty"
     elif isinstance(value, str) and details["type"] == "value_error" and repr(value) not in message:
-        message = f"{value!r}: {message}"  # what the standard library says of addresses may name a part alone
+        message = f"{value!r}: {message}"  # the standard library may name only a part of an address
     message = message[:1].lower() + message[1:] if message.startswith("Input") else message
     if details["type"] == "value_error" or not isinstance(value, str | int | float | bool | date):
         return message
@@ -253,8 +253,8 @@ _HINTS = {
     "finite_number": "write a number like 0.3",
     "int_from_float": "write a whole number like 48",
     "int_type": "write a whole number like 48, without quotes",
-    "list_type": "write one item a line, each behind '- '",
-    "literal_error": "write it letter by letter",
+    "list_type": "write one item per line, each after '- '",
+    "literal_error": "write it exactly like this",
     "string_type": "put the value in quotes",
     "too_short": "list at least one",
     **dict.fromkeys(_MAPPING_TYPES, "write 'key: value' lines under it, or {key: value}"),
@@ -268,10 +268,10 @@ _HINTS_BY_KEY = {
 
 
 def _hint(details: ErrorDetails) -> str:
-    """Return what to write instead."""
+    """Return a hint at a valid value."""
     key, kind = str(details["loc"][-1]) if details["loc"] else "", details["type"]
     if details["input"] is None:
-        return "write a value behind the key, or remove the key"
+        return "write a value after the key, or remove the key"
     if details["loc"] == ("management",):
         return "write a network like 10.99.0.0/24"
     if kind == "value_error" or (kind in _MAPPING_TYPES and key in _HINTS_BY_KEY):
@@ -285,6 +285,6 @@ def _keys(where: Location) -> list[str]:
 
 
 def _join_dots(where: Location) -> str:
-    """Return `hosts[2].nics[0].address`, counted from 0 as in the file's lists."""
+    """Return a location as text, such as `hosts[2].nics[0].address`; indices start at 0."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where)
     return text.removeprefix(".")

@@ -1,4 +1,4 @@
-"""A lab file with the fibres of its NICs written into its rows: comments, order and all other keys stay."""
+"""Edits of a lab file that set the fibres of its NICs: comments, order and all other keys are kept."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KEYS = ("transmit", "receive", "unused")
 
 @dataclass(frozen=True, slots=True)
 class WiredRow:
-    """Keys of one NIC: the ports of its fibres where known, and why it is unused; None where a key is not to be."""
+    """Keys of one NIC: the ports of its fibres, and why it is unused; None for a key to leave out."""
 
     transmit: str | None = None
     receive: str | None = None
@@ -24,7 +24,7 @@ class WiredRow:
 
 
 def write_wired_text(text: str, rows: Mapping[tuple[str, str], WiredRow]) -> str:
-    r"""Return the text of a lab file with `rows` (by host and NIC) in place of what it says of these NICs' fibres.
+    r"""Return the text of a lab file with the keys of `rows`, by host and NIC, in place of those that it has.
 
     >>> print(
     ...     write_wired_text(
@@ -43,7 +43,7 @@ def write_wired_text(text: str, rows: Mapping[tuple[str, str], WiredRow]) -> str
 
 
 def write_new_file(path: Path, text: str, *, replace: bool = False) -> None:
-    """Write a file and the folders above it. Raises as `check_new_file`."""
+    """Write a file, and create its folders. Raises as `check_new_file`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     check_new_file(path, replace=replace)
     write_output(path, text)
@@ -53,13 +53,13 @@ def check_new_file(path: Path, *, replace: bool = False) -> None:
     """Raise `LabFileError` for a file that exists, unless `replace`, and `OSError` for one that cannot be written."""
     if path.is_file() and not replace:
         raise exists_already(path)
-    if path.parent.exists():  # else it will be made
+    if path.parent.exists():  # otherwise the folder is created
         check_output(path)
 
 
 def exists_already(path: Path) -> LabFileError:
-    """Return the error for a file that is not overwritten."""
-    return LabFileError(f"{path}:1: exists already; give another -o, or --force to replace it")
+    """Return the error for a file that exists and must not be overwritten."""
+    return LabFileError(f"{path}:1: already exists; give another -o, or --force to replace it")
 
 
 def _nic_nodes(text: str) -> Iterator[tuple[tuple[str, str], yaml.MappingNode]]:
@@ -76,17 +76,17 @@ def _value(node: yaml.Node | None, key: str) -> yaml.Node | None:
 
 
 def _items(node: yaml.Node | None, key: str) -> list[yaml.Node]:
-    found = _value(node, key)
-    return list(found.value) if isinstance(found, yaml.SequenceNode) else []
+    value = _value(node, key)
+    return list(value.value) if isinstance(value, yaml.SequenceNode) else []
 
 
 def _word(node: yaml.Node, key: str) -> str:
-    found = _value(node, key)
-    return str(found.value) if found else ""
+    value = _value(node, key)
+    return str(value.value) if value else ""
 
 
 def _edits(text: str, node: yaml.MappingNode, row: WiredRow) -> Iterator[tuple[int, int, str]]:
-    """Yield (start, end, new text): keys that stand there are taken out, those of the row go behind the last one."""
+    """Yield edits (start, end, new text) that remove existing keys and add those of the row after the last key."""
     pairs = node.value
     for at, (key, value) in enumerate(pairs):
         if key.value in _KEYS and at:
@@ -102,7 +102,7 @@ def _edits(text: str, node: yaml.MappingNode, row: WiredRow) -> Iterator[tuple[i
 
 
 def _end(text: str, node: yaml.Node) -> int:
-    """Return where a value really ends: the mark of a block lies behind the comments and blank lines after it."""
+    """Return the offset at which a value ends; the mark of a block lies after the comments that follow it."""
     if isinstance(node, yaml.ScalarNode) or node.flow_style:
         return int(node.end_mark.index)
     ends = [_end(text, value) for _, value in node.value] if isinstance(node, yaml.MappingNode) else []

@@ -1,1 +1,1 @@
-"""Leases: who may move which part of a lab, and until when."""
+"""Leases: the right of an operator to change parts of a lab for a limited time."""

@@ -1,4 +1,4 @@
-"""The lease that a command was given by `--lease`. Nothing here imports a database."""
+"""The lease of the option `--lease`. This module needs no database."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from contextvars import ContextVar
 _chosen: ContextVar[str] = ContextVar("lease", default="")
 
 
-def choose(lease: str) -> None:
-    """Move under this lease; an empty one means an implicit lease for the time of each operation."""
+def select_lease(lease: str) -> None:
+    """Use this lease from now on; an empty id means an implicit lease for each operation."""
     _chosen.set(lease)
 
 
-def find_chosen() -> str:
-    """Return the lease that was given, empty if none was."""
+def get_selected_lease() -> str:
+    """Return the id of the chosen lease, empty if none was chosen."""
     return _chosen.get()

@@ -1,12 +1,12 @@
-"""The fence before devices: nothing is sent under a lease that ended, however late the sender wakes up.
+"""The fence before devices: nothing is sent under a lease that has ended, however late the sender wakes up.
 
-    with fenced(database, lab.name, parts) as fence:      # the lease of --lease, or an implicit one
+    with hold_fence(database, lab.name, parts) as fence:  # the lease of --lease, or an implicit one
         with fence.sending():                             # check and send share the lock that ending a lease needs
             ... write to the device ...
 
-A process that is stopped inside `sending` makes every end of its lease wait, and so every grant of its parts; one that
-is stopped anywhere else wakes up to a refusal. The lease of an operation lasts as long as its steps go on, and no
-longer: its heartbeat is beaten before each write, by the operation and not by a clock of its own.
+While a process is suspended inside `sending`, its lease cannot end and its parts cannot be granted again. A process
+that is suspended anywhere else is refused when it continues. The lease of an operation lasts as long as its steps
+continue, and no longer: its heartbeat is sent before each write, by the operation and not by a timer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import sqlalchemy as sa
 
 from testbed.errors import ClockError, JournalError, LeaseDenied, LeaseStale, StorageError, UnderMaintenance
 from testbed.leases import locks
-from testbed.leases.choice import find_chosen
+from testbed.leases.choice import get_selected_lease
 from testbed.leases.model import Lease
 from testbed.leases.store import LeaseStore
 from testbed.log_context import about
@@ -33,12 +33,12 @@ from testbed.storage.schema import leases, maintenance
 
 _current: ContextVar[Fence | None] = ContextVar("fence", default=None)
 BEATS = 3
-"""Beats in the time that a lease lasts: fewer transactions than steps, and one may come late."""
+"""Heartbeats per duration of a lease: few transactions, and one heartbeat may be late."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """A lease while an operation moves something under it. Threads may share it."""
+    """A lease while an operation changes devices under it. Threads may share it."""
 
     database: Database
     lease: Lease
@@ -48,51 +48,52 @@ class Fence:
 
     @property
     def token(self) -> int:
-        """The fencing token: larger than those of all earlier grants."""
+        """The fencing token of the grant, larger than all earlier ones."""
         return self.lease.token or 0
 
     @contextmanager
     def sending(self) -> Iterator[None]:
-        """Extend the lease if it is time to, check it, and provide the time to send; it cannot end meanwhile.
+        """Extend the lease if that is due, check it, and keep it from ending within the block, which may send.
 
-        Raises `LeaseStale` and `UnderMaintenance`; nothing may be sent then.
+        Raises `LeaseStale`, `UnderMaintenance` and `JournalError`; then nothing may be sent.
         """
-        with ExitStack() as held:
+        with ExitStack() as stack:
             with database_errors(self.database):
                 self.beat()
-                self._hold(held)
+                self._hold(stack)
             yield
 
-    def _hold(self, held: ExitStack) -> None:
+    def _hold(self, stack: ExitStack) -> None:
+        # Lock, then check: a lease that ended before the lock was taken fails the check.
         address = self.database.address
         if isinstance(address, Path):
-            held.enter_context(locks.share_in_file(address, self.token))
+            stack.enter_context(locks.share_in_file(address, self.token))
             with self.database.reading() as connection:
                 self._check(connection)
         else:
-            connection = held.enter_context(self.database.reading())
+            connection = stack.enter_context(self.database.reading())
             locks.share_on_server(connection, self.token)
             self._check(connection)
 
     def _check(self, connection: sa.Connection) -> None:
         query = sa.select(leases.c.state, leases.c.token, leases.c.reason).where(leases.c.id == self.lease.id)
-        found = connection.execute(query).first()
-        if found is None or found.state not in ("granted", "draining") or found.token != self.token:
-            became = found.state if found else "gone"
-            if found and found.state in ("expired", "broken"):
-                became += f": {found.reason}"
+        row = connection.execute(query).first()
+        if row is None or row.state not in ("granted", "draining") or row.token != self.token:
+            state = row.state if row else "gone"
+            if row and row.state in ("expired", "broken"):
+                state += f": {row.reason}"
             raise LeaseStale(
-                f"lease {self.lease.id} (token {self.token}) is {became}; nothing was sent. Check the lab "
+                f"lease {self.lease.id} (token {self.token}) is {state}; nothing was sent. Check the lab "
                 "with `testbed plan`, then request a new lease"
             )
         _check_maintenance(connection, self.lease.lab)
 
 
 def _check_maintenance(connection: sa.Connection, lab: str) -> None:
-    stopped = connection.execute(maintenance.select().where(maintenance.c.lab == lab)).first()
-    if stopped is not None:
+    row = connection.execute(maintenance.select().where(maintenance.c.lab == lab)).first()
+    if row is not None:
         raise UnderMaintenance(
-            f"lab '{lab}' is under maintenance by {stopped.owner} ({stopped.reason}); nothing was sent. "
+            f"lab '{lab}' is under maintenance by {row.owner} ({row.reason}); nothing was sent. "
             "Wait for `testbed maintenance off`"
         )
 
@@ -106,37 +107,39 @@ def hold_fence(
     lease: str | None = None,
     store: Callable[[Database, str], LeaseStore] | None = None,
 ) -> Iterator[Fence]:
-    """Hold parts of a lab for the time of an operation: under a lease (by default of `--lease`), or an implicit one.
+    """Hold parts of a lab for an operation, under a lease (by default that of `--lease`) or an implicit one.
 
-    Inside another `hold_fence` of the same parts, this is the same fence. Raises `UnderMaintenance`, `LeaseDenied` and
-    its subclasses, and `JournalError` if the database cannot be written: nothing may move then.
+    Pass an empty `lease` for an implicit one. Within a `hold_fence` that covers the parts, its fence is provided again.
+    Raises `UnderMaintenance`, `LeaseDenied` and its subclasses, and `JournalError` if the database cannot be written:
+    then nothing may be sent.
     """
     outer = _current.get()
     if outer is not None and outer.database is database and outer.lease.lab == lab and parts <= outer.parts:
         yield outer
         return
-    leases_of_lab, wanted = (store or LeaseStore)(database, lab), find_chosen() if lease is None else lease
+    leases_of_lab, lease_id = (
+        (store or LeaseStore)(database, lab),
+        get_selected_lease() if lease is None else lease,
+    )
     with database_errors(database):
         with database.reading() as connection:  # before anything is recorded
             _check_maintenance(connection, lab)
-        held = leases_of_lab.begin(wanted, parts) if wanted else leases_of_lab.request_implicit(parts)
-    fence = Fence(database, held, held.parts, Heartbeat(leases_of_lab, held).beat)
+        granted = leases_of_lab.begin(lease_id, parts) if lease_id else leases_of_lab.request_implicit(parts)
+    fence = Fence(database, granted, granted.parts, Heartbeat(leases_of_lab, granted).beat)
     mark = _current.set(fence)
     try:
-        with about(lease=held.id):
+        with about(lease=granted.id):
             yield fence
     finally:
         _current.reset(mark)
-        with (
-            suppress(JournalError, ClockError),
-            database_errors(database),
-        ):  # it ends with this process, or by its time
-            leases_of_lab.end(held.id)
+        # If this fails, the use of the lease ends with this process, or when the lease expires.
+        with suppress(JournalError, ClockError), database_errors(database):
+            leases_of_lab.end(granted.id)
 
 
 @contextmanager
 def database_errors(database: Database) -> Iterator[None]:
-    """Raise `JournalError` for what a database raises: nothing may move then."""
+    """Convert errors of the database into `JournalError`: without a record nothing may be sent."""
     try:
         yield
     except StorageError as error:
@@ -147,7 +150,7 @@ def database_errors(database: Database) -> Iterator[None]:
 
 
 class Heartbeat:
-    """Heartbeat of one lease. Threads may share it; `steady` is a clock that is never set."""
+    """Heartbeat of one lease. Threads may share it; `steady` returns the seconds of a monotonic clock."""
 
     def __init__(self, store: LeaseStore, lease: Lease, steady: Callable[[], float] = time.monotonic) -> None:
         self._store = store
@@ -157,9 +160,10 @@ class Heartbeat:
         self._last_s = steady()
 
     def beat(self) -> None:
-        """Extend the lease where a third of its time has passed. Raises what the database raises.
+        """Extend the lease if a third of its duration has passed since the last heartbeat.
 
-        One that cannot be extended is left as it is: whether anything may be sent is for the fence to say.
+        A lease that cannot be extended is no error here: the fence decides whether anything may be sent. Raises what
+        the database raises.
         """
         with self._lock:
             now_s = self._steady()

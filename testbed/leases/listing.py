@@ -1,4 +1,4 @@
-"""Leases of a lab for whoever only looks: nothing is written, and no lock is waited for."""
+"""Reading leases of a lab: nothing is written, and no lock is waited for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LISTS = ("resources", "parts", "allowed")
 
 
 def lease_of(row: Mapping[str, Any]) -> Lease:
-    """Return the lease of a row; a file gives lists as text."""
+    """Return the lease in a row of the database; lists may be JSON text, as in SQLite."""
     values = {field.name: row[field.name] for field in fields(Lease)}
     for name in _LISTS:
         values[name] = tuple(json.loads(row[name]) if isinstance(row[name], str) else row[name])
@@ -25,20 +25,20 @@ def lease_of(row: Mapping[str, Any]) -> Lease:
 
 
 def read_leases(address: Address, lab: str, *, ended: bool = False) -> tuple[Lease, ...]:
-    """Return the leases of a lab in the order of their arrival; with `ended` also those that are over."""
+    """Return the leases of a lab in the order of their arrival; with `ended` also those that have ended."""
     rows = read_or_refuse(address, "select * from leases where lab = ? order by arrival", (lab,))
     return tuple(one for one in map(lease_of, rows) if ended or one.state in LIVING)
 
 
 def describe_leases(address: Address, lab: str, now_s: float, *, ended: bool = False) -> list[dict[str, Any]]:
-    """Return the leases of a lab for programs, and what those that wait are waiting for.
+    """Return the leases of a lab for JSON documents, with what pending requests wait for.
 
-    A lease whose time is over is told as expired, though nobody has written that yet: the next change will.
+    A lease whose time is over is shown as expired, even if that is not stored before the next change.
     """
-    found = tuple(_as_of(now_s, one) for one in read_leases(address, lab, ended=ended))
+    leases = tuple(_as_of(now_s, one) for one in read_leases(address, lab, ended=ended))
     query = "select part, fault from part_checks where lab = ? and fault != ''"
     faults = {row["part"]: row["fault"] for row in read_or_refuse(address, query, (lab,))}
-    living = [one for one in found if one.state in LIVING]
+    living = [one for one in leases if one.state in LIVING]
     return [
         lease_json(one)
         | {
@@ -46,12 +46,12 @@ def describe_leases(address: Address, lab: str, now_s: float, *, ended: bool = F
             if one.state in LIVING and not one.is_held
             else ""
         }
-        for one in found
+        for one in leases
     ]
 
 
 def _as_of(now_s: float, lease: Lease) -> Lease:
-    """Return a lease as the next change will leave it: an operation that goes on ends before its lease does."""
+    """Return a lease as the next change will store it: draining if an operation still uses it, else expired."""
     if lease.state not in LIVING - {"draining"} or not rules.is_due(lease, now_s):
         return lease
     if lease.operation is not None and is_running(lease.operation):
@@ -60,7 +60,7 @@ def _as_of(now_s: float, lease: Lease) -> Lease:
 
 
 def lease_json(lease: Lease) -> dict[str, Any]:
-    """Return a lease for programs; times are seconds since 1970."""
+    """Return a lease for JSON documents; times are seconds since 1970."""
     names = ("id", "token", "owner", "state", "priority", "reason")
     return {name: getattr(lease, name) for name in names} | {
         "resources": list(lease.resources) or (sorted(lease.parts) if lease.is_implicit else ["lab"]),
@@ -72,6 +72,6 @@ def lease_json(lease: Lease) -> dict[str, Any]:
 
 
 def read_maintenance(address: Address, lab: str) -> dict[str, Any] | None:
-    """Return who stopped the lab, and why; None where it may move."""
+    """Return owner, reason and start of the maintenance of a lab; None if it is not under maintenance."""
     rows = read_or_refuse(address, "select owner, reason, since_s from maintenance where lab = ?", (lab,))
     return dict(rows[0]) if rows else None

@@ -1,7 +1,7 @@
-"""The lock of a lease: whoever sends to a device shares it, whoever ends the lease needs it alone.
+"""The lock of a lease: a sender to a device shares it, the end of the lease needs it exclusively.
 
-On SQLite byte `token` of a file beside the database, by an open file description lock (fcntl(2)), which threads may
-share and the kernel gives back when a process ends; on PostgreSQL an advisory lock of the server.
+With SQLite the lock is byte `token` of a file next to the database, by an open file description lock (fcntl(2)), which
+threads may share and the kernel releases when a process ends. With PostgreSQL it is an advisory lock of the server.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 _BASE = 0x11617 << 40
-"""Advisory locks of leases are numbered from here, beside those of the database itself."""
+"""Number of the first advisory lock of leases, apart from those of the database itself."""
 _FLOCK = "hhqqi4x"
 """`struct flock` of Linux on 64 bits: type, whence, start, length, process."""
 
 
 def lock_file(database: Path) -> Path:
-    """Return the file whose bytes are the locks of leases."""
+    """Return the path of the file whose bytes are the locks of leases."""
     return database.with_name(f"{database.name}-leases")
 
 
 @contextmanager
 def share_in_file(database: Path, token: int) -> Iterator[None]:
-    """Share the lock of a token; wait while somebody ends the lease."""
+    """Share the lock of a token within the block; wait while another process ends the lease."""
     with _open_lock(database) as descriptor:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLKW, _flock(fcntl.F_RDLCK, token))
         yield
@@ -38,7 +38,7 @@ def share_in_file(database: Path, token: int) -> Iterator[None]:
 
 @contextmanager
 def alone_in_file(database: Path, token: int) -> Iterator[bool]:
-    """Take the lock of a token alone; provide False where somebody sends. Waits for nobody."""
+    """Take the lock of a token exclusively within the block; provide False, without waiting, if a sender shares it."""
     with _open_lock(database) as descriptor:
         try:
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _flock(fcntl.F_WRLCK, token))
@@ -54,7 +54,7 @@ def share_on_server(connection: sa.Connection, token: int) -> None:
 
 
 def take_on_server(connection: sa.Connection, token: int) -> bool:
-    """Take the lock of a token until the end of the transaction; return False where somebody sends."""
+    """Take the lock of a token exclusively until the end of the transaction; return False if a sender shares it."""
     return bool(connection.exec_driver_sql(f"select pg_try_advisory_xact_lock({_BASE + token})").scalar())
 
 
@@ -64,7 +64,7 @@ def _open_lock(database: Path) -> Iterator[int]:
     try:
         yield descriptor
     finally:
-        os.close(descriptor)  # gives the lock back
+        os.close(descriptor)  # releases the lock
 
 
 def _flock(kind: int, token: int) -> bytes:

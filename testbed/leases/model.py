@@ -1,11 +1,11 @@
-r"""A lease, its states, and what it is made of.
+r"""A lease, its states, and the parts of a lab that it covers.
 
     requested --> queued --> granted --> draining --> expired
          \___________\___________\___________\------> released | broken
 
-`requested` is a reservation whose time has not come, `queued` waits for others, `draining` has expired while an
-operation was in flight. A lease is of parts: a host with its NICs and their ports of switches, a NIC with its ports, a
-port, a board. Two leases are in each other's way if they have a part in common.
+A `requested` lease is a reservation whose time has not come, a `queued` one waits for others, a `draining` one has
+expired while an operation uses it. A lease covers parts: a host with its NICs and their switch ports, a NIC with its
+ports, a port, or a board. Two leases conflict if they have a part in common.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ LIVING = WAITING | HELD
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A right to move parts of a lab. Times are seconds since 1970.
+    """A right to change parts of a lab. Times are seconds since 1970.
 
-    `arrival` orders requests; `token` is that of its grant, larger than any before. `process` asked for it, and
-    `operation` is the process that moves the lab under it now. An implicit one ends with its process. The `reason` is
-    that of the request, and of its end when that has one.
+    `arrival` numbers the requests; `token` is the fencing token of its grant. `process` requested it, and `operation`
+    is the process that uses it now. An implicit lease ends with its process. `reason` is that of the request, preceded
+    by that of the end if there is one. `allowed` are other people who may use it.
     """
 
     id: str
@@ -70,30 +70,30 @@ class Lease:
         return replace(self, state=state, **changes)  # type: ignore[arg-type]
 
     def reason_of_end(self, why: str) -> str:
-        """Return why it ended and what it was for, as far as either was told."""
+        """Return the reason of its end with that of the request, as far as either is given."""
         return f"{why}; it was for: {self.reason}" if why and self.reason else why or self.reason
 
     @property
     def is_held(self) -> bool:
-        """True while nobody else can have its parts."""
+        """True while it is granted or draining, so that its parts cannot be granted to others."""
         return self.state in HELD
 
     def may_be_used_by(self, owner: str) -> bool:
-        """Return whether this person holds it, or was allowed to use it."""
+        """Return whether this person owns it, or is allowed to use it."""
         return owner == self.owner or owner in self.allowed or owner.partition("@")[0] in self.allowed
 
 
 def parts_of_lab(lab: Lab) -> dict[str, frozenset[str]]:
-    """Return what can be leased of a lab: the parts that each resource stands for, by its name."""
-    found: dict[str, frozenset[str]] = {}
+    """Return the resources of a lab that can be leased, by name, each with the parts that it comprises."""
+    resources: dict[str, frozenset[str]] = {}
     for switch in lab.switches:
         for number in range(1, switch.inputs + switch.outputs + 1):
-            found[f"port:{switch.name}/{number}"] = frozenset({f"port:{switch.name}/{number}"})
+            resources[f"port:{switch.name}/{number}"] = frozenset({f"port:{switch.name}/{number}"})
     for host in (*lab.hosts, *lab.others):
         nics = {f"nic:{host.name}/{nic.name}": _of_nic(host, nic) for nic in (*host.nics, *host.unused)}
-        found |= nics
-        found[f"host:{host.name}"] = frozenset({f"host:{host.name}"}).union(*nics.values())
-    return found
+        resources |= nics
+        resources[f"host:{host.name}"] = frozenset({f"host:{host.name}"}).union(*nics.values())
+    return resources
 
 
 def _of_nic(host: LabHost, nic: LabNic) -> frozenset[str]:
@@ -103,21 +103,21 @@ def _of_nic(host: LabHost, nic: LabNic) -> frozenset[str]:
 
 
 def parts_of(lab: Lab, resources: Iterable[str]) -> frozenset[str]:
-    """Return the parts of resources: `host:a`, `nic:a/nic1`, `port:ocs1/5`, `board:kit1`; of none, all of the lab.
+    """Return the parts of resources: `host:a`, `nic:a/nic1`, `port:ocs1/5`, `board:kit1`; of none, of the whole lab.
 
-    Boards do not stand in lab files: any name will do. Raises `LeaseImpossible` for what the lab does not have.
+    Lab files have no boards, so any board name is valid. Raises `LeaseImpossible` for what the lab does not have.
     """
     known = parts_of_lab(lab)
-    wanted = tuple(resources)
-    missing = [name for name in wanted if name not in known and not _is_board(name)]
+    names = tuple(resources)
+    missing = [name for name in names if name not in known and not _is_board(name)]
     if missing:
         form = "host:NAME, nic:HOST/NIC, port:SWITCH/NUMBER or board:NAME"
         raise LeaseImpossible(
             f"lab '{lab.name}' has no {', '.join(missing)}, so this request can never be granted; name {form}"
         )
-    if not wanted:
+    if not names:
         return frozenset().union(*known.values())
-    return frozenset().union(*(known.get(name, frozenset({name})) for name in wanted))
+    return frozenset().union(*(known.get(name, frozenset({name})) for name in names))
 
 
 def _is_board(name: str) -> bool:

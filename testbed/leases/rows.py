@@ -1,4 +1,4 @@
-"""Leases as rows of the database, and numbers that never decrease."""
+"""Leases and their checks as rows of the database, and counters."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from testbed.leases.model import LIVING, Lease
 from testbed.storage.schema import counters, lease_parts, leases, part_checks, reservations
 
 
-def living(connection: sa.Connection, lab: str) -> dict[str, Lease]:
+def read_living(connection: sa.Connection, lab: str) -> dict[str, Lease]:
     """Return the leases of a lab that have not ended, by id, in the order of their arrival."""
     query = leases.select().where(leases.c.lab == lab, leases.c.state.in_(sorted(LIVING)))
-    found = [lease_of({**row}) for row in connection.execute(query.order_by(leases.c.arrival)).mappings()]
-    return {lease.id: lease for lease in found}
+    rows = connection.execute(query.order_by(leases.c.arrival)).mappings()
+    return {lease.id: lease for lease in (lease_of({**row}) for row in rows)}
 
 
 def insert(connection: sa.Connection, lease: Lease) -> None:
-    """Add a lease that nobody has seen yet."""
+    """Insert a new lease; for a reservation also the time of each part."""
     connection.execute(leases.insert().values(_row(lease)))
     if lease.starts_s is not None:
         values = {"lease": lease.id, "lab": lease.lab, "starts_s": lease.starts_s, "ends_s": lease.expires_s}
@@ -29,10 +29,10 @@ def insert(connection: sa.Connection, lease: Lease) -> None:
 
 
 def update(connection: sa.Connection, before: Lease, after: Lease) -> None:
-    """Write what became of a lease, and which parts are held: the key of their table lets nothing be held twice."""
+    """Store the new state of a lease and the parts that it holds; the key of their table prevents a double grant."""
     if after.is_held and not before.is_held and after.parts:
-        held = [{"lab": after.lab, "part": part, "lease": after.id} for part in sorted(after.parts)]
-        connection.execute(lease_parts.insert(), held)
+        parts = [{"lab": after.lab, "part": part, "lease": after.id} for part in sorted(after.parts)]
+        connection.execute(lease_parts.insert(), parts)
     if after.state not in LIVING:
         connection.execute(lease_parts.delete().where(lease_parts.c.lease == after.id))
         connection.execute(reservations.delete().where(reservations.c.lease == after.id))
@@ -48,34 +48,34 @@ def _row(lease: Lease) -> dict[str, Any]:
     }
 
 
-def counter(connection: sa.Connection, name: str) -> int:
-    """Return a counter; 0 before it was first used."""
+def read_counter(connection: sa.Connection, name: str) -> int:
+    """Return the value of a counter; 0 before its first use."""
     return int(connection.execute(sa.select(counters.c.value).where(counters.c.name == name)).scalar() or 0)
 
 
 def set_counter(connection: sa.Connection, name: str, value: int) -> int:
-    """Write a counter and return it."""
+    """Set the value of a counter and return it."""
     connection.execute(counters.delete().where(counters.c.name == name))
     connection.execute(counters.insert().values(name=name, value=value))
     return value
 
 
-def following(connection: sa.Connection, name: str) -> int:
-    """Return the next number of a counter, which nobody gets again."""
-    return set_counter(connection, name, counter(connection, name) + 1)
+def next_number(connection: sa.Connection, name: str) -> int:
+    """Increment a counter and return its value, which is never returned again."""
+    return set_counter(connection, name, read_counter(connection, name) + 1)
 
 
-def faults(connection: sa.Connection, lab: str) -> dict[str, str]:
-    """Return the parts that failed their last check, with what was found."""
+def read_faults(connection: sa.Connection, lab: str) -> dict[str, str]:
+    """Return the parts that failed their last check, with the fault of each."""
     query = part_checks.select().where(part_checks.c.lab == lab, part_checks.c.fault != "")
     return {row["part"]: row["fault"] for row in connection.execute(query).mappings()}
 
 
 def write_checks(connection: sa.Connection, lab: str, checks: Mapping[str, str], now_s: float) -> None:
-    """Write the last check of parts; an empty fault is one that passed."""
-    wanted: Iterable[str] = checks
+    """Store the last check of parts, replacing earlier ones; an empty fault means that the part passed."""
+    parts: Iterable[str] = checks
     connection.execute(
-        part_checks.delete().where(part_checks.c.lab == lab, part_checks.c.part.in_(list(wanted)))
+        part_checks.delete().where(part_checks.c.lab == lab, part_checks.c.part.in_(list(parts)))
     )
     rows = [{"lab": lab, "part": part, "checked_s": now_s, "fault": fault} for part, fault in checks.items()]
     if rows:

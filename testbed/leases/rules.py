@@ -1,11 +1,11 @@
 """Grants and ends of leases: pure functions over the leases of a lab.
 
-Within a priority requests are granted in the order in which they came. One that must wait holds its parts back from
-those behind it, so that a large request is not starved by small ones. Exceptions: one that waits for a part that failed
-its check, or for a reservation ahead, holds nothing back: nobody knows for how long. Implicit leases get such parts,
-too: whoever repairs them must move them.
+Within a priority, requests are granted in the order of their arrival. A request that must wait holds its parts back
+from those behind it, so that small requests do not starve a large one. A request that waits for a part that failed its
+check, or for a reservation ahead, holds nothing back, because the wait is unbounded. Implicit leases are granted for
+parts that failed, too: a repair must be able to change them.
 
-Conditions of a grant are `POLICIES`.
+`POLICIES` are the conditions of a grant.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from testbed.errors import ClockError, LeaseDenied
 from testbed.leases.model import Lease
 
 CLOCK_STEP_S = 5.0
-"""Step back of a clock that is taken for an adjustment: time then stands still until it is over."""
+"""Largest step back of a clock, in seconds, that counts as an adjustment; until it is over, time does not advance."""
 
 
 def monotonic(now_s: float, newest_s: float) -> float:
-    """Return a time that is not before the newest known. Raises `ClockError` for a clock that was set back."""
+    """Return the later of the current and the newest stored time. Raises `ClockError` for a clock that was set back."""
     if newest_s - now_s > CLOCK_STEP_S:
         behind = newest_s - now_s
         raise ClockError(
@@ -32,14 +32,14 @@ def monotonic(now_s: float, newest_s: float) -> float:
     return max(now_s, newest_s)
 
 
-def in_order(waiting: Iterable[Lease]) -> list[Lease]:
-    """Return requests in the order in which they are served: reservations whose time has come, then by priority."""
+def sort_requests(waiting: Iterable[Lease]) -> list[Lease]:
+    """Return requests in the order in which they are served: reservations first, then by priority, then by arrival."""
     return sorted(waiting, key=lambda one: (one.starts_s is None, -one.priority, one.arrival))
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The leases of a lab while requests are granted: parts that are `taken`, and those held back by who waits."""
+    """The leases of a lab while requests are granted, with parts that are `taken` and parts held back by requests."""
 
     leases: Collection[Lease]
     faults: Mapping[str, str]
@@ -50,11 +50,11 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A condition of a grant: whether it stops a request, and what the request waits for, as a sentence.
+    """A condition of a grant.
 
-    `why` is asked of every request that waits, with a queue in which nothing is `taken`: it returns "" where the
-    condition is not the reason. A request that is stopped holds its parts back from those behind it only with
-    `holds_back`.
+    `stops` returns whether it stops a request. `why` returns what the request waits for, as a sentence, or "" if it
+    does not wait for this condition; its queue has no `taken` parts. With `holds_back`, a stopped request holds its
+    parts back from those behind it.
     """
 
     stops: Callable[[Lease, Queue], bool]
@@ -77,11 +77,11 @@ def _must_queue(lease: Lease, queue: Queue) -> bool:
 
 def _why_queued(lease: Lease, queue: Queue) -> str:
     others = [one for one in queue.leases if one.id != lease.id and not one.parts.isdisjoint(lease.parts)]
-    for one in (*filter(lambda each: each.is_held, others), *in_order(others)):
+    for one in (*filter(lambda each: each.is_held, others), *sort_requests(others)):
         if one.is_held:
             return f"lease {one.id} of {one.owner} holds {_common(one, lease)}"
-        if one.state == "queued" and in_order((one, lease))[0] is one:
-            return f"request {one.id} of {one.owner} for {_common(one, lease)} came before"
+        if one.state == "queued" and sort_requests((one, lease))[0] is one:
+            return f"request {one.id} of {one.owner} for {_common(one, lease)} is served first"
     return ""
 
 
@@ -92,8 +92,8 @@ def _meets_reservation(lease: Lease, queue: Queue) -> bool:
 
 def _why_reserved(lease: Lease, queue: Queue) -> str:
     others = [one for one in queue.leases if one.id != lease.id]
-    would_meet = _ends_before(others, lease, queue.now_s) < queue.now_s + lease.ttl_s
-    return f"{lease.ttl_s:.0f} s would run into a reservation" if would_meet else ""
+    overlaps = _ends_before(others, lease, queue.now_s) < queue.now_s + lease.ttl_s
+    return f"a duration of {lease.ttl_s:.0f} s would overlap a reservation" if overlaps else ""
 
 
 POLICIES = (
@@ -101,15 +101,15 @@ POLICIES = (
     Policy(_must_queue, _why_queued, holds_back=True),
     Policy(_meets_reservation, _why_reserved),
 )
-"""Every condition of a grant. A request waits for the first whose sentence is not empty."""
+"""Every condition of a grant. A pending request reports the first whose sentence is not empty."""
 
 
-def grants(leases: Collection[Lease], faults: Mapping[str, str], now_s: float) -> list[Lease]:
-    """Return the requests that are granted now, in order."""
+def select_grants(leases: Collection[Lease], faults: Mapping[str, str], now_s: float) -> list[Lease]:
+    """Return the requests that can be granted now, in order."""
     taken = frozenset[str]().union(*(one.parts for one in leases if one.is_held))
     queue = Queue(leases, faults, now_s, taken)
     granted = []
-    for one in in_order(one for one in leases if one.state == "queued"):
+    for one in sort_requests(one for one in leases if one.state == "queued"):
         stopping = [policy for policy in POLICIES if policy.stops(one, queue)]
         if any(policy.holds_back for policy in stopping):
             queue = replace(queue, held_back=queue.held_back | one.parts)
@@ -120,15 +120,18 @@ def grants(leases: Collection[Lease], faults: Mapping[str, str], now_s: float) -
 
 
 def why_waiting(lease: Lease, leases: Collection[Lease], faults: Mapping[str, str], now_s: float) -> str:
-    """Return what a request waits for, as a sentence."""
+    """Return what a request waits for, as a sentence; empty if nothing stops it."""
     if lease.state == "requested":
-        return "its time has not come"
+        return "its start has not come"
     queue = Queue(leases, faults, now_s)
     return next((why for policy in POLICIES if (why := policy.why(lease, queue))), "")
 
 
 def _ends_before(ahead: Iterable[Lease], lease: Lease, now_s: float) -> float:
-    """Return when the next reservation of one of its parts begins."""
+    """Return the time by which a lease must end: the start of the next reservation of one of its parts.
+
+    This is not before `now_s`, and infinite without such a reservation.
+    """
     starts = [
         one.starts_s
         for one in ahead
@@ -138,28 +141,28 @@ def _ends_before(ahead: Iterable[Lease], lease: Lease, now_s: float) -> float:
 
 
 def _common(one: Lease, other: Lease) -> str:
-    """Return one part that both have, a host if there is one."""
+    """Return a part that both leases have, a host if possible."""
     return min(one.parts & other.parts, key=lambda part: (not part.startswith("host:"), part))
 
 
 def is_due(lease: Lease, now_s: float) -> bool:
-    """Return whether the time of a lease is over, or of a request that nobody asks about any more."""
+    """Return whether the time of a lease is over, or that of a request which nobody has extended."""
     return now_s >= lease.expires_s
 
 
-def begins(lease: Lease, now_s: float) -> bool:
-    """Return whether the time of a reservation has come."""
+def is_start_due(lease: Lease, now_s: float) -> bool:
+    """Return whether a lease is a reservation whose start has come."""
     return lease.state == "requested" and lease.starts_s is not None and lease.starts_s <= now_s
 
 
 def grant(lease: Lease, token: int, now_s: float) -> Lease:
-    """Return a request that is granted. A reservation ends when it was to end, however late it began."""
+    """Return the granted form of a request. A reservation ends at its planned time, even if it starts late."""
     expires_s = lease.expires_s if lease.starts_s is not None else now_s + lease.ttl_s
     return lease.become("granted", token=token, granted_s=now_s, expires_s=expires_s)
 
 
 def extend(lease: Lease, leases: Collection[Lease], now_s: float, ttl_s: float) -> Lease:
-    """Return a lease that lasts so long from now, up to the next reservation. Raises `LeaseDenied`."""
+    """Return the lease extended to `ttl_s` from now, but at most to the next reservation. Raises `LeaseDenied`."""
     if lease.state not in ("granted", "queued"):
         raise LeaseDenied(f"lease {lease.id} is {lease.state} and cannot be extended; request a new one")
     ahead = [one for one in leases if one.state == "requested"]
@@ -168,7 +171,7 @@ def extend(lease: Lease, leases: Collection[Lease], now_s: float, ttl_s: float) 
 
 
 def check_reservation(lease: Lease, leases: Collection[Lease]) -> None:
-    """Raise `LeaseDenied` for a reservation that overlaps another, or a lease that is held until after its start."""
+    """Raise `LeaseDenied` if a reservation overlaps another, or a lease that is held beyond its start."""
     assert lease.starts_s is not None
     for one in leases:
         if one.id == lease.id or one.parts.isdisjoint(lease.parts):

@@ -1,6 +1,6 @@
-"""Leases of one lab in the database: each request, grant and end is a transaction, in which all that is due happens.
+"""Leases of one lab in the database. Each change is a transaction that first ends and grants what is due.
 
-A lease ends, and so can be granted to somebody else, only while nobody sends to a device under it (`locks`).
+A lease can end, and its parts be granted again, only while nobody sends to a device under it (`locks`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LEAST_TTL_S = 1.0
 
 @dataclass
 class Change:
-    """One transaction over the leases of a lab: those that live, as they were and as they become."""
+    """One transaction over the leases of a lab that have not ended; `held` releases locks after the commit."""
 
     connection: sa.Connection
     address: Address
@@ -45,7 +45,7 @@ class Change:
     _locked: dict[int, bool] = field(default_factory=dict)
 
     def put(self, lease: Lease) -> Lease:
-        """Write what became of a lease."""
+        """Store the new state of a lease and return it."""
         rows.update(self.connection, self.leases[lease.id], lease)
         if lease.state in LIVING:
             self.leases[lease.id] = lease
@@ -54,7 +54,7 @@ class Change:
         return lease
 
     def find(self, lease_id: str) -> Lease:
-        """Return a lease that lives. Raises `LeaseDenied`."""
+        """Return a lease that has not ended. Raises `LeaseDenied`."""
         if lease_id in self.leases:
             return self.leases[lease_id]
         row = (
@@ -68,7 +68,7 @@ class Change:
         raise LeaseDenied(f"lease {lease_id} is {row['state']}{why}; request a new one")
 
     def lock(self, lease: Lease) -> bool:
-        """Take the lock of a lease until after the commit; return False while something is sent under it."""
+        """Take the lock of a lease until after the commit; return False if somebody is sending under it."""
         token = lease.token
         if token is None:
             return True
@@ -81,14 +81,14 @@ class Change:
 
 
 def this_owner() -> str:
-    """Return who asked for this, or runs this process, as the operating system says, and on which machine."""
+    """Return the requesting person, else the user and machine of this process, as `user@machine`."""
     return asking_person() or f"{getpass.getuser()}@{os.uname().nodename}"
 
 
 class LeaseStore:
-    """The leases of one lab. `now` is the time in seconds since 1970; `is_alive` tells whether a process runs.
+    """The leases of one lab. `now` returns seconds since 1970; `is_alive` returns whether a process runs.
 
-    Raises `LeaseDenied` and its like, `ClockError`, and what the database raises.
+    Methods raise `LeaseDenied` and its subclasses, `ClockError`, and what the database raises.
     """
 
     def __init__(
@@ -117,10 +117,10 @@ class LeaseStore:
         allowed: Collection[str] = (),
         reason: str = "",
     ) -> Lease:
-        """Ask for parts, all or nothing, and return the request: granted at once where nobody is before it.
+        """Request parts, all or nothing, and return the lease: granted at once if nothing stops it, else queued.
 
-        With `starts_s` they are reserved from then on; what overlaps another reservation is refused, and so is a lease
-        that would have ended before its holder has heard of it.
+        With `starts_s` the parts are reserved from that time. Raises `LeaseDenied` for a reservation that overlaps
+        another or starts in the past, and for a duration below `LEAST_TTL_S`.
         """
         _check_ttl(ttl_s)
         with self._changing() as change:
@@ -136,32 +136,32 @@ class LeaseStore:
             return change.leases[lease.id]
 
     def request_implicit(self, parts: frozenset[str]) -> Lease:
-        """Ask for parts for the time of an operation of this process. Raises `LeaseDenied` unless granted at once."""
+        """Request parts for one operation of this process. Raises `LeaseDenied` unless granted at once."""
         with self._changing() as change:
             lease = self._new(change, (), parts, IMPLICIT_TTL_S, is_implicit=True, operation=this_process())
             self._add(change, lease)
-            became = change.leases[lease.id]
-            if became.state != "granted":
-                why = rules.why_waiting(became, change.leases.values(), change.faults, change.now_s)
+            lease = change.leases[lease.id]
+            if lease.state != "granted":
+                why = rules.why_waiting(lease, change.leases.values(), change.faults, change.now_s)
                 raise LeaseDenied(
                     f"{why}; nothing was sent. Pass --lease if it is yours, or queue for it: testbed lease request"
                 )
-            return became
+            return lease
 
     def get(self, lease_id: str) -> Lease:
-        """Return a lease that lives. Raises `LeaseDenied`."""
+        """Return a lease that has not ended. Raises `LeaseDenied`."""
         with self._changing() as change:
             return change.find(lease_id)
 
     def extend(self, lease_id: str, ttl_s: float | None = None) -> Lease:
-        """Let a lease last so long from now, or as long as it was asked for: a heartbeat."""
+        """Extend a lease to `ttl_s` from now, by default to its own duration. Also serves as heartbeat."""
         _check_ttl(ttl_s)
         with self._changing() as change:
             lease = self._ours(change.find(lease_id))
             return change.put(rules.extend(lease, change.leases.values(), change.now_s, ttl_s or lease.ttl_s))
 
     def begin(self, lease_id: str, parts: frozenset[str]) -> Lease:
-        """Note that this process moves parts under a lease from now on, which is a heartbeat, too."""
+        """Store that this process uses parts under a lease from now on, and extend the lease."""
         with self._changing() as change:
             lease = self._ours(change.find(lease_id))
             if lease.state != "granted":
@@ -177,18 +177,18 @@ class LeaseStore:
             return change.put(replace(lease, operation=this_process()))
 
     def end(self, lease_id: str) -> None:
-        """Note that the operation under a lease is over; an implicit lease is released."""
+        """Store that the operation under a lease has ended; an implicit lease is released."""
         with self._changing() as change:
             lease = change.leases.get(lease_id)
             if lease is not None:
                 lease = change.put(replace(lease, operation=None))
                 if lease.is_implicit and change.lock(lease):
                     self._end(change, lease, "released")
-                elif lease.is_implicit and lease.state == "granted":  # a thread of it still sends
+                elif lease.is_implicit and lease.state == "granted":  # a thread of the operation still sends
                     change.put(lease.become("draining"))
 
     def release(self, lease_id: str) -> Lease:
-        """Give a lease back, or withdraw a request. Raises `LeaseHeld` while an operation is in flight."""
+        """Release a lease, or withdraw a request. Raises `LeaseHeld` while an operation uses it."""
         with self._changing() as change:
             lease = self._ours(change.find(lease_id))
             if self._is_in_flight(lease):
@@ -196,13 +196,13 @@ class LeaseStore:
             return self._must_end(change, lease, "released")
 
     def break_(self, lease_id: str, reason: str) -> Lease:
-        """Take a lease from whoever has it. Raises `LeaseHeld` while something is being sent under it."""
+        """End the lease of another owner. Raises `LeaseHeld` while somebody sends under it."""
         with self._changing() as change:
             lease = change.find(lease_id)
             return self._must_end(change, lease, "broken", reason=f"{reason} (by {self.owner})")
 
     def set_maintenance(self, reason: str) -> None:
-        """Stop all motion: nothing is sent from now on. What is being sent is not waited for: see `is_still`."""
+        """Start maintenance: no new write is sent from now on. To wait for current ones, see `wait_until_still`."""
         with self._changing() as change:
             row = (
                 change.connection.execute(maintenance.select().where(maintenance.c.lab == self.lab))
@@ -217,18 +217,18 @@ class LeaseStore:
                 )
 
     def clear_maintenance(self) -> bool:
-        """Let the lab move again; return whether it was stopped."""
+        """End maintenance; return whether the lab was under maintenance."""
         with self._changing() as change:
-            done = change.connection.execute(maintenance.delete().where(maintenance.c.lab == self.lab))
-            return bool(done.rowcount)
+            result = change.connection.execute(maintenance.delete().where(maintenance.c.lab == self.lab))
+            return bool(result.rowcount)
 
     def senders(self) -> tuple[Lease, ...]:
-        """Return the leases under which something is being sent to a device now."""
+        """Return the leases under which somebody is sending to a device now."""
         with self._changing() as change:
             return tuple(one for one in change.leases.values() if one.is_held and not change.lock(one))
 
     def write_checks(self, checks: Mapping[str, str]) -> None:
-        """Write the last check of parts, with what is at fault: these are not granted until they pass."""
+        """Store the last check of parts, with the fault of each; faulty parts are not granted until they pass."""
         with self._changing() as change:
             rows.write_checks(change.connection, self.lab, checks, change.now_s)
 
@@ -241,7 +241,7 @@ class LeaseStore:
             owner=self.owner,
             process=this_process(),
             state="queued",
-            arrival=rows.following(change.connection, "arrival"),
+            arrival=rows.next_number(change.connection, "arrival"),
             resources=tuple(resources),
             parts=parts,
             ttl_s=ttl_s,
@@ -257,35 +257,38 @@ class LeaseStore:
 
     @contextmanager
     def _changing(self) -> Iterator[Change]:
-        """Open a transaction with all that is due done; what this leads to is done at its end. Locks outlast it."""
+        """Open a transaction, settle what is due, provide it, and settle again. Locks outlast the transaction."""
         with ExitStack() as held, self.database.transaction() as connection:
-            newest_s = rows.counter(connection, "newest_ms") / 1000
+            newest_s = rows.read_counter(connection, "newest_ms") / 1000
             now_s = rules.monotonic(self._now(), newest_s)
             if now_s > newest_s:
                 rows.set_counter(connection, "newest_ms", int(now_s * 1000))
-            living, faults = rows.living(connection, self.lab), rows.faults(connection, self.lab)
+            living, faults = rows.read_living(connection, self.lab), rows.read_faults(connection, self.lab)
             change = Change(connection, self.database.address, now_s, living, faults, held)
             self._settle(change)
             yield change
             self._settle(change)
 
     def _settle(self, change: Change) -> None:
-        """End what is due, then grant what can be granted."""
-        for lease in [one for one in change.leases.values() if rules.begins(one, change.now_s)]:
+        """Queue reservations whose start has come, end leases that are due, then grant requests."""
+        for lease in [one for one in change.leases.values() if rules.is_start_due(one, change.now_s)]:
             change.put(lease.become("queued"))
         for lease in list(change.leases.values()):
-            is_left = lease.is_implicit and not self._is_alive(lease.process)
-            if not (rules.is_due(lease, change.now_s) or lease.state == "draining" or is_left):
+            is_orphaned = lease.is_implicit and not self._is_alive(lease.process)
+            if not (rules.is_due(lease, change.now_s) or lease.state == "draining" or is_orphaned):
                 continue
             if self._is_in_flight(lease) or not change.lock(lease):
                 if lease.state == "granted":
                     change.put(lease.become("draining"))
             else:
                 self._end(
-                    change, lease, "expired", reason="its process ended" if is_left else "its time is over"
+                    change,
+                    lease,
+                    "expired",
+                    reason="its process ended" if is_orphaned else "its time is over",
                 )
-        for lease in rules.grants(change.leases.values(), change.faults, change.now_s):
-            token = rows.following(change.connection, "token")
+        for lease in rules.select_grants(change.leases.values(), change.faults, change.now_s):
+            token = rows.next_number(change.connection, "token")
             change.put(rules.grant(lease, token, change.now_s))
 
     def _is_in_flight(self, lease: Lease) -> bool:
@@ -312,7 +315,7 @@ class LeaseStore:
 
 
 def process_of(lease: Lease) -> str:
-    """Return the process that moves something under a lease, or asked for it, for people."""
+    """Return the process that uses a lease, or else requested it, as text for people."""
     owner = (lease.operation or lease.process).split(" ")
     return f"process {owner[0]}" + (f" on {owner[2]}" if len(owner) > 2 else "")
 
@@ -325,13 +328,13 @@ def _check_ttl(ttl_s: float | None) -> None:
 def wait_until_still(
     store: LeaseStore, at_most_s: float, sleep: Callable[[float], None] = time.sleep
 ) -> None:
-    """Return when nothing is being sent to a device. Raises `LeaseHeld` when that takes too long."""
+    """Wait until nobody sends to a device of the lab. Raises `LeaseHeld` after `at_most_s`."""
     deadline = time.monotonic() + at_most_s
     while senders := store.senders():
         if time.monotonic() >= deadline:
             who = ", ".join(f"{process_of(one)} under lease {one.id}" for one in senders)
             raise LeaseHeld(
-                f"lab '{store.lab}' still moves: {who} is still sending. No new move can begin; keep hands "
+                f"lab '{store.lab}' is still changing: {who} is sending. No new change can start; keep hands "
                 "out of the rack until this command succeeds, or end that process"
             )
         sleep(POLL_S)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from testbed.measure.results.store import RunStore
-    from testbed.operate.choice import MeantDesign
+    from testbed.operate.choice import DesignChoice
 
 
 WARM_UP = 1
@@ -311,7 +311,7 @@ def links_since(job: JobOnRecord, fleet: Fleet, lab: Lab) -> tuple[LinkCount, ..
     return tuple(_since(link, job.before, now) for link in job.links)
 
 
-def links_since_job(session: LabSession, meant: MeantDesign, runs_dir: Path) -> tuple[LinkCount, ...]:
+def links_since_job(session: LabSession, meant: DesignChoice, runs_dir: Path) -> tuple[LinkCount, ...]:
     """Return what the links have carried since the plan last ran as a job; none where it did not."""
     if meant.intent is None or meant.stated.plan_text is None or session.fleet is None:
         return ()

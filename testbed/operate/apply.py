@@ -1,8 +1,8 @@
-"""Apply a plan: look again, write down the intent, do the steps, judge by what is read back.
+"""Application of a plan: read the switches again, store the intent, execute the steps, and judge by a read-back.
 
-For one switch and a whole configuration that is three round trips: the read that compares, the command, the
-read that proves. Switches work at the same time; whatever happens, every circuit is accounted for. Routes and
-neighbours of hosts are steps as well, judged by what the kernels hold.
+One switch and a whole configuration take three round trips: the read that compares, the command, the read that
+proves. Switches work in parallel; a failure reports the outcome of every circuit. Routes and neighbours of hosts are
+steps as well, judged by what the kernels hold.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ Pair = tuple[int, int]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 LONG_STEP_S = 1.0
-"""Steps that take longer are written down as started, too: a robot's minutes have time for another commit."""
+"""Steps estimated to take longer are also recorded as started: next to a robot's minutes one more commit is cheap."""
 
 
 def check_permission(lab: Lab, really_move: str | None) -> None:
-    """Raise `RefusedToMove` for a real lab whose name was not given."""
+    """Raise `RefusedToMove` for a real lab unless `really_move` is its name."""
     if lab.simulated or really_move == lab.name:
         return
-    said = f"'--really-move {really_move}' names another lab" if really_move else "nobody said to move it"
+    reason = f", and '--really-move {really_move}' names another lab" if really_move else ""
     raise RefusedToMove(
-        f"lab '{lab.name}' is real hardware, and {said}: pass --really-move {lab.name} to change it"
+        f"lab '{lab.name}' is real hardware{reason}: pass --really-move {lab.name} to change it"
     )
 
 
@@ -76,24 +76,25 @@ def apply_plan(
     within: str | None = None,
     done: Callable[[str], object] = lambda _switch: None,
 ) -> ApplyResult:
-    """Bring every switch from what the plan saw to what it wants, in an operation of its own or `within` an open one.
+    """Bring every switch to its target, in a new operation or `within` an open one.
 
-    `begun` is called with the operation's id when nothing has been sent yet, `done` with a switch after each step.
-    Raises `DriftError` (nothing was sent) when a switch is not as the plan saw it, `ApplyFailed` naming every circuit
-    that failed or is unknown, `Interrupted` after Ctrl-C, `OperationStopped`, and drivers' errors.
+    `begun` is called with the operation's id before anything is sent, `done` with a switch after each of its steps.
+    Raises `DriftError` (nothing was sent) if a switch changed since the plan was made, `ApplyFailed` naming every
+    circuit that failed or is unknown, `Interrupted` after Ctrl-C, `OperationStopped`, and drivers' errors.
     """
     from testbed.leases.fence import hold_fence  # SQLAlchemy: not for a plan
 
     commits_before_s, consent = journal.commit_s, EmergencyStop(journal.directory, lab.name).check
     consent()
     opened: AbstractContextManager[str] = nullcontext(within) if within else journal.operation(lab.name)
-    held, begin = hold_fence(journal.database, lab.name, parts_of_plan(lab, plan)), time.monotonic()
-    with _sole_operation(plan, switches), held as fence, opened as operation:
-        seen = _check_unchanged(lab, plan, switches, journal)
+    lease, begin = hold_fence(journal.database, lab.name, parts_of_plan(lab, plan)), time.monotonic()
+    # Lock, lease, then operation: a refused lock or lease leaves no new operation in the journal.
+    with _lock_switches(plan, switches), lease as fence, opened as operation:
+        snapshots = _check_unchanged(lab, plan, switches, journal)
         work = _Work(journal, operation, consent, fence, done)
         begun(operation)
         work.plan(plan, switches)
-        reports = _execute(plan, switches, seen, work)
+        reports = _execute(plan, switches, snapshots, work)
         result = ApplyResult(
             operation=operation,
             reports=reports,
@@ -111,21 +112,24 @@ def apply_plan(
 def _check_unchanged(
     lab: Lab, plan: LabPlan, switches: Mapping[str, OpticalSwitch], journal: Journal
 ) -> Mapping[str, Snapshot]:
-    """Read all switches and settle in the journal what earlier steps left open. Raises `DriftError`."""
-    seen = _each(plan, lambda part: switches[part.switch].read())
-    for name, snapshot in seen.items():
+    """Read all switches, record the outcome of open steps, and return the snapshots.
+
+    Raises `DriftError` if a switch differs from what the plan was made from.
+    """
+    snapshots = _each(plan, lambda part: switches[part.switch].read())
+    for name, snapshot in snapshots.items():
         journal.settle(lab.name, switches[name].address, snapshot)
-    demand_no_drift(lab, {part.switch: part.seen for part in plan.switches}, seen)
-    return seen
+    check_no_drift(lab, {part.switch: part.seen for part in plan.switches}, snapshots)
+    return snapshots
 
 
 def _execute(
-    plan: LabPlan, switches: Mapping[str, OpticalSwitch], seen: Mapping[str, Snapshot], work: _Work
+    plan: LabPlan, switches: Mapping[str, OpticalSwitch], snapshots: Mapping[str, Snapshot], work: _Work
 ) -> dict[str, ApplyReport]:
-    """Run the steps of every switch and report each; after the second Ctrl-C what was sent may still be carried out."""
+    """Execute the steps of every switch and return a report for each."""
     try:
-        return _each(plan, lambda part: _run(part, seen[part.switch], switches[part.switch], work))
-    except KeyboardInterrupt:
+        return _each(plan, lambda part: _run(part, snapshots[part.switch], switches[part.switch], work))
+    except KeyboardInterrupt:  # the second Ctrl-C: a device may still execute what was sent to it
         work.journal.steps.give_up(work.operation, "Ctrl-C while it was under way")
         raise
 
@@ -140,23 +144,23 @@ def _check_complete(lab: Lab, result: ApplyResult, consent: Consent) -> None:
 
 
 def parts_of_plan(lab: Lab, plan: LabPlan) -> frozenset[str]:
-    """Return what a plan moves, as parts of leases: the hosts of its circuits, and every port whose circuit changes."""
+    """Return the parts to lease for a plan: the hosts of its circuits, and every port whose circuit changes."""
     hosts = {f"host:{lab.hosts[nic.node].name}" for circuit in plan.circuits for nic in circuit.link}
-    moved = {
+    ports = {
         f"port:{part.switch}/{port}"
         for part in plan.switches
         for step in part.steps
         for pair in step.before.pairs ^ step.after.pairs
         for port in pair
     }
-    return parts_of(lab, hosts | moved) if hosts | moved else frozenset()
+    return parts_of(lab, hosts | ports) if hosts | ports else frozenset()
 
 
 @contextmanager
-def _sole_operation(plan: LabPlan, switches: Mapping[str, OpticalSwitch]) -> Iterator[None]:
-    """Lock the switches against other operations of this machine, from the read that compares to the one that proves.
+def _lock_switches(plan: LabPlan, switches: Mapping[str, OpticalSwitch]) -> Iterator[None]:
+    """Lock the switches against other operations on this machine. Raises `SwitchHeld`.
 
-    Raises `SwitchHeld`. Beside the drivers' own lock, which covers one step: steps may run in threads.
+    The drivers' own lock covers one step only; this one covers everything from the comparing read to the proving one.
     """
     addresses = [switches[part.switch].address for part in plan.switches]
     with DeviceLock(*(f"{name}#operation" for address in addresses for name in lock_names(address))):
@@ -164,14 +168,15 @@ def _sole_operation(plan: LabPlan, switches: Mapping[str, OpticalSwitch]) -> Ite
 
 
 def _each(plan: LabPlan, work: Callable[[SwitchPlan], Result]) -> dict[str, Result]:
-    """Do something for all switches at once."""
+    """Call `work` for all switches in parallel."""
     return each({part.switch: part for part in plan.switches}, work)
 
 
 def each(items: Mapping[str, Item], work: Callable[[Item], Result]) -> dict[str, Result]:
-    """Do something for all items at once; a single one needs no thread. Raises the first error, when all have ended.
+    """Call `work` for every item in a thread of its own and return the results by name.
 
-    Nobody waits for the threads once Ctrl-C was given for the second time.
+    Raises the first error, by the order of `items`, once all threads have ended; a second Ctrl-C does not wait for
+    them. A single item is processed in the caller's thread.
     """
     if len(items) == 1:
         return {name: work(item) for name, item in items.items()}
@@ -197,14 +202,14 @@ def each(items: Mapping[str, Item], work: Callable[[Item], Result]) -> dict[str,
     return {name: results[name] for name in items}
 
 
-def demand_no_drift(lab: Lab, planned: Mapping[str, Snapshot], now: Mapping[str, Snapshot]) -> None:
-    """Raise `DriftError` unless each switch holds what a plan was made for."""
+def check_no_drift(lab: Lab, planned: Mapping[str, Snapshot], now: Mapping[str, Snapshot]) -> None:
+    """Raise `DriftError` unless each switch holds the circuits that it held when the plan was made."""
     owners = port_owners(lab)
     drifts = []
     for name, before in planned.items():
-        expected, found = before.connections.pairs, now[name].connections.pairs
-        words = [f"-{_name_pair(owners, name, pair)}" for pair in sorted(expected - found)]
-        words += [f"+{_name_pair(owners, name, pair)}" for pair in sorted(found - expected)]
+        expected, actual = before.connections.pairs, now[name].connections.pairs
+        words = [f"-{_name_pair(owners, name, pair)}" for pair in sorted(expected - actual)]
+        words += [f"+{_name_pair(owners, name, pair)}" for pair in sorted(actual - expected)]
         if words:
             drifts.append(f"{name}: {', '.join(words)}")
     if drifts:
@@ -218,7 +223,7 @@ def _name_pair(owners: Mapping[tuple[str, int], str], switch: str, pair: Pair) -
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """One operation under way; `first` are the numbers of the first steps of switches in it."""
+    """An operation in progress; `first` is the number of each switch's first step in it."""
 
     journal: Journal
     operation: str
@@ -228,7 +233,7 @@ class _Work:
     first: dict[str, int] = field(default_factory=dict)
 
     def plan(self, plan: LabPlan, switches: Mapping[str, OpticalSwitch]) -> None:
-        """Write down all steps, and what they are for."""
+        """Store all steps and the goal of the operation in the journal."""
         planned = []
         following = self.journal.steps.next_ordinals(self.operation)
         for part in plan.switches:
@@ -240,8 +245,8 @@ class _Work:
         self.journal.begin(self.operation, planned, goal_text(goal))
 
 
-def _run(plan: SwitchPlan, seen: Snapshot, switch: OpticalSwitch, work: _Work) -> ApplyReport:
-    """Return all steps of one switch, up to the first that is not done, or to Ctrl-C."""
+def _run(plan: SwitchPlan, snapshot: Snapshot, switch: OpticalSwitch, work: _Work) -> ApplyReport:
+    """Execute the steps of one switch up to the first that is not done, or to Ctrl-C, and return its report."""
     outcomes: list[Outcome] = []
     for ordinal, step in enumerate(plan.steps, work.first[plan.switch]):
         if is_interrupted():
@@ -250,24 +255,24 @@ def _run(plan: SwitchPlan, seen: Snapshot, switch: OpticalSwitch, work: _Work) -
         if outcomes[-1].status is not Status.DONE:
             break
         work.done(plan.switch)
-    return report_of(plan.target, seen, plan.steps, outcomes, scope=plan.scope)
+    return report_of(plan.target, snapshot, plan.steps, outcomes, scope=plan.scope)
 
 
 def _do(name: str, ordinal: int, step: Step, switch: OpticalSwitch, work: _Work) -> Outcome:
-    """Carry out one step: its intent is committed before the first byte, its outcome comes from the device.
+    """Execute one step: its intent is committed before the first byte, its outcome comes from the device.
 
-    From the guard to the end of the step the lease is checked and cannot end.
+    The lease is checked in the guard and cannot end until the step has.
     """
-    journal, operation, intended, sending = work.journal, work.operation, False, ExitStack()
+    journal, operation, has_intent, sending = work.journal, work.operation, False, ExitStack()
 
     def guard() -> None:
-        nonlocal intended
+        nonlocal has_intent
         work.consent()
-        if intended:
-            return  # a driver asks before every write, the intent is one
+        if has_intent:
+            return  # a driver calls the guard before every write, but a step has one intent
         sending.enter_context(work.fence.sending())
         journal.intend(operation, name, ordinal, switch.address, step)
-        intended = True
+        has_intent = True
         logger.info("step %d (%s) is sent", ordinal, step.kind)
         if step.estimated_s >= LONG_STEP_S:
             journal.steps.send(operation, name, ordinal)
@@ -279,27 +284,27 @@ def _do(name: str, ordinal: int, step: Step, switch: OpticalSwitch, work: _Work)
             logger.info("step %d is %s", ordinal, outcome.status.value)
     except (OcsError, TestbedError) as error:
         # By contract a driver raises only while nothing has been sent, and so does what the guard raises.
-        moved = step.before.pairs ^ step.after.pairs
-        outcome = Outcome(Status.FAILED, dict.fromkeys(moved, Status.FAILED), None, error=error)
-    if intended:
+        changes = step.before.pairs ^ step.after.pairs
+        outcome = Outcome(Status.FAILED, dict.fromkeys(changes, Status.FAILED), None, error=error)
+    if has_intent:
         try:
             journal.record(operation, name, ordinal, outcome)
-        except JournalError as error:  # the move was made all the same: the account must say so
+        except JournalError as error:  # the device has moved all the same, so that the outcome is unknown
             return replace(outcome, status=Status.UNKNOWN, error=error)
     return outcome
 
 
 def _describe_stop(reports: Mapping[str, ApplyReport]) -> str:
     done = sum(len(report.outcomes) for report in reports.values())
-    left = sum(len(report.steps) - len(report.outcomes) for report in reports.values())
+    remaining = sum(len(report.steps) - len(report.outcomes) for report in reports.values())
     return (
-        f"stopped by Ctrl-C between two steps: {count_noun(done, 'step')} done and read back, {left} not begun; "
-        "`testbed resume` goes on"
+        f"stopped by Ctrl-C between two steps: {count_noun(done, 'step')} done and read back, {remaining} not started; "
+        "run `testbed resume` to continue"
     )
 
 
 def _account(lab: Lab, reports: Mapping[str, ApplyReport]) -> str:
-    """Return what became of everything, switch by switch, and what to do."""
+    """Return the outcomes of all circuits, switch by switch, and what to do next."""
     owners = port_owners(lab)
     parts = [_account_switch(owners, name, report) for name, report in reports.items()]
     return f"{'; '.join(parts)}. Run `testbed plan` to see what the switches hold now, then apply again"
@@ -331,10 +336,11 @@ def install_hosts(
     *,
     again: bool = False,
 ) -> None:
-    """Configure hosts, all at once; a host is done when its kernel holds what was planned for it.
+    """Configure hosts in parallel; a host is done when its kernel holds what was planned for it.
 
-    With `again` hosts that hold it already are left alone. Raises `LeaseDenied`, `OperationStopped`, and `HostError`
-    naming hosts that failed; the journal tells what became of each, the proof of kernels that do not hold it.
+    With `again`, hosts that hold it already are skipped. Raises `LeaseDenied`, `OperationStopped`, and `HostError`
+    naming hosts that failed. The outcome of each host is in the journal; a kernel that differs without an error is
+    left to the proof to report.
     """
     from testbed.leases.fence import hold_fence  # SQLAlchemy: not for a plan
 
@@ -345,8 +351,8 @@ def install_hosts(
         return
     steps = [_host_step(lab, part, following.get(name, 0)) for name, part in parts.items()]
     failure: HostError | None = None
-    held = hold_fence(journal.database, lab.name, parts_of(lab, (f"host:{name}" for name in parts)))
-    with held as fence, fence.sending():
+    lease = hold_fence(journal.database, lab.name, parts_of(lab, (f"host:{name}" for name in parts)))
+    with lease as fence, fence.sending():
         EmergencyStop(journal.directory, lab.name).check()
         journal.steps.intend(operation, steps)
         try:
@@ -354,11 +360,11 @@ def install_hosts(
         except HostError as error:
             failure = error
     states = _read_states(lab, fleet)
-    judged = {
+    outcomes = {
         (step.device, step.ordinal): _judge_kernel(lab, parts[step.device], states.get(step.device))
         for step in steps
     }
-    journal.steps.close(operation, judged, reason=str(failure) if failure else "")
+    journal.steps.close(operation, outcomes, reason=str(failure) if failure else "")
     if failure:
         raise failure
 
@@ -366,18 +372,18 @@ def install_hosts(
 def _settle_hosts(
     lab: Lab, fleet: Fleet, parts: Mapping[str, HostForwarding], journal: Journal, operation: str
 ) -> dict[str, HostForwarding]:
-    """Write what became of the steps of hosts by what is read; return the parts that are still to be installed."""
+    """Record the outcome of open host steps by what the kernels hold; return the parts that are not yet installed."""
     states = _read_states(lab, fleet)
-    judged = {name: _judge_kernel(lab, part, states.get(name)) for name, part in parts.items()}
-    doubted = (StepState.INTENT, StepState.STARTED, StepState.UNKNOWN)
+    outcomes = {name: _judge_kernel(lab, part, states.get(name)) for name, part in parts.items()}
+    open_states = (StepState.INTENT, StepState.STARTED, StepState.UNKNOWN)
     for row in journal.history(operation):
-        if row["change"] == ROUTES and row["switch"] in judged and row["state"] in doubted:
-            journal.steps.close(operation, {(row["switch"], row["ordinal"]): judged[row["switch"]]})
-    return {name: part for name, part in parts.items() if judged[name][0] is not Status.DONE}
+        if row["change"] == ROUTES and row["switch"] in outcomes and row["state"] in open_states:
+            journal.steps.close(operation, {(row["switch"], row["ordinal"]): outcomes[row["switch"]]})
+    return {name: part for name, part in parts.items() if outcomes[name][0] is not Status.DONE}
 
 
 def digest_of(part: HostForwarding) -> str:
-    """Return what identifies the configuration of one host."""
+    """Return 16 hexadecimal digits that identify the configuration of one host."""
     return hashlib.sha256(f"{part.command}\n{part.text}".encode()).hexdigest()[:16]
 
 
@@ -387,7 +393,7 @@ def _host_step(lab: Lab, part: HostForwarding, ordinal: int) -> PlannedStep:
 
 
 def _read_states(lab: Lab, fleet: Fleet) -> Mapping[str, KernelState]:
-    """Return the state of hosts; nothing where not all can be read: the next command looks again."""
+    """Return the kernel state of every host, or an empty mapping if any cannot be read: a later command settles it."""
     try:
         return read_kernels(fleet, lab)
     except HostError:

@@ -1,7 +1,7 @@
-"""Change files: a plan that is made now and applied later, and only if the lab is still as it was.
+"""Change files: plans that are made now and applied later, if the lab has not changed since.
 
-A file holds the design, the state that was observed, the steps, what they touch and how long they are expected to take.
-Steps are planned again from a new read when the file is applied; they must come out as they are written here.
+A file holds the design, the observed state, the steps, the elements that they touch and their expected duration. When
+the file is applied, the steps are planned again from a new read; they must equal those in the file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from testbed.operate.plan import in_scope
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One field that is not as it was when the plan was made."""
+    """A field whose value differs from the time when the plan was made."""
 
     field: str
     planned: object
@@ -34,7 +34,7 @@ class Difference:
         return f"{self.field}: planned {_word(self.planned)}, found {_word(self.found)}"
 
     def json(self) -> dict[str, object]:
-        """Return the same for programs."""
+        """Return the three fields for JSON documents."""
         return {"field": self.field, "planned": self.planned, "found": self.found}
 
 
@@ -46,9 +46,9 @@ def _word(value: object) -> str:
 class Observed:
     """State of a lab when a plan was made for it.
 
-    `circuits` are those that the plan may touch, input to output by switch: what others have beside them may change
-    meanwhile. `epochs` are those in force on the plan's hosts. `revision` is the lab file's. `token` is that of the
-    lease under which the plan was made; None without a lease.
+    `circuits` are those that the plan may change, input to output by switch; circuits of other users may change
+    meanwhile. `epochs` are those in force on the plan's hosts. `revision` is that of the lab file. `token` is the
+    fencing token of the newest lease on the hosts; None without a lease.
     """
 
     circuits: Mapping[str, Mapping[int, int]]
@@ -68,11 +68,11 @@ class Observed:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def differences(self, now: Observed) -> tuple[Difference, ...]:
-        """Return every field in which the state of today is another, the lab file and the lease first."""
+        """Return every field in which `now` differs, the lab file and the lease first."""
         return tuple(_differences(self, now))
 
     def json(self) -> dict[str, Any]:
-        """Return the state as it is written into a file."""
+        """Return the state for JSON documents and change files."""
         circuits = {name: sorted(held.items()) for name, held in self.circuits.items()}
         return {
             "circuits": circuits,
@@ -82,16 +82,16 @@ class Observed:
         }
 
 
-def parse_observed(kept: Mapping[str, Any]) -> Observed:
-    """Return the state that `Observed.json` gave."""
-    circuits = {name: {int(i): int(o) for i, o in held} for name, held in kept["circuits"].items()}
-    return Observed(circuits, tuple(kept["epochs"]), kept["revision"], kept["token"])
+def parse_observed(document: Mapping[str, Any]) -> Observed:
+    """Return the state in the output of `Observed.json`."""
+    circuits = {name: {int(i): int(o) for i, o in pairs} for name, pairs in document["circuits"].items()}
+    return Observed(circuits, tuple(document["epochs"]), document["revision"], document["token"])
 
 
 def observe_plan(
     plan: LabPlan, *, epochs: Sequence[int] = (), revision: str = "", token: int | None = None
 ) -> Observed:
-    """Return what a plan saw of the circuits that it may touch, with what else it was made for."""
+    """Return the state that a plan was made for: the circuits that it may change, with the given other fields."""
     circuits = {part.switch: dict(sorted(in_scope(part))) for part in plan.switches}
     return Observed(circuits, tuple(epochs), revision, token)
 
@@ -115,9 +115,9 @@ FORMAT = "lightbed change 1"
 
 @dataclass(frozen=True, slots=True)
 class ChangeFile:
-    """Change of a lab, as a file holds it.
+    """The content of a change file.
 
-    `intent` is the epoch that it will be, with number 0 until it is applied. `steps` are those of each switch.
+    `intent` is the epoch that the change will be, with number 0 until it is applied. `steps` are those of each switch.
     """
 
     path: Path
@@ -127,7 +127,7 @@ class ChangeFile:
     take_over: bool
 
     def check_current(self, plan: LabPlan, now: Observed) -> None:
-        """Raise `PlanStale` unless the lab is as it was, and a plan made now has the very steps of the file."""
+        """Raise `PlanStale` unless the lab has not changed and `plan`, made now, has the steps of the file."""
         differences = self.observed.differences(now)
         if not differences:
             differences = tuple(
@@ -140,7 +140,7 @@ class ChangeFile:
 
 
 def check_expected(revision: str, now: Observed) -> None:
-    """Raise `PlanStale` unless the lab still has the revision that a plan printed."""
+    """Raise `PlanStale` unless the state of the lab still has the revision that `testbed plan` printed."""
     if revision != now.fingerprint:
         difference = Difference("revision", revision, now.fingerprint)
         raise PlanStale("the lab is not in the state that --expect names", differences=(difference,))
@@ -155,7 +155,7 @@ def change_document(
     *,
     take_over: bool = False,
 ) -> dict[str, Any]:
-    """Return a change in the form of a file, without what only informs."""
+    """Return the content of a change file, without digest, elements and durations."""
     intent = {
         "lab": lab.name,
         "lab_file": str(lab.path.absolute()),
@@ -175,12 +175,12 @@ def change_document(
 
 
 def write_change(path: str | Path, document: Mapping[str, Any]) -> None:
-    """Write a change. Raises `OSError`."""
+    """Write a change file, with a digest of its content. Raises `OSError`."""
     write_output(path, json.dumps({**document, "digest": _digest(document)}, indent=1) + "\n")
 
 
 def read_change(path: str | Path) -> ChangeFile:
-    """Return the change in a file. Raises `PlanFileError` for a file that is not one or was edited; `OSError`."""
+    """Read a change file. Raises `PlanFileError` if it is not a change file or was modified, and `OSError`."""
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -190,18 +190,18 @@ def read_change(path: str | Path) -> ChangeFile:
     if document.pop("digest", None) != _digest(document):
         raise PlanFileError(f"{path} was modified after it was written (digest mismatch); {_AGAIN}")
     observed = parse_observed(document["observed"])
-    kept = document["intent"]
-    kept |= {"topology": json.dumps(kept["topology"]), "hosts": json.dumps(kept["hosts"])}
-    kept |= {"epoch": 0, "state": "intended", "operation": "", "owner": "", "revision": observed.revision}
-    kept |= {"intended_at": "", "applied_at": None, "error": ""}
-    return ChangeFile(Path(path), intent_of(kept), observed, document["steps"], document["take_over"])
+    row = document["intent"]
+    row |= {"topology": json.dumps(row["topology"]), "hosts": json.dumps(row["hosts"])}
+    row |= {"epoch": 0, "state": "intended", "operation": "", "owner": "", "revision": observed.revision}
+    row |= {"intended_at": "", "applied_at": None, "error": ""}
+    return ChangeFile(Path(path), intent_of(row), observed, document["steps"], document["take_over"])
 
 
 _AGAIN = "make it again with `testbed plan LAB --out FILE`"
 
 
 def _steps(plan: LabPlan) -> dict[str, list[dict[str, Any]]]:
-    """Return the steps by which a switch is changed, in the form of a file."""
+    """Return the steps of each switch in the form of a change file."""
     return {
         part.switch: [
             {"kind": step.kind, "pairs": [list(pair) for pair in step.pairs.items()]} for step in part.steps

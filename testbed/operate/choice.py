@@ -1,4 +1,4 @@
-"""The topology that a command means: the one that its options name, else the one that is stored for the lab."""
+"""The topology that a command works on: the one that its options name, else the one that is stored for the lab."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class MeantDesign:
-    """The design that a command means, for the hosts in `lab`.
+class DesignChoice:
+    """The design that a command works on, for the hosts in `lab`.
 
     `intent` is its stored epoch; None for a design that no epoch holds. `stored` is the epoch in force on these
-    hosts, whatever is meant, `beside` are those of other hosts that stand with it. `note` says why none was taken.
-    `left` are operations that were left unfinished.
+    hosts, even if another design was chosen; `beside` are epochs in force on other hosts. `note` says why no stored
+    topology was used. `left` are unfinished operations.
     """
 
     lab: Lab
@@ -43,23 +43,23 @@ class MeantDesign:
 
     @property
     def lab_file_changed(self) -> bool:
-        """True if the lab file is not the one that the meant epoch was applied with."""
+        """True if the lab file is not the one with which the chosen epoch was applied."""
         return self.intent is not None and self.intent.revision != self.lab.revision
 
     @property
     def is_another(self) -> bool:
-        """True if the meant topology is not the stored one."""
+        """True if the chosen topology is neither the stored one nor the one that the stored one repairs."""
         if self.stored is None:
             return False
         return self.intent is None or self.intent.epoch not in (self.stored.epoch, self.stored.stated.repairs)
 
     def with_apply_command(self, text: str) -> str:
-        """Return an advice with the command that applies this very design, not the default one."""
+        """Return the text with each bare `testbed apply` replaced by the command that applies this design."""
         words = f"--epoch {self.intent.epoch}" if self.intent else self.stated.words
         return text.replace("`testbed apply`", f"`testbed apply {words}`" if words else "`testbed apply`")
 
     def findings_json(self, findings: Iterable[LinkFinding]) -> list[dict[str, Any]]:
-        """Return findings for programs, their advice to apply naming this design."""
+        """Return findings for JSON documents; where they advise an apply, they name this design."""
         return [
             finding.as_json()
             | {
@@ -70,45 +70,47 @@ class MeantDesign:
         ]
 
     def json(self) -> dict[str, Any]:
-        """Return the keys of every document: the epoch that is meant with its state, and the newest of the lab."""
+        """Return the keys that every document has: chosen epoch, epoch in force, and unfinished operations."""
         return {
             "epoch": self.intent.epoch if self.intent else None,
-            "epoch_state": self.intent.standing if self.intent else None,
+            "epoch_state": self.intent.status if self.intent else None,
             "stored_epoch": self.stored.epoch if self.stored else None,
             "lab_file_changed": self.lab_file_changed,
             "unfinished": [one.json() for one in self.left],
         }
 
     def describe_unfinished(self) -> list[str]:
-        """Return a line for each operation that was left unfinished."""
+        """Return a line for each unfinished operation."""
         return [one.line() for one in self.left]
 
     def heading(self) -> str:
-        """Return the part of the first line that says which epoch is meant."""
-        named = f"named: {self.stated.words}" if self.stated.words else "nothing stored or named: the default"
-        meant = self.intent.describe() if self.intent else named
+        """Return the part of the first line that names the chosen epoch or topology."""
+        options = (
+            f"named: {self.stated.words}" if self.stated.words else "nothing stored or named: the default"
+        )
+        topology = self.intent.describe() if self.intent else options
         if self.stored and self.is_another:
-            return f"{meant}; NOT WHAT IS STORED, {self.stored.describe()}"
-        return meant
+            return f"{topology}; NOT WHAT IS STORED, {self.stored.describe()}"
+        return topology
 
     def lines(self) -> list[str]:
-        """Return what else must be known of it, each with what to do."""
+        """Return warnings about the chosen design as lines for people, each with what to do."""
         lines = [self.note] if self.note else []
         if self.stated.plan_text is not None and '"routes"' not in self.stated.plan_text:
             lines.append(
-                "the plan has no routes: they are found now; `testbed optimise` writes plans with routes"
+                "the plan has no routes: they are computed now; `testbed optimise` writes plans with routes"
             )
         if self.is_another:
             lines.append(
-                "this is compared with the topology that was named, not with the stored one: what differs may be "
-                "circuits of the other topology and no fault of a fibre"
+                "the lab is compared with the named topology, not with the stored one: a difference may be a "
+                "circuit of the stored topology instead of a faulty fibre"
             )
         if self.intent and self.lab_file_changed:
             lines.append(self._describe_change(self.intent))
-        lines += [f"{one.describe()} stands with it on {', '.join(one.hosts)}" for one in self.beside]
+        lines += [f"{one.describe()} is also in force, on {', '.join(one.hosts)}" for one in self.beside]
         if self.intent and self.intent.is_under_way:
             lines.append(
-                f"an apply of epoch {self.intent.epoch} is under way now: wait for it and look again"
+                f"an apply of epoch {self.intent.epoch} is running: wait for it, then run this command again"
             )
         return lines
 
@@ -119,7 +121,7 @@ class MeantDesign:
         return f"lab file {self.lab.path} {what} {was}; see `testbed plan`, then `testbed apply --epoch {intent.epoch}`"
 
     def plan(self) -> Plan | None:
-        """Return the plan that the design is from; None where options named it."""
+        """Return the plan file that the design is from; None if it is from options or the default."""
         if self.stated.plan_text is None:
             return None
         import json
@@ -131,12 +133,11 @@ class MeantDesign:
 
 def choose_design(
     lab: Lab, named: NamedTopology, runs_dir: Path, *, before_repair: bool = False
-) -> MeantDesign:
-    """Return the design that the options name; without options the stored one, and without any the default.
+) -> DesignChoice:
+    """Return the design that the options name; without options the stored one, and if none is stored the default.
 
-    It comes with the operations that were left unfinished. `before_repair`: of a lab that was repaired, the topology
-    that the repair replaced. Raises `PlanFileError`, `IntentError`, `TopologyError`, and `JournalError` when nothing
-    is named and what is stored cannot be read.
+    With `before_repair`, a stored repair yields the topology that the repair replaced. Raises `PlanFileError`,
+    `IntentError`, `TopologyError`, and `JournalError` if nothing is named and the stored topology cannot be read.
     """
     stored: tuple[Intent, ...] = ()
     note = ""
@@ -152,51 +153,55 @@ def choose_design(
             intent = _epoch(lab, intent.stated.repairs, stored, runs_dir)
         here, design = design_of_intent(lab, intent)
         beside = tuple(one for one in in_force(stored) if set(one.hosts).isdisjoint(intent.hosts))
-        left = find_unfinished_or_error(runs_dir, lab)
-        return MeantDesign(here, design, intent.stated, intent, _current(stored, here), beside, left=left)
+        unfinished = find_unfinished_or_error(runs_dir, lab)
+        return DesignChoice(
+            here, design, intent.stated, intent, _current(stored, here), beside, left=unfinished
+        )
     here, design, stated = state_design(lab, named)
     if not (named.words or note):
-        note = f"no topology of lab '{lab.name}' is stored in {runs_dir}: the default one is meant"
+        note = f"no topology of lab '{lab.name}' is stored in {runs_dir}: the default one is used"
     current = _current(stored, here)
     repaired = current.stated.repairs if current else None
     candidates = [one for one in stored if one is current or one.epoch == repaired]
-    same = next((one for one in candidates if _is_same(one, here, design)), None)
-    return MeantDesign(here, design, stated, same, current, (), note, find_unfinished_or_error(runs_dir, lab))
+    match = next((one for one in candidates if _is_same(one, here, design)), None)
+    return DesignChoice(
+        here, design, stated, match, current, (), note, find_unfinished_or_error(runs_dir, lab)
+    )
 
 
 def running_design(
     lab_file: Path, named: NamedTopology, runs_dir: Path, *, before_repair: bool = False
-) -> MeantDesign:
-    """Return the same for the lab of a file as it runs. Raises also `LabFileError`."""
+) -> DesignChoice:
+    """Return `choose_design` for a lab file, with the addresses at which the lab runs. Raises also `LabFileError`."""
     return choose_design(find_running(load_lab(lab_file)), named, runs_dir, before_repair=before_repair)
 
 
-def design_to_apply(lab_file: Path, named: NamedTopology, runs_dir: Path) -> MeantDesign:
-    """Return the design that is to be applied: what is named, else the stored one, else the default.
+def design_to_apply(lab_file: Path, named: NamedTopology, runs_dir: Path) -> DesignChoice:
+    """Return the design to apply: the named one, else the stored one, else the default.
 
-    Raises what `choose_design` raises; `JournalError` also where something is named.
+    Raises what `choose_design` raises, and `JournalError` even if a topology is named.
     """
     lab = find_running(load_lab(lab_file))
-    load_intents(runs_dir, lab.name)  # an apply writes there
+    load_intents(runs_dir, lab.name)  # fail before anything is planned: an apply writes to this journal
     if named.epoch is None and named.words:
         here, design, stated = state_design(lab, named)
-        return MeantDesign(here, design, stated)
+        return DesignChoice(here, design, stated)
     return choose_design(lab, named, runs_dir)
 
 
-def what_apply_does(meant: MeantDesign, named: NamedTopology, runs_dir: Path) -> list[str]:
-    """Return which epoch is installed again where nothing is named, and which one goes when a design is applied."""
-    current = _current(load_intents(runs_dir, meant.lab.name), meant.lab)
-    if meant.intent and named == NamedTopology():
+def describe_apply_effect(choice: DesignChoice, named: NamedTopology, runs_dir: Path) -> list[str]:
+    """Return a line that says which epoch an apply installs again or replaces; no line if it does neither."""
+    current = _current(load_intents(runs_dir, choice.lab.name), choice.lab)
+    if choice.intent and named == NamedTopology():
         another = "another one is named by --epoch, --method, --simplex, --demand or --plan"
-        return [f"installs {meant.intent.describe()} again, since nothing is named; {another}"]
-    if current is None or _is_same(current, meant.lab, meant.design):
+        return [f"installs {choice.intent.describe()} again, since nothing is named; {another}"]
+    if current is None or _is_same(current, choice.lab, choice.design):
         return []
     return [f"replaces {current.describe()}; `testbed apply --epoch {current.epoch}` brings it back"]
 
 
 def state_design(lab: Lab, named: NamedTopology) -> tuple[Lab, Design, Stated]:
-    """Return the design of options or of a plan file, the hosts that it is for, and what is stored of it."""
+    """Return the lab of a topology named by options or by a plan file, its design, and the words to store with it."""
     if named.plan_file is None:
         method: Method = named.method or "geometric"
         demands = parse_demands(named.demand)
@@ -211,13 +216,13 @@ def state_design(lab: Lab, named: NamedTopology) -> tuple[Lab, Design, Stated]:
 
 
 def _epoch(lab: Lab, epoch: int | None, stored: tuple[Intent, ...], runs_dir: Path) -> Intent:
-    """Return the epoch of a number, the newest for None. Raises `IntentError`."""
-    found = next((one for one in stored if epoch in (None, one.epoch)), None)
-    if found is None:
+    """Return the epoch with this number, or the newest if `epoch` is None. Raises `IntentError`."""
+    intent = next((one for one in stored if epoch in (None, one.epoch)), None)
+    if intent is None:
         known = f"they are 1 to {stored[0].epoch}" if stored else "none was stored yet"
         hint = "leave out --epoch, or give the --runs-dir of its apply"
         raise IntentError(f"lab '{lab.name}' has no epoch {epoch} in {runs_dir}: {known}; {hint}")
-    return found
+    return intent
 
 
 def _current(stored: tuple[Intent, ...], lab: Lab) -> Intent | None:

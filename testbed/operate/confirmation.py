@@ -1,11 +1,12 @@
-r"""Applies that are taken back unless a person confirms them in time.
+r"""Applies that are rolled back unless a person confirms them in time.
 
     requested -> armed -> confirmed
          \          \---> firing -> fired | failed
           \-> ended (never proven, so never armed)
 
-It is requested before the first byte, and armed only after the proof, by a process of its own: the watcher. It goes
-back when the time is over, whatever became of the process of the apply. The next command notices a watcher's death.
+A confirmation is requested before the first byte is sent, and armed after the proof by a separate process, the
+watcher. The watcher rolls back when the time is over, even if the process of the apply has died. If the watcher dies,
+the next command reports it.
 """
 
 from __future__ import annotations
@@ -26,13 +27,16 @@ if TYPE_CHECKING:
 
 State = Literal["requested", "armed", "confirmed", "firing", "fired", "failed", "ended"]
 ARMING_S = 20.0
-"""Time in which a watcher must have written its name."""
+"""Time within which a watcher must arm itself."""
 POLL_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """One apply that waits for its confirmation, as the journal holds it."""
+    """The confirmation of one epoch as the journal holds it.
+
+    The watcher goes back to epoch `back_to` after `within_s`, at `due_at`; `reason` says why it ended or failed.
+    """
 
     epoch: int
     back_to: int
@@ -49,19 +53,19 @@ class Confirmation:
 
     @property
     def waits(self) -> bool:
-        """True if a person is to confirm it, or to go back."""
+        """True if it is neither confirmed nor over: a person can still confirm or roll back."""
         return self.state in ("requested", "armed", "firing")
 
 
 def confirmations_of(runs_dir: str | Path, lab: str) -> tuple[Confirmation, ...]:
-    """Return all of a lab, the newest first. Raises `JournalError`."""
+    """Return the confirmations of a lab, the newest first. Raises `JournalError`."""
     rows = read_journal(runs_dir, "select * from confirmations where lab = ? order by epoch desc", lab)
     keys = ("epoch", "back_to", "within_s", "state", "watcher", "due_at", "reason")
     return tuple(Confirmation(**{key: row[key] for key in keys}) for row in rows)
 
 
 def pending_of(runs_dir: str | Path, lab: str) -> Confirmation | None:
-    """Return the one that waits: armed, or requested by an apply that was proven or is under way."""
+    """Return the pending confirmation: armed or firing, or requested by an apply that is verified or running."""
     states = {one.epoch: one for one in load_intents(runs_dir, lab)}
     for one in confirmations_of(runs_dir, lab):
         intent = states.get(one.epoch)
@@ -74,32 +78,35 @@ def pending_of(runs_dir: str | Path, lab: str) -> Confirmation | None:
 
 
 def check_none_pending(runs_dir: str | Path, lab: str) -> None:
-    """Raise `ConfirmPending` while an apply waits for its confirmation."""
-    found = pending_of(runs_dir, lab)
-    if found:
-        due = f" until {found.due_at[:19].replace('T', ' ')} UTC" if found.due_at else ""
-        what = f"epoch {found.epoch} of lab '{lab}' waits{due} for its confirmation"
-        raise ConfirmPending(f"{what}: `testbed confirm` keeps it, `testbed rollback` undoes it now")
+    """Raise `ConfirmPending` if an apply awaits confirmation."""
+    pending = pending_of(runs_dir, lab)
+    if pending:
+        due = f" until {pending.due_at[:19].replace('T', ' ')} UTC" if pending.due_at else ""
+        what = f"epoch {pending.epoch} of lab '{lab}' awaits confirmation{due}"
+        raise ConfirmPending(f"{what}: run `testbed confirm` to keep it, or `testbed rollback` to undo it")
 
 
 class Confirmations:
-    """Writing confirmations of one lab."""
+    """Confirmations of one lab, to write."""
 
     def __init__(self, journal: Journal, lab: str) -> None:
         self._journal = journal
         self._lab = lab
 
     def request(self, epoch: int, back_to: int, within_s: float) -> None:
-        """Write that an epoch is to be taken back unless it is confirmed; on disk before anything moves."""
+        """Store that an epoch is to be rolled back unless confirmed; on disk when this returns."""
         from testbed.storage.schema import confirmations
 
-        told = {"lab": self._lab, "epoch": epoch, "back_to": back_to, "within_s": within_s}
-        told |= {"state": "requested", "who": this_person(), "requested_at": _now()}
+        values = {"lab": self._lab, "epoch": epoch, "back_to": back_to, "within_s": within_s}
+        values |= {"state": "requested", "who": this_person(), "requested_at": _now()}
         with self._journal.transaction() as connection:
-            connection.execute(confirmations.insert().values(told))
+            connection.execute(confirmations.insert().values(values))
 
     def change(self, epoch: int, former: tuple[State, ...], state: State, **known: str) -> bool:
-        """Change the state of one, if it has one of the former; return whether it had."""
+        """Set the state of an epoch's confirmation if it has one of the `former` states; return whether it had.
+
+        Compare-and-set in one transaction, so that of two processes only one succeeds.
+        """
         from testbed.storage.schema import confirmations as table
 
         ours = (table.c.lab == self._lab) & (table.c.epoch == epoch) & table.c.state.in_(former)
@@ -111,49 +118,51 @@ class Confirmations:
         start_watcher()
         deadline = time.monotonic() + ARMING_S
         while time.monotonic() < deadline:
-            found = self._read(epoch)
-            if found.state == "armed":
-                return found
+            confirmation = self._read(epoch)
+            if confirmation.state == "armed":
+                return confirmation
             time.sleep(POLL_S)
         self.change(epoch, ("requested",), "ended", reason="its watcher did not start")
-        what = f"epoch {epoch} stands and is proven, but the process that would go back did not start"
-        raise NotArmed(f"{what} in {ARMING_S:.0f} s; run `testbed rollback` to undo it by hand")
+        what = f"epoch {epoch} is in force and verified, but its watcher, which would roll it back, did not start"
+        raise NotArmed(f"{what} within {ARMING_S:.0f} s; run `testbed rollback` to undo it by hand")
 
     def confirm(self) -> Confirmation:
-        """Keep the epoch that waits. Raises `NothingToConfirm`."""
-        found = pending_of(self._journal.directory, self._lab)
-        if found is None or not self.change(
-            found.epoch, ("requested", "armed"), "confirmed", ended_at=_now()
+        """Confirm the pending epoch and return its confirmation. Raises `NothingToConfirm`."""
+        pending = pending_of(self._journal.directory, self._lab)
+        if pending is None or not self.change(
+            pending.epoch, ("requested", "armed"), "confirmed", ended_at=_now()
         ):
             raise NothingToConfirm(
                 f"no apply of lab '{self._lab}' awaits confirmation; see `testbed history`"
             )
-        return found
+        return pending
 
     def end(self, reason: str) -> None:
-        """Let none wait any more: somebody has gone back by hand."""
+        """End every confirmation that is requested or armed, after a rollback by hand."""
         for one in confirmations_of(self._journal.directory, self._lab):
             if one.state in ("requested", "armed"):
                 self.change(one.epoch, ("requested", "armed"), "ended", ended_at=_now(), reason=reason)
 
     def watch(self, epoch: int, go_back: Callable[[int], str]) -> State:
-        """Arm it and wait; go back when the time is over and nobody has confirmed. `go_back` returns why it failed.
+        """Arm the confirmation and wait; call `go_back` if it is not confirmed in time, and return the last state.
 
-        The time is that of the machine's steady clock: setting the clock moves nothing.
+        `go_back` takes the epoch to go back to, and returns why it failed or an empty string. The time is measured
+        with the monotonic clock, so that setting the machine's clock does not change it.
         """
-        found = self._read(epoch)
-        deadline = time.monotonic() + found.within_s
-        due = datetime.now(UTC) + timedelta(seconds=found.within_s)
-        armed = {"watcher": this_process(), "due_at": due.isoformat(timespec="seconds")}
-        if not self.change(epoch, ("requested",), "armed", **armed):
+        confirmation = self._read(epoch)
+        deadline = time.monotonic() + confirmation.within_s
+        due = datetime.now(UTC) + timedelta(seconds=confirmation.within_s)
+        watcher = {"watcher": this_process(), "due_at": due.isoformat(timespec="seconds")}
+        if not self.change(epoch, ("requested",), "armed", **watcher):
             return self._read(epoch).state
         while time.monotonic() < deadline:
             time.sleep(min(POLL_S, max(0.0, deadline - time.monotonic())))
             if (state := self._read(epoch).state) != "armed":
                 return state
+        # Compare-and-set: of `confirm` and the watcher only one wins, even at the deadline.
         if not self.change(epoch, ("armed",), "firing"):
             return self._read(epoch).state
-        reason = go_back(found.back_to)
+        reason = go_back(confirmation.back_to)
         state = "failed" if reason else "fired"
         self.change(epoch, ("firing",), state, ended_at=_now(), reason=reason)
         return state
@@ -163,22 +172,19 @@ class Confirmations:
 
 
 def find_unwatched(runs_dir: str | Path, lab: str) -> Iterator[tuple[str, str, str]]:
-    """Yield what the next command tells of applies that nobody watches, and of a failed way back.
-
-    Operation, detail and hint of each.
-    """
+    """Yield operation, detail and hint of a pending apply without a watcher and of a failed automatic rollback."""
     pending = pending_of(runs_dir, lab)
     states = {one.epoch: one for one in load_intents(runs_dir, lab)}
     for one in confirmations_of(runs_dir, lab)[:1]:
         intent = states.get(one.epoch)
         operation = intent.operation if intent else ""
         if one == pending and not one.is_watched and not (intent and intent.is_under_way):
-            what = "was never armed" if one.state == "requested" else "lost the process that would go back"
-            detail = f"epoch {one.epoch} waits for its confirmation and {what}: nobody goes back by itself"
+            what = "its watcher did not start" if one.state == "requested" else "its watcher has died"
+            detail = f"epoch {one.epoch} awaits confirmation, but {what}: there is no automatic rollback"
             yield operation, detail, "run `testbed confirm`, or `testbed rollback`"
         later = [other for other in states.values() if other.epoch > one.epoch and other.state == "verified"]
         if one.state == "failed" and not later:
-            detail = f"epoch {one.epoch} was not confirmed, and going back to epoch {one.back_to} failed ({one.reason})"
+            detail = f"epoch {one.epoch} was not confirmed; the rollback to epoch {one.back_to} failed ({one.reason})"
             yield operation, detail, "see `testbed history`, then `testbed rollback`"
 
 

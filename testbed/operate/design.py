@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Design:
     """A topology, laid onto the lab's NICs, with routes between all nodes.
 
-    `further` are sets of routes besides, when a plan spreads pairs over several; `sets` are all of them with the
-    weights of the plan.
+    If a plan spreads pairs over several sets of routes, `further` holds the sets after the first, and `sets` all of
+    them with the weights of the plan.
     """
 
     name: str
@@ -43,7 +43,10 @@ def design_for(
     method: Method = "geometric",
     demands: tuple[AllReduceDemand, ...] = (),
 ) -> Design:
-    """Return the topology for all hosts of a lab and all their NICs, wired and routed. Raises `TopologyError`."""
+    """Return a topology that uses all hosts of a lab and as many NICs as each has, wired and routed.
+
+    Raises `TopologyError`.
+    """
     degree = degree_of(lab)
     return lay_out(
         lab, name, find_topology(len(lab.hosts), degree, simplex=simplex, method=method, demands=demands)
@@ -51,9 +54,9 @@ def design_for(
 
 
 def degree_of(lab: Lab) -> int:
-    """Return NICs of every host, of which some have unused ones: as many as all can use.
+    """Return the number of NICs that every host can use: the smallest count of NICs that are not `unused`.
 
-    Raises `TopologyError` when hosts have different numbers of NICs in the lab file.
+    Raises `TopologyError` if hosts have different numbers of NICs in the lab file.
     """
     degrees = {len(host.nics) + len(host.unused) for host in lab.hosts}
     if len(degrees) != 1:
@@ -65,9 +68,9 @@ def degree_of(lab: Lab) -> int:
 
 
 def lab_of_plan(lab: Lab, plan: Plan) -> Lab:
-    """Return the hosts that a plan is for, in its order; the others of the lab beside them.
+    """Return the shard of the lab that a plan is for, with hosts in the order of the plan.
 
-    Raises `PlanFileError` when the plan is for another lab, or does not fit this one.
+    Raises `PlanFileError` if the plan is for another lab, or does not fit this one.
     """
     if plan.lab not in ("", lab.name):
         raise PlanFileError(
@@ -78,9 +81,11 @@ def lab_of_plan(lab: Lab, plan: Plan) -> Lab:
         degree = degree_of(here)
     except TopologyError as error:
         raise PlanFileError(f"the plan does not fit lab '{lab.name}': {error}") from error
-    asked = (plan.topology.nodes, plan.topology.degree)
-    if asked[0] != len(here.hosts) or asked[1] > degree:
-        what = f"{asked[0]} hosts of {asked[1]} NICs, lab '{lab.name}' has {len(here.hosts)} of {degree}"
+    size = (plan.topology.nodes, plan.topology.degree)
+    if size[0] != len(here.hosts) or size[1] > degree:
+        what = (
+            f"{size[0]} hosts with {size[1]} NICs, but lab '{lab.name}' has {len(here.hosts)} with {degree}"
+        )
         raise PlanFileError(f"the plan is for {what}: make one with --lab {lab.path}")
     return here
 
@@ -88,7 +93,7 @@ def lab_of_plan(lab: Lab, plan: Plan) -> Lab:
 def design_of_plan(lab: Lab, plan: Plan) -> Design:
     """Return the topology of a plan, laid onto the NICs of `lab_of_plan`, with its routes. Raises `TopologyError`.
 
-    Of a plan without routes they are found for its workload; shortest ones where that is not here.
+    If the plan has no routes, they are computed for its workload; without the workload, shortest paths are used.
     """
     from testbed.design.evaluation.job import routes_of  # with all workloads that a plan may be for
 
@@ -97,7 +102,7 @@ def design_of_plan(lab: Lab, plan: Plan) -> Design:
 
 
 def with_routes(design: Design, routes: RouteSets) -> Design:
-    """Return a design with the routes of a plan for its topology, link by link. Raises `TopologyError`."""
+    """Return the design with these sets of routes, mapped to its links. Raises `TopologyError`."""
     from testbed.design.routing.route_sets import routes_on  # numpy: only for plans that spread pairs
 
     first, *further = routes_on(routes, design.wiring)
@@ -105,22 +110,22 @@ def with_routes(design: Design, routes: RouteSets) -> Design:
 
 
 def design_of_intent(lab: Lab, intent: Intent) -> tuple[Lab, Design]:
-    """Return the hosts of a stored epoch and its design, link by link as it was. Raises `IntentError`."""
+    """Return the shard of a stored epoch and its design with the stored links. Raises `IntentError`."""
     intent.check_fits(lab)
     return shard_of(lab, intent.hosts), load_design(intent)
 
 
 def load_design(intent: Intent) -> Design:
-    """Return the design of a stored epoch, with the routes of its plan where it has any."""
+    """Return the design of a stored epoch, with the routes of its plan if it has one, else with shortest paths."""
     design = Design(intent.name, intent.topology, intent.wiring, find_routes(intent.wiring))
     routes = _state_routes(intent)
     return design if routes is None else with_routes(design, routes)
 
 
 def _state_routes(intent: Intent) -> RouteSets | None:
-    """Return the routes of the plan that an epoch is from; after a repair those for its workload on what is left.
+    """Return the routes of the plan that an epoch is from, or None for shortest paths.
 
-    None where there is no plan.
+    For a repaired epoch the routes are computed again, for the workload of the plan on the topology that is left.
     """
     if intent.stated.plan_text is None:
         return None
@@ -137,13 +142,13 @@ def _state_routes(intent: Intent) -> RouteSets | None:
 
 
 def lay_out(lab: Lab, name: str, topology: Topology) -> Design:
-    """Return a topology laid onto the NICs of all hosts of a lab, with routes. Raises `TopologyError`."""
+    """Return a topology laid onto the NICs of a lab, with shortest paths as routes. Raises `TopologyError`."""
     wiring = wire(topology, planes=_planes(lab, topology.degree))
     return Design(name, topology, wiring, find_routes(wiring))
 
 
 def check_fits(lab: Lab, degree: int, *, simplex: bool = False) -> None:
-    """Raise `TopologyError` unless connected topologies of so many links a host can be patched in this lab."""
+    """Raise `TopologyError` unless connected topologies of this degree can be patched in the lab."""
     nodes, nics = len(lab.hosts), degree_of(lab)
     if degree > nics:
         raise TopologyError(f"{lab.path}: hosts have {nics} NICs, not {degree}: lower --degree")
@@ -154,5 +159,5 @@ def check_fits(lab: Lab, degree: int, *, simplex: bool = False) -> None:
 
 
 def _planes(lab: Lab, degree: int) -> int:
-    """Return switches that the links of a topology are spread over. Of fewer links than NICs, the first interfaces."""
+    """Return the number of switches that the links of a topology are spread over, one for each NIC at most."""
     return min(len(lab.switches), degree)

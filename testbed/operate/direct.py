@@ -1,7 +1,7 @@
-"""A switch written by its address alone, without a lab file: under the leases and stops of the labs that it is part of.
+"""Changes of a switch that is named by its address alone, under the leases and stops of the labs that it is part of.
 
-The journal tells which labs these are: whoever moves a switch for a lab writes its address down. A switch that no lab
-of the database has moved belongs to nobody.
+The journal shows which labs these are: each step stores the address of its switch. A switch that no lab of the database
+has changed belongs to no lab.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ocs_drivers.address import parse_address
 from ocs_drivers.engine.device_lock import lock_names
 from ocs_drivers.errors import AddressError
 from testbed.errors import JournalError, LeaseDenied
-from testbed.leases.choice import find_chosen
+from testbed.leases.choice import get_selected_lease
 from testbed.leases.listing import read_leases
 from testbed.operate.engine.consent import EmergencyStop
 from testbed.storage.address import address_in
@@ -29,17 +29,17 @@ _KNOWN = (
 
 @contextmanager
 def holding(runs_dir: Path, address: str, ports: frozenset[int]) -> Iterator[None]:
-    """Hold ports of a switch in every lab that it is part of while something is sent to it.
+    """Lease ports of a switch in every lab that it is part of, for as long as the block sends to it.
 
-    Under the lease of `--lease`, or an implicit one. Raises `LeaseDenied` and its like, `OperationStopped`, and
-    `JournalError` when the database cannot be read or written: nothing may be sent then.
+    Uses the lease of `--lease`, or an implicit one. Raises `LeaseDenied` and its subclasses, `OperationStopped`, and
+    `JournalError` if the database cannot be read or written: then nothing may be sent.
     """
     labs = labs_with(runs_dir, address)
     if not labs:
-        if find_chosen():
+        if get_selected_lease():
             what = (
-                f"no lab of the database in {runs_dir} has moved {address}, "
-                f"so lease {find_chosen()} does not hold it"
+                f"no lab of the database in {runs_dir} has changed {address}, "
+                f"so lease {get_selected_lease()} does not hold it"
             )
             raise LeaseDenied(f"{what}; leave out --lease, or give the --runs-dir or --database of its lab")
         yield
@@ -47,50 +47,50 @@ def holding(runs_dir: Path, address: str, ports: frozenset[int]) -> Iterator[Non
     for lab in labs:
         EmergencyStop(runs_dir, lab).check()
     with ExitStack() as stack:
-        if ports:  # a circuit that does not exist is taken down without touching any
+        if ports:  # no ports: removing a circuit that does not exist changes nothing
             _hold(stack, runs_dir, labs, ports)
         yield
 
 
 def _hold(stack: ExitStack, runs_dir: Path, labs: Mapping[str, set[str]], ports: frozenset[int]) -> None:
-    from testbed.leases.fence import hold_fence  # SQLAlchemy: not for a switch of nobody
+    from testbed.leases.fence import hold_fence  # SQLAlchemy: not imported for a switch of no lab
     from testbed.storage.database import Database
 
     database = Database(address_in(runs_dir))
     stack.callback(database.close)
-    of_lease = next(
+    lab_of_lease = next(
         (
             lab
             for lab in labs
-            if any(one.id == find_chosen() for one in read_leases(address_in(runs_dir), lab))
+            if any(one.id == get_selected_lease() for one in read_leases(address_in(runs_dir), lab))
         ),
         min(labs),
     )
     for lab in sorted(labs):
         parts = frozenset(f"port:{switch}/{port}" for switch in labs[lab] for port in ports)
-        fence = hold_fence(database, lab, parts, lease=None if lab == of_lease else "")
+        fence = hold_fence(database, lab, parts, lease=None if lab == lab_of_lease else "")
         stack.enter_context(stack.enter_context(fence).sending())
 
 
 def labs_with(runs_dir: Path, address: str) -> dict[str, set[str]]:
-    """Return the labs that have moved the switch of an address, with its names there. Raises `JournalError`."""
+    """Return the labs that have changed the switch of an address, with its names there. Raises `JournalError`."""
     database = address_in(runs_dir)
     try:
         rows = read_rows(database, _KNOWN, ("",))
     except Exception as error:
         if not is_database_error(error):
             raise
-        what = f"whether {address} is part of a lab is not known: {why_unreadable(database, error)}"
+        what = f"cannot find out whether {address} is part of a lab: {why_unreadable(database, error)}"
         raise JournalError(f"{what}; nothing was sent. Give another --runs-dir") from error
-    found: defaultdict[str, set[str]] = defaultdict(set)
+    labs: defaultdict[str, set[str]] = defaultdict(set)
     for row in rows:
         if is_same_device(address, row["address"]):
-            found[row["lab"]].add(row["switch"])
-    return dict(found)
+            labs[row["lab"]].add(row["switch"])
+    return dict(labs)
 
 
 def is_same_device(one: str, other: str) -> bool:
-    """Return whether two addresses are of one device: the same place, or a vendor's other protocol on one host.
+    """Return whether two addresses name one device: the same endpoint, or two protocols of one vendor on one host.
 
     >>> is_same_device("polatis+tl1://127.0.0.1:3082", "polatis+scpi://127.0.0.1:5025")
     True

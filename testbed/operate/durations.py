@@ -1,7 +1,7 @@
-"""Seconds that steps take, learned from the journal by switch and kind of step, and what is left of a plan under way.
+"""Durations of steps, learned from the journal by switch and kind of step, and the progress of a running plan.
 
-A step's seconds are those from its intent to its outcome: what an operator waits for. Only steps that the operation
-itself saw done count; one that was concluded after a death says nothing of the device.
+The duration of a step runs from its intent to its outcome, which is what an operator waits for. Only steps that ended
+as done within their operation count: the outcome of a step that was settled later says nothing about the device.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from testbed.operate.intent import read_journal
 from testbed.operate.model import LabPlan
 
 KEPT = 200
-"""Newest steps of one switch and kind that count: a robot grows slower with the years."""
+"""Number of newest steps of one switch and kind that count: a robot grows slower with the years."""
 
 ENOUGH = 3
-"""Steps from which times are learned; with fewer the driver's estimate stands."""
+"""Smallest number of steps to learn from; with fewer, the driver's estimate is used."""
 
 _DONE_STEPS = """
 select s.switch, s.kind, s.intent_at, s.outcome_at from steps s join operations o on o.id = s.operation
@@ -35,9 +35,9 @@ order by s.intent_at desc limit 5000
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Seconds expected of steps: the median, and what 95 of 100 do not exceed.
+    """Expected duration of steps: the median, and the 95th percentile.
 
-    `samples` are the steps of the journal that this is learned from; 0 where it is the driver's estimate.
+    `samples` is the number of steps in the journal that it is learned from; 0 for a driver's estimate.
     """
 
     median_s: float
@@ -45,18 +45,18 @@ class Expected:
     samples: int = 0
 
     def json(self) -> dict[str, float | int]:
-        """Return the same for programs."""
+        """Return the three fields for JSON documents."""
         return {"median_s": self.median_s, "p95_s": self.p95_s, "samples": self.samples}
 
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """Durations of steps, in seconds, the newest first, by switch and kind of step."""
+    """Durations of earlier steps in seconds, the newest first, by switch and kind of step."""
 
     seconds: Mapping[tuple[str, str], Sequence[float]] = field(default_factory=dict)
 
     def step(self, switch: str, step: Step) -> Expected:
-        """Return the seconds expected of a step.
+        """Return the expected duration of a step: learned, or the driver's estimate if too few are known.
 
         >>> from ocs_drivers.model import CrossConnects
         >>> none = CrossConnects()
@@ -69,13 +69,13 @@ class Durations:
         return Expected(statistics.median(known), _percentile_95(known), len(known))
 
     def switch(self, switch: str, steps: Iterable[Step]) -> Expected:
-        """Return the sum over steps that one switch makes one after the other; of `p95_s` it is an upper bound."""
+        """Return the sum over the steps of one switch, which run in sequence. The sum of `p95_s` is an upper bound."""
         parts = [self.step(switch, step) for step in steps]
         samples = min((part.samples for part in parts), default=0)
         return Expected(sum(part.median_s for part in parts), sum(part.p95_s for part in parts), samples)
 
     def plan(self, plan: LabPlan) -> Expected:
-        """Return the seconds of a whole plan: switches work at the same time, so the slowest counts."""
+        """Return the expected duration of a plan: switches work in parallel, so the slowest one counts."""
         parts = [self.switch(part.switch, part.steps) for part in plan.switches if part.steps]
         if not parts:
             return Expected(0.0, 0.0)
@@ -84,12 +84,12 @@ class Durations:
 
 
 def learn_durations(runs_dir: str | Path, lab: str) -> Durations:
-    """Return durations of the steps of a lab in the journal; none where there is none. Raises `JournalError`."""
+    """Return the durations of a lab's steps in the journal; empty without a journal. Raises `JournalError`."""
     return durations_of(read_journal(runs_dir, _DONE_STEPS, lab))
 
 
 def durations_of(rows: Iterable[Mapping[str, Any]]) -> Durations:
-    """Return durations from rows of the journal, the newest first; a clock that stepped back tells none."""
+    """Return durations from rows of the journal, the newest first; a negative one, of a changed clock, is left out."""
     seconds: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     for row in rows:
         took_s = (_moment(row["outcome_at"]) - _moment(row["intent_at"])).total_seconds()
@@ -104,12 +104,12 @@ def _moment(text: str) -> datetime:
 
 
 def _percentile_95(values: Sequence[float]) -> float:
-    """Return the nearest rank: one of the values, the largest of fewer than 20."""
+    """Return the 95th percentile by the nearest-rank method: one of the values; the largest if fewer than 20."""
     return sorted(values)[math.ceil(0.95 * len(values)) - 1]
 
 
 def seconds(value_s: float) -> str:
-    """Return seconds in words, as exact as an expectation is.
+    """Return a duration as text, rounded as coarsely as an expectation deserves.
 
     >>> seconds(0.0234), seconds(7.26), seconds(1440.4)
     ('0.02 s', '7.3 s', '1440 s')
@@ -119,14 +119,14 @@ def seconds(value_s: float) -> str:
 
 
 class Forecast:
-    """Steps and seconds that are left of a plan; switches tell of their steps from threads of their own."""
+    """Steps and seconds that remain of a plan. Thread-safe: each switch reports its steps from its own thread."""
 
     def __init__(self, plan: LabPlan, durations: Durations) -> None:
         self._left_s = {
             part.switch: [durations.step(part.switch, step).median_s for step in part.steps]
             for part in plan.switches
         }
-        self._telling = Lock()
+        self._lock = Lock()
         self._steps = self._steps_left
         self.total_s = self.left_s
 
@@ -136,13 +136,13 @@ class Forecast:
 
     @property
     def left_s(self) -> float:
-        """Seconds until the last switch is done."""
+        """Expected seconds until the last switch is done."""
         return max((sum(left) for left in self._left_s.values()), default=0.0)
 
     def finish_step(self, switch: str) -> tuple[int, str]:
-        """Note that a switch has done its next step; return the percentage of the time, and the rest in words."""
-        with self._telling:
+        """Record that a switch has done its next step; return the share of the time in percent, and a progress text."""
+        with self._lock:
             self._left_s[switch][:1] = []
-            spent = 1.0 - self.left_s / self.total_s if self.total_s else 1.0
+            share = 1.0 - self.left_s / self.total_s if self.total_s else 1.0
             done = self._steps - self._steps_left
-            return round(100 * spent), f"{done} of {self._steps} steps, about {seconds(self.left_s)} left"
+            return round(100 * share), f"{done} of {self._steps} steps, about {seconds(self.left_s)} left"

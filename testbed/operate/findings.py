@@ -1,6 +1,6 @@
-"""The table of findings: every kind that a proof of a lab can report, each from the module of the check that does.
+"""The table of findings: every kind that a proof of a lab can report, imported from the module of its check.
 
-`docs/reference/findings.md` shows the same table; a test holds the two together.
+`docs/reference/findings.md` shows the same table; a test compares the two.
 """
 
 from __future__ import annotations
@@ -33,4 +33,4 @@ KINDS: dict[str, FindingKind] = {
     for kinds in (_DEVICES, _CIRCUITS, _LIGHT, _FIBRES, host_findings.KINDS, reach_findings.KINDS)
     for kind in kinds
 }
-"""Kinds of findings by name, as the page has them."""
+"""Kinds of findings by name, in the order of the page."""

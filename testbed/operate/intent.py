@@ -1,11 +1,11 @@
-r"""Stored intent: what a lab is meant to be, kept from before the first byte of an apply goes to a device.
+r"""Stored intents: the topologies of a lab, each stored before the first byte of its apply is sent to a device.
 
-    intended  ->  applied (circuits and routes stand)  ->  verified
-        \____________________\_______________________->  failed
+    intended  ->  applied (circuits and routes are in place)  ->  verified
+        \____________________\______________________________->  failed
 
-An epoch is one such topology; epochs of a lab are numbered from 1. The table stands in the journal's file and holds
-the whole design (nodes, links, hosts), so that no option and no plan file has to be given again. Reading needs no
-right to write; writing, by `IntentLog`, is for who holds the journal: one transaction for each change of state.
+An epoch is one such topology; epochs of a lab are numbered from 1. The table is in the journal's database and holds
+the whole design (nodes, links, hosts), so that options and plan file need not be given again. Reading needs no write
+permission; `IntentLog` writes, with one transaction for each change of state.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ State = Literal["intended", "applied", "verified", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """Description of a topology by the person who asked for it: options in `words`, or the text of a plan file.
+    """Source of a topology as its user named it: options in `words`, or the text of a plan file.
 
-    `repairs` is the epoch of the topology that a repair replaces.
+    `repairs` is the epoch of the topology that a repair replaces, if it is one.
     """
 
     words: str = ""
@@ -46,9 +46,9 @@ class Stated:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """One epoch of a lab: the topology as it was laid onto NICs, and what became of it.
+    """One epoch of a lab: the topology, laid onto NICs, and the state of its apply.
 
-    `nics` are the names of the NICs of its hosts then, by number.
+    `nics` are the names that the NICs of each host had then, in order. `error` says why the apply or its proof failed.
     """
 
     lab: str
@@ -75,17 +75,17 @@ class Intent:
 
     @property
     def is_unfinished(self) -> bool:
-        """True if the apply ended, or was killed, before circuits and routes stood."""
+        """True if the apply failed or was killed before circuits and routes were in place."""
         return self.applied_at is None and not self.is_under_way
 
     @property
     def lacks_proof(self) -> bool:
-        """True if circuits and routes stood, and the proof of the apply did not end."""
+        """True if circuits and routes are in place, but the process ended before the proof did."""
         return self.state == "applied" and not self.is_under_way
 
     @property
-    def standing(self) -> str:
-        """The state in words for people: a failed epoch is not told as one that is in force."""
+    def status(self) -> str:
+        """The state as text for people, which says of an epoch that is not in force how it ended."""
         if self.is_under_way:
             return "under way"
         if self.applied_at is None:
@@ -99,10 +99,10 @@ class Intent:
     def describe(self) -> str:
         """Return `epoch 3 (verified, 2026-03-01 10:20 UTC): --simplex`."""
         when = self.intended_at[:16].replace("T", " ")
-        return f"epoch {self.epoch} ({self.standing}, {when} UTC): {self.stated.words or self.name}"
+        return f"epoch {self.epoch} ({self.status}, {when} UTC): {self.stated.words or self.name}"
 
     def check_fits(self, lab: Lab) -> None:
-        """Raise `IntentError` unless the lab file of today has the same hosts and NICs for this topology."""
+        """Raise `IntentError` unless the lab has the hosts and NICs that this topology connects."""
         hosts = {host.name: host for host in (*lab.hosts, *lab.others)}
         for name in self.hosts:
             now = tuple(nic.name for nic in hosts[name].nics) if name in hosts else ()
@@ -111,51 +111,53 @@ class Intent:
                 self._raise_differs(lab, name, now, then)
 
     def _raise_differs(self, lab: Lab, host: str, now: tuple[str, ...], then: tuple[str, ...]) -> NoReturn:
-        what = f"has no host '{host}' of {self.wiring.degree} NICs, which epoch {self.epoch} joins"
+        what = f"has no host '{host}' with {self.wiring.degree} NICs, which epoch {self.epoch} connects"
         if now and now[: len(then)] != then:
-            what = f"lists {', '.join(now)} of host '{host}', and epoch {self.epoch} joins {', '.join(then)}"
+            what = (
+                f"lists {', '.join(now)} for host '{host}', but epoch {self.epoch} connects {', '.join(then)}"
+            )
         revision = (
             f"the file differs from {self.lab_file}, with which epoch {self.epoch} was applied "
             f"(revision {self.revision}, now {lab.revision})"
         )
-        hint = "name a topology for the hosts and NICs of today (--method, --simplex, --plan)"
+        hint = "name a topology for the current hosts and NICs (--method, --simplex, --plan)"
         raise IntentError(f"{lab.path} {what}: {revision}; {hint}, or correct the lab file")
 
 
 def load_intents(runs_dir: str | Path, lab: str) -> tuple[Intent, ...]:
-    """Return the epochs of a lab, the newest first; none where nothing was stored. Raises `JournalError`."""
+    """Return the epochs of a lab, the newest first; empty if none is stored. Raises `JournalError`."""
     return tuple(
         map(intent_of, read_journal(runs_dir, "select * from intents where lab = ? order by epoch desc", lab))
     )
 
 
 def in_force(intents: Sequence[Intent]) -> tuple[Intent, ...]:
-    """Return the epochs that no newer one replaces, the newest first: jobs on hosts of their own stand beside it."""
-    taken: set[str] = set()
-    standing = []
+    """Return the epochs that no newer one replaces, the newest first; several if jobs use separate hosts."""
+    newer_hosts: set[str] = set()
+    current = []
     for intent in intents:
-        if taken.isdisjoint(intent.hosts):
-            standing.append(intent)
-        taken.update(intent.hosts)
-    return tuple(standing)
+        if newer_hosts.isdisjoint(intent.hosts):
+            current.append(intent)
+        newer_hosts.update(intent.hosts)
+    return tuple(current)
 
 
 def find_replaced(intents: Sequence[Intent], intent: Intent) -> tuple[Intent, ...]:
-    """Return epochs of which an unfinished one may have left parts, the newest first.
+    """Return the earlier epochs parts of which may still be in place after an unfinished one, the newest first.
 
-    Going back from it: for each host the epochs that never stood, and the last one that did.
+    For each host these are the earlier epochs that were never completed, back to the last one that was.
     """
-    hosts, found = set(intent.hosts), []
+    hosts, replaced = set(intent.hosts), []
     for one in intents:
         if one.epoch < intent.epoch and not hosts.isdisjoint(one.hosts):
-            found.append(one)
+            replaced.append(one)
             if one.applied_at is not None:
                 hosts.difference_update(one.hosts)
-    return tuple(found)
+    return tuple(replaced)
 
 
 def read_journal(runs_dir: str | Path, query: str, lab: str) -> list[Mapping[str, Any]]:
-    """Return rows of the journal's file on a lab, which is the one value of the query. Raises `JournalError`."""
+    """Return the rows of a query with one parameter, the lab's name. Raises `JournalError`."""
     address = address_in(runs_dir)
     try:
         return read_rows(address, query, (lab,))
@@ -168,18 +170,18 @@ def read_journal(runs_dir: str | Path, query: str, lab: str) -> list[Mapping[str
 
 
 def intent_of(row: Mapping[str, Any]) -> Intent:
-    """Return the epoch in a row of the table, or in an object with the same keys."""
-    kept = json.loads(row["topology"])
-    nodes, degree, simplex = kept["nodes"], kept["degree"], kept["simplex"]
-    edges = tuple((a, b) for a, b in kept["edges"])
-    links = tuple(Link(Nic(a, i), Nic(b, j)) for a, i, b, j in kept["links"])
+    """Return the epoch in a row of the table, or in a mapping with the same keys."""
+    stored = json.loads(row["topology"])
+    nodes, degree, simplex = stored["nodes"], stored["degree"], stored["simplex"]
+    edges = tuple((a, b) for a, b in stored["edges"])
+    links = tuple(Link(Nic(a, i), Nic(b, j)) for a, i, b, j in stored["links"])
     same = ("lab", "epoch", "state", "operation", "owner", "lab_file", "revision", "name", "intended_at")
     return Intent(
         **{key: row[key] for key in same},
-        topology=Topology(nodes, degree, simplex, tuple(kept["strides"]), edges),
+        topology=Topology(nodes, degree, simplex, tuple(stored["strides"]), edges),
         wiring=Wiring(nodes, degree, simplex, links),
         hosts=tuple(json.loads(row["hosts"])),
-        nics={host: tuple(nics) for host, nics in kept.get("nics", {}).items()},
+        nics={host: tuple(nics) for host, nics in stored.get("nics", {}).items()},
         stated=Stated(row["words"], row["plan_text"], row["repairs"]),
         applied_at=row["applied_at"],
         error=row["error"],
@@ -187,7 +189,7 @@ def intent_of(row: Mapping[str, Any]) -> Intent:
 
 
 class IntentLog:
-    """Epochs of one lab in the journal, for whoever applies them."""
+    """Epochs of one lab in the journal, to write."""
 
     def __init__(self, journal: Journal, lab: Lab) -> None:
         self._journal = journal
@@ -197,16 +199,16 @@ class IntentLog:
     def applying(
         self, topology: Topology, wiring: Wiring, name: str, stated: Stated, epoch: int | None = None
     ) -> Iterator[Applying]:
-        """Provide the record of one apply; it ends as `failed` when something is raised. Raises `JournalError`.
+        """Provide the record of one apply; an error within the block ends it as `failed`. Raises `JournalError`.
 
-        With an `epoch` it is the record of that one, which is resumed.
+        Pass an `epoch` to resume that one.
         """
-        applying = Applying(self, topology, wiring, name, stated, epoch)
+        record = Applying(self, topology, wiring, name, stated, epoch)
         try:
-            yield applying
+            yield record
         except BaseException as error:
-            with suppress(JournalError):  # what was raised says more
-                applying.advance("failed", str(error) or type(error).__name__)
+            with suppress(JournalError):  # the first error says more
+                record.advance("failed", str(error) or type(error).__name__)
             raise
 
     def store(
@@ -242,29 +244,29 @@ class IntentLog:
         return epoch
 
     def resume(self, epoch: int) -> None:
-        """Take an epoch over that ended too early. Raises `JournalError`."""
+        """Take over an unfinished epoch for this process. Raises `JournalError`."""
         from testbed.storage.schema import intents
 
-        taken = {"state": "intended", "error": "", "owner": this_process()}
+        values = {"state": "intended", "error": "", "owner": this_process()}
         ours = (intents.c.lab == self._lab.name, intents.c.epoch == epoch)
         with self._journal.transaction() as connection:
-            connection.execute(intents.update().where(*ours).values(taken))
+            connection.execute(intents.update().where(*ours).values(values))
 
     def advance(self, epoch: int, state: State, error: str = "") -> None:
-        """Write what became of an epoch. Raises `JournalError`."""
+        """Store the new state of an epoch, with its time. Raises `JournalError`."""
         from testbed.storage.schema import intents
 
         moment = "applied_at" if state == "applied" else "ended_at"
-        became = {"state": state, "error": error, moment: _now()}
+        values = {"state": state, "error": error, moment: _now()}
         with self._journal.transaction() as connection:
             connection.execute(
                 intents.update()
                 .where(intents.c.lab == self._lab.name, intents.c.epoch == epoch)
-                .values(became)
+                .values(values)
             )
 
     def complete(self, epoch: int) -> None:
-        """Write that an epoch that lacked its proof has one. Raises `JournalError` where it lacks none now."""
+        """Mark an applied epoch as verified. Raises `JournalError` if its state is no longer `applied`."""
         from testbed.storage.schema import intents
 
         ours = (intents.c.lab == self._lab.name, intents.c.epoch == epoch, intents.c.state == "applied")
@@ -280,7 +282,7 @@ class IntentLog:
 
 @dataclass(slots=True)
 class Applying:
-    """The record of one apply. `epoch` is None until `begin`, which is called when nothing was sent yet."""
+    """The record of one apply. `epoch` is None until `begin`, which is called before anything is sent."""
 
     log: IntentLog
     topology: Topology
@@ -290,7 +292,7 @@ class Applying:
     epoch: int | None = field(default=None)
 
     def begin(self, operation: str) -> None:
-        """Store the intent, or go on with the one that is stored."""
+        """Store the intent as a new epoch, or take over the epoch that is resumed."""
         if self.epoch is not None:
             self.log.resume(self.epoch)
             return
@@ -299,13 +301,13 @@ class Applying:
         )
 
     def advance(self, state: State, error: str = "") -> None:
-        """Write what became of it; nothing where it was never begun."""
+        """Store the new state of the epoch; nothing before `begin`."""
         if self.epoch is not None:
             self.log.advance(self.epoch, state, error)
 
 
-class NotKept:
-    """The record of an apply that nobody keeps."""
+class NoRecord:
+    """The record of an apply whose epoch is not stored."""
 
     epoch = None
 
@@ -317,7 +319,7 @@ class NotKept:
 
 
 def topology_text(topology: Topology, wiring: Wiring, lab: Lab) -> str:
-    """Return a topology as it was laid onto NICs, in the form that is stored."""
+    """Return a topology and its links between NICs as JSON text, as the table stores it."""
     return json.dumps(
         {
             "nodes": topology.nodes,

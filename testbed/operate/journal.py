@@ -1,8 +1,8 @@
-"""The journal: an operation's intent is on disk before the first byte goes to a device.
+"""The journal: the record of operations, in which an intent is on disk before the first byte goes to a device.
 
 A commit that returned has reached the disk (`testbed.storage.database`). Outcomes are written only from what a device
-reports back. A step with an intent and no outcome, whose process is gone, is
-`unknown`: nobody may send it again before the device was read.
+reports. A step with an intent but no outcome, whose process has ended, is `unknown`: it must not be sent again before
+the device has been read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from testbed.storage.schema import operations, steps
 
 @dataclass(frozen=True, slots=True)
 class OpenStep:
-    """A step that was begun and of which nobody knows what became: `status` is always unknown."""
+    """A step that has an intent but no outcome."""
 
     operation: str
     lab: str
@@ -47,14 +47,15 @@ class OpenStep:
 
     @property
     def status(self) -> Status:
-        """Unknown, until the switch has been read."""
+        """Always unknown: only a read of the switch can tell."""
         return Status.UNKNOWN
 
 
 class Journal:
     """The journal in one database; several processes may use it at once. A context manager.
 
-    `path` is the SQLite file, or the URL of a server; `directory` is that of the runs.
+    `path` is the SQLite file, or the URL of a server; `directory` is the runs directory. Opening the journal marks
+    operations whose process has ended as killed.
     """
 
     def __init__(self, path: str | Path, directory: str | Path | None = None) -> None:
@@ -64,7 +65,7 @@ class Journal:
         self.steps = StepLog(self.transaction)
         with self._errors():
             self.database.prepare()
-        self._note_deaths()
+        self._mark_killed()
 
     def __enter__(self) -> Self:
         return self
@@ -74,7 +75,7 @@ class Journal:
 
     @property
     def commit_s(self) -> float:
-        """Time spent in commits, nearly all of it waiting for the disk."""
+        """Seconds spent in commits, nearly all of it waiting for the disk."""
         return self.database.commit_s
 
     @property
@@ -92,16 +93,17 @@ class Journal:
             raise JournalError(f"{what}; {hint_for(error)}") from error
 
     def close(self) -> None:
-        """Give the database back. The journal stays usable; it is opened again when needed."""
+        """Close the database. The journal stays usable: the database is opened again when needed."""
         self.database.close()
 
     @contextmanager
     def operation(
         self, lab: str, kind: str = "apply", *, why: str = "", goal: str = "", again: str | None = None
     ) -> Iterator[str]:
-        """Open an operation, provide its id; it ends as `done`, or as `failed` or `interrupted` by what is raised.
+        """Open an operation and provide its id; it ends as `done`, or after an error as `failed` or `interrupted`.
 
-        One that ended too early is opened `again`, by one process only: raises `OperationRunning`.
+        Pass `again` (an operation id) to resume an unfinished operation. Raises `OperationRunning` if another process
+        runs it, and `JournalError`.
         """
         operation = self._reopen(again) if again else self._begin(lab, kind, why, goal)
         with about(operation=operation):
@@ -118,20 +120,20 @@ class Journal:
 
     def _begin(self, lab: str, kind: str, why: str, goal: str) -> str:
         operation = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
-        begun = {"id": operation, "lab": lab, "owner": this_process(), "started": now(), "state": "running"}
-        told = {"kind": kind, "who": this_person(), "why": why, "goal": goal, "run": this_run()}
-        self._commit(sa.insert(operations).values(begun | told))
+        values = {"id": operation, "lab": lab, "owner": this_process(), "started": now(), "state": "running"}
+        values |= {"kind": kind, "who": this_person(), "why": why, "goal": goal, "run": this_run()}
+        self._commit(sa.insert(operations).values(values))
         return operation
 
     def _reopen(self, operation: str) -> str:
-        """Take an operation over from a process that is gone."""
+        """Take over an operation whose process has ended."""
         query = sa.select(operations.c.state, operations.c.owner).where(operations.c.id == operation)
         with self.transaction() as connection:
             row = connection.execute(query).one()
             if row.state == "running" and is_running(row.owner):
                 raise OperationRunning(f"operation {operation} is running in process {row.owner.split()[0]}")
-            taken = {"owner": this_process(), "state": "running", "finished": None, "reason": ""}
-            connection.execute(sa.update(operations).where(operations.c.id == operation).values(taken))
+            values = {"owner": this_process(), "state": "running", "finished": None, "reason": ""}
+            connection.execute(sa.update(operations).where(operations.c.id == operation).values(values))
         return operation
 
     def _finish(self, operation: str, state: str, reason: str) -> None:
@@ -139,34 +141,34 @@ class Journal:
         self.note(operation, finished=now(), state=state, reason=reason)
 
     def note(self, operation: str, **known: str) -> None:
-        """Write something of an operation: its `stage`, its `goal`."""
+        """Set columns of an operation, such as its `stage` or its `goal`. Raises `JournalError`."""
         self._commit(sa.update(operations).where(operations.c.id == operation).values(known))
 
     def prove(self, operation: str, *, is_proven: bool) -> None:
-        """Write that a proof has covered all that was read back; without findings the steps are verified."""
+        """Record the end of a proof; if it `is_proven`, every step that was read back becomes verified."""
         self.note(operation, stage="proof")
         if is_proven:
             self.steps.for_all(operation, StepEvent.PROVE, [StepState.OBSERVED])
 
     def begin(self, operation: str, planned: Iterable[PlannedStep], goal: str) -> None:
-        """Write the steps and the goal of an operation, unless it has one, before anything is sent."""
+        """Store the planned steps of an operation, and the goal unless it has one, before anything is sent."""
         ours = operations.c.id == operation
         with self.transaction() as connection:
             connection.execute(sa.update(operations).where(ours).values(stage="circuits"))
-            without = ours & (operations.c.goal == "")
-            connection.execute(sa.update(operations).where(without).values(goal=goal))
+            without_goal = ours & (operations.c.goal == "")
+            connection.execute(sa.update(operations).where(without_goal).values(goal=goal))
             self.steps.plan_in(connection, operation, planned)
 
     def intend(self, operation: str, switch: str, ordinal: int, address: str, step: Step) -> None:
-        """Write what is about to be sent; when this returns it is on disk. Raises `JournalError`."""
+        """Store the intent of a step; it is on disk when this returns. Raises `JournalError`."""
         self.steps.intend(operation, [PlannedStep.of(switch, ordinal, address, step)])
 
     def record(self, operation: str, switch: str, ordinal: int, outcome: Outcome) -> None:
-        """Write what the device reported after a step."""
+        """Store what the device reported after a step."""
         self.steps.record(operation, switch, ordinal, outcome)
 
-    def _note_deaths(self) -> None:
-        """Mark operations as killed that are `running` and whose process is gone."""
+    def _mark_killed(self) -> None:
+        """Mark operations as killed that are `running` but whose process has ended."""
         query = sa.select(operations.c.id, operations.c.owner).where(operations.c.state == "running")
         with self._errors(), self.database.reading() as connection:
             running = connection.execute(query).all()
@@ -175,7 +177,7 @@ class Journal:
                 self.note(row.id, state="killed", finished=now(), reason="its process is gone")
 
     def find_unfinished(self) -> tuple[OpenStep, ...]:
-        """Return steps of switches begun and never concluded whose process is gone, oldest first."""
+        """Return steps of switches with an intent but no outcome, whose operation has ended, oldest first."""
         query = (
             sa.select(steps, operations.c.lab, operations.c.owner, operations.c.state.label("of"))
             .join(operations)
@@ -189,20 +191,20 @@ class Journal:
         )
 
     def settle(self, lab: str, address: str, read_back: Snapshot) -> tuple[tuple[OpenStep, Status], ...]:
-        """Conclude unfinished steps on this switch from a read: done, failed, or (neither) still unknown.
+        """Give unfinished steps of a switch an outcome from a read: done, failed, or (neither) unknown.
 
-        Unknown ones are written down with what was read and not asked about again: the next plan starts from
-        the switch itself, and this record is for the person who wonders.
+        Unknown ones are stored with the read-back and not judged again: the next plan starts from the switch itself,
+        and the record is for people.
         """
         ours = [step for step in self.find_unfinished() if (step.lab, step.address) == (lab, address)]
-        settled = tuple((step, _judge(step, read_back.connections)) for step in ours)
-        for step, status in settled:
+        outcomes = tuple((step, _judge(step, read_back.connections)) for step in ours)
+        for step, status in outcomes:
             key, read = (step.switch, step.ordinal), as_text(read_back.connections)
             self.steps.close(step.operation, {key: (status, read)}, reason=LATER)
-        return settled
+        return outcomes
 
     def history(self, operation: str) -> tuple[Mapping[str, Any], ...]:
-        """Return the steps of an operation that were begun, as stored, in order."""
+        """Return the stored steps of an operation that have an intent, by switch and number."""
         query = (
             sa.select(steps)
             .where(steps.c.operation == operation, steps.c.intent_at != "")
@@ -212,7 +214,7 @@ class Journal:
             return tuple(dict(row) for row in connection.execute(query).mappings())
 
     def state(self, operation: str) -> str:
-        """Return `running`, `done`, `failed` or `interrupted`. Raises `KeyError` for an operation never begun."""
+        """Return `running`, `done`, `failed`, `interrupted` or `killed`. Raises `KeyError` for an unknown operation."""
         query = sa.select(operations.c.state).where(operations.c.id == operation)
         with self._errors(), self.database.reading() as connection:
             state = connection.execute(query).scalar_one_or_none()
@@ -226,22 +228,22 @@ class Journal:
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
-        """Provide the write lock; what was done is on disk when this is left. Raises `JournalError`."""
+        """Provide a connection that holds the write lock; on exit the changes are on disk. Raises `JournalError`."""
         with self._errors(), self.database.transaction() as connection:
             yield connection
 
 
 def journal_in(runs_dir: str | Path) -> Journal:
-    """Return the journal of a directory of runs; it shares the database with their results."""
+    """Return the journal of a runs directory; it shares the database with the results of the runs."""
     return Journal(address_in(runs_dir), runs_dir)
 
 
-def _judge(step: OpenStep, found: CrossConnects) -> Status:
-    """Return what became of a step by the ports that it touches: others may have been patched since."""
+def _judge(step: OpenStep, current: CrossConnects) -> Status:
+    """Return the outcome of a step by the ports that it changes: other ports may have been patched since."""
     ports = {port for pair in step.before.pairs ^ step.after.pairs for port in pair}
-    if found.touching(ports) == step.after.touching(ports):
+    if current.touching(ports) == step.after.touching(ports):
         return Status.DONE
-    return Status.FAILED if found.touching(ports) == step.before.touching(ports) else Status.UNKNOWN
+    return Status.FAILED if current.touching(ports) == step.before.touching(ports) else Status.UNKNOWN
 
 
 def _open_step(row: Mapping[str, Any]) -> OpenStep:

@@ -1,15 +1,15 @@
-"""Light along circuits: what the switch measures at both ends of each, and the fibres that are lost now.
+"""Light along circuits: the power that the switch measures at both ends of each, and the fibres that are lost.
 
     transmitter --(transmit fibre)--> input monitor --(cross-connect)--> output monitor --(receive fibre)--> receiver
 
-Losses are differences of readings in dBm; a loss is excessive when it is more than `TOLERANCE_DB` over the budget of
-the lab file. Where light is lost altogether, the monitors and the carriers of the hosts' NICs tell which fibre it is.
-Both are asked in one round trip each, without probe frames: somebody waits for the traffic to come back.
+A loss in dB is a difference of readings in dBm; it is excessive if it exceeds the budget of the lab file by more than
+`TOLERANCE_DB`. If light is lost altogether, the monitors and the carriers of the hosts' NICs show which fibre is lost.
+Each is read in one round trip, without probe frames, so that a repair starts soon.
 
-    no light at the switch's input               the transmit fibre, or the laser, of the source
-    light leaves the switch, no carrier there    the receive fibre of the target
-    no monitor, no carrier                       either of the two; neither NIC is to be trusted
-    lit input, nothing leaves, or no circuit     not a fibre: `testbed apply` first
+    no light at the switch's input                   the transmit fibre, or the laser, of the source
+    light leaves the switch, no carrier there        the receive fibre of the target
+    no monitor, no carrier                           one of the two; neither NIC is used
+    lit input, no light leaves, or no circuit        no fibre: run `testbed apply` first
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ TOLERANCE_DB = 1.0
 Fibre = Literal["transmit", "receive"]
 Verdict = Literal["lit", "transmit", "receive", "either", "unpatched"]
 Carriers = Mapping[Nic, bool]
-"""Whether each NIC of the lab receives light, by its own word."""
+"""The carrier of each NIC of the lab: True if the NIC reports that it receives light."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class SwitchReading:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The power that a circuit should have at the input, at the output and at the receiver."""
+    """Expected power of a circuit in dBm at the switch's input, at its output and at the receiver."""
 
     input_dbm: float
     output_dbm: float
@@ -77,7 +77,7 @@ class Budget:
 
 
 def budget_of(lab: Lab, circuit: Circuit) -> Budget:
-    """Return power along one circuit by the lab file: transmit power less fibre, insertion and fibre loss."""
+    """Return the expected power along one circuit: transmit power of the lab file minus fibre and insertion losses."""
     input_dbm = lab.link.transmit_power_dbm - lab.nic(circuit.link.source).transmit.loss_db
     output_dbm = input_dbm - lab.switch(circuit.switch).insertion_loss_db
     return Budget(input_dbm, output_dbm, output_dbm - lab.nic(circuit.link.target).receive.loss_db)
@@ -94,7 +94,7 @@ def read_light(
 def read_ports(
     ports: Collection[tuple[str, int]], switches: Mapping[str, OpticalSwitch]
 ) -> dict[str, SwitchReading]:
-    """Read every switch: its configuration, then the power at these ports, each named by switch and number."""
+    """Read every switch: its configuration, then the power at these ports, given as pairs of switch and number."""
     readings = {}
     for name, switch in switches.items():
         own = sorted({port for of, port in ports if of == name})
@@ -105,7 +105,7 @@ def read_ports(
 
 
 def find_held_circuits(lab: Lab, seen: Mapping[str, Snapshot]) -> tuple[Circuit, ...]:
-    """Return what switches hold between NICs of the lab's hosts."""
+    """Return the circuits that switches hold between NICs of the lab's hosts."""
     nics = [Nic(node, index) for node, host in enumerate(lab.hosts) for index in range(len(host.nics))]
     sends = {(lab.nic(nic).transmit.switch, lab.nic(nic).transmit.port): nic for nic in nics}
     hears = {(lab.nic(nic).receive.switch, lab.nic(nic).receive.port): nic for nic in nics}
@@ -124,11 +124,11 @@ def judge_circuits(
     silent: Collection[Nic] = (),
     explained: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> tuple[LinkFinding, ...]:
-    """Return everything that is not as planned: circuits missing or extra, light missing or weak. Pure.
+    """Return findings about circuits that are missing or extra, and about light that is missing or weak. Pure.
 
-    Circuits of switches without a reading are not judged, nor is the light of `silent` NICs: each has its own finding.
-    Subjects of `explained`, by kind, have theirs too. More than five circuits of one switch, or all that are planned
-    there, are one finding.
+    Skipped, because other findings cover them: circuits of switches without a reading, the light of `silent` NICs, and
+    the subjects in `explained`, by kind. More than five circuits of one switch, or all that are planned there, become
+    one finding.
     """
     findings: list[LinkFinding] = []
     for name, reading in readings.items():
@@ -148,13 +148,13 @@ def judge_circuits(
 
 def _judge_missing(lab: Lab, reading: SwitchReading, planned: Iterable[Circuit]) -> Iterator[LinkFinding]:
     for circuit in planned:
-        if not _stands(circuit, reading):
-            detail = _missing(circuit, reading.snapshot)
+        if not _is_held(circuit, reading):
+            detail = _describe_missing(circuit, reading.snapshot)
             yield MISSING_CIRCUIT.report(lab.link_label(circuit.link), detail)
 
 
 def _fold(kind: FindingKind, switch: str, findings: list[LinkFinding]) -> list[LinkFinding]:
-    """Return findings of one kind about circuits of one switch as one: it was off, or somebody else used it."""
+    """Return one finding in place of many of one kind at one switch, which was probably reset or used by others."""
     parts = tuple(finding.subject for finding in findings)
     words = "planned circuits are missing" if kind is MISSING_CIRCUIT else "circuits are not planned"
     detail = f"{len(parts)} {words} at {switch}: {list_some(parts)}; run `testbed apply`"
@@ -165,25 +165,25 @@ def _judge_light(lab: Lab, circuit: Circuit, reading: SwitchReading) -> Iterator
     budget = budget_of(lab, circuit)
     entering = reading.power.get(circuit.input_port)
     yield from _judge_input(lab, circuit, entering, budget)
-    if _stands(circuit, reading) and not _is_dark(entering):
+    if _is_held(circuit, reading) and not _is_dark(entering):
         leaving = reading.power.get(circuit.output_port)
         yield from _judge_output(lab, circuit, entering, leaving, budget)
 
 
-def _stands(circuit: Circuit, reading: SwitchReading) -> bool:
+def _is_held(circuit: Circuit, reading: SwitchReading) -> bool:
     return reading.snapshot.connections.get(circuit.input_port) == circuit.output_port
 
 
 def is_dark(circuit: Circuit, reading: SwitchReading) -> bool:
     """Return whether the switch itself explains a dark receiver: no circuit, or a monitor that sees no light."""
-    if not _stands(circuit, reading):
+    if not _is_held(circuit, reading):
         return True
     monitors = (reading.power.get(port) for port in (circuit.input_port, circuit.output_port))
     return any(_is_dark(power) for power in monitors)
 
 
-def _missing(circuit: Circuit, snapshot: Snapshot) -> str:
-    """Say that a planned cross-connect is not there, and what holds its ports instead."""
+def _describe_missing(circuit: Circuit, snapshot: Snapshot) -> str:
+    """Return the detail of a `missing_circuit` finding, with the circuits that hold its ports."""
     held = snapshot.connections.get(circuit.input_port)
     holder = snapshot.connections.inputs_of.get(circuit.output_port)
     text = f"{circuit.switch} does not connect {circuit.input_port} -> {circuit.output_port}"
@@ -216,7 +216,7 @@ def _judge_output(
         detail = f"no light leaves output {circuit.output_port}: the cross-connect {pair} passes none"
         yield NO_LIGHT.report(lab.link_label(circuit.link), detail)
         return
-    # What the input already lacks is the fibre's fault and has been said.
+    # The loss at the input is the transmit fibre's and has its own finding.
     expected_dbm = budget.output_dbm - (budget.input_dbm - entering.dbm if entering else 0.0)
     if expected_dbm - leaving.dbm > TOLERANCE_DB:
         where = "the cross-connect" if entering else "the transmit fibre or the cross-connect"
@@ -235,7 +235,7 @@ def _excess(
 def _judge_extra(
     lab: Lab, switch: str, reading: SwitchReading, planned: Iterable[Circuit]
 ) -> Iterator[LinkFinding]:
-    """Yield cross-connects that touch our ports and are not planned; those of other people are theirs."""
+    """Yield findings about unplanned cross-connects at ports of the lab's hosts; others belong to other users."""
     owners, ours = port_owners(lab), own_ports(lab)
     pairs = {(circuit.input_port, circuit.output_port) for circuit in planned}
     for pair in sorted(reading.snapshot.connections.pairs - pairs):
@@ -246,9 +246,9 @@ def _judge_extra(
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A lost fibre: the NIC at its end, which fibre of it, and the link it was to carry.
+    """A lost fibre: the NIC at its end, which of its fibres, and the link that it carried.
 
-    Where no monitor can tell, both fibres of a link are named, neither of them `sure`.
+    Without a monitor it is unknown which fibre of a link is lost: both are reported, neither of them `sure`.
     """
 
     nic: Nic
@@ -258,11 +258,11 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """One look at a lab: lost fibres, links that carry data, circuits that are not there or shut.
+class LossObservation:
+    """One observation of a lab: lost fibres, links that carry data, and circuits that are missing or pass no light.
 
-    `held` are the links that the switches hold between the lab's NICs, of the topology or not; `seen` is all that
-    the switches held.
+    `held` are the links that the switches hold between the lab's NICs, planned or not; `seen` are the snapshots of the
+    switches.
     """
 
     losses: tuple[Loss, ...]
@@ -272,26 +272,26 @@ class Sight:
     seen: Mapping[str, Snapshot]
 
 
-def look(
+def observe_losses(
     lab: Lab, circuits: Iterable[Circuit], switches: Mapping[str, OpticalSwitch], fleet: Fleet | None
-) -> Sight:
-    """Ask hosts and switches, and judge. Without a fleet (hosts only modelled) receive fibres are not judged.
+) -> LossObservation:
+    """Read hosts and switches and return the losses. Without a fleet (hosts only modelled) no receive fibre is lost.
 
-    Links of hosts that a partial fleet does not reach, and circuits of switches that are not given, are not judged.
+    Links of hosts that a partial fleet does not reach, and circuits of switches not in `switches`, are not judged.
     Raises the drivers' errors and `HostError`.
     """
     carriers = read_carriers(fleet, lab) if fleet else {}
-    # Light last: of a transmit fibre cut in between, the switch tells which it is, and an old carrier does no harm.
+    # Read light last: if a transmit fibre is cut in between, the monitor shows it, whatever the older carrier says.
     readings = read_ports(own_ports(lab), switches)
     held = find_held_circuits(lab, {name: reading.snapshot for name, reading in readings.items()})
-    judged = [_with_readings(lab, some, readings, fleet) for some in (circuits, held)]
-    return judge_losses(judged[0], judged[1], readings, carriers)
+    planned_read, held_read = (_with_readings(lab, some, readings, fleet) for some in (circuits, held))
+    return judge_losses(planned_read, held_read, readings, carriers)
 
 
 def _with_readings(
     lab: Lab, circuits: Iterable[Circuit], readings: Mapping[str, SwitchReading], fleet: Fleet | None
 ) -> tuple[Circuit, ...]:
-    """Return the circuits whose switch was read and of whose hosts none is off: their lasers may be dark."""
+    """Return the circuits whose switch was read and whose hosts are both reached: a host that is off sends no light."""
     reached = {host.name for host in fleet.hosts} if fleet else {host.name for host in lab.hosts}
     return tuple(
         circuit
@@ -301,7 +301,7 @@ def _with_readings(
 
 
 def read_carriers(fleet: Fleet, lab: Lab) -> dict[Nic, bool]:
-    """Return whether each NIC of the hosts reached has carrier, as the kernel says now. Raises `HostError`."""
+    """Return whether each NIC of the reached hosts has carrier, as its kernel reports. Raises `HostError`."""
     done = fleet.run({host.name: _carrier_command(host) for host in fleet.hosts})
     carriers: dict[Nic, bool] = {}
     for node, host in enumerate(lab.hosts):
@@ -309,15 +309,15 @@ def read_carriers(fleet: Fleet, lab: Lab) -> dict[Nic, bool]:
             continue
         words = done[host.name].stdout.split()
         if len(words) != len(host.nics):
-            said = done[host.name].stderr.strip() or "no answer"
-            what = f"the carriers of {host.name} cannot be read ({said})"
+            reason = done[host.name].stderr.strip() or "no answer"
+            what = f"the carriers of {host.name} cannot be read ({reason})"
             raise HostError(f"{what}; does it have the NICs of the lab file?", host=host.name)
         carriers |= {Nic(node, index): word == "1" for index, word in enumerate(words)}
     return carriers
 
 
 def _carrier_command(host: LabHost) -> str:
-    """Return a command that prints one word a NIC; one that is down cannot be read and counts as dark."""
+    """Return a shell command that prints 0 or 1 for each NIC; an interface that is down cannot be read and prints 0."""
     paths = shlex.join(f"/sys/class/net/{nic.name}" for nic in host.nics)
     return f"for nic in {paths}; do test -d $nic && {{ cat $nic/carrier 2>/dev/null || echo 0; }}; done; true"
 
@@ -327,8 +327,8 @@ def judge_losses(
     held: tuple[Circuit, ...],
     readings: Mapping[str, SwitchReading],
     carriers: Carriers,
-) -> Sight:
-    """Return what is lost, by what was read, of circuits that are planned and of others that are held. Pure.
+) -> LossObservation:
+    """Return the losses that readings and carriers show on planned and on held circuits. Pure.
 
     A NIC whose receiver is dark does not send either, so its own link carries nothing, but is not lost.
     """
@@ -336,7 +336,7 @@ def judge_losses(
     verdicts = {circuit: _verdict(circuit, readings[circuit.switch], carriers) for circuit in circuits}
     lit = {circuit.link.target for circuit in held if verdicts[circuit] == "lit"}
     deaf = {circuit.link.target for circuit in circuits} - lit
-    return Sight(
+    return LossObservation(
         losses=tuple(
             loss for circuit, verdict in verdicts.items() for loss in _losses(circuit.link, verdict)
         ),

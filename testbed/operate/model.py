@@ -1,4 +1,4 @@
-"""Make it so: circuits, plans for switches, and what became of them. Frozen."""
+"""Frozen records of an operation: circuits, plans of switches, results of an apply, findings and reports."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Circuit:
 
 @dataclass(frozen=True, slots=True)
 class SwitchPlan:
-    """The target of one switch, what it held when read, and the steps between.
+    """Target of one switch, the snapshot that the plan was made from, and the steps between them.
 
-    `scope` are the input ports the lab may touch; None means the whole switch.
+    `scope` holds the input ports that the lab may change; None means every port.
     """
 
     switch: str
@@ -36,7 +36,7 @@ class SwitchPlan:
 
 @dataclass(frozen=True, slots=True)
 class LabPlan:
-    """A wiring turned into circuits and steps for every switch of the lab."""
+    """Circuits of a wiring, and a plan for every switch of the lab."""
 
     wiring: Wiring
     circuits: tuple[Circuit, ...]
@@ -44,16 +44,16 @@ class LabPlan:
 
     @property
     def has_changes(self) -> bool:
-        """True if any switch has to move."""
+        """True if any switch has a step to execute."""
         return any(switch.steps for switch in self.switches)
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyResult:
-    """One apply of a `LabPlan`: a report a switch, and where the time went.
+    """Result of applying a `LabPlan`: a report for each switch, and durations.
 
-    `outage_s` is the longest time a switch took from the first byte of a write to its own "complete";
-    `journal_s` is the disk sync of the journal, `total_s` everything.
+    `outage_s` is the largest sum of device times of one switch; a device time runs from the first byte of a write to
+    the device's own "complete". `journal_s` is the time spent in commits of the journal, `total_s` that of the apply.
     """
 
     operation: str
@@ -65,10 +65,11 @@ class ApplyResult:
 
 @dataclass(frozen=True, slots=True)
 class FindingKind:
-    """One kind of finding: its meaning, a hint, whether packets are lost by it, and whether it only informs.
+    """Kind of a finding: its meaning, a default hint, and its effect on the verdict.
 
-    It stands beside the check that reports it. Pairs of hosts that do not reach one another are told only where no
-    finding that `stops_packets` explains it. A lab with no findings but those that inform is as planned.
+    A kind is defined in the module of the check that reports it. A finding that `stops_packets` explains why hosts do
+    not reach each other, so that no finding of reachability repeats it. A finding that `only_informs` does not make a
+    lab differ from its plan.
     """
 
     name: str
@@ -78,7 +79,7 @@ class FindingKind:
     only_informs: bool = False
 
     def report(self, subject: str, detail: str, hint: str = "", parts: tuple[str, ...] = ()) -> LinkFinding:
-        """Return a finding of this kind, with the hint of its kind unless it has its own."""
+        """Return a finding of this kind; without a `hint` it gets the hint of the kind."""
         return LinkFinding(
             self.name, subject, detail, hint or self.hint, parts, self.stops_packets, self.only_informs
         )
@@ -86,10 +87,9 @@ class FindingKind:
 
 @dataclass(frozen=True, slots=True)
 class LinkFinding:
-    """One fact about one link, host or switch that is not as planned, see `FindingKind.report`.
+    """Difference between a link, host or switch and the plan, made by `FindingKind.report`.
 
-    `kind` is the name of its kind. A finding that stands for several things, of which its detail names a few, lists
-    them all in `parts`.
+    `kind` is the name of its kind. A finding about several subjects lists them all in `parts`; its detail names a few.
     """
 
     kind: str
@@ -101,7 +101,7 @@ class LinkFinding:
     only_informs: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """Return the finding as documents have it."""
+        """Return kind, subject, detail, hint and parts for a JSON document."""
         return {
             "kind": self.kind,
             "subject": self.subject,
@@ -113,11 +113,12 @@ class LinkFinding:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """Result of verify: what it looked at and what it found; no findings, or only such that inform: as planned.
+    """Result of verify: how much was checked, and the findings.
 
-    `pairs` are those of hosts that the plan joins, `pairs_reached` those that answered; 0 where no host was asked.
-    `loss_floor` is the smallest loss rate that was found, with 99 % confidence, on any link that routes use; None where
-    none was looked for. `held` are the circuits that each switch which answered holds, as pairs of input and output.
+    `pairs` counts the pairs of hosts that the plan connects, `pairs_reached` those that answered a ping; both are 0
+    if no host was pinged. `loss_floor` is the smallest loss rate that the pings detect with 99 % confidence on every
+    link that routes use; None if they were not sent. `held` maps each switch that answered to the circuits that it
+    holds, as pairs of input and output port.
     """
 
     circuits: int
@@ -130,5 +131,5 @@ class VerifyReport:
 
     @property
     def ok(self) -> bool:
-        """True if everything is as planned."""
+        """True if no finding, except those that only inform, differs from the plan."""
         return all(finding.only_informs for finding in self.findings)

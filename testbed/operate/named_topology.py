@@ -1,4 +1,4 @@
-"""A topology as somebody names it: by strides, demands, a plan file, or the number of an epoch."""
+"""Topologies named by the options of a command: by strides, demands, a plan file, or the number of an epoch."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from testbed.errors import IntentError, PlanFileError
 
 @dataclass(frozen=True, slots=True)
 class NamedTopology:
-    """Name of a topology; an empty one means the stored topology.
+    """Options that name a topology; without any, the stored topology is used.
 
-    Raises `PlanFileError` and `IntentError` for two that exclude each other.
+    Raises `PlanFileError` and `IntentError` for options that exclude each other.
     """
 
     simplex: bool = False
@@ -37,7 +37,7 @@ class NamedTopology:
 
     @property
     def words(self) -> str:
-        """The options as they are written; empty when there are none."""
+        """The options as on the command line; empty if there are none."""
         words = ["--simplex"] if self.simplex else []
         words += [f"--method {self.method}"] if self.method else []
         words += [f"--demand {one}" for one in self.demand]

@@ -1,14 +1,14 @@
-"""Tell transmit from receive fibres, or one cable from the other, by taking circuits of findings down for a moment.
+"""Narrowing of findings to one fibre, or one cable, by removing or moving circuits for a moment.
 
-Two links that hear each other's sources look the same whether their transmit or their receive fibres are exchanged.
-With the circuit of one link taken down the NIC that goes dark tells: that link's own target, if the exchanged ends are
-at the sources; another NIC, if they are at the targets. Of a single link that is told as swapped it tells the same.
+Two links that hear each other's sources look the same whether their transmit or their receive fibres are swapped.
+Without the circuit of one link, the NIC that goes dark shows which: that link's own target if the transmit fibres are
+swapped, another NIC if the receive fibres are. The same holds for a single link reported as swapped.
 
-Which fibre of a dark link is out a monitor or a module tells where there is one, else a free circuit that is moved. A
-NIC that is dark sends nothing, so its own light may be moved for a moment: led back into it, it tells whether both of
-its fibres pass light. Light of a NIC that nobody uses does as well. Circuits of links that carry data stay.
+For a dark link, the monitor of the switch or the readings of a module show which fibre is out, if the lab has them.
+Otherwise light is moved: a dark NIC sends no data, so its light may be looped back to it, which shows whether both of
+its fibres pass light. The light of an idle NIC serves too. Circuits of links that carry data are not touched.
 
-The circuits are put back whatever happens.
+The circuits are restored whatever happens.
 """
 
 from __future__ import annotations
@@ -33,17 +33,18 @@ from testbed.operate.session import LabSession, Note
 
 _ADVICE = "; `testbed verify --narrow`"
 SETTLE_S = 2.0
-"""Time in which a NIC notices that its light comes or goes."""
+"""Time within which a NIC notices that its light comes or goes."""
 POLL_S = 0.05
 
 
 def narrow(
     session: LabSession, design: Design, report: VerifyReport, note: Note = lambda _text: None
 ) -> VerifyReport:
-    """Return the report with findings of swapped and of dark fibres narrowed to one end, where that can be told.
+    """Return the report with findings of swapped and of dark fibres narrowed to one end, where possible.
 
-    Only circuits of the findings, and free ones, are touched, each with an intent in the journal; `note` is told
-    which. Raises what `LabSession.apply` raises, and `HostError`.
+    Only circuits of the findings, and free ones, are changed, each with an intent in the journal; `note` is called
+    with each change. Without real hosts the report is returned as it is. Raises what `LabSession.apply` raises, and
+    `HostError`.
     """
     if session.fleet is None:
         return report
@@ -56,17 +57,17 @@ def narrow(
         if finding.kind != "swapped":
             findings.append(dark.narrow(finding))
             continue
-        found = finding
+        narrowed = finding
         if len(links) == len(names):
-            found = _narrow_swapped(session, design, finding, links, note)
-        findings.append(replace(found, hint=found.hint.partition(_ADVICE)[0]))
+            narrowed = _narrow_swapped(session, design, finding, links, note)
+        findings.append(replace(narrowed, hint=narrowed.hint.partition(_ADVICE)[0]))
     return replace(report, findings=tuple(findings))
 
 
 def _narrow_swapped(
     session: LabSession, design: Design, finding: LinkFinding, links: list[Link], note: Note
 ) -> LinkFinding:
-    """Return the finding of one link, of two, or of four that two cables carry, with the end that is exchanged."""
+    """Return the finding with the end that is swapped; it is about one link, two, or the four links of two cables."""
     one = links[0]
     snapshots = {name: switch.read() for name, switch in session.switches.items()}
     circuit = next((c for c in find_held_circuits(session.lab, snapshots) if c.link == one), None)
@@ -76,37 +77,40 @@ def _narrow_swapped(
     lab = session.lab
     at_source = dark == one.target
     side: Fibre = "transmit" if at_source else "receive"
-    tried = f"without the circuit of {lab.link_label(one)}, {lab.nic_label(dark)} went dark"
+    evidence = f"without the circuit of {lab.link_label(one)}, {lab.nic_label(dark)} went dark"
     if len(links) == 1:
         nic = one.source if at_source else one.target
         place = f"the {side} fibre at {fibre_end(lab, nic, side)}"
         belongs = f"is not that of {lab.nic_label(nic)}" if at_source else f"leads to {lab.nic_label(dark)}"
-        return replace(finding, detail=f"{place} {belongs}: {tried}")
+        return replace(finding, detail=f"{place} {belongs}: {evidence}")
     nics = [link.source if at_source else link.target for link in links[:2]]
     names = " and ".join(lab.nic_label(nic) for nic in nics)
     if len(links) == 4:
-        return replace(finding, detail=f"the whole cables of {names} are exchanged: {tried}")
+        return replace(finding, detail=f"the whole cables of {names} are exchanged: {evidence}")
     places = " and ".join(fibre_end(lab, nic, side) for nic in nics)
-    return replace(finding, detail=f"the {side} fibres at {places} ({names}) are swapped: {tried}")
+    return replace(finding, detail=f"the {side} fibres at {places} ({names}) are swapped: {evidence}")
 
 
 def _dark_without(
     session: LabSession, design: Design, circuit: Circuit, links: list[Link], note: Note
 ) -> Nic | None:
-    """Return the NIC that goes dark while a circuit is down; None when none or several do.
+    """Return the NIC that goes dark while a circuit is down; None if none or several do.
 
-    Of two links or more it is one of their targets, of a single one any.
+    For two links or more only their targets are watched, for a single link every NIC with light.
     """
     assert session.fleet is not None
     before = read_carriers(session.fleet, session.lab)
     targets = (
         [link.target for link in links[:2]] if len(links) > 1 else [nic for nic, lit in before.items() if lit]
     )
+    # A NIC that is already dark cannot go dark, so this trial would show nothing.
     if not all(before.get(nic, False) for nic in targets):
         return None
-    wanted = {circuit.input_port: None}
-    with change_circuits(session, design, circuit.switch, wanted, note):
-        carriers = carriers_once(session, lambda found: not all(found[nic] for nic in targets))
+    outputs = {circuit.input_port: None}
+    with change_circuits(session, design, circuit.switch, outputs, note):
+        carriers = wait_for_carriers(
+            session, lambda carriers_now: not all(carriers_now[nic] for nic in targets)
+        )
     dark = [nic for nic in targets if not carriers[nic]]
     return dark[0] if len(dark) == 1 else None
 
@@ -115,34 +119,40 @@ def _dark_without(
 def change_circuits(
     session: LabSession, design: Design, switch: str, wanted: Mapping[int, int | None], note: Note
 ) -> Iterator[None]:
-    """Hold inputs of one switch at other outputs, None for at none; whatever happens, all is put back.
+    """Connect inputs of one switch to the `wanted` outputs (None for no output) within the block, then restore them.
 
-    Circuits that end at these outputs are down meanwhile, and no others are touched. Both changes are one operation,
-    whose goal is what was there: killed in between, it is named until it is resumed. Raises what `LabSession.apply`
-    raises.
+    Circuits that end at these outputs are down meanwhile; no others are touched. Both changes are one operation, whose
+    goal is the earlier state: if it is killed in between, commands report it until `testbed resume` restores the
+    circuits. Raises what `LabSession.apply` raises.
     """
     before = session.switches[switch].read().connections
     outputs = {output for output in wanted.values() if output is not None}
     scope = frozenset(wanted) | {before.inputs_of[output] for output in outputs if output in before.inputs_of}
     moved = ", ".join(f"{pair[0]} -> {pair[1]}" for pair in sorted(before.pairs) if pair[0] in scope)
     tried = ", ".join(f"{source} -> {output}" for source, output in wanted.items() if output is not None)
-    down = f"circuit {moved} of {switch} is taken down for a moment" if moved else ""
-    made = f"{tried} of {switch} is made for a moment" if tried else ""
-    note("; ".join(part for part in (down, made) if part))
+    removal = f"circuit {moved} of {switch} is removed for a moment" if moved else ""
+    addition = f"circuit {tried} of {switch} is made for a moment" if tried else ""
+    note("; ".join(part for part in (removal, addition) if part))
     back = _plan_inputs(session, switch, {i: before[i] for i in scope if i in before}, scope)
     goal = goal_text({switch: (session.switches[switch].address, back)})
     with session.operation("trial", "which fibre it is", goal=goal):
         try:
             tried_pairs = {i: o for i, o in wanted.items() if o is not None}
-            _hold(session, design, _plan_inputs(session, switch, tried_pairs, scope))
+            _execute(session, design, _plan_inputs(session, switch, tried_pairs, scope))
             yield
         finally:
-            _hold(session, design, _plan_inputs(session, switch, back.target, scope))
-            note(f"circuit {moved} of {switch} is put back" if moved else f"{tried} of {switch} is removed")
+            _execute(session, design, _plan_inputs(session, switch, back.target, scope))
+            note(
+                f"circuit {moved} of {switch} is restored"
+                if moved
+                else f"circuit {tried} of {switch} is removed"
+            )
 
 
-def carriers_once(session: LabSession, is_seen: Callable[[Mapping[Nic, bool]], bool]) -> Mapping[Nic, bool]:
-    """Return whether each NIC has light, when something is seen of that, and after `SETTLE_S` at the latest."""
+def wait_for_carriers(
+    session: LabSession, is_seen: Callable[[Mapping[Nic, bool]], bool]
+) -> Mapping[Nic, bool]:
+    """Poll the carrier of every NIC until `is_seen` is true or `SETTLE_S` has passed; return the last reading."""
     assert session.fleet is not None
     deadline = time.monotonic() + SETTLE_S
     while True:
@@ -156,32 +166,32 @@ def _plan_inputs(
     session: LabSession, name: str, pairs: Mapping[int, int], scope: frozenset[int]
 ) -> SwitchPlan:
     switch = session.switches[name]
-    seen, target = switch.read(), CrossConnects(pairs)
-    return SwitchPlan(name, target, scope, seen, switch.plan(target, seen, scope))
+    snapshot, target = switch.read(), CrossConnects(pairs)
+    return SwitchPlan(name, target, scope, snapshot, switch.plan(target, snapshot, scope))
 
 
-def _hold(session: LabSession, design: Design, part: SwitchPlan) -> None:
+def _execute(session: LabSession, design: Design, part: SwitchPlan) -> None:
     session.apply(LabPlan(design.wiring, (), (part,)))
 
 
 @dataclass(frozen=True)
 class DarkFibres:
-    """Findings of links without light, one after the other narrowed to a fibre."""
+    """Narrowing of findings about links without light, one finding at a time."""
 
     session: LabSession
     design: Design
     note: Note
 
     def narrow(self, finding: LinkFinding) -> LinkFinding:
-        """Return the finding with the fibre that is out, where that can be told. Raises what `apply` raises."""
+        """Return the finding with the fibre that is out, if it can be found. Raises what `LabSession.apply` raises."""
         labels = {self._lab.link_label(link): link for link in self.design.wiring.links}
         link = labels.get(finding.subject)
         if finding.kind == "dark_cable":
-            return self._cable(finding)
+            return self._narrow_cable(finding)
         if link is None or finding.kind not in ("no_light", "no_carrier"):
             return finding
-        told = self._laser(link) if finding.kind == "no_light" else self._fibre(link)
-        return replace(finding, detail=told) if told else finding
+        detail = self._blame_sender(link) if finding.kind == "no_light" else self._blame_fibre(link)
+        return replace(finding, detail=detail) if detail else finding
 
     @property
     def _lab(self) -> Lab:
@@ -191,8 +201,11 @@ class DarkFibres:
     def _modules(self) -> dict[tuple[str, str], ReceiverReading]:
         return read_receivers(self.session.fleet, self._lab) if self.session.fleet else {}
 
-    def _laser(self, link: Link) -> str:
-        """Return whether it is the laser or the fibre, of a link whose light does not enter the switch."""
+    def _blame_sender(self, link: Link) -> str:
+        """Return a detail that blames the laser or the transmit fibre of a link whose light does not enter the switch.
+
+        Return an empty string if the switch has no monitor, light enters it, or the module reports no laser power.
+        """
         entering = self._power(self._lab.nic(link.source).transmit)
         if entering is None or not entering.below_floor:
             return ""
@@ -202,13 +215,13 @@ class DarkFibres:
         if sent_dbm is None:
             return ""
         if not math.isfinite(sent_dbm):
-            return f"the laser of {name} is dark by its own module, and no light enters {end}"
+            return f"the module of {name} reports that its laser is dark, and no light enters {end}"
         return (
             f"the transmit fibre at {end} ({name}) is out: its module sends {sent_dbm:.1f} dBm, none enters"
         )
 
-    def _fibre(self, link: Link) -> str:
-        """Return which fibre is out, of a link whose target is dark; empty where that cannot be told."""
+    def _blame_fibre(self, link: Link) -> str:
+        """Return a detail that names the fibre that is out, for a link whose target is dark; empty if unknown."""
         transmit, receive = self._lab.nic(link.source).transmit, self._lab.nic(link.target).receive
         if transmit.switch != receive.switch or transmit.switch not in self.session.switches:
             return ""
@@ -220,18 +233,18 @@ class DarkFibres:
             return (
                 ""
                 if leaving.below_floor
-                else self._describe_tried(link, "receive", "light leaves the switch there")
+                else self._describe_outage(link, "receive", "light leaves the switch there")
             )
         for source, target, side in self._trials(link, held):
             if self._is_lit_by(target, source):
                 light = "its own light" if source == link.source else self._lab.nic_label(source)
-                return self._describe_tried(link, side, f"{self._lab.nic_label(target)} is lit by {light}")
+                return self._describe_outage(link, side, f"{self._lab.nic_label(target)} is lit by {light}")
         return ""
 
     def _trials(self, link: Link, held: CrossConnects) -> Iterator[tuple[Nic, Nic, Fibre]]:
-        """Yield light and a NIC that it may be led into, with the side of a link that is out if that is lit.
+        """Yield source and target NIC of each trial, with the side of the link that is out if the target is lit.
 
-        First each end by itself, which tells of one fault; NICs that nobody uses are many.
+        Each end is first looped back to itself, which finds a single fault with one trial; idle NICs may be many.
         """
         if self._may_be_led_back(link.target, link, held):
             yield link.target, link.target, "transmit"
@@ -240,15 +253,15 @@ class DarkFibres:
         for nic in self._free_nics(link, held):
             yield nic, link.target, "transmit"
 
-    def _describe_tried(self, link: Link, side: Fibre, tried: str) -> str:
+    def _describe_outage(self, link: Link, side: Fibre, evidence: str) -> str:
         if side == "receive":
             end, name = fibre_end(self._lab, link.target, "receive"), self._lab.nic_label(link.target)
-            return f"the receive fibre at {end} ({name}) is out: {tried}"
+            return f"the receive fibre at {end} ({name}) is out: {evidence}"
         end, name = fibre_end(self._lab, link.source, "transmit"), self._lab.nic_label(link.source)
-        return f"the transmit fibre at {end} ({name}), or its laser, is out: {tried}"
+        return f"the transmit fibre at {end} ({name}), or its laser, is out: {evidence}"
 
-    def _cable(self, finding: LinkFinding) -> LinkFinding:
-        """Return the finding of two cables, one of which is out, with the one that it is."""
+    def _narrow_cable(self, finding: LinkFinding) -> LinkFinding:
+        """Return a finding about two cables, one of which is out, narrowed to that cable if the other passes light."""
         nics = {self._lab.nic_label(nic): nic for link in self.design.wiring.links for nic in link}
         ends = [nics[name] for name in finding.subject.split(" and ") if name in nics]
         if len(ends) != 2:
@@ -265,7 +278,7 @@ class DarkFibres:
         return finding
 
     def _free_nics(self, link: Link, held: CrossConnects) -> Iterator[Nic]:
-        """Yield NICs that nobody uses, whose light may be led into a dark target."""
+        """Yield idle NICs whose light may be led to the dark target of a link."""
         switch = self._lab.nic(link.target).receive.switch
         for node, host in enumerate(self._lab.hosts):
             for index, nic in enumerate(host.nics):
@@ -274,7 +287,7 @@ class DarkFibres:
                     yield Nic(node, index)
 
     def _may_be_led_back(self, nic: Nic, link: Link, held: CrossConnects) -> bool:
-        """Return whether no NIC but the two of a dark link loses light when one of these is lit by itself."""
+        """Return whether looping a NIC of a dark link back to itself takes light from no other NIC."""
         transmit, receive = self._lab.nic(nic).transmit, self._lab.nic(nic).receive
         if transmit.switch != receive.switch:
             return False
@@ -287,7 +300,9 @@ class DarkFibres:
     def _is_lit_by(self, target: Nic, source: Nic) -> bool:
         receive, port = self._lab.nic(target).receive, self._lab.nic(source).transmit.port
         with change_circuits(self.session, self.design, receive.switch, {port: receive.port}, self.note):
-            return carriers_once(self.session, lambda found: found.get(target, False)).get(target, False)
+            return wait_for_carriers(self.session, lambda carriers: carriers.get(target, False)).get(
+                target, False
+            )
 
     def _read_held(self, switch: str) -> CrossConnects:
         return self.session.switches[switch].read().connections

@@ -1,7 +1,7 @@
-"""Follow one packet through the lab: which NICs, which switch ports, how much light at each; and as the kernels do.
+"""The path of a packet through the lab, as planned and as the kernels forward it.
 
-`follow_path` is the planned way; `kernel_path` asks each host on the way where its kernel sends the packet next, and
-the switches where that light goes.
+`follow_path` returns the planned path with switch ports and optical powers. `kernel_path` asks the kernel of each host
+on the way for its next hop, and the switches where the light goes.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from testbed.operate.session import LabSession
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One link of a path; `patched` says whether the switch holds this cross-connect now; None if it does not answer.
+    """One link of a path, with the circuit that carries it.
 
-    Powers are None where the switch has no monitor.
+    `patched` says whether the switch holds the circuit now; None if the switch does not answer. Powers are None if it
+    has no monitor.
     """
 
     sender: str
@@ -42,7 +43,7 @@ class Hop:
 
 
 def follow_path(session: LabSession, design: Design, source: int, target: int) -> tuple[Hop, ...]:
-    """Return the hops from node `source` to node `target` under a design, with what the switches say now.
+    """Return the hops from node `source` to node `target` of a design, with the current readings of the switches.
 
     Raises the switches' errors.
     """
@@ -51,7 +52,7 @@ def follow_path(session: LabSession, design: Design, source: int, target: int) -
     links = design.routes.path(source, target)
     hops = []
     for circuit in (circuits[link] for link in links):
-        patched, input_dbm, output_dbm = _as_read(session.switches.get(circuit.switch), circuit)
+        patched, input_dbm, output_dbm = _read_circuit(session.switches.get(circuit.switch), circuit)
         hops.append(
             Hop(
                 sender=lab.nic_label(circuit.link.source),
@@ -67,10 +68,13 @@ def follow_path(session: LabSession, design: Design, source: int, target: int) -
     return tuple(hops)
 
 
-def _as_read(
+def _read_circuit(
     switch: OpticalSwitch | None, circuit: Circuit
 ) -> tuple[bool | None, float | None, float | None]:
-    """Return whether a circuit is there, and the power at both its ports; None of what nobody says."""
+    """Return whether the switch holds a circuit, and the power in dBm at its input and output.
+
+    None stands for what cannot be read: all three without a switch, the powers without a monitor.
+    """
     if switch is None:
         return None, None, None
     ports = (circuit.input_port, circuit.output_port)
@@ -91,7 +95,10 @@ class KernelHop:
 
 @dataclass(frozen=True, slots=True)
 class KernelPath:
-    """The way of a packet by the kernels; `end` says why it does not arrive, and is empty if it does."""
+    """The path by which the kernels forward a packet.
+
+    `end` says why the packet does not arrive; empty if it does. `differs` is True if the path is not the planned one.
+    """
 
     hops: tuple[KernelHop, ...]
     end: str
@@ -99,7 +106,7 @@ class KernelPath:
 
 
 def kernel_path(session: LabSession, design: Design, source: int, target: int) -> KernelPath | None:
-    """Return the way that kernels and circuits give a packet now; None where hosts are only modelled.
+    """Return the path that kernels and circuits give a packet now; None if hosts are only modelled.
 
     Raises the switches' errors and `HostError`.
     """
@@ -108,8 +115,8 @@ def kernel_path(session: LabSession, design: Design, source: int, target: int) -
     lab = session.lab
     snapshots = {name: switch.read() for name, switch in session.switches.items()}
     links = {circuit.link.source: circuit.link for circuit in find_held_circuits(lab, snapshots)}
-    asking = _Asking(session, links, read_macs(session.fleet))
-    hops, end = asking.follow(source, target)
+    tracer = _KernelTracer(session, links, read_macs(session.fleet))
+    hops, end = tracer.trace(source, target)
     planned = [
         (lab.nic_label(link.source), lab.nic_label(link.target))
         for link in design.routes.path(source, target)
@@ -119,21 +126,21 @@ def kernel_path(session: LabSession, design: Design, source: int, target: int) -
 
 
 @dataclass(frozen=True)
-class _Asking:
-    """The questions on the way: to hosts by the session, where light goes, and which NIC has which MAC address."""
+class _KernelTracer:
+    """A trace from host to host: `links` by the NIC that sends on them, and MAC addresses by host and NIC."""
 
     session: LabSession
     links: Mapping[Nic, Link]
     macs: Mapping[str, Mapping[str, str]]
 
-    def follow(self, source: int, target: int) -> tuple[list[KernelHop], str]:
-        """Return the hops as far as they lead, and why they end before the target."""
+    def trace(self, source: int, target: int) -> tuple[list[KernelHop], str]:
+        """Return the hops, and why they end before the target; empty if they do not."""
         lab = self.session.lab
         hops: list[KernelHop] = []
         here, arrived_at = source, ""
         while here != target:
             if len(hops) == len(lab.hosts):
-                return hops, "the packet goes in a circle"
+                return hops, "the packet runs in a loop"
             hop, next_nic, end = self._next(source, target, here, arrived_at)
             hops += [hop] if hop else []
             if end or next_nic is None:
@@ -147,16 +154,16 @@ class _Asking:
         """Return the link that a packet takes from a host, the NIC it arrives at, and why it goes no further."""
         lab, host = self.session.lab, self.session.lab.hosts[here]
         if host.name in self.session.off:
-            return None, None, f"{host.name} does not answer: where it sends the packet is not known"
+            return None, None, f"{host.name} does not answer: its next hop is unknown"
         address = str(lab.hosts[target].address)
         how = f"from {lab.hosts[source].address} iif {arrived_at}" if arrived_at else ""
         answer, neighbours, error = self._ask(host.name, f"ip -j -4 route get {address} {how}")
         if not answer or "dev" not in answer:
-            return None, None, f"{host.name} does not send it on: {error or 'the route drops'}"
+            return None, None, f"{host.name} does not forward the packet: {error or 'its route drops it'}"
         device = str(answer["dev"])
         out = next((Nic(here, k) for k, nic in enumerate(host.nics) if nic.name == device), None)
         if out is None:
-            return None, None, f"{host.name} sends it out of {device}, which is no optical link"
+            return None, None, f"{host.name} sends the packet out of {device}, which is not an optical link"
         link = self.links.get(out)
         if link is None:
             switch = lab.nic(out).transmit.switch
@@ -164,33 +171,35 @@ class _Asking:
             return None, None, f"no circuit leads on from {lab.nic_label(out)}{silent}"
         gateway = str(answer.get("gateway", address))
         hop = KernelHop(lab.nic_label(out), lab.nic_label(link.target), gateway)
-        end = self._not_taken(link.target, gateway, neighbours.get((device, gateway)), host.name)
+        end = self._explain_refusal(link.target, gateway, neighbours.get((device, gateway)), host.name)
         return hop, None if end else link.target, end
 
-    def _not_taken(self, target: Nic, gateway: str, found: str | None, sender: str) -> str:
-        """Return why a NIC does not take a frame for a neighbour, or why that is not known; empty if it does."""
+    def _explain_refusal(self, target: Nic, gateway: str, neighbour_mac: str | None, sender: str) -> str:
+        """Return why a NIC drops a frame for a neighbour, or why that is unknown; empty if it accepts the frame."""
         lab, name = self.session.lab, self.session.lab.nic_label(target)
         host = lab.hosts[target.node].name
         if host in self.session.off:
-            return f"{host} does not answer: whether the packet arrives there is not known"
+            return f"{host} does not answer: it is unknown whether the packet arrives"
         mac = self.macs[host][lab.nic(target).name]
-        return "" if found == mac else f"{sender} has neighbour {gateway} at {found}, and {name} is {mac}"
+        if neighbour_mac == mac:
+            return ""
+        return f"{sender} has neighbour {gateway} at {neighbour_mac}, but {name} has {mac}"
 
     def _ask(self, host: str, command: str) -> tuple[dict[str, Any], dict[tuple[str, str], str], str]:
-        """Return the route that a kernel chooses, its neighbours, and its error."""
+        """Return the route that the kernel of a host chooses, its neighbours by device and address, and its error."""
         assert self.session.fleet is not None
         both = f"{command} || echo '[]'; echo; ip -j -4 neigh show"
         (done,) = self.session.fleet.run({host: both}).values()
         routes, _, neighbours = done.stdout.partition("\n\n")
-        found = json.loads(routes or "[]")
+        answers = json.loads(routes or "[]")
         table = {
             (one["dev"], one["dst"]): str(one.get("lladdr", "")) for one in json.loads(neighbours or "[]")
         }
-        return (found[0] if found else {}), table, done.stderr.strip()
+        return (answers[0] if answers else {}), table, done.stderr.strip()
 
 
 def node_named(lab: Lab, name: str) -> int:
-    """Return the number of a host. Raises `TopologyError` for one that the lab file does not name."""
+    """Return the node of a host. Raises `TopologyError` for a host that the lab file does not name."""
     names = [host.name for host in lab.hosts]
     if name not in names:
         raise TopologyError(f"{lab.path}: no host {name!r}; hosts are {', '.join(names)}")
@@ -198,12 +207,12 @@ def node_named(lab: Lab, name: str) -> int:
 
 
 def describe_kernel_path(path: KernelPath | None) -> list[str]:
-    """Return as lines for people where the kernels' way differs from the planned one; one line if it does not."""
+    """Return the kernels' path as lines for people: one line if it is as planned, no line without a path."""
     if path is None:
         return []
     if not path.differs:
-        return ["the kernels send it this way"]
-    lines = ["the kernels send it ANOTHER WAY:"]
+        return ["the kernels forward packets on this path"]
+    lines = ["the kernels forward packets on ANOTHER PATH:"]
     lines += [f"{n}. {hop.sender} -> {hop.receiver}  via {hop.gateway}" for n, hop in enumerate(path.hops, 1)]
     return [*lines, *([path.end] if path.end else [])]
 

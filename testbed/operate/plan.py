@@ -1,4 +1,4 @@
-"""From a wiring to circuits, and from what the switches hold to the steps that are missing."""
+"""Plans: circuits from a wiring, and steps from the difference between the switches and these circuits."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _CHANGES = {"-": "remove", "+": "make", "=": "keep"}
 def circuits_of(lab: Lab, wiring: Wiring) -> tuple[Circuit, ...]:
     """Return the circuit of every link, in the order of the wiring. Node i of the wiring is host i of the lab.
 
-    Raises `TopologyError` when the lab has too few hosts or NICs, or when the two fibres of a link end on
-    different switches.
+    Raises `TopologyError` if the lab has too few hosts or NICs, or if the two fibres of a link end on different
+    switches.
     """
     _check_size(lab, wiring)
     return tuple(_circuit(lab, link) for link in wiring.links)
@@ -53,11 +53,11 @@ def _circuit(lab: Lab, link: Link) -> Circuit:
 def plan_lab(
     lab: Lab, wiring: Wiring, switches: Mapping[str, OpticalSwitch], *, take_over: bool = False
 ) -> LabPlan:
-    """Read every switch of the lab and plan what it needs; nothing is sent but reads.
+    """Read every switch of the lab and plan its steps; nothing is sent but reads.
 
-    Of a shard, circuits of other hosts are kept; where one of them lights a receiver of ours, `take_over` says
-    that it may be removed, and without it `PortBusy` is raised. Raises `TopologyError` and whatever the drivers
-    raise (`ocs_drivers.errors`).
+    For a shard, circuits of other hosts are kept. If one of them lights a receiver of the shard, `take_over` allows
+    its removal; otherwise `PortBusy` is raised. Raises `TopologyError` and whatever the drivers raise
+    (`ocs_drivers.errors`).
     """
     circuits = circuits_of(lab, wiring)
     plans = (
@@ -72,19 +72,19 @@ def _plan_switch(
 ) -> SwitchPlan:
     target = CrossConnects({c.input_port: c.output_port for c in circuits if c.switch == switch.name})
     scope = scope_of(lab, switch)
-    seen = device.read()
+    snapshot = device.read()
     if take_over and scope is not None:
-        scope |= _lights_us(lab, switch, seen.connections)
-    steps = _estimate(lab, switch, device, order_steps(device.plan(target, seen, scope)))
-    return SwitchPlan(switch.name, target, scope, seen, steps)
+        scope |= _find_inputs_lighting_us(lab, switch, snapshot.connections)
+    steps = _estimate(lab, switch, device, order_steps(device.plan(target, snapshot, scope)))
+    return SwitchPlan(switch.name, target, scope, snapshot, steps)
 
 
 def _estimate(
     lab: Lab, switch: LabSwitch, device: OpticalSwitch, steps: tuple[Step, ...]
 ) -> tuple[Step, ...]:
-    """Return the steps with the time that they take at the `switch_time_s` and `speed` of the lab file, if it has any.
+    """Return the steps with estimates scaled to the `switch_time_s` and `speed` of the lab file, if it has any.
 
-    A driver estimates with what its model is known for; a step of many moves takes as many times more.
+    A driver's estimate is a multiple of the typical switching time of its model, so one factor fits all steps.
     """
     typical_s = device.capabilities.switch_time_s[0]
     twin = lab.twins.get(switch.name)
@@ -95,14 +95,14 @@ def _estimate(
     return tuple(replace(step, estimated_s=step.estimated_s * factor) for step in steps)
 
 
-def _lights_us(lab: Lab, switch: LabSwitch, connections: CrossConnects) -> frozenset[int]:
-    """Return inputs of the lab's other hosts that light receivers of ours."""
+def _find_inputs_lighting_us(lab: Lab, switch: LabSwitch, connections: CrossConnects) -> frozenset[int]:
+    """Return inputs of hosts outside the shard that light receivers of the shard."""
     theirs, ours = (_ports(hosts, switch) for hosts in (lab.others, lab.hosts))
     return frozenset(source for source, output in connections.pairs if source in theirs and output in ours)
 
 
 def scope_of(lab: Lab, switch: LabSwitch) -> frozenset[int] | None:
-    """Return inputs of a switch that the lab may touch; None (all) when its NICs feed every input."""
+    """Return the inputs of a switch that the lab may change; None (all) if its NICs feed every input."""
     ours = frozenset(port for port in _ports(lab.hosts, switch) if port <= switch.inputs)
     return None if len(ours) == switch.inputs else ours
 
@@ -112,12 +112,12 @@ def _ports(hosts: tuple[LabHost, ...], switch: LabSwitch) -> frozenset[int]:
 
 
 def own_ports(lab: Lab) -> frozenset[tuple[str, int]]:
-    """Switch ports of the lab's hosts, not of those beside a shard."""
+    """Return the switch ports of the lab's hosts, without those outside a shard."""
     return frozenset((end.switch, end.port) for end, _ in _fibre_ends(lab.hosts))
 
 
 def port_owners(lab: Lab) -> dict[tuple[str, int], str]:
-    """Return the NIC (`a/nic1`) at every switch port of the lab, of hosts beside a shard too."""
+    """Return the NIC (`a/nic1`) at every switch port of the lab, including hosts outside a shard."""
     return {(end.switch, end.port): label for end, label in _fibre_ends((*lab.hosts, *lab.others))}
 
 
@@ -129,13 +129,13 @@ def _fibre_ends(hosts: tuple[LabHost, ...]) -> Iterator[tuple[FibreEnd, str]]:
 
 
 def pair_label(owners: Mapping[tuple[str, int], str], switch: str, pair: Pair) -> str:
-    """Return a cross-connect as people know it: `a/nic1 -> b/nic1`, or the port where nobody of the lab is."""
+    """Return a cross-connect by its NICs, `a/nic1 -> b/nic1`; a port without a NIC of the lab is named `port N`."""
     source, target = (owners.get((switch, port), f"port {port}") for port in pair)
     return f"{source} -> {target}"
 
 
 def describe(lab: Lab, plan: LabPlan) -> tuple[str, ...]:
-    """Return the plan as rows for people: `+` to make, `-` to remove, `=` kept, and one line a switch with the sum."""
+    """Return the plan as lines for people: `+` to make, `-` to remove, `=` kept, and a summary of each switch."""
     owners = port_owners(lab)
     lines = []
     for part in plan.switches:
@@ -148,7 +148,7 @@ def describe(lab: Lab, plan: LabPlan) -> tuple[str, ...]:
 
 
 def plan_json(lab: Lab, plan: LabPlan) -> dict[str, Any]:
-    """Return the plan for programs: `has_changes`, and for every switch its rows and steps."""
+    """Return the plan for JSON documents: `has_changes`, and the circuits and steps of every switch."""
     owners = port_owners(lab)
     return {
         "has_changes": plan.has_changes,
@@ -177,29 +177,29 @@ def _switch_json(owners: Mapping[tuple[str, int], str], plan: SwitchPlan) -> dic
 
 
 def _rows(plan: SwitchPlan) -> list[tuple[str, Pair]]:
-    """Return the signed pairs, by input port; a removal before what replaces it."""
-    seen, wanted = in_scope(plan), plan.target.pairs
-    rows = [("-", pair) for pair in seen - wanted]
-    rows += [("+", pair) for pair in wanted - seen]
-    rows += [("=", pair) for pair in wanted & seen]
+    """Return the signed pairs by input port; a removal comes before the pair that replaces it."""
+    before, after = in_scope(plan), plan.target.pairs
+    rows = [("-", pair) for pair in before - after]
+    rows += [("+", pair) for pair in after - before]
+    rows += [("=", pair) for pair in after & before]
     return sorted(rows, key=lambda row: (row[1][0], "-+=".index(row[0])))
 
 
 def in_scope(plan: SwitchPlan) -> frozenset[Pair]:
-    """Return what the switch held, as far as the lab may touch it."""
+    """Return the cross-connects that the switch held when read, at inputs that the lab may change."""
     pairs = plan.seen.connections.pairs
     return pairs if plan.scope is None else frozenset(pair for pair in pairs if pair[0] in plan.scope)
 
 
-def _footer(plan: SwitchPlan, seen: frozenset[Pair]) -> str:
-    wanted = plan.target.pairs
-    text = f"{plan.switch}: {len(wanted - seen)} to make, {len(seen - wanted)} to remove, {len(wanted & seen)} kept"
-    foreign = len(plan.seen.connections) - len(seen)
+def _footer(plan: SwitchPlan, before: frozenset[Pair]) -> str:
+    after = plan.target.pairs
+    text = f"{plan.switch}: {len(after - before)} to make, {len(before - after)} to remove, {len(after & before)} kept"
+    foreign = len(plan.seen.connections) - len(before)
     if foreign:
         text += f", {foreign} of others untouched"
     if not plan.steps:
         return f"{text}; nothing to do"
     seconds = sum(step.estimated_s for step in plan.steps)
-    text += f"; {count_noun(len(plan.steps), 'step')}, about {seconds:.2g} s of the device"
-    blinking = len((wanted & seen) & frozenset().union(*(step.disturbed for step in plan.steps)))
+    text += f"; {count_noun(len(plan.steps), 'step')}, about {seconds:.2g} s of device time"
+    blinking = len((after & before) & frozenset().union(*(step.disturbed for step in plan.steps)))
     return text + (f"; the {blinking} kept may lose light meanwhile" if blinking else "")

@@ -1,4 +1,4 @@
-"""A planned change: the elements that it touches, its duration, its file, and the state of the lab that it demands.
+"""Planned changes: the elements that one touches, its duration, its file, and the state of the lab that it requires.
 
 A plan also touches elements that no step names: both ends of its circuits, and hosts that forward packets over them.
 """
@@ -29,7 +29,7 @@ from testbed.operate.change_file import (
     read_change,
     write_change,
 )
-from testbed.operate.choice import MeantDesign, design_to_apply
+from testbed.operate.choice import DesignChoice, design_to_apply
 from testbed.operate.design import Design, design_of_intent
 from testbed.operate.durations import Durations, learn_durations, seconds
 from testbed.operate.intent import Intent, in_force, load_intents
@@ -52,7 +52,7 @@ _LIGHT = {
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One circuit, NIC or host that a plan touches, and why. `is_direct` is True for what a step names."""
+    """A circuit, NIC or host that a plan touches, and why. `is_direct` is True for the circuits that a step changes."""
 
     kind: Literal["circuit", "nic", "host"]
     name: str
@@ -61,7 +61,7 @@ class Element:
     is_direct: bool = False
 
     def json(self) -> dict[str, object]:
-        """Return the same for programs."""
+        """Return the element for JSON documents."""
         return {
             "kind": self.kind,
             "name": self.name,
@@ -72,33 +72,33 @@ class Element:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """A topology with the hosts that it is for: the one that a plan makes, or the one that it takes away."""
+class HostedDesign:
+    """A design with the lab, or shard, that it is for: the one that a plan makes, or one that it replaces."""
 
     lab: Lab
     design: Design
 
 
-def find_touched(lab: Lab, plan: LabPlan, standing: Sequence[Standing]) -> tuple[Element, ...]:
+def find_touched(lab: Lab, plan: LabPlan, designs: Sequence[HostedDesign]) -> tuple[Element, ...]:
     """Return every element that a plan touches: circuits, then the NICs at their ends, then hosts that forward.
 
-    `standing` are the topologies before and after: packets of either cross the circuits that are touched.
+    `designs` are those in force before and after: packets of either cross the circuits that are touched.
     """
     touches: dict[SwitchPair, Touch] = {}
     for part in plan.switches:
         touches |= {(part.switch, *pair): touch for pair, touch in sorted(_touches(part).items())}
-    return (*_circuits(lab, touches), *_nics(lab, touches), *_hosts(touches, standing))
+    return (*_circuits(lab, touches), *_nics(lab, touches), *_hosts(touches, designs))
 
 
 def _touches(part: SwitchPlan) -> dict[tuple[int, int], Touch]:
-    """Return what becomes of each circuit of one switch, others' circuits that a step disturbs with them."""
-    seen, wanted = in_scope(part), part.target.pairs
+    """Return what happens to each circuit of one switch, including circuits of others that a step disturbs."""
+    before, after = in_scope(part), part.target.pairs
     disturbed = frozenset().union(*(step.disturbed for step in part.steps))
     touches: dict[tuple[int, int], Touch] = dict.fromkeys(
         disturbed & part.seen.connections.pairs, "disturbed"
     )
-    touches |= dict.fromkeys(seen - wanted, "removed")
-    return touches | dict.fromkeys(wanted - seen, "made")
+    touches |= dict.fromkeys(before - after, "removed")
+    return touches | dict.fromkeys(after - before, "made")
 
 
 def _circuits(lab: Lab, touches: Mapping[SwitchPair, Touch]) -> Iterator[Element]:
@@ -106,7 +106,7 @@ def _circuits(lab: Lab, touches: Mapping[SwitchPair, Touch]) -> Iterator[Element
     for (switch, source, output), touch in touches.items():
         reason = "kept; a step of its switch may interrupt its light"
         if touch != "disturbed":
-            reason = "the topology has it" if touch == "made" else "the topology does not have it"
+            reason = "part of the topology" if touch == "made" else "not part of the topology"
         label = pair_label(owners, switch, (source, output))
         name = f"{switch}:{source}->{output}"
         yield Element("circuit", name, touch, f"{label}: {reason}", is_direct=touch != "disturbed")
@@ -122,9 +122,9 @@ def _nics(lab: Lab, touches: Mapping[SwitchPair, Touch]) -> Iterator[Element]:
                 yield Element("nic", owners[switch, port], does, reason)
 
 
-def _hosts(touches: Mapping[SwitchPair, Touch], standing: Sequence[Standing]) -> Iterator[Element]:
+def _hosts(touches: Mapping[SwitchPair, Touch], designs: Sequence[HostedDesign]) -> Iterator[Element]:
     over: defaultdict[str, list[str]] = defaultdict(list)
-    for one in standing:
+    for one in designs:
         for host, flow in _find_forwarded(one, touches):
             over[host].append(flow)
     for host in sorted(over):
@@ -133,90 +133,90 @@ def _hosts(touches: Mapping[SwitchPair, Touch], standing: Sequence[Standing]) ->
         yield Element("host", host, "forwards", reason)
 
 
-def _find_forwarded(one: Standing, touches: Iterable[SwitchPair]) -> Iterator[tuple[str, str]]:
-    """Yield hosts with the pairs whose packets they forward on a way with a touched circuit."""
-    lab, touched = one.lab, frozenset(touches)
-    changed = set()
+def _find_forwarded(one: HostedDesign, touches: Iterable[SwitchPair]) -> Iterator[tuple[str, str]]:
+    """Yield hosts with the pairs whose packets they forward on a path that has a touched circuit."""
+    lab, touched_circuits = one.lab, frozenset(touches)
+    changed_links = set()
     for link in one.design.wiring.links:
         transmit, receive = lab.nic(link.source).transmit, lab.nic(link.target).receive
-        if (transmit.switch, transmit.port, receive.port) in touched:
-            changed.add(link)
+        if (transmit.switch, transmit.port, receive.port) in touched_circuits:
+            changed_links.add(link)
     for routes in (one.design.routes, *one.design.further):
         for source, target in routes.first_link:
-            way = routes.path(source, target)
-            if changed.isdisjoint(way):
+            path = routes.path(source, target)
+            if changed_links.isdisjoint(path):
                 continue
-            for hop in way[:-1]:
+            for hop in path[:-1]:
                 yield lab.hosts[hop.target.node].name, f"{lab.hosts[source].name} -> {lab.hosts[target].name}"
 
 
 @dataclass
 class PlannedChange:
-    """A plan with what it touches, the seconds expected, and the state that it was made for."""
+    """A plan with the elements that it touches, its expected duration, and the state that it was made for."""
 
-    meant: MeantDesign
+    meant: DesignChoice
     planned: LabPlan
     runs_dir: Path
 
     @cached_property
     def observed(self) -> Observed:
-        """State that the plan was made for; without epochs where the journal cannot be read."""
+        """State that the plan was made for; without epochs if the journal cannot be read."""
         with suppress(JournalError):
             return observe_now(self.meant, self.planned, self.runs_dir)
         return observe_plan(self.planned, revision=self.meant.lab.revision)
 
     @cached_property
     def elements(self) -> tuple[Element, ...]:
-        """Elements that the plan touches; none where nothing changes."""
+        """Elements that the plan touches; none if nothing changes."""
         if not self.planned.has_changes:
             return ()
-        here = Standing(self.meant.lab, self.meant.design)
-        before: list[Standing] = []
+        here = HostedDesign(self.meant.lab, self.meant.design)
+        before: list[HostedDesign] = []
         with suppress(JournalError):
-            before = _standing(self.meant, _in_force(self.meant, self.runs_dir))
+            before = _load_designs(self.meant, _in_force(self.meant, self.runs_dir))
         return find_touched(self.meant.lab, self.planned, (here, *before))
 
     @cached_property
     def durations(self) -> Durations:
-        """Seconds learned from the journal; none where it cannot be read."""
+        """Durations learned from the journal; none if it cannot be read."""
         with suppress(JournalError):
             return learn_durations(self.runs_dir, self.meant.lab.name)
         return Durations()
 
     def json(self) -> dict[str, Any]:
-        """Return `revision`, `elements` and `expected` of the plan's document."""
+        """Return the keys `revision`, `elements` and `expected` of the plan's JSON document."""
         informed = informing(self.planned, self.elements, self.durations)
         return {"revision": self.observed.fingerprint, **informed}
 
     def lines(self) -> list[str]:
-        """Return the same for people, in which circuits, and with them their ends, have been listed."""
+        """Return hosts and duration as lines for people; circuits and their NICs are listed by `plan.describe`."""
         if not self.planned.has_changes:
             return []
         total = self.durations.plan(self.planned)
-        learned = f"learned from {count_noun(total.samples, 'step')}" if total.samples else "by the drivers"
+        source = f"learned from {count_noun(total.samples, 'step')}" if total.samples else "by the drivers"
         lines = [f"{one.name} {one.reason}" for one in self.elements if one.kind == "host"]
         expected = (
-            f"expected: {seconds(total.median_s)}, at most {seconds(total.p95_s)} in 95 of 100 ({learned})"
+            f"expected: {seconds(total.median_s)}, at most {seconds(total.p95_s)} in 95 of 100 ({source})"
         )
         return [*lines, f"{expected}; revision {self.observed.fingerprint}"]
 
     def to_apply(self) -> list[str]:
-        """Return how the epoch that is meant is patched again, by its number: another may be stored by then."""
+        """Return the command that applies the chosen epoch again, by number: by then another may be the stored one."""
         if not (self.planned.has_changes and self.meant.intent):
             return []
         return [f"to patch it again: testbed apply {self.meant.lab.path} --epoch {self.meant.intent.epoch}"]
 
     def write(self, path: Path, *, take_over: bool) -> None:
         """Write the change file."""
-        meant = self.meant
+        choice = self.meant
         document = change_document(
-            meant.lab, meant.design, meant.stated, self.planned, self.observed, take_over=take_over
+            choice.lab, choice.design, choice.stated, self.planned, self.observed, take_over=take_over
         )
         write_change(path, document | self.json())
 
 
 def informing(plan: LabPlan, elements: tuple[Element, ...], durations: Durations) -> dict[str, Any]:
-    """Return what a change touches and the seconds expected, per step, per switch and in total."""
+    """Return the elements that a change touches and the expected seconds, per step, per switch and in total."""
     switches = {
         part.switch: {
             "steps": [durations.step(part.switch, step).json() for step in part.steps],
@@ -229,10 +229,10 @@ def informing(plan: LabPlan, elements: tuple[Element, ...], durations: Durations
 
 
 @dataclass(frozen=True, slots=True)
-class AskedChange:
-    """Demand of `testbed apply`: a design, and the state of the lab that it demands."""
+class ChangeRequest:
+    """Request of `testbed apply`: a design, and the state that the lab must be in (`--change`, `--expect`)."""
 
-    meant: MeantDesign
+    meant: DesignChoice
     runs_dir: Path
     take_over: bool
     change: ChangeFile | None = None
@@ -248,8 +248,8 @@ class AskedChange:
         expect: str | None,
         *,
         take_over: bool,
-    ) -> AskedChange:
-        """Return what the options ask for. Raises `PlanFileError` and what `design_to_apply` raises."""
+    ) -> ChangeRequest:
+        """Return the request that the options describe. Raises `PlanFileError` and what `design_to_apply` raises."""
         if change_file is None:
             return cls(design_to_apply(lab_file, named, runs_dir), runs_dir, take_over, None, expect)
         if named != NamedTopology() or take_over:
@@ -262,8 +262,8 @@ class AskedChange:
         if change.intent.lab != lab.name:
             raise PlanFileError(f"{change_file} is for lab '{change.intent.lab}', not for '{lab.name}'")
         here, design = design_of_intent(lab, change.intent)
-        meant = MeantDesign(here, design, change.intent.stated)
-        return cls(meant, runs_dir, change.take_over, change, expect)
+        choice = DesignChoice(here, design, change.intent.stated)
+        return cls(choice, runs_dir, change.take_over, change, expect)
 
     def plan(self, session: LabSession) -> LabPlan:
         """Read the switches and return the plan. Raises `PlanStale`, and what `LabSession.plan` raises."""
@@ -272,7 +272,7 @@ class AskedChange:
         return planned
 
     def check_current(self, planned: LabPlan) -> None:
-        """Raise `PlanStale` unless the lab is in the demanded state; nothing is demanded without an option."""
+        """Raise `PlanStale` unless the lab is in the required state; without an option every state is accepted."""
         if self.change is None and self.expect is None:
             return
         now = observe_now(self.meant, planned, self.runs_dir)
@@ -282,34 +282,34 @@ class AskedChange:
             self.change.check_current(planned, now)
 
 
-def observe_now(meant: MeantDesign, planned: LabPlan, runs_dir: Path) -> Observed:
-    """Return the state that a plan was made for. Raises `JournalError`."""
-    epochs = sorted(one.epoch for one in _in_force(meant, runs_dir))
-    token = _token(meant, runs_dir)
-    return observe_plan(planned, epochs=epochs, revision=meant.lab.revision, token=token)
+def observe_now(choice: DesignChoice, planned: LabPlan, runs_dir: Path) -> Observed:
+    """Return the state of the lab that a plan is made for. Raises `JournalError`."""
+    epochs = sorted(one.epoch for one in _in_force(choice, runs_dir))
+    token = _token(choice, runs_dir)
+    return observe_plan(planned, epochs=epochs, revision=choice.lab.revision, token=token)
 
 
-def _token(meant: MeantDesign, runs_dir: Path) -> int | None:
-    """Return the newest token of a lease of any of the plan's hosts; None where nobody has asked for one."""
-    hosts = parts_of(meant.lab, [f"host:{host.name}" for host in meant.lab.hosts])
-    leases = read_leases(address_in(runs_dir), meant.lab.name)
-    held = [
+def _token(choice: DesignChoice, runs_dir: Path) -> int | None:
+    """Return the newest fencing token of an explicit lease on any of the plan's hosts; None without such a lease."""
+    hosts = parts_of(choice.lab, [f"host:{host.name}" for host in choice.lab.hosts])
+    leases = read_leases(address_in(runs_dir), choice.lab.name)
+    tokens = [
         one.token for one in leases if one.is_held and not (one.is_implicit or hosts.isdisjoint(one.parts))
     ]
-    return max(filter(None, held), default=None)
+    return max(filter(None, tokens), default=None)
 
 
-def _in_force(meant: MeantDesign, runs_dir: Path) -> tuple[Intent, ...]:
+def _in_force(choice: DesignChoice, runs_dir: Path) -> tuple[Intent, ...]:
     """Return the epochs in force on any of the plan's hosts. Raises `JournalError`."""
-    hosts = {host.name for host in meant.lab.hosts}
-    stored = in_force(load_intents(runs_dir, meant.lab.name))
+    hosts = {host.name for host in choice.lab.hosts}
+    stored = in_force(load_intents(runs_dir, choice.lab.name))
     return tuple(one for one in stored if not hosts.isdisjoint(one.hosts))
 
 
-def _standing(meant: MeantDesign, intents: Iterable[Intent]) -> list[Standing]:
-    """Return the topologies of these epochs, as far as they fit the lab of today."""
-    standing = []
+def _load_designs(choice: DesignChoice, intents: Iterable[Intent]) -> list[HostedDesign]:
+    """Return the designs of these epochs; those that no longer fit the lab file are left out."""
+    designs = []
     for intent in intents:
         with suppress(IntentError, TopologyError):
-            standing.append(Standing(*design_of_intent(meant.lab, intent)))
-    return standing
+            designs.append(HostedDesign(*design_of_intent(choice.lab, intent)))
+    return designs

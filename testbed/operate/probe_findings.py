@@ -1,6 +1,7 @@
-"""Findings of the link probe against the circuits that stand: which fibre is dark, silent, swapped or somebody else's.
+"""Findings of the link probe: fibres that are dark, silent, swapped, or shared with another lab.
 
-The wiring to compare with is the one that the switches hold: what another circuit explains is no fault of a fibre.
+Probe frames are compared with the wiring that the switches hold, so that a wrong circuit is not reported as a faulty
+fibre.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ NOT_HEARD = FindingKind(
 FOREIGN = FindingKind(
     "foreign",
     "frames of another lab or another run arrive",
-    "find out who shares these fibres",
+    "find out who else uses these fibres",
     stops_packets=False,
 )
 
@@ -54,32 +55,32 @@ def links_received(lab: Lab, wiring: Wiring, heard: ProbeReport) -> int:
 
 def silent_links(lab: Lab, wiring: Wiring, heard: ProbeReport) -> frozenset[Link]:
     """Return the links that carried no probe frame of this epoch."""
-    probed = _Probed(lab, wiring, heard)
-    return frozenset(link for link in wiring.links if not probed.is_received(link))
+    comparison = _Comparison(lab, wiring, heard)
+    return frozenset(link for link in wiring.links if not comparison.is_received(link))
 
 
 def compare(
     lab: Lab, wiring: Wiring, heard: ProbeReport, ignore: Collection[Link] = ()
 ) -> tuple[LinkFinding, ...]:
-    """Return everything heard that is not as planned, but nothing of links to `ignore`. Pure.
+    """Return findings for every difference between probe frames and wiring, except for links to `ignore`. Pure.
 
-    Two links that hear each other's sources are one finding, `swapped`, that names both and their fibres: also
-    when both run between the same two hosts, where every ping would still be answered. Two such pairs, of the
-    links from two NICs and of those to them, are one finding as well: their cables are exchanged.
+    Two links that hear each other's sources are one finding, `swapped`, that names both and their fibres, even if both
+    run between the same two hosts, where every ping would still be answered. Two such pairs, of the links from two NICs
+    and of those to them, are one finding as well: their cables are swapped.
     """
-    probed = _Probed(lab, wiring, heard)
-    cables = _find_swapped_cables(probed.swapped_pairs)
+    comparison = _Comparison(lab, wiring, heard)
+    cables = _find_swapped_cables(comparison.swapped_pairs)
     explained = {link for both in cables for pair in both for link in pair}
     findings = [_cables(lab, both) for both in cables]
     for link in wiring.links:
-        if link not in ignore and link not in explained and not probed.is_received(link):
-            findings += _judge_link(probed, link, ignore)
-    return (*findings, *_foreign_frames(probed))
+        if link not in ignore and link not in explained and not comparison.is_received(link):
+            findings += _judge_link(comparison, link, ignore)
+    return (*findings, *_foreign_frames(comparison))
 
 
 @dataclass(frozen=True)
-class _Probed:
-    """One probe beside the wiring it is compared with."""
+class _Comparison:
+    """A probe and the wiring with which it is compared."""
 
     lab: Lab
     wiring: Wiring
@@ -105,7 +106,7 @@ class _Probed:
         return self.wiring.link_into
 
     def report(self, nic: Nic) -> NicReport:
-        """Return the report of a NIC; one that has none hears nothing."""
+        """Return the report of a NIC; a NIC without a report has no carrier and received no frames."""
         return self.heard.nics.get((self.lab.hosts[nic.node].name, self.lab.nic(nic).name), _DEAF)
 
     def sources(self, nic: Nic) -> list[Nic]:
@@ -137,7 +138,7 @@ class _Probed:
 
     @cached_property
     def strays(self) -> tuple[tuple[Nic, Nic], ...]:
-        """Sources that a NIC hears and no circuit explains: of its own NIC, and one end without a link."""
+        """Pairs of source and receiver that no circuit explains because one of the two has no link."""
         return tuple(
             (source, nic)
             for nic in self.nics.values()
@@ -147,22 +148,22 @@ class _Probed:
 
 
 def _find_swapped_cables(pairs: Collection[Pair]) -> tuple[Cables, ...]:
-    """Return pairs of pairs that one exchange of two whole cables explains, each pair once."""
+    """Return the pairs of swapped links that a swap of two whole cables explains, two by two, each pair once."""
     cables: list[Cables] = []
-    left = set(pairs)
+    unmatched = set(pairs)
     for pair in pairs:
         ends = {link.source for link in pair}, {link.target for link in pair}
-        for other in left - {pair} if pair in left else ():
+        for other in unmatched - {pair} if pair in unmatched else ():
             others = {link.target for link in other}, {link.source for link in other}
             if ends[0] == others[0] or ends[1] == others[1]:
                 cables.append((pair, other))
-                left -= {pair, other}
+                unmatched -= {pair, other}
                 break
     return tuple(cables)
 
 
 def _cables(lab: Lab, cables: Cables) -> LinkFinding:
-    """Return the finding of two exchanged cables; which two is open where the links run both ways."""
+    """Return the finding of two swapped cables; it names both candidates if the links run both ways."""
     one, other = cables
     choices = []
     for ends, others in (
@@ -175,30 +176,30 @@ def _cables(lab: Lab, cables: Cables) -> LinkFinding:
     return SWAPPED.report(subject, f"the whole cables of {', or those of '.join(choices)} are swapped")
 
 
-def _judge_link(probed: _Probed, link: Link, ignore: Collection[Link]) -> Iterator[LinkFinding]:
-    """Yield why a link's own frame did not arrive."""
-    lab = probed.lab
+def _judge_link(comparison: _Comparison, link: Link, ignore: Collection[Link]) -> Iterator[LinkFinding]:
+    """Yield the finding of a link whose frame did not arrive, unless another finding explains it."""
+    lab = comparison.lab
     subject, target = lab.link_label(link), lab.nic_label(link.target)
-    other = probed.received_instead.get(link)
-    if stray := _stray_of(probed, link):
-        yield SWAPPED.report(subject, stray)
-    elif not probed.report(link.target).carrier:
-        silenced = _describe_silenced(probed, link.target)
+    other = comparison.received_instead.get(link)
+    if detail := _explain_by_stray(comparison, link):
+        yield SWAPPED.report(subject, detail)
+    elif not comparison.report(link.target).carrier:
+        silenced = _describe_silenced(comparison, link.target)
         yield NO_CARRIER.report(subject, f"{target} receives no light{silenced}")
-    elif other is not None and probed.received_instead.get(other) == link:
+    elif other is not None and comparison.received_instead.get(other) == link:
         if link < other or other in ignore:  # the pair is one finding
             yield _report_swapped(lab, link, other)
     elif other is not None:
         what = f"{target} hears {lab.nic_label(other.source)} instead of {lab.nic_label(link.source)}"
         yield SWAPPED.report(subject, f"{what}; {_fibres(lab, link)}")
-    elif not _is_consequence(probed, link):
-        yield NOT_HEARD.report(subject, _why_not_received(probed, link))
+    elif not _is_consequence(comparison, link):
+        yield NOT_HEARD.report(subject, _why_not_received(comparison, link))
 
 
-def _stray_of(probed: _Probed, link: Link) -> str:
-    """Return how the frames of a link went astray to a NIC without one, or came from one; empty otherwise."""
-    lab = probed.lab
-    for source, nic in probed.strays:
+def _explain_by_stray(comparison: _Comparison, link: Link) -> str:
+    """Return the detail of a link swapped with a fibre that has no link; empty if no stray frame shows that."""
+    lab = comparison.lab
+    for source, nic in comparison.strays:
         if source == link.source:
             place = f"{fibre_end(lab, nic, 'receive')} and {fibre_end(lab, link.target, 'receive')}"
             return (
@@ -214,15 +215,15 @@ def _stray_of(probed: _Probed, link: Link) -> str:
     return ""
 
 
-def _describe_silenced(probed: _Probed, nic: Nic) -> str:
-    """Return a NIC without carrier does not send either: say which link could not be tried for that reason."""
-    outgoing = probed.link_from.get(nic)
-    return f" and so cannot send on {probed.lab.link_label(outgoing)}" if outgoing else ""
+def _describe_silenced(comparison: _Comparison, nic: Nic) -> str:
+    """Return the part of a detail that names the link on which a NIC without carrier cannot send; empty without one."""
+    outgoing = comparison.link_from.get(nic)
+    return f" and so cannot send on {comparison.lab.link_label(outgoing)}" if outgoing else ""
 
 
-def _is_consequence(probed: _Probed, link: Link) -> bool:
-    """Return whether the source could not send because its own receiver is dark, which has its own finding."""
-    return not probed.report(link.source).carrier and link.source in probed.link_into
+def _is_consequence(comparison: _Comparison, link: Link) -> bool:
+    """Return whether the source could not send because its receiver is dark, which has its own finding."""
+    return not comparison.report(link.source).carrier and link.source in comparison.link_into
 
 
 def _report_swapped(lab: Lab, one: Link, other: Link) -> LinkFinding:
@@ -239,7 +240,7 @@ def _report_swapped(lab: Lab, one: Link, other: Link) -> LinkFinding:
 
 def _fibres(lab: Lab, link: Link) -> str:
     source, target = fibre_end(lab, link.source, "transmit"), fibre_end(lab, link.target, "receive")
-    return f"look at the transmit fibre at {source} and the receive fibre at {target}"
+    return f"check the transmit fibre at {source} and the receive fibre at {target}"
 
 
 def fibre_end(lab: Lab, nic: Nic, side: Fibre) -> str:
@@ -248,22 +249,24 @@ def fibre_end(lab: Lab, nic: Nic, side: Fibre) -> str:
     return f"{end.switch}:{end.port}"
 
 
-def _why_not_received(probed: _Probed, link: Link) -> str:
-    """Return what the counters at both ends say of a link with light: a fibre loses packets, a host takes them."""
-    lab = probed.lab
+def _why_not_received(comparison: _Comparison, link: Link) -> str:
+    """Return why no frame arrived on a link with light, by the counters at both ends: its fibres, or a host."""
+    lab = comparison.lab
     source, target = lab.nic_label(link.source), lab.nic_label(link.target)
-    sender, receiver = probed.report(link.source), probed.report(link.target)
+    sender, receiver = comparison.report(link.source), comparison.report(link.target)
     if not sender.carrier:
         return f"{source} has no carrier itself and so cannot send"
     what = f"{target} has light but hears nothing from {source}"
     if errors := receiver.counters.get("rx_errors"):
         return f"{what}: it counts {errors} packets with errors; {_fibres(lab, link)}"
     if sender.sent and not sender.counters.get("tx_packets", sender.sent):
-        return f"{what}: {source} counts no packet that left; look for queues and filters on {_host(lab, link.source)}"
+        return (
+            f"{what}: {source} counts no packet sent; check queues and filters on {_host(lab, link.source)}"
+        )
     if arrived := receiver.counters.get("rx_packets"):
         where = _host(lab, link.target)
-        return f"{what}: it counts {arrived} packets that arrived, so look for what takes them on {where}"
-    counts = "; it counts no packet that arrived" if "rx_packets" in receiver.counters else ""
+        return f"{what}: it counts {arrived} packets received, so check what drops them on {where}"
+    counts = "; it counts no packet received" if "rx_packets" in receiver.counters else ""
     return f"{what}{counts}; {_fibres(lab, link)}"
 
 
@@ -271,22 +274,22 @@ def _host(lab: Lab, nic: Nic) -> str:
     return lab.hosts[nic.node].name
 
 
-def _foreign_frames(probed: _Probed) -> Iterator[LinkFinding]:
-    """Yield frames that no link explains: of another epoch or lab, or between NICs that should be dark."""
-    heard = probed.heard
-    unexplained = [stray for stray in probed.strays if not _has_silent_link(probed, *stray)]
+def _foreign_frames(comparison: _Comparison) -> Iterator[LinkFinding]:
+    """Yield findings about frames that no link explains: of another epoch or lab, or between NICs without a link."""
+    heard = comparison.heard
+    unexplained = [stray for stray in comparison.strays if not _has_silent_link(comparison, *stray)]
     for (host, nic), report in heard.nics.items():
         for frame in report.frames:
             subject = f"{frame.host}/{frame.nic} -> {host}/{nic}"
-            if frame.epoch != heard.epoch or frame[:2] not in probed.nics:
+            if frame.epoch != heard.epoch or frame[:2] not in comparison.nics:
                 detail = f"a frame of epoch {frame.epoch}, not {heard.epoch}: another lab or run shares these fibres"
                 yield FOREIGN.report(subject, detail)
-            elif (probed.nics[frame[:2]], probed.nics.get((host, nic))) in unexplained:
+            elif (comparison.nics[frame[:2]], comparison.nics.get((host, nic))) in unexplained:
                 detail = f"{host}/{nic} hears {frame.host}/{frame.nic}, and no link is planned there"
                 yield EXTRA_CIRCUIT.report(subject, detail)
 
 
-def _has_silent_link(probed: _Probed, source: Nic, nic: Nic) -> bool:
-    """Return whether a stray is told with the link that it was taken from."""
-    links = (probed.link_from.get(source), probed.link_into.get(nic))
-    return any(link is not None and not probed.is_received(link) for link in links)
+def _has_silent_link(comparison: _Comparison, source: Nic, nic: Nic) -> bool:
+    """Return whether the source or the receiver of a stray has a silent link, whose finding explains the stray."""
+    links = (comparison.link_from.get(source), comparison.link_into.get(nic))
+    return any(link is not None and not comparison.is_received(link) for link in links)

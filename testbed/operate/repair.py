@@ -1,12 +1,12 @@
-"""Repair a lab whose fibre is lost while a collective runs: around it at once, then by other circuits.
+"""Repair of a lab that loses a fibre while a collective runs: detours at once, then new circuits.
 
-    look  ->  plan (`testbed.design.repair`)  ->  routes over a borrowed link  ->  re-patch, journal first  ->  verify
+    observe  ->  plan (`testbed.design.repair`)  ->  detours over a borrowed link  ->  re-patch by journal  ->  verify
 
-Connections live on node addresses and next hops are permanent neighbours, so that a collective under way waits and
-goes on: no rank starts again. Nothing is done unless the switches hold what the topology, or a repair of it, left.
+TCP connections use node addresses and next hops are permanent neighbours, so a running collective waits and continues:
+no rank restarts. Nothing is changed unless the switches hold the circuits of the topology, or of a repair of it.
 
-A receive fibre whose circuit has been given up shows nowhere any more, so what was lost is kept on record. A record
-counts only while the switches hold its links to the last one: `testbed apply` ends it.
+No reading shows a lost receive fibre once its circuit is removed, so lost fibres are kept in a repair record. A record
+is valid only while the switches hold exactly its links: `testbed apply` ends it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from testbed.design.repair import CurrentLinks, Detour, Repair, find_bought_pair
 from testbed.design.routing.routes import find_routes
 from testbed.errors import DriftError, TopologyError
 from testbed.lab.model import Lab
-from testbed.operate.apply import demand_no_drift
+from testbed.operate.apply import check_no_drift
 from testbed.operate.design import Design, with_routes
 from testbed.operate.intent import Stated
-from testbed.operate.light import Fibre, Loss, Sight, look
+from testbed.operate.light import Fibre, Loss, LossObservation, observe_losses
 from testbed.operate.model import Circuit, LabPlan, VerifyReport
 from testbed.operate.plan import circuits_of, own_ports, pair_label, port_owners
 from testbed.operate.session import DEFAULT, Change, LabSession, Note
@@ -43,14 +43,14 @@ _NO_DETOUR = "no detour joins all hosts: their traffic waits for the circuits"
 
 @dataclass(frozen=True, slots=True)
 class RepairRecord:
-    """Links of a topology, the fibres that were lost, and the links that the repair was to leave."""
+    """Links of a topology, the fibres that were lost, and the links that the repair was planned to leave."""
 
     planned: frozenset[Link]
     losses: tuple[Loss, ...]
     links: frozenset[Link]
 
     def to_json(self, lab: Lab) -> dict[str, Any]:
-        """Return what the run's record keeps: NICs and links as people name them."""
+        """Return the record for JSON documents, with NICs and links by their labels."""
         return {
             "planned": sorted(map(lab.link_label, self.planned)),
             "losses": losses_json(lab, self.losses),
@@ -59,7 +59,7 @@ class RepairRecord:
 
     @classmethod
     def from_json(cls, lab: Lab, data: Mapping[str, Any]) -> RepairRecord | None:
-        """Return what `to_json` made; None when it names hosts or NICs that this lab does not have."""
+        """Return the record in the output of `to_json`; None if it names hosts or NICs that this lab does not have."""
         nics = {
             f"{host.name}/{nic.name}": Nic(node, index)
             for node, host in enumerate(lab.hosts)
@@ -79,17 +79,17 @@ class RepairRecord:
         except KeyError:
             return None
 
-    def stands(self, lab: Lab, wiring: Wiring, seen: Mapping[str, Snapshot]) -> bool:
-        """Return whether this is a repair of that wiring, and what the switches hold."""
-        left = replace(wiring, links=tuple(self.links))
-        return self.planned == frozenset(wiring.links) and not differences(lab, left, seen)
+    def is_in_force(self, lab: Lab, wiring: Wiring, seen: Mapping[str, Snapshot]) -> bool:
+        """Return whether this is a repair of `wiring` and the switches hold its links."""
+        repaired = replace(wiring, links=tuple(self.links))
+        return self.planned == frozenset(wiring.links) and not differences(lab, repaired, seen)
 
 
 def differences(lab: Lab, wiring: Wiring, seen: Mapping[str, Snapshot]) -> tuple[str, ...]:
-    """Return what a wiring lacks (`-a/nic1 -> b/nic1`), and what else there is at ports of the lab's hosts (`+`)."""
+    """Return missing circuits of a wiring (`-a/nic1 -> b/nic1`), and others at ports of the lab's hosts (`+`)."""
     ours, owners = own_ports(lab), port_owners(lab)
-    wanted = {(c.switch, c.input_port, c.output_port) for c in circuits_of(lab, wiring)}
-    found = {
+    planned = {(c.switch, c.input_port, c.output_port) for c in circuits_of(lab, wiring)}
+    actual = {
         (name, *pair)
         for name, snapshot in seen.items()
         for pair in snapshot.connections.pairs
@@ -99,19 +99,20 @@ def differences(lab: Lab, wiring: Wiring, seen: Mapping[str, Snapshot]) -> tuple
     def words(sign: str, circuits: set[tuple[str, int, int]]) -> list[str]:
         return [f"{sign}{pair_label(owners, name, (here, there))}" for name, here, there in sorted(circuits)]
 
-    return (*words("-", wanted - found), *words("+", found - wanted))
+    return (*words("-", planned - actual), *words("+", actual - planned))
 
 
 @dataclass(frozen=True, slots=True)
 class LabRepair:
-    """A repair of a lab as planned: `running` holds until `repatched` does.
+    """A planned repair in two stages: the detours of `running`, then the circuits of `repatched`.
 
-    `running` is None when what carries data does not join all hosts, `repatched` when nothing is to move.
-    `strange` are circuits by which the switches differ from what the topology, or a repair of it, left there;
-    `record` is to be kept before anything moves, for the next plan.
+    `running` is None if the links that carry data do not connect all hosts, `repatched` if no circuit changes.
+    `is_repaired` is True if the switches already hold the repair. `strange` are circuits by which the switches differ
+    from the topology and from an earlier repair of it. `record` must be stored before anything changes, for the next
+    repair.
     """
 
-    sight: Sight
+    sight: LossObservation
     repair: Repair
     running: Design | None
     repatched: Design | None
@@ -121,10 +122,10 @@ class LabRepair:
 
 
 @dataclass(frozen=True, slots=True)
-class Repaired:
-    """Durations of a repair, from the beginning of each stage until its routes stood.
+class RepairResult:
+    """Durations of a repair, from the start of each stage until its routes were installed, and its verification.
 
-    `outage_s` is how long the switches moved; the figures of the second stage are 0 when there was none.
+    `outage_s` is how long the slowest switch took. Durations of a stage that did not take place are 0.
     """
 
     reroute_s: float
@@ -133,45 +134,47 @@ class Repaired:
     verified: VerifyReport
 
     def as_json(self) -> dict[str, Any]:
-        """Return what the run of a repair has on record."""
+        """Return the result for the record of a run."""
         findings = tuple(finding.as_json() for finding in self.verified.findings)
         return asdict(self) | {"verified": asdict(self.verified) | {"findings": findings}}
 
 
-def look_at(session: LabSession, design: Design) -> Sight:
-    """Return what of a design in force is lost now. Raises the switches' errors and `HostError`."""
-    return look(session.lab, circuits_of(session.lab, design.wiring), session.switches, session.fleet)
+def observe_design(session: LabSession, design: Design) -> LossObservation:
+    """Return the current losses of a design in force. Raises the switches' errors and `HostError`."""
+    return observe_losses(
+        session.lab, circuits_of(session.lab, design.wiring), session.switches, session.fleet
+    )
 
 
 def plan_lab_repair(
     lab: Lab,
     design: Design,
-    sight: Sight,
+    sight: LossObservation,
     earlier: RepairRecord | None = None,
     sent: NDArray[np.float64] | None = None,
     routes_for: RoutesFor = lambda _topology: None,
 ) -> LabRepair | None:
-    """Return how to repair what was seen; None when no fibre is lost. Pure.
+    """Return the repair of the observed losses; None if no fibre is lost. Pure.
 
-    Links of pairs are given up in the order of what they have `sent`, see `bought_pairs`. An `earlier` repair
-    that stands adds what was lost then. Detours lead over links that carry data only. `routes_for` gives the sets of
-    routes of a plan on a topology; where it gives none there is one set, which is led over the detours.
-    Raises `TopologyError` when a host is cut off, `DriftError` when that is so because another topology stands.
+    `sent` orders the links of pairs that may be given up, see `find_bought_pairs`. An `earlier` repair in force adds
+    the fibres that it recorded. Detours use only links that carry data. `routes_for` returns the sets of routes of a
+    plan on a topology; if it returns None, one set of shortest paths is used and led over the detours. Raises
+    `TopologyError` if a host is cut off, and `DriftError` if that is because another topology is in force.
     """
-    # Each fibre once: a transmit fibre that was lost before is seen to be dark still.
+    # Each fibre once, the current observation last: a transmit fibre lost earlier is still observed to be dark.
     known = {(loss.nic, loss.fibre): loss for loss in (*(earlier.losses if earlier else ()), *sight.losses)}
     losses = tuple(known.values())
     if not losses:
         return None
-    left = replace(design.wiring, links=tuple(earlier.links)) if earlier else design.wiring
-    strange = differences(lab, left, sight.seen)
+    expected = replace(design.wiring, links=tuple(earlier.links)) if earlier else design.wiring
+    strange = differences(lab, expected, sight.seen)
     try:
         repair = plan_repair(
             _with_idle_nics(lab, design.wiring),
             sorted({loss.nic for loss in losses}),
             find_bought_pairs(design.topology, sent),
             planes=len(lab.switches),
-            lost=_find_lost_with(design.wiring, losses),
+            lost=_find_affected_links(design.wiring, losses),
             current=CurrentLinks(sight.held, sight.carrying),
         )
     except TopologyError as error:
@@ -191,8 +194,8 @@ def plan_lab_repair(
     )
 
 
-def _find_lost_with(wiring: Wiring, losses: tuple[Loss, ...]) -> set[Link]:
-    """Return links of a wiring that lost fibres take with them: a NIC in the dark does not send."""
+def _find_affected_links(wiring: Wiring, losses: tuple[Loss, ...]) -> set[Link]:
+    """Return the links that lost fibres disable, including those of NICs without light: they do not send either."""
     into, out = wiring.link_into, wiring.link_from
     deaf = {loss.nic for loss in losses if loss.fibre == "receive"}
     deaf |= {out[loss.nic].target for loss in losses if loss.fibre == "transmit" and loss.nic in out}
@@ -213,7 +216,7 @@ def _reroute(design: Design, repair: Repair, routes_for: RoutesFor) -> Design | 
 
 
 def _with_idle_nics(lab: Lab, wiring: Wiring) -> Wiring:
-    """Return a wiring with NICs that the topology left idle: they step in first, where any NIC can meet any."""
+    """Return the wiring with idle NICs as spares. Needs a single switch; with several, the degree is unchanged."""
     degree = min(len(host.nics) for host in lab.hosts) if len(lab.switches) == 1 else wiring.degree
     return Wiring(wiring.nodes, degree, wiring.simplex, wiring.links)
 
@@ -222,8 +225,8 @@ def _design(name: str, design: Design, wiring: Wiring, routes_for: RoutesFor) ->
     edges = tuple(sorted((link.source.node, link.target.node) for link in wiring.links))
     old = design.topology
     topology = Topology(old.nodes, wiring.degree, old.simplex, old.strides, edges)
-    made, routes = Design(name, topology, wiring, find_routes(wiring)), routes_for(topology)
-    return made if routes is None else with_routes(made, routes)
+    rerouted, routes = Design(name, topology, wiring, find_routes(wiring)), routes_for(topology)
+    return rerouted if routes is None else with_routes(rerouted, routes)
 
 
 def carry_out(
@@ -232,56 +235,56 @@ def carry_out(
     note: Note = lambda _text: None,
     *,
     stated: Stated = DEFAULT,
-) -> Repaired:
-    """Carry both stages out and prove them; circuits that move are stored as intent with `stated`.
+) -> RepairResult:
+    """Execute both stages and verify them; if circuits change, they are stored as an epoch with `stated`.
 
-    Raises what `LabSession.bring_up` raises, and `HostError`. Raises `DriftError`, and does nothing, when the switches
-    do not hold what the topology or a repair of it left, or no longer what was seen. A lab that was repaired before
-    keeps its circuits, and its traffic is not led around them.
+    Raises what `LabSession.bring_up` raises, and `HostError`. Raises `DriftError`, and changes nothing, if the switches
+    hold neither the topology nor a repair of it, or have changed since the observation. A lab that is repaired already
+    keeps its circuits and gets no detours.
     """
     check_in_force(planned)
     target = planned.repatched or planned.running
     assert target is not None, "without detours and circuits there is no plan"
     plan = session.plan(target)
-    demand_no_drift(session.lab, planned.sight.seen, {part.switch: part.seen for part in plan.switches})
+    check_no_drift(session.lab, planned.sight.seen, {part.switch: part.seen for part in plan.switches})
     if planned.repatched is None:
         return carry_out_detours(session, planned, plan, note)
     detour = None if planned.is_repaired else planned.running
     if planned.running is None and not planned.is_repaired:
         note(_NO_DETOUR)
     change = Change("repair", stated.words, detour=detour)
-    brought = session.carry_out(planned.repatched, plan, note, stated=stated, change=change)
-    return Repaired(brought.detour_s, brought.routes_s, brought.apply.outage_s, brought.verified)
+    report = session.carry_out(planned.repatched, plan, note, stated=stated, change=change)
+    return RepairResult(report.detour_s, report.routes_s, report.apply.outage_s, report.verified)
 
 
 def carry_out_detours(
     session: LabSession, planned: LabRepair, plan: LabPlan, note: Note, *, again: str | None = None
-) -> Repaired:
-    """Lead around what is lost where no circuit can help, and prove that in the same operation, or in one `again`.
+) -> RepairResult:
+    """Install detours around lost fibres if no circuit can help, and verify them in the same operation.
 
-    Raises what `carry_out` raises.
+    Pass `again` (an operation id) to resume an unfinished repair. Raises what `carry_out` raises.
     """
     with session.operation("repair", "around lost fibres", again=again) as operation:
         reroute_s = 0.0 if planned.is_repaired else reroute(session, planned, note)
         verified = _verify_detours(session, planned, plan, note)
         session.writable.prove(operation, is_proven=verified.ok)
-    return Repaired(reroute_s, 0.0, 0.0, verified)
+    return RepairResult(reroute_s, 0.0, 0.0, verified)
 
 
 def check_in_force(planned: LabRepair) -> None:
-    """Raise `DriftError` when another topology is in force than the repair is for."""
+    """Raise `DriftError` if another topology is in force than the one that the repair is for."""
     if planned.strange:
         raise DriftError(f"{not_in_force(planned.strange)}; nothing was done")
 
 
 def not_in_force(strange: tuple[str, ...]) -> str:
-    """Explain circuits that neither the topology nor a repair of it left, and say what to do."""
+    """Return an error message about circuits of neither the topology nor a repair of it, with what to do."""
     missing = sum(word.startswith("-") for word in strange)
     shown = ", ".join(strange[:4]) + (", ..." if len(strange) > 4 else "")
     return (
-        f"the switches hold neither this topology nor a repair of it on record: {_are(missing, 'circuit')} missing and "
+        f"the switches hold neither this topology nor a recorded repair of it: {_are(missing, 'circuit')} missing and "
         f"{_are(len(strange) - missing, 'other')} there ({shown}). Give the --plan or options of the topology in force "
-        "and the --runs-dir of its repair, or bring this one up with `testbed apply`"
+        "and the --runs-dir of its repair, or bring this one into force with `testbed apply`"
     )
 
 
@@ -290,22 +293,19 @@ def _are(number: int, noun: str) -> str:
 
 
 def reroute(session: LabSession, planned: LabRepair, note: Note = lambda _text: None) -> float:
-    """Install the first stage, routes around what is lost over borrowed links; return the seconds until they stood.
+    """Install the first stage, routes over detours, and return the seconds that this took; 0 if no detours exist.
 
-    Raises `DriftError` when another topology is in force, and `HostError`.
+    Raises `DriftError` if another topology is in force, and `HostError`.
     """
     check_in_force(planned)
     if planned.running is None:
         note(_NO_DETOUR)
         return 0.0
-    return session.lead_around(planned.running, note)
+    return session.install_detours(planned.running, note)
 
 
 def _verify_detours(session: LabSession, planned: LabRepair, plan: LabPlan, note: Note) -> VerifyReport:
-    """Prove that every link that traffic was led over carries.
-
-    Circuits of lost fibres stand beside them, as known.
-    """
+    """Verify the links that carry traffic, and report circuits of lost fibres, which stay in place, as no finding."""
     known = {session.lab.link_label(link) for link in planned.sight.held - planned.sight.carrying}
     report = session.verify(plan)
     findings = tuple(
@@ -313,19 +313,21 @@ def _verify_detours(session: LabSession, planned: LabRepair, plan: LabPlan, note
         for one in report.findings
         if one.kind != "extra_circuit" or not known.issuperset(one.parts or (one.subject,))
     )
-    note(f"verified: {count_noun(len(findings), 'finding')} on {count_noun(report.circuits, 'circuit')} left")
+    note(
+        f"verified: {count_noun(len(findings), 'finding')} on {count_noun(report.circuits, 'remaining circuit')}"
+    )
     return replace(report, findings=findings)
 
 
 def describe_repair(lab: Lab, planned: LabRepair) -> Iterator[str]:
-    """Yield what is lost and what would be done, as lines for people."""
+    """Yield lost fibres and the planned changes as lines for people."""
     yield from describe_losses(lab, planned.record.losses)
     if planned.strange:
         yield not_in_force(planned.strange)
         return
     for detour in _detours(planned):
-        way = ", ".join(map(lab.link_label, detour.path)) or "nothing: no way is left"
-        yield f"at once: {lab.link_label(detour.lost)} over {way}"
+        path = ", ".join(map(lab.link_label, detour.path)) or "nothing: no path is left"
+        yield f"at once: {lab.link_label(detour.lost)} over {path}"
     for verb, links in (("give up", planned.repair.remove), ("make", planned.repair.make)):
         for link in links:
             yield f"then: {verb} {lab.link_label(link)}"
@@ -342,7 +344,7 @@ def describe_losses(lab: Lab, losses: Iterable[Loss]) -> Iterator[str]:
 
 
 def losses_json(lab: Lab, losses: Iterable[Loss]) -> list[dict[str, Any]]:
-    """Return lost fibres for programs."""
+    """Return lost fibres for JSON documents."""
     return [
         {
             "nic": lab.nic_label(loss.nic),
@@ -355,7 +357,7 @@ def losses_json(lab: Lab, losses: Iterable[Loss]) -> list[dict[str, Any]]:
 
 
 def repair_json(lab: Lab, planned: LabRepair) -> dict[str, Any]:
-    """Return the same for programs."""
+    """Return a planned repair for JSON documents."""
 
     def labels(links: tuple[Link, ...]) -> list[str]:
         return [lab.link_label(link) for link in links]
@@ -371,8 +373,8 @@ def repair_json(lab: Lab, planned: LabRepair) -> dict[str, Any]:
     }
 
 
-def describe_unpatched(lab: Lab, design: Design, sight: Sight) -> Iterator[str]:
-    """Yield circuits that are missing or pass no light, where no fibre is lost; or that others stand in their place."""
+def describe_unpatched(lab: Lab, design: Design, sight: LossObservation) -> Iterator[str]:
+    """Yield lines about circuits that are missing or pass no light, or one line if another topology is in force."""
     strange = differences(lab, design.wiring, sight.seen)
     if sight.unpatched and any(word.startswith("+") for word in strange):
         yield not_in_force(strange)
@@ -387,7 +389,7 @@ def _not_patched(lab: Lab, circuits: Iterable[Circuit]) -> Iterator[str]:
 
 
 def _detours(planned: LabRepair) -> tuple[Detour, ...]:
-    """Return those that are new: none for what the circuits of a repair carry already."""
+    """Return the detours to install; links that the circuits of an earlier repair replace need none."""
     if planned.is_repaired:
         return ()
     held = planned.sight.held

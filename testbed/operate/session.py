@@ -1,8 +1,8 @@
-"""A lab in hand: its switches open, its hosts reached, one topology after the other brought into force.
+"""An open lab: connections to its switches and hosts, through which topologies are brought into force.
 
-`open_lab` opens what the lab file names; `LabSession.bring_up` takes a design all the way: plan, apply with
-journal, verify light, install routes, prove fibres by probe frames. Each step is also a method of its own. What a proof
-finds of hosts and NICs is stored with the leases: faulty parts are not granted.
+`open_lab` opens the switches and hosts of a lab file. `LabSession.bring_up` brings a design into force: plan, apply
+with journal, install routes, verify light, fibres and packets. Each stage is also a method of its own. Faults of hosts
+and NICs that a proof finds are stored with the leases: faulty parts are not granted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from testbed.operate.design import (
     Design,
 )
 from testbed.operate.engine.consent import EmergencyStop
-from testbed.operate.intent import Applying, Intent, IntentLog, NotKept, Stated
+from testbed.operate.intent import Applying, Intent, IntentLog, NoRecord, Stated
 from testbed.operate.model import ApplyResult, LabPlan, LinkFinding, VerifyReport
 from testbed.operate.plan import circuits_of, plan_lab
 
@@ -52,10 +52,10 @@ Kind = Literal["apply", "repair", "rollback", "trial"]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Kind of a change and why it is made.
+    """Kind of a change and its reason.
 
-    `again` and `epoch` name the operation and the epoch that are resumed. With a `detour` hosts are led around lost
-    fibres before any circuit moves. `confirm` says after how many seconds, and to which epoch, it is taken back.
+    `again` and `epoch` name the operation and the epoch to resume. The routes of a `detour` are installed before any
+    circuit changes. `confirm` holds the seconds after which the change is rolled back, and the epoch to go back to.
     """
 
     kind: Kind = "apply"
@@ -70,15 +70,15 @@ APPLY = Change()
 DEFAULT = Stated()
 _MODELLED = "hosts are modelled: no routes"
 FAULTY = frozenset({"host_off", "switch_off", "no_light", "no_carrier", "dark_cable", "missing_interface"})
-"""Findings by which a part is at fault, and not what was applied to it."""
+"""Kinds of findings that blame a part of the lab, not the topology that was applied."""
 _NIC = re.compile(r"[^\s/]+/[^\s/]+")
 
 
 @dataclass(frozen=True, slots=True)
 class BringUpReport:
-    """Report of bringing a design into force; `routes_s` is the time from the first write until routes stood.
+    """Report of bringing a design into force; `routes_s` is the time from the start of the apply until routes were set.
 
-    `epoch` is its number in the journal, None where it is not kept; `detour_s` until a repair led around its fibres.
+    `epoch` is its number in the journal, None if it is not stored; `detour_s` is the time to install detours.
     """
 
     design: Design
@@ -91,7 +91,10 @@ class BringUpReport:
 
 
 def check_up(lab: Lab) -> None:
-    """Raise `LabStartError` unless a lab that says `simulated` is one that we started: no real light by a slip."""
+    """Raise `LabStartError` if the lab file says `simulated` but no simulator of ours runs there.
+
+    This protects real devices from a lab file that calls them simulated by mistake.
+    """
     if lab.simulated and not is_up(lab):
         raise LabStartError(
             f"simulated lab '{lab.name}' is not up at {lab.management}: start it with `testbed sim up {lab.path}`, "
@@ -102,7 +105,10 @@ def check_up(lab: Lab) -> None:
 def open_switches(
     lab: Lab, stack: ExitStack, *, partial: bool
 ) -> tuple[dict[str, OpticalSwitch], dict[str, str]]:
-    """Return the switches that answer, and why others do not; those raise `TransportError` unless `partial`."""
+    """Return the switches that answer, and the errors of those that do not.
+
+    Raises `TransportError` for the first that does not answer, unless `partial`.
+    """
     switches: dict[str, OpticalSwitch] = {}
     off: dict[str, str] = {}
     for switch in lab.switches:
@@ -126,11 +132,11 @@ READING = (
     "attenuation",
     "events",
 )
-"""Names of the contract that send nothing but questions."""
+"""Attributes of `OpticalSwitch` that do not change the switch."""
 
 
 def reader_of(switch: OpticalSwitch) -> OpticalSwitch:
-    """Return an open switch without the methods that change it: a plan that is only looked at has none to call."""
+    """Return an open switch without the methods that change it, so that a read-only session cannot call them."""
     return cast("OpticalSwitch", SimpleNamespace(**{name: getattr(switch, name) for name in READING}))
 
 
@@ -143,12 +149,11 @@ def open_lab(
     partial: bool = False,
     keep_intent: bool = True,
 ) -> Iterator[LabSession]:
-    """Open every switch and, unless hosts are only modelled, reach every host; close all on leaving.
+    """Open every switch and, unless hosts are only modelled, connect to every host; close all on leaving.
 
-    Without a journal the session only looks: its switches have no method that writes. A `partial` one goes on without
-    switches and hosts that do not answer; `LabSession.off` says why. `keep_intent` is False where the lab goes when the
-    session does: nothing is left that was meant to be so.
-    Raises the transport errors of `ocs_drivers` and `HostError`.
+    Without a journal the session is read-only: its switches have no method that writes. A `partial` session leaves out
+    switches and hosts that do not answer; `LabSession.off` says why. Pass `keep_intent=False` for a lab that ends with
+    the session: then no epochs are stored. Raises the transport errors of `ocs_drivers` and `HostError`.
     """
     check_up(lab)
     with ExitStack() as stack:
@@ -165,10 +170,11 @@ def open_lab(
 
 
 class LabSession:
-    """The lab's switches and hosts, and what may be done with them in which order.
+    """Switches and hosts of an open lab, and the operations on them.
 
-    `fleet` is None when hosts are only modelled: then routes are computed but installed nowhere, and the
-    proof by probe frames is left out. `on_step` is told which switch has done a step.
+    `fleet` is None if hosts are only modelled: then routes are computed but not installed, and no probe frames are
+    sent. `off` maps switches and hosts that do not answer to the reason. `on_step` is called with the name of a switch
+    after each of its steps.
     """
 
     def __init__(
@@ -206,21 +212,21 @@ class LabSession:
         )
 
     def plan(self, design: Design, *, take_over: bool = False) -> LabPlan:
-        """Read the switches and say what would change; `take_over` as in `plan_lab`."""
+        """Read the switches and return the plan for a design; `take_over` as in `plan_lab`."""
         return plan_lab(self.lab, design.wiring, self.switches, take_over=take_over)
 
     @property
     def writable(self) -> Journal:
-        """The journal. Raises `JournalError` where this session only looks."""
+        """The journal. Raises `JournalError` if the session is read-only."""
         if self.journal is None:
             raise JournalError("this session is read-only: pass a journal to `open_lab`")
         return self.journal
 
     @contextmanager
     def operation(self, kind: str, why: str, *, goal: str = "", again: str | None = None) -> Iterator[str]:
-        """Open an operation: what is applied and installed until it ends are its steps.
+        """Open an operation and provide its id: what the session applies and installs within the block are its steps.
 
-        One that ended too early is opened `again`: hosts that are as wanted are left alone then.
+        Pass `again` (an operation id) to resume an unfinished operation; hosts that are already configured are skipped.
         """
         opened = self.writable.operation(self.lab.name, kind, why=why, goal=goal, again=again)
         with opened as operation:
@@ -231,16 +237,19 @@ class LabSession:
                 self._open, self._is_again = None, False
 
     def apply(self, plan: LabPlan, begun: Callable[[str], object] = lambda _operation: None) -> ApplyResult:
-        """Carry a plan out, journal first, in the operation that is open or its own; `begun` as in `apply_plan`.
+        """Execute a plan, journal first, in the open operation or in a new one; `begun` as in `apply_plan`.
 
-        Raises `DriftError`, `ApplyFailed`, `Interrupted`, and switch errors.
+        Raises what `apply_plan` raises, and `JournalError` if the session is read-only.
         """
         return apply_plan(
             self.lab, plan, self.switches, self.writable, begun, within=self._open, done=self.on_step
         )
 
     def install_routes(self, design: Design) -> None:
-        """Install addresses, routes and permanent neighbours of every host, over SSH, as steps of an operation."""
+        """Install addresses, routes and permanent neighbours on every host, over SSH, as steps of an operation.
+
+        Nothing is installed if hosts are only modelled. Raises what `install_hosts` raises.
+        """
         if self.fleet is None:
             return
         if self._open is None:
@@ -261,8 +270,8 @@ class LabSession:
     ) -> VerifyReport:
         """Compare switches, light and (with real hosts) fibres with the plan; with `routes` kernels and packets too.
 
-        What operations that were `left` unfinished explain is told with them. `further` are the other sets of routes
-        that the kernels are to hold.
+        Findings that unfinished operations (`left`) explain are reported with them. `further` are the other sets of
+        routes that the kernels should hold.
         """
         from testbed.operate.proof.judge import verify_lab  # the ways to the hosts: not for a plan
 
@@ -279,13 +288,13 @@ class LabSession:
         )
 
     def prove(self, design: Design, left: tuple[Unfinished, ...] = ()) -> VerifyReport:
-        """Compare the lab with a design, whatever of it answers. Raises `TopologyError` for one that does not fit."""
+        """Verify that the lab holds a design, without planning changes. Raises `TopologyError` if it does not fit."""
         circuits = circuits_of(self.lab, design.wiring)
         plan = LabPlan(design.wiring, circuits, ())
         return self.verify(plan, design.routes, left, design.further)
 
     def store_intent(self, design: Design, stated: Stated, operation: str) -> int | None:
-        """Store a design that stands already as an epoch; return its number."""
+        """Store a design that is already in force as an epoch; return its number, None if epochs are not stored."""
         if self._intents is None:
             return None
         return self._intents.store(
@@ -300,7 +309,7 @@ class LabSession:
         take_over: bool = False,
         stated: Stated = DEFAULT,
     ) -> BringUpReport:
-        """Plan, apply, route and verify one design; `note` is told what happens."""
+        """Plan, apply, route and verify a design; `note` is called with a line on the result of each stage."""
         return self.carry_out(design, self.plan(design, take_over=take_over), note, stated=stated)
 
     def carry_out(
@@ -312,7 +321,7 @@ class LabSession:
         stated: Stated = DEFAULT,
         change: Change = APPLY,
     ) -> BringUpReport:
-        """Apply a plan made for a design, route and verify; `stated` is stored with it as the lab's intent.
+        """Apply a plan that was made for a design, route and verify; the design is stored as an epoch with `stated`.
 
         Raises what `apply` raises, `HostError`, and `ConfirmPending`.
         """
@@ -321,8 +330,8 @@ class LabSession:
         journal = self.writable
         if change.kind != "rollback":
             check_none_pending(journal.directory, self.lab.name)
-        some = "some" if plan.has_changes else "nothing"
-        note(f"{count_noun(len(plan.circuits), 'circuit')} planned, {some} to change")
+        amount = "some" if plan.has_changes else "nothing"
+        note(f"{count_noun(len(plan.circuits), 'circuit')} planned, {amount} to change")
         why = change.why or stated.words or design.name
         hosts = {f"host:{host.name}" for host in self.lab.hosts[: design.wiring.nodes]}
         parts = parts_of_plan(self.lab, plan) | parts_of(self.lab, hosts)
@@ -335,7 +344,7 @@ class LabSession:
             detour_s = 0.0
             if change.detour is not None:  # before any circuit moves, and once the epoch is stored
                 begin(operation)
-                detour_s = self.lead_around(change.detour, note)
+                detour_s = self.install_detours(change.detour, note)
             started = time.monotonic()
             applied = self.apply(plan, begin)
             journal.note(operation, stage="routes")
@@ -343,7 +352,7 @@ class LabSession:
             self.install_routes(design)
             routes_s = time.monotonic() - started
             intent.advance("applied")
-            routes = f"routes stand after {routes_s * 1000:.0f} ms" if self.fleet else _MODELLED
+            routes = f"routes in place after {routes_s * 1000:.0f} ms" if self.fleet else _MODELLED
             note(f"switches done in {applied.total_s * 1000:.0f} ms, {routes}")
             verified = self.verify(plan, design.routes, further=design.further)
             findings = count_noun(len(verified.findings), "finding")
@@ -353,35 +362,35 @@ class LabSession:
         note(f"verified: {findings} on {count_noun(verified.circuits, 'circuit')}")
         return BringUpReport(design, plan, applied, verified, routes_s, intent.epoch, detour_s)
 
-    def _store_intent(self, intent: Applying | NotKept, change: Change, operation: str) -> None:
-        """Store the epoch that is to come, and that it waits for a confirmation, before anything is sent."""
+    def _store_intent(self, intent: Applying | NoRecord, change: Change, operation: str) -> None:
+        """Store the new epoch, and the confirmation that it requires, before anything is sent."""
         is_new = intent.epoch is None
         intent.begin(operation)
         if change.confirm and is_new and intent.epoch is not None:
             within_s, back_to = change.confirm
             Confirmations(self.writable, self.lab.name).request(intent.epoch, back_to, within_s)
 
-    def lead_around(self, detour: Design, note: Note) -> float:
-        """Lead hosts around lost fibres; return how long that took."""
-        began = time.monotonic()
+    def install_detours(self, detour: Design, note: Note) -> float:
+        """Install the routes of a detour around lost fibres; return the seconds that this took."""
+        start = time.monotonic()
         self.install_routes(detour)
-        took_s = time.monotonic() - began
+        took_s = time.monotonic() - start
         note(f"detours are in force after {took_s * 1e3:.0f} ms" if self.fleet else _MODELLED)
         return took_s
 
     def applying(
         self, design: Design, stated: Stated, epoch: int | None
-    ) -> AbstractContextManager[Applying | NotKept]:
-        """Provide the record of an epoch while it is applied."""
+    ) -> AbstractContextManager[Applying | NoRecord]:
+        """Provide the record of an epoch, new or (by its number) resumed, while it is applied."""
         if self._intents is None:
-            return nullcontext(NotKept())
+            return nullcontext(NoRecord())
         return self._intents.applying(design.topology, design.wiring, design.name, stated, epoch)
 
 
 def record_proof(journal: Journal, lab: Lab, intent: Intent, report: VerifyReport) -> None:
-    """Complete an epoch whose own proof did not end by a later one without findings.
+    """Store a later proof without findings as that of an epoch whose own proof did not end.
 
-    Raises `JournalError`, also where somebody has gone on with it meanwhile, and `OperationRunning`.
+    Raises `JournalError`, also if another process has changed the epoch meanwhile, and `OperationRunning`.
     """
     IntentLog(journal, lab).complete(intent.epoch)
     with journal.operation(lab.name, again=intent.operation) as operation:
@@ -390,12 +399,15 @@ def record_proof(journal: Journal, lab: Lab, intent: Intent, report: VerifyRepor
 
 
 def checks_of(lab: Lab, wiring: Wiring, findings: Iterable[LinkFinding]) -> dict[str, str]:
-    """Return the hosts and NICs that a proof has looked at, each with what is at fault, empty for nothing."""
+    """Return the hosts and NICs that a proof has checked, each with the kind of its finding, empty if it has none.
+
+    A switch that does not answer adds its ports.
+    """
     hosts = {lab.hosts[nic.node].name for link in wiring.links for nic in link}
-    looked_at = {
+    checked_parts = {
         part for name in hosts for part in parts_of(lab, [f"host:{name}"]) if not part.startswith("port:")
     }
-    checks = dict.fromkeys(sorted(looked_at), "")
+    checks = dict.fromkeys(sorted(checked_parts), "")
     known = parts_of_lab(lab)
     for finding in findings:
         if finding.kind not in FAULTY:
@@ -408,7 +420,7 @@ def checks_of(lab: Lab, wiring: Wiring, findings: Iterable[LinkFinding]) -> dict
 
 
 def note_checks(runs_dir: Path, lab: Lab, wiring: Wiring, report: VerifyReport) -> None:
-    """Write what a look found of hosts and NICs, as `record_checks` does, beside what else is stored."""
+    """Open the journal and store the checks of hosts and NICs, see `record_checks`."""
     from testbed.operate.journal import journal_in
 
     with journal_in(runs_dir) as journal:
@@ -416,7 +428,7 @@ def note_checks(runs_dir: Path, lab: Lab, wiring: Wiring, report: VerifyReport) 
 
 
 def record_checks(journal: Journal, lab: Lab, wiring: Wiring, report: VerifyReport) -> None:
-    """Write what a proof found of hosts and NICs. Raises `JournalError`."""
+    """Store the checks of hosts and NICs that a proof made. Raises `JournalError`."""
     from testbed.leases.fence import database_errors
     from testbed.leases.store import LeaseStore
 

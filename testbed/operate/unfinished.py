@@ -1,8 +1,8 @@
-"""Operations that ended, or were killed, before all of their work was done, as the journal's file tells them.
+"""Unfinished operations: those that failed or were killed before their work was complete, read from the journal.
 
-An operation is forgotten when later ones have covered what it left, and not before: an epoch when newer ones are
-meant for all of its hosts, a discovery when the next one has begun or its circuits are gone and its hosts were
-configured, any other when its ports were patched again. Reading needs no right to write.
+An operation is reported until later ones cover it: an epoch, until newer epochs exist for all of its hosts; a
+discovery, until the next one has started, or its circuits are gone and its hosts were configured; any other, until its
+ports were patched again. Reading needs no write permission.
 """
 
 from __future__ import annotations
@@ -29,13 +29,18 @@ SwitchCircuit = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """An operation whose work was not done, what is known of it, and the next command.
+    """An unfinished operation, with a detail for people and a hint at the next command.
 
-    Of an apply `intent` is the epoch and `replaced` are those before it, parts of which may stand; with
-    `circuits_stood` the switches were done, and only hosts were left. `circuits` are those that a discovery left.
-    One that `is_superseded` is an apply on some of whose hosts a newer epoch stands. One that `is_for_a_person` waits
-    for a decision: an epoch that nobody has confirmed. Of one that `lacks_proof` all stands, and only its proof did not
-    end. `kind` is that of the operation where it is no apply.
+    | field | meaning |
+    |---|---|
+    | `intent` | the epoch of an apply |
+    | `replaced` | earlier epochs, parts of which may still be in place |
+    | `circuits_stood` | the switches were done, only hosts were not |
+    | `circuits` | circuits that a discovery may have left |
+    | `is_superseded` | a newer epoch exists for some of the hosts |
+    | `is_for_a_person` | an epoch awaits confirmation |
+    | `lacks_proof` | circuits and routes are in place, only the proof did not end |
+    | `kind` | kind of the operation, if it is not an apply |
     """
 
     operation: str
@@ -55,25 +60,31 @@ class Unfinished:
         return f"unfinished: {self.operation}: {self.detail}; {self.hint}"
 
     def json(self) -> dict[str, str]:
-        """Return the same for programs."""
+        """Return operation, detail and hint for JSON documents."""
         return {"operation": self.operation, "detail": self.detail, "hint": self.hint}
 
 
 def find_unfinished_operations(runs_dir: str | Path, lab: Lab) -> tuple[Unfinished, ...]:
-    """Return operations on a lab that were left unfinished and that no later one covers, oldest first.
+    """Return the unfinished operations of a lab that no later one covers, oldest first.
 
-    Epochs that never stood, those whose proof did not end, those that wait for a confirmation and are not watched,
-    discoveries that were killed, and other operations that were killed or have steps of which nobody knows what became.
-    Hosts that are no longer in the lab file need no epoch: none can be meant for them. Raises `JournalError`.
+    These are epochs that were never completed, epochs whose proof did not end, epochs that await confirmation without
+    a watcher, discoveries that were killed, and other operations that were killed or have steps without an outcome.
+    Hosts that are no longer in the lab file are ignored: no newer epoch can cover them. Raises `JournalError`.
     """
     journal = _Journal(runs_dir, lab)
-    unconfirmed = (Unfinished(*told, is_for_a_person=True) for told in find_unwatched(runs_dir, lab.name))
-    found = (*_applies(journal), *_proofs(journal), *_discoveries(journal), *_others(journal), *unconfirmed)
-    return tuple(sorted(found, key=lambda one: one.operation))
+    unconfirmed = (Unfinished(*texts, is_for_a_person=True) for texts in find_unwatched(runs_dir, lab.name))
+    operations = (
+        *_applies(journal),
+        *_proofs(journal),
+        *_discoveries(journal),
+        *_others(journal),
+        *unconfirmed,
+    )
+    return tuple(sorted(operations, key=lambda one: one.operation))
 
 
 def find_unfinished_or_error(runs_dir: str | Path, lab: Lab) -> tuple[Unfinished, ...]:
-    """Return the same; a journal that cannot be read is told as one: nobody can say then that all was finished."""
+    """Return `find_unfinished_operations`, or one entry that holds the error if the journal cannot be read."""
     try:
         return find_unfinished_operations(runs_dir, lab)
     except JournalError as error:
@@ -81,12 +92,12 @@ def find_unfinished_or_error(runs_dir: str | Path, lab: Lab) -> tuple[Unfinished
 
 
 _UNREADABLE_HINT = (
-    "make the file readable, or give the --runs-dir of the lab's applies: none can begin with this one"
+    "make the file readable, or give the --runs-dir of the lab's applies: no apply can start with this one"
 )
 
 
 class _Journal:
-    """Rows of one lab in the journal's file, the oldest first; intents the newest first."""
+    """Rows of one lab in the journal, oldest first; intents newest first."""
 
     def __init__(self, runs_dir: str | Path, lab: Lab) -> None:
         self._runs_dir, self._lab = runs_dir, lab.name
@@ -96,17 +107,17 @@ class _Journal:
         self.discoveries = self.rows(_DISCOVERIES)
 
     def _operations(self) -> Mapping[str, Row]:
-        """Return the operations by id; how many steps are `open`, on which `switches`, and whether any was `begun`."""
+        """Return the operations by id, with the number and `switches` of `open` steps; `begun` if any has an intent."""
         switches: defaultdict[str, list[str]] = defaultdict(list)
-        begun: set[str] = set()
-        for step in self.rows(_BEGUN_STEPS):
-            begun.add(step["operation"])
+        with_steps: set[str] = set()
+        for step in self.rows(_STARTED_STEPS):
+            with_steps.add(step["operation"])
             if step["outcome"] is None:
                 switches[step["operation"]].append(step["switch"])
         return {
             row["id"]: {
                 **row,
-                "begun": row["id"] in begun,
+                "begun": row["id"] in with_steps,
                 "open": len(switches[row["id"]]),
                 "switches": ",".join(dict.fromkeys(switches[row["id"]])),
             }
@@ -121,7 +132,7 @@ class _Journal:
 _OPERATIONS = """
 select * from operations where lab = ? order by started
 """
-_BEGUN_STEPS = """
+_STARTED_STEPS = """
 select s.operation, s.switch, s.outcome from steps s join operations o on o.id = s.operation
 where o.lab = ? and s.intent_at <> '' order by s.intent_at
 """
@@ -138,45 +149,44 @@ _DISCOVERIES = (
 
 
 def _applies(journal: _Journal) -> Iterator[Unfinished]:
-    """Yield epochs that never stood, as far as no newer one is meant for their hosts."""
+    """Yield epochs that were never completed and that have hosts without a newer epoch."""
     newer: set[str] = set()
-    for intent in journal.intents:
-        left = [host for host in intent.hosts if host in journal.hosts and host not in newer]
-        if left and intent.is_unfinished:
+    for intent in journal.intents:  # newest first, so that `newer` holds every host that a later epoch covers
+        uncovered = [host for host in intent.hosts if host in journal.hosts and host not in newer]
+        if uncovered and intent.is_unfinished:
             is_partly_covered = not newer.isdisjoint(intent.hosts)
-            yield _make_unfinished(journal, intent, left if is_partly_covered else ())
+            yield _make_unfinished(journal, intent, uncovered if is_partly_covered else ())
         newer.update(intent.hosts)
 
 
-def _make_unfinished(journal: _Journal, intent: Intent, left: Sequence[str]) -> Unfinished:
-    """Return what is told of an epoch; `left` are the hosts that no newer one is meant for, empty where that is all."""
+def _make_unfinished(journal: _Journal, intent: Intent, uncovered: Sequence[str]) -> Unfinished:
+    """Return the entry of an epoch; `uncovered` are the hosts without a newer epoch, empty if no host has one."""
     how = f"failed ({intent.error})" if intent.error else "was killed"
     begun = f"the apply of epoch {intent.epoch}, begun {_minute(intent.intended_at)},"
-    only = f"; newer epochs are meant for all hosts but {', '.join(left)}" if left else ""
+    only = f"; newer epochs exist for all hosts but {', '.join(uncovered)}" if uncovered else ""
     row = journal.operations.get(intent.operation)
     open_steps = _open_steps(row) if row else ""
     return Unfinished(
         intent.operation,
         f"{begun} {how} before circuits and routes stood{open_steps}{only}",
-        f"run {'' if left else '`testbed resume`, or '}`testbed apply --epoch {intent.epoch}`",
+        f"run {'' if uncovered else '`testbed resume`, or '}`testbed apply --epoch {intent.epoch}`",
         intent,
         find_replaced(journal.intents, intent),
         circuits_stood=row is not None and row.get("stage", "") in ("routes", "proof"),
-        is_superseded=bool(left),
+        is_superseded=bool(uncovered),
     )
 
 
 def _proofs(journal: _Journal) -> Iterator[Unfinished]:
-    """Yield epochs in force whose process died in their proof."""
+    """Yield epochs in force whose process died during the proof."""
     for intent in in_force(journal.intents):
-        if (
-            intent.lacks_proof and intent.operation in journal.operations
-        ):  # a repair stores what stands already
+        # `record_proof` needs the operation; an epoch stored for a topology already in force may have none here.
+        if intent.lacks_proof and intent.operation in journal.operations:
             begun = f"the apply of epoch {intent.epoch}, begun {_minute(intent.intended_at)},"
             yield Unfinished(
                 intent.operation,
-                f"{begun} was killed in its proof: circuits and routes were made, and nobody knows whether they work",
-                "run `testbed verify`: without findings the epoch is verified; or `testbed resume`",
+                f"{begun} was killed in its proof: circuits and routes are in place, but were not verified",
+                "run `testbed verify`, which marks the epoch as verified if it finds nothing; or `testbed resume`",
                 intent,
                 circuits_stood=True,
                 lacks_proof=True,
@@ -184,7 +194,7 @@ def _proofs(journal: _Journal) -> Iterator[Unfinished]:
 
 
 def _discoveries(journal: _Journal) -> Iterator[Unfinished]:
-    """Yield the last discovery if it was killed and nothing has covered it: each begins with what others left."""
+    """Yield the last discovery if it was killed and not covered since; each discovery covers all earlier ones."""
     last = journal.discoveries[-1] if journal.discoveries else None
     if last is None or last["state"] != "running" or is_running(last["owner"]):
         return
@@ -194,17 +204,17 @@ def _discoveries(journal: _Journal) -> Iterator[Unfinished]:
         for source, target in state
     )
     if not _is_covered_discovery(journal, last, circuits):
-        left = f"; up to {len(circuits)} of its circuits may stand" if circuits else ""
+        remains = f"; up to {len(circuits)} of its circuits may still exist" if circuits else ""
         yield Unfinished(
             last["id"],
-            f"a discovery of fibres that was killed, begun {_minute(last['started'])}{left}, and NICs may be set down",
-            "run `testbed discover` again: it removes what is its own, and goes on",
+            f"a discovery of fibres that was killed, begun {_minute(last['started'])}{remains}, and NICs may be down",
+            "run `testbed discover` again: it removes its circuits and continues",
             circuits=circuits,
         )
 
 
 def _is_covered_discovery(journal: _Journal, row: Row, circuits: frozenset[SwitchCircuit]) -> bool:
-    """Return whether hosts were configured since, and the last read of each switch shows no circuit of it."""
+    """Return whether its hosts were configured since, and the last read of each switch shows none of its circuits."""
     hosts = journal.hosts.intersection(host for host, _ in json.loads(row["problem"])["nics"])
     later = (one for one in journal.intents if one.applied_at and one.intended_at > row["started"])
     if not any(hosts.issubset(one.hosts) for one in later):
@@ -218,17 +228,17 @@ def _is_covered_discovery(journal: _Journal, row: Row, circuits: frozenset[Switc
 
 
 def _others(journal: _Journal) -> Iterator[Unfinished]:
-    """Yield operations that are no apply of an epoch and no round of a discovery: those have been told."""
+    """Yield unfinished operations that are neither the apply of an epoch nor a round of a discovery."""
     known = {intent.operation for intent in journal.intents}
     discoverers = {row["owner"] for row in journal.discoveries}
     rows = list(journal.operations.values())
-    left = [
+    candidates = [
         (at, row)
         for at, row in enumerate(rows)
-        if row["id"] not in known and row["owner"] not in discoverers and _is_left(row)
+        if row["id"] not in known and row["owner"] not in discoverers and _is_unfinished(row)
     ]
-    ports = _ports_of_operations(journal) if left else {}
-    for at, row in left:
+    ports = _ports_of_operations(journal) if candidates else {}
+    for at, row in candidates:
         later = [one for one in rows[at + 1 :] if one["state"] == "done"]
         if not any(_covers(journal, one, row, ports) for one in later):
             how = "killed" if row["state"] in ("running", "killed") else row["state"]
@@ -238,17 +248,17 @@ def _others(journal: _Journal) -> Iterator[Unfinished]:
 
 
 _KINDS = {"repair": "a repair", "trial": "a trial of `testbed verify --narrow`"}
-_HINT = "run `testbed resume`, or see what the switches hold with `testbed plan` and `testbed apply` again"
+_HINT = "run `testbed resume`, or compare the switches with `testbed plan` and run `testbed apply` again"
 
 
-def _is_left(row: Row) -> bool:
+def _is_unfinished(row: Row) -> bool:
     if row["state"] == "running":
         return not is_running(row["owner"])
     return bool(row["begun"] if row["state"] == "killed" else row["open"])
 
 
 def _ports_of_operations(journal: _Journal) -> Mapping[str, set[tuple[str, int]]]:
-    """Return the ports whose circuits each operation was to change, and 0 of each host that it was to configure."""
+    """Return the ports whose circuits each operation was to change; port 0 of a host stands for its configuration."""
     ports: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
     for step in journal.rows(_STEPS):
         if step.get("change") == ROUTES:
@@ -261,7 +271,10 @@ def _ports_of_operations(journal: _Journal) -> Mapping[str, set[tuple[str, int]]
 
 
 def _covers(journal: _Journal, later: Row, row: Row, ports: Mapping[str, set[tuple[str, int]]]) -> bool:
-    """Return whether a later operation has patched all ports of one, or is the apply of all hosts of its time."""
+    """Return whether a later operation has patched all ports of `row`, or applied an epoch for all its hosts.
+
+    These are the hosts of the epochs in force when `row` started.
+    """
     if ports.get(row["id"], set()) <= ports.get(later["id"], set()):
         return True
     intent = next((one for one in journal.intents if one.operation == later["id"]), None)

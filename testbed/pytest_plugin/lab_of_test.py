@@ -41,12 +41,12 @@ class LabOfTest:
     @contextmanager
     def session(self) -> Iterator[LabSession]:
         """Provide the lab opened for writing, under the lease of the test."""
-        from testbed.leases.choice import choose, find_chosen
+        from testbed.leases.choice import get_selected_lease, select_lease
         from testbed.operate.journal import journal_in
         from testbed.operate.session import open_lab
 
-        before = find_chosen()
-        choose(self.lease)
+        before = get_selected_lease()
+        select_lease(self.lease)
         try:
             with (
                 journal_in(self.runs_dir) as journal,
@@ -54,7 +54,7 @@ class LabOfTest:
             ):
                 yield session
         finally:
-            choose(before)
+            select_lease(before)
 
     def apply(self, *, simplex: bool = False, method: Method = "geometric") -> BringUpReport:
         """Patch a topology of all hosts, install its routes, prove both. Raises as `LabSession.bring_up` does."""

@@ -63,9 +63,9 @@ def test_path_to_a_host_that_is_off_ends_before_it(ask, labs):
     ran = ask("path", "a", "d", "--lab", labs / "off.yaml")
     assert ran.code == 2
     assert "host_off: d: no session with" in ran.out
-    assert "d does not answer: whether the packet arrives there is not known" in ran.out
+    assert "d does not answer: it is unknown whether the packet arrives" in ran.out
     back = ask("path", labs / "off.yaml", "d", "a")
-    assert (back.code, "d does not answer: where it sends the packet" in back.out) == (2, True)
+    assert (back.code, "d does not answer: its next hop is unknown" in back.out) == (2, True)
 
 
 def test_the_lab_file_stands_first_as_in_other_commands_or_after_its_option(ask, labs):

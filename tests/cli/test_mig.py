@@ -79,7 +79,7 @@ def test_servers_that_are_cut_differently_are_not_one_job(testbed, tmp_path):
     lab.write_text(LAB.read_text(encoding="utf-8").replace("    server: f\n", ""), encoding="utf-8")
     mixed = testbed("optimise", *SMALL[:-1], "--lab", lab, "--hosts-of", "e1,f1", *SHORT)
     assert mixed.code != 0
-    assert "the server of host 'e1' is 2 logical ones, that of 'f1' 1" in mixed.json["error"]["message"]
+    assert "the server of host 'e1' is 2 logical servers, that of 'f1' 1" in mixed.json["error"]["message"]
     alone = testbed("optimise", *SMALL[:-1], "--lab", lab, "--hosts-of", "f1,f2", *SHORT)
     assert json.loads(Path("plan.json").read_text(encoding="utf-8"))["workload"]["device"] == "a100"
     assert alone.code == 0, alone.err

@@ -147,7 +147,7 @@ def test_an_apply_that_was_killed_before_anything_was_planned_is_no_operation_to
     killed("plan", "apply", lab_file, "--simplex")
     assert step_states(testbed, lab_file) == ("killed", [])
     resumed = testbed("resume", lab_file, "--json").json
-    assert (resumed["state"], resumed["reason"]) == ("none", "it had sent nothing: give its command again")
+    assert (resumed["state"], resumed["reason"]) == ("none", "it had sent nothing: run its command again")
     assert resumed["unfinished"] == []
 
 

@@ -130,7 +130,7 @@ def test_the_death_of_the_watcher_is_named_by_the_next_command(testbed, lab_file
     os.kill(int(watcher.split()[0]), signal.SIGKILL)
     assert eventually(lambda: testbed("plan", lab_file, "--json").json["unfinished"])
     (told,) = testbed("plan", lab_file, "--json").json["unfinished"]
-    assert "lost the process that would go back: nobody goes back by itself" in told["detail"]
+    assert "its watcher has died: there is no automatic rollback" in told["detail"]
     assert testbed("rollback", lab_file).code == 0, "by hand, which ends the waiting"
     assert testbed("plan", lab_file, "--json").json["unfinished"] == []
 

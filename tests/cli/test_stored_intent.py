@@ -204,7 +204,7 @@ def test_looking_makes_no_directory_of_runs(testbed, lab_file, runs):
     for asked in (["plan"], ["verify"], ["path", "a", "b", "--lab"], ["repair"]):
         ran = testbed(*asked, lab_file)
         assert ran.code in (0, 2), ran.err
-        assert f"no topology of lab 'testbed12' is stored in {runs}: the default one is meant" in ran.out
+        assert f"no topology of lab 'testbed12' is stored in {runs}: the default one is used" in ran.out
     assert not runs.exists()
 
 

@@ -10,7 +10,7 @@ skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from testbed.lab.control import control
-from testbed.leases.choice import choose
+from testbed.leases.choice import select_lease
 
 
 def held_by(up):
@@ -30,7 +30,7 @@ def write(testbed, up, after):
         return ran.code, ran.json.get("error", {}).get("code"), ran.json.get("changed")
 
     yield run
-    choose("")
+    select_lease("")
 
 
 def test_the_lease_of_somebody_else_is_respected_and_one_s_own_is_named(testbed, up, write):

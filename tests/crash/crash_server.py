@@ -24,7 +24,7 @@ from ocs_drivers.engine.device_lock import lock_directory
 from testbed.cli.output import describe_error
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
-from testbed.leases.choice import choose
+from testbed.leases.choice import select_lease
 from testbed.leases.listing import read_leases
 from testbed.leases.model import parts_of
 from testbed.leases.store import LeaseStore
@@ -35,7 +35,7 @@ from testbed.operate.journal import journal_in
 from testbed.operate.model import LabPlan
 from testbed.operate.proof import judge  # noqa: F401 - imported by a session when it is needed first
 from testbed.operate.recovery import resume as recovery
-from testbed.operate.recovery.resume import Resumed, find_unfinished
+from testbed.operate.recovery.resume import ResumeResult, find_unfinished
 from testbed.operate.recovery.rollback import roll_back, target_of
 from testbed.operate.session import LabSession
 from testbed.operate.unfinished import find_unfinished_operations
@@ -94,7 +94,7 @@ def resume(request: Request) -> dict[str, Any]:
     """Go on with the newest operation that ended too early, as `testbed resume` does."""
     lab = lab_of(request["lab"])
     left = find_unfinished(request["runs"], lab, None)
-    resumed = Resumed(None, "none", "nothing is unfinished")
+    resumed = ResumeResult(None, "none", "nothing is unfinished")
     if left:
         with ExitStack() as stack:
             session = session_of(request, stack)
@@ -137,7 +137,7 @@ def hand_over(request: Request) -> dict[str, Any]:
         first, second = read_leases(address_in(request["runs"]), lab.name, ended=True)[:2]
         if first.is_held:
             LeaseStore(journal.database, lab.name).release(first.id)
-    choose(second.id)
+    select_lease(second.id)
     done = (resume if request.get("resume") else apply)(request)
     leases = read_leases(address_in(request["runs"]), lab.name)
     return done | {"held": [one.token for one in leases if one.is_held]}

@@ -124,7 +124,7 @@ def test_unused_nics_stay_out_of_topologies(bare):
 def test_a_file_is_not_overwritten_unless_that_is_said(tmp_path):
     path = tmp_path / "new" / "out.yaml"
     write_new_file(path, "one")
-    with pytest.raises(LabFileError, match="exists already; give another -o, or --force"):
+    with pytest.raises(LabFileError, match="already exists; give another -o, or --force"):
         write_new_file(path, "two")
     assert path.read_text() == "one"
     write_new_file(path, "two", replace=True)

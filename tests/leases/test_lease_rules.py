@@ -28,7 +28,7 @@ from testbed.errors import ClockError, LeaseDenied, LeaseHeld, LeaseStale
 from testbed.leases.fence import Fence
 from testbed.leases.listing import read_leases
 from testbed.leases.model import HELD, LIVING, TRANSITIONS
-from testbed.leases.rules import in_order, monotonic
+from testbed.leases.rules import monotonic, sort_requests
 from testbed.leases.store import LeaseStore
 from testbed.storage.database import Database
 
@@ -230,7 +230,7 @@ class Leases(RuleBasedStateMachine):
         taken = {part for one in living if one.state in HELD for part in one.parts}
         ahead = {part for one in living if one.state == "requested" for part in one.parts}
         before: set[str] = set()
-        for one in in_order(one for one in living if one.state == "queued"):
+        for one in sort_requests(one for one in living if one.state == "queued"):
             is_free = one.parts.isdisjoint(taken | before | ahead | self.faults)
             assert not is_free, f"{one.id} waits for nothing"
             before |= one.parts

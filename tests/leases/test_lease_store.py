@@ -87,7 +87,7 @@ def test_a_lease_that_would_have_ended_at_once_is_refused(stores, ttl_s):
         lambda: stores().request(["host:b"], B, ttl_s=ttl_s),
         lambda: stores().extend(lease.id, ttl_s),
     ):
-        with pytest.raises(LeaseDenied, match=r"a lease lasts at least 1 s, but .* s were requested"):
+        with pytest.raises(LeaseDenied, match="lasts at least 1 s"):
             ask()
 
 
@@ -99,7 +99,7 @@ def test_an_operation_in_flight_is_drained(stores, clock):
     clock.now_s += 100
     assert store.get(lease.id).state == "draining"
     assert store.get(waiting.id).state == "queued"
-    with pytest.raises(LeaseDenied, match=r"lease .* is draining, so nothing can move under it"):
+    with pytest.raises(LeaseDenied, match="nothing can move under it"):
         store.begin(lease.id, A)
     store.end(lease.id)
     assert states(store) == ["expired", "granted"]
@@ -149,7 +149,7 @@ def test_the_fence_beats_before_each_write(stores):
 def test_only_who_holds_it_or_was_allowed_may_use_it(stores):
     lease = stores().request(["host:a"], A, allowed=["ben"])
     stores("ben@h").begin(lease.id, A)
-    with pytest.raises(LeaseDenied, match=r"lease .* belongs to ann@h, and eve@h may not use it"):
+    with pytest.raises(LeaseDenied, match="belongs to ann@h, and eve@h may not use it"):
         stores("eve@h").begin(lease.id, A)
     with pytest.raises(LeaseDenied, match="does not cover host:b"):
         stores().begin(lease.id, AB)
@@ -177,7 +177,7 @@ def test_a_part_that_failed_its_last_check_is_not_granted(stores, clock):
 def test_reservations_ahead_do_not_overlap_and_come_first(stores, clock):
     store = stores()
     ahead = store.request(["host:a"], A, ttl_s=100, starts_s=clock.now_s + 200)
-    with pytest.raises(LeaseDenied, match=r"host:a is reserved then by lease .* of ann@h; choose"):
+    with pytest.raises(LeaseDenied, match=r"host:a is reserved then by lease"):
         store.request(["host:a"], AB, ttl_s=100, starts_s=clock.now_s + 299)
     assert store.request(["host:a"], A, ttl_s=100, starts_s=clock.now_s + 300).state == "requested"
     long = store.request(["host:a"], A, ttl_s=201)
@@ -212,7 +212,7 @@ def test_an_implicit_lease_ends_with_its_operation_and_with_its_process(stores):
     with hold_fence(store.database, "lab", A, store=lambda *_: store) as fence:
         assert fence.token == 1
         with pytest.raises(
-            LeaseDenied, match=r"nothing was sent\. Pass --lease if it is yours, or queue for it: testbed"
+            LeaseDenied, match=r"lease .* of ann@h holds host:a; nothing was sent\. Pass --lease"
         ):
             store.request_implicit(AB)
         with hold_fence(store.database, "lab", A) as inner:
@@ -225,9 +225,7 @@ def test_an_implicit_lease_ends_with_its_operation_and_with_its_process(stores):
 
 def test_what_a_lab_does_not_have_is_refused_at_once():
     lab = load_lab(ROOT / "labs" / "testbed12.yaml")
-    with pytest.raises(
-        LeaseImpossible, match="lab 'testbed12' has no host:zz, so this request can never be granted; name"
-    ):
+    with pytest.raises(LeaseImpossible, match="has no host:zz, so this request can never be granted"):
         parts_of(lab, ["host:a", "host:zz"])
     of_host = parts_of(lab, ["host:a"])
     assert {"host:a", "nic:a/nic1", "port:ocs1/1", "port:ocs1/49"} <= of_host

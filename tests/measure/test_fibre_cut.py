@@ -28,7 +28,7 @@ from testbed.lab.simulated.lifecycle import start_lab
 from testbed.measure.results.store import RunStore
 from testbed.operate.design import Design, design_for
 from testbed.operate.journal import Journal
-from testbed.operate.repair import carry_out, look_at, plan_lab_repair
+from testbed.operate.repair import carry_out, observe_design, plan_lab_repair
 from testbed.operate.session import LabSession, open_lab
 
 ROOT = Path(__file__).parents[2]
@@ -112,7 +112,7 @@ def test_hosts_prove_detours_and_a_second_loss_leaves_the_dead_receiver_alone(fo
         control(plant, {"do": "cut", "fibre": fibre})
         planned = None
         while planned is None or planned.is_repaired:  # until carrier is down
-            planned = plan_lab_repair(session.lab, design, look_at(session, design), earlier)
+            planned = plan_lab_repair(session.lab, design, observe_design(session, design), earlier)
         return planned, carry_out(session, planned).verified
 
     session.bring_up(rings)
@@ -123,8 +123,10 @@ def test_hosts_prove_detours_and_a_second_loss_leaves_the_dead_receiver_alone(fo
     assert session.bring_up(standing).verified.ok
     once, verified = repaired("b/nic1:receive", standing)
     assert verified.ok
-    assert plan_lab_repair(session.lab, standing, look_at(session, standing)) is None, "it shows no more"
-    again = plan_lab_repair(session.lab, standing, look_at(session, standing), once.record)
+    assert plan_lab_repair(session.lab, standing, observe_design(session, standing)) is None, (
+        "it shows no more"
+    )
+    again = plan_lab_repair(session.lab, standing, observe_design(session, standing), once.record)
     assert again.is_repaired
     twice, verified = repaired("d/nic1:transmit", standing, once.record)
     assert verified.ok

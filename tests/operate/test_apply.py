@@ -301,7 +301,7 @@ def test_a_real_lab_moves_only_when_named(testbed12):
     check_permission(testbed12, None)
     check_permission(real, "oxford")
     with pytest.raises(
-        RefusedToMove, match="lab 'oxford' is real hardware, and nobody said to move it: pass"
+        RefusedToMove, match=r"'oxford' is real hardware: pass --really-move oxford to change it"
     ):
         check_permission(real, None)
     with pytest.raises(RefusedToMove, match="'--really-move testbed12' names another lab"):

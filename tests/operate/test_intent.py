@@ -191,7 +191,7 @@ def test_a_lab_file_that_lost_a_host_is_told(session, testbed12, runs):
     session.bring_up(design_for(testbed12))
     smaller = replace(testbed12, hosts=testbed12.hosts[:11])
     with pytest.raises(
-        IntentError, match=r"has no host 'l' of 4 NICs, which epoch 1 joins: the file differs"
+        IntentError, match=r"has no host 'l' with 4 NICs, which epoch 1 connects: the file differs"
     ):
         design_of_intent(smaller, the_only(runs, testbed12))
 
@@ -205,8 +205,8 @@ def test_nics_that_a_discovery_cut_off_are_told_and_no_other_nic_is_compared(ses
     cut = replace(first, nics=first.nics[1:], unused=("nic1",))
     lab = replace(testbed12, hosts=(cut, *others), revision="after")
     words = (
-        r"lists nic2, nic3, nic4 of host 'a', and epoch 1 joins nic1, nic2: the file differs from .*testbed12\.yaml, "
-        rf"with which epoch 1 was applied \(revision {testbed12.revision}, now after\); name a topology"
+        r"lists nic2, nic3, nic4 for host 'a', but epoch 1 connects nic1, nic2: the file differs from "
+        rf".*testbed12\.yaml, with which epoch 1 was applied \(revision {testbed12.revision}, now after\); name a "
     )
     with pytest.raises(IntentError, match=words):
         design_of_intent(lab, the_only(runs, testbed12))
@@ -294,7 +294,7 @@ def test_a_file_that_is_no_database_is_told(tmp_path, testbed12):
     database_in(tmp_path).write_bytes(b"something else, and long enough to be looked at\n" * 40)
     with pytest.raises(
         JournalError,
-        match=r"cannot read the stored topology of lab .*lightbed\.sqlite cannot be read .*; move it away and .*",
+        match=r"cannot read the stored topology of .*: .*lightbed\.sqlite cannot be read .*; .* or name the topology",
     ):
         load_intents(tmp_path, "lab")
     (told,) = find_unfinished_or_error(tmp_path, testbed12)

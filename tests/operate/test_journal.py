@@ -136,7 +136,7 @@ def test_a_killed_process_leaves_unknown_exactly_what_is_unknown(tmp_path, point
     killed = subprocess.run([sys.executable, "-c", CRASH, path, point], cwd=ROOT, check=False)
     assert killed.returncode == -signal.SIGKILL
     with Journal(path) as journal:
-        unfinished = journal.unfinished()
+        unfinished = journal.find_unfinished()
         assert len(unfinished) == unknown
         assert all(step.status is Status.UNKNOWN and step.after == AFTER for step in unfinished)
 
@@ -149,7 +149,7 @@ def test_a_process_killed_in_the_middle_is_recognised_while_its_number_is_still_
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     try:
         with Journal(path) as journal:
-            assert len(journal.unfinished()) == 1
+            assert len(journal.find_unfinished()) == 1
     finally:
         child.wait()
 

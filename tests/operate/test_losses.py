@@ -23,7 +23,7 @@ from testbed.operate.journal import Journal
 from testbed.operate.light import Loss, SwitchReading, judge_losses, read_carriers
 from testbed.operate.model import Circuit
 from testbed.operate.plan import circuits_of
-from testbed.operate.repair import carry_out, look_at, plan_lab_repair
+from testbed.operate.repair import carry_out, observe_design, plan_lab_repair
 from testbed.operate.session import LabSession
 
 DARK, LIT = Power(-60.0, below_floor=True), Power(-2.0)
@@ -111,10 +111,10 @@ def test_a_lab_is_repaired_once_and_stays_so_until_the_fibre_is_replaced(
 ):
     design, lab = ring_and_pairs(simplex=simplex), session.lab
     assert session.bring_up(design).verified.ok
-    assert plan_lab_repair(lab, design, look_at(session, design)) is None
+    assert plan_lab_repair(lab, design, observe_design(session, design)) is None
     ask_twin("cut", of="plant", fibre="c/nic1:transmit")
     try:
-        planned = plan_lab_repair(lab, design, look_at(session, design))
+        planned = plan_lab_repair(lab, design, observe_design(session, design))
         assert [(lab.nic_label(loss.nic), loss.fibre) for loss in planned.sight.losses] == [
             ("c/nic1", "transmit")
         ]
@@ -122,7 +122,7 @@ def test_a_lab_is_repaired_once_and_stays_so_until_the_fibre_is_replaced(
         done = carry_out(session, planned)
         assert done.verified.findings == ()
         assert done.outage_s > 0
-        again = plan_lab_repair(lab, design, look_at(session, design))
+        again = plan_lab_repair(lab, design, observe_design(session, design))
         assert again.is_repaired
         assert carry_out(session, again).verified.ok
     finally:
@@ -140,13 +140,13 @@ def test_without_links_to_give_the_detour_is_all(session, ask_twin):
     notes = []
     ask_twin("cut", of="plant", fibre="a/nic1:transmit")
     try:
-        planned = plan_lab_repair(session.lab, design, look_at(session, design))
+        planned = plan_lab_repair(session.lab, design, observe_design(session, design))
         done = carry_out(session, planned, notes.append)
     finally:
         ask_twin("uncut", of="plant", fibre="a/nic1:transmit")
     assert (planned.repatched, done.outage_s) == (None, 0.0)
     assert (done.verified.circuits, done.verified.findings) == (46, ())
-    assert notes == ["hosts are modelled: no routes", "verified: 0 findings on 46 circuits left"]
+    assert notes == ["hosts are modelled: no routes", "verified: 0 findings on 46 remaining circuits"]
     assert [len(detour.path) for detour in planned.repair.detours] == [3, 3]
 
 
@@ -187,7 +187,7 @@ def test_the_command_says_what_is_lost_and_does_it_when_told(
         assert code == 2
         assert lines.startswith(
             f"named: --plan {plan_file}\n"
-            "the plan has no routes: they are found now; `testbed optimise` writes plans with routes\n"
+            "the plan has no routes: they are computed now; `testbed optimise` writes plans with routes\n"
             "lost: the transmit fibre of a/nic1 at ocs1:1, for a/nic1 -> b/nic1\nat once: "
         )
         assert lines.endswith("the ring is closed by a link of its own again\n")

@@ -183,7 +183,7 @@ def test_the_module_tells_a_dark_laser_from_a_cut_fibre(glass):
     assert cut.detail == "the transmit fibre at ocs1:1 (a/nic1) is out: its module sends 0.0 dBm, none enters"
     lab.dark_lasers.add(lab.nics["a/nic1"])
     dark = lab.narrowed("no_light", LINK)
-    assert dark.detail == "the laser of a/nic1 is dark by its own module, and no light enters ocs1:1"
+    assert dark.detail == "the module of a/nic1 reports that its laser is dark, and no light enters ocs1:1"
 
 
 @pytest.mark.slow

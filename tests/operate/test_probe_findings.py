@@ -74,7 +74,7 @@ def test_light_without_a_frame_is_not_received(testbed12):
     nics["b", "nic1"] = NicReport(carrier=True, sent=3, frames=())
     (found,) = compare(testbed12, RING, ProbeReport(EPOCH, nics))
     assert (found.kind, found.subject) == ("not_heard", "a/nic1 -> b/nic1")
-    assert "look at the transmit fibre at ocs1:1 and the receive fibre at ocs1:53" in found.detail
+    assert "check the transmit fibre at ocs1:1 and the receive fibre at ocs1:53" in found.detail
 
 
 @pytest.mark.parametrize(
@@ -83,22 +83,22 @@ def test_light_without_a_frame_is_not_received(testbed12):
         (
             {"tx_packets": 3},
             {"rx_packets": 0, "rx_errors": 0},
-            "it counts no packet that arrived; look at the",
+            "it counts no packet received; check the",
         ),
         (
             {"tx_packets": 3},
             {"rx_packets": 0, "rx_errors": 7},
-            "it counts 7 packets with errors; look at the",
+            "it counts 7 packets with errors; check the",
         ),
         (
             {"tx_packets": 3},
             {"rx_packets": 5},
-            "it counts 5 packets that arrived, so look for what takes them on b",
+            "it counts 5 packets received, so check what drops them on b",
         ),
         (
             {"tx_packets": 0},
             {"rx_packets": 0},
-            "a/nic1 counts no packet that left; look for queues and filters on a",
+            "a/nic1 counts no packet sent; check queues and filters on a",
         ),
     ],
 )

@@ -32,7 +32,7 @@ from testbed.operate.repair import (
     carry_out,
     describe_repair,
     describe_unpatched,
-    look_at,
+    observe_design,
     plan_lab_repair,
     reroute,
 )
@@ -103,7 +103,7 @@ def test_a_second_loss_is_repaired_from_what_the_first_repair_left(
         held = once.repatched.wiring.links
         assert not uses(held, cut)
         sight = see(design, held, cut, monitors=monitors)
-        assert record.stands(testbed12, design.wiring, sight.seen)
+        assert record.is_in_force(testbed12, design.wiring, sight.seen)
         again = plan_lab_repair(testbed12, design, sight, record)
         assert (again.is_repaired, again.repair.make, again.repair.remove) == (True, (), ())
         for second in (
@@ -182,9 +182,9 @@ def test_a_record_counts_for_its_own_topology_and_only_while_its_circuits_stand(
     design, other, cut = ring_and_pairs(), design_for(testbed12), {(Nic(2, 0), "receive")}
     once = plan_lab_repair(testbed12, design, see(design, design.wiring.links, cut))
     held = once.repatched.wiring.links
-    assert once.record.stands(testbed12, design.wiring, see(design, held, cut).seen)
-    assert not once.record.stands(testbed12, design.wiring, see(design, held[2:], cut).seen)
-    assert not once.record.stands(testbed12, other.wiring, see(other, held, cut).seen)
+    assert once.record.is_in_force(testbed12, design.wiring, see(design, held, cut).seen)
+    assert not once.record.is_in_force(testbed12, design.wiring, see(design, held[2:], cut).seen)
+    assert not once.record.is_in_force(testbed12, other.wiring, see(other, held, cut).seen)
     renamed = json.loads(json.dumps(once.record.to_json(testbed12)).replace("a/nic1", "z/nic9"))
     assert RepairRecord.from_json(testbed12, renamed) is None
 
@@ -226,7 +226,7 @@ def test_a_host_that_only_circuits_can_join_again_waits_for_them(testbed12, see)
     design = Design("one ring", topology, wiring, find_routes(wiring))
     planned = plan_lab_repair(testbed12, design, see(design, wiring.links, {(Nic(0, 0), "transmit")}))
     assert (planned.running, planned.strange) == (None, ())
-    assert any("over nothing: no way is left" in line for line in describe_repair(testbed12, planned))
+    assert any("over nothing: no path is left" in line for line in describe_repair(testbed12, planned))
     assert ring_edges(planned.repatched.wiring.links) == ring_edges(wiring.links)
     notes = []
     assert reroute(LabSession(testbed12, {}, None, None), planned, notes.append) == 0.0
@@ -315,7 +315,7 @@ def test_a_lab_that_changed_after_the_look_is_left_alone(session, switches, cut,
     design = ring_and_pairs()
     session.bring_up(design)
     cut()
-    planned = plan_lab_repair(session.lab, design, look_at(session, design))
+    planned = plan_lab_repair(session.lab, design, observe_design(session, design))
     session.bring_up(design_for(session.lab))
     before = switches["ocs1"].read().connections
     with pytest.raises(DriftError, match="nothing was sent"):
@@ -328,7 +328,7 @@ def test_the_proof_of_detours_finds_a_second_fibre(session, ask_twin, cut):
     design = design_for(session.lab)
     session.bring_up(design)
     cut()
-    planned = plan_lab_repair(session.lab, design, look_at(session, design))
+    planned = plan_lab_repair(session.lab, design, observe_design(session, design))
     ask_twin("cut", of="plant", fibre="f/nic1:transmit")
     try:
         done = carry_out(session, planned)

@@ -95,7 +95,7 @@ def test_an_apply_that_was_killed_is_forgotten_host_by_host(apply, runs, testbed
     assert told.endswith(" was killed before circuits and routes stood")
     apply("abcdef")
     (told,) = left(runs, testbed12)
-    assert told.endswith("; newer epochs are meant for all hosts but g, h, i, j, k, l")
+    assert told.endswith("; newer epochs exist for all hosts but g, h, i, j, k, l")
     apply("ghijkl")
     assert left(runs, testbed12) == []
 
@@ -106,7 +106,7 @@ def test_a_host_that_is_no_longer_in_the_lab_file_keeps_no_apply_unfinished(appl
     apply(kill=True)
     apply("abcdefghijk")
     (told,) = left(runs, testbed12)
-    assert told.endswith("; newer epochs are meant for all hosts but l")
+    assert told.endswith("; newer epochs exist for all hosts but l")
     without_l = replace(testbed12, hosts=testbed12.hosts[:-1])
     assert left(runs, without_l) == []
     assert len(left(runs, shard_of(without_l, "ab"))) == 0
@@ -234,7 +234,7 @@ def begin(journal, lab, *, patch=None):
     record.intend(ROUND.circuits)
     if patch:
         one_circuit(patch, (1, 60))
-    record.saw(ROUND, SEEN)
+    record.add_round(ROUND, SEEN)
     return record
 
 
@@ -244,7 +244,7 @@ def test_a_killed_discovery_is_named_with_its_next_command(journal, runs, testbe
     died(journal, "discoveries")
     (one,) = find_unfinished_operations(runs, testbed12)
     assert one.detail.startswith("a discovery of fibres that was killed, begun ")
-    assert one.detail.endswith("; up to 1 of its circuits may stand, and NICs may be set down")
+    assert one.detail.endswith("; up to 1 of its circuits may still exist, and NICs may be down")
     assert one.hint.startswith("run `testbed discover` again")
     assert one.circuits == {("ocs1", 1, 60)}
     assert find_unfinished_operations(runs, replace(testbed12, name="another lab")) == ()
@@ -312,7 +312,7 @@ def test_rounds_that_are_taken_over_again_keep_their_time(journal, testbed12):
     ((round_, seen),) = one.rounds_for(PROBLEM)
     again = DiscoveryRecord(journal, testbed12.name)
     again.begin(PROBLEM, ())
-    again.saw(round_, seen)
+    again.add_round(round_, seen)
     died(journal, "discoveries")
     *_, two = DiscoveryRecord(journal, testbed12.name).find_unfinished()
     assert two.rounds[0][1].at == seen.at != ""

@@ -18,7 +18,7 @@ from testbed.commands.place import Place
 
 if TYPE_CHECKING:
     from testbed.lab.model import Lab
-    from testbed.operate.choice import MeantDesign
+    from testbed.operate.choice import DesignChoice
     from testbed.operate.confirmation import Confirmation
     from testbed.operate.model import LabPlan
     from testbed.operate.session import BringUpReport, Change, LabSession, Note
@@ -83,13 +83,13 @@ class Apply(Moves, AsksHosts, NamesTopology):
     def run(self, at: Place) -> ApplyDocument:
         """Apply the topology. Raises `RefusedToMove`, `PlanStale`, and the errors of the devices."""
         from testbed.operate.apply import check_permission
-        from testbed.operate.choice import choose_design, what_apply_does
+        from testbed.operate.choice import choose_design, describe_apply_effect
         from testbed.operate.engine.consent import interruptible
         from testbed.operate.named_topology import NamedTopology
-        from testbed.operate.planned_change import AskedChange
+        from testbed.operate.planned_change import ChangeRequest
 
         assert at.lab_file is not None
-        demand = AskedChange.of(
+        demand = ChangeRequest.of(
             at.lab_file, self.topology_name, at.runs_dir, self.change, self.expect, take_over=self.take_over
         )
         meant, lab = demand.meant, demand.meant.lab
@@ -102,7 +102,7 @@ class Apply(Moves, AsksHosts, NamesTopology):
             notes.append(line)
             at.say(line)
 
-        for line in what_apply_does(meant, self.topology_name, at.runs_dir):
+        for line in describe_apply_effect(meant, self.topology_name, at.runs_dir):
             note(line)
         confirmed = _Confirmation.of(lab, self.confirm_within, self.hosts, self.really_move, at.runs_dir)
         with interruptible(at.tell), at.session(lab, self.hosts, writes=True) as session:
@@ -132,7 +132,7 @@ class Apply(Moves, AsksHosts, NamesTopology):
         )
 
 
-def _say_plan(at: Place, meant: MeantDesign, *, take_over: bool) -> None:
+def _say_plan(at: Place, meant: DesignChoice, *, take_over: bool) -> None:
     from testbed.operate.plan import describe
 
     with at.session(meant.lab) as session:
@@ -234,9 +234,9 @@ class _Confirmation:
 
 def _environment() -> dict[str, str]:
     """Return the environment of the watcher: it moves under the same lease, and looks into the same database."""
-    from testbed.leases.choice import find_chosen
+    from testbed.leases.choice import get_selected_lease
     from testbed.storage.address import address_in
 
     database = address_in("")
-    same = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "LIGHTBED_LEASE": find_chosen()}
+    same = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "LIGHTBED_LEASE": get_selected_lease()}
     return os.environ | same | {"LIGHTBED_DATABASE": database if isinstance(database, str) else ""}

@@ -23,7 +23,7 @@ from testbed.storage.address import choose
 
 def main(arguments: list[Any]) -> int:
     """Watch one epoch: arm it, wait, and go back unless it was confirmed."""
-    from testbed.leases.choice import choose as choose_lease
+    from testbed.leases.choice import select_lease as choose_lease
     from testbed.observe.json_log import log_as_asked
     from testbed.observe.traces import trace_as_asked
     from testbed.operate.journal import journal_in

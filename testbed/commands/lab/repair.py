@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
     from testbed.lab.model import Lab
     from testbed.measure.results.store import RunStore
-    from testbed.operate.choice import MeantDesign
+    from testbed.operate.choice import DesignChoice
     from testbed.operate.design import Design
-    from testbed.operate.light import Sight
-    from testbed.operate.repair import LabRepair, Repaired, RepairRecord, RoutesFor
+    from testbed.operate.light import LossObservation
+    from testbed.operate.repair import LabRepair, RepairRecord, RepairResult, RoutesFor
     from testbed.operate.session import LabSession
     from testbed.operate.unfinished import Unfinished
 
@@ -151,7 +151,9 @@ class Repair(Moves, AsksHosts, NamesTopology):
             findings=findings,
         )
 
-    def _repair(self, at: Place, session: LabSession, meant: MeantDesign, planned: LabRepair) -> Repaired:
+    def _repair(
+        self, at: Place, session: LabSession, meant: DesignChoice, planned: LabRepair
+    ) -> RepairResult:
         """Do it, with a run on record that says what was lost, what was done and how long it took."""
         from testbed.lab.simulated.lifecycle import hosts_of
         from testbed.measure.results.store import RunStore
@@ -174,7 +176,7 @@ class Repair(Moves, AsksHosts, NamesTopology):
         return repaired
 
 
-def _describe(repaired: Repaired) -> RepairOutcome:
+def _describe(repaired: RepairResult) -> RepairOutcome:
     report = repaired.verified
     return RepairOutcome(
         reroute_s=repaired.reroute_s,
@@ -194,18 +196,18 @@ def _describe(repaired: Repaired) -> RepairOutcome:
 
 
 def plan_repair(
-    session: LabSession, meant: MeantDesign, runs_dir: Path
-) -> tuple[Sight, LabRepair | None, Sequence[Unfinished]]:
+    session: LabSession, meant: DesignChoice, runs_dir: Path
+) -> tuple[LossObservation, LabRepair | None, Sequence[Unfinished]]:
     """Return what is seen of the topology, how to repair it, and unfinished operations.
 
     There is no repair when no fibre is lost, or when not all answer: it leads traffic over every host and is a change
     of circuits on all switches.
     """
     from testbed.measure.results.store import RunStore
-    from testbed.operate.repair import look_at, plan_lab_repair
+    from testbed.operate.repair import observe_design, plan_lab_repair
     from testbed.operate.unfinished import find_unfinished_or_error
 
-    design, sight = meant.design, look_at(session, meant.design)
+    design, sight = meant.design, observe_design(session, meant.design)
     left = find_unfinished_or_error(runs_dir, session.lab)
     if session.off:
         return sight, None, left
@@ -216,15 +218,15 @@ def plan_repair(
     return sight, planned, left
 
 
-def _earlier(store: RunStore, lab: Lab, design: Design, sight: Sight) -> RepairRecord | None:
+def _earlier(store: RunStore, lab: Lab, design: Design, sight: LossObservation) -> RepairRecord | None:
     """Return the repair of this topology that stands, if one does."""
     from testbed.operate.repair import RepairRecord
 
     records = (RepairRecord.from_json(lab, phase.data) for phase in store.phases_of(lab.name, REPAIR_BEGUN))
-    return next((one for one in records if one and one.stands(lab, design.wiring, sight.seen)), None)
+    return next((one for one in records if one and one.is_in_force(lab, design.wiring, sight.seen)), None)
 
 
-def _of_plan(meant: MeantDesign) -> tuple[NDArray[np.float64] | None, RoutesFor]:
+def _of_plan(meant: DesignChoice) -> tuple[NDArray[np.float64] | None, RoutesFor]:
     """Return what pairs of a plan send, and its routes on a topology."""
     # Imported here: it brings the models of workloads along, and most looks find nothing lost.
     from testbed.design.evaluation.job import routes_for, sum_by_pairs
@@ -236,8 +238,8 @@ def _of_plan(meant: MeantDesign) -> tuple[NDArray[np.float64] | None, RoutesFor]
 
 def _lines(
     session: LabSession,
-    meant: MeantDesign,
-    sight: Sight,
+    meant: DesignChoice,
+    sight: LossObservation,
     planned: LabRepair | None,
     left: Sequence[Unfinished],
 ) -> Iterator[str]:

@@ -13,7 +13,7 @@ from testbed.commands.place import Place
 
 if TYPE_CHECKING:
     from testbed.lab.model import Lab
-    from testbed.operate.recovery.resume import Resumed
+    from testbed.operate.recovery.resume import ResumeResult
     from testbed.operate.unfinished import Unfinished
 
 
@@ -47,12 +47,12 @@ class Resume(Moves, AsksHosts):
     def run(self, at: Place) -> ResumeDocument:
         """Finish the operation and prove it, or say why not. Raises `NoSuchOperation` and the devices' errors."""
         from testbed.operate.apply import check_permission
-        from testbed.operate.recovery.resume import Resumed, find_unfinished
+        from testbed.operate.recovery.resume import ResumeResult, find_unfinished
 
         lab = at.running_lab
         left = find_unfinished(at.runs_dir, lab, self.operation)
         if left is None:
-            resumed = Resumed(self.operation, "none", "nothing is unfinished")
+            resumed = ResumeResult(self.operation, "none", "nothing is unfinished")
         else:
             check_permission(lab, self.really_move)
             at.say(left.line())
@@ -71,7 +71,7 @@ class Resume(Moves, AsksHosts):
             unfinished=at.say_unfinished(),
         )
 
-    def _resume(self, at: Place, lab: Lab, left: Unfinished) -> Resumed:
+    def _resume(self, at: Place, lab: Lab, left: Unfinished) -> ResumeResult:
         from testbed.commands.lab.repair import plan_repair
         from testbed.operate.choice import choose_design
         from testbed.operate.design import design_of_intent

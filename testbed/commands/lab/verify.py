@@ -15,7 +15,7 @@ from testbed.commands.place import Place
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from testbed.operate.choice import MeantDesign
+    from testbed.operate.choice import DesignChoice
     from testbed.operate.model import VerifyReport
 
 
@@ -123,7 +123,7 @@ class Verify(AsksHosts, NamesTopology):
         )
 
 
-def _complete(meant: MeantDesign, report: VerifyReport, runs_dir: Path) -> tuple[MeantDesign, str]:
+def _complete(meant: DesignChoice, report: VerifyReport, runs_dir: Path) -> tuple[DesignChoice, str]:
     """Complete an epoch by a proof without findings; return it as it is now, and a line about it."""
     from testbed.errors import JournalError
     from testbed.operate.journal import journal_in

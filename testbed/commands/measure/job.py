@@ -14,7 +14,7 @@ from testbed.commands.place import Place
 
 if TYPE_CHECKING:
     from testbed.measure.plan_job import PlanRun
-    from testbed.operate.choice import MeantDesign
+    from testbed.operate.choice import DesignChoice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ class PlanJob(AsksHosts, NamesTopology, Command[PlanJobDocument]):
         )
 
 
-def job_lines(meant: MeantDesign, job: PlanRun) -> Iterator[str]:
+def job_lines(meant: DesignChoice, job: PlanRun) -> Iterator[str]:
     """Yield a job as lines for people."""
     from testbed.measure.plan_job import link_lines
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from testbed.lab.simulated.lifecycle import HostsInUse
     from testbed.measure.nccl.table import NcclTable
     from testbed.measure.results.run import Run
-    from testbed.operate.choice import MeantDesign
+    from testbed.operate.choice import DesignChoice
     from testbed.operate.session import LabSession
 
 
@@ -211,7 +211,7 @@ class Measure(AsksHosts, NamesTopology, Command[MeasurementDocument | NcclTestsO
         return self._measure(at, meant, mode, sizes)
 
     def _measure(
-        self, at: Place, meant: MeantDesign, mode: HostsInUse, sizes: tuple[int, ...]
+        self, at: Place, meant: DesignChoice, mode: HostsInUse, sizes: tuple[int, ...]
     ) -> MeasurementDocument:
         """Measure with our own program."""
         from testbed.measure.current_topology import measure_current
@@ -250,7 +250,7 @@ class Measure(AsksHosts, NamesTopology, Command[MeasurementDocument | NcclTestsO
         )
 
     def _test(
-        self, at: Place, meant: MeantDesign, mode: HostsInUse, sizes: tuple[int, ...]
+        self, at: Place, meant: DesignChoice, mode: HostsInUse, sizes: tuple[int, ...]
     ) -> NcclTestsOfLab:
         """Measure with nccl-tests."""
         from testbed.measure.current_topology import measure_nccl_tests
@@ -269,7 +269,7 @@ class Measure(AsksHosts, NamesTopology, Command[MeasurementDocument | NcclTestsO
         return NcclTestsOfLab(**_table_keys(result.table), ring_findings=rings, **describe_epoch(meant))
 
     @contextmanager
-    def _open(self, at: Place, meant: MeantDesign, mode: HostsInUse) -> Iterator[tuple[LabSession, Run]]:
+    def _open(self, at: Place, meant: DesignChoice, mode: HostsInUse) -> Iterator[tuple[LabSession, Run]]:
         """Provide the lab opened, and the run on whose record goes what is measured on it."""
         from testbed.measure.results.store import RunStore
 

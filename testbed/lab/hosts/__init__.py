@@ -1,1 +1,1 @@
-"""Hosts over SSH: commands on all at once, probes, pings, and routes between hosts."""
+"""Hosts over SSH: parallel commands, probes, pings, and routes between hosts."""

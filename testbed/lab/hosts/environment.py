@@ -1,4 +1,4 @@
-"""Settings by which other people's launchers use the optical links of a lab: variables, a host file, order of ranks."""
+"""Settings with which MPI, NCCL and Gloo use the optical links of a lab: variables, host file, order of ranks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ProgramEnvironment:
 
     @property
     def hostfile(self) -> str:
-        """Text of an Open MPI host file, one rank a host."""
+        """Text of an Open MPI host file, with one rank per host."""
         return "".join(f"{host.name} slots=1\n" for host in self.ranks)
 
     @property
@@ -34,7 +34,7 @@ class ProgramEnvironment:
         return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in self.variables.items())
 
     def as_json(self) -> dict[str, Any]:
-        """Return variables, host file and ranks; `address` and `interfaces` of a rank are those of the fabric."""
+        """Return variables, host file and ranks; a rank's `address` and `interfaces` are those on optical links."""
         ranks = [
             {
                 "rank": rank,
@@ -49,9 +49,9 @@ class ProgramEnvironment:
 
 
 def program_environment(lab: Lab, topology: Topology) -> ProgramEnvironment:
-    """Return the environment of programs on the hosts of a lab that a topology joins.
+    """Return the environment of programs on the hosts of a lab with this topology.
 
-    Raises `HostError` where hosts name their NICs differently: these launchers give all ranks the same variables.
+    Raises `HostError` if hosts name their NICs differently, because launchers give all ranks the same variables.
     """
     names = {tuple(nic.name for nic in host.nics) for host in lab.hosts}
     if len(names) > 1:
@@ -66,7 +66,7 @@ def program_environment(lab: Lab, topology: Topology) -> ProgramEnvironment:
     interfaces = ",".join(names.pop())
     variables = {
         "GLOO_SOCKET_IFNAME": interfaces,
-        "NCCL_SOCKET_IFNAME": f"={interfaces}",  # "=": these very names, not what begins with them
+        "NCCL_SOCKET_IFNAME": f"={interfaces}",  # "=": exactly these names; without it they are prefixes
         "OMPI_MCA_btl_tcp_if_include": interfaces,
         "MASTER_ADDR": ranks[0].name,
     }

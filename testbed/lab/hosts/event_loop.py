@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, so that a synchronous program can have many sessions at once."""
+"""An event loop in its own thread, so that a synchronous program can use many connections at once."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class LoopThread:
     _thread: threading.Thread
 
     def start(self) -> None:
-        """Begin; nothing may be called before."""
+        """Start the thread; required before any other method."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="fleet", daemon=True)
         self._thread.start()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of `work`; when the caller is interrupted, `work` is cancelled on the loop."""
+        """Run `work` on the loop and return its result; if the caller is interrupted, `work` is cancelled."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -36,7 +36,7 @@ class LoopThread:
         self._loop.call_soon_threadsafe(function, *arguments)
 
     def stop(self) -> None:
-        """Cancel what is left, end the thread and close the loop."""
+        """Cancel the remaining tasks, end the thread and close the loop."""
         self.call(_cancel_others())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -44,22 +44,22 @@ class LoopThread:
 
 
 async def gather(work: Mapping[str, Awaitable[T]]) -> tuple[dict[str, T], dict[str, Exception]]:
-    """Await all at once; results and failures, each by host."""
+    """Await all concurrently, and return results and failures, each by host."""
     results = await asyncio.gather(*work.values(), return_exceptions=True)
-    done: dict[str, T] = {}
-    failed: dict[str, Exception] = {}
+    values: dict[str, T] = {}
+    errors: dict[str, Exception] = {}
     for host, result in zip(work, results, strict=True):
         if isinstance(result, Exception):
-            failed[host] = result
+            errors[host] = result
         elif isinstance(result, BaseException):
             raise result
         else:
-            done[host] = result
-    return done, failed
+            values[host] = result
+    return values, errors
 
 
 async def within(work: Awaitable[object], timeout_s: float) -> None:
-    """Wait for `work` at most `timeout_s`: closing must never hang on a host that is gone."""
+    """Wait for `work` at most `timeout_s`, so that closing never blocks on a host that does not answer."""
     try:
         async with asyncio.timeout(timeout_s):
             await work

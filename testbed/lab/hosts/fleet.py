@@ -1,8 +1,8 @@
-"""All hosts of a lab as one: run a command everywhere, copy files everywhere, follow what runs there.
+"""All hosts of a lab together: run commands, copy files, and follow long-running commands.
 
-`SshFleet` keeps one SSH connection per host and talks to all hosts at once. Its face is synchronous; the
-connections live on an event loop in a thread of their own, so that Ctrl-C in the caller never leaves a
-half-written packet behind. Failures of a fan-out are collected: the error names every host concerned.
+`SshFleet` keeps one SSH connection per host and uses all of them concurrently. Its interface is synchronous; the
+connections are on an event loop in their own thread, so that Ctrl-C in the caller never leaves a half-written packet
+behind. Failures are collected: an error names every host concerned.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ PRIVATE_DIRECTORY = ".cache/lightbed"
 
 
 class Fleet(Protocol):
-    """The hosts of a lab and what can be done to all of them at once."""
+    """The hosts of a lab, with operations on all of them at once."""
 
     hosts: tuple[LabHost, ...]
 
     def run(
         self, commands: Mapping[str, str], *, stdin: Mapping[str, str] | None = None, timeout_s: float = 30.0
     ) -> dict[str, Completed]:
-        """Run one command per host (`{host: command}`), all at once, and collect what became of them.
+        """Run one command per host (`{host: command}`) in parallel, and return the results by host.
 
-        A non-zero exit status is returned, not raised. Raises `HostError` naming every host that cannot
-        be reached or did not finish in time.
+        A non-zero exit status is returned, not raised. Raises `HostError` naming every host that cannot be reached or
+        did not finish in time.
         """
         ...
 
     def put(self, files: Mapping[str, bytes], *, hosts: Collection[str] | None = None) -> str:
-        """Copy files (`{name: content}`) to a private directory on every host, or those named; return its path.
+        """Copy files (`{name: content}`) to a private directory on every host, or on `hosts`; return its path.
 
-        The path is the same everywhere and relative to the home directory, where commands start.
+        The path is the same on all hosts and relative to the home directory, in which commands start.
         """
         ...
 
@@ -72,7 +72,7 @@ class Fleet(Protocol):
 
 @dataclass(slots=True)
 class PartOfFleet:
-    """A `Fleet` of some hosts of another one."""
+    """A `Fleet` of some hosts of another fleet."""
 
     whole: Fleet
     hosts: tuple[LabHost, ...]
@@ -80,23 +80,23 @@ class PartOfFleet:
     def run(
         self, commands: Mapping[str, str], *, stdin: Mapping[str, str] | None = None, timeout_s: float = 30.0
     ) -> dict[str, Completed]:
-        """Run a command on each host given."""
+        """Run one command per host."""
         return self.whole.run(commands, stdin=stdin, timeout_s=timeout_s)
 
     def put(self, files: Mapping[str, bytes], *, hosts: Collection[str] | None = None) -> str:
-        """Copy files to the hosts of this part, or those named."""
+        """Copy files to the hosts of this part, or to `hosts`."""
         return self.whole.put(files, hosts=[host.name for host in self.hosts] if hosts is None else hosts)
 
     def start(self, commands: Mapping[str, str]) -> Launch:
-        """Start a command on each host given."""
+        """Start one command per host."""
         return self.whole.start(commands)
 
 
 class SshFleet:
     """A `Fleet` over SSH: a context manager that connects to every host of `lab` and keeps the connections.
 
-    Raises `HostError` naming every host that cannot be reached; a `partial` fleet goes on without these, and says
-    in `off` why each is missing.
+    Entering raises `HostError` naming every host that cannot be reached; a `partial` fleet leaves these out and maps
+    each to the reason in `off`.
     """
 
     def __init__(self, lab: Lab, *, partial: bool = False) -> None:
@@ -110,8 +110,8 @@ class SshFleet:
             "keepalive_interval": KEEPALIVE_S,
         }
         if lab.simulated:
-            # Simulated hosts make new host keys at every start and live on a network inside this machine:
-            # there is nothing to compare with and nobody in between. A user's own SSH set-up stays out of it.
+            # Simulated hosts create new host keys at every start, and their network is inside this machine: there is
+            # no key to compare with and nobody in between. The user's own SSH configuration must not apply.
             options |= {"known_hosts": None, "config": None, "agent_path": None}
         self._options = options
         self._loop = LoopThread()
@@ -138,12 +138,12 @@ class SshFleet:
     def run(
         self, commands: Mapping[str, str], *, stdin: Mapping[str, str] | None = None, timeout_s: float = 30.0
     ) -> dict[str, Completed]:
-        """Run a command on each host given, and return the results by host."""
+        """Run one command per host, and return the results by host."""
         inputs = {host: text.encode() for host, text in (stdin or {}).items()}
         return self._loop.call(self._run_all(commands, inputs, timeout_s))
 
     def put(self, files: Mapping[str, bytes], *, hosts: Collection[str] | None = None) -> str:
-        """Copy files to a directory on hosts, in one round trip each; it goes when the fleet is closed."""
+        """Copy files to a directory on hosts, in one round trip each; it is removed when the fleet is closed."""
         directory = f"{PRIVATE_DIRECTORY}/{secrets.token_hex(6)}"
         command = f"umask 077 && mkdir -p {directory} && tar -xf - -C {directory}"
         archive = _archive(files)
@@ -158,12 +158,12 @@ class SshFleet:
             if result.exit_status != 0
         }
         if reasons:
-            said = "; ".join(f"{host}: {why}" for host, why in reasons.items())
-            raise HostError(f"copying files failed on {said}", reasons=reasons)
+            where = "; ".join(f"{host}: {why}" for host, why in reasons.items())
+            raise HostError(f"copying files failed on {where}", reasons=reasons)
         return directory
 
     def start(self, commands: Mapping[str, str]) -> SshLaunch:
-        """Start a command per host; raise `HostError` naming every host where that is not possible."""
+        """Start one command per host. Raises `HostError` naming every host on which that fails."""
         launch = SshLaunch(self._loop)
         try:
             self._loop.call(launch.open({host: self._connection(host) for host in commands}, commands))
@@ -192,11 +192,13 @@ class SshFleet:
         _, failed = await gather({host.name: connect(host) for host in self.hosts})
         if failed and not self._is_partial:
             addresses = {host.name: str(host.management) for host in self.hosts}
-            said = "; ".join(f"{name} ({addresses[name]}): {reason(error)}" for name, error in failed.items())
+            hosts = "; ".join(
+                f"{name} ({addresses[name]}): {reason(error)}" for name, error in failed.items()
+            )
             hint = (
                 "Check that the hosts are up, that sshd answers there, and that the lab's key is authorised."
             )
-            raise HostError(f"cannot reach {said}. {hint}", host=next(iter(failed)))
+            raise HostError(f"cannot reach {hosts}. {hint}", host=next(iter(failed)))
         self.off = {
             host.name: f"no session with {host.management}: {reason(failed[host.name])}"
             for host in self.hosts
@@ -205,7 +207,7 @@ class SshFleet:
         self.hosts = tuple(host for host in self.hosts if host.name not in failed)
 
     async def _abort_all(self) -> None:
-        """Drop what has been opened when the rest cannot be, or when somebody interrupts."""
+        """Abort the open connections after a failure or an interrupt."""
         for connection in self._connections.values():
             connection.abort()
         await self._all_closed()
@@ -238,7 +240,7 @@ class SshFleet:
         return done
 
     async def _run_until_cancelled(self, host: str, command: str, stdin: bytes) -> Completed:
-        """Run a command; when we give up on it, it is ended on the host, which nobody waits for until we leave."""
+        """Run a command; if this is cancelled, the command is killed on the host, in a task that closing awaits."""
         connection = self._connection(host)
         mark = secrets.token_hex(8)
         try:
@@ -280,29 +282,29 @@ def _archive(files: Mapping[str, bytes]) -> bytes:
 
 
 def import_asyncssh() -> None:
-    """Import asyncssh, without its optional libraries where they cannot be looked for.
+    """Import asyncssh, without its optional libraries if the search for them fails.
 
-    It looks for them with `ctypes.util.find_library`, which asks the compiler by way of a temporary file and fails
-    where none can be made: on a disk that is full or read-only, where looking at a lab must work.
+    It searches with `ctypes.util.find_library`, which runs the compiler with a temporary file. That fails on a disk
+    that is full or read-only, where reading a lab must still work.
     """
     if "asyncssh" not in sys.modules:
-        with _libraries_left_out():
+        with _tolerate_missing_libraries():
             import asyncssh  # noqa: F401 - takes longer than all the rest of a `plan`, which needs no host
 
 
 @contextmanager
-def _libraries_left_out() -> Iterator[None]:
+def _tolerate_missing_libraries() -> Iterator[None]:
     import ctypes.util
 
     find = ctypes.util.find_library
 
-    def find_or_do_without(name: str) -> str | None:
+    def find_or_none(name: str) -> str | None:
         try:
             return find(name)
         except OSError:
             return None
 
-    ctypes.util.find_library = find_or_do_without
+    ctypes.util.find_library = find_or_none
     try:
         yield
     finally:

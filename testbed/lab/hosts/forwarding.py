@@ -1,9 +1,9 @@
-"""Hosts forward for one another: addresses, routes and neighbours of every host for one wiring.
+"""Forwarding by hosts: addresses, routes and neighbours of every host for one wiring.
 
-Planning is pure: a wiring, its routes and the MAC addresses give one `ip -batch` text per host. Next hops are
-addresses of NICs, not of hosts, so that a route names the very link it takes; their neighbours are permanent,
-because a one-way link carries no ARP reply and because after a switch change the learnt ones point at the wrong
-peer until they time out.
+Planning is pure: a wiring, its routes and the MAC addresses yield one `ip -batch` text per host. Next hops are
+addresses of NICs, not of hosts, so that a route determines its link. Their neighbour entries are permanent, because a
+one-way link carries no ARP reply, and because after a switch change learnt entries point at the wrong peer until they
+time out.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 Macs = Mapping[str, Mapping[str, str]]
 """MAC addresses by host and NIC."""
 
-ROUTE_PROTOCOL = 107  # marks our routes, so that exactly these can be flushed; unassigned in rt_protos
+ROUTE_PROTOCOL = 107  # marks routes of lightbed, so that only these are flushed; unassigned in rt_protos
 NODE_LABEL = "lo:lightbed"  # marks the node address on lo, for the same reason
 
 SET_NETWORK = IPv4Network("198.18.0.0/15")
 """Addresses of hosts for all sets of routes but the first."""
 
 _LARGEST_BLOCK = 24
-"""Addresses of a host are taken together in blocks of at most 256: a larger one may hold those of other machines."""
+"""Shortest prefix of a block for the addresses of a host: a larger block may contain those of other machines."""
 
-# Linux takes the larger of `all` and the interface for these, so both are set; `default` covers NICs to come.
+# Linux uses the larger of `all` and the interface for these, so both are set; `default` covers later NICs.
 _PER_INTERFACE = {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 0, "send_redirects": 0}
 _PER_HOST = {"net/ipv4/ip_forward": 1, "net/ipv4/tcp_no_metrics_save": 1}
 
 
 @dataclass(frozen=True, slots=True)
 class HostForwarding:
-    """Configuration of one host: kernel settings and the lines of one `ip -batch`."""
+    """Configuration of one host: kernel settings and the lines for one `ip -batch`."""
 
     host: str
     sysctls: tuple[str, ...]
@@ -50,7 +50,7 @@ class HostForwarding:
 
     @property
     def command(self) -> str:
-        """One shell command that does it all; `text` is its standard input."""
+        """Shell command that installs everything; `text` is its standard input."""
         return f"sysctl -q -w {' '.join(map(shlex.quote, self.sysctls))} && ip -batch -"
 
     @property
@@ -62,20 +62,20 @@ class HostForwarding:
 def forwarding_plan(
     lab: Lab, wiring: Wiring, routes: Routes, macs: Macs, further: Sequence[Routes] = ()
 ) -> dict[str, HostForwarding]:
-    """Return what every host needs so that all pairs reach one another along `routes`, and along each `further` set.
+    """Return the configuration of every host with which all pairs use `routes`, and each `further` set of routes.
 
-    Node i of the wiring is host i of the lab; `macs` comes from `read_macs`. The addresses of a set are those of
-    `set_addresses`. Raises `HostError` for hosts whose addresses for a set would be the same.
+    Node i of the wiring is host i of the lab; `macs` is the result of `read_macs`. Each set has its own address per
+    host, see `set_addresses`. Raises `HostError` if two hosts would have the same address in a set.
     """
     sets = (routes, *further)
-    given = {host.name: set_addresses(host)[: len(sets)] for host in lab.hosts[: wiring.nodes]}
-    _check_distinct(given)
+    addresses = {host.name: set_addresses(host)[: len(sets)] for host in lab.hosts[: wiring.nodes]}
+    _check_distinct(addresses)
     return {
         lab.hosts[node].name: HostForwarding(
             lab.hosts[node].name,
             tuple(sysctls_of(lab.hosts[node])),
             (
-                *_addresses(lab, lab.hosts[node], given[lab.hosts[node].name]),
+                *_addresses(lab, lab.hosts[node], addresses[lab.hosts[node].name]),
                 *_neighbours(lab, wiring, node, macs),
                 *_routes(lab, wiring, sets, node),
             ),
@@ -85,9 +85,9 @@ def forwarding_plan(
 
 
 def set_addresses(host: LabHost) -> tuple[IPv4Address, ...]:
-    """Return the addresses of a host for four sets of routes: the node address, then three that are derived from it.
+    """Return the addresses of a host for four sets of routes: the node address, then three derived ones.
 
-    They lie in 198.18.0.0/15, which is set aside for measurements (RFC 2544) and routed nowhere else.
+    The derived ones are in 198.18.0.0/15, which is reserved for benchmarks (RFC 2544) and routed nowhere else.
 
     >>> from ipaddress import IPv4Address, IPv4Network
     >>> host = LabHost("a", IPv4Address("10.99.0.11"), IPv4Address("10.100.1.100"), (), "python3")
@@ -98,19 +98,19 @@ def set_addresses(host: LabHost) -> tuple[IPv4Address, ...]:
     return (host.address, *(IPv4Address(first + number) for number in range(1, 4)))
 
 
-def _check_distinct(given: Mapping[str, Sequence[IPv4Address]]) -> None:
+def _check_distinct(by_host: Mapping[str, Sequence[IPv4Address]]) -> None:
     owners: dict[IPv4Address, str] = {}
-    for host, addresses in given.items():
+    for host, addresses in by_host.items():
         for address in addresses[1:]:
             if owners.setdefault(address, host) != host:
-                what = f"hosts {owners[address]} and {host} would both have {address} for their routes"
+                what = f"hosts {owners[address]} and {host} would both get address {address} for their routes"
                 raise HostError(
                     f"{what}; give them node addresses that differ in their last 15 bits", host=host
                 )
 
 
 def sysctls_of(host: LabHost) -> Iterator[str]:
-    """Yield settings as `path=value`; with slashes, because interface names may hold dots."""
+    """Yield kernel settings as `path=value`, with slashes, because interface names may contain dots."""
     for path, value in _PER_HOST.items():
         yield f"{path}={value}"
     for interface in ("all", "default", *(nic.name for nic in host.nics)):
@@ -121,15 +121,15 @@ def sysctls_of(host: LabHost) -> Iterator[str]:
 
 
 def forwarding_path(interface: str) -> str:
-    """Return the setting that says whether packets that come in at an interface are forwarded."""
+    """Return the path of the setting that enables forwarding of packets from an interface."""
     return f"net/ipv4/conf/{interface}/forwarding"
 
 
-def _addresses(lab: Lab, host: LabHost, given: Sequence[IPv4Address]) -> Iterator[str]:
-    """Leave nothing of an earlier epoch on our NICs, then give them their addresses; only what is ours is touched."""
+def _addresses(lab: Lab, host: LabHost, addresses: Sequence[IPv4Address]) -> Iterator[str]:
+    """Yield lines that remove everything of an earlier epoch, then set addresses; others' routes and addresses stay."""
     yield f"route flush proto {ROUTE_PROTOCOL}"
     yield f"addr flush dev lo label {NODE_LABEL}"
-    for address in given:
+    for address in addresses:
         yield f"addr replace {address}/32 dev lo label {NODE_LABEL}"
     for nic in host.nics:
         yield f"link set dev {nic.name} mtu {lab.link.mtu} up"
@@ -147,19 +147,19 @@ def _neighbours(lab: Lab, wiring: Wiring, node: int, macs: Macs) -> Iterator[str
 
 
 def _routes(lab: Lab, wiring: Wiring, sets: Sequence[Routes], node: int) -> Iterator[str]:
-    """Yield the far NIC of each link over that very link; every other host, in each set, by the set's first link.
+    """Yield routes to the far NIC of each link over that link, and to every other host by the first link of each set.
 
-    A route sends from the host's own address in its set, so that answers come back in it, and a socket that is bound
-    to that address stays there. NICs of other hosts go with the first set: Open MPI connects to those. One route leads
-    to them and to the node address where `blocks_of` has one block for them.
+    The source of a route is the host's address in its set, so that answers use the same set, and a socket bound to that
+    address stays in it. NICs of other hosts are reached by the first set, because Open MPI connects to them. One route
+    covers them and the node address if `blocks_of` finds one block.
     """
     own = set_addresses(lab.hosts[node])
     direct = {lab.nic(link.target).address: link for link in _links_from(wiring, node)}
     blocks = {
         other: blocks_of(lab, lab.hosts[other], direct) for other in range(wiring.nodes) if other != node
     }
-    for block in (one for found in blocks.values() for one in found if one.prefixlen < one.max_prefixlen):
-        yield f"route flush root {block}"  # a route to a part of it, whoever made it, would be taken instead
+    for block in (one for part in blocks.values() for one in part if one.prefixlen < one.max_prefixlen):
+        yield f"route flush root {block}"  # a more specific route of any origin would be preferred
     for peer, link in direct.items():
         yield _route(lab, IPv4Network(peer), link, f"scope link src {own[0]}")
     for number, routes in enumerate(sets):
@@ -178,18 +178,17 @@ def _route(lab: Lab, target: IPv4Network, link: Link, how: str) -> str:
 
 
 def blocks_of(lab: Lab, host: LabHost, direct: Container[IPv4Address] = ()) -> list[IPv4Network]:
-    """Return the fewest blocks for the node address of a host and its NICs, without those that have a `direct` route.
+    """Return the fewest blocks for the node address of a host and its NICs, without addresses with a `direct` route.
 
-    A block holds no address of another host and none of the management network, and no more than 256 addresses: what
-    lies between those of a host is its own.
+    A block contains no address of another host or of the management network, and at most 256 addresses.
     """
     foreign = sorted(
         int(address)
         for one in (*lab.hosts, *lab.others)
         for address in (one.management, *(_addresses_of(one) if one.name != host.name else ()))
     )
-    wanted = [address for address in _addresses_of(host) if address not in direct]
-    return _blocks(sorted(wanted), lambda block: _is_own(block, lab.management, foreign))
+    own = [address for address in _addresses_of(host) if address not in direct]
+    return _blocks(sorted(own), lambda block: _is_own(block, lab.management, foreign))
 
 
 def _addresses_of(host: LabHost) -> Iterator[IPv4Address]:
@@ -197,7 +196,7 @@ def _addresses_of(host: LabHost) -> Iterator[IPv4Address]:
 
 
 def _is_own(block: IPv4Network, management: IPv4Network, foreign: Sequence[int]) -> bool:
-    """Return whether a block is small enough, and holds none of the sorted `foreign` addresses."""
+    """Return whether a block is small enough, not reserved, and contains none of the sorted `foreign` addresses."""
     if block.prefixlen == block.max_prefixlen:
         return True
     reserved = block.overlaps(management) or block.overlaps(SET_NETWORK)
@@ -207,14 +206,14 @@ def _is_own(block: IPv4Network, management: IPv4Network, foreign: Sequence[int])
 
 
 def _blocks(addresses: Sequence[IPv4Address], is_own: Callable[[IPv4Network], bool]) -> list[IPv4Network]:
-    """Return the smallest block of sorted addresses; where that is not the host's own, those of its two halves."""
+    """Return the smallest block with all sorted addresses; if that is not the host's own, the blocks of its halves."""
     length = 32 - (int(addresses[0]) ^ int(addresses[-1])).bit_length()
     block = IPv4Network((addresses[0], length), strict=False)
     if is_own(block):
         return [block]
     _, upper = block.subnets()
     halves = [[one for one in addresses if (one in upper) is side] for side in (False, True)]
-    return [found for half in halves for found in _blocks(half, is_own)]
+    return [one for half in halves for one in _blocks(half, is_own)]
 
 
 def _links_from(wiring: Wiring, node: int) -> Iterator[Link]:
@@ -224,11 +223,11 @@ def _links_from(wiring: Wiring, node: int) -> Iterator[Link]:
 def read_macs(fleet: Fleet) -> dict[str, dict[str, str]]:
     """Return the MAC address of every NIC of the lab file, by host and NIC.
 
-    Raises `HostError` when a host lacks an interface, or when one of them carries the management address:
-    forwarding would flush it and cut us off.
+    Raises `HostError` if a host lacks an interface, or if one of them carries the management address: installing
+    routes would flush that address and end the connection.
     """
     done = fleet.run({host.name: "ip -j address show" for host in fleet.hosts})
-    _demand(done, "interfaces cannot be listed")
+    _check_done(done, "interfaces cannot be listed")
     return {host.name: _macs_of(host, json.loads(done[host.name].stdout)) for host in fleet.hosts}
 
 
@@ -240,9 +239,9 @@ def _macs_of(host: LabHost, listed: Sequence[Mapping[str, Any]]) -> dict[str, st
 def _mac(host: LabHost, nic: str, interfaces: Mapping[str, Mapping[str, Any]]) -> str:
     entry = interfaces.get(nic)
     if entry is None:
-        there = ", ".join(sorted(interfaces))
+        names = ", ".join(sorted(interfaces))
         raise HostError(
-            f"host {host.name} has no interface {nic} (it has {there}); correct the lab file", host=host.name
+            f"host {host.name} has no interface {nic} (it has {names}); correct the lab file", host=host.name
         )
     if str(host.management) in (held.get("local") for held in entry.get("addr_info", ())):
         what = f"interface {nic} of host {host.name} carries the management address {host.management}"
@@ -251,17 +250,17 @@ def _mac(host: LabHost, nic: str, interfaces: Mapping[str, Mapping[str, Any]]) -
 
 
 def install(fleet: Fleet, plan: Mapping[str, HostForwarding]) -> None:
-    """Tell every host its part, one command each, all at once. Raises `HostError` naming every host that failed."""
+    """Configure all hosts in parallel, with one command each. Raises `HostError` naming every host that failed."""
     commands = {host: part.command for host, part in plan.items()}
     done = fleet.run(commands, stdin={host: part.text for host, part in plan.items()})
-    _demand(done, "routes cannot be installed")
+    _check_done(done, "routes cannot be installed")
 
 
-def _demand(done: Mapping[str, Completed], what: str) -> None:
+def _check_done(done: Mapping[str, Completed], what: str) -> None:
     failed = {host: result for host, result in done.items() if result.exit_status != 0}
     if failed:
-        said = "; ".join(f"{host}: {_last_line(result)}" for host, result in failed.items())
-        raise HostError(f"{what} on {said}; log in there and run `ip` by hand", host=next(iter(failed)))
+        where = "; ".join(f"{host}: {_last_line(result)}" for host, result in failed.items())
+        raise HostError(f"{what} on {where}; log in there and run `ip` by hand", host=next(iter(failed)))
 
 
 def _last_line(result: Completed) -> str:

@@ -1,8 +1,8 @@
 """The state of the hosts' kernels, read and planned: interfaces, addresses, routes, neighbours, settings, filters.
 
-It is read in one round trip a host. The programs are those of every Linux (`ip -j`, `tc -j`, `grep`), and `nft` or
-`iptables` where a host has them; their output is parsed on our side, so that a host needs nothing of ours, and a
-recorded output is a test. The planned state is what the batch of a host's forwarding plan leaves behind.
+The state is read in one round trip per host, with programs of every Linux (`ip -j`, `tc -j`, `grep`), and `nft` or
+`iptables` if a host has them. Their output is parsed here, so that a host needs no program of lightbed, and a recorded
+output serves as a test. The planned state is the result of the batch of a host's forwarding plan.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ _PARTS = {
 }
 _FILTERS = {
     "nft": "PATH=$PATH:/usr/sbin:/sbin nft -j list ruleset 2>/dev/null",
-    # Also beside nft, which does not print the targets that iptables alone understands.
+    # In addition to nft, which does not print targets that only iptables understands.
     "iptables": "PATH=$PATH:/usr/sbin:/sbin; { iptables-legacy-save; iptables-save; } 2>/dev/null",
 }
 _SYSCTL, _NET = "/proc/sys/", "/sys/class/net/"
 _BITS = 8e-6  # megabits of a byte
 UNKNOWN_MAC = "00:00:00:00:00:00"
-"""Address of a NIC whose host does not answer: neighbours towards it are not compared."""
+"""Placeholder for the address of a NIC whose host does not answer: its neighbour entries are not compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """One interface: `rate_mbps` is the lowest of its speed, token buckets and classes, None where none is known.
+    """One interface; `rate_mbps` is the lowest of its speed, token buckets and classes, None if none is known.
 
-    `master` is the bridge, bond or VRF that it is part of; `queues` name what holds packets back besides rates, and
-    `takes_input` says whether filters of tc, or an XDP program, take packets before the kernel does.
+    `master` is the bridge, bond or VRF of which it is part. `queues` describes queueing disciplines other than rates,
+    and XDP programs. `takes_input` is True if tc filters or an XDP program process packets before the kernel.
     """
 
     mac: str
@@ -73,9 +73,9 @@ class Interface:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One IPv4 route; `device` is empty for those that drop (`blackhole`, `unreachable`).
+    """One IPv4 route; `device` is empty for a route that drops (`blackhole`, `unreachable`).
 
-    `options` are those that change what packets carry, such as `mtu 600`, and the types `local` and `throw`.
+    `options` are metrics such as `mtu 600`, and the types `local` and `throw`.
     """
 
     target: str
@@ -88,7 +88,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """One neighbour entry; a permanent one is never asked for and never times out."""
+    """One neighbour entry; a permanent one needs no ARP and never times out."""
 
     mac: str
     is_permanent: bool
@@ -96,9 +96,9 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class KernelState:
-    """State of one host's kernel as far as forwarding goes; neighbours by (interface, address).
+    """State of one host's kernel that concerns forwarding; neighbours are by (interface, address).
 
-    `routes` are those of the table `main`; `rules` are asked before it, and look up other `tables`.
+    `routes` are those of the table `main`; `rules` may look up other `tables` before it.
     """
 
     interfaces: Mapping[str, Interface]
@@ -122,13 +122,13 @@ def read_kernels(fleet: Fleet, lab: Lab) -> dict[str, KernelState]:
         except (ValueError, KeyError, TypeError, AttributeError):
             reasons[host] = done.stderr.strip()[-200:] or f"it printed {done.stdout[:80]!r}"
     if reasons:
-        said = "; ".join(f"the state of host {host} cannot be read ({why})" for host, why in reasons.items())
-        raise HostError(f"{said}; it needs iproute2 and grep, see `ip -j address`", reasons=reasons)
+        what = "; ".join(f"the state of host {host} cannot be read ({why})" for host, why in reasons.items())
+        raise HostError(f"{what}; it needs iproute2 and grep, see `ip -j address`", reasons=reasons)
     return states
 
 
 def state_command(host: LabHost) -> str:
-    """Return the command that prints the state of one host, each part under a heading."""
+    """Return the shell command that prints the state of one host, each part under a heading."""
     files = [f"{_SYSCTL}{setting.partition('=')[0]}" for setting in sysctls_of(host)]
     files += [f"{_NET}{nic.name}/speed" for nic in host.nics]
     nics = shlex.join(nic.name for nic in host.nics)
@@ -138,19 +138,19 @@ def state_command(host: LabHost) -> str:
 
 
 def parts_of(text: str) -> dict[str, str]:
-    """Return the text below each heading."""
+    """Return the text below each heading of `state_command`, by heading."""
     parts: dict[str, list[str]] = {}
-    lines: list[str] = []  # what stands before the first heading is a greeting
+    lines: list[str] = []  # text before the first heading is a login message
     for line in text.splitlines():
         if line.startswith(MARK):
             lines = parts.setdefault(line.removeprefix(MARK), [])
         else:
             lines.append(line)
-    return {name: "\n".join(found).strip() for name, found in parts.items()}
+    return {name: "\n".join(text_lines).strip() for name, text_lines in parts.items()}
 
 
 def parse_state(text: str) -> KernelState:
-    """Return the state that `state_command` printed. Raises `ValueError` or `KeyError` for other text."""
+    """Return the state in the output of `state_command`. Raises `ValueError` or `KeyError` for other text."""
     parts = parts_of(text)
     tables: dict[str, list[dict[str, Any]]] = {name: json.loads(parts[name] or "[]") for name in _PARTS}
     lines = (line.partition(":") for line in parts["files"].splitlines())
@@ -161,7 +161,7 @@ def parse_state(text: str) -> KernelState:
     of_tables: dict[str, list[Route]] = {}
     for entry in tables["route"]:
         if entry.get("table") == "local" and entry.get("protocol") == "kernel":
-            continue  # of the host's own addresses
+            continue  # a route to the host's own address
         of_tables.setdefault(str(entry.get("table", "main")), []).append(_route(entry))
     return KernelState(
         interfaces={
@@ -188,7 +188,7 @@ def _rates(
 ) -> dict[str, float]:
     """Return the rate of each interface in Mbit/s, the lowest of its speed, its token buckets and its classes.
 
-    `tc` prints bytes a second, the kernel a speed or -1.
+    `tc` prints bytes per second, the kernel a speed or -1.
     """
     rates = {
         path.split("/")[-2]: float(value)
@@ -207,13 +207,13 @@ def _interface(
     name, flags = entry["ifname"], entry["flags"]
     has_program = bool(entry.get("xdp"))
     unusual = [*([queues[name]] if name in queues else []), *(["an XDP program"] if has_program else [])]
-    held = (one for one in entry.get("addr_info", ()) if one.get("family") == "inet")
+    ipv4_entries = (one for one in entry.get("addr_info", ()) if one.get("family") == "inet")
     return Interface(
         mac=str(entry.get("address", "")),
         is_up="UP" in flags,
         has_carrier="LOWER_UP" in flags,
         mtu=int(entry["mtu"]),
-        addresses=frozenset(f"{one['local']}/{one['prefixlen']}" for one in held),
+        addresses=frozenset(f"{one['local']}/{one['prefixlen']}" for one in ipv4_entries),
         rate_mbps=rates.get(name),
         master=str(entry.get("master", "")),
         queues=", ".join(unusual),
@@ -237,7 +237,7 @@ def _route(entry: Mapping[str, Any]) -> Route:
 
 @dataclass(frozen=True, slots=True)
 class PlannedState:
-    """Planned state of one host; keys as in `KernelState`, routes by target, addresses and MTU by interface."""
+    """Planned state of one host, as in `KernelState`; routes are by target, addresses and MTUs by interface."""
 
     sysctls: Mapping[str, str]
     mtus: Mapping[str, int]
@@ -247,17 +247,17 @@ class PlannedState:
 
 
 NOTHING = PlannedState({}, {}, {}, {}, {})
-"""State of a host of which nothing is known, and on which nothing of ours was installed."""
+"""State of a host on which lightbed has installed nothing."""
 
 
 def plan_state(part: HostForwarding) -> PlannedState:
-    """Return what is so after `part` was installed, read from its own lines: the two cannot differ."""
+    """Return the state after the installation of `part`, derived from its lines, so that the two cannot differ."""
     *_, last = states_while_installing(NOTHING, part)
     return last
 
 
 def states_while_installing(before: PlannedState, part: HostForwarding) -> Iterator[PlannedState]:
-    """Yield the state before `part`, with its settings, which are set first, and after each line of its batch."""
+    """Yield the states of an installation: before it, after the settings, and after each line of the batch."""
     yield before
     sysctls = {**before.sysctls, **dict(setting.split("=", 1) for setting in part.sysctls)}
     state = replace(before, sysctls=sysctls)
@@ -268,18 +268,18 @@ def states_while_installing(before: PlannedState, part: HostForwarding) -> Itera
 
 
 def _outside(routes: Mapping[str, Route], block: str) -> dict[str, Route]:
-    """Return the routes that do not lead to a part of a block."""
-    flushed = IPv4Network(block)
-    return {target: route for target, route in routes.items() if not IPv4Network(target).subnet_of(flushed)}
+    """Return the routes whose target is not inside a block."""
+    network = IPv4Network(block)
+    return {target: route for target, route in routes.items() if not IPv4Network(target).subnet_of(network)}
 
 
 def _after(state: PlannedState, what: str, verb: str, subject: str, *rest: str) -> PlannedState:
-    """Return the state after one line of `ip -batch`; a flush of routes or addresses takes only ours."""
+    """Return the state after one line of `ip -batch`, as far as routes and addresses of lightbed are concerned."""
     value = dict(itertools.pairwise(rest))
     mtus, addresses = dict(state.mtus), dict(state.addresses)
     neighbours, routes = dict(state.neighbours), dict(state.routes)
     match what, verb:
-        case "route", "flush":  # of ours, or of the block after `root`
+        case "route", "flush":  # by protocol number, or the block after `root`
             routes = {} if subject == "proto" else _outside(routes, rest[0])
         case "neigh", "flush":
             neighbours = {key: mac for key, mac in neighbours.items() if key[0] != rest[0]}

@@ -1,4 +1,4 @@
-"""Long-running commands on several hosts, followed together."""
+"""Long-running commands on several hosts, followed as one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MARK = "LIGHTBED_COMMAND"
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """Result of one command on one host. `exit_status` is -1 when it ended by a signal or was cut off."""
+    """Result of one command on one host; `exit_status` is -1 if a signal or a lost connection ended it."""
 
     host: str
     exit_status: int
@@ -33,12 +33,12 @@ class Completed:
 
 
 class Launch(Protocol):
-    """Long-running commands, at most one per host, followed together."""
+    """Long-running commands, at most one per host, followed as one."""
 
     def lines(self, timeout_s: float) -> Iterator[tuple[str, str]]:
-        """Yield lines of standard output as `(host, line)`, until all commands ended or `timeout_s` passed.
+        """Yield lines of standard output as `(host, line)`, until all commands have ended or `timeout_s` has passed.
 
-        May be called again to go on where the last iteration stopped.
+        May be called again to continue where the last iteration stopped.
         """
         ...
 
@@ -48,7 +48,7 @@ class Launch(Protocol):
         ...
 
     def send(self, text: str, host: str | None = None) -> None:
-        """Write to the standard input of one host's command, or of all."""
+        """Write to the standard input of the command on one host, or of all commands."""
         ...
 
     def close_input(self) -> None:
@@ -56,18 +56,18 @@ class Launch(Protocol):
         ...
 
     def wait(self, timeout_s: float) -> dict[str, Completed]:
-        """Return what became of each command; raises `HostError` naming those that run on after `timeout_s`."""
+        """Return the result of each command. Raises `HostError` naming hosts whose command runs after `timeout_s`."""
         ...
 
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *exception: object) -> None:
-        """Close the inputs and end what is left."""
+        """Close the inputs and end the remaining commands."""
         ...
 
 
 class SshLaunch:
-    """A `Launch` over the connections of an `SshFleet`; made by `SshFleet.start`."""
+    """A `Launch` over the connections of an `SshFleet`, created by `SshFleet.start`."""
 
     def __init__(self, loop: LoopThread) -> None:
         self._loop = loop
@@ -80,7 +80,7 @@ class SshLaunch:
     async def open(
         self, connections: Mapping[str, asyncssh.SSHClientConnection], commands: Mapping[str, str]
     ) -> None:
-        """Start the commands (on the loop). Raises `HostError` naming every host that refuses."""
+        """Start the commands; must run on the loop. Raises `HostError` naming every host that refuses."""
         self._connections = connections
         creations = {
             host: connections[host].create_process(mark_command(command, self._mark))
@@ -89,7 +89,7 @@ class SshLaunch:
         self._processes, failed = await gather(creations)
         for host, process in self._processes.items():
             follower = asyncio.create_task(self._follow(host, process))
-            # Wakes who waits for lines, only when `running` knows of the end: earlier, it would wait on in vain.
+            # Wakes `lines` only when `running` reflects the end: woken earlier, it would wait for lines forever.
             follower.add_done_callback(lambda _: self._lines.put(None))
             self._followers[host] = follower
         if failed:
@@ -116,7 +116,7 @@ class SshLaunch:
         return tuple(host for host, follower in self._followers.items() if not follower.done())
 
     def lines(self, timeout_s: float) -> Iterator[tuple[str, str]]:
-        """Yield `(host, line)` until all commands ended or `timeout_s` passed."""
+        """Yield `(host, line)` until all commands have ended or `timeout_s` has passed."""
         deadline = time.monotonic() + timeout_s
         while self.running or not self._lines.empty():
             try:
@@ -127,7 +127,7 @@ class SshLaunch:
                 yield item
 
     def send(self, text: str, host: str | None = None) -> None:
-        """Write to the standard input of a command, or of all; those that have ended are passed over."""
+        """Write to the standard input of the command on one host, or of all; ended commands are skipped."""
         for name, process in self._processes.items():
             if host in (None, name):
                 self._loop.soon(_write, process, text)
@@ -138,7 +138,7 @@ class SshLaunch:
             self._loop.soon(_write_eof, process)
 
     def wait(self, timeout_s: float) -> dict[str, Completed]:
-        """Return the results by host; raise `HostError` naming hosts whose command runs on after `timeout_s`."""
+        """Return the results by host. Raises `HostError` naming hosts whose command runs after `timeout_s`."""
         return self._loop.call(self._wait(timeout_s))
 
     async def _wait(self, timeout_s: float) -> dict[str, Completed]:
@@ -146,7 +146,9 @@ class SshLaunch:
             await asyncio.wait(self._followers.values(), timeout=timeout_s)
         if self.running:
             names = ", ".join(self.running)
-            message = f"the command on {names} still runs after {timeout_s:g} s; end it or allow more time"
+            message = (
+                f"the command on {names} is still running after {timeout_s:g} s; end it or allow more time"
+            )
             raise HostError(message, host=self.running[0])
         return {host: follower.result() for host, follower in self._followers.items()}
 
@@ -172,14 +174,14 @@ class SshLaunch:
 
 
 def mark_command(command: str, mark: str) -> str:
-    """Return the command with a variable in its environment by which it and all that it starts can be found again."""
+    """Return the command with an environment variable that identifies it and every process that it starts."""
     return f"export {MARK}={mark}; {command}"
 
 
 async def end_marked(connection: asyncssh.SSHClientConnection, mark: str) -> None:
-    """Kill what runs under that mark; a host that does not answer is left to the command's own deadline.
+    """Kill all processes with this mark; on a host that does not answer they run until their own deadline.
 
-    SSH's own way, the signal request, is refused by OpenSSH when one logs in as root.
+    The signal request of SSH is not used, because OpenSSH refuses it for root logins.
     """
     import asyncssh
 
@@ -209,16 +211,16 @@ def _write_eof(process: asyncssh.SSHClientProcess[str]) -> None:
 
 
 def make_unfinished(failed: Mapping[str, Exception], timeout_s: float) -> HostError:
-    """Return the error that names every host where a command could not be run or did not end in time."""
+    """Return the error that names every host on which a command could not be run or did not end in time."""
     reasons = {
-        host: f"no end after {timeout_s:g} s" if isinstance(error, TimeoutError) else reason(error)
+        host: f"not finished after {timeout_s:g} s" if isinstance(error, TimeoutError) else reason(error)
         for host, error in failed.items()
     }
-    said = "; ".join(f"{host}: {why}" for host, why in reasons.items())
-    message = f"the command could not be run on {said}. Check these hosts, or allow more time."
+    where = "; ".join(f"{host}: {why}" for host, why in reasons.items())
+    message = f"the command could not be run on {where}. Check these hosts, or allow more time."
     return HostError(message, reasons=reasons)
 
 
 def reason(error: Exception) -> str:
-    """Return what an error says, or at least its kind."""
+    """Return the message of an error, or the name of its type if it has none."""
     return str(error) or type(error).__name__

@@ -1,8 +1,8 @@
-"""Policy rules, packet filters and queues of a host: all that takes packets besides its routes. Pure.
+"""Policy rules, packet filters and queues of a host: everything besides routes that affects packets. Pure.
 
-A lab installs no policy rule and no packet filter, and simulated NICs alone have queues of their own. So whatever can
-stop, change, divert or delay packets of the lab is reported; rules for other interfaces, such as those of container
-bridges, are not.
+A lab installs no policy rule and no packet filter, and only simulated NICs have queues. So everything that can stop,
+change, divert or delay packets of the lab is reported; rules for other interfaces, such as those of container bridges,
+are not.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ _VERDICTS = frozenset(
 _TARGETS = frozenset(
     {"DROP", "REJECT", "NFQUEUE", "DNAT", "SNAT", "MASQUERADE", "REDIRECT", "TPROXY", "TEE", "NETMAP", "TTL", "TCPMSS"}
 )  # fmt: skip
-"""Targets of iptables that do."""
+"""Targets of iptables that stop, change or divert a packet."""
 _INTERFACE_KEYS = frozenset({"iif", "iifname", "oif", "oifname"})
 _PLAIN_QUEUES = frozenset(
     {"noqueue", "mq", "mqprio", "fq", "fq_codel", "pfifo_fast", "pfifo", "bfifo", "prio", "sfq", "cake", "tbf", "htb"}
 )  # fmt: skip
-"""Queueing disciplines that hold packets back only at their rate, which is judged by itself."""
+"""Queueing disciplines that delay packets only by their rate, which is judged separately."""
 INGRESS = frozenset({"ingress", "clsact"})
-"""Queueing disciplines whose filters take packets before the kernel does."""
+"""Queueing disciplines whose filters process packets before the kernel."""
 _RATE = re.compile(r"class \w+ (\S+) .*?\brate ([\d.]+)([KMGT]?)bit\b")
 _MEGABITS = {"": 1e-6, "K": 1e-3, "M": 1.0, "G": 1e3, "T": 1e6}
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyRule:
-    """One policy rule: `source` and `target` are blocks or `all`, `action` is empty for a look-up in `table`.
+    """One policy rule: `source` and `target` are blocks or `all`; `action` is empty for a lookup in `table`.
 
-    `words` are the rule much as `ip rule` prints it. A rule with `not` has both blocks `all`: it takes what is not in
-    them. `input` is the interface by which packets must come in, if any; `lo` stands for those that the host
-    itself sends. `marks` is True where packets need a mark. A rule that `asks_main` looks up every packet in the table
+    `words` is the rule much as `ip rule` prints it. A rule with `not` has `all` as both blocks, as it matches packets
+    outside its own. `input` is the interface at which packets must arrive, if any; `lo` stands for packets of the host
+    itself. `marks` is True if packets need a mark. A rule that `asks_main` looks up every packet in the table
     `main`, perhaps without its default routes.
     """
 
@@ -59,8 +59,8 @@ class PolicyRule:
 class PacketFilter:
     """One rule, or the policy of a chain, that can stop, change or divert packets.
 
-    It takes those of the interfaces `nics`, which may end with `*`, and of addresses in all `blocks`; where a tuple is
-    empty, those of any. One `at_nic` takes them before the kernel looks at them.
+    It matches packets of the interfaces `nics`, which may end with `*`, with addresses in all `blocks`; an empty tuple
+    matches any. With `at_nic` it acts before the kernel sees the packet.
     """
 
     words: str
@@ -69,13 +69,16 @@ class PacketFilter:
     at_nic: bool = False
 
     def concerns(self, nics: Iterable[str], networks: Iterable[IPv4Network]) -> bool:
-        """Return whether the filter may take packets of these interfaces with addresses of these networks."""
+        """Return whether the filter may match packets of these interfaces with addresses of these networks."""
         of_nics = not self.nics or any(fnmatchcase(name, pattern) for pattern in self.nics for name in nics)
         return of_nics and all(overlaps(block, networks) for block in self.blocks)
 
 
 def overlaps(block: str, networks: Iterable[IPv4Network]) -> bool:
-    """Return whether a block has addresses of one of the networks; `all`, `default` and what is no block do."""
+    """Return whether a block overlaps one of the networks.
+
+    `all`, `default` and any other text overlap, except for IPv6 blocks.
+    """
     try:
         own = IPv4Network(block, strict=False)
     except ValueError:
@@ -84,7 +87,7 @@ def overlaps(block: str, networks: Iterable[IPv4Network]) -> bool:
 
 
 def parse_policy_rules(rows: Iterable[Mapping[str, Any]]) -> tuple[PolicyRule, ...]:
-    """Return the rules that `ip -j rule show` printed, in the order in which the kernel asks them."""
+    """Return the rules in the output of `ip -j rule show`, in the order in which the kernel applies them."""
     return tuple(
         PolicyRule(
             priority=int(row["priority"]),
@@ -120,7 +123,7 @@ def _words_of_rule(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def parse_nft(text: str) -> tuple[PacketFilter, ...]:
-    """Return the filters of `nft -j list ruleset`; none where nft is missing or prints something else."""
+    """Return the filters in the output of `nft -j list ruleset`; none if nft is missing or printed something else."""
     try:
         rows = json.loads(text)["nftables"]
     except (ValueError, KeyError, TypeError):
@@ -137,7 +140,7 @@ def parse_nft(text: str) -> tuple[PacketFilter, ...]:
     ]
     for row in rows:
         rule = row.get("rule")
-        # Targets that iptables alone understands are read from iptables-save.
+        # Targets that only iptables understands are read from iptables-save.
         if rule is None or not (verdicts := sorted(_keys(rule["expr"]) & _VERDICTS)):
             continue
         key = rule["family"], rule["table"], rule["chain"]
@@ -162,13 +165,13 @@ def _place(key: tuple[str, str, str], chain: Mapping[str, Any]) -> str:
 
 
 def _devices(chain: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the NICs at which a chain of the family netdev stands, as far as nft prints them."""
+    """Return the NICs of a chain of the family netdev, as far as nft prints them."""
     device = chain.get("dev", ())
     return (device,) if isinstance(device, str) else tuple(device)
 
 
 def _keys(value: Any) -> set[str]:
-    """Return every key of a JSON document, at any depth: verdicts of a map stand inside it."""
+    """Return every key of a JSON document, at any depth: verdicts of a map are inside it."""
     if isinstance(value, Mapping):
         return set(value).union(*map(_keys, value.values()))
     return set().union(*map(_keys, value)) if isinstance(value, list) else set()
@@ -177,7 +180,7 @@ def _keys(value: Any) -> set[str]:
 def _values_of(
     matches: Iterable[Mapping[str, Any]], kind: str, field: str, names: Collection[str]
 ) -> tuple[str, ...]:
-    """Return what a rule demands of an interface or an address by name; nothing if it does not, or of several."""
+    """Return the interfaces or addresses to which a rule is limited by equality; sets of several are left out."""
     values = []
     for match in matches:
         left, right = match["left"], match["right"]
@@ -206,7 +209,7 @@ def _words_of_match(match: Mapping[str, Any]) -> str:
 
 
 def parse_iptables(text: str) -> tuple[PacketFilter, ...]:
-    r"""Return the filters that `iptables-save` printed.
+    r"""Return the filters in the output of `iptables-save`.
 
     >>> text = (
     ...     "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -o docker0 -j DROP\n-A FORWARD -p tcp -j ACCEPT\nCOMMIT"
@@ -236,18 +239,18 @@ def parse_iptables(text: str) -> tuple[PacketFilter, ...]:
 
 
 def parse_queues(queues: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the queueing disciplines of each interface that may drop, delay or divert packets, as words."""
+    """Return descriptions of the queueing disciplines that may drop, delay or divert packets, by interface."""
     unusual: dict[str, list[str]] = {}
     for queue in queues:
         if queue["kind"] in INGRESS:
-            unusual.setdefault(queue["dev"], []).append(f"{queue['kind']}: filters take what comes in")
+            unusual.setdefault(queue["dev"], []).append(f"{queue['kind']}: filters take incoming packets")
         elif queue["kind"] not in _PLAIN_QUEUES:
             unusual.setdefault(queue["dev"], []).append(f"{queue['kind']} {queue['handle']}")
     return {device: ", ".join(words) for device, words in unusual.items()}
 
 
 def parse_class_rates(text: str) -> dict[str, float]:
-    r"""Return the lowest rate in Mbit/s of the classes of each interface, from `NIC class ...` a line.
+    r"""Return the lowest rate in Mbit/s of the classes of each interface, from lines `NIC class ...`.
 
     >>> parse_class_rates(
     ...     "nic1 class htb 2:1 root prio 0 rate 32Gbit\nnic1 class htb 2:2 root prio 1 rate 10Mbit"
@@ -256,8 +259,8 @@ def parse_class_rates(text: str) -> dict[str, float]:
     """
     rates: dict[str, float] = {}
     for line in text.splitlines():
-        device, _, shown = line.partition(" ")
-        if match := _RATE.match(shown):
+        device, _, class_text = line.partition(" ")
+        if match := _RATE.match(class_text):
             rate = float(match[2]) * _MEGABITS[match[3]]
             rates[device] = min(rate, rates.get(device, rate))
     return rates

@@ -1,4 +1,4 @@
-"""Probe the fibres: every NIC says who it is, every NIC reports whom it hears, in one direction at a time."""
+"""The link probe: every NIC sends frames with its name, and reports whose frames it receives."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TURN_S = 0.25
 
 
 class Frame(NamedTuple):
-    """Sender that a probe frame names, and in which epoch it was sent."""
+    """The content of a probe frame: its sender, and the epoch of the probe."""
 
     host: str
     nic: str
@@ -31,9 +31,10 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NicReport:
-    """Report of one NIC: whether it has carrier, how many frames it could send, whom it heard.
+    """Report of one NIC: its carrier, the number of frames that it sent, and the frames that it received.
 
-    `counters` are its own counters while the probe ran, by their names in Linux (`rx_packets`), as far as it has them.
+    `counters` are those of the interface during the probe, by their names in Linux (`rx_packets`), as far as it has
+    them.
     """
 
     carrier: bool
@@ -44,17 +45,17 @@ class NicReport:
 
 @dataclass(frozen=True, slots=True)
 class ProbeReport:
-    """One probe of a whole lab: by (host, NIC), what was heard in `epoch`."""
+    """The reports of one probe of a lab, by (host, NIC)."""
 
     epoch: int
     nics: Mapping[tuple[str, str], NicReport]
 
 
 def probe_links(fleet: Fleet, lab: Lab, epoch: int, *, window_s: float = 0.4) -> ProbeReport:
-    """Run the probe on all hosts that the fleet reaches: none speaks before all listen, none stops before all spoke.
+    """Run the probe on all hosts of the fleet: none sends before all listen, none stops before all have sent.
 
-    `window_s` is how long hosts listen on after the last one has spoken. Raises `HostError` naming the hosts
-    where the probe does not run.
+    Hosts keep listening for `window_s` after the last one has sent. Raises `HostError` naming the hosts on which the
+    probe does not run.
     """
     program = resources.files("testbed.node").joinpath("probe.py").read_bytes()
     path = f"{fleet.put({'probe.py': program})}/probe.py"
@@ -65,20 +66,20 @@ def probe_links(fleet: Fleet, lab: Lab, epoch: int, *, window_s: float = 0.4) ->
         launch.send("go\n")
         collect(launch, "sent", set(commands), PROBE)
         for _ in launch.lines(window_s):
-            pass  # nobody says anything now; a host that ends is missed below
+            pass  # no lines are expected; a host that ends is reported below
         launch.close_input()
         reports = collect(launch, "heard", set(commands), PROBE)
     return ProbeReport(
         epoch,
         {
             (host, nic): NicReport(
-                bool(found["carrier"]),
-                int(found["sent"]),
-                tuple(Frame(*frame) for frame in found["frames"]),
-                dict(found["counters"]),
+                bool(entry["carrier"]),
+                int(entry["sent"]),
+                tuple(Frame(*frame) for frame in entry["frames"]),
+                dict(entry["counters"]),
             )
             for host, report in reports.items()
-            for nic, found in report["nics"].items()
+            for nic, entry in report["nics"].items()
         },
     )
 
@@ -89,22 +90,25 @@ def _command(host: LabHost, path: str, epoch: int) -> str:
 
 
 def collect(launch: Launch, event: str, hosts: set[str], what: str) -> dict[str, dict[str, Any]]:
-    """Return one `event` of every host, or `HostError` naming those where `what` was started did not say it."""
-    said: dict[str, dict[str, Any]] = {}
+    """Return the message with this `event` from every host.
+
+    Raises `HostError` naming the hosts that did not send it in time; `what` names the program in the error.
+    """
+    messages: dict[str, dict[str, Any]] = {}
     deadline = time.monotonic() + READY_TIMEOUT_S
-    is_hopeful = True
-    while is_hopeful and time.monotonic() < deadline:
-        running = set(launch.running)  # the last lines of the others come in this turn, if any do
+    can_complete = True
+    while can_complete and time.monotonic() < deadline:
+        running = set(launch.running)  # read first: the last lines of ended commands arrive in this turn
         for host, line in launch.lines(_TURN_S):
             message = _message(line)
             if message.get("event") == event:
-                said[host] = message
-            if len(said) == len(hosts) or time.monotonic() > deadline:
+                messages[host] = message
+            if len(messages) == len(hosts) or time.monotonic() > deadline:
                 break
-        is_hopeful = not running.isdisjoint(hosts - said.keys())
-    if silent := sorted(hosts - said.keys()):
-        raise _silence(launch, event, silent, what)
-    return said
+        can_complete = not running.isdisjoint(hosts - messages.keys())
+    if silent := sorted(hosts - messages.keys()):
+        raise _make_silence_error(launch, event, silent, what)
+    return messages
 
 
 def _message(line: str) -> dict[str, Any]:
@@ -115,8 +119,8 @@ def _message(line: str) -> dict[str, Any]:
     return message if isinstance(message, dict) else {}
 
 
-def _silence(launch: Launch, event: str, silent: list[str], what: str) -> HostError:
-    """Return the error that names the hosts and, for those whose program ended, its last words."""
+def _make_silence_error(launch: Launch, event: str, silent: list[str], what: str) -> HostError:
+    """Return the error that names the silent hosts and, for those whose program ended, the end of its stderr."""
     launch.close_input()
     try:
         done = launch.wait(2.0)

@@ -1,6 +1,6 @@
-"""Reachability of hosts, over how many links, and what passes on the way: every host tries every other, all at once.
+"""Reachability of hosts: every host pings every other in parallel, with packet sizes, losses, hops and TCP.
 
-A host has an address for each set of routes, so that each set is tried by itself.
+A host has an address for each set of routes, so that each set is tested separately.
 """
 
 from __future__ import annotations
@@ -19,27 +19,26 @@ from testbed.lab.model import LabHost
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
 
-# Linux sends echo replies with TTL 64; every host that forwards takes one off.
+# Linux sends echo replies with TTL 64; every forwarding host decrements it.
 INITIAL_TTL = 64
 IP_AND_ICMP_BYTES = 28
 PING_S, SMALL_S = 0.005, 0.1
-"""Time of a ping that is counted (`ping.PAUSE_S`), and of what goes before and comes after."""
-TRIAL = "the trial of all ways"
+"""Seconds per counted ping (`ping.PAUSE_S`), and for the pings before and after."""
+TRIAL = "the ping of all pairs"
 PORTS = range(20000, 32768)
-"""Below those that kernels give to clients."""
+"""TCP ports below those that kernels assign to clients."""
 
 Pair = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Reachability:
-    """Answers of hosts to one another; pairs are (asker, asked).
+    """Answers of hosts to pings of each other; pairs are (sender, target).
 
-    `hops[a, b]` is the number of links on the path from a to b. It is read from the TTL of the reply, so it is there
-    when b asked a and was answered.
-    `slowest_s` is the longest time from a host's first question until an answer, lost ones included. Of pairs that
-    answered, `lost` holds how many pings of how many were lost; through those in `small_only` no ping of the full size
-    came back, and through those `without_tcp` no exchange over TCP.
+    `hops[a, b]` is the number of links on the path from a to b. It is derived from the TTL of the reply, so it is known
+    if b pinged a and got an answer. `slowest_s` is the longest time from a host's first ping to an answer, lost pings
+    included. For pairs with an answer, `lost` holds the numbers of lost and of sent pings; no full-size ping was
+    answered for pairs in `small_only`, and no TCP exchange was complete for pairs in `without_tcp`.
     """
 
     asked: tuple[Pair, ...]
@@ -52,12 +51,12 @@ class Reachability:
 
     @property
     def missing(self) -> tuple[Pair, ...]:
-        """Pairs (asker, asked) without an answer."""
+        """Pairs (sender, target) without an answer."""
         return tuple(pair for pair in self.asked if pair not in self.answered)
 
     @property
     def is_complete(self) -> bool:
-        """True if everybody who was asked answered."""
+        """True if all pairs have an answer."""
         return not self.missing
 
 
@@ -69,17 +68,16 @@ def ping_all(
     mtu: int = 0,
     count: int = 0,
 ) -> Reachability:
-    """Return who answers when every host (of `hosts`, or all) pings the node address of every other.
+    """Ping the node address of every host (of `hosts`, or all) from every other, and return the answers.
 
-    With an `mtu` each pair also tries one ping of the full size that may not be fragmented, and a short exchange over
-    TCP; with a `count` so many pings tell how many are lost. Returns as soon as all have answered.
-
-    Raises `HostError` when the ping cannot be run on a host at all.
+    With an `mtu`, each pair also sends one full-size ping that must not be fragmented, and tries a short TCP exchange;
+    with a `count`, that many pings measure the loss. Returns as soon as all have answered. Raises `HostError` if ping
+    cannot be run on a host.
     """
-    asked = fleet.hosts if hosts is None else tuple(hosts)
-    everybody = {(a.name, b.name): count for a in asked for b in asked if a is not b}
-    (reached,) = ping_sets(fleet, [everybody], hosts=asked, deadline_s=deadline_s, mtu=mtu)
-    return reached
+    members = fleet.hosts if hosts is None else tuple(hosts)
+    all_pairs = {(a.name, b.name): count for a in members for b in members if a is not b}
+    (result,) = ping_sets(fleet, [all_pairs], hosts=members, deadline_s=deadline_s, mtu=mtu)
+    return result
 
 
 def ping_sets(
@@ -90,9 +88,9 @@ def ping_sets(
     deadline_s: float = 2.0,
     mtu: int = 0,
 ) -> tuple[Reachability, ...]:
-    """Return for each of several sets of routes what `ping_all` returns, of its pairs of these `hosts`.
+    """Return the result of `ping_all` for each of several sets of routes, for its pairs within `hosts`.
 
-    Each pair comes with the pings that are counted.
+    `sets` maps each pair to its number of counted pings.
     """
     program = resources.files("testbed.node").joinpath("ping.py").read_bytes()
     path = f"{fleet.put({'ping.py': program})}/ping.py"
@@ -117,36 +115,39 @@ def ping_sets(
     with fleet.start(commands) as launch:
         collect(launch, "ready", set(commands), TRIAL)
         launch.send("go\n")
-        told = collect(launch, "ways", set(commands), TRIAL)  # each serves the others until all have told
+        answers = collect(
+            launch, "ways", set(commands), TRIAL
+        )  # each host serves the others until all are done
         launch.close_input()
     return tuple(
         _read(
             tuple(pair for pair in pairs if names.issuperset(pair)),
-            {given[number]: host for host, given in addresses.items()},
-            told,
+            {own[number]: host for host, own in addresses.items()},
+            answers,
         )
         for number, pairs in enumerate(sets)
     )
 
 
 def _read(
-    asked: tuple[Pair, ...], names: Mapping[str, str], told: Mapping[str, dict[str, Any]]
+    pairs: tuple[Pair, ...], names: Mapping[str, str], answers: Mapping[str, dict[str, Any]]
 ) -> Reachability:
-    """Return what the hosts tell of one set of routes; `names` are the hosts by their addresses in it."""
+    """Return the reachability in one set of routes; `names` maps addresses in the set to hosts."""
     replies = {
         (asker, names[address]): reply
-        for asker, answer in told.items()
+        for asker, answer in answers.items()
         for address, reply in answer["ways"].items()
         if reply is not None and address in names
     }
     listening = {
-        names[address] for answer in told.values() for address in answer["listens"] if address in names
+        names[address] for answer in answers.values() for address in answer["listens"] if address in names
     }
     return Reachability(
-        asked=asked,
+        asked=pairs,
         answered=frozenset(replies),
         hops={
-            (asked, asker): INITIAL_TTL + 1 - int(reply["ttl"]) for (asker, asked), reply in replies.items()
+            (target, sender): INITIAL_TTL + 1 - int(reply["ttl"])
+            for (sender, target), reply in replies.items()
         },
         slowest_s=max((reply["seconds"] for reply in replies.values()), default=0.0),
         lost={

@@ -1,7 +1,7 @@
-"""Light at the hosts' receivers: `ethtool -m` of every NIC, one round trip a host, decoded on our side.
+"""Optical power at the hosts' receivers: `ethtool -m` of every NIC, in one round trip per host, parsed here.
 
 The text is that of ethtool for modules by SFF-8472 (SFP), SFF-8636 (QSFP) and CMIS (QSFP-DD, OSFP). A module that does
-not report its power is a reading without lanes that says why, not an error.
+not report its power yields a reading without lanes and with a reason, not an error.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class ReceiverReading:
-    """One module's word on its light, lane by lane; minus infinity where a lane is dark.
+    """Received and sent power of one module in dBm for each lane; minus infinity for a dark lane.
 
-    `lanes_dbm` and `sent_dbm` are empty where the module reports no power; `reason` then says why. A lane whose laser,
-    transmitter and receiver all read nothing is not counted beside others that work. `window` is of one lane.
+    `lanes_dbm` and `sent_dbm` are empty if the module reports no power; `reason` then says why. Unused lanes, without
+    bias current and power, are left out. `window` applies to each lane.
     """
 
     lanes_dbm: tuple[float, ...] = ()
@@ -55,7 +55,7 @@ class ReceiverReading:
 
     @property
     def power_dbm(self) -> float | None:
-        """Power of all lanes together, as a power meter behind the fibre would read it.
+        """Received power of all lanes together, as a power meter at the fibre would read it; None if not reported.
 
         >>> round(ReceiverReading(lanes_dbm=(-6.0, -6.0, -6.0, -6.0)).power_dbm, 2)
         0.02
@@ -64,19 +64,19 @@ class ReceiverReading:
 
     @property
     def has_dark_lane(self) -> bool:
-        """True if a lane is dark and another is not: a laser or a receiver is out, and no fibre."""
+        """True if one lane is dark and another is not: then a laser or a receiver is out, not a fibre."""
         return -math.inf in self.lanes_dbm and self.power_dbm != -math.inf
 
     @property
     def laser_dbm(self) -> float | None:
-        """Power that the module sends, all lanes together."""
+        """Power that the module sends, all lanes together; None if not reported."""
         return total_dbm(self.sent_dbm)
 
 
 def outside_window(reading: ReceiverReading) -> str:
-    """Return which lane is outside the alarms of its module; empty where none is.
+    """Return a description of the first lane outside the alarm thresholds of its module; empty if none is.
 
-    Thresholds of a module are of one lane: the sum of all lanes may be right while one of them is dark.
+    Thresholds apply to each lane: the sum of all lanes may be right while one of them is dark.
 
     >>> outside_window(ReceiverReading(lanes_dbm=(-3.0, -15.2), window=Window(-14, -11, 2, 3)))
     'lane 2 receives -15.2 dBm, less than the -14.0 dBm that its module needs'
@@ -86,17 +86,17 @@ def outside_window(reading: ReceiverReading) -> str:
         return ""
     for lane, dbm in enumerate(reading.lanes_dbm, start=1):
         if dbm == -math.inf and reading.has_dark_lane:
-            return f"lane {lane} receives no light, and others do"
+            return f"lane {lane} receives no light, but others do"
         received = f"lane {lane} receives {dbm:.1f} dBm"
         if dbm < window.low_alarm_dbm:
             return f"{received}, less than the {window.low_alarm_dbm:.1f} dBm that its module needs"
         if dbm > window.high_alarm_dbm:
-            return f"{received}, more than the {window.high_alarm_dbm:.1f} dBm that its module bears"
+            return f"{received}, more than the {window.high_alarm_dbm:.1f} dBm that its module tolerates"
     return ""
 
 
 def total_dbm(lanes_dbm: tuple[float, ...]) -> float | None:
-    """Return the sum of powers; None of no lanes, minus infinity of dark ones."""
+    """Return the sum of powers in dBm; None without lanes, minus infinity if all are dark."""
     if not lanes_dbm:
         return None
     milliwatts = math.fsum(10 ** (dbm / 10) for dbm in lanes_dbm)
@@ -104,19 +104,19 @@ def total_dbm(lanes_dbm: tuple[float, ...]) -> float | None:
 
 
 def read_receivers(fleet: Fleet, lab: Lab) -> dict[tuple[str, str], ReceiverReading]:
-    """Return the reading of every NIC, by host and NIC, of the hosts that the fleet reaches. Raises `HostError`."""
+    """Return the reading of every NIC of the reached hosts, by host and NIC. Raises `HostError`."""
     reached = {host.name for host in fleet.hosts}
     hosts = [host for host in lab.hosts if host.name in reached]
     done = fleet.run({host.name: module_command(host) for host in hosts}, timeout_s=TIMEOUT_S)
     return {
-        (host.name, nic.name): found
+        (host.name, nic.name): reading
         for host in hosts
-        for nic, found in zip(host.nics, _readings(host, done[host.name].stdout), strict=True)
+        for nic, reading in zip(host.nics, _readings(host, done[host.name].stdout), strict=True)
     }
 
 
 def module_command(host: LabHost) -> str:
-    """Return a command that prints what ethtool says of each NIC, under a heading."""
+    """Return a shell command that prints the module information of each NIC under a heading."""
     nics = shlex.join(nic.name for nic in host.nics)
     # Sessions of users other than root often lack /usr/sbin.
     return (
@@ -131,7 +131,7 @@ def _readings(host: LabHost, text: str) -> list[ReceiverReading]:
 
 
 def parse_module(text: str) -> ReceiverReading:
-    """Return what `ethtool -m` printed of one module.
+    """Return the reading in the output of `ethtool -m` for one module.
 
     >>> parse_module("netlink error: Operation not supported").reason
     'netlink error: Operation not supported'
@@ -153,19 +153,19 @@ def parse_module(text: str) -> ReceiverReading:
 
 
 def _by_lane(fields: Mapping[str, str], pattern: re.Pattern[str]) -> dict[int, float]:
-    """Return values of the lines that a pattern matches whole, by lane; some programs count lanes from 0."""
-    found = {}
+    """Return the values of lines whose name matches a pattern, by lane; a line without a lane is lane 1."""
+    values = {}
     for name, text in fields.items():
         value = _dbm(text) if "dBm" in text else _number(text)
         if (match := pattern.fullmatch(name)) and value is not None:
-            found[int(match.group(1) or 1)] = value
-    return found
+            values[int(match.group(1) or 1)] = value
+    return values
 
 
 def _working(
     received: Mapping[int, float], sent: Mapping[int, float], bias: Mapping[int, float]
 ) -> list[int]:
-    """Return the lanes in use: eight are printed of a module with four."""
+    """Return the lanes in use: ethtool may print eight lanes for a module with four."""
     lanes = sorted(received)
     if not any(bias.values()):
         return lanes
@@ -174,9 +174,9 @@ def _working(
 
 
 def _window(fields: Mapping[str, str]) -> Window | None:
-    """Return the thresholds of the received power; None where the module has none, or all of them 0."""
-    found = [_dbm(fields.get(f"Laser rx power {limit} threshold", "")) for limit in _LIMITS]
-    limits = [limit for limit in found if limit is not None]
+    """Return the thresholds of the received power; None if the module has none, or if all are equal, such as 0."""
+    thresholds = [_dbm(fields.get(f"Laser rx power {limit} threshold", "")) for limit in _LIMITS]
+    limits = [limit for limit in thresholds if limit is not None]
     if len(limits) < len(_LIMITS) or limits[0] >= limits[-1]:
         return None
     return Window(*limits)

@@ -1,4 +1,4 @@
-"""Simulated labs: started from a lab file, found while they run, taken down."""
+"""Simulated labs: start from a lab file, status, and removal."""
 
 from testbed.lab.simulated.lifecycle import SimulatedLab, find_running, lab_down, lab_status, start_lab
 

@@ -1,6 +1,6 @@
-"""Fibres of a simulated lab drawn by lot: the truth that a discovery has to find.
+"""Random fibres of a simulated lab: the wiring that a discovery has to find.
 
-The seed draws at which ports of its switch every NIC stands; some fibres are then crossed, and some are dead.
+The seed determines the ports of every NIC; some fibres are then crossed, and some are dead.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from testbed.lab.model import UNKNOWN_FIBRE, FibreEnd, Lab, LabHost, LabNic
 from testbed.lab.schema import DEFAULT_FIBRE_LOSS_DB
 
 Place = tuple[int, int]
-"""Host and NIC by their places in the lab file."""
+"""Host and NIC by their indices in the lab file."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnFibres:
-    """A lab with its true fibres; `crossed` and `dead` name fibres like `a/nic1:transmit`."""
+    """A lab with its actual fibres; `crossed` and `dead` name fibres like `a/nic1:transmit`."""
 
     lab: Lab
     crossed: tuple[tuple[str, str], ...] = ()
@@ -28,10 +28,10 @@ class DrawnFibres:
 
 
 def draw_fibres(lab: Lab, seed: int, *, crossed: int = 0, dead: int = 0) -> DrawnFibres:
-    """Return the lab with every NIC at ports that `seed` draws, pairs of fibres crossed and fibres chosen as dead.
+    """Return the lab with random ports for every NIC, `crossed` pairs of swapped fibres, and `dead` fibres.
 
-    A NIC with a known fibre stays at that switch; the others are spread over the switches in turn, interface by
-    interface. Raises `LabStartError` when ports or fibres are too few.
+    A NIC with a known fibre stays at that switch; the others are distributed over the switches in turn, interface by
+    interface. Raises `LabStartError` if there are too few ports or fibres.
     """
     draw = random.Random(seed)
     ends = _draw_ends(lab, draw)
@@ -48,18 +48,18 @@ def draw_fibres(lab: Lab, seed: int, *, crossed: int = 0, dead: int = 0) -> Draw
         ends[pair[0]], ends[pair[1]] = ends[pair[1]], ends[pair[0]]
         pairs.append(pair)
         names = [name for name in names if name not in pair]
-    chosen = tuple(sorted(draw.sample(names, dead)))
-    drawn = _with_fibres(lab, lambda nic: (ends[f"{nic}:transmit"], ends[f"{nic}:receive"]))
-    return DrawnFibres(drawn, tuple(pairs), chosen)
+    dead_names = tuple(sorted(draw.sample(names, dead)))
+    wired = _with_fibres(lab, lambda nic: (ends[f"{nic}:transmit"], ends[f"{nic}:receive"]))
+    return DrawnFibres(wired, tuple(pairs), dead_names)
 
 
 def without_fibres(lab: Lab) -> Lab:
-    """Return a lab as somebody knows it who has not looked for its fibres yet."""
+    """Return the lab with all fibres unknown, as before a discovery."""
     return _with_fibres(lab, lambda _nic: (UNKNOWN_FIBRE, UNKNOWN_FIBRE))
 
 
 def _with_fibres(lab: Lab, ends_of: Callable[[str], tuple[FibreEnd, FibreEnd]]) -> Lab:
-    """Return a lab with the ends of the transmit and receive fibre that `ends_of` gives for each `host/nic`."""
+    """Return the lab with the ends of the transmit and receive fibre that `ends_of` returns for each `host/nic`."""
 
     def wire(host: LabHost, nic: LabNic) -> LabNic:
         transmit, receive = ends_of(f"{host.name}/{nic.name}")
@@ -70,7 +70,7 @@ def _with_fibres(lab: Lab, ends_of: Callable[[str], tuple[FibreEnd, FibreEnd]]) 
 
 
 def _draw_ends(lab: Lab, draw: random.Random) -> dict[str, FibreEnd]:
-    """Return the end of every fibre; the two of a NIC stand at the same place of their sides."""
+    """Return the end of every fibre; input and output of a NIC have the same position on their sides."""
     free = {switch.name: _shuffle(range(min(switch.inputs, switch.outputs)), draw) for switch in lab.switches}
     inputs = {switch.name: switch.inputs for switch in lab.switches}
     ends: dict[str, FibreEnd] = {}
@@ -94,7 +94,7 @@ def _end(fibre: FibreEnd, switch: str, port: int) -> FibreEnd:
 
 
 def _draw_pair(names: list[str], ends: dict[str, FibreEnd], draw: random.Random) -> tuple[str, str]:
-    """Draw two fibres of one direction that end on one switch."""
+    """Return two random fibres of the same direction that end at one switch. Raises `LabStartError`."""
     pairs = [
         (one, other)
         for at, one in enumerate(names)
@@ -102,7 +102,7 @@ def _draw_pair(names: list[str], ends: dict[str, FibreEnd], draw: random.Random)
         if one.rpartition(":")[2] == other.rpartition(":")[2] and ends[one].switch == ends[other].switch
     ]
     if not pairs:
-        raise LabStartError("no two fibres are left to cross; lower --crossed")
+        raise LabStartError("no pair of fibres remains to cross; lower --crossed")
     return draw.choice(pairs)
 
 

@@ -1,7 +1,7 @@
-"""A simulated lab: start it from its lab file, find those that run, take them down.
+"""Lifecycle of a simulated lab: start from its lab file, status, and removal.
 
-Twins answer on the very addresses of the lab file, so nothing else needs to know that the lab is simulated. Hosts
-let us in by an SSH key that is made once per user.
+Twins answer at the addresses of the lab file, so nothing else needs to know that the lab is simulated. Hosts accept an
+SSH key that is created once per user.
 """
 
 from __future__ import annotations
@@ -30,13 +30,12 @@ HostsInUse = Literal["real", "kernel", "model"]
 
 @dataclass(slots=True)
 class SimulatedLab:
-    """A simulated lab that is up. A context manager; leaving it tears the lab down unless it is detached.
+    """A running simulated lab. A context manager; leaving it removes the lab unless it is detached.
 
-    `lab` is the lab where it really is (relocated when its subnet was taken or has no namespaces),
-    `control` maps each switch and `plant` to the address of its control socket, `reason` says why hosts
-    are only modelled when `kernel` was not possible, `shared_root` why they share this machine's root file system
-    when each could not have its own, `link_rate` how the rate of the links was chosen (None when the
-    lab file fixes it).
+    `lab` has the addresses at which the lab runs, which differ from the lab file if its subnet was in use or hosts are
+    modelled. `control` maps each switch and `plant` to the address of its control socket. `reason` says why hosts are
+    only modelled, `shared_root` why they share the root file system of this machine. `link_rate` is the choice of the
+    rate of links, None if the lab file fixes it.
     """
 
     lab: Lab
@@ -57,12 +56,12 @@ class SimulatedLab:
             self.close()
 
     def close(self) -> None:
-        """End the lab and wait until everything it made is gone. Safe to call again."""
+        """End the lab and wait until everything it created is removed. May be called again."""
         self._supervisor.stop()
 
     @property
     def is_running(self) -> bool:
-        """True while the supervisor lives."""
+        """True while the supervisor runs."""
         return self._supervisor.process.poll() is None
 
 
@@ -76,10 +75,9 @@ def start_lab(
 ) -> SimulatedLab:
     """Start the simulated lab and return when it is ready.
 
-    `auto` takes kernel hosts where that is possible and says in `reason` why not. `move` allows the next
-    free subnet (10.99.0.0/24 and up, 127.99.0.0/24 and up for modelled hosts) when the lab's own is taken.
-    Links of a lab file with `fit_rate` get the rate that this machine can carry.
-    Raises `LabStartError`.
+    `auto` uses kernel hosts if possible; otherwise `reason` says why not. `move` allows the next free subnet
+    (10.99.0.0/24 and up, 127.99.0.0/24 and up for modelled hosts) if the lab's own is in use. Links of a lab file with
+    `fit_rate` get the rate that this machine can carry. Raises `LabStartError`.
     """
     if not lab.simulated:
         raise LabStartError(
@@ -97,7 +95,7 @@ def start_lab(
 
 
 def at_rate(lab: Lab, rate_mbps: float | None) -> Lab:
-    """Return the simulated lab with links of this rate, None for its own. Raises `LabStartError` for a real one."""
+    """Return the simulated lab with links of this rate, unchanged for None. Raises `LabStartError` for a real lab."""
     if rate_mbps is None:
         return lab
     from testbed.lab.inventory import with_rate
@@ -108,7 +106,7 @@ def at_rate(lab: Lab, rate_mbps: float | None) -> Lab:
 
 
 def choose_rate(lab: Lab, mode: HostsMode) -> LinkRate | None:
-    """Return the rate that this machine can carry; None when the lab file fixes it, and where no packet is moved."""
+    """Return the rate that this machine can carry; None if the lab file fixes it, or if hosts are modelled."""
     if not lab.link.fit_rate or mode == "model":
         return None
     from testbed.lab.simulated.link_rate import fit_rate, look_at_machine
@@ -118,11 +116,11 @@ def choose_rate(lab: Lab, mode: HostsMode) -> LinkRate | None:
 
 def _choose_mode(hosts: HostsChoice) -> tuple[HostsMode, str]:
     if hosts != "auto":
-        return hosts, "asked for" if hosts == "model" else ""
+        return hosts, "as requested" if hosts == "model" else ""
     if os.geteuid() != 0:
         return "model", "kernel hosts need root"
-    tried = subprocess.run(["unshare", "--net", "--uts", "--mount", "true"], capture_output=True, check=False)
-    if tried.returncode:
+    trial = subprocess.run(["unshare", "--net", "--uts", "--mount", "true"], capture_output=True, check=False)
+    if trial.returncode:
         return "model", "this kernel or container refuses new namespaces"
     return "kernel", ""
 
@@ -130,11 +128,11 @@ def _choose_mode(hosts: HostsChoice) -> tuple[HostsMode, str]:
 def _start_somewhere(
     lab: Lab, mode: HostsMode, reason: str, public_key: str, *, detached: bool, move: bool, timeout_s: float
 ) -> SimulatedLab:
-    """Start in the lab's own subnet or, when allowed, in the first candidate that is free."""
+    """Start the lab in its own subnet or, if allowed, in the first candidate that is free."""
     from testbed.lab.inventory import relocate
     from testbed.lab.simulated.wiring_document import wiring_document
 
-    taken: StartRefused | None = None
+    refusal: StartRefused | None = None
     for subnet in candidate_subnets(lab.management, mode, move=move):
         moved = lab if subnet == lab.management else relocate(lab, subnet)
         document = wiring_document(moved, hosts=mode, public_key=public_key)
@@ -143,7 +141,7 @@ def _start_somewhere(
         except StartRefused as refused:
             if refused.reason != "subnet_taken":
                 raise
-            taken = refused
+            refusal = refused
             continue
         ready = supervisor.ready
         return SimulatedLab(
@@ -156,15 +154,15 @@ def _start_somewhere(
             supervisor,
             shared_root=ready["shared_root"],
         )
-    assert taken is not None  # at least one candidate was tried
+    assert refusal is not None  # there is at least one candidate
     if move:
-        raise taken
-    hint = f"{taken.hint}, or let it take the next free one: `testbed sim up {lab.path} --move`"
-    raise StartRefused(taken.reason, taken.what, hint) from taken
+        raise refusal
+    hint = f"{refusal.hint}, or use the next free one: `testbed sim up {lab.path} --move`"
+    raise StartRefused(refusal.reason, refusal.what, hint) from refusal
 
 
 def candidate_subnets(own: IPv4Network, mode: HostsMode, *, move: bool) -> Iterator[IPv4Network]:
-    """Yield subnets to try, in order: the lab's own first; modelled hosts can only live on the loopback network."""
+    """Yield the subnets to try, the lab's own first; modelled hosts can only use the loopback network."""
     usable = mode == "kernel" or own.is_loopback
     if usable:
         yield own
@@ -175,9 +173,9 @@ def candidate_subnets(own: IPv4Network, mode: HostsMode, *, move: bool) -> Itera
 
 
 def hosts_of(lab: Lab, hosts: HostsChoice = "auto") -> HostsInUse:
-    """Return what the hosts of a lab that is up are: `real`, or of a simulated one `kernel` or only modelled.
+    """Return the kind of hosts of a running lab: `real`, or for a simulated lab `kernel` or `model`.
 
-    `auto` goes by the addresses: modelled labs live on the loopback network, and nothing else does.
+    `auto` decides by the addresses: only modelled labs use the loopback network.
     """
     if not lab.simulated:
         return "real"
@@ -187,11 +185,11 @@ def hosts_of(lab: Lab, hosts: HostsChoice = "auto") -> HostsInUse:
 
 
 def find_running(lab: Lab) -> Lab:
-    """Return the lab as it really is: at its own addresses, or where the one live simulated lab of its name is.
+    """Return the lab with the addresses and the link rate with which the live simulated lab of its name runs.
 
-    Modelled labs and those that had to move are not at the lab file's addresses, and links may have a lower rate than
-    the lab file's. Real labs are returned as they are. Raises `LabStartError` when several live labs of that name are
-    elsewhere.
+    Modelled labs and moved ones are not at the addresses of the lab file, and their links may have a lower rate. A real
+    lab, or one that does not run, is returned unchanged. Raises `LabStartError` if several live labs of that name run
+    at other addresses.
     """
     if not lab.simulated:
         return lab
@@ -206,17 +204,17 @@ def find_running(lab: Lab) -> Lab:
 
     here = str(lab.management)
     if here not in rates and len(rates) > 1:
-        what = f"lab '{lab.name}' runs {len(rates)} times, in {', '.join(rates)}"
+        what = f"lab '{lab.name}' is running {len(rates)} times, in {', '.join(rates)}"
         raise LabStartError(
             f"{what}; name the lab file that `testbed sim up` printed for yours, or stop the others"
         )
     subnet = here if here in rates else next(iter(rates))
-    found = lab if subnet == here else relocate(lab, IPv4Network(subnet))
-    return with_rate(found, rates[subnet]) if rates[subnet] else found
+    running = lab if subnet == here else relocate(lab, IPv4Network(subnet))
+    return with_rate(running, rates[subnet]) if rates[subnet] else running
 
 
 def is_up(lab: Lab) -> bool:
-    """Return whether a live simulated lab of this name stands at the lab's own addresses."""
+    """Return whether a live simulated lab of this name runs at the lab's own addresses."""
     here = (lab.name, str(lab.management))
     return any(entry["live"] and (entry["lab"], entry["subnet"]) == here for entry in lab_status())
 
@@ -224,7 +222,7 @@ def is_up(lab: Lab) -> bool:
 def lab_status() -> list[dict[str, Any]]:
     """Return every simulated lab here: `lab_id`, `lab`, `live`, `hosts`, `pid`, `subnet`, `rate_mbps`, `user`.
 
-    One that is not live is what a killed supervisor left behind; only its id is known.
+    An entry that is not live describes the remains of a killed supervisor; only its id is known.
     """
     return [
         {
@@ -242,15 +240,15 @@ def lab_status() -> list[dict[str, Any]]:
 
 
 def lab_down(ids: Iterable[str] = (), *, all_labs: bool = False) -> tuple[str, ...]:
-    """Remove labs whose supervisor is gone and live ones named by id, with `all_labs` this user's; return their ids.
+    """Remove labs and return their ids: remains of killed supervisors, and live labs with these ids.
 
-    Raises `LabStartError` for an id that no lab has.
+    With `all_labs`, all live labs of this user are removed. Raises `LabStartError` for an unknown id.
     """
     return tuple(ask(["--down", *ids, *(["--all"] if all_labs else [])])["removed"])
 
 
 def id_of_running(lab: Lab) -> str:
-    """Return the id of the live simulated lab of a lab file. Raises `LabStartError` when there is none, or several."""
+    """Return the id of the live simulated lab of a lab file. Raises `LabStartError` if there is none, or several."""
     here = (lab.name, str(find_running(lab).management))
     for entry in lab_status():
         if entry["live"] and (entry["lab"], entry["subnet"]) == here:
@@ -261,11 +259,11 @@ def id_of_running(lab: Lab) -> str:
 
 
 def ensure_key(path: Path) -> str:
-    """Make the ed25519 key unless it exists, and return its public line (`ssh-ed25519 AAAA... lightbed`).
+    """Create the ed25519 key unless it exists, and return its public line (`ssh-ed25519 AAAA... lightbed`).
 
-    Two processes at once end with one and the same key: a key is written aside and linked into place only
-    if nobody was first. Raises `OSError` when the directory cannot be written, `asyncssh.KeyImportError`
-    when the file is not a key.
+    Two processes at once get the same key: a new key is written to a temporary file and linked into place only if the
+    path is still free. Raises `OSError` if the directory cannot be written, `asyncssh.KeyImportError` if the file is
+    not a key.
     """
     import asyncssh
 
@@ -276,16 +274,16 @@ def ensure_key(path: Path) -> str:
 
 
 def _place(path: Path, content: bytes) -> None:
-    """Write a file of mode 0600 that appears complete or not at all, and never replaces another's."""
+    """Write a file of mode 0600 atomically, and keep an existing one."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    aside = Path(name)
+    temporary = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        path.hardlink_to(aside)
+        path.hardlink_to(temporary)
     except FileExistsError:
         pass
     finally:
-        aside.unlink()
+        temporary.unlink()

@@ -1,7 +1,7 @@
-"""The rate of a simulated lab's links that this machine can carry on all of them at once.
+"""The rate that this machine can carry on all links of a simulated lab at once.
 
-All packets of a simulated lab are moved by the processors of one machine. Where these are the limit, a measurement
-says nothing of the links; links of a lower rate, which stand for the same, are filled with less.
+The processors of one machine move all packets of a simulated lab. If they are the limit, a measurement says nothing
+about the links. Links of a lower rate, which represent the same, can be filled.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-# What a processor moves between two sockets is so many times what it carries of an AllReduce on four rings
+# Ratio of the throughput of a processor between two sockets to what it carries of an AllReduce on four rings
 # (`benchmarks/collectives.py`: copy_over_carried).
 COPY_OVER_CARRIED = 7.5
-# The rings wait for one another: they stop to fill their links before the processors are full.
+# The rings wait for each other, so that links are no longer filled before the processors are fully used.
 USED_SHARE = 0.6
-# However busy a processor is, the hosts get about this share of it: they ask for it in short pieces.
+# The hosts get about this share even of a busy processor, because they use it in short slices.
 LEAST_FREE = 0.5
 # Rates come in coarse steps, so that two starts on one machine give the same one.
 STEPS = (1.0, 0.75, 0.5, 0.375, 0.25)
@@ -33,10 +33,10 @@ _CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The means of a machine to carry packets.
+    """Capacity of a machine to move packets.
 
-    `processors` are those that we may use, `free` how many of them nobody else used, `copy_mbps` what one of them
-    moves between two sockets.
+    `processors` is the number that this process may use, `free` how many of them were idle, `copy_mbps` the throughput
+    of one of them between two sockets.
     """
 
     processors: float
@@ -46,7 +46,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class LinkRate:
-    """The rate of the links, the one asked for, what the machine could carry on every NIC, and the machine."""
+    """The rate of the links, the requested rate, the rate that the machine can carry on every NIC, and the machine."""
 
     rate_mbps: float
     asked_mbps: float
@@ -55,23 +55,23 @@ class LinkRate:
 
     @property
     def is_lowered(self) -> bool:
-        """True where the links run slower than asked for."""
+        """True if the links run slower than requested."""
         return self.rate_mbps < self.asked_mbps
 
     def describe(self) -> str:
-        """Return one sentence for people."""
+        """Return the choice as one sentence for people."""
         machine = self.machine
-        why = (
+        reason = (
             f"{machine.free:.1f} of {machine.processors:g} processors free, "
             f"which carry {self.carried_mbps:.0f} Mbit/s on every NIC at once"
         )
         if self.is_lowered:
-            return f"links at {self.rate_mbps:g} Mbit/s instead of {self.asked_mbps:g}: {why}"
-        return f"links at {self.rate_mbps:g} Mbit/s: {why}"
+            return f"links at {self.rate_mbps:g} Mbit/s instead of {self.asked_mbps:g}: {reason}"
+        return f"links at {self.rate_mbps:g} Mbit/s: {reason}"
 
 
 def fit_rate(asked_mbps: float, machine: Machine, nics: int) -> LinkRate:
-    """Return the highest step of the asked rate that a machine carries on `nics` NICs at once, else the lowest.
+    """Return the highest step of the requested rate that a machine carries on `nics` NICs at once, or the lowest step.
 
     >>> fit_rate(100, Machine(processors=2, free=2, copy_mbps=37000), nics=48).rate_mbps
     100
@@ -85,7 +85,7 @@ def fit_rate(asked_mbps: float, machine: Machine, nics: int) -> LinkRate:
 
 
 def look_at_machine() -> Machine:
-    """Measure this machine, in about 0.7 s."""
+    """Measure the capacity of this machine, in about 0.7 s."""
     ours = os.sched_getaffinity(0)
     before = read_ticks(Path("/proc/stat").read_text(encoding="ascii"))
     time.sleep(_LOOK_S)
@@ -96,7 +96,7 @@ def look_at_machine() -> Machine:
 
 
 def read_ticks(stat: str) -> Mapping[int, tuple[int, int]]:
-    r"""Return idle ticks and all ticks of each processor, from the text of /proc/stat; waiting for disks is idle.
+    r"""Return idle ticks and all ticks of each processor, from the text of /proc/stat; iowait counts as idle.
 
     >>> read_ticks("cpu  9 9\ncpu1 10 0 20 65 5 0 0 0 0 0\nintr 5\n")
     {1: (70, 100)}
@@ -111,7 +111,7 @@ def read_ticks(stat: str) -> Mapping[int, tuple[int, int]]:
 
 
 def idle_share(before: tuple[int, int], after: tuple[int, int]) -> float:
-    """Return the share of an interval in which a processor was idle; a clock that stood still counts as idle.
+    """Return the share of an interval in which a processor was idle; 1 if no tick has passed.
 
     >>> idle_share((10, 100), (40, 200))
     0.3
@@ -121,7 +121,7 @@ def idle_share(before: tuple[int, int], after: tuple[int, int]) -> float:
 
 
 def read_quota(path: Path = _CPU_QUOTA) -> float:
-    """Return the number of processors that the control group of this process may use; infinite without a limit."""
+    """Return the number of processors that the control group of this process may use; infinity without a limit."""
     with suppress(OSError, ValueError):
         quota, period = path.read_text(encoding="ascii").split()
         return int(quota) / int(period)
@@ -129,17 +129,19 @@ def read_quota(path: Path = _CPU_QUOTA) -> float:
 
 
 def copy_mbps(processor_time: Callable[[], float]) -> float:
-    """Return mbit that one processor moves from a socket to another in a second of its own time."""
+    """Return the Mbit that one processor moves between two sockets per second of processor time."""
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.create_connection(server.getsockname()) as source,
         server.accept()[0] as target,
     ):
-        piece, room, moved = bytes(_PIECE_BYTES), bytearray(_PIECE_BYTES), 0
+        chunk, buffer, total_bytes = bytes(_PIECE_BYTES), bytearray(_PIECE_BYTES), 0
         begin = processor_time()
-        while (used := processor_time() - begin) < _COPY_S:
-            left = source.send(piece)  # what the buffers take, so that one thread can do both ends
-            moved += left
-            while left:
-                left -= target.recv_into(room, left)
-    return moved * 8 / 1e6 / used
+        while (used_s := processor_time() - begin) < _COPY_S:
+            in_flight = source.send(
+                chunk
+            )  # as much as the buffers hold, so that one thread can serve both ends
+            total_bytes += in_flight
+            while in_flight:
+                in_flight -= target.recv_into(buffer, in_flight)
+    return total_bytes * 8 / 1e6 / used_s

@@ -1,6 +1,7 @@
-"""The supervisor of a simulated lab as a child process: start it, hear that it is ready, end it.
+"""The supervisor of a simulated lab as a child process: start it, wait until it is ready, end it.
 
-It ends, and everything it made with it, when its standard input closes: also when we are killed.
+Unless it is detached, it ends when its standard input closes, also if this process is killed, and removes everything
+that it created.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ STOP_TIMEOUT_S = 10.0
 
 
 class StartRefused(LabStartError):
-    """The supervisor said no; `reason` is its own code (`subnet_taken`, `not_root`, ...)."""
+    """A start that the supervisor refused; `reason` is its code (`subnet_taken`, `not_root`, ...)."""
 
     def __init__(self, reason: str, what: str, hint: str) -> None:
         self.reason, self.what, self.hint = reason, what, hint
@@ -33,62 +34,62 @@ class StartRefused(LabStartError):
 
 @dataclass(frozen=True, slots=True)
 class Supervisor:
-    """A supervisor that is up: its process and what its ready line said."""
+    """A running supervisor: its process and the content of its ready line."""
 
     process: subprocess.Popen[str]
     ready: Mapping[str, Any]
     detached: bool
 
     def stop(self) -> None:
-        """End the lab and wait until it is gone. Safe to call again."""
+        """End the lab and wait until it is removed. May be called again."""
         if self.detached and self.process.poll() is None:
-            self.process.terminate()  # its input means nothing to it
+            self.process.terminate()  # a detached supervisor ignores its input
         _stop(self.process)
 
 
 def start(document: Mapping[str, Any], *, detached: bool, timeout_s: float) -> Supervisor:
-    """Start a supervisor on a wiring document; returns when the lab is ready.
+    """Start a supervisor on a wiring document and return when the lab is ready.
 
-    Raises `StartRefused` with the supervisor's reason, `LabStartError` when it ends or stays silent.
+    Raises `StartRefused` with the supervisor's reason, and `LabStartError` if it ends or is not ready in `timeout_s`.
     """
     arguments = ["--detached"] if detached else []
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as complaints:
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as stderr:
         process = subprocess.Popen(
             module_command("sim.lab", *arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=complaints,
+            stderr=stderr,
             text=True,
             env=child_environment(),
-            # A Ctrl-C at the terminal goes to us alone; the lab must outlive it until we have tidied up.
+            # Ctrl-C at the terminal must reach this process only: the lab has to live until the clean-up is done.
             start_new_session=True,
         )
         try:
             assert process.stdin is not None  # opened as a pipe
-            with suppress(BrokenPipeError):  # when it has ended already, what it printed says why
+            with suppress(BrokenPipeError):  # if it has ended already, its output says why
                 process.stdin.write(json.dumps(document) + "\n")
                 process.stdin.flush()
-            ready = _ready_line(process, complaints, timeout_s)
+            ready = _ready_line(process, stderr, timeout_s)
         except BaseException:
             _stop(process)
             raise
     if detached:
-        # A detached supervisor runs on: close our ends of its pipes.
+        # A detached supervisor keeps running: close our ends of its pipes.
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()
     return Supervisor(process, ready, detached)
 
 
-def _ready_line(process: subprocess.Popen[str], complaints: IO[str], timeout_s: float) -> Any:
+def _ready_line(process: subprocess.Popen[str], stderr: IO[str], timeout_s: float) -> Any:
     line = _read_line(process, timeout_s)
     try:
         ready = json.loads(line)
     except json.JSONDecodeError:
         with suppress(subprocess.TimeoutExpired):
-            process.wait(0.5)  # its output ends a moment before it does
-        complaints.seek(0)
-        last = (complaints.read().strip().splitlines() or [line.strip() or "it said nothing"])[-1]
+            process.wait(0.5)  # its output ends slightly before the process
+        stderr.seek(0)
+        last = (stderr.read().strip().splitlines() or [line.strip() or "no output"])[-1]
         status = process.poll()
         what = f"was not ready within {timeout_s:g} s" if status is None else f"ended with status {status}"
         raise LabStartError(f"the simulated lab {what}: {last}; run `testbed doctor`") from None
@@ -100,7 +101,7 @@ def _ready_line(process: subprocess.Popen[str], complaints: IO[str], timeout_s: 
 
 
 def _read_line(process: subprocess.Popen[str], timeout_s: float) -> str:
-    """Return the first line of output, or what there is of it by the deadline."""
+    """Return the first line of output, or the part of it that arrives by the deadline."""
     assert process.stdout is not None  # opened as a pipe
     descriptor, received = process.stdout.fileno(), b""
     deadline = time.monotonic() + timeout_s
@@ -115,7 +116,7 @@ def _read_line(process: subprocess.Popen[str], timeout_s: float) -> str:
 
 
 def _stop(process: subprocess.Popen[str]) -> None:
-    """Close the input, wait, and end by pid what has not ended: first gently."""
+    """Close the input, wait, and end the process by SIGTERM and then SIGKILL if it does not end."""
     if process.stdin is not None and not process.stdin.closed:
         with suppress(BrokenPipeError):
             process.stdin.close()
@@ -131,7 +132,10 @@ def _stop(process: subprocess.Popen[str]) -> None:
 
 
 def ask(arguments: list[str]) -> Any:
-    """Return the JSON answer to `--status` or `--down`. Raises `LabStartError` with the supervisor's error and hint."""
+    """Run `sim.lab` with `--status` or `--down`, and return its JSON answer.
+
+    Raises `LabStartError` with the error and hint of `sim.lab`.
+    """
     done = subprocess.run(
         module_command("sim.lab", *arguments),
         capture_output=True,
@@ -146,12 +150,12 @@ def ask(arguments: list[str]) -> Any:
 
 
 def _refusal(answer: str) -> str:
-    """Return the supervisor's own error and hint; empty when it printed none."""
+    """Return error and hint in an answer of `sim.lab`; empty if it is not JSON."""
     try:
-        said = json.loads(answer)
+        refusal = json.loads(answer)
     except json.JSONDecodeError:
         return ""
-    return _sentence(said["error"], said["hint"])
+    return _sentence(refusal["error"], refusal["hint"])
 
 
 def _sentence(what: str, hint: str) -> str:

@@ -1,4 +1,4 @@
-"""The lab file as a wiring document: what `python -m sim.lab` reads, by the schema that lies beside that module."""
+"""The wiring document of a lab, the input of `python -m sim.lab`, whose folder contains the schema."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PLANT_CONTROL_PORT = 7000
 
 
 def burst_kb(rate_mbps: float) -> int:
-    """Return what a link that rested sends at once, in KiB: some 10 ms, but no less than the largest segment.
+    """Return the burst of an idle link in KiB: about 10 ms, between the largest segment and 128 KiB.
 
     >>> burst_kb(100), burst_kb(50), burst_kb(1000)
     (128, 66, 128)
@@ -22,7 +22,7 @@ def burst_kb(rate_mbps: float) -> int:
 
 
 def wiring_document(lab: Lab, *, hosts: HostsMode = "kernel", public_key: str = "") -> dict[str, Any]:
-    """Return the lab as the document that `python -m sim.lab` reads (its schema lies beside that module)."""
+    """Return the lab as the document that `python -m sim.lab` reads."""
     document: dict[str, Any] = {
         "version": 1,
         "lab": lab.name,
@@ -62,7 +62,7 @@ def _switch_entry(lab: Lab, switch: LabSwitch) -> dict[str, Any]:
 
 
 def _frontends(place: Endpoint, twin: SwitchTwin) -> dict[str, Any]:
-    """Return where a twin answers: a Polatis in both its languages, others in that of the lab file."""
+    """Return the frontends of a twin with their addresses: both protocols of a Polatis, else that of the lab file."""
     if place.language not in LANGUAGE_PORTS:
         return {"frontends": {place.language: f"{place.host}:{place.port}"}}
     ports = {**LANGUAGE_PORTS, "polatis+tl1": twin.tl1_port}

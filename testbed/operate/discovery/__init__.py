@@ -1,1 +1,1 @@
-"""Discovery of fibres: which NIC stands at which port of which switch, found by light and probe frames."""
+"""Discovery of fibres: finds by light and probe frames which NIC is connected to which switch port."""

@@ -1,6 +1,6 @@
-"""The devices of a lab while its fibres are sought: circuits are made, NICs are switched, light is read, all is undone.
+"""The devices of a lab during a discovery: circuits are made, NICs set up or down, light is read, all is restored.
 
-Only free ports are touched, and only NICs that had no carrier before: what others use is left as it is.
+Only free ports are changed, and only NICs that had no carrier before: circuits and NICs in use are not touched.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _NOTHING = Wiring(0, 0, simplex=True, links=())
 class Devices:
     """Switches and hosts of a lab whose rows may lack fibres.
 
-    `settle_s` is the time that a NIC needs to find or lose its carrier after a change.
+    `settle_s` is the time in seconds that a NIC needs to gain or lose its carrier after a change. `circuit_changes`
+    counts the applies that have changed circuits.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Devices:
         self.circuit_changes = 0
 
     def read_held(self) -> dict[Port, Port]:
-        """Return all circuits that the switches hold now."""
+        """Read all circuits that the switches hold, from input to output."""
         return {
             (name, source): (name, target)
             for name, switch in self._switches.items()
@@ -62,7 +63,7 @@ class Devices:
         }
 
     def free_ports(self, held: Mapping[Port, Port]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
-        """Return inputs and outputs that carry no circuit, are fit for one, and end no fibre that is known."""
+        """Return the inputs and outputs that are enabled, hold no circuit, and end no known fibre."""
         used = set(held) | set(held.values()) | _find_wired_ports(self.lab)
         sides: dict[Side, list[Port]] = {Side.IN: [], Side.OUT: []}
         for name, switch in self._switches.items():
@@ -72,14 +73,14 @@ class Devices:
         return tuple(sides[Side.IN]), tuple(sides[Side.OUT])
 
     def remove(self, circuits: Iterable[tuple[Port, Port]]) -> None:
-        """Remove circuits of an earlier discovery that a crash has left."""
+        """Remove circuits of an earlier discovery that was killed."""
         self._ours = set(circuits)
         self._patch({})
 
     def interfaces_down(self) -> frozenset[NicName]:
-        """Return NICs that are set down administratively.
+        """Return the NICs that are administratively down.
 
-        Raises `HostError` for an interface that is not there, and for one that carries the management address.
+        Raises `HostError` for an interface that does not exist, and for one that carries the management address.
         """
         read_macs(self._fleet)
         commands = {
@@ -91,8 +92,8 @@ class Devices:
         for host in self.lab.hosts:
             words = done[host.name].stdout.split()
             if len(words) != len(host.nics):
-                said = done[host.name].stderr.strip() or "no answer"
-                raise HostError(f"the interfaces of {host.name} cannot be read: {said}", host=host.name)
+                reason = done[host.name].stderr.strip() or "no answer"
+                raise HostError(f"the interfaces of {host.name} cannot be read: {reason}", host=host.name)
             down |= {
                 (host.name, nic.name)
                 for nic, word in zip(host.nics, words, strict=True)
@@ -101,7 +102,7 @@ class Devices:
         return frozenset(down)
 
     def set_interfaces(self, nics: Collection[NicName], *, up: bool) -> None:
-        """Set NICs up or down, all hosts at once. Raises `HostError`."""
+        """Set NICs up or down, on all hosts in parallel. Raises `HostError`."""
         by_host: dict[str, list[str]] = {}
         for host, nic in sorted(nics):
             by_host.setdefault(host, []).append(f"link set dev {nic} {'up' if up else 'down'}")
@@ -118,36 +119,39 @@ class Devices:
         self._off = self._off - set(nics) if up else self._off | set(nics)
 
     def probe(self) -> ProbeReport:
-        """Send and hear probe frames on all NICs, after they had time to settle."""
+        """Wait `settle_s`, then send and receive probe frames on all NICs, and return the report."""
         if self._settle_s:
             time.sleep(self._settle_s)
         return probe_links(self._fleet, self.lab, secrets.randbits(31))
 
-    def show(self, round_: Round, monitored: Collection[Port]) -> Observation:
-        """Carry out one round and return what it shows."""
+    def run_round(self, round_: Round, monitored: Collection[Port]) -> Observation:
+        """Set circuits and NICs of one round, and return what monitors and NICs show.
+
+        Raises `DriftError` if somebody else changes circuits meanwhile, `HostError`, and what `apply_plan` raises.
+        """
         self._patch(round_.circuits)
         self.set_interfaces(self._off - round_.off, up=True)
         self.set_interfaces(round_.off - self._off, up=False)
         report = self.probe()
         lit = self._read_light(monitored)
         lost = self._ours - self.read_held().items()
-        if lost:  # what was seen may be of other circuits
+        if lost:  # the observation may belong to other circuits
             (switch, source), (_, target) = min(lost)
             raise _interference(f"somebody else removed {switch}:{source} -> {target}")
         heard = {
-            nic: tuple((frame.host, frame.nic) for frame in found.frames if frame.epoch == report.epoch)
-            for nic, found in report.nics.items()
+            nic: tuple((frame.host, frame.nic) for frame in seen.frames if frame.epoch == report.epoch)
+            for nic, seen in report.nics.items()
         }
-        on = {nic: found for nic, found in report.nics.items() if nic not in round_.off}
+        on = {nic: seen for nic, seen in report.nics.items() if nic not in round_.off}
         return Observation(
             lit=lit,
-            carriers={nic: found.carrier for nic, found in on.items()},
+            carriers={nic: seen.carrier for nic, seen in on.items()},
             heard={nic: speakers for nic, speakers in heard.items() if speakers},
-            spoke=frozenset(nic for nic, found in on.items() if found.carrier and found.sent),
+            spoke=frozenset(nic for nic, seen in on.items() if seen.carrier and seen.sent),
         )
 
-    def put_back(self, down: Collection[NicName]) -> None:
-        """Remove our circuits and set interfaces as they were found."""
+    def restore(self, down: Collection[NicName]) -> None:
+        """Remove the circuits of the discovery, set the NICs in `down` down and all others up."""
         try:
             self._patch({})
         finally:
@@ -165,41 +169,41 @@ class Devices:
         return lit
 
     def _patch(self, circuits: Mapping[Port, Port]) -> None:
-        """Take the switches from the circuits of the last round to these, journal first."""
-        wanted = set(circuits.items())
-        if wanted == self._ours:
+        """Change the switches from the circuits of the last round to these, journal first."""
+        target = set(circuits.items())
+        if target == self._ours:
             return
         with ThreadPoolExecutor(max_workers=max(1, len(self._switches))) as pool:
             parts = tuple(pool.map(lambda name: self._part(name, circuits), self._switches))
-        moved = LabPlan(_NOTHING, (), tuple(part for part in parts if part.steps))
-        self._ours |= wanted  # an apply that fails may leave some of both
-        if moved.switches:
-            apply_plan(self.lab, moved, self._switches, self._journal)
+        plan = LabPlan(_NOTHING, (), tuple(part for part in parts if part.steps))
+        self._ours |= target  # a failed apply may leave circuits of both
+        if plan.switches:
+            apply_plan(self.lab, plan, self._switches, self._journal)
             self.circuit_changes += 1
-        self._ours = wanted
+        self._ours = target
 
     def _part(self, name: str, circuits: Mapping[Port, Port]) -> SwitchPlan:
-        """Return the steps of one switch; the scope is what we have made and are to make, and nothing else."""
+        """Return the plan of one switch, whose scope is limited to circuits of the last and of the next round."""
         switch = self._switches[name]
         target = {source[1]: output[1] for source, output in circuits.items() if source[0] == name}
         ours = {(source[1], output[1]) for source, output in self._ours if source[0] == name}
-        seen = switch.read()
-        foreign = seen.connections.pairs - ours
-        taken = [f"{name}:{pair[0]} -> {pair[1]}" for pair in sorted(foreign) if pair[0] in target]
-        if taken:
-            raise _interference(f"somebody else connected {taken[0]}")
-        scope = frozenset(target) | {source for source, _ in seen.connections.pairs & ours}
+        snapshot = switch.read()
+        foreign = snapshot.connections.pairs - ours
+        conflicts = [f"{name}:{pair[0]} -> {pair[1]}" for pair in sorted(foreign) if pair[0] in target]
+        if conflicts:
+            raise _interference(f"somebody else connected {conflicts[0]}")
+        scope = frozenset(target) | {source for source, _ in snapshot.connections.pairs & ours}
         return SwitchPlan(
-            name, CrossConnects(target), scope, seen, switch.plan(CrossConnects(target), seen, scope)
+            name, CrossConnects(target), scope, snapshot, switch.plan(CrossConnects(target), snapshot, scope)
         )
 
 
 def _interference(what: str) -> DriftError:
-    hint = "circuits of others are left alone. Find out who patches, then run discover again"
+    hint = "circuits of others are not touched. Find out who patches, then run `testbed discover` again"
     return DriftError(f"{what} during discovery; {hint}")
 
 
 def _find_wired_ports(lab: Lab) -> set[Port]:
-    """Return ports of NICs whose two fibres are known."""
+    """Return the switch ports of NICs both of whose fibres are known."""
     ends = [(nic.transmit, nic.receive) for host in lab.hosts for nic in host.nics]
     return {(end.switch, end.port) for pair in ends if UNKNOWN_FIBRE not in pair for end in pair}

@@ -1,14 +1,14 @@
-"""From what the rounds showed to the ports that are left for every fibre. Pure.
+"""Deduction of the possible ports of every fibre from the observations of all rounds. Pure.
 
-Each rule only removes ports that contradict an observation; rules are applied until nothing changes, because a port
-that is found in a later round explains what an earlier one showed. A fibre with no port left is dead.
+Each rule only removes ports that contradict an observation. Rules are applied until nothing changes, because a port
+that is found in a later round explains observations of earlier ones. A fibre without possible ports is dead.
 
     a monitor is dark        no transmitter that is on ends there
-    a monitor is lit         none that is off does, where this light was seen to go off with its NIC
+    a monitor is lit         no transmitter that is off ends there, if this light has gone off with a NIC before
     j hears a frame of i     the circuit leads from an input of i to an output of j
     j has carrier            its output is one that a lit circuit may feed
-    j has none               its output is none that a lit circuit feeds
-    i speaks, j hears none   i does not end at the input whose circuit feeds j
+    j has no carrier         its output is not one that a lit circuit feeds
+    i sends, j hears none    i does not end at the input whose circuit feeds j
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ Ports = dict[NicName, set[Port]]
 
 @dataclass
 class Evidence:
-    """Ports left for the transmit and the receive fibre of every NIC, after a history of rounds.
+    """Possible ports of the transmit and the receive fibre of every NIC, after a history of rounds.
 
-    `alive` holds the fibres that were seen to carry light: a transmit fibre by a frame that was heard or by its
-    light going off with the NIC, a receive fibre by carrier.
+    `sends` and `receives` hold the NICs whose fibre was observed to carry light: a transmit fibre by a received frame,
+    or by its light going off with the NIC; a receive fibre by carrier. `lit` maps inputs to their light in each round;
+    `follows` are inputs that were lit in one round and dark in another in which NICs were off.
     """
 
     problem: Problem
@@ -60,9 +61,9 @@ class Evidence:
                 self._judge_frames(round_, seen)
                 self._judge_carriers(round_, seen, lit)
                 self._judge_silence(round_, seen)
-            self._name_what_follows()
-            self._share_out(self.transmit, self.sends)
-            self._share_out(self.receive, self.receives)
+            self._assign_following_inputs()
+            self._exclude_settled_ports(self.transmit, self.sends)
+            self._exclude_settled_ports(self.receive, self.receives)
             if self._measure() == before:
                 return
 
@@ -71,31 +72,31 @@ class Evidence:
         return (*sizes, len(self.sends), len(self.receives), sum(map(len, self.lit)), len(self.follows))
 
     def input_of(self, nic: NicName) -> Port | None:
-        """Return the input at which the transmit fibre of a NIC is known to end."""
+        """Return the input at which the transmit fibre of a NIC ends, or None if it is not known."""
         ports = self.transmit[nic]
         return next(iter(ports)) if nic in self.sends and len(ports) == 1 else None
 
     def output_of(self, nic: NicName) -> Port | None:
-        """Return the output from which a NIC is known to receive."""
+        """Return the output from which a NIC receives, or None if it is not known."""
         ports = self.receive[nic]
         return next(iter(ports)) if nic in self.receives and len(ports) == 1 else None
 
     def known_inputs(self) -> dict[Port, NicName]:
-        """Return the NIC at each input that is known."""
+        """Return the inputs whose NIC is known, with that NIC."""
         return {port: nic for nic in self.problem.nics if (port := self.input_of(nic))}
 
     def known_outputs(self) -> dict[Port, NicName]:
-        """Return the NIC at each output that is known."""
+        """Return the outputs whose NIC is known, with that NIC."""
         return {port: nic for nic in self.problem.nics if (port := self.output_of(nic))}
 
     def nameless(self) -> tuple[Port, ...]:
-        """Return inputs that are lit while all NICs are on, by no NIC that is known."""
+        """Return inputs that are lit while all NICs are on, and whose NIC is not known."""
         lit = {port for (at, _), light in zip(self.history, self.lit, strict=True) if not at.off
                for port, is_lit in light.items() if is_lit}  # fmt: skip
         return tuple(port for port in self.problem.inputs if port in lit - self.known_inputs().keys())
 
     def _judge_light(self) -> None:
-        """Find out which inputs were lit in which round: by a monitor, else by a receiver or NIC that is known."""
+        """Set `lit` and `follows`: an input's light is known by a monitor, else by a known receiver or transmitter."""
         listeners, owners = self.known_outputs(), self.known_inputs()
         self.lit = [dict(self._light(at, seen, listeners, owners)) for at, seen in self.history]
         rounds = list(zip(self.history, self.lit, strict=True))
@@ -159,35 +160,41 @@ class Evidence:
                     self.transmit[nic].discard(port)
 
     def _judge_repeated_circuits(self) -> None:
-        """Light through one and the same circuit does not come and go while all NICs are on."""
-        told: dict[tuple[NicName, Port, Port], set[bool]] = defaultdict(set)
+        """Exclude outputs of circuits through which a NIC had carrier in one round and none in another.
+
+        Light through the same circuit does not change while all NICs are on, so the NIC is not at that output.
+        """
+        carriers: dict[tuple[NicName, Port, Port], set[bool]] = defaultdict(set)
         for at, seen in self.history:
             for port, output in at.circuits.items() if not at.off else ():
                 for nic, has_carrier in seen.carriers.items():
                     if nic in self.receive:
-                        told[nic, port, output].add(has_carrier)
-        for (nic, _, output), answers in told.items():
+                        carriers[nic, port, output].add(has_carrier)
+        for (nic, _, output), answers in carriers.items():
             if len(answers) == 2:
                 self.receive[nic].discard(output)
 
-    def _name_what_follows(self) -> None:
-        """Give an input whose light went off with our NICs to the one NIC that it fits; it is nobody else's."""
+    def _assign_following_inputs(self) -> None:
+        """Assign an input whose light went off with NICs of the lab to its NIC, if only one is possible."""
         for port in self.follows:
             fitting = [nic for nic, ports in self.transmit.items() if port in ports]
             if len(fitting) == 1:
                 self.transmit[fitting[0]] &= {port}
                 self.sends.update(fitting)
 
-    def _share_out(self, ports: Ports, alive: set[NicName]) -> None:
-        """Keep each port for one fibre."""
+    def _exclude_settled_ports(self, ports: Ports, alive: set[NicName]) -> None:
+        """Exclude a port that belongs to one fibre for certain from all other fibres."""
         settled = {
-            port: nic for nic, left in ports.items() if nic in alive and len(left) == 1 for port in left
+            port: nic
+            for nic, possible in ports.items()
+            if nic in alive and len(possible) == 1
+            for port in possible
         }
-        for nic, left in ports.items():
-            left -= {port for port in left if settled.get(port, nic) != nic}
+        for nic, possible in ports.items():
+            possible -= {port for port in possible if settled.get(port, nic) != nic}
 
     def results(self) -> tuple[NicResult, ...]:
-        """Return what is known of every NIC."""
+        """Return the verdict on both fibres of every NIC."""
         return tuple(
             NicResult(
                 nic,

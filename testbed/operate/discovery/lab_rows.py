@@ -1,4 +1,4 @@
-"""From what a discovery found to the text of a lab file that every command takes."""
+"""Lab files with the result of a discovery: the text of a file that every command accepts."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from testbed.lab.schema import DEFAULT_FIBRE_LOSS_DB
 from testbed.lab.wired_file import WiredRow, write_wired_text
 from testbed.operate.discovery.model import Discovered, FibreResult, NicName, NicResult
 
-IN_USE = "it received light before discovery began: somebody uses it"
+IN_USE = "in use: it received light before the discovery started"
 
 
-def make_rows(found: Discovered) -> dict[NicName, WiredRow]:
-    """Return the keys of every NIC that was sought: its ports, or why it cannot be used."""
-    rows = {nic.nic: _row(nic) for nic in found.nics}
-    return rows | {nic: WiredRow(unused=IN_USE) for nic in found.busy_nics}
+def make_rows(result: Discovered) -> dict[NicName, WiredRow]:
+    """Return the row of every NIC of the discovery: its ports, or the reason why it cannot be used."""
+    rows = {nic.nic: _row(nic) for nic in result.nics}
+    return rows | {nic: WiredRow(unused=IN_USE) for nic in result.busy_nics}
 
 
-def write_lab_text(bare: Path, found: Discovered, output: Path) -> tuple[str, bool]:
-    """Return the bare file with what was found written in, and whether its own text could be kept.
+def write_lab_text(bare: Path, result: Discovered, output: Path) -> tuple[str, bool]:
+    """Return the bare file with the results of a discovery, and whether its own text could be kept.
 
-    Where rows share YAML anchors, or `output` lies in another folder than the paths of the file are relative to, the
-    whole file is written again without its comments.
+    The text is lost, with its comments, if rows share YAML anchors, or if `output` is in another folder than the one
+    to which paths in the file are relative: then the whole file is written anew.
     """
-    rows, lab = make_rows(found), load_bare_lab(bare)
+    rows, lab = make_rows(result), load_bare_lab(bare)
     try:
         text = write_wired_text(bare.read_text(encoding="utf-8"), rows)
         if _agrees(parse_lab(text, output), lab, rows):
@@ -51,17 +51,17 @@ def _reason(way: str, fibre: FibreResult) -> str:
     if fibre.verdict == "found":
         return ""
     ports = " or ".join(f"{switch}:{number}" for switch, number in fibre.candidates[:4])
-    left = f", perhaps at {ports}" if 0 < len(fibre.candidates) <= 4 else ""
-    return f"the {way} fibre is {fibre.verdict}{left}"
+    places = f", perhaps at {ports}" if 0 < len(fibre.candidates) <= 4 else ""
+    return f"the {way} fibre is {fibre.verdict}{places}"
 
 
 def _agrees(written: Lab, lab: Lab, rows: dict[NicName, WiredRow]) -> bool:
-    """Return whether a file reads back as the NICs of `lab` with these rows."""
+    """Return whether a file that was written and read back has the NICs of `lab` with these rows."""
     return _places(written) == _places(_wire(lab, rows))
 
 
 def _places(lab: Lab) -> list[object]:
-    """Return ports and unused NICs of all hosts, and paths; losses may be written otherwise."""
+    """Return ports and unused NICs of all hosts, and paths, for comparison; losses may be formatted differently."""
     ends = [
         (host.name, nic.name, end.switch, end.port)
         for host in lab.hosts

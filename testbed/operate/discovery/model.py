@@ -1,4 +1,4 @@
-"""Discovery as data: what is asked for, what one round does, what it shows, and what follows. Frozen."""
+"""Records of a discovery: the problem, its rounds, their observations, and the result. Frozen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Verdict = Literal["found", "dead", "uncertain"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """NICs whose fibres are sought, and the free ports at which these may end."""
+    """The NICs whose fibres are to be found, and the free ports at which these may end."""
 
     nics: tuple[NicName, ...]
     inputs: tuple[Port, ...]
@@ -24,7 +24,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round: the circuits that stand, from input to output, and the NICs that are switched off meanwhile."""
+    """One round: its circuits, from input to output, and the NICs that are down meanwhile."""
 
     purpose: Literal["all", "lasers", "circuits", "names"]
     circuits: Mapping[Port, Port]
@@ -33,11 +33,11 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Everything that one round shows.
+    """Everything that was read in one round.
 
-    `lit` are the readings of power monitors, by port; a port without a monitor is absent. `carriers` are those of
-    the NICs that were on. `heard` names the senders of the frames that each NIC received, `spoke` the NICs that
-    could send, `at` is the time, as ISO 8601 has it, once it was written down.
+    `lit` holds the readings of power monitors, by port, without ports that have none. `carriers` holds the carrier of
+    each NIC that was on. `heard` names the senders of the frames that each NIC received, `spoke` the NICs that sent.
+    `at` is the time of a stored observation in ISO 8601, else empty.
     """
 
     lit: Mapping[Port, bool]
@@ -52,7 +52,7 @@ History = tuple[tuple[Round, Observation], ...]
 
 @dataclass(frozen=True, slots=True)
 class FibreResult:
-    """One fibre after discovery: its port when found, the ports that are left when it is uncertain."""
+    """One fibre after a discovery: its port if found, its possible ports if uncertain."""
 
     verdict: Verdict
     port: Port | None = None
@@ -73,7 +73,7 @@ class NicResult:
         return self.transmit.verdict == self.receive.verdict == "found"
 
     def fibres(self, verdict: Verdict) -> tuple[str, ...]:
-        """Return the fibres of a verdict, as `a/nic1:transmit`."""
+        """Return the labels of the fibres with this verdict, as `a/nic1:transmit`."""
         label = "/".join(self.nic)
         ways = (("transmit", self.transmit), ("receive", self.receive))
         return tuple(f"{label}:{way}" for way, fibre in ways if fibre.verdict == verdict)
@@ -81,7 +81,10 @@ class NicResult:
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """Result of a discovery: every NIC that was sought, the rounds it took, and what was left alone."""
+    """Result of a discovery: the NICs with their fibres, the rounds it took, and circuits and NICs in use.
+
+    `nameless` are lit inputs of unknown NICs; `notes` are lines for people about circuits of earlier discoveries.
+    """
 
     nics: tuple[NicResult, ...]
     rounds: int
@@ -93,5 +96,5 @@ class Discovered:
     notes: tuple[str, ...] = ()
 
     def fibres(self, verdict: Verdict) -> tuple[str, ...]:
-        """Return all fibres of a verdict."""
+        """Return the labels of all fibres with this verdict."""
         return tuple(name for nic in self.nics for name in nic.fibres(verdict))

@@ -1,12 +1,12 @@
-"""Rounds of a discovery, each chosen by what the earlier ones showed. Pure: a generator of rounds.
+"""Rounds of a discovery, each chosen by the observations of the earlier ones. Pure: a generator of rounds.
 
-    all       every free input is joined to a free output; who is heard names both ends of a circuit at once
-    lasers    NICs are switched off by the bits of their numbers: power monitors read a number at every lit input
+    all       every free input is connected to a free output; a received frame identifies both ends of a circuit
+    lasers    NICs are set down by the bits of their numbers: power monitors read a number at every lit input
     circuits  circuits are left out by the bits of their numbers: carriers read a number at every receiver
-    names     what is left is joined to NICs that are known: known ones speak to open outputs, listen at open inputs
+    names     remaining ports are connected to known NICs, which send to open outputs and receive from open inputs
 
-The lasers' code needs power monitors, or receivers that are known already, and NICs whose light goes off with them;
-where one of these is missing, the circuits' code does the same with carriers alone.
+The code of lasers needs power monitors, or known receivers, and NICs whose light goes off when they are down. If one of
+these is missing, the code of circuits does the same with carriers alone.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ _PATIENCE = 3
 
 
 def plan_rounds(problem: Problem, *, limit: int) -> Rounds:
-    """Yield rounds until every fibre is found or dead, or nothing more can be learnt, or `limit` is reached.
+    """Yield rounds until every fibre is found or dead, nothing more can be learnt, or `limit` is reached.
 
-    Send back what each round showed. The same observations give the same rounds.
+    Send the observation of each round to the generator; its return value is the evidence. The same observations give
+    the same rounds.
     """
     search = _Search(problem, limit)
     yield from search.run()
@@ -33,7 +34,7 @@ def plan_rounds(problem: Problem, *, limit: int) -> Rounds:
 
 
 def code_length(count: int) -> int:
-    """Return the bits of numbers 1..count of which none has only zeros or only ones.
+    """Return the number of bits in which none of the numbers 1..count has only zeros or only ones.
 
     >>> [code_length(count) for count in (1, 2, 3, 48)]
     [2, 2, 3, 6]
@@ -42,10 +43,9 @@ def code_length(count: int) -> int:
 
 
 def most_rounds(problem: Problem) -> int:
-    """Return how many rounds a discovery may take without power monitors.
+    """Return the largest number of rounds that a discovery may take without power monitors.
 
-    Both codes, then each open port is tried with known NICs, which are at least a quarter of those that are looked
-    for, twice.
+    These are both codes, then two tries of each open port with known NICs, which are at least a quarter of all.
     """
     ports = max(len(problem.inputs), len(problem.outputs), 1)
     nics = max(len(problem.nics), 1)
@@ -65,18 +65,18 @@ class _Search:
 
     def run(self) -> Generator[Round, Observation, None]:
         for shift in range(1, len(self.problem.outputs) + 1):
-            if not (yield from self._join_all(shift)):
+            if not (yield from self._connect_all(shift)):
                 return
-            if self._lasers_tell():
-                yield from self._code_of_lasers()
+            if self._can_code_lasers():
+                yield from self._run_laser_code()
             if self._few_are_known():
-                yield from self._code_of_circuits(self.history[0 if shift == 1 else -1][0].circuits)
-            yield from self._name_the_rest()
+                yield from self._run_circuit_code(self.history[0 if shift == 1 else -1][0].circuits)
+            yield from self._identify_rest()
             if self._is_done() or self.evidence.known_inputs():
                 return
 
-    def _ask(self, round_: Round) -> Generator[Round, Observation, bool]:
-        """Do one round; False when there are no more."""
+    def _run_round(self, round_: Round) -> Generator[Round, Observation, bool]:
+        """Yield one round and add its observation; return False, without a round, at the end of the search."""
         if len(self.history) >= self.limit or self._is_done():
             return False
         seen = yield round_
@@ -92,14 +92,14 @@ class _Search:
     def _results(self) -> tuple[NicResult, ...]:
         return self.evidence.results()
 
-    def _join_all(self, shift: int) -> Generator[Round, Observation, bool]:
+    def _connect_all(self, shift: int) -> Generator[Round, Observation, bool]:
         circuits = pair_ports(self.problem.inputs, self.problem.outputs, shift)
         if not circuits or not self.problem.nics:
             return False
-        return (yield from self._ask(Round("all", circuits)))
+        return (yield from self._run_round(Round("all", circuits)))
 
-    def _lasers_tell(self) -> bool:
-        """Return whether there are lit inputs of unknown NICs whose light can be watched while circuits stand."""
+    def _can_code_lasers(self) -> bool:
+        """Return whether the light of inputs of unknown NICs can be read while circuits are in place."""
         nameless = set(self.evidence.nameless())
         watched = {port for light in self.evidence.lit[-1:] for port in light}
         return bool(nameless & watched) and bool(self._unknown_transmitters())
@@ -107,69 +107,69 @@ class _Search:
     def _unknown_transmitters(self) -> list[NicName]:
         return [nic.nic for nic in self._results() if nic.transmit.verdict == "uncertain"]
 
-    def _code_of_lasers(self) -> Generator[Round, Observation, None]:
-        """Switch off half of the unknown NICs a round; ends early where no light goes off with its NIC."""
+    def _run_laser_code(self) -> Generator[Round, Observation, None]:
+        """Set about half of the unknown NICs down in each round; stop early if no light goes off with its NIC."""
         suspects = self._unknown_transmitters()
         circuits = self.history[-1][0].circuits
         for bit in range(code_length(len(suspects))):
             off = frozenset(nic for number, nic in enumerate(suspects, 1) if not number >> bit & 1)
             if not off:
                 continue
-            if not (yield from self._ask(Round("lasers", circuits, off))):
+            if not (yield from self._run_round(Round("lasers", circuits, off))):
                 return
             if 2 * len(off) >= len(self.problem.nics) > 2 and not self.evidence.follows:
                 return
 
     def _few_are_known(self) -> bool:
-        """Return whether fewer than half of the NICs that received light are known."""
+        """Return whether the outputs of fewer than half of the NICs that received light are known."""
         known = len(self.evidence.known_outputs())
         return 2 * known < len(self.evidence.receives) or not known
 
-    def _code_of_circuits(self, circuits: Mapping[Port, Port]) -> Generator[Round, Observation, None]:
+    def _run_circuit_code(self, circuits: Mapping[Port, Port]) -> Generator[Round, Observation, None]:
         pairs = list(circuits.items())
         for bit in range(code_length(len(pairs))):
-            kept = {port: output for number, (port, output) in enumerate(pairs, 1) if number >> bit & 1}
-            if kept and not (yield from self._ask(Round("circuits", kept))):
+            subset = {port: output for number, (port, output) in enumerate(pairs, 1) if number >> bit & 1}
+            if subset and not (yield from self._run_round(Round("circuits", subset))):
                 return
 
-    def _name_the_rest(self) -> Generator[Round, Observation, None]:
-        """Join open ports to known NICs until that teaches nothing more; then try lasers on those that cannot speak."""
+    def _identify_rest(self) -> Generator[Round, Observation, None]:
+        """Connect open ports to known NICs until that shows nothing new; then run the laser code on silent NICs."""
         idle, coded = 0, False
         while idle < _PATIENCE and not self._is_done():
             before, tried = self._results(), len(+self.tries)
-            circuits = self._join_to_known()
-            if not circuits or not (yield from self._ask(Round("names", circuits))):
+            circuits = self._connect_to_known()
+            if not circuits or not (yield from self._run_round(Round("names", circuits))):
                 return
             idle = 0 if self._results() != before or len(+self.tries) > tried else idle + 1
-            if idle == 1 and not coded and self._lasers_tell():
+            if idle == 1 and not coded and self._can_code_lasers():
                 coded = True
-                yield from self._code_of_lasers()
+                yield from self._run_laser_code()
                 idle = 0
 
-    def _join_to_known(self) -> dict[Port, Port]:
-        """Return circuits that try as many open ports as the known NICs allow.
+    def _connect_to_known(self) -> dict[Port, Port]:
+        """Return circuits that test as many open ports as the known NICs allow.
 
-        A NIC can speak only while its receiver has light, so every speaker's receiver gets some.
+        A NIC can send only while its receiver has light, so the receiver of every sender is lit.
         """
-        joints = _Joints(self.evidence, turn=len(self.history))
+        choice = _RoundCircuits(self.evidence, turn=len(self.history))
         inputs = {port for nic in self._results() for port in nic.transmit.candidates}
         outputs = {port for nic in self._results() for port in nic.receive.candidates}
         open_inputs, open_outputs = (
             sorted(ports, key=lambda port: (self.tries[port], port)) for ports in (inputs, outputs)
         )
         for nic in self._unknown_transmitters():
-            joints.light(nic)
-        # Turn about: neither side may use up the NICs that the other needs.
+            choice.light(nic)
+        # Alternate between outputs and inputs: neither side may use up the NICs that the other needs.
         for number in range(max(len(open_inputs), len(open_outputs))):
-            if number < len(open_outputs) and joints.speak_to(open_outputs[number]):
+            if number < len(open_outputs) and choice.test_output(open_outputs[number]):
                 self.tries[open_outputs[number]] += 1
-            if number < len(open_inputs) and joints.listen_at(open_inputs[number]):
+            if number < len(open_inputs) and choice.test_input(open_inputs[number]):
                 self.tries[open_inputs[number]] += 1
-        return joints.circuits
+        return choice.circuits
 
 
-class _Joints:
-    """Circuits of one round of names, while they are chosen; every `turn` begins with another known NIC."""
+class _RoundCircuits:
+    """The circuits of one round of names, while they are chosen. Each `turn` starts with another known NIC."""
 
     def __init__(self, evidence: Evidence, turn: int) -> None:
         self._evidence = evidence
@@ -177,59 +177,59 @@ class _Joints:
         known = list(evidence.known_inputs().items())
         first = turn % len(known) if known else 0
         self._sources = dict(known[first:] + known[:first])
-        self._lamps = list(evidence.nameless())
+        self._unnamed_inputs = list(evidence.nameless())
         self._targets = evidence.known_outputs()
-        self._fed: set[Port] = set()
+        self._used_outputs: set[Port] = set()
 
-    def _join(self, source: Port, target: Port) -> None:
+    def _connect(self, source: Port, target: Port) -> None:
         self.circuits[source] = target
-        self._fed.add(target)
+        self._used_outputs.add(target)
         self._sources.pop(source, None)
         self._targets.pop(target, None)
-        self._lamps = [port for port in self._lamps if port != source]
+        self._unnamed_inputs = [port for port in self._unnamed_inputs if port != source]
 
     def light(self, nic: NicName) -> bool:
-        """Give the receiver of a NIC light, if it is known; True when it has some."""
+        """Connect light to the receiver of a NIC, if its output is known; return whether it has light."""
         output = self._evidence.output_of(nic)
-        if output is None or output in self._fed:
+        if output is None or output in self._used_outputs:
             return output is not None
-        # Those that cannot speak are of no other use.
-        mute_first = sorted(
+        # NICs that cannot send, because their output is unknown, serve as light sources first.
+        silent_first = sorted(
             self._sources, key=lambda port: self._evidence.output_of(self._sources[port]) is not None
         )
-        source = next((port for port in mute_first if port[0] == output[0]), None)
+        source = next((port for port in silent_first if port[0] == output[0]), None)
         if source is None:
             return False
-        self._join(source, output)
+        self._connect(source, output)
         return True
 
-    def speak_to(self, output: Port) -> bool:
-        """Patch a known NIC to an output of which nobody knows who listens there."""
+    def test_output(self, output: Port) -> bool:
+        """Connect a known NIC, or else any light, to an output of an unknown NIC; return whether that was possible."""
         for source, nic in list(self._sources.items()):
             own = self._evidence.output_of(nic)
             if source[0] != output[0] or own is None:
                 continue
             self._sources.pop(source)
             if self.light(nic):
-                self._join(source, output)
+                self._connect(source, output)
                 return True
             self._sources[source] = nic
-        # Light without a name proves a receiver too, or that there is none.
-        light = next((port for port in (*self._sources, *self._lamps) if port[0] == output[0]), None)
+        # Light without frames also shows whether there is a receiver.
+        light = next((port for port in (*self._sources, *self._unnamed_inputs) if port[0] == output[0]), None)
         if light is not None:
-            self._join(light, output)
+            self._connect(light, output)
         return light is not None
 
-    def listen_at(self, source: Port) -> bool:
-        """Patch an input of which nobody knows who speaks there to a known NIC."""
+    def test_input(self, source: Port) -> bool:
+        """Connect an input of an unknown NIC to a known NIC; return whether there is one at its switch."""
         output = next((port for port in self._targets if port[0] == source[0]), None)
         if output is not None and source not in self.circuits:
-            self._join(source, output)
+            self._connect(source, output)
         return output is not None
 
 
 def pair_ports(inputs: Iterable[Port], outputs: Iterable[Port], shift: int) -> dict[Port, Port]:
-    """Return every input joined to an output of its switch, `shift` places on, as far as outputs go.
+    """Return a circuit from every input to the output of its switch `shift` places further, while outputs last.
 
     >>> pair_ports([("s", 1), ("s", 2)], [("s", 3), ("s", 4)], 1)
     {('s', 1): ('s', 4), ('s', 2): ('s', 3)}

@@ -1,9 +1,9 @@
-"""A discovery from beginning to end: left-overs of an earlier one, free ports, rounds, and all put back.
+"""A complete discovery: it removes leftovers of an earlier one, finds free ports, runs rounds, and restores the lab.
 
-Its record stands in the journal's file: circuits before they are made, and what every round showed. After a crash the
-next discovery of the lab finds here which circuits are its own, removes them, and goes on after the last round that was
-seen. One that ended with an error and put all back has the state `stopped`: its rounds are taken over as well, but it
-left nothing behind. Rounds older than `ROUNDS_KEPT` are not taken over: somebody may have moved fibres since.
+Its record is in the journal: circuits before they are made, and the observation of every round. After a crash the next
+discovery of the lab finds there which circuits are leftovers, removes them, and continues after the last recorded
+round. A discovery that failed but restored the lab has the state `stopped`: its rounds are reused as well. Rounds older
+than `ROUNDS_KEPT` are not reused, because somebody may have moved fibres since.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ Pair = tuple[Port, Port]
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A discovery whose process is gone: its circuits before and after its last change, and the rounds that it saw.
+    """A discovery that did not finish: its circuits before and after its last change, and its recorded rounds.
 
-    `down` are the NICs that were set down before it began; `is_put_back` is True if it left nothing behind.
+    `down` are the NICs that were down before it started; `is_put_back` is True if it restored the lab.
     """
 
     id: str
@@ -46,25 +46,25 @@ class Unfinished:
     rounds: History
     is_put_back: bool = False
 
-    def left_behind(self, held: Mapping[Port, Port]) -> tuple[frozenset[Pair], bool]:
-        """Return the circuits that stand now at its ports, and whether they are its own.
+    def find_leftovers(self, held: Mapping[Port, Port]) -> tuple[frozenset[Pair], bool]:
+        """Return the circuits that are held at its ports, and whether they are its own.
 
-        They are its own if they are all as before its last change, or all as after it. Anything else is the work of
-        somebody who patched since, even where a pair was once part of a round.
+        They are its own if they are exactly those before its last change, or those after it. Otherwise somebody has
+        patched since, even if a pair was once part of a round.
         """
         ports = {_pair(port) for side in ("inputs", "outputs") for port in self.problem[side]}
-        there = frozenset(pair for pair in held.items() if not ports.isdisjoint(pair))
-        return there, there in self.states
+        circuits = frozenset(pair for pair in held.items() if not ports.isdisjoint(pair))
+        return circuits, circuits in self.states
 
     def rounds_for(self, problem: Problem, now: datetime | None = None) -> History:
-        """Return its rounds if it looked for the same NICs at the same ports, and its first round is young enough."""
+        """Return its rounds if its problem was the same and its first round is not too old, else none."""
         since = ((now or datetime.now(UTC)) - ROUNDS_KEPT).isoformat(timespec="microseconds")
         is_young = bool(self.rounds) and self.rounds[0][1].at >= since
         return self.rounds if is_young and self.problem == _problem_json(problem) else ()
 
 
 class DiscoveryRecord:
-    """One discovery while it runs."""
+    """The record of one discovery in the journal. All methods raise `JournalError`."""
 
     def __init__(self, journal: Journal, lab: str) -> None:
         self._journal = journal
@@ -74,7 +74,7 @@ class DiscoveryRecord:
         self._rounds: list[Any] = []
 
     def find_unfinished(self) -> tuple[Unfinished, ...]:
-        """Return discoveries of this lab that were never concluded and whose process is gone, oldest first."""
+        """Return the discoveries of this lab that were stopped, or whose process has ended, oldest first."""
         query = discoveries.select().where(
             discoveries.c.lab == self._lab, discoveries.c.state.in_(("running", "stopped"))
         )
@@ -85,8 +85,8 @@ class DiscoveryRecord:
         )
 
     def begin(self, problem: Problem, down: Collection[NicName]) -> None:
-        """Write down what is looked for, and which NICs were set down before."""
-        begun = {
+        """Store the problem, and the NICs that were down before."""
+        values = {
             "id": self._id,
             "lab": self._lab,
             "owner": this_process(),
@@ -98,25 +98,25 @@ class DiscoveryRecord:
             "rounds": "[]",
         }
         with self._journal.transaction() as connection:
-            connection.execute(discoveries.insert().values(begun))
+            connection.execute(discoveries.insert().values(values))
 
     def intend(self, circuits: Mapping[Port, Port]) -> None:
-        """Write down the circuits that stand and those that are to stand; when this returns they are on disk."""
+        """Store the current circuits and those of the next round; they are on disk when this returns."""
         states = [sorted(self._circuits), sorted(circuits.items())]
         self._circuits = frozenset(circuits.items())
         self._write((self._id,), circuits=json.dumps(states))
 
-    def saw(self, round_: Round, seen: Observation) -> None:
-        """Write down what a round showed."""
+    def add_round(self, round_: Round, seen: Observation) -> None:
+        """Store the observation of a round."""
         self._rounds.append(_round_json(round_, seen) | {"at": seen.at or _now()})
         self._write((self._id,), rounds=json.dumps(self._rounds))
 
     def stop(self, others: tuple[Unfinished, ...]) -> None:
-        """Write down that it ended with an error, and that all is as it was before it and those it took over."""
+        """Store that this discovery failed but restored the lab, also from the `others` that it took over."""
         self._write((self._id, *(other.id for other in others)), state="stopped", circuits="[[], []]")
 
     def finish(self, others: tuple[Unfinished, ...]) -> None:
-        """Write down that no circuit of this discovery, or of those it took over, is left."""
+        """Store that this discovery and the `others` that it took over are done, and no circuit of theirs is left."""
         self._write((self._id, *(other.id for other in others)), state="done")
 
     def _write(self, ids: Collection[str], **values: str) -> None:
@@ -129,7 +129,7 @@ def _parse_unfinished(row: Any) -> Unfinished:
         frozenset((_pair(source), _pair(target)) for source, target in state)
         for state in json.loads(row.circuits)
     )
-    rounds = tuple(_round(one) for one in json.loads(row.rounds))
+    rounds = tuple(_parse_round(one) for one in json.loads(row.rounds))
     down = frozenset(_pair(nic) for nic in json.loads(row.down))
     return Unfinished(row.id, json.loads(row.problem), down, (before, after), rounds, row.state == "stopped")
 
@@ -158,21 +158,21 @@ def _pair(words: Any) -> Any:
     return (words[0], words[1])
 
 
-def _round(kept: Mapping[str, Any]) -> tuple[Round, Observation]:
+def _parse_round(row: Mapping[str, Any]) -> tuple[Round, Observation]:
     heard: dict[NicName, tuple[NicName, ...]] = {
-        _pair(nic): tuple(_pair(one) for one in speakers) for nic, speakers in kept["heard"]
+        _pair(nic): tuple(_pair(one) for one in speakers) for nic, speakers in row["heard"]
     }
     round_ = Round(
-        kept["purpose"],
-        {_pair(source): _pair(target) for source, target in kept["circuits"]},
-        frozenset(_pair(nic) for nic in kept["off"]),
+        row["purpose"],
+        {_pair(source): _pair(target) for source, target in row["circuits"]},
+        frozenset(_pair(nic) for nic in row["off"]),
     )
     seen = Observation(
-        {_pair(port): is_lit for port, is_lit in kept["lit"]},
-        {_pair(nic): carrier for nic, carrier in kept["carriers"]},
+        {_pair(port): is_lit for port, is_lit in row["lit"]},
+        {_pair(nic): carrier for nic, carrier in row["carriers"]},
         heard,
-        frozenset(_pair(nic) for nic in kept["spoke"]),
-        kept.get("at", ""),
+        frozenset(_pair(nic) for nic in row["spoke"]),
+        row.get("at", ""),
     )
     return round_, seen
 
@@ -187,37 +187,37 @@ Note = Callable[[str], None]
 def discover(
     devices: Devices, record: DiscoveryRecord, note: Note = lambda _text: None, *, limit: int | None = None
 ) -> Discovered:
-    """Find the fibres of every NIC of the lab file whose row lacks one.
+    """Find the fibres of every NIC whose row in the lab file lacks one, in at most `limit` rounds.
 
-    Raises `DriftError` or `PortBusy` when somebody else patches meanwhile, `ApplyFailed`, `HostError` and the drivers'
-    errors; circuits are removed and interfaces put back in any case, as far as devices answer.
+    Raises `DriftError` or `PortBusy` if somebody else patches meanwhile, `ApplyFailed`, `HostError` and the drivers'
+    errors. In any case circuits are removed and interfaces restored, as far as devices answer.
     """
     others = record.find_unfinished()
     killed = tuple(one for one in others if not one.is_put_back)
     notes = _remove_leftovers(devices, killed)
-    found_down = devices.interfaces_down()
-    down = found_down.intersection(*(one.down for one in killed))  # the rest was set down by those
+    down_now = devices.interfaces_down()
+    down = down_now.intersection(*(one.down for one in killed))  # killed discoveries have set down the others
     try:
-        devices.set_interfaces(found_down, up=True)
+        devices.set_interfaces(down_now, up=True)
         held = devices.read_held()
-        sought, busy = _find_sought(devices, wanted=_without_fibres(devices.lab))
+        nics, busy = _split_busy(devices, nics=_without_fibres(devices.lab))
         inputs, outputs = devices.free_ports(held)
-        problem = Problem(sought, inputs, outputs)
-        kept = others[-1].rounds_for(problem) if others else ()
+        problem = Problem(nics, inputs, outputs)
+        earlier = others[-1].rounds_for(problem) if others else ()
         record.begin(problem, down)
-        found = _search(devices, record, problem, kept, note, limit or most_rounds(problem))
+        result = _search(devices, record, problem, earlier, note, limit or most_rounds(problem))
     except BaseException:
-        devices.put_back(down)
+        devices.restore(down)
         record.stop(killed)
         raise
-    devices.put_back(down)
+    devices.restore(down)
     record.finish(others)
     return replace(
-        found,
+        result,
         busy_circuits=tuple(f"{source[0]}:{source[1]} -> {target[1]}" for source, target in held.items()),
         busy_nics=busy,
         notes=notes,
-        resumed=bool(kept),
+        resumed=bool(earlier),
         circuit_changes=devices.circuit_changes,
     )
 
@@ -232,34 +232,36 @@ def _without_fibres(lab: Lab) -> tuple[NicName, ...]:
 
 
 def _remove_leftovers(devices: Devices, others: tuple[Unfinished, ...]) -> tuple[str, ...]:
-    """Remove what discoveries that did not end have left, and return what is to be said of it.
+    """Remove the circuits of unfinished discoveries, and return notes about them for people.
 
-    Circuits that are not exactly as such a discovery had them are somebody else's, and stay.
+    Circuits that are not exactly those of such a discovery belong to somebody else and are not touched.
     """
     notes = []
     for one in others:
-        there, is_its_own = one.left_behind(devices.read_held())
-        if there and is_its_own:
-            devices.remove(there)
-            notes.append(f"removed {count_noun(len(there), 'circuit')} of a discovery that did not end")
-        elif there:
-            named = ", ".join(f"{source[0]}:{source[1]} -> {target[1]}" for source, target in sorted(there))
+        circuits, is_its_own = one.find_leftovers(devices.read_held())
+        if circuits and is_its_own:
+            devices.remove(circuits)
+            notes.append(f"removed {count_noun(len(circuits), 'circuit')} of an unfinished discovery")
+        elif circuits:
+            labels = ", ".join(
+                f"{source[0]}:{source[1]} -> {target[1]}" for source, target in sorted(circuits)
+            )
             notes.append(
-                f"left alone, at ports of a discovery that did not end: {named}; somebody has patched since. "
-                "Remove with `testbed switch` what nobody wants, then discover again"
+                f"not touched, at ports of an unfinished discovery: {labels}; somebody has patched since. "
+                "Remove unwanted circuits with `testbed switch`, then run `testbed discover` again"
             )
     return tuple(notes)
 
 
-def _find_sought(
-    devices: Devices, wanted: tuple[NicName, ...]
+def _split_busy(
+    devices: Devices, nics: tuple[NicName, ...]
 ) -> tuple[tuple[NicName, ...], tuple[NicName, ...]]:
-    """Return NICs to look for, and those that receive light already, which somebody uses."""
+    """Return the NICs that are free, and those that receive light already, so that somebody uses them."""
     report = devices.probe()
-    busy = {nic for nic, found in report.nics.items() if found.carrier}
+    busy = {nic for nic, seen in report.nics.items() if seen.carrier}
     return (
-        tuple(nic for nic in wanted if nic not in busy),
-        tuple(nic for nic in wanted if nic in busy),
+        tuple(nic for nic in nics if nic not in busy),
+        tuple(nic for nic in nics if nic in busy),
     )
 
 
@@ -267,12 +269,12 @@ def _search(
     devices: Devices,
     record: DiscoveryRecord,
     problem: Problem,
-    kept: History,
+    history: History,
     note: Note,
     limit: int,
 ) -> Discovered:
     rounds = plan_rounds(problem, limit=limit)
-    earlier = dict(enumerate(kept))  # taken over as long as the same observations give the same rounds
+    earlier = dict(enumerate(history))  # reused as long as the same observations lead to the same rounds
     monitored: tuple[Port, ...] = (*problem.inputs, *problem.outputs)
     count = 0
     try:
@@ -284,12 +286,12 @@ def _search(
             else:
                 earlier = {}
                 record.intend(round_.circuits)
-                seen = devices.show(round_, monitored)
-            record.saw(round_, seen)
+                seen = devices.run_round(round_, monitored)
+            record.add_round(round_, seen)
             count += 1
             off = f", {count_noun(len(round_.off), 'NIC')} off" if round_.off else ""
-            made = count_noun(len(round_.circuits), "circuit")
-            note(f"round {count} ({round_.purpose}): {made}{off}")
+            circuits = count_noun(len(round_.circuits), "circuit")
+            note(f"round {count} ({round_.purpose}): {circuits}{off}")
             round_ = rounds.send(seen)
     except StopIteration as end:
         evidence: Evidence = end.value

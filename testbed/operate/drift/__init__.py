@@ -1,1 +1,1 @@
-"""Losses over time: what each stretch of glass lost at every reading, and whether it changes."""
+"""Losses over time: the loss of each fibre section at every reading, and its changes."""

@@ -1,4 +1,4 @@
-"""Losses as they were read, kept with their time: a table in the database of a directory of runs."""
+"""Stored losses with the time of their reading: a table in the database of a runs directory."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Series = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 class LossHistory:
-    """Losses of all readings in one database. A context manager. Raises `ResultsError`.
+    """Losses of all readings in one database. A context manager. Methods raise `ResultsError`.
 
-    The database is made by the first reading that is kept; looking at what was kept needs no right to write.
+    The first reading that is stored creates the database; reading needs no write permission.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -34,7 +34,7 @@ class LossHistory:
         self._database.close()
 
     def append(self, lab: str, taken_s: float, losses: Iterable[StretchLoss]) -> None:
-        """Add one reading: all losses of a lab at one time, or none of them."""
+        """Store one reading, all losses of a lab at one time, in one transaction."""
         rows = [
             {
                 "lab": lab,
@@ -51,7 +51,7 @@ class LossHistory:
                 connection.execute(losses_table.insert(), rows)
 
     def series(self, lab: str, since_s: float) -> dict[str, Series]:
-        """Return the series of every place of a lab from a time on, in order of time."""
+        """Return the series of every place of a lab since a time, in order of time."""
         query = (
             "select place, taken_s, loss_db from losses "
             "where lab = ? and taken_s >= ? order by place, taken_s"
@@ -64,12 +64,12 @@ class LossHistory:
             raise ResultsError(
                 f"losses cannot be read in {self._database.name} ({reason_of(error)})"
             ) from error
-        found: dict[str, list[tuple[float, float]]] = {}
+        by_place: dict[str, list[tuple[float, float]]] = {}
         for row in rows_of_lab:
-            found.setdefault(row["place"], []).append((row["taken_s"], row["loss_db"]))
+            by_place.setdefault(row["place"], []).append((row["taken_s"], row["loss_db"]))
         return {
-            place: (tuple(taken for taken, _ in rows), tuple(loss for _, loss in rows))
-            for place, rows in found.items()
+            place: (tuple(time_s for time_s, _ in rows), tuple(loss for _, loss in rows))
+            for place, rows in by_place.items()
         }
 
     @contextmanager
@@ -79,10 +79,10 @@ class LossHistory:
         except StorageError as error:
             raise ResultsError(str(error)) from error
         except (*DATABASE_ERRORS, OSError) as error:
-            what = f"losses cannot be kept in {self._database.name} ({reason_of(error)})"
+            what = f"losses cannot be stored in {self._database.name} ({reason_of(error)})"
             raise ResultsError(f"{what}; {hint_for(error)}") from error
 
 
 def history_in(runs_dir: str | Path) -> LossHistory:
-    """Return the history of a directory of runs; it shares the database with their results and the journal."""
+    """Return the history of a runs directory; it shares the database with the results and the journal."""
     return LossHistory(address_in(runs_dir))

@@ -1,8 +1,9 @@
-"""Losses of the glass between two powers that somebody measures: laser, input, output and receiver of each circuit.
+"""Losses of fibre sections: between points of each circuit where power is known.
 
     laser --(transmit fibre)--> input --(cross-connect)--> output --(receive fibre)--> receiver
 
-Where nobody measures, two stretches are one; where no module measures the laser, the lab file's power stands for it.
+If the power between two sections is not measured, they count as one. If no module measures the laser, the power of the
+lab file is used.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ Receivers = Mapping[tuple[str, str], ReceiverReading]
 
 @dataclass(frozen=True, slots=True)
 class StretchLoss:
-    """Loss of one stretch of glass now, and by the lab file; `power_dbm` is that at its end.
+    """Loss of one fibre section, measured and by the lab file; `power_dbm` is the power at its end.
 
-    `place` names the stretch in every reading: fibres as `a/nic1:transmit`, cross-connects as `ocs1:1-49`, several
-    joined by `+`, and `laser?` first where the power of the laser is the lab file's.
+    `place` identifies the section in all readings: fibres as `a/nic1:transmit`, cross-connects as `ocs1:1-49`, several
+    joined by `+`, with `laser?` in front if the power of the laser is that of the lab file.
     """
 
     place: str
@@ -37,14 +38,14 @@ class StretchLoss:
 
     @property
     def excess_db(self) -> float:
-        """Loss beyond that of the lab file."""
+        """Measured loss minus that of the lab file."""
         return self.loss_db - self.intent_db
 
 
 def losses_of(
     lab: Lab, circuits: Iterable[Circuit], switches: Mapping[str, SwitchReading], receivers: Receivers
 ) -> tuple[StretchLoss, ...]:
-    """Return the losses along circuits that are there; what is dark at one of its ends has none. Pure."""
+    """Return the losses along held circuits, without sections that are dark at either end. Pure."""
     return tuple(
         loss
         for circuit in circuits
@@ -56,7 +57,7 @@ def _along(
     lab: Lab, circuit: Circuit, power: Mapping[int, Power | None], receivers: Receivers
 ) -> Iterator[StretchLoss]:
     source, target = circuit.link.source, circuit.link.target
-    glass = (
+    sections = (
         (f"{lab.nic_label(source)}:transmit", lab.nic(source).transmit.loss_db),
         (
             f"{circuit.switch}:{circuit.input_port}-{circuit.output_port}",
@@ -79,10 +80,10 @@ def _along(
     for at, to_dbm in enumerate(points, start=1):
         if to_dbm is None:
             continue
-        names = [name for name, _ in glass[before:at]]
+        names = [name for name, _ in sections[before:at]]
         place = "+".join(["laser?", *names] if before == 0 and is_assumed else names)
         if math.isfinite(from_dbm) and math.isfinite(to_dbm):
-            intent_db = math.fsum(loss_db for _, loss_db in glass[before:at])
+            intent_db = math.fsum(loss_db for _, loss_db in sections[before:at])
             yield StretchLoss(place, lab.link_label(circuit.link), from_dbm - to_dbm, intent_db, to_dbm)
         before, from_dbm = at, to_dbm
 

@@ -1,4 +1,4 @@
-"""One reading of a lab's light and its verdict: every stretch against its own past and against the lab file."""
+"""One reading of a lab's light with verdicts: every fibre section compared with its past and with the lab file."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ SLOW_LOSS = FindingKind(
 )
 
 HISTORY_S = 30 * 86400.0
-"""Readings older than this are kept, and no longer judged."""
+"""Age in seconds beyond which stored readings are no longer judged, unless a start is given."""
 RESOLUTION_DB = 0.05
-"""Monitors read in steps: a loss of 1 dB reads a little less now and then."""
+"""Monitors report power in steps, so that a loss of 1 dB may read a little less."""
 
 
 @dataclass(frozen=True, slots=True)
 class StretchReport:
-    """One stretch of glass: what it loses now, and what its series says."""
+    """One fibre section: its current loss, and the verdict on its series."""
 
     loss: StretchLoss
     verdict: Verdict
 
     def as_json(self) -> dict[str, Any]:
-        """Return one row of `series` in `testbed drift --json`."""
+        """Return the row of `series` in `testbed drift --json`."""
         loss, verdict = self.loss, self.verdict
         return {
             "place": loss.place,
@@ -81,7 +81,7 @@ class StretchReport:
 
 @dataclass(frozen=True, slots=True)
 class DriftReport:
-    """One reading of a lab with its verdict; `not_kept` says why the reading could not be stored, if so."""
+    """One reading of a lab with verdicts and findings; `not_kept` says why it could not be stored, empty if it was."""
 
     taken_s: float
     stretches: tuple[StretchReport, ...]
@@ -90,11 +90,11 @@ class DriftReport:
 
     @property
     def ok(self) -> bool:
-        """True if there is nothing that somebody should act on."""
+        """True if no finding, except those that only inform, needs action."""
         return all(finding.only_informs for finding in self.findings)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what `testbed drift --json` prints, but for the lab."""
+        """Return the document of `testbed drift --json`, without the lab."""
         return {
             "taken": time_text(self.taken_s),
             "ok": self.ok,
@@ -105,7 +105,7 @@ class DriftReport:
 
 
 def time_text(seconds: float) -> str:
-    """Return a time as ISO 8601 has it.
+    """Return a time in seconds since 1970 in ISO 8601.
 
     >>> time_text(0)
     '1970-01-01T00:00:00+00:00'
@@ -120,10 +120,10 @@ def read_drift(
     taken_s: float,
     since_s: float | None = None,
 ) -> DriftReport:
-    """Read the light of a lab once, keep it, and judge it with all that was kept from `since_s` on.
+    """Read the light of a lab once, store it, and judge it together with the stored readings since `since_s`.
 
-    Looking needs no right to write: a reading that cannot be kept is judged all the same. Links of hosts that are off
-    are not judged. Raises the drivers' errors and `HostError`.
+    `since_s` is by default `HISTORY_S` before the reading. A reading that cannot be stored is judged nevertheless.
+    Links of hosts that are off are not judged. Raises the drivers' errors and `HostError`.
     """
     lab = session.lab
     switches = read_ports(own_ports(lab), session.switches)
@@ -152,7 +152,7 @@ def read_drift(
 def _keep(
     history: LossHistory, lab: str, taken_s: float, losses: Iterable[StretchLoss], since_s: float
 ) -> tuple[dict[str, Series], str]:
-    """Store a reading; return the series of its places with it as their last, and why it could not be stored."""
+    """Store a reading; return the series of its places, which end with it, and why it could not be stored."""
     not_kept = ""
     earlier: dict[str, Series] = {}
     now = {loss.place: loss.loss_db for loss in losses}
@@ -169,7 +169,7 @@ def _keep(
 
 
 def judge_stretches(stretches: Iterable[StretchReport]) -> Iterator[LinkFinding]:
-    """Yield what loses more than it did, or than the lab file says; each stretch once. Pure."""
+    """Yield at most one finding per section, if it loses more than earlier or more than the lab file says. Pure."""
     for stretch in stretches:
         loss, verdict = stretch.loss, stretch.verdict
         past = f"baseline {verdict.baseline_db:.1f} dB, noise {verdict.noise_db:.2f} dB, "
@@ -195,7 +195,10 @@ def judge_stretches(stretches: Iterable[StretchReport]) -> Iterator[LinkFinding]
 def judge_modules(
     lab: Lab, held: Iterable[Circuit], switches: Mapping[str, SwitchReading], receivers: Receivers
 ) -> Iterator[LinkFinding]:
-    """Yield receivers that are dark or outside their window, and modules without readings, once a host. Pure."""
+    """Yield findings about receivers that are dark or outside their window, and modules without readings. Pure.
+
+    Modules of one host without readings for the same reason are one finding.
+    """
     for circuit in held:
         nic = circuit.link.target
         reading = receivers.get((lab.hosts[nic.node].name, lab.nic(nic).name))

@@ -1,11 +1,11 @@
-"""Statistics of one series of losses: steady, a step, or a trend; its baseline and its noise. Pure.
+"""Statistics of one series of losses: steady, step or trend, with baseline and noise. Pure.
 
-Three models are compared: a constant, a constant that changes once, a straight line. A model with a change is taken
-where it lessens the sum of squares by `SIGNIFICANT` times the variance of the noise, and where the change is large
-enough to matter to somebody. A series with a step is looked at again on both sides of it.
+Three models are compared: a constant, a constant that changes once, a straight line. A model with a change is chosen if
+it reduces the sum of squares by `SIGNIFICANT` times the variance of the noise, and if the change is large enough to
+matter. A series with a step is examined again on both sides of it.
 
-The noise is estimated from differences of neighbours, which steps and trends hardly touch, and mixed with what monitors
-usually have: a few readings that happen to agree do not make the next one an alarm.
+The noise is estimated from differences of neighbours, which steps and trends hardly affect, and mixed with the typical
+noise of monitors: a few readings that happen to agree do not turn the next one into an alarm.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ LEAST_READINGS = 12
 LEAST_STEP_DB = 0.5
 LEAST_TREND_DB = 0.4
 SIGNIFICANT = 30.0
-"""Lessening of the sum of squares, in variances: a normal variable of 5.5 standard deviations."""
+"""Reduction of the sum of squares, in variances: the square of 5.5 standard deviations."""
 USUAL_NOISE_DB = 0.2
 _USUAL_WEIGHT = 10.0
 _RESOLUTION_DB = 0.03
-_KEPT = 0.9
+_SHARE_USED = 0.9
 _FEW = 4
 _DAY_S = 86400.0
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Judgement of one series.
+    """Verdict on one series.
 
-    `baseline_db` is the least level that the series had, `level_db` the one now, `since_s` the time at which the
-    current stretch (level or slope) began, `readings_since` the readings in it. `slope_db_per_day` is 0 but of trends.
+    `baseline_db` is the lowest level of the series, `level_db` the current one, `since_s` the time at which the current
+    stretch (of one level or slope) began, `readings_since` the number of its readings. `slope_db_per_day` is 0 except
+    for a trend.
     """
 
     kind: Kind
@@ -54,13 +55,13 @@ class Verdict:
 
     @property
     def change_db(self) -> float:
-        """Loss now beyond that of the baseline."""
+        """Current level minus the baseline."""
         return self.level_db - self.baseline_db
 
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """Readings from `begin` to before `end` with one level, or one slope."""
+    """Readings from index `begin` up to, but not including, `end`, with one level or one slope."""
 
     begin: int
     end: int
@@ -70,7 +71,7 @@ class _Stretch:
 
 
 def judge_series(times_s: Sequence[float], losses_db: Sequence[float]) -> Verdict:
-    """Return the verdict of a series in order of time; at least one reading.
+    """Return the verdict on a series in order of time, with at least one reading.
 
     >>> judge_series(range(12), [1.2] * 9 + [2.2] * 3).kind
     'step'
@@ -100,30 +101,32 @@ def judge_series(times_s: Sequence[float], losses_db: Sequence[float]) -> Verdic
 
 
 def noise_of(losses_db: Sequence[float] | Floats) -> float:
-    """Return the standard deviation of single readings, by the differences of neighbours without the largest tenth.
+    """Return the standard deviation of single readings, from differences of neighbours without the largest tenth.
+
+    It is mixed with `USUAL_NOISE_DB`, which has the weight of ten readings.
 
     >>> noise_of([1.2] * 1000) == 0.03, noise_of([1.2, 1.2, 1.2]) > 0.15
     (True, True)
     """
     differences = np.sort(np.abs(np.diff(np.asarray(losses_db, float))))
-    kept = math.floor(len(differences) * _KEPT)
-    found = 0.0
-    if kept:
-        found = float(differences[:kept].mean()) / _mean_below(kept / len(differences)) / math.sqrt(2)
-    weight = _USUAL_WEIGHT + kept
-    mixed = math.sqrt((_USUAL_WEIGHT * USUAL_NOISE_DB**2 + kept * found**2) / weight)
-    return max(mixed, _RESOLUTION_DB)
+    count = math.floor(len(differences) * _SHARE_USED)
+    measured_db = 0.0
+    if count:
+        measured_db = float(differences[:count].mean()) / _mean_below(count / len(differences)) / math.sqrt(2)
+    weight = _USUAL_WEIGHT + count
+    mixed_db = math.sqrt((_USUAL_WEIGHT * USUAL_NOISE_DB**2 + count * measured_db**2) / weight)
+    return max(mixed_db, _RESOLUTION_DB)
 
 
 def _mean_below(share: float) -> float:
-    """Return the mean of the smaller `share` of the sizes of standard normal numbers."""
+    """Return the mean of the smallest `share` of the absolute values of standard normal numbers."""
     normal = NormalDist()
     edge = normal.inv_cdf((1 + share) / 2)
     return 2 * (normal.pdf(0) - normal.pdf(edge)) / share
 
 
 def _without_single_outliers(losses: Floats) -> Floats:
-    """Return each reading as the median of it and its neighbours; the last stays, so that a loss is told at once."""
+    """Return the series with a median filter over three readings; the last stays, so that a loss shows at once."""
     smooth = losses.copy()
     smooth[1:-1] = np.median(np.stack([losses[:-2], losses[1:-1], losses[2:]]), axis=0)
     smooth[0] = np.median(losses[:3])
@@ -131,26 +134,26 @@ def _without_single_outliers(losses: Floats) -> Floats:
 
 
 def _stretches(times: Floats, losses: Floats, noise_db: float, begin: int, end: int) -> list[_Stretch]:
-    """Return the stretches of a part of the series, by the best of the three models."""
+    """Return the stretches of the readings from `begin` to `end`, by the best of the three models."""
     part, when = losses[begin:end], times[begin:end]
     level = float(part.mean())
     at, step_db, step_gain = _best_step(part)
     slope, trend_gain = _best_line(when, part)
-    # Of a few readings the noise is known badly, and chance does more.
-    needed = SIGNIFICANT * (1 + _FEW / len(losses)) * noise_db**2
-    grown_db = slope * float(when[-1] - when[0])
-    is_trend = trend_gain >= needed and abs(grown_db) >= LEAST_TREND_DB
-    if step_gain >= needed and abs(step_db) >= LEAST_STEP_DB and not (is_trend and trend_gain > step_gain):
+    # With few readings the noise is estimated badly, and chance fits better.
+    threshold = SIGNIFICANT * (1 + _FEW / len(losses)) * noise_db**2
+    growth_db = slope * float(when[-1] - when[0])
+    is_trend = trend_gain >= threshold and abs(growth_db) >= LEAST_TREND_DB
+    if step_gain >= threshold and abs(step_db) >= LEAST_STEP_DB and not (is_trend and trend_gain > step_gain):
         before = _stretches(times, losses, noise_db, begin, begin + at)
         return [*before, *_stretches(times, losses, noise_db, begin + at, end)]
     if is_trend:
         middle = slope * float(when.mean() - when[0])
-        return [_Stretch(begin, end, level - middle, level - middle + grown_db, slope)]
+        return [_Stretch(begin, end, level - middle, level - middle + growth_db, slope)]
     return [_Stretch(begin, end, level, level)]
 
 
 def _best_step(part: Floats) -> tuple[int, float, float]:
-    """Return where a step fits best, its size, and by how much it lessens the sum of squares."""
+    """Return the index at which a step fits best, its size, and its reduction of the sum of squares."""
     size = len(part)
     if size < 2:
         return 0, 0.0, 0.0
@@ -163,7 +166,7 @@ def _best_step(part: Floats) -> tuple[int, float, float]:
 
 
 def _best_line(when: Floats, part: Floats) -> tuple[float, float]:
-    """Return the slope of the best line, and by how much it lessens the sum of squares."""
+    """Return the slope of the best line in dB per second, and its reduction of the sum of squares."""
     centred = when - when.mean()
     spread = float(centred @ centred)
     if not spread:

@@ -1,1 +1,1 @@
-"""The engine of all changes: one table of states, durable records of steps, order, and what stops a change."""
+"""The engine of all changes: the table of states, durable records of steps, their order, and reasons to stop."""

@@ -1,6 +1,7 @@
-"""Reasons to stop a change: Ctrl-C, first at the next boundary and then at once, and the emergency stop of a lab.
+"""Reasons to stop a change: Ctrl-C, and the emergency stop of a lab.
 
-The emergency stop is a file beside the journal: it needs no lock of the database, no lease, and hardly any disk.
+The first Ctrl-C stops between two steps, the second at once. The emergency stop is a file next to the journal: it
+needs no database lock, no lease, and hardly any disk space.
 """
 
 from __future__ import annotations
@@ -20,19 +21,22 @@ from testbed.operation_errors import OperationStopped
 from testbed.storage.owner import this_person
 
 Consent = Callable[[], None]
-"""Asked before every byte that changes something; raises where nothing may be sent."""
+"""Check that is called before every write to a device, and raises if nothing may be sent."""
 
 _requested = threading.Event()
 
 
 def is_interrupted() -> bool:
-    """Return whether Ctrl-C asked for a stop at the next boundary."""
+    """Return whether Ctrl-C was pressed, so that the change should stop before its next step."""
     return _requested.is_set()
 
 
 @contextmanager
 def interruptible(note: Callable[[str], None]) -> Iterator[None]:
-    """Let the first Ctrl-C stop at the next boundary of steps, and the second raise `KeyboardInterrupt`."""
+    """Let the first Ctrl-C stop a change between two steps, and the second raise `KeyboardInterrupt`.
+
+    Has no effect outside the main thread, which alone receives signals.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -41,19 +45,19 @@ def interruptible(note: Callable[[str], None]) -> Iterator[None]:
         if _requested.is_set():
             raise KeyboardInterrupt("Ctrl-C was pressed a second time while a step was running")
         _requested.set()
-        note("stopping when the step that is under way is done; Ctrl-C again does not wait for it")
+        note("stopping after the current step; press Ctrl-C again to stop without waiting for it")
 
-    before = signal.signal(signal.SIGINT, stop)
+    previous = signal.signal(signal.SIGINT, stop)
     _requested.clear()
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous)
         _requested.clear()
 
 
 class EmergencyStop:
-    """The emergency stop of one lab in a directory of runs."""
+    """The emergency stop of one lab, a file in the runs directory."""
 
     def __init__(self, runs_dir: str | Path, lab: str) -> None:
         self.lab = lab
@@ -61,42 +65,42 @@ class EmergencyStop:
 
     @property
     def is_in_force(self) -> bool:
-        """True until it is released."""
+        """True from `pull` to `release`."""
         return self.path.exists()
 
     def pull(self, reason: str) -> None:
-        """Put it in force; an empty file does on a disk that is full."""
+        """Put the stop in force. On a full disk the file stays empty, which is enough."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.touch()
-        told = json.dumps({"lab": self.lab, "at": now(), "who": this_person(), "reason": reason})
+        text = json.dumps({"lab": self.lab, "at": now(), "who": this_person(), "reason": reason})
         try:
-            self.path.write_text(f"{told}\n", encoding="utf-8")
+            self.path.write_text(f"{text}\n", encoding="utf-8")
         except OSError:
             return
 
     def release(self) -> bool:
-        """Let the lab move again; return whether it was stopped."""
-        was = self.is_in_force
+        """Allow changes again; return whether the stop was in force."""
+        was_in_force = self.is_in_force
         self.path.unlink(missing_ok=True)
-        return was
+        return was_in_force
 
     def check_boundary(self, following: str) -> None:
-        """Raise `Interrupted` or `OperationStopped` where nothing more may begin; `following` is what would."""
+        """Raise `OperationStopped` or `Interrupted` if the next stage, named `following`, must not start."""
         self.check()
         if is_interrupted():
             raise Interrupted(f"stopped by Ctrl-C before {following}; run `testbed resume` to continue")
 
     def check(self) -> None:
-        """Raise `OperationStopped` while it is in force."""
+        """Raise `OperationStopped` if the stop is in force."""
         if not self.is_in_force:
             return
         try:
-            told = json.loads(self.path.read_text(encoding="utf-8"))
-            said = f"{told['who']} stopped lab '{self.lab}' at {told['at'][:16].replace('T', ' ')} UTC"
-            said += f" ({told['reason']})" if told["reason"] else ""
+            record = json.loads(self.path.read_text(encoding="utf-8"))
+            what = f"{record['who']} stopped lab '{self.lab}' at {record['at'][:16].replace('T', ' ')} UTC"
+            what += f" ({record['reason']})" if record["reason"] else ""
         except (OSError, ValueError, KeyError):
-            said = f"lab '{self.lab}' is stopped"
+            what = f"lab '{self.lab}' is stopped"
         raise OperationStopped(
-            f"{said}: nothing is sent. When it is safe, run `testbed stop LAB --release`, then `testbed "
+            f"{what}: nothing is sent. When it is safe, run `testbed stop LAB --release`, then `testbed "
             "resume`"
         )

@@ -1,9 +1,9 @@
-"""Order of steps on devices that take one pair a command: each circuit is dark for as short a time as can be.
+"""Order of steps on devices that take one pair per command, so that circuits are dark as shortly as possible.
 
-A circuit that is made needs its two ports: it waits for the removal of what holds them. Steps are the nodes of a graph
-whose edges are these waits. Removals wait for nothing, so that there is always an order; it is the shortest darkness
-that has to be found. Circuits whose ports are free are made first, each right after its own removal. What is left are
-cycles of a permutation: there one circuit is broken first, which frees a port, and the others follow it round.
+A new circuit needs both of its ports, so it waits for the removal of the circuits that hold them. Removals wait for
+nothing, so an order always exists; the aim is the shortest darkness. Circuits whose ports are free are made first, each
+right after the removal at its input. What remains are cycles of a permutation: one circuit of a cycle is removed first,
+which frees a port, and the others follow around the cycle.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ Pair = tuple[int, int]
 
 
 def order_steps(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return single-pair steps in the order that keeps circuits dark for the shortest time; others as they are.
+    """Return the steps in the order that keeps circuits dark for the shortest time.
+
+    The order is unchanged if any step is not the removal or addition of a single pair.
 
     >>> one, two = CrossConnects({1: 9}), CrossConnects({1: 10})
     >>> nothing = CrossConnects()
@@ -36,31 +38,31 @@ def order_steps(steps: tuple[Step, ...]) -> tuple[Step, ...]:
 
 
 def _order(removals: Iterable[Pair], additions: Iterable[Pair]) -> Iterator[Pair]:
-    """Yield pairs, removed and made, such that each is made when its ports are free."""
-    held = dict(list(removals))
-    holder = {output: source for source, output in held.items()}
-    wanted = dict(sorted(additions))
+    """Yield the pairs of removals and additions in an order in which each pair is added when its ports are free."""
+    old = dict(list(removals))
+    holder = {output: source for source, output in old.items()}
+    new = dict(sorted(additions))
 
-    def find_broken(source: int) -> Iterator[Pair]:
-        if source in held:
-            yield source, held[source]
-            del holder[held.pop(source)]
+    def remove(source: int) -> Iterator[Pair]:
+        if source in old:
+            yield source, old[source]
+            del holder[old.pop(source)]
 
-    while wanted:
-        # A port that is held by a circuit that only goes is as good as free.
-        free = (one for one, output in wanted.items() if holder.get(output, one) not in wanted.keys() - {one})
+    while new:
+        # A circuit whose input gets no new circuit can be removed at any time, so its output counts as free.
+        free = (one for one, output in new.items() if holder.get(output, one) not in new.keys() - {one})
         source = next(free, None)
-        if source is None:  # only cycles are left: break one circuit, and what wants its output can be made
-            yield from find_broken(min(wanted))
+        if source is None:  # only cycles remain: removing one circuit frees the output that another needs
+            yield from remove(min(new))
             continue
-        yield from find_broken(source)
-        yield from find_broken(holder.get(wanted[source], source))
-        yield source, wanted.pop(source)
-    yield from sorted(held.items())
+        yield from remove(source)
+        yield from remove(holder.get(new[source], source))
+        yield source, new.pop(source)
+    yield from sorted(old.items())
 
 
 def _chain(before: CrossConnects, steps: Iterable[Step]) -> Iterator[Step]:
-    """Yield steps with what the switch holds before and after each in this order."""
+    """Yield the steps with `before` and `after` set to the circuits of the switch in this order."""
     for step in steps:
         pairs = before.pairs - step.pairs.pairs if step.kind == "remove" else before.pairs | step.pairs.pairs
         after = CrossConnects(pairs)

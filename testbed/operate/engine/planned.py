@@ -1,4 +1,4 @@
-"""Steps and goals as they are planned and written down; no database is needed for these."""
+"""Planned steps and goals in the form of the journal. This module needs no database."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ocs_drivers.model import CrossConnects, Step
 from testbed.operate.model import SwitchPlan
 
 ROUTES = "routes"
-"""Kind of change whose steps are hosts: before and after are digests of configurations, and no circuits."""
+"""Kind of change whose steps configure hosts: `before` and `after` are digests of configurations, not circuits."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """A step as it is planned: texts are what the device holds before and after it."""
+    """A planned step; `before` and `after` are the state of the device as text."""
 
     device: str
     ordinal: int
@@ -28,17 +28,17 @@ class PlannedStep:
 
     @classmethod
     def of(cls, device: str, ordinal: int, address: str, step: Step) -> PlannedStep:
-        """Return a step of a switch."""
+        """Return the planned form of a step of a switch."""
         return cls(device, ordinal, address, step.kind, as_text(step.before), as_text(step.after))
 
 
 def now() -> str:
-    """Return this moment as the journal writes it."""
+    """Return the current time in the form of the journal: ISO 8601 in UTC, with microseconds."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 def as_text(connections: CrossConnects) -> str:
-    """Return circuits as the journal holds them."""
+    """Return circuits in the form of the journal: a JSON object from input to output."""
     return json.dumps(dict(connections))
 
 
@@ -49,7 +49,7 @@ def from_text(text: str) -> CrossConnects:
 
 @dataclass(frozen=True, slots=True)
 class SwitchGoal:
-    """Circuits of one switch, and the inputs that may be touched for them (None: all)."""
+    """Target circuits of one switch, and the inputs that may be changed (None: all)."""
 
     address: str
     target: CrossConnects
@@ -57,7 +57,7 @@ class SwitchGoal:
 
 
 def goal_text(parts: Mapping[str, tuple[str, SwitchPlan]]) -> str:
-    """Return the goal of a plan: of each switch its address and its part."""
+    """Return the goal of a plan as text, from the address and the plan of each switch."""
     return json.dumps(
         {
             name: {
@@ -71,7 +71,7 @@ def goal_text(parts: Mapping[str, tuple[str, SwitchPlan]]) -> str:
 
 
 def parse_goal(text: str) -> dict[str, SwitchGoal]:
-    """Return a goal that `goal_text` wrote; nothing for an empty text."""
+    """Return the goals in the output of `goal_text`; empty for an empty text."""
     return {
         name: SwitchGoal(
             one["address"],

@@ -1,4 +1,4 @@
-"""Steps in the journal: each event goes through the table of transitions, and is on disk when a method returns."""
+"""Steps in the journal: each event follows the table of transitions, and is on disk when a method returns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from testbed.storage.schema import steps
 
 Transaction = Callable[[], AbstractContextManager[sa.Connection]]
 LATER = "judged by a read after the operation had ended"
-"""Reason of a step that was concluded later: its times say nothing of the device."""
+"""Reason of a step whose outcome was settled later: its times do not show the speed of the device."""
 Key = tuple[str, int]
 """A step of an operation: device and ordinal."""
 
@@ -29,23 +29,23 @@ _OF_STATUS = {
 
 
 class StepLog:
-    """Steps of operations, written in transactions of the journal."""
+    """Steps of operations, written in transactions of the journal. All methods raise `JournalError`."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
 
     def plan(self, operation: str, planned: Iterable[PlannedStep]) -> None:
-        """Write steps as planned; those that are written stay."""
+        """Store planned steps; steps that are already stored are unchanged."""
         with self._transaction() as connection:
             self.plan_in(connection, operation, planned)
 
     def plan_in(self, connection: sa.Connection, operation: str, planned: Iterable[PlannedStep]) -> None:
-        """Write the same in a transaction that is open."""
+        """Store planned steps in an open transaction, see `plan`."""
         for step in planned:
             _insert(connection, operation, step)
 
     def next_ordinals(self, operation: str) -> dict[str, int]:
-        """Return the number of the next step of each device: an operation that is resumed goes on counting."""
+        """Return the number of the next step of each device; a resumed operation continues its numbers."""
         query = (
             sa.select(steps.c.switch, sa.func.max(steps.c.ordinal))
             .where(steps.c.operation == operation)
@@ -55,31 +55,31 @@ class StepLog:
             return {device: last + 1 for device, last in connection.execute(query)}
 
     def intend(self, operation: str, planned: Sequence[PlannedStep]) -> None:
-        """Write that the next byte of these steps may go out."""
+        """Store the intents of steps: from now on their bytes may be sent."""
         with self._transaction() as connection:
             for step in planned:
                 _insert(connection, operation, step)
                 _advance(connection, operation, (step.device, step.ordinal), [StepEvent.INTEND])
 
     def send(self, operation: str, device: str, ordinal: int) -> None:
-        """Write that bytes go out now."""
+        """Store that bytes of a step are being sent."""
         with self._transaction() as connection:
             _advance(connection, operation, (device, ordinal), [StepEvent.SEND])
 
     def close(
         self,
         operation: str,
-        judged: Mapping[Key, tuple[Status, str | None]],
+        outcomes: Mapping[Key, tuple[Status, str | None]],
         *,
         refused: bool = False,
         reason: str = "",
     ) -> None:
-        """Write what became of steps: status and what was read of each; `refused` where nothing was sent."""
+        """Store the outcome of steps: status and read-back of each. Pass `refused` if nothing was sent."""
         with self._transaction() as connection:
-            _close(connection, operation, judged, refused=refused, reason=reason)
+            _close(connection, operation, outcomes, refused=refused, reason=reason)
 
     def record(self, operation: str, device: str, ordinal: int, outcome: Outcome) -> None:
-        """Write what a switch was read to hold after a step."""
+        """Store the outcome of a step of a switch, with its read-back."""
         read_back = as_text(outcome.read_back.connections) if outcome.read_back else None
         refused = outcome.read_back is None and outcome.status is Status.FAILED
         reason = str(outcome.error) if outcome.error else ""
@@ -88,13 +88,13 @@ class StepLog:
         )
 
     def give_up(self, operation: str, reason: str) -> None:
-        """Write that nobody knows what becomes of the steps that are under way."""
+        """Store the outcome of all open steps of an operation as unknown."""
         with self._transaction() as connection:
             open_keys = _keys(connection, operation, OPEN)
             _close(connection, operation, dict.fromkeys(open_keys, (Status.UNKNOWN, None)), reason=reason)
 
     def for_all(self, operation: str, event: StepEvent, states: Iterable[StepState], reason: str = "") -> int:
-        """Let all steps of an operation in these states have one event, in one commit; return how many there were."""
+        """Apply an event to all steps of an operation in these states, in one commit; return their number."""
         with self._transaction() as connection:
             keys = _keys(connection, operation, states)
             for key in keys:
@@ -104,26 +104,26 @@ class StepLog:
         return len(keys)
 
     def replay(self, operation: str) -> dict[Key, StepState]:
-        """Return the states that the events of an operation give; `TransitionError` where they cannot be."""
+        """Return the state of each step by replaying the stored events. Raises `TransitionError` if one is invalid."""
         query = sa.select(transitions).where(transitions.c.operation == operation).order_by("number")
-        told: dict[Key, list[StepEvent]] = {}
+        events_of: dict[Key, list[StepEvent]] = {}
         with self._transaction() as connection:
             for row in connection.execute(query).mappings():
-                told.setdefault((row["switch"], row["ordinal"]), []).append(StepEvent[row["event"]])
+                events_of.setdefault((row["switch"], row["ordinal"]), []).append(StepEvent[row["event"]])
             for key in _keys(connection, operation, [StepState.PLANNED]):
-                told.setdefault(key, [])
-        return {key: replay_events(events) for key, events in told.items()}
+                events_of.setdefault(key, [])
+        return {key: replay_events(events) for key, events in events_of.items()}
 
 
 def _close(
     connection: sa.Connection,
     operation: str,
-    judged: Mapping[Key, tuple[Status, str | None]],
+    outcomes: Mapping[Key, tuple[Status, str | None]],
     *,
     refused: bool = False,
     reason: str = "",
 ) -> None:
-    for key, (status, read_back) in judged.items():
+    for key, (status, read_back) in outcomes.items():
         state = _state(connection, operation, key)
         events = [StepEvent.REFUSE] if refused else [_OF_STATUS[status]]
         if state is StepState.INTENT and not refused:
@@ -131,10 +131,10 @@ def _close(
         if state is StepState.OBSERVED and events == [StepEvent.READ_AS_WANTED]:
             continue
         _advance(connection, operation, key, events)
-        known = {"outcome": status.value, "outcome_at": now(), "read_back": read_back}
+        values = {"outcome": status.value, "outcome_at": now(), "read_back": read_back}
         if reason:
-            known["reason"] = reason
-        connection.execute(sa.update(steps).where(_is(operation, key)).values(known))
+            values["reason"] = reason
+        connection.execute(sa.update(steps).where(_is(operation, key)).values(values))
 
 
 def _insert(connection: sa.Connection, operation: str, step: PlannedStep) -> None:
@@ -161,10 +161,10 @@ def _advance(connection: sa.Connection, operation: str, key: Key, events: Iterab
     state = _state(connection, operation, key)
     for event in events:
         state = next_state(state, event)
-        told = {"operation": operation, "switch": key[0], "ordinal": key[1], "event": event.name, "at": now()}
-        connection.execute(sa.insert(transitions).values(told | {"run": this_run()}))
-    known = {"state": state.value} | ({"intent_at": now()} if state is StepState.INTENT else {})
-    connection.execute(sa.update(steps).where(_is(operation, key)).values(known))
+        row = {"operation": operation, "switch": key[0], "ordinal": key[1], "event": event.name, "at": now()}
+        connection.execute(sa.insert(transitions).values(row | {"run": this_run()}))
+    values = {"state": state.value} | ({"intent_at": now()} if state is StepState.INTENT else {})
+    connection.execute(sa.update(steps).where(_is(operation, key)).values(values))
 
 
 def _state(connection: sa.Connection, operation: str, key: Key) -> StepState:
@@ -172,10 +172,10 @@ def _state(connection: sa.Connection, operation: str, key: Key) -> StepState:
 
 
 def _keys(connection: sa.Connection, operation: str, states: Iterable[StepState]) -> list[Key]:
-    wanted = [state.value for state in states]
+    names = [state.value for state in states]
     query = (
         sa.select(steps.c.switch, steps.c.ordinal)
-        .where(steps.c.operation == operation, steps.c.state.in_(wanted))
+        .where(steps.c.operation == operation, steps.c.state.in_(names))
         .order_by(steps.c.switch, steps.c.ordinal)
     )
     return [(row.switch, row.ordinal) for row in connection.execute(query)]

@@ -4,8 +4,8 @@ r"""States of a step, from the plan to the proof: one table for every kind of ch
                   \_________\______ failed   \
                              \_____ unknown   -> compensated
 
-`TRANSITIONS` lists all that can happen; an event that a state does not have there is a fault of ours. A step is
-`observed` only by what a device or a host was read to hold, never by its answer.
+`TRANSITIONS` lists every valid event of every state; any other event is a bug. A step becomes `observed` only by a read
+of the device or host, never by its answer to a command.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ class StepState(StrEnum):
     """State of a step; the value is what the journal holds."""
 
     PLANNED = "planned"
-    """Written down with its operation; nothing was sent."""
+    """Stored with its operation; nothing was sent."""
     INTENT = "intent"
-    """On disk, and the next byte may go out: after a death nobody knows whether it did."""
+    """The intent is on disk and bytes may be sent; if the process dies now, it is unknown whether they were."""
     STARTED = "started"
-    """Bytes have gone out. A step of less than a second is not written down as started by itself."""
+    """Bytes were sent. For a step shorter than a second this state is stored only together with its outcome."""
     OBSERVED = "observed"
-    """Read back as wanted."""
+    """The read-back shows the planned state."""
     VERIFIED = "verified"
-    """Proven by light, probe frames and packets, with its whole operation."""
+    """Its whole operation was verified by light, probe frames and packets."""
     FAILED = "failed"
-    """Nothing was sent, or it was read back as not wanted."""
+    """Nothing was sent, or the read-back does not show the planned state."""
     UNKNOWN = "unknown"
-    """Nothing could be read, or what was read is neither as before nor as wanted."""
+    """Nothing could be read, or the read-back shows neither the earlier nor the planned state."""
     COMPENSATED = "compensated"
-    """A rollback that was proven has replaced it."""
+    """A verified rollback has replaced it."""
 
 
 class StepEvent(Enum):
     """Event that changes the state of a step."""
 
     INTEND = "its intent is on disk"
-    SEND = "the first byte goes out"
+    SEND = "the first byte is sent"
     REFUSE = "nothing was sent: the driver, the lease or the operator refused"
-    WITHDRAW = "it was never begun, and what is left is planned again"
-    READ_AS_WANTED = "read back as wanted"
-    READ_OTHERWISE = "read back, and not as wanted"
-    UNREADABLE = "not read, or neither as before nor as wanted"
-    PROVE = "its operation was proven"
-    COMPENSATE = "a rollback that was proven replaces it"
+    WITHDRAW = "it was never started, and the rest is planned again"
+    READ_AS_WANTED = "the read-back shows the planned state"
+    READ_OTHERWISE = "the read-back does not show the planned state"
+    UNREADABLE = "not read, or the read-back shows neither the earlier nor the planned state"
+    PROVE = "its operation was verified"
+    COMPENSATE = "a verified rollback replaces it"
 
 
 _S, _E = StepState, StepEvent
@@ -67,14 +67,14 @@ TRANSITIONS: Mapping[tuple[StepState, StepEvent], StepState] = {
     (_S.OBSERVED, _E.READ_OTHERWISE): _S.FAILED,
     **{(state, _E.COMPENSATE): _S.COMPENSATED for state in (_S.OBSERVED, _S.VERIFIED, _S.FAILED, _S.UNKNOWN)},
 }
-"""All transitions."""
+"""Next state by state and event; pairs that are missing are invalid."""
 
 OPEN = frozenset({_S.INTENT, _S.STARTED})
-"""States of which nobody knows what became: a device must be read before anything is sent again."""
+"""States without a known outcome: the device must be read before anything is sent again."""
 
 
 class TransitionError(RuntimeError):
-    """An event that the state of a step does not have: a fault of ours."""
+    """An event that is not valid in the state of a step, which is a bug."""
 
 
 def next_state(state: StepState, event: StepEvent) -> StepState:
@@ -90,7 +90,7 @@ def next_state(state: StepState, event: StepEvent) -> StepState:
 
 
 def replay_events(events: Iterable[StepEvent]) -> StepState:
-    """Return the state that a step is in after these events, from `planned` on. Raises `TransitionError`."""
+    """Return the state of a step after these events, starting from `planned`. Raises `TransitionError`."""
     state = StepState.PLANNED
     for event in events:
         state = next_state(state, event)

@@ -1,1 +1,1 @@
-"""The proof of a lab: evidence from switches and hosts, judged all at once, so that a cause is told once."""
+"""The proof of a lab: evidence from switches and hosts, judged together, so that each cause is one finding."""

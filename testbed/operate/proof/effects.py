@@ -1,9 +1,9 @@
-"""Effects of operations that were left unfinished: each is one finding, with all that it explains. Pure.
+"""Effects of unfinished operations: each operation is one finding, with everything that it explains. Pure.
 
 An apply that was killed, or failed, leaves circuits and hosts as they were before it, as planned, or in between. The
-criterion is the topology that it was to replace, which is stored: circuits of that topology where planned ones are
-missing, and on each host the most likely of the states that the batch of the apply passes through. What differs from
-both the plan and that state is another fault, and is told as such.
+earlier state is known, because the topology that the apply was to replace is stored. A missing circuit is explained if
+its ports hold circuits of that topology, or none. The state of a host is explained by the most likely of the states
+that the commands of the apply pass through. A difference from both the plan and that state is a fault of its own.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ UNFINISHED = FindingKind(
 
 @dataclass(frozen=True, slots=True)
 class HalfWay:
-    """State in which an unfinished apply has left a host; `words` say which that is."""
+    """State in which an unfinished apply has left a host, and its description."""
 
     state: PlannedState
     words: str
@@ -51,9 +51,9 @@ class HalfWay:
 
 @dataclass(frozen=True)
 class Effects:
-    """Operations that were left unfinished, beside the evidence of one proof.
+    """Unfinished operations, compared with the evidence of one proof.
 
-    Only the apply of the very topology that is proved explains anything; a discovery explains its circuits.
+    An apply explains differences only if its topology is the one that is verified; a discovery explains its circuits.
     """
 
     lab: Lab
@@ -64,15 +64,15 @@ class Effects:
 
     @cached_property
     def apply(self) -> Unfinished | None:
-        """The unfinished apply of the topology that is proved."""
+        """The unfinished apply of the topology that is verified, if there is one."""
         hosts, links = tuple(host.name for host in self.lab.hosts), set(self.plan.wiring.links)
         ours = (one for one in self.left if one.intent and one.intent.hosts == hosts and not one.lacks_proof)
         return next((one for one in ours if one.intent and set(one.intent.wiring.links) == links), None)
 
     @cached_property
     def before(self) -> tuple[tuple[Lab, Intent], ...]:
-        """Epochs that the apply was to replace, with the hosts that they are for, as far as the lab file has them."""
-        found = []
+        """Epochs that the apply was to replace, each with its shard, without those that no longer fit the lab file."""
+        epochs = []
         for intent in self.apply.replaced if self.apply else ():
             try:
                 intent.check_fits(self.lab)
@@ -80,8 +80,8 @@ class Effects:
                 circuits_of(here, intent.wiring)
             except TestbedError:
                 continue
-            found.append((here, intent))
-        return tuple(found)
+            epochs.append((here, intent))
+        return tuple(epochs)
 
     @cached_property
     def held(self) -> frozenset[SwitchCircuit]:
@@ -94,12 +94,12 @@ class Effects:
 
     @cached_property
     def planned(self) -> frozenset[SwitchCircuit]:
-        """Planned circuits."""
+        """Circuits of the plan, as triples of switch, input and output."""
         return frozenset(map(_key, self.plan.circuits))
 
     @cached_property
     def epochs_before(self) -> tuple[tuple[Intent, frozenset[SwitchCircuit]], ...]:
-        """Epochs before with their circuits; none where the switches were done when the apply ended."""
+        """Replaced epochs with their circuits; none if the switches were done when the apply ended."""
         if self.apply is None or self.apply.circuits_stood:
             return ()
         return tuple(
@@ -108,12 +108,12 @@ class Effects:
 
     @cached_property
     def circuits_before(self) -> frozenset[SwitchCircuit]:
-        """Circuits of all epochs before."""
+        """Circuits of all replaced epochs."""
         return frozenset().union(*(circuits for _, circuits in self.epochs_before))
 
     @cached_property
     def missing(self) -> frozenset[str]:
-        """Names of planned circuits that are not made yet: their ports are free, or as they were before."""
+        """Labels of planned circuits that the apply has not made yet: their ports are free, or as before it."""
         if self.apply is None or self.apply.circuits_stood:
             return frozenset()
         at_inputs = {held[:2]: held for held in self.held}
@@ -127,19 +127,19 @@ class Effects:
         )
 
     def _has_stood(self, circuit: Circuit) -> bool:
-        """Return whether a circuit is there, or all epochs before had it: no apply has removed it then."""
+        """Return whether a circuit is held, or all replaced epochs of its host had it: then no apply has removed it."""
         host, key = self.lab.hosts[circuit.link.source.node].name, _key(circuit)
         had = [key in circuits for intent, circuits in self.epochs_before if host in intent.hosts]
         return key in self.held or (bool(had) and all(had))
 
     @cached_property
     def extra(self) -> frozenset[str]:
-        """Names of circuits that are not removed yet; an apply leaves those between other hosts alone."""
-        ours, left = own_ports(self.lab), (self.held & self.circuits_before) - self.planned
-        return self._names(one for one in left if not ours.isdisjoint({one[:2], (one[0], one[2])}))
+        """Labels of circuits that the apply has not removed yet; it does not touch circuits between other hosts."""
+        ours, remaining = own_ports(self.lab), (self.held & self.circuits_before) - self.planned
+        return self._names(one for one in remaining if not ours.isdisjoint({one[:2], (one[0], one[2])}))
 
     def of_discovery(self, one: Unfinished) -> frozenset[str]:
-        """Return the names of circuits that a discovery has left."""
+        """Return the labels of circuits that a discovery has left."""
         return self._names((self.held & one.circuits) - self.planned)
 
     def _names(self, circuits: Iterable[SwitchCircuit]) -> frozenset[str]:
@@ -148,13 +148,13 @@ class Effects:
 
     @property
     def explained(self) -> dict[str, frozenset[str]]:
-        """Circuits, by kind of finding, that are as these operations have left them."""
+        """Labels of circuits that these operations explain, by kind of finding."""
         extra = self.extra.union(*map(self.of_discovery, self.left))
         return {"missing_circuit": self.missing, "extra_circuit": extra}
 
     @cached_property
     def parts_before(self) -> tuple[tuple[Intent, Mapping[str, HostForwarding]], ...]:
-        """Parts that each of the epochs before installed on its hosts."""
+        """Host configurations of each replaced epoch."""
         return tuple(
             (intent, forwarding_plan(here, intent.wiring, routes, self.macs, further))
             for here, intent in self.before
@@ -162,7 +162,11 @@ class Effects:
         )
 
     def half_way(self, host: LabHost, part: HostForwarding, state: KernelState) -> HalfWay | None:
-        """Return the most likely state that the apply has left on a host, None where it was done there."""
+        """Return the most likely state in which the apply has left a host.
+
+        This is the state with the fewest deviations from the kernel. None if no state has fewer than the plan, or if
+        the kernel holds nothing of any plan and no state fits exactly.
+        """
         if self.apply is None:
             return None
         planned = plan_state(part)
@@ -176,37 +180,41 @@ class Effects:
         return None if least and is_bare(self.lab, host, planned, state) else likely
 
     def _states(self, host: LabHost, part: HostForwarding) -> Iterator[HalfWay]:
-        """Yield states before the apply, then those while it installed, without the last, which is as planned."""
+        """Yield states before the apply, then those while it installed, without the last, which is the plan."""
         earlier = [
             (plan_state(parts[host.name]), f"as epoch {intent.epoch} left them")
             for intent, parts in self.parts_before
             if host.name in parts
         ]
-        for state, words in earlier or [(NOTHING, "without anything of the plan")]:
+        for state, words in earlier or [(NOTHING, "not configured")]:
             before, *between, _ = states_while_installing(state, part)
             yield HalfWay(before, words)
-            yield from (HalfWay(one, "in between") for one in between)
+            yield from (HalfWay(one, "partly configured") for one in between)
 
     def findings(self, half_way: Mapping[str, HalfWay]) -> Iterator[LinkFinding]:
-        """Yield each operation with what it explains; `half_way` are the hosts that its apply has not done."""
+        """Yield a finding for each operation with what it explains; `half_way` holds hosts that its apply left so."""
         for one in self.left:
             is_apply = one is self.apply
             effects = [*self._circuit_words(), *_host_words(half_way)] if is_apply else []
-            stand = self.of_discovery(one)
-            effects += [f"{len(stand)} of its circuits stand: {list_some(sorted(stand))}"] if stand else []
+            existing = self.of_discovery(one)
+            effects += (
+                [f"{len(existing)} of its circuits still exist: {list_some(sorted(existing))}"]
+                if existing
+                else []
+            )
             detail = f"{one.detail}: {'; '.join(effects)}" if effects else one.detail
-            circuits = stand | (self.missing | self.extra if is_apply else frozenset())
+            circuits = existing | (self.missing | self.extra if is_apply else frozenset())
             yield UNFINISHED.report(one.operation, detail, one.hint, tuple(sorted(circuits)))
 
     def _circuit_words(self) -> Iterator[str]:
         if self.missing:
             yield f"{len(self.missing)} planned circuits are missing ({list_some(sorted(self.missing))})"
         if self.extra:
-            yield f"{len(self.extra)} of the topology before are still there ({list_some(sorted(self.extra))})"
+            yield f"{len(self.extra)} circuits of the earlier topology remain ({list_some(sorted(self.extra))})"
 
 
 def _routes_of(intent: Intent) -> tuple[Routes, ...]:
-    """Return the sets of routes of an epoch; shortest ones where its stored plan cannot be read any more."""
+    """Return the sets of routes of an epoch; one set of shortest paths if its stored plan can no longer be read."""
     try:
         design = load_design(intent)
     except TestbedError:

@@ -1,4 +1,4 @@
-"""Evidence of a proof: what switches, kernels, receivers, probe frames and pings say of a lab at one time."""
+"""Evidence of a proof: readings of switches, kernels and receivers, probe frames and pings of one moment."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ T = TypeVar("T")
 
 ATTEMPTS = 3
 LINKS, KERNELS, RECEIVERS, PINGS = "link probe", "kernel state", "receivers", "pings"
-"""Parts of a proof that hosts do."""
+"""Parts of a proof that run on hosts."""
 WINDOW_S = 0.25
-"""Time that hosts listen on after the last one has spoken: frames need microseconds, busy hosts more."""
+"""Time for which hosts keep listening after the last probe frame: frames need microseconds, busy hosts more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Everything that a proof looks at; `off` says why a switch or a host, by its name, was not asked.
+    """Everything that a proof judges.
 
-    `reached` is what pings tell of each set of routes.
-    `changing` are switches whose circuits changed at every attempt to look at them. `failures` are the parts of the
-    proof that a host which answers could not do, each with the reason.
+    `off` maps switches and hosts that do not answer to the reason. `reached` holds the results of pings for each set of
+    routes. `changing` are switches whose circuits changed during every attempt to read the lab. `failures` maps hosts
+    that answer to the parts of the proof that they could not run, each with the reason.
     """
 
     switches: Mapping[str, SwitchReading]
@@ -53,7 +53,7 @@ class Evidence:
 
     @property
     def unprobed(self) -> frozenset[str]:
-        """Hosts that sent no probe frame and heard none."""
+        """Hosts that answer but could not run the link probe."""
         return frozenset(host for host, parts in self.failures.items() if LINKS in parts)
 
 
@@ -67,11 +67,11 @@ def gather(
     off: Mapping[str, str],
     pings: Mapping[Way, int] | None = None,
 ) -> Evidence:
-    """Look at everything; at the kernels of hosts, and at packets, only with `pings`. Nothing is changed.
+    """Read switches and hosts and return the evidence. Nothing is changed.
 
-    So many `pings` of each way tell how many are lost. Where circuits changed between reading a switch and hearing the
-    hosts, all is looked at again.
-    A host that cannot do a part of it is left out of that part alone; one that can do none is off.
+    `pings` is the number of pings for each way; without it, kernels, receivers and packets are left out. If circuits
+    change between the read of a switch and the end of the hosts' parts, everything is read again, up to `ATTEMPTS`
+    times. A host that cannot run a part is left out of that part alone; one that can run none counts as off.
     """
     evidence = Evidence({})
     for _ in range(ATTEMPTS):
@@ -89,7 +89,7 @@ def gather(
 def _read_switches(
     circuits: tuple[Circuit, ...], switches: Mapping[str, OpticalSwitch]
 ) -> tuple[dict[str, SwitchReading], dict[str, str]]:
-    """Return the readings of the switches that answer, and why others do not."""
+    """Return the readings of the switches that answer, and the errors of the others."""
     readings: dict[str, SwitchReading] = {}
     silent: dict[str, str] = {}
     for name, switch in switches.items():
@@ -104,7 +104,7 @@ def _read_switches(
 def _find_changed(
     readings: Mapping[str, SwitchReading], switches: Mapping[str, OpticalSwitch]
 ) -> tuple[str, ...]:
-    """Return the switches that hold other circuits than when they were read."""
+    """Return the switches whose circuits have changed since they were read."""
     return tuple(
         name
         for name, reading in readings.items()
@@ -123,10 +123,10 @@ def _with_hosts(
     pings: Mapping[Way, int] | None,
 ) -> Evidence:
     names = [host.name for host in lab.hosts]
-    joined = set(names[: plan.wiring.nodes])
+    connected = set(names[: plan.wiring.nodes])
 
     def ping(part: Fleet) -> tuple[Reachability, ...]:
-        hosts = [host for host in part.hosts if host.name in joined]
+        hosts = [host for host in part.hosts if host.name in connected]
         sets: list[dict[tuple[str, str], int]] = []
         for way, count in sorted((pings or {}).items()):
             sets += [{} for _ in range(way.set + 1 - len(sets))]
@@ -144,35 +144,35 @@ def _with_hosts(
         }
     # The probe mostly waits, and no part disturbs another.
     with ThreadPoolExecutor(max_workers=len(parts)) as pool:
-        looks = {name: pool.submit(_look, look, fleet) for name, look in parts.items()}
-        answers = {name: look.result()[0] for name, look in looks.items()}
+        futures = {name: pool.submit(_run_part, run, fleet) for name, run in parts.items()}
+        answers = {name: future.result()[0] for name, future in futures.items()}
     failures: dict[str, dict[str, str]] = {}
-    for name, look in looks.items():
-        for host, why in look.result()[1].items():
-            failures.setdefault(host, {})[name] = why
-    gone = {}
+    for name, future in futures.items():
+        for host, reason in future.result()[1].items():
+            failures.setdefault(host, {})[name] = reason
+    off_hosts = {}
     for host, reasons in failures.items():
-        own_parts = parts.keys() - (set() if host in joined else {PINGS})
+        own_parts = parts.keys() - (set() if host in connected else {PINGS})
         if len(own_parts) > 1 and reasons.keys() >= own_parts:
-            gone[host] = reasons[LINKS]
+            off_hosts[host] = reasons[LINKS]
     return Evidence(
         readings,
-        {**off, **gone},
+        {**off, **off_hosts},
         answers[LINKS],
         answers.get(KERNELS, {}),
         answers.get(RECEIVERS, {}),
         answers.get(PINGS, ()),
-        failures={host: failures[host] for host in sorted(failures.keys() - gone.keys())},
+        failures={host: failures[host] for host in sorted(failures.keys() - off_hosts.keys())},
     )
 
 
-def _look(look: Callable[[Fleet], T], fleet: Fleet) -> tuple[T, dict[str, str]]:
-    """Return what a part of the proof says of the hosts that can do it, and why others cannot."""
+def _run_part(run: Callable[[Fleet], T], fleet: Fleet) -> tuple[T, dict[str, str]]:
+    """Return the result of a part of the proof on the hosts that can run it, and the errors of the others."""
     reasons: dict[str, str] = {}
     while True:
         able = tuple(host for host in fleet.hosts if host.name not in reasons)
         try:
-            return look(PartOfFleet(fleet, able) if reasons else fleet), reasons
+            return run(PartOfFleet(fleet, able) if reasons else fleet), reasons
         except HostError as error:
             if reasons.keys() >= error.reasons.keys():
                 raise

@@ -1,4 +1,4 @@
-"""Findings of one host: what its kernel holds beside what the forwarding plan would install. Pure."""
+"""Findings about one host: the state of its kernel compared with its forwarding plan. Pure."""
 
 from __future__ import annotations
 
@@ -92,32 +92,32 @@ _IP_FORWARD = "net/ipv4/ip_forward"
 
 
 def judge_host(lab: Lab, host: LabHost, planned: PlannedState, state: KernelState) -> tuple[LinkFinding, ...]:
-    """Return everything on a host that is not as planned; what follows from another finding is left out.
+    """Return the findings about a host, without those that follow from another finding.
 
-    An interface that is down, or has no address, takes its routes and neighbours with it, a missing node address
-    the routes that send from it. A host that holds nothing of the plan, or another plan, is one finding.
+    An interface that is down, or has no address, explains the absence of its routes and neighbours; a missing node
+    address that of the routes with this source. A host that holds nothing of the plan, or another plan, is one finding.
     """
-    compared = _Compared(lab, host, planned, state)
-    checks = (check for check in CHECKS if check.of_bare_hosts or not compared.is_bare)
-    return tuple(finding for check in checks for finding in check.judge(compared))
+    comparison = _Comparison(lab, host, planned, state)
+    checks = (check for check in CHECKS if check.of_bare_hosts or not comparison.is_bare)
+    return tuple(finding for check in checks for finding in check.judge(comparison))
 
 
 def deviations(lab: Lab, host: LabHost, planned: PlannedState, state: KernelState) -> int:
-    """Return in how many addresses, neighbours and routes a host differs from a planned state."""
-    compared = _Compared(lab, host, planned, state)
-    addresses = sum(len(compared.lacking_addresses(device)) for device in planned.addresses)
-    routes = len(compared.missing_routes) + len(compared.wrong_routes) + len(compared.extra_routes)
-    return addresses + routes + len(compared.wrong_neighbours)
+    """Return the number of addresses, neighbours and routes in which a host differs from a planned state."""
+    comparison = _Comparison(lab, host, planned, state)
+    addresses = sum(len(comparison.lacking_addresses(device)) for device in planned.addresses)
+    routes = len(comparison.missing_routes) + len(comparison.wrong_routes) + len(comparison.extra_routes)
+    return addresses + routes + len(comparison.wrong_neighbours)
 
 
 def is_bare(lab: Lab, host: LabHost, planned: PlannedState, state: KernelState) -> bool:
     """Return whether a host holds nothing of any plan."""
-    return _Compared(lab, host, planned, state).is_bare
+    return _Comparison(lab, host, planned, state).is_bare
 
 
 @dataclass(frozen=True)
-class _Compared:
-    """One host's kernel beside its plan."""
+class _Comparison:
+    """The kernel of one host, compared with its plan."""
 
     lab: Lab
     host: LabHost
@@ -126,49 +126,49 @@ class _Compared:
 
     @cached_property
     def networks(self) -> tuple[IPv4Network, ...]:
-        """Networks of the lab, as far as the host has to do with them: its own addresses, and planned targets."""
+        """Networks of the lab that concern the host: its own addresses, and the targets of planned routes."""
         own = (address for addresses in self.planned.addresses.values() for address in addresses)
         return tuple(IPv4Network(block, strict=False) for block in {*own, *self.planned.routes})
 
     def is_usable(self, device: str) -> bool:
-        """Return whether an interface is there, up, and no part of a bridge, bond or VRF."""
-        found = self.state.interfaces.get(device)
-        return found is not None and found.is_up and not found.master
+        """Return whether an interface exists, is up, and is not part of a bridge, bond or VRF."""
+        interface = self.state.interfaces.get(device)
+        return interface is not None and interface.is_up and not interface.master
 
     def carries(self, device: str) -> bool:
         """Return whether an interface can hold routes: with its last address the kernel drops them all."""
         return self.is_usable(device) and bool(self.state.interfaces[device].addresses)
 
     def lacking_addresses(self, device: str) -> frozenset[str]:
-        """Return planned addresses that an interface does not have."""
-        found = self.state.interfaces.get(device)
-        return self.planned.addresses[device] - found.addresses if found else frozenset()
+        """Return planned addresses that an interface lacks; none if the interface itself is missing."""
+        interface = self.state.interfaces.get(device)
+        return self.planned.addresses[device] - interface.addresses if interface else frozenset()
 
     @cached_property
     def judged_routes(self) -> dict[str, Route]:
-        """Planned routes that nothing else explains the absence of."""
-        lost = {
+        """Planned routes whose absence no other finding explains."""
+        missing_addresses = {
             one.split("/")[0] for device in self.planned.addresses for one in self.lacking_addresses(device)
         }
         return {
             target: route
             for target, route in self.planned.routes.items()
-            if self.carries(route.device) and route.source not in lost
+            if self.carries(route.device) and route.source not in missing_addresses
         }
 
     @cached_property
     def held_routes(self) -> Mapping[str, Route]:
-        """Routes of the kernel by target; the first is the one that it takes."""
+        """Routes of the kernel by target; of several for one target the first, which the kernel uses."""
         return {route.target: route for route in reversed(self.state.routes)}
 
     @cached_property
     def missing_routes(self) -> tuple[Route, ...]:
-        """Planned routes that are not there."""
+        """Planned routes that the kernel does not have."""
         return tuple(r for target, r in self.judged_routes.items() if target not in self.held_routes)
 
     @cached_property
     def wrong_routes(self) -> tuple[tuple[Route, Route], ...]:
-        """Planned routes beside those that are there instead, whoever made them."""
+        """Pairs of a planned route and the different route that the kernel has instead, of any origin."""
         pairs = [(r, self.held_routes[t]) for t, r in self.judged_routes.items() if t in self.held_routes]
         pairs += [(r, held) for held, target in self._inner.items() for r in self._find_judged(target)]
         return tuple((route, held) for route, held in pairs if _way(route) != _way(held))
@@ -179,7 +179,7 @@ class _Compared:
 
     @cached_property
     def _inner(self) -> dict[Route, str]:
-        """Routes to a part of the block of a planned one, which the kernel takes instead, and that block's."""
+        """More specific routes inside the block of a planned route, which the kernel prefers, with that block."""
         blocks = [
             (ip_network(target), target) for target in self.planned.routes if not target.endswith("/32")
         ]
@@ -194,7 +194,7 @@ class _Compared:
 
     @cached_property
     def extra_routes(self) -> tuple[Route, ...]:
-        """Routes of ours that are not planned."""
+        """Routes with the protocol number of lightbed that are not planned."""
         ours = (route for route in self.state.routes if route.protocol == str(ROUTE_PROTOCOL))
         return tuple(
             route for route in ours if route.target not in self.planned.routes and route not in self._inner
@@ -202,13 +202,13 @@ class _Compared:
 
     @cached_property
     def wrong_neighbours(self) -> tuple[tuple[str, str, str], ...]:
-        """Neighbours that are not as planned: interface, address, and what is wrong."""
-        found = (
-            (device, address, _wrong_with(self.state.neighbours.get((device, address)), mac))
+        """Neighbours that are not as planned: interface, address, and a description of the error."""
+        described = (
+            (device, address, _describe_error(self.state.neighbours.get((device, address)), mac))
             for (device, address), mac in self.planned.neighbours.items()
             if self.carries(device)
         )
-        return tuple(one for one in found if one[2])
+        return tuple(one for one in described if one[2])
 
     @cached_property
     def is_bare(self) -> bool:
@@ -236,7 +236,7 @@ def _way(route: Route) -> tuple[str, str, str, str]:
     return route.device, route.gateway, route.source, route.options
 
 
-def _wrong_with(held: Neighbour | None, mac: str) -> str:
+def _describe_error(held: Neighbour | None, mac: str) -> str:
     if held is None or not held.mac:
         return "missing"
     if UNKNOWN_MAC not in (mac, held.mac) and held.mac != mac:
@@ -244,146 +244,148 @@ def _wrong_with(held: Neighbour | None, mac: str) -> str:
     return "" if held.is_permanent else "learnt, not permanent"
 
 
-def _judge_interfaces(compared: _Compared) -> Iterator[LinkFinding]:
-    host = compared.host
+def _judge_interfaces(comparison: _Comparison) -> Iterator[LinkFinding]:
+    host = comparison.host
     for nic in host.nics:
-        subject, found = f"{host.name}/{nic.name}", compared.state.interfaces.get(nic.name)
-        if found is None:
-            there = ", ".join(sorted(compared.state.interfaces))
-            yield MISSING_INTERFACE.report(subject, f"{host.name} has {there}")
+        subject, interface = f"{host.name}/{nic.name}", comparison.state.interfaces.get(nic.name)
+        if interface is None:
+            names = ", ".join(sorted(comparison.state.interfaces))
+            yield MISSING_INTERFACE.report(subject, f"{host.name} has {names}")
             continue
-        if not found.is_up:
+        if not interface.is_up:
             yield INTERFACE_DOWN.report(subject, f"{nic.name} of {host.name} is administratively down")
-        if found.master:
-            detail = f"{nic.name} of {host.name} is part of {found.master}, which takes what comes in there"
+        if interface.master:
+            detail = (
+                f"{nic.name} of {host.name} is part of {interface.master}, which takes its incoming packets"
+            )
             yield WRONG_MASTER.report(subject, detail)
-        if compared.is_bare:
+        if comparison.is_bare:
             continue
-        planned = compared.planned.mtus.get(nic.name, found.mtu)
-        if found.mtu != planned:
-            yield WRONG_MTU.report(subject, f"the MTU is {found.mtu}, not {planned}")
-        yield from _judge_rate(compared.lab, subject, found)
+        planned = comparison.planned.mtus.get(nic.name, interface.mtu)
+        if interface.mtu != planned:
+            yield WRONG_MTU.report(subject, f"the MTU is {interface.mtu}, not {planned}")
+        yield from _judge_rate(comparison.lab, subject, interface)
 
 
-def _judge_packet_rules(compared: _Compared) -> Iterator[LinkFinding]:
-    """Yield what takes packets of the lab before its routes do: queues of its NICs, filters, policy rules."""
-    host, nics = compared.host.name, [nic.name for nic in compared.host.nics]
+def _judge_packet_rules(comparison: _Comparison) -> Iterator[LinkFinding]:
+    """Yield findings about queues of NICs, packet filters and policy rules, which act before the routes of the lab."""
+    host, nics = comparison.host.name, [nic.name for nic in comparison.host.nics]
     for name in nics:
-        found = compared.state.interfaces.get(name)
-        if found and found.queues:
-            detail = f"{name} of {host} has {found.queues}"
+        interface = comparison.state.interfaces.get(name)
+        if interface and interface.queues:
+            detail = f"{name} of {host} has {interface.queues}"
             yield WRONG_QUEUE.report(f"{host}/{name}", detail)
-    filters = [one.words for one in compared.state.filters if one.concerns(nics, compared.networks)]
+    filters = [one.words for one in comparison.state.filters if one.concerns(nics, comparison.networks)]
     if filters:
         yield _list_facts(PACKET_FILTER, host, filters)
-    rules = list(_rules_of_others(compared))
+    rules = list(_rules_of_others(comparison))
     if rules:
         yield _list_facts(WRONG_RULE, host, rules)
 
 
-def _rules_of_others(compared: _Compared) -> Iterator[str]:
-    """Yield the policy rules that decide about packets of the lab before the table `main` is asked."""
-    for rule in compared.state.rules:
+def _rules_of_others(comparison: _Comparison) -> Iterator[str]:
+    """Yield the policy rules that apply to packets of the lab before the table `main` is looked up."""
+    for rule in comparison.state.rules:
         if rule.asks_main:
             return
-        if not (overlaps(rule.source, compared.networks) and overlaps(rule.target, compared.networks)):
+        if not (overlaps(rule.source, comparison.networks) and overlaps(rule.target, comparison.networks)):
             continue
         if rule.marks:
-            continue  # what marks packets is a filter
-        if rule.input and rule.input not in {_LOOPBACK, *(nic.name for nic in compared.host.nics)}:
+            continue  # only a packet filter sets marks, and that has its own finding
+        if rule.input and rule.input not in {_LOOPBACK, *(nic.name for nic in comparison.host.nics)}:
             continue
         if rule.action:
             yield f"rule {rule.words}"
         elif rule.table != "main":
             routes = [
                 route
-                for route in compared.state.tables.get(rule.table, ())
-                if overlaps(route.target, compared.networks) and not route.options.startswith("throw")
+                for route in comparison.state.tables.get(rule.table, ())
+                if overlaps(route.target, comparison.networks) and not route.options.startswith("throw")
             ]
             if routes:
                 yield f"rule {rule.words}: {_describe(routes[0])}"
-    if compared.state.rules:
+    if comparison.state.rules:
         yield "no rule looks up the table main, which has the routes of the lab"
 
 
-def _judge_rate(lab: Lab, subject: str, found: Interface) -> Iterator[LinkFinding]:
-    planned, rate = lab.link.rate_mbps, found.rate_mbps
+def _judge_rate(lab: Lab, subject: str, interface: Interface) -> Iterator[LinkFinding]:
+    planned, rate = lab.link.rate_mbps, interface.rate_mbps
     if rate is not None and abs(rate - planned) > RATE_TOLERANCE * planned:
         yield WRONG_RATE.report(subject, f"the NIC sends at {rate:g} Mbit/s, not {planned:g}")
 
 
-def _judge_addresses(compared: _Compared) -> Iterator[LinkFinding]:
-    """Yield addresses that are missing, and others on NICs; beside the node address lo may have any."""
-    for device, planned in compared.planned.addresses.items():
-        found = compared.state.interfaces.get(device)
-        if found is None:
+def _judge_addresses(comparison: _Comparison) -> Iterator[LinkFinding]:
+    """Yield findings about missing addresses, and about unplanned ones on NICs; lo may have any other address."""
+    for device, planned in comparison.planned.addresses.items():
+        interface = comparison.state.interfaces.get(device)
+        if interface is None:
             continue
-        words = [f"{address} is missing" for address in sorted(planned - found.addresses)]
+        words = [f"{address} is missing" for address in sorted(planned - interface.addresses)]
         if device != _LOOPBACK:
-            words += [f"{address} is not planned" for address in sorted(found.addresses - planned)]
+            words += [f"{address} is not planned" for address in sorted(interface.addresses - planned)]
         if words:
-            subject = f"{compared.host.name}/{device}"
+            subject = f"{comparison.host.name}/{device}"
             yield _list_facts(WRONG_ADDRESS, subject, words, f"of the addresses of {device} ")
 
 
-def _judge_foreign_addresses(compared: _Compared) -> Iterator[LinkFinding]:
-    """Yield addresses of other hosts on lo and further interfaces, which an apply leaves alone."""
+def _judge_foreign_addresses(comparison: _Comparison) -> Iterator[LinkFinding]:
+    """Yield findings about addresses of other hosts on lo and other interfaces; an apply does not remove those."""
     owners = {
         f"{address}/32": other.name
-        for other in (*compared.lab.hosts, *compared.lab.others)
-        if other.name != compared.host.name
+        for other in (*comparison.lab.hosts, *comparison.lab.others)
+        if other.name != comparison.host.name
         for address in (*set_addresses(other), *(nic.address for nic in other.nics))
     }
-    for device, found in compared.state.interfaces.items():
-        if device in {nic.name for nic in compared.host.nics}:
+    for device, interface in comparison.state.interfaces.items():
+        if device in {nic.name for nic in comparison.host.nics}:
             continue  # reported as not planned
-        for address in sorted(found.addresses & owners.keys()):
-            subject = f"{compared.host.name}/{device}"
+        for address in sorted(interface.addresses & owners.keys()):
+            subject = f"{comparison.host.name}/{device}"
             detail = f"{device} has {address}, an address of {owners[address]}: packets for it end here"
             yield WRONG_ADDRESS.report(
                 subject, detail, f"`ip address del {address} dev {device}` on the host"
             )
 
 
-def _judge_sysctls(compared: _Compared) -> Iterator[LinkFinding]:
-    """Yield forwarding that is off, of the host or else of single NICs, and other settings as one finding."""
-    host, found = compared.host.name, compared.state.sysctls
-    if not compared.planned.sysctls:
+def _judge_sysctls(comparison: _Comparison) -> Iterator[LinkFinding]:
+    """Yield findings about forwarding that is off, for the host or for single NICs, and one about other settings."""
+    host, sysctls = comparison.host.name, comparison.state.sysctls
+    if not comparison.planned.sysctls:
         return
-    of_forwarding = {_IP_FORWARD, *(forwarding_path(nic.name) for nic in compared.host.nics)}
-    if found.get(_IP_FORWARD) != compared.planned.sysctls[_IP_FORWARD]:
+    of_forwarding = {_IP_FORWARD, *(forwarding_path(nic.name) for nic in comparison.host.nics)}
+    if sysctls.get(_IP_FORWARD) != comparison.planned.sysctls[_IP_FORWARD]:
         detail = (
-            f"{_IP_FORWARD} is {found.get(_IP_FORWARD, 'not there')}: packets for other hosts are dropped"
+            f"{_IP_FORWARD} is {sysctls.get(_IP_FORWARD, 'not there')}: packets for other hosts are dropped"
         )
         yield FORWARDING_OFF.report(host, detail)
     else:
-        for nic in compared.host.nics:
+        for nic in comparison.host.nics:
             path = forwarding_path(nic.name)
-            if found.get(path, "1") != "1":
-                detail = f"{path} is {found[path]}: packets that come in there are dropped"
+            if sysctls.get(path, "1") != "1":
+                detail = f"{path} is {sysctls[path]}: packets that arrive there are dropped"
                 yield FORWARDING_OFF.report(f"{host}/{nic.name}", detail)
     wrong = [
-        f"{path} is {found.get(path, 'not there')}, not {value}"
-        for path, value in compared.planned.sysctls.items()
-        if path not in of_forwarding and found.get(path) != value and _is_there(compared, path)
+        f"{path} is {sysctls.get(path, 'not there')}, not {value}"
+        for path, value in comparison.planned.sysctls.items()
+        if path not in of_forwarding and sysctls.get(path) != value and _is_there(comparison, path)
     ]
     if wrong:
         yield _list_facts(WRONG_SYSCTL, host, wrong)
 
 
-def _is_there(compared: _Compared, path: str) -> bool:
-    """Return False for settings of an interface that is missing: that is a finding of its own."""
-    missing = (nic.name for nic in compared.host.nics if nic.name not in compared.state.interfaces)
+def _is_there(comparison: _Comparison, path: str) -> bool:
+    """Return whether a setting can exist: one of a missing interface cannot, and that has its own finding."""
+    missing = (nic.name for nic in comparison.host.nics if nic.name not in comparison.state.interfaces)
     return not any(f"/{name}/" in path for name in missing)
 
 
-def _judge_routes(compared: _Compared) -> Iterator[LinkFinding]:
-    """Yield routes and neighbours that are not as planned, each kind as one finding; none of another topology."""
-    if compared.is_of_another_topology:
+def _judge_routes(comparison: _Comparison) -> Iterator[LinkFinding]:
+    """Yield one finding of each kind about routes and neighbours; none if the host holds another topology."""
+    if comparison.is_of_another_topology:
         return
-    host, total = compared.host.name, len(compared.planned.routes)
-    missing, wrong = compared.missing_routes, compared.wrong_routes
-    neighbours = compared.wrong_neighbours
+    host, total = comparison.host.name, len(comparison.planned.routes)
+    missing, wrong = comparison.missing_routes, comparison.wrong_routes
+    neighbours = comparison.wrong_neighbours
     if neighbours:
         words = [f"{address} on {device} is {what}" for device, address, what in neighbours]
         yield _list_facts(WRONG_NEIGHBOUR, host, words, "neighbour ")
@@ -396,25 +398,25 @@ def _judge_routes(compared: _Compared) -> Iterator[LinkFinding]:
     if wrong:
         words = [f"{_describe(held)}, not {_describe(route)}" for route, held in wrong]
         yield _list_facts(WRONG_ROUTE, host, words)
-    if compared.extra_routes:
-        yield _list_facts(EXTRA_ROUTE, host, [_describe(route) for route in compared.extra_routes])
+    if comparison.extra_routes:
+        yield _list_facts(EXTRA_ROUTE, host, [_describe(route) for route in comparison.extra_routes])
 
 
-def _judge_topology(compared: _Compared) -> Iterator[LinkFinding]:
-    """Yield one finding of a host that holds another topology."""
-    if compared.is_of_another_topology:
-        host, total = compared.host.name, len(compared.planned.routes)
-        missing, wrong = compared.missing_routes, compared.wrong_routes
-        neighbours = compared.wrong_neighbours
+def _judge_topology(comparison: _Comparison) -> Iterator[LinkFinding]:
+    """Yield one finding if the host holds another topology."""
+    if comparison.is_of_another_topology:
+        host, total = comparison.host.name, len(comparison.planned.routes)
+        missing, wrong = comparison.missing_routes, comparison.wrong_routes
+        neighbours = comparison.wrong_neighbours
         detail = (
             f"on {host} {len(missing) + len(wrong)} of {total} routes and {len(neighbours)} of "
-            f"{len(compared.planned.neighbours)} neighbours are not those of this plan"
+            f"{len(comparison.planned.neighbours)} neighbours are not those of this plan"
         )
         yield OTHER_TOPOLOGY.report(host, detail)
 
 
 def _list_facts(kind: FindingKind, subject: str, facts: list[str], intro: str = "") -> LinkFinding:
-    """Return a finding whose detail names the first of several facts, and whose parts are all of them."""
+    """Return a finding whose detail lists the first facts, and whose parts are all of them."""
     return kind.report(subject, intro + list_some(facts, "; "), parts=tuple(facts))
 
 
@@ -426,19 +428,19 @@ def _describe(route: Route) -> str:
     return " ".join([*words, *([route.options] if route.options else [])])
 
 
-def _judge_bare_host(compared: _Compared) -> Iterator[LinkFinding]:
-    """Yield one finding of a host that holds nothing of the plan."""
-    if compared.is_bare:
-        host = compared.host.name
-        detail = f"{host} has none of the {len(compared.planned.routes)} routes, and no neighbour entry"
+def _judge_bare_host(comparison: _Comparison) -> Iterator[LinkFinding]:
+    """Yield one finding if the host holds nothing of any plan."""
+    if comparison.is_bare:
+        host = comparison.host.name
+        detail = f"{host} has none of the {len(comparison.planned.routes)} routes, and no neighbour entry"
         yield NOT_CONFIGURED.report(host, detail)
 
 
 @dataclass(frozen=True, slots=True)
 class HostCheck:
-    """A check of one host, and the kinds of findings that it adds to the table; most skip a host that is bare."""
+    """A check of one host, and the kinds that it adds to the table of findings; most checks skip a bare host."""
 
-    judge: Callable[[_Compared], Iterator[LinkFinding]]
+    judge: Callable[[_Comparison], Iterator[LinkFinding]]
     kinds: tuple[FindingKind, ...] = ()
     of_bare_hosts: bool = False
 

@@ -1,4 +1,4 @@
-"""Proof that a lab is as planned: evidence is gathered, and judged all at once, so that every cause is told once."""
+"""Proof that a lab is as planned: all evidence is gathered, then judged together, so that each cause is one finding."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _OF_ALL_HOSTS = {kind.name: kind for kind in (NOT_CONFIGURED, OTHER_TOPOLOGY)}
 def verify_circuits(
     lab: Lab, circuits: Iterable[Circuit], switches: Mapping[str, OpticalSwitch]
 ) -> tuple[LinkFinding, ...]:
-    """Read the switches and judge every circuit; nothing is written to any device."""
+    """Read the switches and return findings about their circuits; nothing is written to any device."""
     planned = tuple(circuits)
     return judge_circuits(lab, planned, read_light(planned, switches))
 
@@ -71,11 +71,12 @@ def verify_lab(
     off: Mapping[str, str] | None = None,
     left: tuple[Unfinished, ...] = (),
 ) -> VerifyReport:
-    """Return the switches' own word and, with a fleet, the hosts' word on every fibre; with `routes` on packets too.
+    """Read the lab and compare it with a plan: switches, with a fleet every fibre, with `routes` also packets.
 
-    Without a fleet (hosts only modelled) `links_received` is 0 and only the switches are asked. Switches and hosts
-    that are `off`, by name with the reason, are findings; so are operations that were `left` unfinished, each with
-    all that it explains. Raises the drivers' errors and `HostError`; what is merely not as planned is in the report.
+    Without a fleet (hosts only modelled) `links_received` is 0 and only the switches are read. `off` maps switches and
+    hosts that do not answer to the reason; each is a finding. Unfinished operations (`left`) are findings as well, each
+    with everything that it explains. Raises the drivers' errors and `HostError`; differences from the plan are in the
+    report.
     """
     sets = (routes, *further) if routes else ()
     pings = count_pings(sets) if sets else None
@@ -84,8 +85,8 @@ def verify_lab(
     held = {
         name: tuple(sorted(reading.snapshot.connections.pairs)) for name, reading in evidence.switches.items()
     }
-    heard = links_received(lab, plan.wiring, evidence.probe) if evidence.probe else 0
-    report = VerifyReport(len(plan.circuits), heard, findings, held=held)
+    received = links_received(lab, plan.wiring, evidence.probe) if evidence.probe else 0
+    report = VerifyReport(len(plan.circuits), received, findings, held=held)
     if not evidence.reached:
         return report
     pairs = plan.wiring.nodes * (plan.wiring.nodes - 1)
@@ -109,10 +110,9 @@ def judge(
     left: tuple[Unfinished, ...] = (),
     further: tuple[Routes, ...] = (),
 ) -> tuple[LinkFinding, ...]:
-    """Return everything that is not as planned. Kernels and pings are judged where `routes` are known.
+    """Return the findings about the evidence. Kernels and pings are judged only with `routes`.
 
-    Operations that were `left` unfinished come first, each with what it explains. `further` are the other sets of
-    routes.
+    Unfinished operations (`left`) come first, each with what it explains. `further` are the other sets of routes.
     """
     macs = {host.name: {nic.name: _mac(evidence, host.name, nic.name) for nic in host.nics}
             for host in (*lab.hosts, *lab.others)}  # fmt: skip
@@ -129,7 +129,7 @@ def judge(
 
 @dataclass(frozen=True)
 class _Case:
-    """A plan beside the evidence, and what follows from both."""
+    """A plan and the evidence about it, with conclusions from both."""
 
     lab: Lab
     plan: LabPlan
@@ -138,7 +138,7 @@ class _Case:
 
     @cached_property
     def silent_nics(self) -> frozenset[Nic]:
-        """NICs that cannot send or receive for a reason of their own: the host is off, the interface down."""
+        """NICs that cannot send or receive because their host is off, or their interface is down or enslaved."""
         return frozenset(
             Nic(node, index)
             for node, host in enumerate(self.lab.hosts)
@@ -148,31 +148,31 @@ class _Case:
 
     def _is_up(self, host: str, nic: str) -> bool:
         kernel = self.evidence.kernels.get(host)
-        found = kernel.interfaces.get(nic) if kernel else None
-        return kernel is None or (found is not None and found.is_up and not found.master)
+        interface = kernel.interfaces.get(nic) if kernel else None
+        return kernel is None or (interface is not None and interface.is_up and not interface.master)
 
     @cached_property
     def filtered_nics(self) -> frozenset[Nic]:
-        """NICs at which a filter takes what comes in before the kernel, and so probe frames."""
+        """NICs at which a filter takes incoming packets, and so probe frames, before the kernel sees them."""
         return frozenset(
             Nic(node, index)
             for node, host in enumerate(self.lab.hosts)
             if (kernel := self.evidence.kernels.get(host.name))
             for index, nic in enumerate(host.nics)
-            if ((found := kernel.interfaces.get(nic.name)) and found.takes_input)
+            if ((interface := kernel.interfaces.get(nic.name)) and interface.takes_input)
             or any(one.at_nic and one.concerns([nic.name], ()) for one in kernel.filters)
         )
 
     @cached_property
     def held(self) -> tuple[Circuit, ...]:
-        """Circuits that the switches hold between NICs of the lab; of switches that are off, those planned."""
-        seen = {name: reading.snapshot for name, reading in self.evidence.switches.items()}
-        believed = (circuit for circuit in self.plan.circuits if circuit.switch not in seen)
-        return (*find_held_circuits(self.lab, seen), *believed)
+        """Circuits that the switches hold between NICs of the lab; for switches without a reading, the planned ones."""
+        snapshots = {name: reading.snapshot for name, reading in self.evidence.switches.items()}
+        assumed = (circuit for circuit in self.plan.circuits if circuit.switch not in snapshots)
+        return (*find_held_circuits(self.lab, snapshots), *assumed)
 
     @cached_property
     def dark_links(self) -> frozenset[Link]:
-        """Links whose switch itself explains that nothing arrives."""
+        """Links that carry no light by the reading of their switch."""
         readings = self.evidence.switches
         return frozenset(
             circuit.link
@@ -181,7 +181,7 @@ class _Case:
         )
 
     def has_carrier(self, nic: Nic) -> bool:
-        """Return whether a NIC receives light by its own word."""
+        """Return whether a NIC reports carrier."""
         report = self.evidence.probe and self.evidence.probe.nics.get(
             (self.lab.hosts[nic.node].name, self.lab.nic(nic).name)
         )
@@ -189,13 +189,13 @@ class _Case:
 
     @cached_property
     def excused_links(self) -> frozenset[Link]:
-        """Links that the hosts' word adds nothing to: another finding explains that nothing is heard there."""
+        """Links to ignore in the link probe, because another finding explains why no frame arrives."""
         planned, links = self.plan.wiring.link_into, set(self.plan.wiring.links)
         return frozenset(
             circuit.link
             for circuit in self.held
             if circuit.link in self.dark_links
-            or circuit.link not in links  # that is an extra circuit
+            or circuit.link not in links  # reported as an extra circuit
             or circuit.switch in self.evidence.off
             or not self.silent_nics.isdisjoint(circuit.link)
             or circuit.link.target in self.filtered_nics
@@ -213,7 +213,7 @@ class _Case:
 
     @cached_property
     def silent_links(self) -> frozenset[Link]:
-        """Planned links on which no probe frame arrived: whatever is the reason, it has been told."""
+        """Planned links on which no probe frame arrived; the reason has a finding of its own."""
         probe = self.evidence.probe
         silent = silent_links(self.lab, self.plan.wiring, probe) if probe else frozenset()
         return frozenset(link for link in silent if not self._is_unprobed(link))
@@ -237,7 +237,7 @@ class _Case:
 
 
 def _devices(case: _Case) -> Iterator[LinkFinding]:
-    """Yield switches and hosts that do not answer, do not do their part, or do not hold still."""
+    """Yield findings about switches and hosts that do not answer, cannot run a part of the proof, or keep changing."""
     switches = {switch.name for switch in case.lab.switches}
     for name, reason in case.evidence.off.items():
         yield (SWITCH_OFF if name in switches else HOST_OFF).report(name, reason)
@@ -245,18 +245,18 @@ def _devices(case: _Case) -> Iterator[LinkFinding]:
         detail = "; ".join(f"{part}: {why}" for part, why in parts.items())
         yield NOT_PROBED.report(host, detail)
     for name in case.evidence.changing:
-        yield CHANGING.report(name, f"the circuits of {name} changed at every reading")
+        yield CHANGING.report(name, f"the circuits of {name} changed during every reading")
 
 
 def _judge_light(case: _Case) -> Iterator[LinkFinding]:
-    """Yield what is wrong with circuits, light and fibres."""
+    """Yield findings about circuits, light and fibres."""
     lab, plan, evidence = case.lab, case.plan, case.evidence
     explained = case.effects.explained
-    found = judge_circuits(lab, plan.circuits, evidence.switches, case.silent_nics, explained)
+    findings = judge_circuits(lab, plan.circuits, evidence.switches, case.silent_nics, explained)
     if evidence.probe:
         wiring = replace(plan.wiring, links=tuple(circuit.link for circuit in case.held))
-        found += compare(lab, wiring, evidence.probe, case.excused_links)
-    yield from whole_cables(lab, plan.circuits, evidence.switches, found)
+        findings += compare(lab, wiring, evidence.probe, case.excused_links)
+    yield from whole_cables(lab, plan.circuits, evidence.switches, findings)
     dark = case.dark_links | case.silent_links
     yield from judge_receivers(lab, plan.circuits, evidence.switches, evidence.received, dark)
 
@@ -264,7 +264,7 @@ def _judge_light(case: _Case) -> Iterator[LinkFinding]:
 def _judge_hosts(
     case: _Case, routes: Routes, further: tuple[Routes, ...]
 ) -> tuple[dict[str, tuple[LinkFinding, ...]], dict[str, HalfWay]]:
-    """Return the findings of each host whose kernel was read, and how far an unfinished apply has come there."""
+    """Return the findings of each host whose kernel was read, and the hosts that an unfinished apply left half-way."""
     lab, kernels = case.lab, case.evidence.kernels
     forwarding = forwarding_plan(lab, case.plan.wiring, routes, case.effects.macs, further)
     findings, half_way = {}, {}
@@ -282,18 +282,18 @@ def _judge_hosts(
 
 def _mac(evidence: Evidence, host: str, nic: str) -> str:
     kernel = evidence.kernels.get(host)
-    found = kernel.interfaces.get(nic) if kernel else None
-    return found.mac if found and found.mac else UNKNOWN_MAC
+    interface = kernel.interfaces.get(nic) if kernel else None
+    return interface.mac if interface and interface.mac else UNKNOWN_MAC
 
 
 def _join(of_hosts: Mapping[str, tuple[LinkFinding, ...]]) -> Iterator[LinkFinding]:
-    """Yield findings of hosts; what several hosts lack altogether is one finding that names them."""
+    """Yield the findings of all hosts; those without any configuration, or with another topology, are one finding."""
     for name, kind in _OF_ALL_HOSTS.items():
-        whole = [finding for findings in of_hosts.values() for finding in findings if finding.kind == name]
-        if whole:
-            names = tuple(finding.subject for finding in whole)
-            detail = "; ".join(finding.detail for finding in whole[:2])
-            detail += f"; the same of {len(whole) - 2} more" if len(whole) > 2 else ""
+        alike = [finding for findings in of_hosts.values() for finding in findings if finding.kind == name]
+        if alike:
+            names = tuple(finding.subject for finding in alike)
+            detail = "; ".join(finding.detail for finding in alike[:2])
+            detail += f"; the same on {len(alike) - 2} more" if len(alike) > 2 else ""
             yield kind.report(", ".join(names), detail, parts=names)
     for findings in of_hosts.values():
         yield from (finding for finding in findings if finding.kind not in _OF_ALL_HOSTS)

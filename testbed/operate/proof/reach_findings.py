@@ -1,4 +1,4 @@
-"""Pairs of hosts that do not reach one another, told only where nothing else explains it. Pure."""
+"""Findings about pairs of hosts that do not reach each other, if no other finding explains it. Pure."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ KINDS = (UNREACHABLE, NO_LARGE_PACKETS, NO_TCP, LOSSY_PATH, WRONG_PATH)
 
 Links = tuple[Link, ...]
 LEAST_LOST = 3
-"""Pings that must be lost on one link: one or two may be a burst of a job, or a machine that stood still."""
+"""Smallest number of lost pings on one link: one or two may be due to a burst of a job, or to a stalled machine."""
 LEAST_RATE = 0.01
-"""Share of the pings over a link that must be lost, where there are many."""
+"""Smallest share of the pings over a link that must be lost, if there are many."""
 CONFIDENCE = 0.99
 LOSS_SOUGHT = 0.04
 FEWEST_PINGS, MOST_PINGS = 25, 106
-"""Pings of each pair over all sets, and of each way: they take five milliseconds each, and load small machines."""
+"""Least pings of each pair over all sets, and most of each way: each takes five milliseconds and loads the hosts."""
 
 
 class Way(NamedTuple):
-    """Paths from one node to another and back, in one set of routes."""
+    """The path from one node to another and back, in one set of routes."""
 
     set: int
     source: int
@@ -70,9 +70,9 @@ class Way(NamedTuple):
 
 
 def trace_ways(sets: Sequence[Routes]) -> dict[Way, Links]:
-    """Return the links that a packet and its answer pass, on every way of these sets of routes.
+    """Return the links that a packet and its answer pass, for every way of these sets of routes.
 
-    A set may have a path for a pair and none back, where the first is a part of a longer one: nothing answers there.
+    A pair with a path in one direction only is left out. A set has such a path if it is part of a longer one.
     """
     return {
         Way(number, a, b): routes.path(a, b) + routes.path(b, a)
@@ -84,13 +84,13 @@ def trace_ways(sets: Sequence[Routes]) -> dict[Way, Links]:
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """Links and nodes that carry nothing, as other findings say."""
+    """Links and nodes that other findings blame for lost packets."""
 
     links: frozenset[Link]
     nodes: frozenset[int]
 
     def explains(self, links: Links) -> bool:
-        """Return whether packets that pass these links pass something that is blamed."""
+        """Return whether any of these links, or a node on them, is blamed."""
         return not (self.nodes.isdisjoint(_nodes_on(links)) and self.links.isdisjoint(links))
 
 
@@ -101,10 +101,10 @@ def judge_reachability(
     blame: Blame,
     narrow: frozenset[int] = frozenset(),
 ) -> Iterator[LinkFinding]:
-    """Yield what pings and exchanges tell beyond other findings. Pairs that one host has in common are one finding.
+    """Yield findings from pings and TCP exchanges that `blame` does not explain.
 
-    `reached` is what they tell of each of the `sets` of routes. Of `narrow` nodes a finding tells already that large
-    packets do not pass.
+    Pairs that have a host in common are one finding. `reached` holds the results for each of the `sets` of routes.
+    `narrow` are nodes with a wrong MTU, whose own finding explains that large packets do not pass.
     """
     traces = trace_ways(sets)
     nodes = {host.name: node for node, host in enumerate(lab.hosts)}
@@ -124,9 +124,9 @@ def judge_reachability(
         for number, one in enumerate(reached)
         for (a, b), count in one.lost.items()
     }
-    over = find_unexplained(one.lost for one in reached)
-    lossy = _find_lossy(over, {way: counts[way] for way in over})
-    yield from _lossy(lab, lossy)
+    traces_with_counts = find_unexplained(one.lost for one in reached)
+    lossy = _find_lossy(traces_with_counts, {way: counts[way] for way in traces_with_counts})
+    yield from _report_lossy(lab, lossy)
     blame = replace(blame, links=blame.links.union(*lossy), nodes=blame.nodes | narrow)
     yield from _find_stopped(
         lab, find_unexplained(sorted(one.small_only) for one in reached), NO_LARGE_PACKETS
@@ -139,8 +139,8 @@ def judge_reachability(
         for (a, b), count in one.hops.items()
         if a in nodes and b in nodes
     }
-    on_detours = find_unexplained(sorted(one.hops) for one in reached)
-    planned = {way: sets[way.set].hops(way.source, way.target) for way in on_detours}
+    unexplained = find_unexplained(sorted(one.hops) for one in reached)
+    planned = {way: sets[way.set].hops(way.source, way.target) for way in unexplained}
     yield from _find_detoured(lab, planned, hops)
 
 
@@ -154,15 +154,18 @@ def _label(lab: Lab, way: Way) -> str:
 
 
 def _find_stopped(lab: Lab, traces: Mapping[Way, Links], kind: FindingKind) -> Iterator[LinkFinding]:
-    """Yield the fewest hosts that all these ways have in common; a pair on its own is named as such."""
-    left = {way: _nodes_on(links) for way, links in traces.items()}
-    while left:
-        seen = Counter(node for passed in left.values() for node in passed)
-        ends = Counter(node for way in left for node in (way.source, way.target))
-        node = max(seen, key=lambda one: (seen[one], ends[one], -one))
-        here = [way for way, passed in left.items() if node in passed]
-        left = {way: passed for way, passed in left.items() if node not in passed}
-        yield _common(lab, node, here, kind)
+    """Yield a finding for each of few hosts that together lie on all these ways; a single pair is named as a pair.
+
+    Greedy: the host on most of the remaining ways comes first, and takes its ways with it.
+    """
+    remaining = {way: _nodes_on(links) for way, links in traces.items()}
+    while remaining:
+        counts = Counter(node for nodes in remaining.values() for node in nodes)
+        ends = Counter(node for way in remaining for node in (way.source, way.target))
+        node = max(counts, key=lambda one: (counts[one], ends[one], -one))
+        here = [way for way, nodes in remaining.items() if node in nodes]
+        remaining = {way: nodes for way, nodes in remaining.items() if node not in nodes}
+        yield _report_common(lab, node, here, kind)
 
 
 _WORDS = {
@@ -173,24 +176,24 @@ _WORDS = {
     ),
     NO_TCP: ("an exchange over TCP from {a} with {b} does not end", "cannot exchange data over TCP"),
 }
-"""By kind, what is said of one pair, and of several."""
+"""Text about one pair, and about several, by kind of finding."""
 
 
-def _common(lab: Lab, node: int, ways: list[Way], kind: FindingKind) -> LinkFinding:
+def _report_common(lab: Lab, node: int, ways: list[Way], kind: FindingKind) -> LinkFinding:
     names = tuple(_label(lab, way) for way in ways)
     of_one, of_several = _WORDS[kind]
     if len({(way.set, *sorted(way[1:])) for way in ways}) == 1:
         a, b = (lab.hosts[end].name for end in ways[0][1:])
         return kind.report(names[0], of_one.format(a=a, b=b))
     host = lab.hosts[node].name
-    detail = f"{len(ways)} pairs {of_several}, all by way of {host} or with it: {list_some(names)}"
+    detail = f"{len(ways)} pairs {of_several}, all through {host} or with it: {list_some(names)}"
     return kind.report(host, detail, parts=names)
 
 
 def count_pings(sets: Sequence[Routes]) -> dict[Way, int]:
-    """Return how many pings of each way find a loss of 4 % on any link that routes use, within the limits.
+    """Return the number of pings of each way that detect a loss of 4 % on any link that routes use.
 
-    Ways over links that few cross get more.
+    Ways over links that few ways cross get more. Limits are `FEWEST_PINGS` of a pair and `MOST_PINGS` of a way.
     """
     traces = trace_ways(sets)
     crossings = _count_crossings(traces, dict.fromkeys(traces, 1))
@@ -204,9 +207,9 @@ def count_pings(sets: Sequence[Routes]) -> dict[Way, int]:
 
 
 def find_loss_floor(sets: Sequence[Routes], pings: Mapping[Way, int]) -> float | None:
-    """Return the smallest loss rate that so many pings find on any link, with 99 % confidence.
+    """Return the smallest loss rate that these pings detect on every link, with 99 % confidence.
 
-    It is None where routes use a link that no ping crosses, or hardly any.
+    None if routes use a link that no or hardly any ping crosses.
     """
     traces = trace_ways(sets)
     crossings = _count_crossings(traces, pings)
@@ -216,13 +219,13 @@ def find_loss_floor(sets: Sequence[Routes], pings: Mapping[Way, int]) -> float |
 
 
 def _least_lost(count: int) -> int:
-    """Return how many of so many pings must be lost for a finding."""
+    """Return how many of `count` pings must be lost for a finding."""
     return max(LEAST_LOST, math.ceil(LEAST_RATE * count))
 
 
 @cache
 def find_mean(least: int) -> float:
-    """Return the mean of the Poisson distribution that gives `least` or more with a probability of 99 %.
+    """Return the mean of the Poisson distribution that yields `least` or more with a probability of 99 %, by bisection.
 
     >>> round(find_mean(3), 2)
     8.41
@@ -249,41 +252,42 @@ def _count_crossings(traces: Mapping[Way, Links], pings: Mapping[Way, int]) -> C
 def _find_lossy(
     traces: Mapping[Way, Links], counts: Mapping[Way, tuple[int, int]]
 ) -> dict[Links, tuple[int, int]]:
-    """Return the fewest links that explain the lost pings, with how many of how many were lost over each.
+    """Return few links that explain the lost pings, each with the number of pings lost and sent over it.
 
-    Links that the same pings cross cannot be told apart, and come together.
+    `counts` holds lost and sent pings of each way. Greedy: the link with most losses comes first, and takes the ways
+    over it along. Links that the same pings cross cannot be distinguished, and form one key.
     """
-    left, lossy = dict(counts), dict[Links, tuple[int, int]]()
+    remaining, lossy = dict(counts), dict[Links, tuple[int, int]]()
     while True:
-        lost = _count_crossings(traces, {way: gone for way, (gone, _) in left.items()})
-        sent = _count_crossings(traces, {way: count for way, (_, count) in left.items()})
+        lost = _count_crossings(traces, {way: count for way, (count, _) in remaining.items()})
+        sent = _count_crossings(traces, {way: count for way, (_, count) in remaining.items()})
         lossy_links = [link for link, count in sent.items() if lost[link] >= _least_lost(count)]
         worst = max(lossy_links, key=lambda link: (lost[link], lost[link] / sent[link], link), default=None)
         if worst is None:
             return lossy
-        through = {way for way in left if worst in traces[way]}
-        alike = [link for link in sent if {way for way in left if link in traces[way]} == through]
+        through = {way for way in remaining if worst in traces[way]}
+        alike = [link for link in sent if {way for way in remaining if link in traces[way]} == through]
         lossy[tuple(sorted(alike))] = (lost[worst], sent[worst])
-        left = {way: count for way, count in left.items() if way not in through}
+        remaining = {way: count for way, count in remaining.items() if way not in through}
 
 
-def _lossy(lab: Lab, lossy: Mapping[Links, tuple[int, int]]) -> Iterator[LinkFinding]:
-    """Yield links over which pings were lost; several that one host has in common as that host."""
+def _report_lossy(lab: Lab, lossy: Mapping[Links, tuple[int, int]]) -> Iterator[LinkFinding]:
+    """Yield findings about lossy links; if all have a host in common, one finding about that host."""
     labels = {links: " or ".join(map(lab.link_label, links)) for links in lossy}
-    words = {links: f"{gone} of {count} over {labels[links]}" for links, (gone, count) in lossy.items()}
+    words = {links: f"{lost} of {sent} over {labels[links]}" for links, (lost, sent) in lossy.items()}
     shared = frozenset.intersection(*map(_nodes_on, lossy)) if lossy else frozenset()
     if len(lossy) > 1 and shared:
         detail = f"pings were lost: {list_some(words.values(), '; ')}"
         yield LOSSY_PATH.report(lab.hosts[min(shared)].name, detail, parts=tuple(words.values()))
         return
-    for links, counted in words.items():
-        yield LOSSY_PATH.report(labels[links], f"pings were lost: {counted}")
+    for links, text in words.items():
+        yield LOSSY_PATH.report(labels[links], f"pings were lost: {text}")
 
 
 def _find_detoured(lab: Lab, planned: Mapping[Way, int], hops: Mapping[Way, int]) -> Iterator[LinkFinding]:
-    """Yield pairs whose packets take another number of links than planned, as one finding."""
-    other = [way for way, number in planned.items() if hops[way] != number]
-    if other:
-        labels = {way: _label(lab, way) for way in other}
-        words = tuple(f"{labels[way]} takes {hops[way]} hops, not {planned[way]}" for way in other)
-        yield WRONG_PATH.report(labels[other[0]], list_some(words, "; "), parts=words)
+    """Yield one finding about all pairs whose packets take another number of hops than planned."""
+    ways = [way for way, number in planned.items() if hops[way] != number]
+    if ways:
+        labels = {way: _label(lab, way) for way in ways}
+        words = tuple(f"{labels[way]} takes {hops[way]} hops, not {planned[way]}" for way in ways)
+        yield WRONG_PATH.report(labels[ways[0]], list_some(words, "; "), parts=words)

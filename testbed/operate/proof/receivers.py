@@ -1,6 +1,6 @@
-"""Findings of light at the hosts: power at receivers by their own modules, and cables that explain several fibres.
+"""Findings about light at the hosts: power at receivers, and dark cables that explain several dark fibres. Pure.
 
-Pure. Power is judged against the budget of the lab file and the window of the module.
+Power is read from the receivers' modules, and judged against the budget of the lab file and the window of the module.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ DARK_CABLE = FindingKind(
 )
 
 RESOLUTION_DB = 0.05
-"""Readings of modules are in steps of 0.1 uW; a planted loss of 1 dB reads a little less."""
+"""Modules report power in steps of 0.1 uW, so that a loss of 1 dB may read a little less."""
 Readings = Mapping[tuple[str, str], ReceiverReading]
-"""Readings by host and NIC; NICs that were not asked are not in it."""
+"""Readings by host and NIC; NICs that were not read are missing."""
 
 
 def judge_receivers(
@@ -47,20 +47,20 @@ def judge_receivers(
     received: Readings,
     dark: Collection[Link] = (),
 ) -> Iterator[LinkFinding]:
-    """Yield receive fibres that lose too much and receivers outside their window; nothing of `dark` links. Pure.
+    """Yield findings about receive fibres that lose too much and receivers outside their window. Pure.
 
-    Modules that do not report their power are one finding, which only informs.
+    `dark` links are skipped. All modules that do not report their power are one finding, which only informs.
     """
     silent: list[tuple[str, str]] = []
     for circuit in circuits:
         nic = circuit.link.target
-        found = received.get((lab.hosts[nic.node].name, lab.nic(nic).name))
-        if found is None or circuit.link in dark or circuit.switch not in readings:
+        module = received.get((lab.hosts[nic.node].name, lab.nic(nic).name))
+        if module is None or circuit.link in dark or circuit.switch not in readings:
             continue
-        if found.power_dbm is None:
-            silent.append((lab.nic_label(nic), found.reason))
+        if module.power_dbm is None:
+            silent.append((lab.nic_label(nic), module.reason))
         else:
-            yield from _judge(lab, circuit, readings[circuit.switch], found, found.power_dbm)
+            yield from _judge(lab, circuit, readings[circuit.switch], module, module.power_dbm)
     if silent:
         names = tuple(name for name, _ in silent)
         reasons = "; ".join(sorted({reason for _, reason in silent}))
@@ -68,14 +68,14 @@ def judge_receivers(
 
 
 def _judge(
-    lab: Lab, circuit: Circuit, reading: SwitchReading, found: ReceiverReading, dbm: float
+    lab: Lab, circuit: Circuit, reading: SwitchReading, module: ReceiverReading, dbm: float
 ) -> Iterator[LinkFinding]:
     subject, receiver = lab.link_label(circuit.link), lab.nic_label(circuit.link.target)
     budget = budget_of(lab, circuit)
     known_db, place = _known_loss(circuit, reading, budget)
     expected_dbm = budget.receiver_dbm - known_db
-    outside = outside_window(found)
-    if expected_dbm - dbm >= TOLERANCE_DB - RESOLUTION_DB and not (outside and found.has_dark_lane):
+    outside = outside_window(module)
+    if expected_dbm - dbm >= TOLERANCE_DB - RESOLUTION_DB and not (outside and module.has_dark_lane):
         detail = (
             f"{place} to {receiver} loses {expected_dbm - dbm:.1f} dB more than planned "
             f"({dbm:.1f} dBm at the receiver, not {expected_dbm:.1f}){f'; {outside}' if outside else ''}"
@@ -86,7 +86,7 @@ def _judge(
 
 
 def _known_loss(circuit: Circuit, reading: SwitchReading, budget: Budget) -> tuple[float, str]:
-    """Return what the light lacks at the last monitor before the receiver, and what lies behind that monitor."""
+    """Return the excess loss in dB at the last monitor with light, and the name of the section behind that monitor."""
     leaving, entering = (
         _require_light(reading.power.get(port)) for port in (circuit.output_port, circuit.input_port)
     )
@@ -96,7 +96,7 @@ def _known_loss(circuit: Circuit, reading: SwitchReading, budget: Budget) -> tup
     if entering is not None:
         pair = f"{circuit.input_port} -> {circuit.output_port} of {circuit.switch}"
         return budget.input_dbm - entering.dbm, f"the cross-connect {pair} or the receive fibre"
-    return 0.0, f"the way through {circuit.switch}"
+    return 0.0, f"the path through {circuit.switch}"
 
 
 def _require_light(power: Power | None) -> Power | None:
@@ -109,11 +109,14 @@ def whole_cables(
     readings: Mapping[str, SwitchReading],
     findings: Iterable[LinkFinding],
 ) -> tuple[LinkFinding, ...]:
-    """Return the findings, those of both fibres of one NIC as one: its cable; all cables of a host as one too."""
-    found = tuple(findings)
+    """Return the findings with those about both fibres of one NIC replaced by one about its cable.
+
+    All cables of a host become one finding, too.
+    """
+    original = tuple(findings)
     planned = {circuit.link: circuit for circuit in circuits}
-    told = {(finding.kind, finding.subject) for finding in found}
-    no_carrier = {link for link in planned if ("no_carrier", lab.link_label(link)) in told}
+    known = {(finding.kind, finding.subject) for finding in original}
+    no_carrier = {link for link in planned if ("no_carrier", lab.link_label(link)) in known}
     cables = _find_monitored(planned, readings, no_carrier) | _find_unmonitored(planned, readings, no_carrier)
     explained = {
         (kind, lab.link_label(link))
@@ -121,18 +124,18 @@ def whole_cables(
         for kind, link in zip(("no_light", "no_carrier"), pair, strict=True)
     }
     explained |= {("no_carrier", lab.link_label(pair[0])) for pair in cables.values()}
-    kept = tuple(finding for finding in found if (finding.kind, finding.subject) not in explained)
-    return (*kept, *_cable_findings(lab, cables, planned))
+    others = tuple(finding for finding in original if (finding.kind, finding.subject) not in explained)
+    return (*others, *_report_cables(lab, cables, planned))
 
 
 Ends = tuple[Nic, ...]
-"""One NIC, or both ends of a link where nothing tells which cable it is."""
+"""One NIC, or both ends of a link if it is unknown at which end the cable is dark."""
 
 
 def _find_monitored(
     planned: Mapping[Link, Circuit], readings: Mapping[str, SwitchReading], no_carrier: set[Link]
 ) -> dict[Ends, tuple[Link, Link]]:
-    """Return NICs whose light does not enter the switch, while light that leaves it does not arrive."""
+    """Return NICs whose light does not enter the switch, and at which no light from it arrives."""
     into = {link.target: link for link in no_carrier}
     dark = {link.source: link for link, circuit in planned.items() if _enters_dark(circuit, readings)}
     return {(nic,): (dark[nic], into[nic]) for nic in sorted(dark.keys() & into.keys())}
@@ -141,7 +144,7 @@ def _find_monitored(
 def _find_unmonitored(
     planned: Mapping[Link, Circuit], readings: Mapping[str, SwitchReading], no_carrier: set[Link]
 ) -> dict[Ends, tuple[Link, Link]]:
-    """Return both ends of links that carry nothing either way, where no monitor tells at which end."""
+    """Return both ends of links that carry nothing in either direction, if no monitor shows at which end."""
     ends: dict[Ends, tuple[Link, Link]] = {}
     for link in sorted(no_carrier):
         back = Link(link.target, link.source)
@@ -163,25 +166,23 @@ def _enters_dark(circuit: Circuit, readings: Mapping[str, SwitchReading]) -> boo
     return entering is not None and entering.below_floor
 
 
-def _cable_findings(
-    lab: Lab, cables: Mapping[Ends, object], planned: Iterable[Link]
-) -> Iterator[LinkFinding]:
-    """Yield one finding a cable; hosts all of whose NICs are dark are one finding each."""
+def _report_cables(lab: Lab, cables: Mapping[Ends, object], planned: Iterable[Link]) -> Iterator[LinkFinding]:
+    """Yield one finding for each cable; a host all of whose NICs are dark is one finding."""
     used = {nic for link in planned for nic in link}
-    alone = {ends[0] for ends in cables if len(ends) == 1}
-    for node in sorted({nic.node for nic in alone}):
+    dark_nics = {ends[0] for ends in cables if len(ends) == 1}
+    for node in sorted({nic.node for nic in dark_nics}):
         nics = sorted(nic for nic in used if nic.node == node)
-        if len(nics) > 1 and alone.issuperset(nics):
+        if len(nics) > 1 and dark_nics.issuperset(nics):
             host = lab.hosts[node].name
             detail = f"no light comes from any of the {len(nics)} NICs of {host}, and none arrives there"
             yield DARK_CABLE.report(host, detail)
-            alone -= set(nics)
+            dark_nics -= set(nics)
     for ends in cables:
         labels = " and ".join(lab.nic_label(nic) for nic in ends)
         if len(ends) == 2:
-            detail = f"no light arrives either way between {labels}: one of the two cables is out"
+            detail = f"no light arrives in either direction between {labels}: one of the two cables is out"
             yield DARK_CABLE.report(labels, detail)
-        elif ends[0] in alone:
+        elif ends[0] in dark_nics:
             detail = (
                 f"no light comes from {labels}, and none arrives there: its cable is out, or it has no power"
             )

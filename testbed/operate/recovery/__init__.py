@@ -1,1 +1,1 @@
-"""Operations after one that ended too early or is not wanted any more: resume and rollback, and what they read."""
+"""Recovery from an operation that is unfinished or unwanted: resume, rollback, and the records that they read."""

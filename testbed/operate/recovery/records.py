@@ -1,4 +1,4 @@
-"""Operations and epochs of a lab as the journal holds them, read without any right to write."""
+"""Records of operations and epochs in the journal, read without write permission."""
 
 from __future__ import annotations
 
@@ -23,42 +23,42 @@ _STEPS = (
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """One step of an operation; texts as the journal holds them."""
+    """One step of an operation, from a row of the journal."""
 
     row: Row
 
     @property
     def device(self) -> str:
-        """Switch or host."""
+        """Name of the switch or host."""
         return str(self.row["switch"])
 
     @property
     def ordinal(self) -> int:
-        """Number among the steps of its device in this operation."""
+        """Number of the step among those of its device in the operation, from 0."""
         return int(self.row["ordinal"])
 
     @property
     def change(self) -> str:
-        """Kind of what is changed: circuits or routes."""
+        """Kind of change: `circuits` or `routes`."""
         return str(self.row.get("change") or "circuits")
 
     @property
     def state(self) -> StepState:
-        """State, as it was written last."""
+        """Last stored state."""
         return StepState(self.row["state"])
 
     @property
     def before(self) -> CrossConnects:
-        """Circuits of the switch before it."""
+        """Circuits of the switch before the step."""
         return from_text(self.row["before"])
 
     @property
     def after(self) -> CrossConnects:
-        """Circuits of the switch after it."""
+        """Circuits that the switch should hold after the step."""
         return from_text(self.row["after"])
 
     def json(self) -> dict[str, Any]:
-        """Return the step for programs."""
+        """Return the step for JSON documents."""
         keys = ("address", "kind", "before", "after", "intent_at", "outcome", "outcome_at", "read_back")
         return {
             "device": self.device,
@@ -72,7 +72,7 @@ class StepRecord:
 
 @dataclass(frozen=True, slots=True)
 class OperationRecord:
-    """One operation with its steps, in the order of devices and steps."""
+    """One operation with its steps, in the order of device and number."""
 
     row: Row
     steps: tuple[StepRecord, ...] = field(default=())
@@ -89,18 +89,18 @@ class OperationRecord:
 
     @property
     def state(self) -> str:
-        """State; one whose process is gone is killed, also where nobody has written that down yet."""
+        """State of the operation; `killed` if it is running but its process has ended."""
         state = str(self.row["state"])
         return "killed" if state == "running" and not is_running(self.row["owner"]) else state
 
     @property
     def goal(self) -> dict[str, SwitchGoal]:
-        """Circuits that switches are to have; nothing for an operation that has no goal on them."""
+        """Goal of each switch; empty if the operation has no goal."""
         return parse_goal(self.row.get("goal") or "")
 
     @property
     def has_sent_nothing(self) -> bool:
-        """True if none of its steps was begun."""
+        """True if all of its steps are still `planned`."""
         return all(step.state is StepState.PLANNED for step in self.steps)
 
     def on(self, device: str) -> tuple[StepRecord, ...]:
@@ -108,13 +108,15 @@ class OperationRecord:
         return tuple(step for step in self.steps if step.device == device)
 
     def json(self) -> dict[str, Any]:
-        """Return the operation for programs."""
-        told = {key: self.row.get(key, "") for key in ("who", "why", "stage", "reason", "owner", "started")}
+        """Return the operation and its steps for JSON documents."""
+        columns = {
+            key: self.row.get(key, "") for key in ("who", "why", "stage", "reason", "owner", "started")
+        }
         return {
             "id": self.id,
             "kind": self.kind,
             "state": self.state,
-            **told,
+            **columns,
             "finished": self.row["finished"],
             "steps": [step.json() for step in self.steps],
         }
@@ -131,12 +133,12 @@ def operations_of(runs_dir: str | Path, lab: str) -> tuple[OperationRecord, ...]
 
 
 def find_operation(records: Sequence[OperationRecord], operation: str) -> OperationRecord | None:
-    """Return the operation of an id."""
+    """Return the operation with this id, or None."""
     return next((one for one in records if one.id == operation), None)
 
 
 def history_of(runs_dir: str | Path, lab: str) -> list[dict[str, Any]]:
-    """Return the epochs of a lab for programs, the newest first. Raises `JournalError`."""
+    """Return the epochs of a lab for JSON documents, the newest first. Raises `JournalError`."""
     operations = {one.id: one for one in operations_of(runs_dir, lab)}
     return [_epoch(intent, operations.get(intent.operation)) for intent in load_intents(runs_dir, lab)]
 
@@ -147,7 +149,7 @@ def _epoch(intent: Intent, operation: OperationRecord | None) -> dict[str, Any]:
         "id": intent.epoch,
         "operation": intent.operation,
         "kind": operation.kind if operation else "apply",
-        "state": intent.standing,
+        "state": intent.status,
         "verified": intent.state == "verified",
         "at": intent.intended_at,
         "who": row.get("who") or "",
@@ -157,7 +159,10 @@ def _epoch(intent: Intent, operation: OperationRecord | None) -> dict[str, Any]:
 
 
 def changes_of(operation: OperationRecord) -> Iterator[dict[str, Any]]:
-    """Yield what an operation has changed, device by device: circuits made and removed, or the routes of a host."""
+    """Yield the changes of an operation for each device: circuits made and removed, or the routes of a host.
+
+    Only steps that are done count. Circuits are compared from before the first to after the last of them.
+    """
     for device in dict.fromkeys(step.device for step in operation.steps):
         steps = [step for step in operation.on(device) if step.state in _DONE]
         if not steps:

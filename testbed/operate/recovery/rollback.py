@@ -1,4 +1,4 @@
-"""Back to an earlier verified epoch: a plan towards it, carried out, journalled and proven as any other."""
+"""Rollback to an earlier verified epoch: planned, applied, journalled and verified like any other change."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _REPLACED = (StepState.OBSERVED, StepState.VERIFIED, StepState.FAILED, StepState
 
 
 def target_of(runs_dir: str | Path, lab: Lab, epoch: int | None) -> tuple[Intent, Intent]:
-    """Return the current epoch of a lab and the one to go back to: by default the verified one before the current.
+    """Return the current epoch of a lab and the one to go back to.
 
-    Raises `NothingBefore` where there is none, or the named one was never verified.
+    By default this is the newest earlier verified epoch that shares hosts with the current one. Raises `NothingBefore`
+    if there is none, or if the named one is not verified or not earlier.
     """
     stored = load_intents(runs_dir, lab.name)
     hint = "see `testbed history`"
@@ -30,7 +31,9 @@ def target_of(runs_dir: str | Path, lab: Lab, epoch: int | None) -> tuple[Intent
     elif earlier:
         earlier = [one for one in earlier if not set(one.hosts).isdisjoint(current.hosts)]
     if not earlier:
-        which = f"epoch {epoch} is not a verified one before" if epoch else "no verified epoch is before"
+        which = (
+            f"epoch {epoch} is not a verified epoch before" if epoch else "there is no verified epoch before"
+        )
         raise NothingBefore(f"{which} the current epoch {current.epoch} of lab '{lab.name}'; {hint}")
     return current, earlier[0]
 
@@ -44,28 +47,31 @@ def roll_back(
     *,
     take_over: bool = False,
 ) -> BringUpReport:
-    """Bring an earlier epoch into force as a new one; once that is proven, the steps that it replaces are compensated.
+    """Bring an earlier epoch into force as a new one; if it is verified, mark the steps that it undoes as compensated.
 
     Raises what `LabSession.carry_out` raises.
     """
     change = Change("rollback", f"back to epoch {target.epoch} from epoch {current.epoch}")
     plan = session.plan(design, take_over=take_over)
-    brought = session.carry_out(design, plan, note, stated=target.stated, change=change)
-    if brought.verified.ok:
-        _compensate(session, target, brought)
-    return brought
+    report = session.carry_out(design, plan, note, stated=target.stated, change=change)
+    if report.verified.ok:
+        _compensate(session, target, report)
+    return report
 
 
-def _compensate(session: LabSession, target: Intent, brought: BringUpReport) -> None:
+def _compensate(session: LabSession, target: Intent, report: BringUpReport) -> None:
     journal = session.writable
     for one in load_intents(journal.directory, session.lab.name):
-        is_between = brought.epoch is not None and target.epoch < one.epoch < brought.epoch
+        is_between = report.epoch is not None and target.epoch < one.epoch < report.epoch
         if is_between and set(one.hosts) <= set(target.hosts):
             journal.steps.for_all(one.operation, StepEvent.COMPENSATE, _REPLACED)
 
 
 def last_verified(runs_dir: str | Path, lab: Lab) -> Intent:
-    """Return the newest verified epoch on any of these hosts: what an apply goes back to. Raises `NothingBefore`."""
+    """Return the newest verified epoch on any of the lab's hosts, as the target of an automatic rollback.
+
+    Raises `NothingBefore` if there is none.
+    """
     hosts = {host.name for host in lab.hosts}
     for one in load_intents(runs_dir, lab.name):
         if one.state == "verified" and not hosts.isdisjoint(one.hosts):

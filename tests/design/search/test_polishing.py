@@ -84,10 +84,14 @@ def test_links_and_strategy_take_turns_until_neither_brings_more(annealer, start
     """A descent moves operators, so that the links made before it no longer join those that send most."""
     begun = Timed(annealer.seconds(start), start)
 
-    found = annealing._improve_in_turns(annealer, begun, np.random.default_rng(1), 30_000, annealer.work + 300_000)
+    found = annealing._improve_in_turns(
+        annealer, begun, np.random.default_rng(1), 30_000, annealer.work + 300_000
+    )
 
     assert found.seconds < begun.seconds
-    again = annealing._improve_in_turns(annealer, found, np.random.default_rng(2), 30_000, annealer.work + 300_000)
+    again = annealing._improve_in_turns(
+        annealer, found, np.random.default_rng(2), 30_000, annealer.work + 300_000
+    )
     assert again.seconds >= found.seconds * (1 - annealing._GAIN)
 
 

@@ -202,7 +202,7 @@ def test_hosts_whose_set_addresses_would_be_the_same_are_refused(lab):
     twin = replace(lab.hosts[1], address=IPv4Address(int(lab.hosts[0].address) + 2**15))
     lab = replace(lab, hosts=(lab.hosts[0], twin, lab.hosts[2]))
     _, wiring, sets = planned_routes(find_topology(3, 2), 1)
-    with pytest.raises(HostError, match=r"hosts a and b would both have 198\.18"):
+    with pytest.raises(HostError, match=r"hosts a and b would both get address 198\.18"):
         forwarding_plan(lab, wiring, sets[0], macs_of(lab), (sets[0],))
 
 

@@ -245,7 +245,9 @@ def test_the_window_is_that_of_each_lane():
     assert weak.power_dbm == pytest.approx(7.8, abs=0.1)
     assert outside_window(weak) == "lane 3 receives -9.0 dBm, less than the -8.9 dBm that its module needs"
     strong = replace(found, lanes_dbm=(3.52, 5.6, 2.65, 2.60))
-    assert outside_window(strong) == "lane 2 receives 5.6 dBm, more than the 5.5 dBm that its module bears"
+    assert (
+        outside_window(strong) == "lane 2 receives 5.6 dBm, more than the 5.5 dBm that its module tolerates"
+    )
 
 
 def test_a_dark_receiver_reads_minus_infinity_on_all_its_lanes():

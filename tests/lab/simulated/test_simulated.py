@@ -159,7 +159,7 @@ def has_ended(pid):
 @pytest.mark.process
 def test_a_modelled_lab_lives_on_the_loopback_network_until_it_is_left(lab):
     with start_lab(lab, hosts="model") as up:
-        assert (up.hosts, up.reason, up.is_running) == ("model", "asked for", True)
+        assert (up.hosts, up.reason, up.is_running) == ("model", "as requested", True)
         assert up.lab.management.is_loopback
         assert hosts_of(up.lab) == "model"
         assert control(up.control["ocs1"], {"do": "truth"})["connections"] == []
@@ -298,7 +298,7 @@ BROKEN = {
         "print('hello', flush=True); import sys; sys.stdin.read()",
         "hello; run `testbed doctor`",
     ),
-    "it stays silent": ("import sys; sys.stdin.read()", "was not ready within 1 s: it said nothing"),
+    "it stays silent": ("import sys; sys.stdin.read()", "was not ready within 1 s: no output"),
     "it refuses": (
         """print('{"ready": false, "error": "no sshd", "hint": "apt install openssh-server", "code": "x"}')""",
         "did not start: no sshd; apt install openssh-server",

@@ -27,7 +27,7 @@ from testbed.operate.design import design_for, design_of_intent
 from testbed.operate.durations import Durations
 from testbed.operate.intent import Stated
 from testbed.operate.plan import plan_lab
-from testbed.operate.planned_change import Standing, find_touched, informing
+from testbed.operate.planned_change import HostedDesign, find_touched, informing
 from testbed.operate.session import READING, reader_of
 
 STATED = Stated("--simplex")
@@ -127,9 +127,9 @@ def test_a_message_names_the_first_fields_and_counts_the_rest(planned):
         (lambda text: text.replace("lightbed change 1", "lightbed change 9"), "of this release"),
         (
             lambda text: text.replace('"take_over": false', '"take_over": true'),
-            r"was modified after it was written \(digest mismatch\)",
+            "was modified after it was written",
         ),
-        (lambda _: "[]", r"is not a change file of this release \('lightbed change 1'\)"),
+        (lambda _: "[]", "not a change file"),
     ],
 )
 def test_a_file_that_was_edited_or_is_another_is_refused(change_file, edit, message):
@@ -158,7 +158,7 @@ def test_an_expected_revision_is_of_circuits_and_epochs():
 
 
 def test_every_element_is_listed_both_ends_and_hosts_that_forward(testbed12, planned, simplex):
-    here = Standing(testbed12, simplex)
+    here = HostedDesign(testbed12, simplex)
     elements = find_touched(testbed12, planned, (here,))
     by_kind = {kind: [one for one in elements if one.kind == kind] for kind in ("circuit", "nic", "host")}
     assert len(by_kind["circuit"]) == 48
@@ -186,7 +186,7 @@ def test_hosts_that_forward_over_a_changed_circuit_are_listed_and_those_that_rec
     over = [way for way in ways if first.link in way]
     forwarding = {testbed12.hosts[hop.target.node].name for way in over for hop in way[:-1]}
     later = {testbed12.hosts[hop.target.node].name for way in over for hop in way[1:]}
-    elements = find_touched(testbed12, planned, (Standing(testbed12, simplex),))
+    elements = find_touched(testbed12, planned, (HostedDesign(testbed12, simplex),))
     assert {one.name for one in elements if one.kind == "host"} == forwarding != later
 
 
@@ -208,8 +208,8 @@ def test_packets_of_the_topology_before_count_too(testbed12, switch, simplex):
     alone, both = (
         find_touched(testbed12, planned, standing)
         for standing in (
-            [Standing(testbed12, duplex)],
-            [Standing(testbed12, duplex), Standing(testbed12, simplex)],
+            [HostedDesign(testbed12, duplex)],
+            [HostedDesign(testbed12, duplex), HostedDesign(testbed12, simplex)],
         )
     )
     reasons = [{one.name: one.reason for one in found if one.kind == "host"} for found in (alone, both)]

@@ -101,8 +101,8 @@ def _check_again(up, bare, output, runs, capsys):
     assert control(up.control["ocs1"], {"do": "truth"})["connections"] == before
     status, refused = run(capsys, "plan", output, "--runs-dir", runs, "--json")
     assert status == 1, "NICs in use were left out: the stored epoch is of another lab file"
-    assert "of 2 NICs, which epoch 1 joins: the file differs from " in refused["error"]["message"]
-    assert "name a topology for the hosts and NICs of today" in refused["error"]["message"]
+    assert "with 2 NICs, which epoch 1 connects: the file differs from " in refused["error"]["message"]
+    assert "name a topology for the current hosts and NICs" in refused["error"]["message"]
 
 
 @pytest.mark.long

@@ -42,10 +42,10 @@ class Laboratory(Devices):
         self.down = self.down - set(nics) if up else self.down | set(nics)
         self._off = self._off - set(nics) if up else self._off | set(nics)
 
-    def put_back(self, down):
+    def restore(self, down):
         if self.killed:
             raise Killed
-        super().put_back(down)
+        super().restore(down)
 
     def probe(self):
         self.probes += 1
@@ -166,7 +166,7 @@ def test_somebody_who_patches_meanwhile_ends_it_and_keeps_the_circuit(truth, swi
         return report
 
     devices.probe = intrude
-    with pytest.raises(DriftError, match="somebody else removed ocs1:1 ->"):
+    with pytest.raises(DriftError, match="somebody else removed ocs1:"):
         discover(devices, DiscoveryRecord(journal, "t"))
     assert len(switch.held) == 1
 

@@ -262,7 +262,7 @@ def test_a_damaged_file_is_told_and_not_a_traceback(bench, tmp_path):
     report = bench.read()
     assert "losses cannot be read in" in report.not_kept
     assert report.ok
-    with pytest.raises(ResultsError, match="losses cannot be kept in"):
+    with pytest.raises(ResultsError, match="losses cannot be stored in"):
         bench.history.append("testbed12", 0.0, [each.loss for each in report.stretches])
 
 

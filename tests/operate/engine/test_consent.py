@@ -71,7 +71,7 @@ def test_the_first_ctrl_c_stops_between_two_steps(testbed12, two_steps, journal,
     switch, plan = two_steps(press_ctrl_c)
     with (
         interruptible(notes.append),
-        pytest.raises(Interrupted, match="1 step done and read back, 1 not begun"),
+        pytest.raises(Interrupted, match="1 step done and read back, 1 not started"),
     ):
         apply_plan(testbed12, plan, {"ocs1": switch}, journal)
     assert switch.writes == 1

@@ -94,4 +94,4 @@ def test_exchanged_cables_are_narrowed_to_those_of_two_nics(ring):
     assert finding.detail.startswith(
         "the whole cables of a/nic1 and c/nic1 are exchanged: without the circuit"
     )
-    assert [note.split(" is ")[1] for note in notes] == ["taken down for a moment", "put back"]
+    assert [note.split(" is ")[1] for note in notes] == ["removed for a moment", "restored"]

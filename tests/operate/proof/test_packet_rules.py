@@ -138,6 +138,6 @@ def test_queues_and_classes():
         {"kind": "netem", "dev": "nic1", "handle": "2:"},
         {"kind": "clsact", "dev": "nic1", "handle": "ffff:"},
     ]
-    assert parse_queues([*plain, *unusual]) == {"nic1": "netem 2:, clsact: filters take what comes in"}
+    assert parse_queues([*plain, *unusual]) == {"nic1": "netem 2:, clsact: filters take incoming packets"}
     shown = "nic1 class tbf 1:1 parent 1: leaf 2: \nnic1 class htb 2:2 root leaf 4: prio 1 rate 512Kbit ceil 512Kbit\n"
     assert parse_class_rates(shown) == {"nic1": 0.512}

@@ -422,7 +422,9 @@ def test_power_outside_the_modules_window_is_told_where_no_loss_is(worlds):
     world.evidence = lambda: replace(evidence, received=received)
     (finding,) = world.findings()
     assert (finding.kind, finding.subject) == ("power_out_of_window", A1)
-    assert finding.detail == "b/nic1: lane 1 receives -1.8 dBm, more than the -5.0 dBm that its module bears"
+    assert (
+        finding.detail == "b/nic1: lane 1 receives -1.8 dBm, more than the -5.0 dBm that its module tolerates"
+    )
 
 
 def test_one_weak_lane_of_four_is_told_by_proof_and_drift_alike(worlds):
@@ -451,7 +453,7 @@ def test_a_dark_lane_of_four_is_no_loss_of_the_fibre(worlds):
     world.evidence = lambda: replace(evidence, received={**evidence.received, ("b", "nic1"): reading})
     (finding,) = world.findings()
     assert (finding.kind, finding.subject) == ("power_out_of_window", A1)
-    assert finding.detail == "b/nic1: lane 3 receives no light, and others do"
+    assert finding.detail == "b/nic1: lane 3 receives no light, but others do"
 
 
 def test_a_switch_that_does_not_hold_still_is_one_finding(worlds):

@@ -125,7 +125,7 @@ def test_the_finding_counts_what_it_explains(worlds):
     world.leave_unfinished(before)
     (finding,) = world.findings()
     assert finding.detail.startswith(f"killed: {missing} planned circuits are missing (")
-    assert f"; {extra} of the topology before are still there (" in finding.detail
+    assert f"; {extra} circuits of the earlier topology remain (" in finding.detail
     assert finding.detail.endswith(f"; 12 hosts are as epoch 1 left them ({ALL})")
     assert finding.hint == "again"
 
@@ -313,7 +313,7 @@ def test_circuits_between_hosts_that_the_apply_is_not_for_are_not_counted(worlds
     )
     assert len(ours) == 6 < len(circuits)
     details = [finding.detail for finding in world.findings() if finding.kind == "unfinished"]
-    assert f"{len(extra)} of the topology before are still there" in details[0]
+    assert f"{len(extra)} circuits of the earlier topology remain" in details[0]
 
 
 def test_an_epoch_whose_stored_plan_cannot_be_read_explains_with_shortest_routes(worlds):
@@ -334,6 +334,6 @@ def test_circuits_of_a_killed_discovery_are_told_with_it(worlds):
     world.left = (Unfinished("d", "a discovery", "discover", circuits=frozenset({("ocs1", 4, 52)})),)
     (finding,) = world.findings()
     assert (finding.kind, finding.subject) == ("unfinished", "d")
-    assert finding.detail == "a discovery: 1 of its circuits stand: a/nic4 -> a/nic4"
+    assert finding.detail == "a discovery: 1 of its circuits still exist: a/nic4 -> a/nic4"
     world.left = (replace(world.left[0], circuits=frozenset({("ocs1", 3, 52)})),)
     assert ("extra_circuit", "a/nic4 -> a/nic4") in world.told()

@@ -32,7 +32,7 @@ from testbed.operate.design import Design, design_of_intent
 from testbed.operate.journal import journal_in
 from testbed.operate.recovery.records import operations_of
 from testbed.operate.recovery.resume import find_unfinished, resume
-from testbed.operate.repair import carry_out, look_at, plan_lab_repair
+from testbed.operate.repair import carry_out, observe_design, plan_lab_repair
 from testbed.operate.session import open_lab
 from testbed.operate.unfinished import find_unfinished_operations
 
@@ -87,7 +87,7 @@ def test_hosts_that_hold_their_routes_are_left_alone(testbed12, tmp_path, monkey
         left = find_unfinished(tmp_path, lab, None)
         here, design = design_of_intent(lab, left.intent)
         resumed = resume(session, left, design)
-        assert (resumed.state, resumed.reason) == ("verified", "finished and proven")
+        assert (resumed.state, resumed.reason) == ("verified", "finished and verified")
         assert ping_all(session.fleet).missing == ()
     *_, record = operations_of(tmp_path, lab.name)
     hosts = {host.name: [step.state.value for step in record.on(host.name)] for host in here.hosts}
@@ -102,7 +102,7 @@ def test_hosts_that_hold_their_routes_are_left_alone(testbed12, tmp_path, monkey
 def lost(session, design, deadline_s=20.0):
     """Return what is lost, when a NIC has noticed it."""
     end = time.monotonic() + deadline_s
-    while not (sight := look_at(session, design)).losses:
+    while not (sight := observe_design(session, design)).losses:
         assert time.monotonic() < end, "no NIC has noticed the cut"
     return plan_lab_repair(session.lab, design, sight)
 

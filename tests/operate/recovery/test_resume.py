@@ -145,13 +145,7 @@ def test_what_waits_for_a_decision_is_not_decided_by_resume(testbed12, memory_sw
 
 
 def test_an_operation_of_a_living_process_is_nobody_else_s(testbed12, journal, tmp_path):
-    with (
-        journal.operation(testbed12.name) as operation,
-        pytest.raises(
-            OperationRunning,
-            match="is running: wait for it, or run `testbed",
-        ),
-    ):
+    with journal.operation(testbed12.name) as operation, pytest.raises(OperationRunning, match="is running"):
         find_unfinished(tmp_path, testbed12, operation)
     with (
         journal.operation(testbed12.name) as operation,
@@ -176,7 +170,7 @@ def test_an_apply_whose_hosts_were_given_to_others_is_not_gone_on_with(
     fail_before_routes(testbed12, switch, journal)
     shard = shard_of(testbed12, "abcdef")
     LabSession(shard, {"ocs1": switch}, None, journal).bring_up(design_for(shard), take_over=True)
-    with pytest.raises(Superseded, match="newer epochs are meant for all hosts but g, h, i, j, k, l"):
+    with pytest.raises(Superseded, match="newer epochs exist for all hosts but g, h, i, j, k, l"):
         find_unfinished(tmp_path, testbed12, None)
 
 
@@ -194,7 +188,7 @@ def test_a_switch_that_is_still_at_work_is_waited_for(testbed12, memory_switch, 
     notes = []
     resumed = resume(LabSession(here, {"ocs1": switch}, None, journal), found, design, notes.append)
     assert resumed.state == "verified"
-    assert notes[0] == "memory://ocs1 is at work on 1 move: waiting"
+    assert notes[0] == "memory://ocs1 is executing 1 move: waiting"
     assert load_intents(tmp_path, testbed12.name)[0].state == "verified"
 
 
@@ -208,4 +202,4 @@ def test_a_switch_that_never_comes_to_rest_is_left_to_a_person(testbed12, memory
     writes = switch.writes
     resumed = resume(LabSession(here, {"ocs1": switch}, None, journal), found, design)
     assert (resumed.state, switch.writes) == ("unknown", writes)
-    assert resumed.reason.startswith("ocs1 is still at work on 1 move. Nothing was sent.")
+    assert resumed.reason.startswith("ocs1 is still executing 1 move. Nothing was sent.")

@@ -23,7 +23,7 @@ from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, run
 from testbed.measure.model import Timing
 from testbed.measure.results.records import Json
 from testbed.operate.design import Design
-from testbed.operate.repair import LabRepair, look_at, plan_lab_repair, reroute
+from testbed.operate.repair import LabRepair, observe_design, plan_lab_repair, reroute
 from testbed.operate.session import BringUpReport, LabSession
 
 FIBRE_CUT = "fibre cut"
@@ -95,7 +95,7 @@ def cut_and_repair(
 def _notice(session: LabSession, design: Design, *, until: float) -> LabRepair:
     """Look until something is lost."""
     while time.monotonic() < until:
-        planned = plan_lab_repair(session.lab, design, look_at(session, design))
+        planned = plan_lab_repair(session.lab, design, observe_design(session, design))
         if planned is not None:
             return planned
     raise VerifyFailed("no fibre is seen to be lost: was the one that was cut part of this topology?")
