@@ -109,5 +109,5 @@ def test_a_session_without_a_journal_has_no_switch_that_writes(up):
                 hasattr(switch, name) for name in ("execute", "apply", "connect", "disconnect", "shutter")
             )
         plan = session.plan(design_for(lab, simplex=True))
-        with pytest.raises(JournalError, match="only looks"):
+        with pytest.raises(JournalError, match="this session is read-only: pass a journal to `open_lab`"):
             session.apply(plan)

@@ -251,7 +251,7 @@ def test_a_plan_that_the_lab_cannot_hold_is_kept(testbed, tmp_path, monkeypatch)
     ran = testbed("optimise", "vgg16", *asked, "-o", "kept.json")
 
     assert ran.code == 1
-    assert "the plan is written to kept.json, but lab 'testbed12' cannot hold it" in ran.err
+    assert "the plan was written to kept.json, but lab 'testbed12' cannot hold it" in ran.err
     assert read_plan(tmp_path / "kept.json").hosts == ("a", "b", "c")
 
 

@@ -53,7 +53,7 @@ def test_only_a_plan_runs_as_a_job_and_its_links_are_counted_then(testbed, lab_f
     assert testbed("apply", lab_file, "--simplex").code == 0
     ran = testbed("job", lab_file)
     assert ran.code == 1
-    assert "a job needs a plan for two servers or more" in ran.err
+    assert "a job needs a plan for at least two servers: apply one with `testbed apply" in ran.err
     assert testbed("verify", lab_file, "--json").json["links"] == []
 
 
@@ -110,7 +110,7 @@ def test_an_earlier_epoch_is_brought_back_by_its_number(testbed, lab_file):
     ("options", "words"),
     [
         (["--epoch", 7], "has no epoch 7"),
-        (["--epoch", 1, "--simplex"], "--epoch 1 says which topology is meant: leave out"),
+        (["--epoch", 1, "--simplex"], "--epoch 1 already sets the topology: leave out --simplex, --method"),
     ],
 )
 def test_an_epoch_that_cannot_be_meant_is_refused(testbed, lab_file, options, words):
@@ -213,7 +213,7 @@ def test_a_store_that_cannot_be_read_needs_a_name(testbed, lab_file, runs):
     (runs / "lightbed.sqlite").write_bytes(b"no database, and long enough to be looked at\n" * 40)
     refused = testbed("verify", lab_file)
     assert (refused.code, refused.out) == (1, "")
-    assert "is not known" in refused.err
+    assert "cannot read the stored topology" in refused.err
     named = testbed("plan", lab_file, "--method", "geometric")
     assert named.code in (0, 2)
     assert "cannot be read" in named.out

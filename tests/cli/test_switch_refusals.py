@@ -36,7 +36,11 @@ REFUSED = [
     (("connect", "\uff11:9"), "ocs.port.unknown", "no port '\uff11'"),
     (("connect", f"1:{'9' * 5000}"), "ocs.port.unknown", "(5000 characters)"),
     (("apply",), "usage", "--empty"),
-    (("connect", "2:<other>"), "ocs.port.busy", "Give --replace"),
+    (
+        ("connect", "2:<other>"),
+        "ocs.port.busy",
+        "Pass --replace to drop the circuits that these inputs have now.",
+    ),
 ]
 
 
@@ -197,7 +201,7 @@ def test_a_jam_names_the_command_that_homes_the_robot(start_twin, testbed):
         (("--size", "9" * 5000), "is not a size"),
         (("--speed", "nan"), "is not a speed"),
         (("--option", "dance=1"), "no option 'dance'"),
-        (("--fault", "dance"), "no fault 'dance'"),
+        (("--fault", "dance"), "unknown fault 'dance'"),
         (("--dance",), "unrecognized arguments: --dance"),
     ],
     ids=["size", "digits", "speed", "option", "fault", "unknown"],

@@ -64,7 +64,7 @@ def warm(path: str) -> None:
         session.plan(design)
         session.prove(design_of(path, simplex=False))
         with journal_in(runs) as journal, journal.operation("warm"):
-            journal.unfinished()
+            journal.find_unfinished()
 
 
 def session_of(request: Request, stack: ExitStack) -> LabSession:

@@ -91,7 +91,7 @@ def test_a_failed_step_is_reported_with_its_hint(monkeypatch):
     assert code == 1
     assert "FAIL  " in out
     assert "\n                    hint: " in out
-    assert out.splitlines()[-1].endswith("failed; nothing was kept")
+    assert out.splitlines()[-1].endswith("failed; nothing was saved")
     assert max(map(len, out.splitlines())) <= 100
 
 
@@ -116,7 +116,7 @@ def test_real_instruments_are_set_for_nobody_who_was_not_asked():
 def test_a_real_laser_with_a_simulated_kit_is_not_set_by_default_either():
     code, out, _ = ran("calibrate", "--laser", "TCPIP::127.0.0.1::1::SOCKET", "--json")
     assert code == 1
-    assert json.loads(out)["error"]["hint"] == "Give --yes"
+    assert json.loads(out)["error"]["hint"] == "Pass --yes"
 
 
 @pytest.mark.parametrize(("answer", "goes_on"), [("y\n", True), ("n\n", False)])

@@ -66,7 +66,7 @@ def again_facts():
     import socket
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as sender:
         with server.accept()[0], socket.socketpair()[0]:
-            return collective.retransmitted_bytes()
+            return collective.count_retransmitted_bytes()
 
 def times(before, after):
     # What is used between two moments of a machine whose processors have (busy, stolen, all) ticks.
@@ -88,8 +88,8 @@ print(json.dumps({
     "again": again_facts(),
     "ranks": {b: {p: [collective.ring_rank(order(12, p), i, b) for i in range(12)] for p in (1, 5, 7, 11)}
               for b in ("gloo", "nccl")},
-    "sum_is_expected": bool((collective.expected(total, members, 3) == total).all()),
-    "group_sum_is_expected": bool((collective.expected(group[0], [1, 4, 7, 10], 19) == sum(group)).all()),
+    "sum_is_expected": bool((collective.expect(total, members, 3) == total).all()),
+    "group_sum_is_expected": bool((collective.expect(group[0], [1, 4, 7, 10], 19) == sum(group)).all()),
     "inputs_differ": len({tuple(tensor.tolist()) for tensor in tensors}),
     "inputs_differ_by_iteration": bool((inputs(9, [0], 0)[0] != inputs(9, [0], 1)[0]).all()),
     "places_differ": len(set(tensors[0][:251].tolist())),

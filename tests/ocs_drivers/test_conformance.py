@@ -124,5 +124,5 @@ def test_a_record_is_signed_and_a_changed_one_is_found_out(shared_twin, tmp_path
     document["switch"]["identity"]["serial"] = "000001"
     record.write_text(json.dumps(document))
     assert verify() != 0
-    with pytest.raises(Exception, match="was changed after it was written"):
+    with pytest.raises(Exception, match="was modified after it was written"):
         read_record(record)

@@ -106,18 +106,18 @@ def test_a_process_that_never_takes_its_run_fails_it(work, code, starts):
 
 @pytest.mark.slow
 def test_a_database_that_is_away_for_a_moment_loses_nothing(service, work, monkeypatch):
-    unfinished, failures = service.runs.unfinished, [OSError("disk I/O error")] * 3
+    find_unfinished, failures = service.runs.find_unfinished, [OSError("disk I/O error")] * 3
 
     def read(**without):
         if failures:
             raise failures.pop()
-        return unfinished(**without)
+        return find_unfinished(**without)
 
     def carry(run):
         service.runs.begin(run.id)
         service.runs.finish(run.id, 0, "", "")
 
-    monkeypatch.setattr(service.runs, "unfinished", read)
+    monkeypatch.setattr(service.runs, "find_unfinished", read)
     (run,) = work(carry, "apply")
 
     assert (run.state, failures) == ("done", [])

@@ -321,7 +321,7 @@ def test_looking_takes_no_lock_of_ours_away(tmp_path, monkeypatch, copied):
     database = Database(path)
     add(database)
     if copied:
-        monkeypatch.setattr(database_file, "_shared", refused)
+        monkeypatch.setattr(database_file, "_open_shared", refused)
     assert ids(path) == ["op1"]
     log = Path(f"{path}-wal").stat().st_ino
     done = subprocess.run([sys.executable, "-c", CLOSE_IT, path], capture_output=True, text=True, check=True)

@@ -125,7 +125,7 @@ def test_the_table_needs_two_images_where_ranges_come_from_them(small, eight):
     words = ("evaluate", small, eight, "--limit", 1, "--compare", "onnxruntime")
     assert refused(*words) == (
         "dataset",
-        "eight.npz has no training part, and one image cannot give ranges for itself",
+        "eight.npz has no training part, and a single image cannot set its own ranges",
     )
 
 
@@ -224,7 +224,7 @@ def test_faults_of_the_published_artifact_are_chosen_by_name(small, eight, tmp_p
     )
     assert refused("evaluate", scaled, eight, "--fault", "emulator") == (
         "config",
-        "faults are chosen, and the model has the scheme scaled",
+        "faults are given, but the model has scheme scaled",
     )
     negative = tmp_path / "negative.npz"
     np.savez(negative, x=-np.load(eight)["x"].astype(np.float32), y=[0, 1])

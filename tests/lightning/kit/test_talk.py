@@ -103,7 +103,10 @@ def test_shots_of_another_place_in_the_window_decode_alike(soc):
 def test_a_window_that_misses_the_pulse_is_named(soc):
     LightningConfig.update(dac_0=180, dac_1=120, adc_trig_offset=1000)
     waveform = LightningControl(soc, LightningConfig).acquire_decimated(soc)
-    with pytest.raises(lightning.errors.OutOfRange, match="hold no plateau"):
+    with pytest.raises(
+        lightning.errors.OutOfRange,
+        match="Change adc_trig_offset, length or readout_length so that the window covers",
+    ):
         LightningSignalProcessing().decode(waveform)
 
 

@@ -66,7 +66,7 @@ def test_a_load_without_an_answer_fails_after_its_table(server, capsys, tmp_path
     row = reported.out.splitlines()[2].split()
     assert row[2:5] == ["-", "-", "-"]
     assert row[-1] == "input"
-    assert "none was answered" in reported.err
+    assert "none of 54 requests was answered" in reported.err
     assert "--size" in reported.err
     assert picture.exists()
 

@@ -82,7 +82,7 @@ def test_numbers_that_json_has_not_are_named(client, word):
     body = f'{{"inputs": [{{"name": "image", "shape": [1, 2], "datatype": "FP32", "data": [1.0, {word}]}}]}}'
     status, found, _ = client("POST", "/v2/models/small/infer", body.encode())
     assert (status, found["code"]) == (400, "serving.malformed")
-    assert f"JSON has no {word}" in found["error"]
+    assert f"JSON cannot carry {word}" in found["error"]
 
 
 @pytest.mark.socket

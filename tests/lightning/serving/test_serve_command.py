@@ -162,7 +162,7 @@ def test_what_cannot_be_served_is_refused_by_name(capsys, folder, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
     nothing = refused(capsys, empty, "--port", 0)
-    assert (nothing["code"], nothing["message"]) == ("config", f"no .lng file is in {str(empty)!r}")
+    assert (nothing["code"], nothing["message"]) == ("config", f"{str(empty)!r} contains no .lng file")
     model = folder / "digits.lng"
     twice = refused(capsys, folder, model, "--port", 0)
     assert "would both be model 'digits'" in twice["message"]
@@ -201,7 +201,7 @@ def test_real_time_that_is_not_permitted_is_reported(capsys, folder, monkeypatch
     finally:
         sys.setswitchinterval(before)
     assert found["code"] == "serving"
-    assert "in real time (Operation not permitted)" in found["message"]
+    assert "packets cannot be served with real-time priority (Operation not permitted)" in found["message"]
 
 
 @pytest.mark.socket

@@ -229,7 +229,7 @@ class TestHostKeys:
             ours.open(10)
             ours.close()
         else:
-            with pytest.raises(ConnectError, match="not the one we know"):
+            with pytest.raises(ConnectError, match="the host key of the device is not the known one"):
                 ours.open(10)
             assert device.passwords == []
         assert not [record for record in caplog.records if record.name == "ocs_drivers.ssh"]
@@ -238,7 +238,7 @@ class TestHostKeys:
         (tmp_path / ".ssh").mkdir()
         users = tmp_path / ".ssh" / "known_hosts"
         users.write_text(self.line(device, asyncssh.generate_private_key("ssh-ed25519")))
-        with pytest.raises(ConnectError, match="not the one we know"):
+        with pytest.raises(ConnectError, match="the host key of the device is not the known one"):
             device.transport().open(10)
         users.write_text(self.line(device).replace("127.0.0.1", "192.0.2.1"))
         ours = device.transport()

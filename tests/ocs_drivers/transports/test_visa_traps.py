@@ -69,7 +69,7 @@ def test_trap_2_a_refused_port_is_found_out_at_open():
 
 
 def test_trap_2_a_port_that_disconnects_is_found_out_at_open(peer):
-    with pytest.raises(ConnectError, match="closed the connection before it said who it is"):
+    with pytest.raises(ConnectError, match="the device closed the connection before it identified itself"):
         open_switch(address_of(peer(disconnect)), timeout_s=NEVER_S)
 
 
@@ -207,7 +207,7 @@ def test_nothing_but_garbage_is_a_desync(peer, lines):
 def test_more_answers_than_questions_are_a_desync(peer, lines):
     with (
         open_switch(address_of(peer(lines({READ: b"(@),(@)\r\n(@1),(@25)\r\n"})))) as switch,
-        pytest.raises(ProtocolDesync, match="more replies than questions"),
+        pytest.raises(ProtocolDesync, match="more replies than queries"),
     ):
         switch.read()
 

@@ -484,7 +484,7 @@ def test_a_model_that_does_not_fit_the_ports_is_a_desync(unit, model):
 @pytest.mark.socket
 def test_ports_that_the_unit_does_not_have_are_a_desync(unit):
     switch = unit(**{"cross-connects": {"pair": [{"ingress": 1, "egress": 99}]}})
-    with pytest.raises(ProtocolDesync, match="cannot have"):
+    with pytest.raises(ProtocolDesync, match="impossible circuits for this switch"):
         switch.read()
 
 
@@ -498,7 +498,7 @@ def test_a_list_that_shrinks_is_a_desync(unit):
             "opm-power": [{"port": powers}, {"port": powers[:-1]}],
         }
     )
-    with pytest.raises(ProtocolDesync, match="7 ports, not as many as at first"):
+    with pytest.raises(ProtocolDesync, match="ports, not as many as in the first reading"):
         switch.ports()
     with pytest.raises(ProtocolDesync, match="power readings are missing"):
         switch.power([8])

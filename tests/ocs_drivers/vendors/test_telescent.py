@@ -326,7 +326,7 @@ def test_a_table_that_cannot_be_right(cells):
     shown = [two_rows()]
     switch, _ = scripted({"switchstate": lambda: shown[0]})
     shown[0] = two_rows(*cells)
-    with pytest.raises(ProtocolDesync, match="cannot be right"):
+    with pytest.raises(ProtocolDesync, match="the table is inconsistent"):
         switch.read()
 
 

@@ -194,7 +194,7 @@ def test_a_kill_at_any_probe_is_made_good_by_the_next_discovery(truth, switch, t
             assert found_ports(found) == true_ports(truth.lab)
             assert switch.held == foreign
             assert second.down == set()  # as before the first
-            assert DiscoveryRecord(journal, "t").unfinished() == ()
+            assert DiscoveryRecord(journal, "t").find_unfinished() == ()
             resumed += found.resumed
             assert first.probes + second.probes <= first.probes + 1 + found.rounds
         kill_at += 1

@@ -44,7 +44,7 @@ from testbed.operate.intent import Stated
 from testbed.operate.journal import journal_in
 from testbed.operate.design import design_for
 from testbed.operate.session import LabSession
-from testbed.operate.narrow import changed_circuits
+from testbed.operate.narrow import change_circuits
 
 def die(*_arguments, **_options):
     print(json.dumps(dict(switch.held)), flush=True)
@@ -56,7 +56,7 @@ design = design_for(lab)
 switch = MemorySwitch(held=CrossConnects({1: 53}))
 session = LabSession(lab, {"ocs1": switch}, None, journal_in(runs))
 if what == "trial":
-    with changed_circuits(session, design, "ocs1", {1: 60}, lambda _text: None):
+    with change_circuits(session, design, "ocs1", {1: 60}, lambda _text: None):
         die()
 elif what == "repair":
     session.bring_up(design)

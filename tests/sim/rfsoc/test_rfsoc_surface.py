@@ -336,7 +336,7 @@ def test_the_conversion_works_where_machine_code_cannot_be_kept():
         "getattr(caching, 'CacheImpl', None) and setattr(caching.CacheImpl, '_locator_classes', []); "
         "getattr(caching, '_CacheImpl', None) and setattr(caching._CacheImpl, '_locator_classes', []); "
         "import sim.twins.rfsoc.signals.conversion_compiled as made, sim.twins.rfsoc.tproc_v2.compiled as machine; "
-        "assert machine.executor() is not None; print(made._decimated)"
+        "assert machine.executor() is not None; print(made._decimate)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert "CPUDispatcher" in done.stdout, done.stderr

@@ -115,8 +115,12 @@ def test_a_laser_behind_an_open_interlock_is_reported(kit, bench):
 @pytest.mark.parametrize(
     ("stuck", "act", "words"),
     [
-        ({"laser": False}, lambda laser: laser.turn_on(), "it says that its output is off"),
-        ({"shutter_open": True}, lambda laser: laser.turn_off(), "the laser says that it is on"),
+        ({"laser": False}, lambda laser: laser.turn_on(), "it reports that its output is off"),
+        (
+            {"shutter_open": True},
+            lambda laser: laser.turn_off(),
+            "the shutter was closed, but the laser reports that it is on",
+        ),
         ({"laser_dbm": 1.0}, lambda laser: laser.set_power_dbm(5.0), "was set to 5 and reads 1"),
     ],
 )
@@ -472,7 +476,7 @@ def test_nobody_at_the_address_is_reported_at_once():
 @pytest.mark.process
 @pytest.mark.parametrize("resource", ["nonsense", "TCPIP::::SOCKET"])
 def test_what_is_no_resource_is_an_error_of_the_address(resource):
-    with pytest.raises(AddressError, match="is no VISA resource"):
+    with pytest.raises(AddressError, match="'nonsense' is not a VISA resource"):
         open_instrument(resource, "laser")
 
 
