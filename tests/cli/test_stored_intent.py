@@ -63,7 +63,7 @@ def test_another_topology_is_named_and_said_in_the_heading(testbed, lab_file):
     assert other.code == 2
     heading, told, *_ = other.out.splitlines()
     assert "; named: --method geometric; NOT WHAT IS STORED, epoch 1 (verified, " in heading
-    assert "no fault of a fibre" in told
+    assert "instead of a faulty fibre" in told
     document = testbed("verify", lab_file, "--method", "geometric", "--json").json
     assert (document["epoch"], document["stored_epoch"]) == (None, 1)
     hints = {finding["hint"] for finding in document["findings"]}

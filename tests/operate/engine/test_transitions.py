@@ -60,7 +60,7 @@ def test_whatever_happens_to_a_step_it_is_sent_only_after_its_intent():
     reached: Counter[StepState] = Counter()
 
     @settings(max_examples=300)
-    @given(st.lists(st.sampled_from(StepEvent), min_size=6, max_size=30))
+    @given(st.lists(st.sampled_from(StepEvent), min_size=20, max_size=80))
     def holds(drawn):
         state, told = StepState.PLANNED, []
         for event in drawn:

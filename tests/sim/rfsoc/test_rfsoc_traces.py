@@ -63,7 +63,7 @@ def test_what_is_kept_is_what_the_plant_would_answer(monkeypatch, growth, memory
         timeline = line(rng)
         for first in rng.integers(-50, 1600, 8).tolist():
             before = plant.back
-            receive = kept.receive(timeline, RATE, first, 64)
+            received = kept.receive(timeline, RATE, first, 64)
             assert (
                 received.level.tolist() == Echo(before).receive(0, RATE, first, 64, timeline).level.tolist()
             )
