@@ -69,7 +69,7 @@ FIRST_POLL_S = 0.02
 CHECK_PORT = "Check the port and the scheme of the address: something else may answer there."
 ANOTHER_MAKE = "Or check the port and the scheme of the address: another make of switch may answer there."
 SESSIONS = (
-    "It may have no session left: close other clients, or wait until the device ends those that are idle."
+    "It may have no free session: close other clients, or wait until the device ends idle ones."
 )
 
 _CLOSED = re.compile("closed|reset|lost", re.IGNORECASE)

@@ -308,7 +308,7 @@ def test_the_command_refuses_a_real_lab_that_nobody_said_to_move(session, tmp_pa
     asked = ["repair", str(lab_file), "--runs-dir", str(tmp_path / "runs"), "--apply"]
     for more in ([], ["--really-move", "another"]):
         assert run_app([*asked, *more]) not in (0, 2)
-        assert f"give --really-move {session.lab.name}" in capsys.readouterr().err
+        assert f"--really-move {session.lab.name}" in capsys.readouterr().err
 
 
 def test_a_lab_that_changed_after_the_look_is_left_alone(session, switches, cut, ring_and_pairs):
