@@ -151,7 +151,7 @@ BAD = {
         "transmit: 'ocs1:1'",
         17,
         "port 1 of switch 'ocs1' is used twice: by a/nic1 (transmit, line 16) and by a/nic2 (transmit)",
-        "check which fibre is really there, and correct the other",
+        "check which fibre ends there, and correct the other",
     ),
     "unknown switch": (
         "transmit: 'ocs1:2'",
@@ -171,7 +171,7 @@ BAD = {
         "transmit: 'ocs1:1'",
         "transmit: 'ocs1:0'",
         16,
-        "has no port 0",
+        "ends at port 0",
         "inputs are 1..6, outputs are 7..12",
     ),
     "transmit into output": (
@@ -220,7 +220,7 @@ BAD = {
         "management: 10.99.0.12",
         "management: 10.99.0.255",
         19,
-        "no host address",
+        "not a host address",
         "choose another address inside 10.99.0.0/24",
     ),
     "our own address": (

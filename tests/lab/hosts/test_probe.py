@@ -192,6 +192,6 @@ def test_hops_are_read_from_the_ttl_of_the_reply_and_what_does_not_pass(lab):
 
 def test_a_host_that_cannot_ping_is_named(lab):
     fleet = ScriptedHosts(lab, {"started": [("a", say("ready"))]})
-    with pytest.raises(HostError, match=r"trial of all ways is not 'ready' on b \(PermissionError") as caught:
+    with pytest.raises(HostError, match=r"ping of all pairs is not 'ready' on b \(PermissionError") as caught:
         ping_all(fleet)
     assert list(caught.value.reasons) == ["b"]
