@@ -1,4 +1,4 @@
-"""From the canonical text of a datapath back to the datapath."""
+"""Reader of the canonical JSON of a datapath."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fpga.count_action.model import (
 
 
 def datapath_from_json(text: str) -> Datapath:
-    """Read what `Datapath.to_json` has written. Raises ValueError when it is not that."""
+    """Return the datapath that `Datapath.to_json` has written. Raise ValueError if the text is not valid."""
     try:
         data = json.loads(text)
         return Datapath(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from fpga.count_action.checks.warnings import contradictions
+from fpga.count_action.checks.warnings import find_contradictions
 from fpga.count_action.model import Datapath
 from fpga.formal import sby
 from fpga.formal.properties import STATED
@@ -95,7 +95,7 @@ def _without_vacuous(datapath: Datapath, results: Iterable[Result]) -> Iterator[
     """Return the results; of counts that can never count it is not proven when they fire."""
     for each in results:
         counts = datapath.module(each.module).counts
-        idle = next((count.name for count in counts if contradictions(count)), "")
+        idle = next((count.name for count in counts if find_contradictions(count)), "")
         vacuous = idle and each.property == "fires" and each.verdict is Verdict.PROVEN
         yield replace(each, verdict=Verdict.VACUOUS, part=idle) if vacuous else each
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from fpga.count_action.actions import KINDS
-from fpga.count_action.actions.proof import CLOCKED, NEVER, Check, bit, concatenate, find_hidden_wire
+from fpga.count_action.actions.proof import CLOCKED, NEVER, Check, bit, concatenate, declare_hidden_wire
 from fpga.count_action.arbitration import last_of, registers
 from fpga.count_action.model import Count, CountKind, Datapath, Module, Ref, Signal
 from fpga.count_action.ports import split_buffer
@@ -72,7 +72,7 @@ class Specification:
         inputs = [f"  input logic [{port.width - 1}:0] {port.name}" for port in ports.inputs]
         width = sum(target.width for _, target in self.datapath.targets())
         lines = [f"logic [{port.width - 1}:0] {port.name};" for port in ports.outputs]
-        lines += [f"{self.datapath.name} dut (.*);", find_hidden_wire("target", width)]
+        lines += [f"{self.datapath.name} dut (.*);", declare_hidden_wire("target", width)]
         lines += [*write_hidden_wires(self.meaning), *self.meaning.write_shared_lines()]
         if self.claims is not None:
             lines += assumption_lines(self.meaning)
@@ -178,12 +178,12 @@ def _targets(datapath: Datapath) -> Check:
 def write_hidden_wires(meaning: Meaning) -> Iterator[str]:
     """Return the wires that stand for the ports of buffered streams, and two registers of each buffer."""
     for signal, ports in _streams(meaning):
-        yield find_hidden_wire(f"{signal.name}_valid_held", signal.size)
-        yield find_hidden_wire(f"{signal.name}_ready_held", signal.size)
-        yield from (find_hidden_wire(f"{port}_held", width * signal.size) for port, width in ports)
+        yield declare_hidden_wire(f"{signal.name}_valid_held", signal.size)
+        yield declare_hidden_wire(f"{signal.name}_ready_held", signal.size)
+        yield from (declare_hidden_wire(f"{port}_held", width * signal.size) for port, width in ports)
         for index in range(signal.size):
-            yield find_hidden_wire(f"{_buffer(signal, index)}.full_q", 1)
-            yield find_hidden_wire(f"{_buffer(signal, index)}.second_q", sum(width for _, width in ports))
+            yield declare_hidden_wire(f"{_buffer(signal, index)}.full_q", 1)
+            yield declare_hidden_wire(f"{_buffer(signal, index)}.second_q", sum(width for _, width in ports))
 
 
 def buffers_of(meaning: Meaning) -> Iterator[Check]:

@@ -1,7 +1,7 @@
-"""External inputs of a datapath: those that are declared, and those that are inferred from their use.
+"""External inputs of a datapath: declared ones, and ones inferred from their use.
 
-All modules of a datapath share them by name. First every declaration and every use is noted, then `settle` says
-what each input is, and at last `bit_of` turns elements of the text into bits of the hardware.
+All modules of a datapath share them by name. Call `declare` and `use` for every declaration and use, then
+`infer_signals`, and only then `signals`, `signal` and `bit_of`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from fpga.count_action.defaults import SAMPLE_WIDTH
-from fpga.count_action.diagnostics import Refused, Report, near, note, quote
+from fpga.count_action.diagnostics import Refused, Report, find_similar, note, quote
 from fpga.count_action.elaboration.arithmetic import check_span
 from fpga.count_action.elaboration.flat import FlatInput, FlatReference
 from fpga.count_action.model import MAX_LANES, Location, Signal, SignalKind
 
 _COMPARED = 40_000
-"""Pairs of names that are compared when misspellings are looked for."""
+"""Largest number of pairs of names that are compared to find misspellings."""
 
 
 @dataclass
@@ -41,11 +41,11 @@ class Externals:
         return name in self._known
 
     def names(self) -> list[str]:
-        """Return their names."""
+        """Return the names of the inputs."""
         return list(self._known)
 
     def declare(self, declared: FlatInput, *, element: int | None = None) -> None:
-        """Note a declaration; with `element` it is that of one element. Raises `Refused` when two differ."""
+        """Record a declaration, with `element` of one element. Raise `Refused` if it differs from an earlier one."""
         known = self._known.setdefault(declared.name, _Known())
         if element is not None:
             known.indices.add(element)
@@ -56,7 +56,7 @@ class Externals:
         known.declared = _unify(known.declared, declared)
 
     def use(self, reference: FlatReference) -> None:
-        """Note that something looks at an input."""
+        """Record a use of an input."""
         known = self._known.setdefault(reference.name, _Known())
         known.indices.add(reference.index)
         known.suffixes.add(reference.suffix)
@@ -64,8 +64,8 @@ class Externals:
         if reference.lane is not None:
             known.lanes.add(reference.lane)
 
-    def settle(self, report: Report, others: Iterable[str]) -> None:
-        """Say what every input is. `others` are names that an undeclared one may be a misspelling of."""
+    def infer_signals(self, report: Report, others: Iterable[str]) -> None:
+        """Determine the signal of every input. `others` are further names that an undeclared one may misspell."""
         declared = [name for name, known in self._known.items() if known.declared]
         candidates = list(dict.fromkeys([*declared, *others]))
         # A generated text is not misspelt, and comparing all its names would take long.
@@ -73,41 +73,43 @@ class Externals:
         for name, known in self._known.items():
             with report.part():
                 if known.declared is None and compared:
-                    _suspect(name, known, candidates, report)
+                    _warn_if_misspelt(name, known, candidates, report)
                 candidates.append(name)
-                _settle(name, known, report)
+                _infer(name, known, report)
 
     def signals(self) -> tuple[Signal, ...]:
-        """Return the inputs. Only after `settle` without errors."""
+        """Return the inputs. Call `infer_signals` first."""
         return tuple(known.signal for known in self._known.values() if known.signal)
 
     def signal(self, name: str) -> Signal | None:
-        """Return the input of that name; None when `settle` could not make sense of it."""
+        """Return the input of that name, or None if `infer_signals` found an error in it."""
         return self._known[name].signal
 
     def bit_of(self, reference: FlatReference) -> int:
-        """Return the bit of the hardware that an element of the text is. Raises `Refused` when there is none."""
+        """Return the index, from 0, of an element of an input. Raise `Refused` if there is no such element."""
         known = self._known[reference.name]
         signal = known.signal
         assert signal is not None
         first, last = known.base, known.base + signal.size - 1
         if reference.index is None:
             if signal.size > 1:
-                message = f"{quote(reference.name)} has elements {first} to {last}; which one is meant?"
+                message = (
+                    f"{quote(reference.name)} has elements {first} to {last}, and no index says which one"
+                )
                 raise Refused(reference.at, message, f"Write {reference.name}[{first}], or a range.")
             return 0
         if not first <= reference.index <= last:
-            message = f"{quote(reference.name)} has elements {first} to {last}, and no {reference.index}"
+            message = f"{quote(reference.name)} has elements {first} to {last}, not {reference.index}"
             raise Refused(reference.at, message, "Change the range here or where it is declared.")
         return reference.index - known.base
 
     def lane_base(self, name: str) -> int:
-        """Return whether lanes of this input are counted from 0 or from 1."""
+        """Return the number of the first lane of an input: 0 or 1."""
         return lane_base(self._known[name].lanes)
 
 
 def lane_base(lanes: set[int]) -> int:
-    """Return 0 when a lane 0 is named anywhere, otherwise 1."""
+    """Return the number of the first lane: 0 if lane 0 is used anywhere, otherwise 1."""
     return 0 if 0 in lanes else 1
 
 
@@ -122,11 +124,11 @@ def _unify(one: FlatInput, other: FlatInput) -> FlatInput:
         return one if other.span is None else replace(one, span=other.span)
     if one.span.start != other.span.start:
         message = f"elements of {quote(one.name)} begin at {other.span.start} here and at {one.span.start} at {one.at}"
-        raise Refused(other.at, message, "Start at the same number.")
+        raise Refused(other.at, message, "Start both ranges at the same number.")
     return replace(one, span=max(one.span, other.span, key=len))
 
 
-def _settle(name: str, known: _Known, report: Report) -> None:
+def _infer(name: str, known: _Known, report: Report) -> None:
     signal = _declare_signal(known) if known.declared else _infer_signal(name, known)
     if signal.size * signal.lanes > MAX_LANES:
         message = (
@@ -140,7 +142,9 @@ def _settle(name: str, known: _Known, report: Report) -> None:
             what = f"{signal.size} flags" if signal.size > 1 else "a flag"
         else:
             what += f" of {signal.width} bits"
-        report.inferences.append(note(known.first, f"{quote(name)} is taken to be an external input: {what}"))
+        report.inferences.append(
+            note(known.first, f"{quote(name)} is assumed to be an external input: {what}")
+        )
 
 
 def _somewhere(known: _Known) -> Location:
@@ -172,7 +176,7 @@ def _infer_signal(name: str, known: _Known) -> Signal:
 
 
 def _extent(known: _Known) -> tuple[int, int]:
-    """Return the first element and the number of elements, from the elements that are used."""
+    """Return the index of the first element and the number of elements, from the indices that are used."""
     used = [index for index in known.indices if index is not None]
     if not used:
         return 0, 1
@@ -180,19 +184,21 @@ def _extent(known: _Known) -> tuple[int, int]:
     return base, len(check_span(base, max(used), _somewhere(known)))
 
 
-def _suspect(name: str, known: _Known, candidates: list[str], report: Report) -> None:
-    close = near(name, candidates)
-    if close and one_slip(name, close):
-        message = f"{quote(name)} is declared nowhere and is much like {quote(close)}"
-        hint = f"Write {quote(close)} if that is meant; otherwise declare {quote(name)} in `inputs`."
+def _warn_if_misspelt(name: str, known: _Known, candidates: list[str], report: Report) -> None:
+    close = find_similar(name, candidates)
+    if close and is_misspelling(name, close):
+        message = f"{quote(name)} is not declared, and is similar to {quote(close)}"
+        hint = f"Write {quote(close)} if that is intended; otherwise declare {quote(name)} in `inputs`."
         report.warnings.append(note(known.first, message, hint))
 
 
-def one_slip(one: str, other: str) -> bool:
-    """Return whether two names differ as a misspelling does: not only by digits, and by little."""
+def is_misspelling(one: str, other: str) -> bool:
+    """Return whether one name may be a misspelling of the other: similar, and not different in digits alone."""
     letters = ["".join(char for char in name.casefold() if not char.isdigit()) for name in (one, other)]
     if letters[0] == letters[1] or min(map(len, letters)) < 3:
         return one.casefold() == other.casefold()
     if sorted(letters[0]) == sorted(letters[1]):
         return True
-    return min(map(len, letters)) >= 5 and abs(len(one) - len(other)) <= 1 and bool(near(one, [other]))
+    return (
+        min(map(len, letters)) >= 5 and abs(len(one) - len(other)) <= 1 and bool(find_similar(one, [other]))
+    )

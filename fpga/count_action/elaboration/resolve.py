@@ -1,4 +1,4 @@
-"""From elaborated modules to the one representation: every name becomes a reference to what it means."""
+"""From elaborated modules to the datapath model: every name becomes a reference to a signal, count or target."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _WORD = {"sum": "sum", "condition": "while"}
 
 
 class Beats:
-    """Lanes, width and sign of everything that the modules of a datapath look at."""
+    """Lanes, width and sign of the signals of a datapath."""
 
     def __init__(self, names: Names, report: Report) -> None:
         self._names = names
@@ -68,9 +68,11 @@ class Beats:
         kind = self._kind(driven)
         if kind is not declared.kind:
             message = f"{quote(declared.name)} is a {declared.kind.value} and {reference} is a {kind.value}"
-            raise Refused(reference.at, message, "Wire it to something of its kind.")
+            raise Refused(reference.at, message, f"Wire it to a {declared.kind.value}.")
         if declared.span is not None and len(declared.span) > 1:
-            message = f"{quote(declared.name)} has {len(declared.span)} elements and {reference} is one"
+            message = (
+                f"{quote(declared.name)} has {len(declared.span)} elements, and {reference} is one signal"
+            )
             raise Refused(reference.at, message, "Wire it to an external input that has as many elements.")
         beat = self._beat(driven)
         if beat != Shape(declared.lanes, declared.width, declared.signed):
@@ -79,12 +81,12 @@ class Beats:
             raise Refused(reference.at, message, "Change one of them.")
 
     def beat_of(self, module: FlatModule, action: FlatAction) -> Shape:
-        """Return what an action sends. Raises `Refused` when its samples come from itself."""
+        """Return the shape of the output of an action. Raise `Refused` if its samples come from itself."""
         driven = Output(module.name, action.name)
         return self._beat(driven) if self._names.drivers[driven] is action else self._new_beat(driven, action)
 
     def _beat(self, driven: Output) -> Shape:
-        """Return the lanes, width and sign of what a module drives; of flags and numbers the width."""
+        """Return the shape of an output. Raise `Refused` if its samples come from itself."""
         if driven not in self._beats:
             self._beats[driven] = None
             self._beats[driven] = self._new_beat(driven, self._names.drivers[driven])
@@ -92,7 +94,7 @@ class Beats:
         if beat is None:
             at = self._names.drivers[driven].at
             message = (
-                f"the samples of {driven.module}.{driven.name} come from itself: streams run in a circle (R7)"
+                f"the samples of {driven.module}.{driven.name} come from itself: streams form a cycle (R7)"
             )
             raise Refused(at, message, "Use an external stream for one of them.")
         return beat
@@ -115,7 +117,7 @@ class Beats:
         return VERBS[action.verb].shape(action, samples)
 
     def _merge_shapes(self, module: FlatModule, action: FlatAction) -> list[Shape]:
-        """Return the shapes of the streams of which one is chosen: all have as many lanes (R19)."""
+        """Return the shapes of the streams of a `merge`. Raise `Refused` if their numbers of lanes differ (R19)."""
         streams = streams_of(module, action)
         shapes = [self._source(module, each) for each in streams]
         for each, shape in zip(streams, shapes, strict=True):
@@ -126,7 +128,7 @@ class Beats:
         return shapes
 
     def _shape_of(self, module: FlatModule, operand: FlatOperand) -> Shape:
-        """Return the lanes, width and sign of a sample: those of a formula follow from what it can come to."""
+        """Return the shape of a sample; the width and sign of a formula follow from its interval."""
         if (
             isinstance(operand, FlatReference)
             and self._names.find_stored(module, operand, inner=False) is None
@@ -153,7 +155,7 @@ class Beats:
         return interval_of_bits(source.width, signed=source.signed)
 
     def _source(self, module: FlatModule, reference: FlatReference) -> Shape:
-        found = self._names.meaning(module, reference)
+        found = self._names.resolve(module, reference)
         if isinstance(found, Output):
             return self._beat(found)
         signal = self._names.externals.signal(found.name)
@@ -161,8 +163,8 @@ class Beats:
         return Shape(signal.lanes, signal.width, signal.signed)
 
     def refs(self, module: FlatModule, reference: FlatReference, context: Context) -> Iterator[Ref]:
-        """Return the references that a reference stands for: several when it names all lanes of a beat."""
-        found = self._names.meaning(module, reference)
+        """Yield the resolved references of a reference: several if it names all lanes of a beat."""
+        found = self._names.resolve(module, reference)
         if isinstance(found, Output):
             kind, index = self._kind(found), 0
             name, owner, base = found.name, found.module, self._names.lane_base(found)
@@ -180,10 +182,8 @@ class Beats:
             yield from (Ref(name, owner, index, lane, reference.at) for lane in range(lanes))
             return
         if not base <= reference.lane < base + lanes:
-            message = (
-                f"{quote(str(reference))} has lanes {base} to {base + lanes - 1}, and no {reference.lane}"
-            )
-            raise Refused(reference.at, message, "Lanes are declared: stream NAME of 16 lanes of 8 bits.")
+            message = f"{quote(str(reference))} has lanes {base} to {base + lanes - 1}, not {reference.lane}"
+            raise Refused(reference.at, message, "Declare the lanes: stream NAME of 16 lanes of 8 bits.")
         yield Ref(name, owner, index, reference.lane - base, reference.at)
 
 
@@ -207,28 +207,29 @@ def _check_suffix(reference: FlatReference, kind: SignalKind, context: Context) 
             raise Refused(reference.at, message, "Write its name alone, or declare it as a stream.")
         return
     if context == "sample" and reference.suffix != "data":
-        raise Refused(reference.at, f"{shown} is a stream; its samples are sent", f"Write {reference}.data.")
+        message = f"{shown} is a stream, and this position needs its samples"
+        raise Refused(reference.at, message, f"Write {reference}.data.")
     if context != "sample" and reference.suffix != "valid":
-        what = "counts beats" if context == "sum" else "looks at a bit"
+        what = "counts its beats" if context == "sum" else "needs a bit"
         raise Refused(
             reference.at, f"{shown} is a stream, and `{_WORD[context]}` {what}", f"Write {reference}.valid."
         )
 
 
 def resolve(name: str, modules: list[FlatModule], inputs: list[FlatInput], report: Report) -> Datapath:
-    """Return the datapath of these modules. Raises `CountActionError` with everything that does not resolve."""
+    """Return the datapath of these modules. Raise `CountActionError` with all errors."""
     names = Names(modules, inputs, report)
-    names.settle()
+    names.infer_inputs()
     beats = Beats(names, report)
     beats.check_wires()
     resolver = _Resolver(names, beats, report)
     resolved = tuple(resolver.module(module) for module in modules)
-    report.settle()
+    report.raise_errors()
     return Datapath(name, names.externals.signals(), resolved)
 
 
 class _Resolver:
-    """Resolves the parts of modules. Errors go to the report, several at a time."""
+    """Resolves the parts of modules. Errors go to the report."""
 
     def __init__(self, names: Names, beats: Beats, report: Report) -> None:
         self._names, self._beats, self._report = names, beats, report
@@ -292,7 +293,7 @@ class _Resolver:
     def _refs(
         self, module: FlatModule, operand: FlatOperand, context: Context, values: list[Operand]
     ) -> list[Ref]:
-        """Return the references that a condition or a sample comes to; a formula becomes a value of the module."""
+        """Return the references of a condition or a sample; a formula is first added to `values`."""
         if (
             isinstance(operand, FlatReference)
             and self._names.find_stored(module, operand, inner=False) is None
@@ -304,7 +305,7 @@ class _Resolver:
         return [Ref(f"{VALUE}{len(values) - 1}", module.name, at=at)]
 
     def _operands(self, module: FlatModule, operand: FlatOperand, *, several: bool = False) -> list[Operand]:
-        """Return what an operand stands for: one thing, or (of `max` and `min`) all lanes of a beat."""
+        """Return the resolved operand; with `several` (in `max` and `min`) one for each lane of a beat."""
         if isinstance(operand, int):
             return [operand]
         if isinstance(operand, FlatFormula):
@@ -320,12 +321,12 @@ class _Resolver:
             return [self._pack_kept_lanes(module, operand, lanes)]
         found = list(self._beats.refs(module, operand, "sample"))
         if len(found) > 1 and not several:
-            message = f"{quote(f'{operand}.data')} has {len(found)} lanes; which one is meant?"
+            message = f"{quote(f'{operand}.data')} has {len(found)} lanes, and no index says which one"
             raise Refused(operand.at, message, f"Write {operand}.data[1], or a range.")
         return list(found)
 
     def _pack_kept_lanes(self, module: FlatModule, reference: FlatReference, lanes: int) -> Operand:
-        """Return the kept lanes of a beat as a number, the first lane lowest (R18)."""
+        """Return the formula for the kept lanes of a beat as a number; the first lane is bit 0 (R18)."""
         made: Operand = 0
         for lane in range(lanes):
             (ref,) = self._beats.refs(module, replace(reference, index=lane + 1), "condition")
@@ -359,7 +360,10 @@ class _Resolver:
         )
 
     def _find_choice(self, module: FlatModule, action: FlatAction, count: Count, lanes: int) -> list[Operand]:
-        """Return what a choice sends or keeps: samples, the ends of a packet, or whose turn it is (R19)."""
+        """Return the formulas that an action without samples sends or stores for an arbiter (R19).
+
+        They are the samples of a `merge`, the next turn, or the `last` and kept lanes of the selected beat.
+        """
         if action.verb == "merge":
             return arbitration.select_samples(count, module.name, lanes)
         if action.verb != "store":
@@ -397,6 +401,6 @@ class _Resolver:
         flags = [each.name for each in own if VERBS[each.verb].cleared_by]
         hint = did_you_mean(reference.label, [*(count.name for count in owner.counts), *flags])
         if owner is not module and Output(owner.name, reference.label) in self._names.drivers:
-            hint = f"Pulse, count the pulse in {owner.name}, and let that clear {reference.label}."
+            hint = f"Send a pulse, count it in {owner.name}, and clear {reference.label} there."
         message = f"{quote(str(reference))} is neither a count nor a flag that {quote(module.name)} sets"
         raise Refused(reference.at, message, hint)

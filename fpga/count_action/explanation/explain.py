@@ -1,6 +1,6 @@
-"""Explanation of a datapath for people: counts, targets, actions, who triggers whom, and after how many cycles.
+"""Facts about a datapath: counts, targets, actions, which count triggers which, and after how many cycles.
 
-`explain` gives the facts; `svg` draws them.
+`explain` returns the facts; `svg` draws them.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from fpga.count_action.model import Action, Count, Datapath, Module
 
 @dataclass(frozen=True, slots=True)
 class ActionFacts:
-    """An action: its text, when its effect is seen, and the counts that see it.
+    """An action: its text, its latency, and the counts that read its output.
 
-    `latency_cycles` is counted from the beat or flag from outside that completes it, along the shortest chain (R6).
+    `latency_cycles` counts from the external beat or flag that completes its count, along the shortest chain (R6).
     """
 
     text: str
@@ -28,7 +28,7 @@ class ActionFacts:
 
 @dataclass(frozen=True, slots=True)
 class CountFacts:
-    """A count: its text, its target (None: never), and what happens then."""
+    """A count: its text, its target, the value of the target (None: never), and its actions."""
 
     name: str
     text: str
@@ -39,7 +39,7 @@ class CountFacts:
 
 @dataclass(frozen=True, slots=True)
 class ModuleFacts:
-    """A module."""
+    """A module and its counts."""
 
     name: str
     counts: tuple[CountFacts, ...]
@@ -47,7 +47,10 @@ class ModuleFacts:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """From a module, or an input when `driver` is empty, to a module: what goes there, and how it is used."""
+    """A connection from a module (or an external input, if `driver` is empty) to a module.
+
+    `name` is the signal, `how` is `counts`, `waits for`, `sends` or `clears`.
+    """
 
     driver: str
     name: str
@@ -57,7 +60,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A datapath in words."""
+    """Facts about a datapath."""
 
     name: str
     digest: str
@@ -66,7 +69,7 @@ class Explanation:
     lines: tuple[Connection, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as programs get it."""
+        """Return the fields as nested dictionaries, for JSON."""
         return asdict(self)
 
 
@@ -104,7 +107,7 @@ def _counter(graph: Graph, module: Module, count: Count, latencies: dict[tuple[s
 
 
 def _find_triggers(graph: Graph, module: Module, action: Action) -> dict[str, None]:
-    """Return the counts that see an action, in the order of the text."""
+    """Return the counts that read an action's output or that it clears, in the order of the text."""
     return dict.fromkeys(
         f"{link.reader.name}.{link.count.name}"
         for link in graph.links
@@ -139,7 +142,7 @@ def _line(link: Link) -> Connection:
 
 
 def _latencies(graph: Graph) -> dict[tuple[str, str], int]:
-    """Return the cycles from an event outside to the effect of a fire, by module and count: the shortest chain."""
+    """Return the fewest cycles from an external event to the effect of a fire, by module and count."""
     found = {
         (module.name, count.name): 1
         for module, count in graph.datapath.counts()

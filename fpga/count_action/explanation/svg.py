@@ -1,4 +1,4 @@
-"""An explanation as an SVG drawing: inputs at the left, modules in columns, arrows for what goes between them."""
+"""Drawings of an explanation, as SVG (inputs at the left, modules in columns) and as text (modules in one column)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Rectangle:
 
 
 def draw_svg(explanation: Explanation) -> str:
-    """Return the drawing as a document of its own."""
+    """Return the drawing as a complete SVG document."""
     columns = _columns(explanation)
     inputs = list(_inputs(explanation))
     rectangles = dict(_place_inputs(inputs))
@@ -83,7 +83,7 @@ def draw_svg(explanation: Explanation) -> str:
 
 
 def _columns(explanation: Explanation) -> list[list[str]]:
-    """Return the modules by the longest chain that leads to them; lines that go back are left out of account."""
+    """Return the modules in columns, by the longest chain of connections to them. Backward connections are ignored."""
     names = [part.name for part in explanation.modules]
     depth = dict.fromkeys(names, 0)
     forward = [
@@ -183,7 +183,7 @@ _ASCII = str.maketrans("─│╭╮╰╯▼▶├└", "-|++++v>+`")
 
 
 def draw(explanation: Explanation, width: int = 100, *, ascii_only: bool = False) -> str:
-    """Return the drawing, at most `width` characters wide (but not below 40)."""
+    """Return the drawing as text, `width` characters wide (at least 40)."""
     width = max(width, 40)
     size = f"{_plural(len(explanation.modules), 'module')}, {_plural(len(explanation.inputs), 'input')}"
     lines = [
@@ -239,12 +239,12 @@ def _counter(counter: CountFacts, width: int) -> Iterator[str]:
 
 
 def goal(counter: CountFacts) -> str:
-    """Return the target in words."""
+    """Return the target of a count as text."""
     return f"reaches {'nothing, ever' if counter.value is None else counter.value} ({counter.target})"
 
 
 def _arrows(explanation: Explanation, part: ModuleFacts, following: str) -> Iterator[str]:
-    """Return the lines from a module to the one drawn below it; or an empty line."""
+    """Yield the arrow from a module to the module below it, or an empty line if they are not connected."""
     down = [line for line in explanation.lines if line.driver == part.name and line.reader == following]
     if not down:
         yield ""

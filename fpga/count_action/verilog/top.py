@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from fpga.count_action.actions import collects
-from fpga.count_action.arbitration import choosing
+from fpga.count_action.arbitration import find_choosing_counts
 from fpga.count_action.model import VALUE, Action, Datapath, Module, Ref, Signal, SignalKind
 from fpga.count_action.ports import Port, split_buffer
 from fpga.count_action.verilog.actions import action_lines
@@ -73,7 +73,7 @@ def _parts(wiring: Wiring, texts: Mapping[str, str]) -> Iterator[Iterable[str]]:
     for module in wiring.datapath.modules:
         if module.values:
             yield [f"// Formulas of {module.name} (R13).", *formula_lines(wiring, module)]
-        for count in choosing(module):
+        for count in find_choosing_counts(module):
             title = f"// Stream that {module.name}.{count.name} takes, by {count.order} (R19)."
             yield [title, *choice_lines(wiring, module, count)]
     yield from _streams(wiring)
