@@ -25,24 +25,24 @@ def registers(order: str, *, whole: bool, streams: int) -> dict[str, int]:
 def select(count: Count, module: str, options: Sequence[Operand]) -> Operand:
     """Return the formula for the option of the selected stream; if no stream has a beat, that of the last one."""
     valid = [Operation("valid", (Ref(each.name, each.module, each.index),)) for each in count.terms]
-    made = options[-1]
+    selection = options[-1]
     for holds, option in reversed(list(zip(valid[:-1], options[:-1], strict=True))):
-        made = Operation("if", (holds, option, made))
+        selection = Operation("if", (holds, option, selection))
     turn = Ref(f"{count.name}_turn", module)
     if count.order == "turns":
         for place, option in reversed(list(enumerate(options))):
-            asked = Operation("and", (valid[place], Operation("<=", (turn, place))))
-            made = Operation("if", (asked, option, made))
+            is_next = Operation("and", (valid[place], Operation("<=", (turn, place))))
+            selection = Operation("if", (is_next, option, selection))
     if count.whole:
-        held = Operation("table", (turn, *options))
-        made = Operation("if", (Ref(f"{count.name}_open", module), held, made))
-    return made
+        current = Operation("table", (turn, *options))
+        selection = Operation("if", (Ref(f"{count.name}_open", module), current, selection))
+    return selection
 
 
 def picks(count: Count, module: str) -> list[Operand]:
     """Return, for each stream, the formula that is 1 if an arbiter selects it."""
-    chosen = select(count, module, range(len(count.terms)))
-    return [Operation("==", (chosen, place)) for place in range(len(count.terms))]
+    selection = select(count, module, range(len(count.terms)))
+    return [Operation("==", (selection, place)) for place in range(len(count.terms))]
 
 
 def next_numbers(count: Count, module: str) -> dict[str, Operand]:
@@ -50,7 +50,7 @@ def next_numbers(count: Count, module: str) -> dict[str, Operand]:
     streams = len(count.terms)
     lasts = [last_of(each) for each in count.terms]
     following: list[Operand] = [(place + 1) % streams for place in range(streams)]
-    made: dict[str, Operand] = {}
+    numbers: dict[str, Operand] = {}
     if count.order == "turns" or count.whole:
         turns: list[Operand] = following if count.order == "turns" else list(range(streams))
         if count.order == "turns" and count.whole:
@@ -58,10 +58,10 @@ def next_numbers(count: Count, module: str) -> dict[str, Operand]:
                 Operation("if", (last, after, place))
                 for place, (last, after) in enumerate(zip(lasts, following, strict=True))
             ]
-        made["turn"] = select(count, module, turns)
+        numbers["turn"] = select(count, module, turns)
     if count.whole:
-        made["open"] = select(count, module, [Operation("not", (last,)) for last in lasts])
-    return made
+        numbers["open"] = select(count, module, [Operation("not", (last,)) for last in lasts])
+    return numbers
 
 
 def last_of(stream: Ref) -> Ref:
@@ -79,9 +79,9 @@ def select_samples(count: Count, module: str, lanes: int) -> list[Operand]:
 
 def pick_of(count: Count, stream: Ref) -> Ref | None:
     """Return the formula that is 1 if a count selects this stream, or None if the count takes all streams."""
-    wanted = (stream.module, stream.name, stream.index)
-    found = zip(count.terms, count.picks, strict=False)
-    return next((pick for term, pick in found if (term.module, term.name, term.index) == wanted), None)
+    key = (stream.module, stream.name, stream.index)
+    pairs = zip(count.terms, count.picks, strict=False)
+    return next((pick for term, pick in pairs if (term.module, term.name, term.index) == key), None)
 
 
 def find_choosing_counts(module: Module) -> Iterator[Count]:

@@ -117,8 +117,8 @@ class Report:
 
 def quote(word: str) -> str:
     """Return a user's word in backquotes, shortened to 60 characters, with unprintable characters escaped."""
-    shown = word if len(word) <= _SHOWN else word[: _SHOWN - 3] + "..."
-    return "`" + "".join(char if char.isprintable() else repr(char)[1:-1] for char in shown) + "`"
+    text = word if len(word) <= _SHOWN else word[: _SHOWN - 3] + "..."
+    return "`" + "".join(char if char.isprintable() else repr(char)[1:-1] for char in text) + "`"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

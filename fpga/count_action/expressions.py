@@ -47,16 +47,16 @@ def combine(operator: str, parts: Sequence[Interval]) -> Interval:
     """
     lows, highs = [low for low, _ in parts], [high for _, high in parts]
     if operator in {"+", "-"}:
-        added = operator == "+"
-        low, high = (lows[1], highs[1]) if added else (-highs[1], -lows[1])
+        is_sum = operator == "+"
+        low, high = (lows[1], highs[1]) if is_sum else (-highs[1], -lows[1])
         return lows[0] + low, highs[0] + high
-    chosen: dict[str, Interval] = {
+    intervals: dict[str, Interval] = {
         "max": (max(lows), max(highs)),
         "min": (min(lows), min(highs)),
         "if": (min(lows[1:], default=0), max(highs[1:], default=0)),
         "table": (min(0, 0, *lows[1:]), max(0, 0, *highs[1:])),
     }
-    return chosen.get(operator, (0, 1))
+    return intervals.get(operator, (0, 1))
 
 
 def leaves(operand: Operand) -> Iterator[tuple[str, Ref]]:

@@ -52,12 +52,12 @@ class Graph:
     @cached_property
     def drivers(self) -> dict[tuple[str, str], list[tuple[Module, Action]]]:
         """Actions that drive an output, by module and output."""
-        found: dict[tuple[str, str], list[tuple[Module, Action]]] = {}
+        drivers: dict[tuple[str, str], list[tuple[Module, Action]]] = {}
         for module in self.datapath.modules:
             for action in module.actions:
                 if action.kind.drives:
-                    found.setdefault((module.name, action.output), []).append((module, action))
-        return found
+                    drivers.setdefault((module.name, action.output), []).append((module, action))
+        return drivers
 
     @cached_property
     def _inputs(self) -> dict[str, Source]:
@@ -115,10 +115,10 @@ class Graph:
         """Return the streams whose samples a reference reads."""
         if not is_value(ref):
             return (ref,) if self.is_stream(ref) else ()
-        found = (
+        streams = (
             each for operator, each in leaves(self.formula(ref)) if not operator and self.is_stream(each)
         )
-        return tuple(dict.fromkeys(Ref(each.name, each.module, each.index) for each in found))
+        return tuple(dict.fromkeys(Ref(each.name, each.module, each.index) for each in streams))
 
     def is_stream(self, ref: Ref) -> bool:
         """Return whether `ref` is a stream."""
@@ -133,11 +133,11 @@ class Graph:
     @cached_property
     def takers(self) -> dict[tuple[str | None, str, int], list[tuple[Module, Count]]]:
         """Counts that take beats of each stream, by its module (None: external), name and index."""
-        found: dict[tuple[str | None, str, int], list[tuple[Module, Count]]] = {}
+        takers: dict[tuple[str | None, str, int], list[tuple[Module, Count]]] = {}
         for module, count in self.datapath.counts():
             for key in dict.fromkeys(stream_of(term) for term in count.counted if self.is_stream(term)):
-                found.setdefault(key, []).append((module, count))
-        return found
+                takers.setdefault(key, []).append((module, count))
+        return takers
 
     @cached_property
     def links(self) -> tuple[Link, ...]:
@@ -200,7 +200,7 @@ def can_stall(module: Module) -> bool:
 
 def find_cycle(edges: dict[str, list[str]]) -> list[str]:
     """Return the nodes along one cycle of a graph, with the first repeated at the end; empty if it has none."""
-    done: set[str] = set()
+    finished: set[str] = set()
     for start in edges:
         path: list[str] = []
         todo: list[tuple[str, bool]] = [(start, False)]
@@ -208,10 +208,10 @@ def find_cycle(edges: dict[str, list[str]]) -> list[str]:
             name, leaving = todo.pop()
             if leaving:
                 path.pop()
-                done.add(name)
+                finished.add(name)
             elif name in path:
                 return [*path[path.index(name) :], name]
-            elif name not in done:
+            elif name not in finished:
                 path.append(name)
                 todo.append((name, True))
                 todo.extend((each, False) for each in edges.get(name, ()))

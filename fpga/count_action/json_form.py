@@ -69,11 +69,11 @@ def _count(data: dict[str, Any]) -> Count:
     gate = tuple(Condition(Ref(**each["ref"]), each["negated"]) for each in data["gate"])
     aim = Ref(**data["aim"]) if data.get("aim") else None
     bound = Ref(**data["bound"]) if data.get("bound") else None
-    read = {
+    fields = {
         "kind": CountKind(data["kind"]), "terms": _refs(data["terms"]), "gate": gate, "aim": aim, "bound": bound,
         "taken": _refs(data.get("taken", [])), "picks": _refs(data.get("picks", [])),
     }  # fmt: skip
-    return Count(**{**data, **read})
+    return Count(**{**data, **fields})
 
 
 def _action(data: dict[str, Any]) -> Action:

@@ -105,28 +105,28 @@ LIBRARY = Path(__file__).resolve().parents[1] / "library"
 """Folder of imported files that are not in the folder of the importing file."""
 
 
-def read_source(path: Path, at: Location, wanted: str) -> str:
+def read_source(path: Path, at: Location, name: str) -> str:
     """Return the text of a file. Bytes that are not UTF-8 become U+FFFD, which the parser reports with its location.
 
     Raise `Refused` at `at` if the file cannot be read.
     """
-    shown = quote(wanted)
+    quoted = quote(name)
     try:
         if path.is_dir():
-            raise Refused(at, f"{shown} is a folder", "Name a file in it.")
+            raise Refused(at, f"{quoted} is a folder", "Name a file in it.")
         if not path.is_file():
-            raise Refused(at, f"there is no file {shown}", "Check the name and the folder that is searched.")
+            raise Refused(at, f"there is no file {quoted}", "Check the name and the folder that is searched.")
         if path.stat().st_size > MAX_BYTES:
             size = path.stat().st_size
             raise Refused(
                 at,
-                f"{shown} has {size} bytes; at most {MAX_BYTES} are read",
+                f"{quoted} has {size} bytes; at most {MAX_BYTES} are read",
                 "Split it and import the parts.",
             )
         return path.read_bytes().decode("utf-8", errors="replace")
     except (OSError, ValueError) as error:
         raise Refused(
-            at, f"{shown} cannot be read: {error}", "Check the name and the permissions of the file."
+            at, f"{quoted} cannot be read: {error}", "Check the name and the permissions of the file."
         ) from error
 
 
@@ -148,32 +148,32 @@ class Imports:
         `chain` are the files that import it, and `place` is its folder relative to the first file.
         """
         chain = (*chain, path.resolve())
-        for wanted in tree.imports():
+        for statement in tree.imports():
             with self.report.part():
-                self._follow_one(wanted, path.parent, chain, place)
+                self._follow_one(statement, path.parent, chain, place)
 
     def _follow_one(
-        self, wanted: Import, folder: Path, chain: tuple[Path, ...], place: PurePosixPath
+        self, statement: Import, folder: Path, chain: tuple[Path, ...], place: PurePosixPath
     ) -> None:
-        found = _find(wanted, folder)
-        said = place / wanted.path
-        self.files[said] = found
-        real = found.resolve()
+        file = _find(statement, folder)
+        relative = place / statement.path
+        self.files[relative] = file
+        real = file.resolve()
         if real in chain:
             cycle = " -> ".join(each.name for each in (*chain[chain.index(real) :], real))
             message = f"these files import each other in a cycle: {cycle}"
-            raise Refused(wanted.at, message, "Move the part that both need into a third file.")
+            raise Refused(statement.at, message, "Move the part that both need into a third file.")
         if real in self._read:
             return
         if len(self._read) >= _MAX_IMPORTS or len(chain) > 40:
             raise Refused(
-                wanted.at,
+                statement.at,
                 f"more than {_MAX_IMPORTS} imported files, or a chain of over 40",
                 "Merge some files.",
             )
         self._read.add(real)
         try:
-            tree = parse_tree(read_source(found, wanted.at, wanted.path), str(found))
+            tree = parse_tree(read_source(file, statement.at, statement.path), str(file))
         except CountActionError as error:
             for each in error.errors:
                 self.report.error(each)
@@ -182,21 +182,21 @@ class Imports:
             known = self.modules.setdefault(module.name, module)
             if known is not module:
                 message = f"module {quote(module.name)} is defined at {known.at} and at {module.at}"
-                raise Refused(wanted.at, message, "Rename one of them.")
-        self.follow(tree, found, chain, said.parent)
+                raise Refused(statement.at, message, "Rename one of them.")
+        self.follow(tree, file, chain, relative.parent)
 
 
-def _find(wanted: Import, folder: Path) -> Path:
-    if not wanted.path:
-        raise Refused(wanted.at, "the import names no file", 'Write import "FILE.ca";')
+def _find(statement: Import, folder: Path) -> Path:
+    if not statement.path:
+        raise Refused(statement.at, "the import names no file", 'Write import "FILE.ca";')
     try:
-        neighbour = folder / wanted.path
+        neighbour = folder / statement.path
         return (
             neighbour
-            if neighbour.is_file() or not (LIBRARY / wanted.path).is_file()
-            else LIBRARY / wanted.path
+            if neighbour.is_file() or not (LIBRARY / statement.path).is_file()
+            else LIBRARY / statement.path
         )
     except (OSError, ValueError) as error:
         raise Refused(
-            wanted.at, f"{quote(wanted.path)} is not a valid file name: {error}", "Check it."
+            statement.at, f"{quote(statement.path)} is not a valid file name: {error}", "Check it."
         ) from error

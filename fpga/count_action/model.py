@@ -412,8 +412,8 @@ def _plain(thing: Any) -> Any:
     if isinstance(thing, enum.Enum):
         return thing.value
     if is_dataclass(thing):
-        kept = (each for each in fields(thing) if each.compare and not _left_out(thing, each))
-        return {each.name: _plain(getattr(thing, each.name)) for each in kept}
+        names = (each for each in fields(thing) if each.compare and not _left_out(thing, each))
+        return {each.name: _plain(getattr(thing, each.name)) for each in names}
     if isinstance(thing, tuple):
         return [_plain(each) for each in thing]
     return thing

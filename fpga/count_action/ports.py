@@ -69,11 +69,11 @@ def ports_of(datapath: Datapath) -> Ports:
 
 def targets_of(datapath: Datapath, bank: int) -> dict[tuple[str, str], int]:
     """Return the value of each target, by module and name, from the concatenation `bank` of all targets."""
-    found, low = {}, 0
+    values, low = {}, 0
     for module, target in datapath.targets():
-        found[module.name, target.name] = bank >> low & (1 << target.width) - 1
+        values[module.name, target.name] = bank >> low & (1 << target.width) - 1
         low += target.width
-    return found
+    return values
 
 
 def split_buffer(datapath: Datapath, stream: Signal) -> Iterator[tuple[str, int]]:
@@ -128,10 +128,10 @@ def _outputs(datapath: Datapath) -> Iterator[tuple[str, int]]:
     yield "saturated_o", counts
 
 
-def _place_ports(named: Iterator[tuple[str, int]]) -> tuple[Port, ...]:
+def _place_ports(widths: Iterator[tuple[str, int]]) -> tuple[Port, ...]:
     placed: list[Port] = []
     column = 0
-    for name, width in named:
+    for name, width in widths:
         placed.append(Port(name, width, column))
         column += placed[-1].words
     return tuple(placed)

@@ -163,18 +163,20 @@ class Emit(Kind):
             yield when(statements.on(module, action), [f"{name} = {_total(statements, action, name)}"])
 
     def _search(self, statements: Statements, module: Module, action: Action) -> Lines:
-        best, found, index, counted = (statements.register(module, action, each) for each in _letters(action))
-        sample, taken = (statements.register(module, action, each) for each in "zu")
+        best, has_best, index, counted = (
+            statements.register(module, action, each) for each in _letters(action)
+        )
+        sample, is_counted = (statements.register(module, action, each) for each in "zu")
         if not module.count(action.on).accumulates:
-            yield from (f"{name} = 0" for name in (best, found, index, counted))
+            yield from (f"{name} = 0" for name in (best, has_best, index, counted))
         for ref in action.refs:
             moves = [each for each in (statements.on(module, action), statements.moves(ref)) if each != "1"]
             yield f"{sample} = {statements.sample(ref, action.width, signed=action.signed)}"
-            yield f"{taken} = {' & '.join(dict.fromkeys(moves)) or '1'}"
+            yield f"{is_counted} = {' & '.join(dict.fromkeys(moves)) or '1'}"
             relation = f"{sample} > {best}" if action.reduction == "max" else f"{best} > {sample}"
-            chosen = [f"{best} = {sample}", f"{index} = {counted} & {_mask(action)}", f"{found} = 1"]
-            yield when(f"{taken} & (({found} ^ 1) | ({relation}))", chosen)
-            yield f"{counted} = {counted} + {taken}"
+            updates = [f"{best} = {sample}", f"{index} = {counted} & {_mask(action)}", f"{has_best} = 1"]
+            yield when(f"{is_counted} & (({has_best} ^ 1) | ({relation}))", updates)
+            yield f"{counted} = {counted} + {is_counted}"
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
         total = statements.register(module, action, "a")

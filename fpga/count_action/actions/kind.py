@@ -134,7 +134,7 @@ class Hardware(Protocol):
         """Return the concatenated samples, the first lowest. `width` is per sample; default: that of the action."""
 
     def sample_type(self, action: Action) -> tuple[int, bool]:
-        """Return the width and sign of the adder's samples: their common ones, or else those of the action."""
+        """Return the width and sign of samples in the adder: their common ones, or the action's width, unsigned."""
 
     def any_fire(self, module: Module, actions: Iterable[Action]) -> str:
         """Return the condition that the count of any of the actions fires."""

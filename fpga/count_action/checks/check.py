@@ -76,14 +76,14 @@ def _find_name_clashes(datapath: Datapath) -> Diagnostics:
 
 def _find_port_clashes(datapath: Datapath) -> Diagnostics:
     ports = ports_of(datapath)
-    seen = {"clk_i", "rst_i"}
+    names = {"clk_i", "rst_i"}
     parts: list[Signal | Module] = [*datapath.inputs, *datapath.modules]
     for port in (*ports.inputs, *ports.outputs):
-        if port.name in seen:
+        if port.name in names:
             message = f"two ports of the hardware would have the name {quote(port.name)}"
             first = next((each.at for each in parts if port.name.startswith(each.name)), None)
             yield note(first, message, "Rename an input, a module or an output.")
-        seen.add(port.name)
+        names.add(port.name)
 
 
 @dataclass
@@ -120,9 +120,9 @@ class _Parts:
         if not module.counts:
             hint = "Add `counts: { sum ... }` and `targets: { ... }`."
             yield note(module.at, f"module {quote(module.name)} counts nothing", hint)
-        named = [("count", each.name, each.at) for each in module.counts]
-        driven = [(KINDS[each.kind].noun, name, each.at) for name, each in module.outputs().items()]
-        yield from find_duplicates([*named, *driven])
+        counts = [("count", each.name, each.at) for each in module.counts]
+        outputs = [(KINDS[each.kind].noun, name, each.at) for name, each in module.outputs().items()]
+        yield from find_duplicates([*counts, *outputs])
         yield from find_duplicates([("target", each.name, each.at) for each in module.targets])
         for target in module.targets:
             yield from _target(target)
@@ -255,14 +255,14 @@ def find_name_errors(what: str, name: str, at: Location | None) -> Diagnostics:
         )
 
 
-def find_duplicates(named: Iterable[tuple[str, str, Location | None]]) -> Diagnostics:
+def find_duplicates(entries: Iterable[tuple[str, str, Location | None]]) -> Diagnostics:
     """Yield an error for each name that an earlier entry has already. An entry is (kind of thing, name, location)."""
-    seen: dict[str, tuple[str, Location | None]] = {}
-    for what, name, at in named:
-        if name in seen:
-            other, place = seen[name]
+    earlier: dict[str, tuple[str, Location | None]] = {}
+    for what, name, at in entries:
+        if name in earlier:
+            other, place = earlier[name]
             where = f" ({place})" if place else ""
             yield note(
                 at, f"{quote(name)} is a {what} here and a {other} elsewhere{where}", "Rename one of them."
             )
-        seen.setdefault(name, (what, at))
+        earlier.setdefault(name, (what, at))

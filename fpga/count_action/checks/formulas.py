@@ -32,12 +32,12 @@ RefCheck = Callable[[Ref, Location | None], Diagnostics]
 def find_formula_errors(graph: Graph, module: Module, check_ref: RefCheck) -> Diagnostics:
     """Yield the errors of the formulas of a module; `check_ref` yields those of a reference to a signal."""
     for value in (*module.values, *(each.holds for each in module.claims)):
-        found = [
+        errors = [
             *_find_operator_errors(value),
             *_find_reference_errors(graph.datapath, module, value, check_ref),
         ]
-        yield from found
-        if not found:
+        yield from errors
+        if not errors:
             yield from _find_too_large(graph, module, value)
 
 
@@ -150,16 +150,16 @@ def _comparisons(operand: Operand) -> Iterator[Operation]:
             yield from _comparisons(each)
 
 
-def _find_constant(graph: Graph, compared: Operation, at: Location | None) -> Diagnostics:
-    left, right = (graph.interval(each) for each in compared.operands)
+def _find_constant(graph: Graph, comparison: Operation, at: Location | None) -> Diagnostics:
+    left, right = (graph.interval(each) for each in comparison.operands)
     outcomes = {
-        _can_hold(compared.operator, left, right),
-        _can_hold(compared.operator, left, right, other=True),
+        _can_hold(comparison.operator, left, right),
+        _can_hold(comparison.operator, left, right, other=True),
     }
     if len(outcomes) == 1:
         how = "always holds" if outcomes == {True} else "never holds"
         message = (
-            f"the comparison `{compared.operator}` {how}: "
+            f"the comparison `{comparison.operator}` {how}: "
             f"{_describe_interval(left)} is compared with {_describe_interval(right)}"
         )
         yield note(at, message, "Compare with a value that can be reached, or remove it.")

@@ -183,14 +183,14 @@ def _find_dead_counts(graph: Graph) -> Diagnostics:
     """Yield counts that can never start, because each waits for itself or for another such count."""
     alive: set[tuple[str, str]] = set()
     while True:  # least fixed point: add counts whose inputs can occur until nothing changes
-        born = {
+        started = {
             (module.name, count.name)
             for module, count in graph.datapath.counts()
             if (module.name, count.name) not in alive and not _find_missing_trigger(graph, count, alive)
         }
-        if not born:
+        if not started:
             break
-        alive |= born
+        alive |= started
     for module, count in graph.datapath.counts():
         if (module.name, count.name) not in alive:
             waits = _find_missing_trigger(graph, count, alive)
@@ -224,9 +224,9 @@ def _can_be_nonzero(graph: Graph, ref: Ref, alive: set[tuple[str, str]]) -> bool
 def find_choice_errors(graph: Graph, module: Module) -> Diagnostics:
     """Yield the errors of the arbiters of a module (R19)."""
     for count in module.counts:
-        found = [*_find_choice_errors(graph, count)]
-        yield from found
-        if count.order and not found:
+        errors = [*_find_choice_errors(graph, count)]
+        yield from errors
+        if count.order and not errors:
             yield from _find_register_errors(module, count)
     for action in module.actions:
         if action.merges:
@@ -255,21 +255,21 @@ def _find_choice_errors(graph: Graph, count: Count) -> Diagnostics:
 
 
 def _find_register_errors(module: Module, count: Count) -> Diagnostics:
-    wanted = arbitration.picks(count, module.name)
-    if [module.value(each) for each in count.picks] != wanted:
+    picks = arbitration.picks(count, module.name)
+    if [module.value(each) for each in count.picks] != picks:
         yield note(
             count.at, f"the picks of {quote(count.name)} are not {count.order}", "Use arbitration.picks."
         )
     for name, operand in arbitration.next_numbers(count, module.name).items():
-        made = next((each for each in module.actions if each.output == f"{count.name}_{name}"), None)
-        if made is None or not _is_stored(module, made, count, operand):
+        action = next((each for each in module.actions if each.output == f"{count.name}_{name}"), None)
+        if action is None or not _is_stored(module, action, count, operand):
             message = f"no action stores `{count.name}_{name}`, which {quote(count.name)} needs to choose"
             yield note(count.at, message, "Use arbitration.next_numbers.")
 
 
 def _is_stored(module: Module, action: Action, count: Count, operand: Operand) -> bool:
-    held = (action.kind, action.on, action.part_of) == (ActionKind.STORE, count.name, count.name)
-    return held and [module.value(ref) for ref in action.refs] == [operand]
+    is_own = (action.kind, action.on, action.part_of) == (ActionKind.STORE, count.name, count.name)
+    return is_own and [module.value(ref) for ref in action.refs] == [operand]
 
 
 def _find_merge_errors(graph: Graph, module: Module, action: Action) -> Diagnostics:
@@ -277,8 +277,8 @@ def _find_merge_errors(graph: Graph, module: Module, action: Action) -> Diagnost
     lanes = {graph.source(term).lanes for term in count.terms}
     right = bool(count.order) and len(lanes) == 1
     if right:
-        wanted = arbitration.select_samples(count, module.name, lanes.pop())
-        right = [module.value(ref) for ref in action.refs] == wanted
+        samples = arbitration.select_samples(count, module.name, lanes.pop())
+        right = [module.value(ref) for ref in action.refs] == samples
     if not right:
         message = f"{quote(action.output)} merges, and does not send the beat that {quote(count.name)} selects (R19)"
         yield note(action.at, message, "Use arbitration.select_samples.")

@@ -70,8 +70,13 @@ def _find_stuck_level_counts(graph: Graph, module: Module, count: Count) -> Diag
             f" {reset}, and waiting beats stay (R7)"
         )
         yield note(count.at, message, "Count all of them (raise the target), or write `at least`.")
-    sent = {stream_of(ref) for action in module.actions if action.on == count.name for ref in action.refs}
-    if reset - count.constant < len(streams) and len(sent & {stream_of(ref) for ref in streams}) > 1:
+    sample_streams = {
+        stream_of(ref) for action in module.actions if action.on == count.name for ref in action.refs
+    }
+    if (
+        reset - count.constant < len(streams)
+        and len(sample_streams & {stream_of(ref) for ref in streams}) > 1
+    ):
         message = (
             f"level count {name} fires with {reset} of {len(streams)} beats, but the samples of all streams are sent:"
             " those of the streams without a beat are not valid"
@@ -81,9 +86,9 @@ def _find_stuck_level_counts(graph: Graph, module: Module, count: Count) -> Diag
 
 def find_contradictions(count: Count) -> list[Ref]:
     """Return the signals that a count requires to be both 1 and 0, so that it never counts."""
-    asked = {(each.ref.module, each.ref.name, each.ref.index) for each in count.gate if each.negated}
+    negated = {(each.ref.module, each.ref.name, each.ref.index) for each in count.gate if each.negated}
     positive = (each.ref for each in count.gate if not each.negated)
-    return [ref for ref in positive if (ref.module, ref.name, ref.index) in asked]
+    return [ref for ref in positive if (ref.module, ref.name, ref.index) in negated]
 
 
 def _find_missed_pulses(graph: Graph, module: Module, count: Count) -> Diagnostics:
@@ -111,9 +116,9 @@ def _signals_of_condition(graph: Graph, ref: Ref) -> Iterator[Ref]:
 def _find_uncounted_samples(graph: Graph) -> Diagnostics:
     for module in graph.datapath.modules:
         for action in module.actions:
-            taken = {stream_of(term) for term in module.count(action.on).counted}
+            streams = {stream_of(term) for term in module.count(action.on).counted}
             for ref in (stream for each in action.refs for stream in graph.streams(each)):
-                if stream_of(ref) not in taken:
+                if stream_of(ref) not in streams:
                     message = (
                         f"{quote(action.output)} sends samples of {quote(describe_ref(ref))}, whose beats"
                         f" {quote(action.on)} does not count"
@@ -127,9 +132,11 @@ def _find_uncounted_samples(graph: Graph) -> Diagnostics:
 
 
 def _find_unused(graph: Graph) -> Diagnostics:
-    used = {ref.name for module in graph.datapath.modules for ref in refs_of(module) if ref.module is None}
+    input_names = {
+        ref.name for module in graph.datapath.modules for ref in refs_of(module) if ref.module is None
+    }
     for signal in graph.datapath.inputs:
-        if signal.name not in used:
+        if signal.name not in input_names:
             yield note(
                 signal.at,
                 f"input {quote(signal.name)} is not used",
@@ -143,9 +150,9 @@ def _find_unused(graph: Graph) -> Diagnostics:
         if operator == "target"
     }
     for module in graph.datapath.modules:
-        wanted = {count.target for count in module.counts}
+        target_names = {count.target for count in module.counts}
         for target in module.targets:
-            if target.name not in wanted and (module.name, target.name) not in compared:
+            if target.name not in target_names and (module.name, target.name) not in compared:
                 yield note(target.at, f"no count has the target {quote(target.name)}", "Remove it.")
 
 

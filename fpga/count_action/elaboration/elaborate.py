@@ -52,49 +52,49 @@ class Elaborator(FormulaElaborator):
     def module(self, instance: Instance) -> FlatModule:
         """Return a module with its ranges expanded. Errors go to the report."""
         values = instance.values
-        made = FlatModule(instance.name, instance.at, frozenset(values), {})
+        module = FlatModule(instance.name, instance.at, frozenset(values), {})
         for name, wire in instance.wires.items():
             with self.report.part():
-                made.wires[name] = (flat_reference(wire.reference, instance.index), wire)
-        made.inputs = self.inputs(instance.text.inputs, values)
+                module.wires[name] = (flat_reference(wire.reference, instance.index), wire)
+        module.inputs = self.inputs(instance.text.inputs, values)
         for target in instance.text.targets:
             with self.report.part():
-                made.targets.append(_target(target, values, made.targets))
+                module.targets.append(_target(target, values, module.targets))
         self._tables = {}
         with self.report.part():
             self._tables = tables_of(instance.text, values)
             for table in instance.text.tables:
-                made.targets += entries_of(table, values)
-        self._targets = frozenset(each.name for each in made.targets)
-        self._registers = frozenset(each.name for each in made.targets) & values.keys()
+                module.targets += entries_of(table, values)
+        self._targets = frozenset(each.name for each in module.targets)
+        self._registers = frozenset(each.name for each in module.targets) & values.keys()
         for count in instance.text.counts:
             with self.report.part():
                 for inner in each_value(count.each, values):
-                    made.counts.append(self._count(count, inner, len(made.counts)))
-                    made.actions += registers_of(made.counts[-1])
+                    module.counts.append(self._count(count, inner, len(module.counts)))
+                    module.actions += registers_of(module.counts[-1])
         for action in instance.text.actions:
             with self.report.part():
                 for inner in each_value(action.each, values):
-                    made.actions += self._action(action, inner)
+                    module.actions += self._action(action, inner)
         for claim in instance.text.claims:
             with self.report.part():
-                made.claims.append(self._claim(claim, values, len(made.claims)))
-        return made
+                module.claims.append(self._claim(claim, values, len(module.claims)))
+        return module
 
     def _claim(self, text: ClaimText, values: Values, place: int) -> FlatClaim:
         """Return a property; a name or a number alone becomes a comparison with 0."""
-        (found,) = self._operand(text.holds, values)
-        if not isinstance(found, FlatFormula):
-            found = FlatFormula("!=", (found, 0), text.holds.at)
-        return FlatClaim(text.kind, text.name or _number_word("property", place), found, text.at)
+        (formula,) = self._operand(text.holds, values)
+        if not isinstance(formula, FlatFormula):
+            formula = FlatFormula("!=", (formula, 0), text.holds.at)
+        return FlatClaim(text.kind, text.name or _number_word("property", place), formula, text.at)
 
     def inputs(self, declared: tuple[InputText, ...], values: Values) -> list[FlatInput]:
         """Return the declared inputs. Errors go to the report."""
-        made = []
+        inputs = []
         for text in declared:
             with self.report.part():
-                made += _input(text, values)
-        return made
+                inputs += _input(text, values)
+        return inputs
 
     def _count(self, text: CountText, values: Values, place: int) -> FlatCount:
         self._count_item(text.at)
@@ -139,7 +139,7 @@ class Elaborator(FormulaElaborator):
         does = text.does
         samples = [each for operand in does.samples for each in self._operand(operand, values)]
         sends = VERBS[does.verb].kind.drives is SignalKind.STREAM
-        made = FlatAction(
+        flat = FlatAction(
             verb=does.verb,
             name=_label(does.name, values) or ("out" if sends else ""),
             on=_label(text.on, values) or None,
@@ -154,8 +154,8 @@ class Elaborator(FormulaElaborator):
             cleared=None if does.cleared is None else flat_reference(does.cleared, values),
             at=does.at,
         )
-        ends = [self._end(made, *each, values) for each in zip(("last", "keep"), does.ends, strict=False)]
-        return [made, *ends, *merge_ends(made, does.merged_ends)]
+        ends = [self._end(flat, *each, values) for each in zip(("last", "keep"), does.ends, strict=False)]
+        return [flat, *ends, *merge_ends(flat, does.merged_ends)]
 
     def _end(self, action: FlatAction, name: str, operand: Operand, values: Values) -> FlatAction:
         """Return the action that stores the `last` flag or the kept lanes of a stream.
@@ -215,7 +215,7 @@ def _input(text: InputText, values: Values) -> list[FlatInput]:
     span = span_of(text.range, values) if text.range else None
     lanes = _optional(text.lanes, values, 1)
     width = _optional(text.width, values, 1)
-    made = FlatInput(text.name, text.kind, span, lanes, width, text.signed, text.at, buffered=text.buffered)
+    signal = FlatInput(text.name, text.kind, span, lanes, width, text.signed, text.at, buffered=text.buffered)
     if text.ends and span is not None:
         message = f"{quote(text.name)} is several streams; only a single stream can have packets"
         raise Refused(text.at, message, "Give each stream a name of its own.")
@@ -236,4 +236,4 @@ def _input(text: InputText, values: Values) -> list[FlatInput]:
         )
         for end in text.ends
     )
-    return [made, *flags]
+    return [signal, *flags]

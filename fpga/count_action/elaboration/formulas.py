@@ -108,8 +108,8 @@ class FormulaElaborator:
                 raise Refused(number.at, message, "Add and subtract only.")
             parts = (self._number(number.left, values), self._number(number.right, values))
             return FlatFormula("+" if number.operator == "+" else "-", parts, number.at)
-        (found,) = self._operand(number, values)
-        return found
+        (operand,) = self._operand(number, values)
+        return operand
 
     def _elaborate_target(self, text: CountText, values: Values) -> tuple[str | None, FlatFormula | None]:
         """Return the name of the target in `to`, and the formula if `to` has one; None for a part that is absent."""
@@ -117,22 +117,22 @@ class FormulaElaborator:
             return None, None
         if isinstance(text.target, Reference) and text.target.plain is not None:
             return text.target.plain, None
-        (found,) = self._operand(text.target, values)
-        first = next((each for each in references_in(found) if each.suffix == ""), None)
-        named = [each for each in references_in(found) if self._is_target(each)]
-        if not isinstance(found, FlatFormula) or first is None or not named:
+        (formula,) = self._operand(text.target, values)
+        first = next((each for each in references_in(formula) if each.suffix == ""), None)
+        targets = [each for each in references_in(formula) if self._is_target(each)]
+        if not isinstance(formula, FlatFormula) or first is None or not targets:
             message = "this is neither a target nor a formula of targets"
             raise Refused(
                 text.target.at, message, "Write `to NAME`, `to TABLE[index]` or `to max(NAME, ...)`."
             )
-        return named[0].label, found
+        return targets[0].label, formula
 
     def _elaborate_bound(self, text: CountText, values: Values) -> FlatFormula | None:
         """Return the bound of a count as a formula (a number or target alone is wrapped in `min`), or None."""
         if text.bound is None:
             return None
-        (found,) = self._operand(text.bound, values)
-        return found if isinstance(found, FlatFormula) else FlatFormula("min", (found,), text.bound.at)
+        (formula,) = self._operand(text.bound, values)
+        return formula if isinstance(formula, FlatFormula) else FlatFormula("min", (formula,), text.bound.at)
 
     def _is_target(self, reference: FlatReference) -> bool:
         return reference.module is None and not reference.suffix and reference.label in self._targets

@@ -41,25 +41,27 @@ class Instance:
 
 
 def make_instances(
-    tree: FileText, imported: Mapping[str, ModuleText], given: Mapping[str, int], report: Report
+    tree: FileText, imported: Mapping[str, ModuleText], parameters: Mapping[str, int], report: Report
 ) -> list[Instance]:
-    """Return the instances of a file in the order of its text. `given` are parameter values from the caller."""
+    """Return the instances of a file in the order of its text. `parameters` are values from the caller."""
     local = _index_modules({}, tree, report)
     instances: dict[str, Instance] = {}
-    unused = dict.fromkeys(given)
+    unused = dict.fromkeys(parameters)
     for statement in tree.statements:
         with report.part():
             several: Iterable[Instance] = ()
             if isinstance(statement, ModuleText):
-                several = [_bind(statement, statement.name, {}, {}, given, statement.at, report)]
+                several = [_bind(statement, statement.name, {}, {}, parameters, statement.at, report)]
             elif isinstance(statement, Use):
-                several = _replicate(statement, {**imported, **local}, given, report)
-            for made in several:
-                if made.name in instances and instances[made.name].at != made.at:
-                    message = f"there is already a module {quote(made.name)} at {instances[made.name].at}"
-                    raise Refused(made.at, message, "Give this one another name.")
-                instances[made.name] = made
-                for name in made.values:
+                several = _replicate(statement, {**imported, **local}, parameters, report)
+            for instance in several:
+                if instance.name in instances and instances[instance.name].at != instance.at:
+                    message = (
+                        f"there is already a module {quote(instance.name)} at {instances[instance.name].at}"
+                    )
+                    raise Refused(instance.at, message, "Give this one another name.")
+                instances[instance.name] = instance
+                for name in instance.values:
                     unused.pop(name, None)
     _report_unused_parameters(unused, instances, tree, report)
     return list(instances.values())
@@ -86,23 +88,23 @@ def _report_unused_parameters(
 
 
 def _replicate(
-    use: Use, modules: Mapping[str, ModuleText], given: Mapping[str, int], report: Report
+    use: Use, modules: Mapping[str, ModuleText], parameters: Mapping[str, int], report: Report
 ) -> Iterator[Instance]:
     """Yield the instances of a `use`: one, or one for every value of its index."""
     if use.over is None:
-        yield _use(use, modules, given, {}, report)
+        yield _use(use, modules, parameters, {}, report)
         return
     if use.over.name not in names_in(use.instance.index):
         message = f"the index {quote(use.over.name)} is not used in the name of the instances"
         raise Refused(use.over.at, message, f"Write {use.instance.name}[{use.over.name}].")
     for value in span_of(use.over, {}):
-        yield _use(use, modules, given, {use.over.name: value}, report)
+        yield _use(use, modules, parameters, {use.over.name: value}, report)
 
 
 def _use(
     use: Use,
     modules: Mapping[str, ModuleText],
-    given: Mapping[str, int],
+    parameters: Mapping[str, int],
     index: Mapping[str, int],
     report: Report,
 ) -> Instance:
@@ -123,12 +125,12 @@ def _use(
     name = use.instance.name
     if use.instance.index is not None:
         name = f"{name}_{evaluate(use.instance.index, index)}"
-    made = replace(_bind(text, name, arguments, wires, given, use.at, report), index=index)
+    instance = replace(_bind(text, name, arguments, wires, parameters, use.at, report), index=index)
     for argument in use.arguments:
-        if argument.name not in made.values:
-            hint = did_you_mean(argument.name, made.values) or "It has no parameters."
+        if argument.name not in instance.values:
+            hint = did_you_mean(argument.name, instance.values) or "It has no parameters."
             raise Refused(argument.at, f"{quote(use.module)} has no parameter {quote(argument.name)}", hint)
-    return made
+    return instance
 
 
 def _bind(
@@ -136,11 +138,11 @@ def _bind(
     name: str,
     arguments: Mapping[str, int],
     wires: Mapping[str, Wire],
-    given: Mapping[str, int],
+    parameters: Mapping[str, int],
     at: Location,
     report: Report,
 ) -> Instance:
-    outside = {**given, **arguments}
+    outside = {**parameters, **arguments}
     values: dict[str, int] = {}
     for parameter in text.parameters:
         if parameter.name in values:
@@ -184,12 +186,12 @@ def _warn_if_misspelt(
 def _infer_parameters(text: ModuleText) -> dict[str, Location]:
     """Return the undeclared parameters, with their first use: names used only in bounds of ranges and in targets."""
     elsewhere = set(_other_names(text))
-    found: dict[str, Location] = {}
+    parameters: dict[str, Location] = {}
     for number in _range_numbers(text):
         for name in names_in(number):
             if name not in elsewhere:
-                found.setdefault(name, number.at)
-    return found
+                parameters.setdefault(name, number.at)
+    return parameters
 
 
 def _range_numbers(text: ModuleText) -> Iterator[Number]:

@@ -46,43 +46,43 @@ class Names:
 
     def infer_inputs(self) -> None:
         """Determine every external input. Raise `CountActionError` with all errors."""
-        self._note_inputs()
+        self._record_inputs()
         self._report.raise_errors()
-        self.externals.infer_signals(self._report, [driven.name for driven in self.drivers])
+        self.externals.infer_signals(self._report, [output.name for output in self.drivers])
         self._report.raise_errors()
 
-    def lane_base(self, driven: Output) -> int:
+    def lane_base(self, output: Output) -> int:
         """Return the number of the first lane of an output: 0 or 1."""
-        return lane_base(self._lanes.get(driven, set()))
+        return lane_base(self._lanes.get(output, set()))
 
     # ------------------------------------------------------------------------------ declarations and uses
 
-    def _note_inputs(self) -> None:
+    def _record_inputs(self) -> None:
         for declared in self._file_inputs:
             with self._report.part():
                 self.externals.declare(declared)
         for module in self.modules.values():
-            self._note_declared(module)
+            self._record_declarations(module)
             for reference in self._references(module):
                 with self._report.part():
-                    self._note(module, reference)
-            self._note_unknown_wires(module)
+                    self._record_use(module, reference)
+            self._report_unknown_wires(module)
         for module in self.modules.values():
             for claim in module.claims:
                 for reference in self._signals_in(module, claim.holds):
                     with self._report.part():
-                        self._check_known(module, reference)
+                        self._check_used_elsewhere(module, reference)
 
-    def _check_known(self, module: FlatModule, reference: FlatReference) -> None:
+    def _check_used_elsewhere(self, module: FlatModule, reference: FlatReference) -> None:
         """Raise `Refused` if only a property uses an input: a property adds no hardware, hence no port."""
-        found = self.resolve(module, reference)
-        if isinstance(found, FlatReference) and found.name not in self.externals:
+        target = self.resolve(module, reference)
+        if isinstance(target, FlatReference) and target.name not in self.externals:
             message = f"a property reads {quote(str(reference))}, which nothing else uses"
             counts = self.counts[module.name]
-            hint = did_you_mean(found.name, [*self.externals.names(), *counts]) or "Declare it in `inputs`."
+            hint = did_you_mean(target.name, [*self.externals.names(), *counts]) or "Declare it in `inputs`."
             raise Refused(reference.at, message, hint)
 
-    def _note_declared(self, module: FlatModule) -> None:
+    def _record_declarations(self, module: FlatModule) -> None:
         declared: dict[str, FlatInput] = {}
         for each in module.inputs:
             with self._report.part():
@@ -124,15 +124,15 @@ class Names:
         if name in module.parameters:
             raise Refused(at, f"{quote(name)} is both an input and a parameter", "Rename one of them.")
 
-    def _note(self, module: FlatModule, reference: FlatReference) -> None:
-        found = self.resolve(module, reference)
-        if isinstance(found, Output):
+    def _record_use(self, module: FlatModule, reference: FlatReference) -> None:
+        target = self.resolve(module, reference)
+        if isinstance(target, Output):
             if reference.lane is not None:
-                self._lanes.setdefault(found, set()).add(reference.lane)
+                self._lanes.setdefault(target, set()).add(reference.lane)
             return
-        if found.name not in self._declared[module.name] | _find_wired_names(module):
-            self._check_not_driven_elsewhere(module, found)
-        self.externals.use(found)
+        if target.name not in self._declared[module.name] | _find_wired_names(module):
+            self._check_not_driven_elsewhere(module, target)
+        self.externals.use(target)
 
     def _check_not_driven_elsewhere(self, module: FlatModule, reference: FlatReference) -> None:
         if reference.name in self.modules:
@@ -147,7 +147,7 @@ class Names:
             hint = f"Write {owner}.{reference.label}, or declare an input of that name in `inputs`."
             raise Refused(reference.at, message, hint)
 
-    def _note_unknown_wires(self, module: FlatModule) -> None:
+    def _report_unknown_wires(self, module: FlatModule) -> None:
         names = dict.fromkeys([each.name for each in module.inputs])
         names |= dict.fromkeys(
             reference.name for reference in self._references(module) if reference.module is None
@@ -250,8 +250,8 @@ class Names:
         """Return the number of lanes, hence bits, of `x.keep` used as a number; 0 for any other reference."""
         if reference.module is None or reference.name != "keep" or reference.index is not None:
             return 0
-        found = self.resolve(module, reference)
-        signal = None if isinstance(found, Output) else self.externals.signal(found.name)
+        target = self.resolve(module, reference)
+        signal = None if isinstance(target, Output) else self.externals.signal(target.name)
         return signal.size if signal is not None and signal.size > 1 else 0
 
     def output(self, reference: FlatReference) -> Output:
@@ -260,9 +260,9 @@ class Names:
         if reference.module not in self.modules:
             hint = did_you_mean(reference.module, self.modules)
             raise Refused(reference.at, f"there is no module {quote(reference.module)}", hint)
-        found = Output(reference.module, reference.label)
-        if found in self.drivers:
-            return found
+        output = Output(reference.module, reference.label)
+        if output in self.drivers:
+            return output
         if reference.label in self.counts[reference.module]:
             raise _not_a_signal(reference)
         outputs = [each.name for each in self.drivers if each.module == reference.module]

@@ -64,8 +64,8 @@ class Beats:
     def _check_wire(self, declared: FlatInput, reference: FlatReference, wire: object) -> None:
         if reference.module is None:
             return
-        driven = self._names.output(reference)
-        kind = self._kind(driven)
+        output = self._names.output(reference)
+        kind = self._kind(output)
         if kind is not declared.kind:
             message = f"{quote(declared.name)} is a {declared.kind.value} and {reference} is a {kind.value}"
             raise Refused(reference.at, message, f"Wire it to a {declared.kind.value}.")
@@ -74,7 +74,7 @@ class Beats:
                 f"{quote(declared.name)} has {len(declared.span)} elements, and {reference} is one signal"
             )
             raise Refused(reference.at, message, "Wire it to an external input that has as many elements.")
-        beat = self._beat(driven)
+        beat = self._beat(output)
         if beat != Shape(declared.lanes, declared.width, declared.signed):
             here = Shape(declared.lanes, declared.width, declared.signed)
             message = f"{quote(declared.name)} has {_shape(here)}, and {reference} has {_shape(beat)}"
@@ -82,36 +82,36 @@ class Beats:
 
     def beat_of(self, module: FlatModule, action: FlatAction) -> Shape:
         """Return the shape of the output of an action. Raise `Refused` if its samples come from itself."""
-        driven = Output(module.name, action.name)
-        return self._beat(driven) if self._names.drivers[driven] is action else self._new_beat(driven, action)
+        output = Output(module.name, action.name)
+        return self._beat(output) if self._names.drivers[output] is action else self._new_beat(output, action)
 
-    def _beat(self, driven: Output) -> Shape:
+    def _beat(self, output: Output) -> Shape:
         """Return the shape of an output. Raise `Refused` if its samples come from itself."""
-        if driven not in self._beats:
-            self._beats[driven] = None
-            self._beats[driven] = self._new_beat(driven, self._names.drivers[driven])
-        beat = self._beats[driven]
+        if output not in self._beats:
+            self._beats[output] = None
+            self._beats[output] = self._new_beat(output, self._names.drivers[output])
+        beat = self._beats[output]
         if beat is None:
-            at = self._names.drivers[driven].at
+            at = self._names.drivers[output].at
             message = (
-                f"the samples of {driven.module}.{driven.name} come from itself: streams form a cycle (R7)"
+                f"the samples of {output.module}.{output.name} come from itself: streams form a cycle (R7)"
             )
             raise Refused(at, message, "Use an external stream for one of them.")
         return beat
 
-    def _kind(self, driven: Output) -> SignalKind:
-        kind = VERBS[self._names.drivers[driven].verb].kind.drives
+    def _kind(self, output: Output) -> SignalKind:
+        kind = VERBS[self._names.drivers[output].verb].kind.drives
         assert kind is not None
         return kind
 
-    def _new_beat(self, driven: Output, action: FlatAction) -> Shape:
-        module = self._names.modules[driven.module]
+    def _new_beat(self, output: Output, action: FlatAction) -> Shape:
+        module = self._names.modules[output.module]
 
         def samples() -> list[Shape]:
             if action.verb == "merge":
                 return self._merge_shapes(module, action)
             if action.part_of:
-                return [self._beat(Output(driven.module, action.part_of))]
+                return [self._beat(Output(output.module, action.part_of))]
             return [self._shape_of(module, operand) for operand in action.samples]
 
         return VERBS[action.verb].shape(action, samples)
@@ -155,24 +155,24 @@ class Beats:
         return interval_of_bits(source.width, signed=source.signed)
 
     def _source(self, module: FlatModule, reference: FlatReference) -> Shape:
-        found = self._names.resolve(module, reference)
-        if isinstance(found, Output):
-            return self._beat(found)
-        signal = self._names.externals.signal(found.name)
+        target = self._names.resolve(module, reference)
+        if isinstance(target, Output):
+            return self._beat(target)
+        signal = self._names.externals.signal(target.name)
         assert signal is not None
         return Shape(signal.lanes, signal.width, signal.signed)
 
     def refs(self, module: FlatModule, reference: FlatReference, context: Context) -> Iterator[Ref]:
         """Yield the resolved references of a reference: several if it names all lanes of a beat."""
-        found = self._names.resolve(module, reference)
-        if isinstance(found, Output):
-            kind, index = self._kind(found), 0
-            name, owner, base = found.name, found.module, self._names.lane_base(found)
+        target = self._names.resolve(module, reference)
+        if isinstance(target, Output):
+            kind, index = self._kind(target), 0
+            name, owner, base = target.name, target.module, self._names.lane_base(target)
         else:
-            signal = self._names.externals.signal(found.name)
+            signal = self._names.externals.signal(target.name)
             assert signal is not None
-            kind, index = signal.kind, self._names.externals.bit_of(found)
-            name, owner, base = found.name, None, self._names.externals.lane_base(found.name)
+            kind, index = signal.kind, self._names.externals.bit_of(target)
+            name, owner, base = target.name, None, self._names.externals.lane_base(target.name)
         _check_suffix(reference, kind, context)
         if context != "sample" or kind is not SignalKind.STREAM:
             yield Ref(name, owner, index, 0, reference.at)
@@ -241,21 +241,21 @@ class _Resolver:
         for place, count in enumerate(module.counts):
             with self._report.part():
                 counts.append(self._count(module, count, place, values))
-        known = {count.name: count for count in counts}
+        by_name = {count.name: count for count in counts}
         for action in module.actions:
             with self._report.part():
-                actions.append(self._action(module, action, known, values))
+                actions.append(self._action(module, action, by_name, values))
         targets = tuple(resolve_target(target, module) for target in module.targets)
         claims: list[Claim] = []
         for claim in module.claims:
             with self._report.part():
                 (holds,) = self._operands(module, claim.holds)
                 claims.append(Claim(claim.kind, claim.name, holds, claim.at))
-        made = tuple(values)
-        return Module(module.name, tuple(counts), targets, tuple(actions), module.at, made, tuple(claims))
+        formulas = tuple(values)
+        return Module(module.name, tuple(counts), targets, tuple(actions), module.at, formulas, tuple(claims))
 
     def _count(self, module: FlatModule, count: FlatCount, place: int, values: list[Operand]) -> Count:
-        terms, taken = (
+        terms, subtracted = (
             tuple(ref for reference in part for ref in self._beats.refs(module, reference, "sum"))
             for part in (count.terms, count.taken)
         )
@@ -266,12 +266,12 @@ class _Resolver:
             for operand, negated in count.gate
             for ref in self._refs(module, operand, "condition", values)
         ]
-        made = Count(
+        resolved = Count(
             name=count.name,
             kind=count.kind,
             target=target_of(module, count, place),
             terms=terms,
-            taken=taken,
+            taken=subtracted,
             bound=bound,
             constant=count.constant,
             gate=tuple(gate),
@@ -281,10 +281,10 @@ class _Resolver:
             order=count.order,
             whole=count.whole,
         )
-        if not made.order:
-            return made
-        picks = (self._add_value(module, pick, values) for pick in arbitration.picks(made, module.name))
-        return replace(made, picks=tuple(picks))
+        if not resolved.order:
+            return resolved
+        picks = (self._add_value(module, pick, values) for pick in arbitration.picks(resolved, module.name))
+        return replace(resolved, picks=tuple(picks))
 
     def _add_value(self, module: FlatModule, value: Operand, values: list[Operand]) -> Ref:
         values.append(value)
@@ -319,20 +319,20 @@ class _Resolver:
             return [Operation("valid", (ref,)) for ref in refs]
         if lanes := self._names.count_kept_lanes(module, operand):
             return [self._pack_kept_lanes(module, operand, lanes)]
-        found = list(self._beats.refs(module, operand, "sample"))
-        if len(found) > 1 and not several:
-            message = f"{quote(f'{operand}.data')} has {len(found)} lanes, and no index says which one"
+        samples = list(self._beats.refs(module, operand, "sample"))
+        if len(samples) > 1 and not several:
+            message = f"{quote(f'{operand}.data')} has {len(samples)} lanes, and no index says which one"
             raise Refused(operand.at, message, f"Write {operand}.data[1], or a range.")
-        return list(found)
+        return list(samples)
 
     def _pack_kept_lanes(self, module: FlatModule, reference: FlatReference, lanes: int) -> Operand:
         """Return the formula for the kept lanes of a beat as a number; the first lane is bit 0 (R18)."""
-        made: Operand = 0
+        total: Operand = 0
         for lane in range(lanes):
             (ref,) = self._beats.refs(module, replace(reference, index=lane + 1), "condition")
             bit = Operation("if", (ref, 1 << lane, 0))
-            made = Operation("+", (made, bit)) if lane else bit
-        return made
+            total = Operation("+", (total, bit)) if lane else bit
+        return total
 
     def _action(
         self, module: FlatModule, action: FlatAction, counts: dict[str, Count], values: list[Operand]
@@ -343,8 +343,8 @@ class _Resolver:
         refs = [ref for operand in action.samples for ref in self._refs(module, operand, "sample", values)]
         beat = self._beats.beat_of(module, action)
         if not action.samples and on in counts:
-            chosen = self._find_choice(module, action, counts[on], beat.lanes)
-            refs = [self._add_value(module, each, values) for each in chosen]
+            formulas = self._find_choice(module, action, counts[on], beat.lanes)
+            refs = [self._add_value(module, each, values) for each in formulas]
         return Action(
             kind=VERBS[action.verb].kind,
             on=on,
@@ -369,9 +369,9 @@ class _Resolver:
         if action.verb != "store":
             return []
         end = action.name.removeprefix(f"{action.part_of}_")
-        kept = arbitration.next_numbers(count, module.name) if action.part_of == count.name else {}
-        if end in kept:  # a stream may have the name of its count: `last` and `keep` are of the stream
-            return [kept[end]]
+        numbers = arbitration.next_numbers(count, module.name) if action.part_of == count.name else {}
+        if end in numbers:  # a stream may have the name of its count: `last` and `keep` are of the stream
+            return [numbers[end]]
         streams = (end_of(each, end) for each in streams_of(module, action))
         options = [part for each in streams for part in self._operands(module, each)]
         return [arbitration.select(count, module.name, options)]

@@ -47,11 +47,11 @@ def count_of(module: FlatModule, action: FlatAction) -> str:
     if not names:
         raise Refused(action.at, f"{quote(module.name)} has no count for this action", "Add `counts: {...}`.")
     # Actions that store `last` and `keep` share the count of the action that sends the beat.
-    written = [each for each in module.actions if not each.part_of]
-    if len(names) != len(written):
-        message = f"this action names no count, and there are {len(names)} counts and {len(written)} actions"
+    actions = [each for each in module.actions if not each.part_of]
+    if len(names) != len(actions):
+        message = f"this action names no count, and there are {len(names)} counts and {len(actions)} actions"
         raise Refused(action.at, message, f"Write `on {names[0]}:` before it, with the intended count.")
-    whose = (each.name == action.part_of if action.part_of else each is action for each in written)
+    whose = (each.name == action.part_of if action.part_of else each is action for each in actions)
     return names[next(place for place, own in enumerate(whose) if own)]
 
 
@@ -80,10 +80,10 @@ def width_of_target(target: FlatTarget, module: FlatModule) -> int:
     widths = []
     for place, count in enumerate(module.counts):
         try:
-            named = target_of(module, count, place)
+            name = target_of(module, count, place)
         except Refused:
             continue
-        if named == target.name:
+        if name == target.name:
             widths.append(count.width)
     return max(widths, default=COUNT_WIDTH)
 

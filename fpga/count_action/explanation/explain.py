@@ -81,18 +81,20 @@ def explain(datapath: Datapath) -> Explanation:
         name=datapath.name,
         digest=f"{datapath.digest:08x}",
         inputs=tuple(input_text(signal) for signal in datapath.inputs),
-        modules=tuple(_part(graph, module, latencies) for module in datapath.modules),
-        lines=tuple(dict.fromkeys((*_from_outside(graph), *map(_line, graph.links)))),
+        modules=tuple(_describe_module(graph, module, latencies) for module in datapath.modules),
+        lines=tuple(dict.fromkeys((*_external_connections(graph), *map(_connect, graph.links)))),
     )
 
 
-def _part(graph: Graph, module: Module, latencies: dict[tuple[str, str], int]) -> ModuleFacts:
+def _describe_module(graph: Graph, module: Module, latencies: dict[tuple[str, str], int]) -> ModuleFacts:
     return ModuleFacts(
-        module.name, tuple(_counter(graph, module, count, latencies) for count in module.counts)
+        module.name, tuple(_describe_count(graph, module, count, latencies) for count in module.counts)
     )
 
 
-def _counter(graph: Graph, module: Module, count: Count, latencies: dict[tuple[str, str], int]) -> CountFacts:
+def _describe_count(
+    graph: Graph, module: Module, count: Count, latencies: dict[tuple[str, str], int]
+) -> CountFacts:
     writer = Writer(graph)
     latency = latencies.get((module.name, count.name), 1)
     effects = [
@@ -115,35 +117,35 @@ def _find_triggers(graph: Graph, module: Module, action: Action) -> dict[str, No
     )
 
 
-def _from_outside(graph: Graph) -> list[Connection]:
-    found = []
+def _external_connections(graph: Graph) -> list[Connection]:
+    connections = []
     for module in graph.datapath.modules:
         for count in module.counts:
-            found += [
+            connections += [
                 Connection("", ref.name, module.name, "counts") for ref in count.counted if ref.module is None
             ]
             gate = [ref for each in count.gate for ref in graph.signals(each.ref)]
-            found += [
+            connections += [
                 Connection("", ref.name, module.name, "waits for") for ref in gate if ref.module is None
             ]
         for action in module.actions:
-            found += [
+            connections += [
                 Connection("", ref.name, module.name, "sends")
                 for each in action.refs
                 for ref in graph.signals(each)
                 if ref.module is None
             ]
-    return found
+    return connections
 
 
-def _line(link: Link) -> Connection:
+def _connect(link: Link) -> Connection:
     name = link.action.output or f"clear {link.count.name}"
     return Connection(link.driver.name, name, link.reader.name, link.how)
 
 
 def _latencies(graph: Graph) -> dict[tuple[str, str], int]:
     """Return the fewest cycles from an external event to the effect of a fire, by module and count."""
-    found = {
+    latencies = {
         (module.name, count.name): 1
         for module, count in graph.datapath.counts()
         if count.constant or any(term.module is None for term in count.counted)
@@ -154,10 +156,10 @@ def _latencies(graph: Graph) -> dict[tuple[str, str], int]:
         if link.how == "counts"
     ]
     for _ in range(sum(1 for _ in graph.datapath.counts())):
-        before = dict(found)
+        before = dict(latencies)
         for driver, reader in links:
-            if driver in found:
-                found[reader] = min(found.get(reader, found[driver] + 1), found[driver] + 1)
-        if found == before:
+            if driver in latencies:
+                latencies[reader] = min(latencies.get(reader, latencies[driver] + 1), latencies[driver] + 1)
+        if latencies == before:
             break
-    return found
+    return latencies

@@ -47,7 +47,7 @@ def draw_svg(explanation: Explanation) -> str:
     columns = _columns(explanation)
     inputs = list(_inputs(explanation))
     rectangles = dict(_place_inputs(inputs))
-    left = (
+    offset = (
         (max((len(name) for name, _ in inputs), default=0) * _CHAR + 2 * _MARGIN + _GAP)
         if inputs
         else _MARGIN
@@ -57,7 +57,7 @@ def draw_svg(explanation: Explanation) -> str:
         y = float(_MARGIN + 24)
         for name in names:
             rows = tuple(_rows(parts[name]))
-            area = _Rectangle(left + number * (_BOX + _GAP), y, (len(rows) + 2) * _ROW, rows)
+            area = _Rectangle(offset + number * (_BOX + _GAP), y, (len(rows) + 2) * _ROW, rows)
             rectangles[name] = area
             y += area.height + 40
     width = max(area.x + area.width for area in rectangles.values()) + _MARGIN + 60
@@ -115,7 +115,7 @@ def _place_inputs(inputs: list[tuple[str, str]]) -> Iterator[tuple[str, _Rectang
 def _rows(part: ModuleFacts) -> Iterator[tuple[str, str]]:
     for counter in part.counts:
         yield from _wrap("", f"{counter.name}: {counter.text}")
-        yield from _wrap("quiet", f"  {goal(counter)}")
+        yield from _wrap("quiet", f"  {_describe_target(counter)}")
         for effect in counter.effects:
             yield from _wrap("", f"  \N{RIGHTWARDS ARROW} {effect.text}  +{effect.latency_cycles}")
 
@@ -134,17 +134,17 @@ def _draw(name: str, area: _Rectangle, parts: dict[str, ModuleFacts]) -> str:
             f'<text x="{area.x + 10:.0f}" y="{area.y + _ROW:.0f}">{escape(area.rows[0][1])}</text>'
         )
     box = f'x="{area.x:.0f}" y="{area.y:.0f}" width="{area.width:.0f}"'
-    made = [
+    lines = [
         f'<rect class="box" {box} height="{area.height:.0f}" rx="4"/>',
         f'<rect class="head" {box} height="{1.4 * _ROW:.0f}" rx="4"/>',
         f'<text class="name" x="{area.x + 10:.0f}" y="{area.y + _ROW:.0f}">{escape(name)}</text>',
     ]
     for number, (style, text) in enumerate(area.rows):
         y = area.y + (number + 2.3) * _ROW
-        made.append(
+        lines.append(
             f'<text class="{style}" x="{area.x + 10:.0f}" y="{y:.0f}" xml:space="preserve">{escape(text)}</text>'
         )
-    return "\n".join(made)
+    return "\n".join(lines)
 
 
 def _lines(explanation: Explanation, rectangles: dict[str, _Rectangle]) -> Iterator[str]:
@@ -227,18 +227,18 @@ def _box(part: ModuleFacts, width: int) -> Iterator[str]:
 
 def _counter(counter: CountFacts, width: int) -> Iterator[str]:
     yield from textwrap.wrap(f"{counter.name}: {counter.text}", width, subsequent_indent="    ")
-    yield f"  {goal(counter)}" + ("" if counter.effects else "; nothing follows: it is read")
+    yield f"  {_describe_target(counter)}" + ("" if counter.effects else "; nothing follows: it is read")
     for place, effect in enumerate(counter.effects):
         last = place == len(counter.effects) - 1
         cycles = _plural(effect.latency_cycles, "cycle")
-        seen = f"  ──▶ {', '.join(effect.triggers)}" if effect.triggers else ""
-        wrapped = textwrap.wrap(f"{effect.text}  (+{cycles}){seen}", width - 5)
+        readers = f"  ──▶ {', '.join(effect.triggers)}" if effect.triggers else ""
+        wrapped = textwrap.wrap(f"{effect.text}  (+{cycles}){readers}", width - 5)
         yield f"  {'└' if last else '├'}─ {wrapped[0]}"
         for line in wrapped[1:]:
             yield f"  {' ' if last else '│'}     {line}"
 
 
-def goal(counter: CountFacts) -> str:
+def _describe_target(counter: CountFacts) -> str:
     """Return the target of a count as text."""
     return f"reaches {'nothing, ever' if counter.value is None else counter.value} ({counter.target})"
 

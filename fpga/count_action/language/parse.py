@@ -19,9 +19,9 @@ from fpga.count_action.language.tree import TreeBuilder
 from fpga.count_action.model import Location
 from lightbed.wording import install_extra
 
-_MAX_WORDS = 50_000
+_MAX_TOKENS = 50_000
 """Largest number of tokens of a text."""
-_MAX_MISTAKES = 10
+_MAX_ERRORS = 10
 
 
 def parse_tree(text: str, file: str) -> FileText:
@@ -29,7 +29,7 @@ def parse_tree(text: str, file: str) -> FileText:
     _check_characters(text, file)
     budget = _Budget(file)
     errors: list[Diagnostic] = []
-    while len(errors) < _MAX_MISTAKES:
+    while len(errors) < _MAX_ERRORS:
         try:
             tree = _parse(text, file, budget)
         except CountActionError as refused:
@@ -55,7 +55,7 @@ def _check_characters(text: str, file: str) -> None:
         column = next((place for place, char in enumerate(line, 1) if not char.isascii()), 0)
         if column:
             errors.append(_describe_foreign_character(Location(file, number, column), line[column - 1]))
-        if len(errors) == _MAX_MISTAKES:
+        if len(errors) == _MAX_ERRORS:
             break
     raise CountActionError(errors)
 
@@ -85,35 +85,35 @@ class _Budget:
     """Number of tokens that may still be read of one text, summed over all parses of it."""
 
     file: str
-    left: int = _MAX_WORDS
+    left: int = _MAX_TOKENS
 
     def spend(self, token: Any) -> None:
         self.left -= 1
         if self.left < 0:
             at = Location(self.file, token.line, token.column)
-            message = f"the text has more than {_MAX_WORDS} tokens"
+            message = f"the text has more than {_MAX_TOKENS} tokens"
             raise CountActionError([note(at, message, "Split the file, or write ranges.")])
 
 
 def _parse(text: str, file: str, budget: _Budget) -> FileText:
     """Parse a text once. The tree is built bottom up without recursion, so nesting may be of any depth."""
     lark = _lark()
-    reading = _parser().parse_interactive(text)
+    parser = _parser().parse_interactive(text)
     try:
-        for token in reading.iter_parse():
+        for token in parser.iter_parse():
             budget.spend(token)
-        tree = reading.feed_eof()
+        tree = parser.feed_eof()
     except lark.UnexpectedToken as mistake:
-        mistake.expected = reading.accepts() or mistake.expected
+        mistake.expected = parser.accepts() or mistake.expected
         raise
     builder = TreeBuilder(file)
-    built: dict[int, Any] = {}
+    nodes: dict[int, Any] = {}
     for node in tree.iter_subtrees():
-        children = [built[id(each)] if isinstance(each, lark.Tree) else each for each in node.children]
-        built[id(node)] = builder.build(str(node.data), children)
+        children = [nodes[id(each)] if isinstance(each, lark.Tree) else each for each in node.children]
+        nodes[id(node)] = builder.build(str(node.data), children)
     builder.report.raise_errors()
-    made: FileText = built[id(tree)]
-    return made
+    file_text: FileText = nodes[id(tree)]
+    return file_text
 
 
 # --------------------------------------------------------------------------------------- mistakes
@@ -211,8 +211,8 @@ _ITEM_WORDS = frozenset(["SUM", "FOR", "ON", "FLAG", "NUMBER", "NAME", *(verb.up
 
 def select_expected_words(terminals: Collection[str]) -> str:
     """Return the expected terminals as text. Operators are left out unless nothing else is expected."""
-    telling = sorted(set(terminals) - _OPERATORS) or sorted(terminals)
-    words = [_WORDS.get(name, f"`{name.lower()}`") for name in telling]
+    names = sorted(set(terminals) - _OPERATORS) or sorted(terminals)
+    words = [_WORDS.get(name, f"`{name.lower()}`") for name in names]
     if len(words) == 1:
         return words[0]
     return f"{', '.join(words[:-1])} or {words[-1]}" if words else "nothing more"
@@ -220,33 +220,33 @@ def select_expected_words(terminals: Collection[str]) -> str:
 
 def syntax_hint(found: str, before: str, expected: Collection[str], text: str = "") -> str:
     """Return the hint for an unexpected terminal `found`, with its `text`, after the character `before`."""
-    there = frozenset(expected)
-    for slipped, hint in _SLIPS:
-        if slipped(found, text, before, there):
+    terminals = frozenset(expected)
+    for applies, hint in _HINTS:
+        if applies(found, text, before, terminals):
             return hint
     return "See the grammar in docs/reference/count-action.md."
 
 
-_Slip = Callable[[str, str, str, frozenset[str]], bool]
+_Predicate = Callable[[str, str, str, frozenset[str]], bool]
 
 
-def _has(*words: str) -> _Slip:
+def _has(*words: str) -> _Predicate:
     """Return the predicate that all of these terminals are expected."""
     return lambda _found, _text, _before, there: there >= set(words)
 
 
-def _only(*words: str) -> _Slip:
+def _only(*words: str) -> _Predicate:
     """Return the predicate that some terminal is expected, and none but these."""
     return lambda _found, _text, _before, there: bool(there) and there <= set(words)
 
 
-def _is_text(*texts: str) -> _Slip:
+def _is_text(*texts: str) -> _Predicate:
     return lambda _found, text, _before, _there: text in texts
 
 
 _CLAUSES = frozenset({"BY", "OVER", "AT_MOST", "TO", "WHILE", "WIDTH"})
 _ORDER = "The order in a count is: terms, `by`, `over cycles`, `at most`, `to`, `while`, `width`."
-_SLIPS: tuple[tuple[_Slip, str], ...] = (
+_HINTS: tuple[tuple[_Predicate, str], ...] = (
     (lambda found, *_: found == "$END", "Close every `{`, `(` and `[`."),
     (_is_text("&", "|", "!"), "Write `and`, `or` and `not`."),
     (_is_text("buffered"), "Write it last, for an external stream: stream NAME of 8 bits buffered."),

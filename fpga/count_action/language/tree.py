@@ -95,21 +95,21 @@ class TreeBuilder:
         at = next((self._location(each) for each in children if each is not None), Location(self._file, 1, 1))
         parts = [each for each in children if getattr(each, "type", "NAME") in _KEPT]
         if rule in _WORDS:
-            made: Any = at
+            node: Any = at
         elif rule in _ONLY:
-            (made,) = parts
+            (node,) = parts
         elif rule in _ROWS:
-            made = tuple(parts)
+            node = tuple(parts)
         elif rule in _SECTIONS:
-            made = Section(rule, tuple(parts), at)
+            node = Section(rule, tuple(parts), at)
         elif rule in _EXTREMES:
-            made = _EXTREMES[rule]
+            node = _EXTREMES[rule]
         elif rule in VERBS:
             fields: dict[str, Any] = {"verb": rule, "at": at}
-            made = VerbText(**fields | VERBS[rule].parse(rule, *parts))
+            node = VerbText(**fields | VERBS[rule].parse(rule, *parts))
         else:
-            made = getattr(self, f"_{rule.strip('_')}")(at, *parts)
-        return made
+            node = getattr(self, f"_{rule.strip('_')}")(at, *parts)
+        return node
 
     # Files
 

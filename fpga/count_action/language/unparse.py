@@ -68,8 +68,8 @@ class Writer:
         yield from _section("  ", "counts", [self._count(module, each) for each in module.counts])
         yield from _section("  ", "targets", [_target(module, each) for each in module.targets])
         if module.actions:
-            written = [self._action(module, each) for each in module.actions if not each.part_of]
-            yield from _section("  ", "actions", written)
+            actions = [self._action(module, each) for each in module.actions if not each.part_of]
+            yield from _section("  ", "actions", actions)
         for claim in module.claims:
             yield f"  {claim.kind} {{ {claim.name}: {self._formula(claim.holds, module.name)} }}"
         yield "}"
