@@ -36,7 +36,7 @@ def check(
             for each in found:
                 print(f"{kind}: {Diagnostic(**each)}", file=sys.stderr)
         for each in document["inferences"]:
-            if "unless it is given" in each["message"]:
+            if each["message"].endswith("by default"):
                 print(f"note: {Diagnostic(**each)}", file=sys.stderr)
         if document["ok"]:
             modules = _number(document["modules"], "module")

@@ -116,7 +116,7 @@ def test_a_stimulus_does_not_end_the_command(command, tmp_path):
     path.write_text("import sys\ndef stimulus(ports):\n    yield {}\n    sys.exit(0)\n")
     code, out, err = command("sim", EXAMPLES / "streamer.ca", "-s", path)
     assert (code, out) == (1, "")
-    assert f"error: {path}:4:1: SystemExit in the stimulus: 0. Mend the generator." in err
+    assert f"error: {path}:4:1: SystemExit in the stimulus: 0. Fix the generator." in err
 
 
 def test_numbered_lines_with_gaps_are_refused(command, tmp_path):
@@ -183,4 +183,4 @@ def test_not_every_failure_of_many_is_printed(command, tmp_path):
     code, out, err = command("sim", EXAMPLES / "streamer.ca", "-s", path)
     assert (code, err.count(": cycle ")) == (1, 20)
     assert "0 of 30 expectations met" in out
-    assert "error: and 10 more" in err
+    assert "error: 10 more failures" in err

@@ -51,7 +51,7 @@ def test_what_happens_and_why():
         "cycle 1",
         "  m.c: 1 + 2 = 3, target 3: FIRES",
         "    in the next cycle: m.done is 1 for one cycle",
-        "    in the next cycle: m.c begins again (R5)",
+        "    in the next cycle: m.c restarts at 0 (R5)",
         "  m.wide: level 2, target never (0, R3)",
         "cycle 2",
         "  m.c: not enabled; stays at 0 (R2)",
