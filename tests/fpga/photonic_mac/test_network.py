@@ -87,9 +87,9 @@ def test_one_scale_holds_for_all_layers():
 @pytest.mark.parametrize(
     ("layers", "message"),
     [
-        ([], "needs a layer"),
+        ([], "a network needs at least one layer"),
         ([[[256]]], "−255 .. 255"),
-        ([[[1, 2]], [[1, 2]]], "1 outputs do not go into 2 inputs"),
+        ([[[1, 2]], [[1, 2]]], "1 outputs do not match 2 inputs"),
     ],
 )
 def test_what_is_no_network_is_refused(layers, message):
@@ -99,7 +99,9 @@ def test_what_is_no_network_is_refused(layers, message):
 
 @pytest.mark.parametrize("image", [[1, 2], [[1, 2, 256]], [[1, 2, -1]]])
 def test_an_image_that_does_not_fit_is_refused(image):
-    with pytest.raises(ValueError, match=r"batch × 3 of 0 \.\. 255"):
+    with pytest.raises(
+        ValueError, match=r"images must have shape \(batch, 3\) and values 0 to 255, not shape \(1,"
+    ):
         layer_results(Network((layer([1, 2, 3]),)), image)
 
 

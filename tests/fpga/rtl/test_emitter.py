@@ -101,7 +101,7 @@ def test_ports_that_would_be_called_alike_are_refused():
     datapath = Datapath("top", flags("commit"), (counting("m", "commit"),))
     with pytest.raises(ValueError) as refused:
         emit(datapath)
-    assert str(refused.value) == "two ports would be called commit_i. Rename an input, a module or an output."
+    assert str(refused.value) == "two ports would be named commit_i. Rename an input, a module or an output."
 
 
 @pytest.mark.hdl
