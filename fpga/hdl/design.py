@@ -16,7 +16,7 @@ from fpga.count_action.verilog import core_files, emit
 class Design:
     """A SystemVerilog design: the module `top` with clock `clk_i`, reset `rst_i` and the `ports` of a run.
 
-    `sources` are pairs of file name and text. They are written anew for every tool, so the digest of a design covers
+    `sources` are pairs of file name and text. They are written again for every tool, so the digest of a design covers
     everything that a tool reads.
     """
 

@@ -141,12 +141,12 @@ M = "module m { inputs: { stream x of 2 lanes of 8 bits; flag f } counts: { n: s
 @pytest.mark.parametrize(
     ("rest", "message", "hint"),
     [
-        (" while x.data == 3 } targets: { 1 } }", "`x.data` has 2 lanes, and no index says which one", "Write x.data[1]"),
+        (" while x.data == 3 } targets: { 1 } }", "`x.data` has 2 lanes, and no index", "Write x.data[1]"),
         (" while relu(x.data[1]) > 1 } targets: { 1 } }", "`relu` is not a function", "max(x, 0)"),
         (" while x.last } targets: { 1 } }", "the beats of `x` have no `last`", "with last and keep"),
         (" while abs(f) } targets: { 1 } }", "`abs` is not a function", "max(a, b, ...)"),
         (" while x == 3 } targets: { 1 } }", "`x` is a stream, and this position needs its samples", "Write x.data"),
-        (" while max(x.data[i] (i = 1 to 0)) > 1 } targets: { 1 } }", "`max` has no operands", "Give it one more value, such as 0."),
+        (" while max(x.data[i] (i = 1 to 0)) > 1 } targets: { 1 } }", "`max` has no operands", "Give it one more"),
         (" while f = 1 } targets: { 1 } }", "unexpected `=`", "Compare with `==`"),
         (" while m.k > 1 } targets: { 1 } }", "`m` does not drive `k`", "drives nothing"),
     ],
