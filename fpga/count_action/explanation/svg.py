@@ -210,7 +210,7 @@ def _external_inputs(explanation: Explanation, width: int) -> Iterator[str]:
             line.reader for line in explanation.lines if not line.driver and line.name == name
         )
         yield from textwrap.wrap(
-            f"{text}  ──▶ {', '.join(readers) or 'nobody'}", width, subsequent_indent="    "
+            f"{text}  ──▶ {', '.join(readers) or 'nothing'}", width, subsequent_indent="    "
         )
     if explanation.inputs:
         yield ""

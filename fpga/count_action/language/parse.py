@@ -123,17 +123,17 @@ def _explain(mistake: Any, text: str, file: str) -> Diagnostic:
     at = _location(mistake, text, file)
     before = _word_before(text, mistake)
     if isinstance(mistake, _lark().UnexpectedCharacters):
-        found = quote(text[mistake.pos_in_stream])
+        unexpected = quote(text[mistake.pos_in_stream])
         return note(
             at,
-            f"unexpected character {found}",
+            f"unexpected character {unexpected}",
             syntax_hint("", before, set(mistake.allowed or ()), text[mistake.pos_in_stream]),
         )
     token = mistake.token
     expected = set(mistake.accepts or mistake.expected)
-    found = "end of text" if token.type == "$END" else quote(str(token))
+    unexpected = "end of text" if token.type == "$END" else quote(str(token))
     hint = syntax_hint(token.type, before, expected, str(token))
-    return note(at, f"unexpected {found}; expected {select_expected_words(expected)}", hint)
+    return note(at, f"unexpected {unexpected}; expected {select_expected_words(expected)}", hint)
 
 
 def _location(mistake: Any, text: str, file: str) -> Location:
@@ -218,11 +218,11 @@ def select_expected_words(terminals: Collection[str]) -> str:
     return f"{', '.join(words[:-1])} or {words[-1]}" if words else "nothing more"
 
 
-def syntax_hint(found: str, before: str, expected: Collection[str], text: str = "") -> str:
-    """Return the hint for an unexpected terminal `found`, with its `text`, after the character `before`."""
+def syntax_hint(terminal: str, before: str, expected: Collection[str], text: str = "") -> str:
+    """Return the hint for an unexpected `terminal`, with its `text`, after the character `before`."""
     terminals = frozenset(expected)
     for applies, hint in _HINTS:
-        if applies(found, text, before, terminals):
+        if applies(terminal, text, before, terminals):
             return hint
     return "See the grammar in docs/reference/count-action.md."
 
