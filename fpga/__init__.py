@@ -1,20 +1,21 @@
-"""Count-action modules: the language and its simulators, the hardware, and the drivers.
+"""Count-action modules: the language, its simulators, the generated hardware, and the driver.
 
-fpga.count_action       the language, the representation and what is made from it
-fpga.open_bus(address)  a way to the registers of a datapath: a simulator, a board
-fpga.Program            targets, layer by layer
+fpga.count_action       the language, the model of a datapath, simulators and generated SystemVerilog
+fpga.open_bus(address)  access to the registers of a datapath, in a simulator or on a board
+fpga.Program            targets of each layer
 fpga.Datapath(bus)      the driver: `.load(program)`, `.run(beats)`
 
-| room | what lives there |
+| module | contents |
 |---|---|
 | `count_action` | the language |
 | `library`, `rtl`, `boards` | modules in the language, hand-written blocks, scripts for boards |
 | `hdl` | simulators, linters and synthesis of SystemVerilog |
 | `formal` | proofs of blocks and of datapaths |
-| `registers` | the register map, and the tops made from it |
-| `bus` | ways to the registers: simulators, pins, boards |
+| `registers` | the register map, and the tops generated from it |
+| `verify` | verification of built folders |
+| `bus` | access to the registers: simulators, pins, boards |
 | `program`, `beats`, `stream_portal`, `datapath` | the driver |
-| `photonic_mac` | the photonic multiply-accumulate datapath, its model and its cycles |
+| `photonic_mac` | models of the photonic multiply-accumulate datapath |
 | `cli` | the command `countaction` |
 """
 

@@ -1,4 +1,4 @@
-"""Beats of streams between arrays and registers: shapes, signs, packing into words."""
+"""Conversion of beats between arrays and registers: shapes, signs, packing into words."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Samples = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Beats:
-    """Beats for the streams under one name, some of which take part in a beat and some do not.
+    """Beats for the streams under one name, of which each beat may leave out some.
 
-    `samples`: beats × streams × lanes. `valid`: beats × streams, True where the stream has a sample.
+    `samples`: beats × streams × lanes. `valid`: beats × streams, True if the stream takes part in the beat.
     """
 
     samples: ArrayLike
@@ -26,11 +26,11 @@ class Beats:
 
 
 def pack_beats(signal: Signal, beats: ArrayLike | Beats) -> list[tuple[int, int]]:
-    """Return for every beat the valid bits and the data bits of all streams under the name.
+    """Return, for every beat, the valid bits and the data bits of all streams under the name.
 
-    Of an array all streams are valid. Its shape is beats × streams × lanes, where axes of length 1 may be left
-    out; a single number a beat when there is one stream of one lane. Raises ValueError for other shapes, and for
-    a sample that does not fit.
+    For an array all streams are valid. Its shape is beats × streams × lanes, where axes of length 1 may be left out: it
+    is one number per beat for one stream of one lane. Raise ValueError for other shapes, and for samples that do not
+    fit.
     """
     samples, valid = (beats.samples, beats.valid) if isinstance(beats, Beats) else (beats, None)
     whole = _fit_shape(signal, np.asarray(samples))
@@ -43,7 +43,7 @@ def pack_beats(signal: Signal, beats: ArrayLike | Beats) -> list[tuple[int, int]
 
 
 def pack(samples: Sequence[Any] | NDArray[Any], width: int) -> int:
-    """Return samples side by side, the first in the lowest bits, negative ones in two's complement.
+    """Return the concatenation of samples, the first in the lowest bits, negative ones in two's complement.
 
     >>> hex(pack([1, -1], 8))
     '0xff01'
@@ -53,7 +53,7 @@ def pack(samples: Sequence[Any] | NDArray[Any], width: int) -> int:
 
 
 def unpack(bits: int, samples: int, width: int, *, signed: bool) -> list[int]:
-    """Return the inverse of `pack`.
+    """Return the samples in `bits`: the inverse of `pack`.
 
     >>> unpack(0xFF01, 2, 8, signed=True)
     [1, -1]
@@ -64,7 +64,7 @@ def unpack(bits: int, samples: int, width: int, *, signed: bool) -> list[int]:
 
 
 def stream_bits(mask: int, signal: Signal) -> int:
-    """Return the data bits of those streams under a name whose bit in `mask` is 1."""
+    """Return the mask of the data bits of the streams whose bit in `mask` is 1."""
     bits = signal.lanes * signal.width
     ones = (1 << bits) - 1
     return sum(ones << bits * index for index in range(signal.size) if mask >> index & 1)

@@ -1,7 +1,7 @@
-"""The driver of a datapath on a bus: loads programs, pushes beats in, takes beats out.
+"""The driver of a datapath on a bus: it loads programs, pushes beats, and collects results.
 
-Not to be confused with `fpga.count_action.Datapath`, the representation of a datapath, of which a `Program` has
-one. The driver alone knows offsets, the shadow bank and COMMIT.
+Its `Datapath` is not `fpga.count_action.Datapath`, the model of a datapath, which is part of a `Program`. The driver
+hides offsets, the shadow bank and COMMIT from its users.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from fpga.stream_portal import Portal, read_words
 
 _ID, _HASH = 0, 4  # the two registers that are at the same place in every map
 _READS = 16
-"""Times that both words of a register are read before they are given up."""
+"""Number of attempts to read both words of a register consistently."""
 
 
 class DatapathError(FpgaError, code="fpga.datapath", who="device"):
-    """Hardware and program do not fit, or beats do not go through."""
+    """Base class of errors of the driver."""
 
 
 class WrongHardware(DatapathError):
@@ -45,7 +45,7 @@ class WrongHardware(DatapathError):
 
 
 class BeatsNotTaken(DatapathError):
-    """The datapath does not take a beat. `outputs` holds what came out before."""
+    """The datapath does not accept a beat. `outputs` holds the results so far."""
 
     def __init__(self, message: str, outputs: dict[str, Samples]) -> None:
         super().__init__(message)
@@ -54,7 +54,7 @@ class BeatsNotTaken(DatapathError):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Counts, as `module.count`, whose sticky bits are set."""
+    """Counts (`module.count`) whose sticky bits are set."""
 
     overshoot: frozenset[str]
     saturated: frozenset[str]
@@ -63,8 +63,8 @@ class Status:
 class Datapath:
     """A count-action datapath in hardware or a simulator, reached through `bus`.
 
-    `load` comes first: it tells what the hardware is. Nothing is retried and nothing is cached but the DATA words
-    that were written. Errors of the bus pass through.
+    Call `load` first: it identifies the hardware. Nothing is retried, and only written DATA words are cached. Errors
+    of the bus pass through.
     """
 
     def __init__(self, bus: RegisterBus) -> None:
@@ -85,11 +85,11 @@ class Datapath:
 
     # ------------------------------------------------------------------------------------- programs
     def load(self, program: Program, layer: int = 0) -> None:
-        """Reset the hardware and put one layer of the program in force.
+        """Reset the hardware, and put one layer of the program in force.
 
-        The datapath is held in reset in between: its first cycle has the targets of the layer. When the bus fails
-        half-way, nothing counts as loaded, and the datapath stays in reset. Raises ProgramError when there is no such
-        layer and WrongHardware when the hash in the hardware is not that of the program; nothing is written then.
+        The datapath stays in reset meanwhile, so that its first cycle has the targets of the layer. If the bus fails
+        half-way, nothing counts as loaded, and the datapath stays in reset. Raise ProgramError if there is no such
+        layer, and WrongHardware if the hash in the hardware is not that of the program; nothing is written then.
         """
         targets = program.targets(layer)
         identity, digest = self.bus.read32(_ID), self.bus.read32(_HASH)
@@ -113,14 +113,14 @@ class Datapath:
         self._program = program
 
     def use(self, layer: int) -> None:
-        """Put the targets of another layer in force, all in one cycle; counts go on from where they are.
+        """Put the targets of another layer in force, all in one cycle; counts keep their values.
 
-        Raises ProgramError when there is no such layer; nothing is written then.
+        Raise ProgramError if there is no such layer; nothing is written then.
         """
         self._put_in_force(self._require_program().targets(layer))
 
     def reset(self) -> None:
-        """Return to the state after power-on: counts 0, targets those of the text, no beats anywhere."""
+        """Return to the state after power-on: counts are 0, targets are those of the text, and there are no beats."""
         self._restart(self._require_program(), RESET)
 
     def _restart(self, program: Program, bits: int) -> None:
@@ -136,15 +136,15 @@ class Datapath:
     def run(
         self, beats: ArrayLike | Beats | Mapping[str, ArrayLike | Beats], *, patience: int | None = None
     ) -> dict[str, Samples]:
-        """Push beats into the input streams, and give what comes out.
+        """Push beats into the input streams, and return the results.
 
-        `beats` is by the name of the input, or the beats alone where there is one input (see
-        `fpga.beats.packed_beats` for their shape). Every input is pushed in its order; between inputs there is
-        none. The result is by `module.output`: beats × samples. The run ends when nothing has moved for
-        `patience` looks at all streams; by default as many as a beat needs through all modules, and some.
+        `beats` maps names of inputs to beats, or is the beats alone if there is one input (`fpga.beats.pack_beats`
+        describes their shape). Beats of one input keep their order; there is no order between inputs. The result maps
+        `module.output` to an array beats × samples. The run ends when nothing has moved in `patience` successive polls
+        of all streams; the default is enough for a beat to pass all modules.
 
-        Raises BeatsNotTaken when beats are left then, ValueError for an input that is not there or samples that
-        do not fit.
+        Raise BeatsNotTaken if beats are left then, DatapathError if the top has AXI-Stream ports, and ValueError for an
+        unknown input or samples that do not fit.
         """
         datapath = self._require_program().datapath
         if self._table["ID",].reset != Streams.REGISTERS.value:
@@ -154,9 +154,9 @@ class Datapath:
             )
         self._portal.enqueue(beats)
         outputs = self._portal.exchange(len(datapath.modules) + 4 if patience is None else patience)
-        left = self._portal.forget_what_is_left()
-        if left:
-            what = ", ".join(f"{number} of {name}" for name, number in left.items())
+        untaken = self._portal.discard_queues()
+        if untaken:
+            what = ", ".join(f"{number} of {name}" for name, number in untaken.items())
             raise BeatsNotTaken(
                 (
                     f"the datapath does not accept the remaining beats: {what}. Its modules wait for beats of "
@@ -169,9 +169,9 @@ class Datapath:
 
     # --------------------------------------------------------------- everything that is not a stream
     def set_input(self, name: str, value: int, index: int = 0) -> None:
-        """Give an input flag or number a value; `index` chooses among those under one name.
+        """Set an input flag or number; `index` selects one of several under the same name.
 
-        Raises ValueError when there is no such input, or its width cannot hold the value.
+        Raise ValueError if there is no such input, or its width cannot hold the value.
         """
         signal = self._level_input(name)
         if not 0 <= index < signal.size or not 0 <= value < 1 << signal.width:
@@ -187,17 +187,17 @@ class Datapath:
         self.bus.write32(register.at(word), old & ~(1 << bit) | value << bit)
 
     def counts(self) -> dict[str, int]:
-        """Return what the counts are now, by `module.count`, read one after the other."""
+        """Return the current counts, by `module.count`. They are read one after the other, not in the same cycle."""
         pairs = [(module.name, count.name) for module, count in self._require_program().datapath.counts()]
         return {f"{module}.{count}": self._read("COUNT", module, count) for module, count in pairs}
 
     def outputs(self) -> dict[str, int]:
-        """Return flags and numbers as they are now, and the pulses since reset, by `module.output`."""
-        driven = [(module, name) for module, name, *_ in effects(self._require_program().datapath)]
-        return {f"{module}.{name}": self._read("OUT", module, name) for module, name in driven}
+        """Return the current flags and numbers, and the numbers of pulses since reset, by `module.output`."""
+        names = [(module, name) for module, name, *_ in effects(self._require_program().datapath)]
+        return {f"{module}.{name}": self._read("OUT", module, name) for module, name in names}
 
     def status(self) -> Status:
-        """Return which counts have jumped over their targets or exceeded their widths since `clear_status`."""
+        """Return the counts that have jumped over their targets or exceeded their widths since `clear_status`."""
         names = [f"{module.name}.{count.name}" for module, count in self._require_program().datapath.counts()]
         return Status(self._find_bits("OVERSHOOT", names), self._find_bits("SATURATED", names))
 
@@ -222,7 +222,7 @@ class Datapath:
     # ------------------------------------------------------------------------------------ registers
     @property
     def registers(self) -> RegisterMap:
-        """The registers of what was loaded."""
+        """The register map of the loaded hardware."""
         self._require_program()
         return self._table
 
@@ -240,20 +240,20 @@ class Datapath:
             self.bus.write32(self._table[*key, HIGH].offset, value >> WORD_BITS)
 
     def _read(self, *key: str) -> int:
-        """Return what a register shows; one of two words is read until its upper bits have not changed meanwhile.
+        """Return the value of a register. Two words are read again until the upper one is unchanged meanwhile.
 
-        Raises DatapathError when they always do.
+        Raise DatapathError if the upper word keeps changing.
         """
         low = self.bus.read32(self._table[key].offset)
         if (*key, HIGH) not in self._table:
             return low
         upper = self._table[*key, HIGH].offset
-        high, before, left = self.bus.read32(upper), -1, _READS
+        high, before, attempts = self.bus.read32(upper), -1, _READS
         while high != before:
-            if left == 0:
+            if attempts == 0:
                 raise DatapathError(
                     f"{'_'.join(key)} changes faster than it can be read. Hold what feeds it."
                 )
-            before, left = high, left - 1
+            before, attempts = high, attempts - 1
             low, high = self.bus.read32(self._table[key].offset), self.bus.read32(upper)
         return high << WORD_BITS | low

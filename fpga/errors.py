@@ -2,9 +2,9 @@
 
 FpgaError
 ├── CountActionError      a text or a datapath that is not a valid one; `.errors` say where      (user)
-├── ProgramError          a program that cannot be, or not for this datapath                     (user)
-├── DatapathError         the datapath did not do what was asked                               (device)
-├── BusError              a register bus that cannot be opened, or failed                        (device)
+├── ProgramError          a program that is not valid, or not for its datapath                   (user)
+├── DatapathError         the hardware is not that of the program, or does not accept beats      (device)
+├── BusError              a register bus cannot be opened, or failed                             (device)
 └── HdlError              a tool of the hardware flow is missing or failed                       (user)
 """
 

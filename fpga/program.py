@@ -1,7 +1,7 @@
-"""Programs that a driver loads: a value for every target, layer by layer, for one particular datapath.
+"""Programs for a driver: the values of all targets in each layer, for one particular datapath.
 
-A program carries the datapath it is for (its representation, `fpga.count_action.Datapath`), so a file of a
-program is all that a driver needs in addition to a bus.
+A program contains the model of its datapath (`fpga.count_action.Datapath`), so a driver needs only the file of a
+program and a bus.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from fpga.count_action.model import Datapath, Target
 from fpga.errors import FpgaError
 
 Layer = Mapping[str, int]
-"""`module.target` to value."""
+"""Values by `module.target`."""
 
 
 class ProgramError(FpgaError, ValueError, code="fpga.program"):
-    """A program that cannot be for its datapath; the message says what to change."""
+    """A program that is not valid for its datapath; the message says what to change."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """Targets of each layer, by `module.target`; one that a layer does not name has the value of the text.
+    """Targets of each layer, by `module.target`; targets that a layer omits have their reset values.
 
-    Raises ProgramError for a name that the datapath does not have, and for a value that its target cannot hold.
+    Raise ProgramError for an unknown name, for a value that its target cannot hold, and if there are no layers.
     """
 
     datapath: Datapath
@@ -46,13 +46,13 @@ class Program:
 
     @property
     def digest(self) -> int:
-        """The hash that hardware must have to run this."""
+        """The hash that the hardware must have."""
         return self.datapath.digest
 
     def targets(self, layer: int) -> tuple[tuple[str, str, int], ...]:
         """Return the module, target and value of every target in a layer.
 
-        Raises ProgramError for a layer that is not there.
+        Raise ProgramError if there is no such layer.
         """
         place = operator.index(layer) if hasattr(layer, "__index__") else -1
         if not 0 <= place < len(self.layers):
@@ -66,7 +66,7 @@ class Program:
         )
 
     def to_json(self) -> str:
-        """Return the text that `program_from_json` takes."""
+        """Return the program as JSON, for `program_from_json`."""
         document = {
             "hash": f"{self.digest:08x}",
             "layers": [dict(layer) for layer in self.layers],
@@ -76,7 +76,7 @@ class Program:
 
 
 def program_from_json(text: str) -> Program:
-    """Read what `Program.to_json` has written. Raises ProgramError when it is not that, or was changed since."""
+    """Return the program that `Program.to_json` has written. Raise ProgramError if it is not valid or was changed."""
     try:
         document: Any = json.loads(text)
         layers = tuple(dict(layer) for layer in document["layers"])
@@ -98,8 +98,8 @@ def _check_layer(number: int, layer: Layer, names: Mapping[str, Target]) -> dict
 
 def _value(where: str, name: str, value: Any, names: Mapping[str, Target]) -> int:
     if name not in names:
-        near = difflib.get_close_matches(name, names, 1)
-        hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(names)}."
+        similar = difflib.get_close_matches(name, names, 1)
+        hint = f"Did you mean {similar[0]!r}?" if similar else f"There are: {', '.join(names)}."
         raise ProgramError(f"{where}: no target {name!r}. {hint}")
     width = names[name].width
     try:

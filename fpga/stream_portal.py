@@ -1,6 +1,6 @@
-"""Beats through registers: pushed into the input streams and popped from the FIFOs behind the output streams.
+"""Transfer of beats through registers: pushes into input streams, and pops from the FIFOs behind output streams.
 
-What the registers do is written in docs/reference/registers.md.
+docs/reference/registers.md describes the registers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WORD = (1 << WORD_BITS) - 1
 
 @dataclass(slots=True)
 class _Source:
-    """An input stream: what is still to be pushed, what its DATA words hold, and which of its beats wait."""
+    """An input stream: the beats to push, the value of its DATA words, and the mask of its waiting beats."""
 
     signal: Signal
     data: int = 0
@@ -31,25 +31,25 @@ class _Source:
     waiting: int = 0
 
     @property
-    def left(self) -> int:
-        """Beats that have not been taken."""
+    def untaken(self) -> int:
+        """Number of pushes that are not taken yet."""
         return len(self.queue) + bool(self.waiting)
 
 
 @dataclass(frozen=True, slots=True)
 class _Sink:
-    """An output stream, and what has come out of it."""
+    """An output stream, and its beats so far."""
 
     module: str
     name: str
     samples: int
     width: int
     signed: bool
-    taken: list[list[int]] = field(default_factory=list)
+    beats: list[list[int]] = field(default_factory=list)
 
 
 class Portal:
-    """The streams of one datapath, from its reset on."""
+    """Access to the streams of a datapath; valid from one reset to the next."""
 
     def __init__(self, bus: RegisterBus, table: RegisterMap, datapath: Datapath) -> None:
         self._bus = bus
@@ -61,13 +61,11 @@ class Portal:
         }
 
     def enqueue(self, beats: ArrayLike | Beats | Mapping[str, ArrayLike | Beats]) -> None:
-        """Queue beats to be pushed, by input or for the only one. Raises ValueError; nothing is queued then."""
+        """Queue beats to push, by input, or for the only input. Raise ValueError, in which case none is queued."""
         if not isinstance(beats, Mapping):
             if len(self._sources) != 1:
                 names = ", ".join(self._sources) or "none"
-                raise ValueError(
-                    f"which input are the beats for? Give them by name; the streams are: {names}."
-                )
+                raise ValueError(f"the beats name no input. Give them by name; the streams are: {names}.")
             beats = {next(iter(self._sources)): beats}
         packed = {}
         for name, each in beats.items():
@@ -78,30 +76,30 @@ class Portal:
         for name, queue in packed.items():
             self._sources[name].queue.extend(queue)
 
-    def exchange(self, looks: int) -> dict[str, Samples]:
-        """Push and pop until nothing has moved for so many looks at all streams; what came out."""
+    def exchange(self, polls: int) -> dict[str, Samples]:
+        """Push and pop until nothing has moved in `polls` successive polls of all streams; return the results."""
         sinks = [_Sink(*each) for each in output_streams(self._datapath)]
         quiet = 0
-        while quiet < looks and (self._sources or sinks):
+        while quiet < polls and (self._sources or sinks):
             fed = self._feed_all()
             drained = [self._drain(each) for each in sinks]
             quiet = 0 if fed or any(drained) else quiet + 1
         return {
-            f"{sink.module}.{sink.name}": np.array(sink.taken, np.int64).reshape(-1, sink.samples)
+            f"{sink.module}.{sink.name}": np.array(sink.beats, np.int64).reshape(-1, sink.samples)
             for sink in sinks
         }
 
-    def forget_what_is_left(self) -> dict[str, int]:
-        """Drop what was not pushed yet; return how many beats of each input were not taken."""
-        left = {name: source.left for name, source in self._sources.items() if source.left}
+    def discard_queues(self) -> dict[str, int]:
+        """Discard queued beats, and return how many beats of each input were not taken."""
+        untaken = {name: source.untaken for name, source in self._sources.items() if source.untaken}
         for source in self._sources.values():
             source.queue.clear()
-        return left
+        return untaken
 
     def _feed_all(self) -> bool:
-        """Push as long as beats are taken, at most as many as wait behind an output; return whether anything moved.
+        """Push while beats are taken, at most as many as an output FIFO holds; return whether anything moved.
 
-        Reading what came out after every push would be half of all accesses.
+        Draining the outputs after every push instead would double the number of accesses.
         """
         for times in range(FIFO_DEPTH):
             moved = [self._feed(each) for each in self._sources.values()]
@@ -110,7 +108,7 @@ class Portal:
         return True
 
     def _feed(self, source: _Source) -> bool:
-        """Push the next beat if the streams it is for are free; whether anything moved."""
+        """Push the next beat if its streams are free; return whether anything moved."""
         before = source.waiting
         if before:
             source.waiting = self._read("IN", source.signal.name, "WAITING")
@@ -137,7 +135,7 @@ class Portal:
         source.waiting |= mask
 
     def _drain(self, sink: _Sink) -> bool:
-        """Take all beats out of a FIFO; whether there were any."""
+        """Pop all beats of a FIFO; return whether there were any."""
         stream = ("OUT", sink.module, sink.name)
         level = self._read(*stream, "LEVEL")
         data, pop = self._table[(*stream, "DATA")], self._table[(*stream, "POP")]
@@ -145,7 +143,7 @@ class Portal:
         words = self._transfer(one * level)
         for first in range(0, len(words), data.words):
             bits = _join_words(words[first : first + data.words])
-            sink.taken.append(unpack(bits, sink.samples, sink.width, signed=sink.signed))
+            sink.beats.append(unpack(bits, sink.samples, sink.width, signed=sink.signed))
         return bool(level)
 
     def _read(self, *key: str) -> int:

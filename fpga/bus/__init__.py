@@ -1,4 +1,4 @@
-"""Ways to the registers of a datapath: simulators, boards, and addresses for all of them."""
+"""Access to the registers of a datapath, in simulators and on boards, selected by an address."""
 
 from fpga.bus.address import load_datapath, make_simulated_bus, make_verilated_bus, open_bus
 from fpga.bus.protocol import BusError, BusFault, BusUnavailable, RegisterBus

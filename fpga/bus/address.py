@@ -1,13 +1,13 @@
-"""A bus by its address, for command lines and configuration files.
+"""Addresses of buses, for command lines and configuration files.
 
-| address | what answers |
+| address | bus |
 |---|---|
-| `fastsim://FILE` | the fast simulator, in this process; with `?engine=reference` the plain one (numpy alone) |
+| `fastsim://FILE` | the fast simulator, in this process; with `?engine=reference` the reference simulator |
 | `verilator://FILE` | the AXI4-Lite top under Verilator, built at the first use |
 | `pynq://0xA0000000` | the registers at that address, on the board where this runs |
-| `pynq://HOST[:PORT]/0xA0000000` | the same, on a board that serves PYNQ.remote |
+| `pynq://HOST[:PORT]/0xA0000000` | the same, on a board that runs the PYNQ.remote server |
 
-FILE is a text in the language (`.ca`) or a representation (`.json`); for a `.ca` parameters follow, as
+FILE is a source text (`.ca`) or a datapath as JSON (`.json`). Parameters of a `.ca` file follow it, as in
 `fastsim://streamer.ca?num_DACs=4`.
 """
 
@@ -26,10 +26,10 @@ _SCHEMES = ("fastsim", "pynq", "verilator")
 
 
 def open_bus(address: str) -> RegisterBus:
-    """Return the bus at an address of the table above.
+    """Return the bus at an address (see the module).
 
-    Raises ValueError for an address that is none, BusUnavailable when nothing answers there or a library is
-    missing, and what the file is refused with (`CountActionError`, OSError).
+    Raise ValueError for an address that is not valid, BusUnavailable if nothing answers there or a library is missing,
+    and CountActionError or OSError for the file.
     """
     parts = urlsplit(address)
     if parts.scheme not in _SCHEMES:
@@ -45,9 +45,10 @@ def open_bus(address: str) -> RegisterBus:
 
 
 def load_datapath(path: Path, parameters: Mapping[str, int] | None = None) -> Datapath:
-    """Return the datapath of a `.ca` or a `.json` file.
+    """Return the datapath in a `.ca` or `.json` file.
 
-    Raises OSError, `CountActionError` for a text that is refused, ValueError for a JSON that is no datapath.
+    Raise OSError, CountActionError for a text with errors, and ValueError for JSON that is not a datapath, or
+    parameters for JSON.
     """
     if path.suffix == ".json":
         if parameters:
@@ -62,9 +63,9 @@ def load_datapath(path: Path, parameters: Mapping[str, int] | None = None) -> Da
 
 
 def make_simulated_bus(datapath: Datapath, engine: str = "fast") -> SimulatedBus:
-    """Return the registers of a datapath around a simulator: `fast`, or `reference`.
+    """Return the registers of a datapath around a simulator, `fast` or `reference`.
 
-    Raises ValueError for another word, BusUnavailable when numba is not installed for the fast one.
+    Raise ValueError for another engine, and BusUnavailable if the fast one lacks numba.
     """
     if engine not in {"fast", "reference"}:
         raise ValueError(f"engine={engine}: choose fast or reference.")
@@ -85,9 +86,9 @@ def _engine(datapath: Datapath, engine: str) -> Engine:
 
 
 def make_verilated_bus(datapath: Datapath) -> RegisterBus:
-    """Return the AXI4-Lite top of a datapath under Verilator, built at the first use.
+    """Return a bus to the AXI4-Lite top of a datapath under Verilator, which is built at the first use.
 
-    Raises BusUnavailable without it.
+    Raise BusUnavailable if Verilator is missing.
     """
     from fpga.bus.axi_pins import AxiPinsBus
     from fpga.hdl.tools import ToolMissing
@@ -95,7 +96,7 @@ def make_verilated_bus(datapath: Datapath) -> RegisterBus:
     from fpga.registers.build import axi_design
 
     try:
-        # Driver and registers spend their time in Python: a faster library would only build longer.
+        # Driver and registers spend their time in Python, so more optimisation would only make the build longer.
         return AxiPinsBus(build(axi_design(datapath), optimise="-O1"))
     except ToolMissing as error:
         raise BusUnavailable(str(error)) from error

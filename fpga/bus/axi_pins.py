@@ -1,4 +1,4 @@
-"""AXI4-Lite, signal by signal, on a simulator that is stepped cycle by cycle."""
+"""AXI4-Lite on the pins of a simulated top, cycle by cycle."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Row = NDArray[np.uint64]
 _PATIENCE = 64
 """Cycles within which the register file must answer; it needs about four."""
 _SLOT = 3
-"""Cycles of an access in a burst: handed over in the first, answered by the last."""
+"""Cycles of an access in a burst: requested in the first, answered by the last."""
 _READ = ("ar", "r")
 _WRITE = ("aw", "b")
 
 
 class AxiPinsBus:
-    """`RegisterBus` on the pins of a simulated AXI4-Lite top, one access at a time."""
+    """`BurstBus` on the pins of a simulated AXI4-Lite top."""
 
     def __init__(self, simulator: Simulator) -> None:
         self._simulator = simulator
@@ -31,23 +31,23 @@ class AxiPinsBus:
         self._out_of = {port.name: port.column for port in ports.outputs}
         self._columns = ports.input_columns
         self.cycles = 0
-        """Clock cycles so far, those of reset apart."""
+        """Number of clock cycles so far, without those of reset."""
 
     def read32(self, offset: int) -> int:
         """Return the word at `offset`."""
         check_access(offset)
-        self._hand_over({"ar": {"araddr": offset}})
+        self._send_requests({"ar": {"araddr": offset}})
         answer = self._await("r")
         return self._value(answer, "rdata")
 
     def write32(self, offset: int, value: int) -> None:
-        """Put a word at `offset`."""
+        """Write a word at `offset`."""
         check_access(offset, value)
-        self._hand_over({"aw": {"awaddr": offset}, "w": {"wdata": value, "wstrb": 15}})
+        self._send_requests({"aw": {"awaddr": offset}, "w": {"wdata": value, "wstrb": 15}})
         self._await("b")
 
     def transfer(self, accesses: Sequence[Access]) -> list[int]:
-        """Carry out accesses one after the other in one run of the simulator; return the words that were read."""
+        """Execute accesses in order, in one run of the simulator; return the words that were read."""
         if not accesses:
             return []
         rows = np.zeros((_SLOT * len(accesses), self._columns), np.uint64)
@@ -76,13 +76,13 @@ class AxiPinsBus:
         row[into["wvalid"]], row[into["wdata"]], row[into["wstrb"]] = 1, value, 15
 
     def _answer(self, slot: list[list[int]], channels: tuple[str, str]) -> list[int]:
-        """Return the cycle of a slot in which the response came."""
+        """Return the outputs in the cycle of a slot with the response. Raise BusFault if it is missing or an error."""
         request, response = channels
-        taken = slot[0][self._out_of[f"{request}ready"]] and (
+        is_accepted = slot[0][self._out_of[f"{request}ready"]] and (
             request != "aw" or slot[0][self._out_of["wready"]]
         )
         answers = [cycle for cycle in slot if cycle[self._out_of[f"{response}valid"]]]
-        if not taken or len(answers) != 1:
+        if not is_accepted or len(answers) != 1:
             raise BusFault(f"the register file did not answer a burst within {_SLOT} cycles per access")
         if answers[0][self._out_of[f"{response}resp"]]:
             raise BusFault("the register file answered with an error")
@@ -92,8 +92,8 @@ class AxiPinsBus:
         """Release the simulator."""
         self._simulator.close()
 
-    def _hand_over(self, requests: dict[str, dict[str, int]]) -> None:
-        """Hold each request valid until it is taken."""
+    def _send_requests(self, requests: dict[str, dict[str, int]]) -> None:
+        """Hold each request valid until it is accepted. Raise BusFault after 64 cycles."""
         for _ in range(_PATIENCE):
             pins = {f"{channel}valid": 1 for channel in requests}
             for values in requests.values():

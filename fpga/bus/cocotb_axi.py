@@ -1,6 +1,6 @@
-"""The registers of a datapath in a running cocotb simulation, through cocotbext-axi.
+"""Access to the registers of a datapath in a running cocotb simulation, through cocotbext-axi.
 
-Drivers are ordinary functions and a simulation is coroutines; `cocotb.task.bridge` lets one call the other:
+Drivers are ordinary functions, and simulations consist of coroutines; `cocotb.task.bridge` connects them:
 
     master = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "s_axi"), dut.aclk, dut.aresetn, reset_active_level=False)
     datapath = Datapath(CocotbBus(master))
@@ -16,7 +16,7 @@ from lightbed.wording import install_extra
 
 
 class AxiLiteMaster(Protocol):
-    """The methods that are used of `cocotbext.axi.AxiLiteMaster`."""
+    """The methods of `cocotbext.axi.AxiLiteMaster` that are used here."""
 
     async def read(self, address: int, length: int) -> Any:
         """Return a response with `data` and `resp`."""
@@ -46,12 +46,12 @@ class CocotbBus:
         return int.from_bytes(answer.data, "little")
 
     def write32(self, offset: int, value: int) -> None:
-        """Put a word at `offset`."""
+        """Write a word at `offset`."""
         check_access(offset, value)
         _check_response(self._write(offset, value.to_bytes(4, "little")), offset)
 
     def close(self) -> None:
-        """Do nothing: the simulation ends by itself."""
+        """Do nothing, because cocotb ends the simulation."""
 
 
 def _check_response(answer: Any, offset: int) -> None:

@@ -1,8 +1,8 @@
-"""Interface between a driver and a bus, however it is reached: 32-bit words at byte offsets of one datapath.
+"""Interface between a driver and a bus: 32-bit words at byte offsets of one datapath.
 
 BusError
- +-- BusUnavailable   the other end cannot be reached, or a library for it is missing
- +-- BusFault         an access was refused, or never answered
+ +-- BusUnavailable   the registers cannot be reached, or a library is missing
+ +-- BusFault         an access failed, or was not answered
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from typing import Protocol, runtime_checkable
 from fpga.errors import FpgaError
 
 Access = tuple[int, int | None]
-"""An offset and the value to put there, or None to read it."""
+"""An offset, and the value to write, or None to read."""
 Transfer = Callable[[Sequence[Access]], list[int]]
 
 
 class BusError(FpgaError, code="fpga.bus", who="device"):
-    """Anything that goes wrong on the way to the registers."""
+    """Base class of errors of register buses."""
 
 
 class BusUnavailable(BusError):
-    """There is nothing at the other end, or a library is missing; the message says which."""
+    """The registers cannot be reached, or a library is missing; the message says which."""
 
 
 class BusFault(BusError):
-    """An access was refused, or not answered."""
+    """An access failed, or was not answered."""
 
 
 @runtime_checkable
 class RegisterBus(Protocol):
-    """Reads and writes registers; offsets are in bytes from the first register, and multiples of 4.
+    """Access to registers. Offsets are in bytes from the first register, and multiples of 4.
 
-    An access has taken effect when it returns. At least one clock cycle of the datapath lies between two
-    accesses. Both raise BusFault.
+    An access has taken effect when it returns. At least one clock cycle of the datapath separates two accesses. Both
+    methods raise BusFault.
     """
 
     def read32(self, offset: int) -> int:
@@ -43,40 +43,40 @@ class RegisterBus(Protocol):
         ...
 
     def write32(self, offset: int, value: int) -> None:
-        """Put a word at `offset`."""
+        """Write a word at `offset`."""
         ...
 
     def close(self) -> None:
-        """Release the other end; a second time does nothing."""
+        """Release the bus. Further calls do nothing."""
         ...
 
 
 @runtime_checkable
 class BurstBus(RegisterBus, Protocol):
-    """A bus that takes several accesses in one go faster than one by one."""
+    """A bus that executes several accesses together faster than one after the other."""
 
     def transfer(self, accesses: Sequence[Access]) -> list[int]:
-        """Carry out accesses in their order; return the words that were read. Raises BusFault."""
+        """Execute accesses in order; return the words that were read. Raise BusFault."""
         ...
 
 
 def transfer_of(bus: RegisterBus) -> Transfer:
-    """Return a function that carries out accesses and returns the words read: at once where the bus can."""
-    return bus.transfer if isinstance(bus, BurstBus) else partial(_one_by_one, bus)
+    """Return a function that executes accesses and returns the words read, in one burst if the bus supports it."""
+    return bus.transfer if isinstance(bus, BurstBus) else partial(_transfer_singly, bus)
 
 
-def _one_by_one(bus: RegisterBus, accesses: Sequence[Access]) -> list[int]:
-    found = []
+def _transfer_singly(bus: RegisterBus, accesses: Sequence[Access]) -> list[int]:
+    words = []
     for offset, value in accesses:
         if value is None:
-            found.append(bus.read32(offset))
+            words.append(bus.read32(offset))
         else:
             bus.write32(offset, value)
-    return found
+    return words
 
 
 def check_access(offset: int, value: int = 0) -> None:
-    """Raise ValueError unless `offset` is that of a word and `value` fits into one."""
+    """Raise ValueError unless `offset` is a word offset and `value` fits in a word."""
     if offset < 0 or offset % 4:
         raise ValueError(f"{offset:#x} is not a word offset: it must be a multiple of 4, 0 or more.")
     if not 0 <= value < 1 << 32:

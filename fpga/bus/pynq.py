@@ -1,7 +1,7 @@
-"""The registers of a datapath on a PYNQ board, from the board itself or over the network.
+"""Access to the registers of a datapath on a PYNQ board, from the board itself or over the network.
 
-`pynq` pins numpy below 2, so it lives in an environment of its own (the extra `[pynq]`); it is
-imported when a bus is opened.
+`pynq` requires numpy below 2, so it needs a separate environment (the extra `[pynq]`); it is imported when a bus is
+opened.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from typing import Any, Protocol
 from fpga.bus.protocol import BusFault, BusUnavailable, check_access
 from lightbed.wording import install_extra
 
-_HINT = f"Hint: {install_extra('pynq')}, in an environment of its own; on a board it is there."
+_HINT = f"Hint: {install_extra('pynq')}, in a separate environment; boards have it already."
 SPAN_BYTES = 64 * 1024
-"""Bytes that are mapped where nobody says how many."""
+"""Default size of a mapping."""
 REMOTE_PORT = 7967
-"""Port of a board with PYNQ.remote."""
+"""Default TCP port of the PYNQ.remote server."""
 
 
 class Registers(Protocol):
-    """The methods that `pynq.MMIO`, `pynq.DefaultIP` and the MMIO of a remote board have in common."""
+    """The common methods of `pynq.MMIO`, `pynq.DefaultIP` and the MMIO of a remote board."""
 
     def read(self, offset: int = 0) -> int:
         """Return the word at a byte offset."""
         ...
 
     def write(self, offset: int, value: int) -> None:
-        """Put a word at a byte offset."""
+        """Write a word at a byte offset."""
         ...
 
 
@@ -45,7 +45,7 @@ class PynqBus:
             raise BusFault(f"reading register {offset:#x} failed: {error}") from error
 
     def write32(self, offset: int, value: int) -> None:
-        """Put a word at `offset`."""
+        """Write a word at `offset`."""
         check_access(offset, value)
         try:
             self._registers.write(offset, value)
@@ -53,11 +53,11 @@ class PynqBus:
             raise BusFault(f"writing register {offset:#x} failed: {error}") from error
 
     def close(self) -> None:
-        """Do nothing: pynq lets go of a mapping when its object goes."""
+        """Do nothing, because pynq unmaps the registers when its object is deleted."""
 
 
 def open_local(base: int, span_bytes: int = SPAN_BYTES) -> PynqBus:
-    """Return the registers at a physical address of pynq's active device. Raises BusUnavailable."""
+    """Return a bus to a physical address of pynq's active device. Raise BusUnavailable."""
     pynq = _pynq()
     try:
         return PynqBus(pynq.MMIO(base, span_bytes))
@@ -66,7 +66,7 @@ def open_local(base: int, span_bytes: int = SPAN_BYTES) -> PynqBus:
 
 
 def open_remote(host: str, base: int, *, port: int = REMOTE_PORT, span_bytes: int = SPAN_BYTES) -> PynqBus:
-    """Return the registers at a physical address of a board that serves PYNQ.remote. Raises BusUnavailable."""
+    """Return a bus to a physical address of a board with the PYNQ.remote server. Raise BusUnavailable."""
     pynq = _pynq()
     try:
         from pynq.pl_server.remote_device import RemoteDevice

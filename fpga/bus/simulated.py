@@ -1,7 +1,6 @@
-"""The registers of a datapath around a simulator: what the AXI4-Lite top does, without AXI4-Lite.
+"""The registers of a datapath around a simulator: a model of the AXI4-Lite top without AXI4-Lite.
 
-Every access takes one cycle of the datapath. A read shows the registers as they are in that cycle; what a write
-does is seen from the next cycle on.
+Every access takes one cycle of the datapath. A read returns the value in that cycle; a write takes effect in the next.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ class Engine(Protocol):
     """A simulator of a datapath with its state."""
 
     def run(self, rows: Rows) -> Rows:
-        """Return the outputs of every cycle, read before its clock edge."""
+        """Return the outputs of every cycle, sampled before its clock edge."""
         ...
 
     def reset(self, shadow: int | None = None) -> None:
-        """Return to the state after power-on, with the targets of the shadow bank in force where it is given."""
+        """Return to the state after power-on; with `shadow`, these targets are in force."""
         ...
 
 
 class _Pins:
-    """Ports of the datapath in an engine: what they carry in the next cycle, and what they carried in the last."""
+    """Ports of the datapath in an engine: inputs for the next cycle, and outputs of the last."""
 
     def __init__(self, datapath: Datapath, engine: Engine) -> None:
         self._engine = engine
@@ -45,58 +44,58 @@ class _Pins:
         self.reset()
 
     def reset(self) -> None:
-        """Reset the engine; every input is 0."""
+        """Reset the engine, and set every input to 0."""
         self._engine.reset()
         into, out_of = self._columns
         self._row = np.zeros((1, into), np.uint64)
-        self._shown: dict[str, int] = dict.fromkeys(self._into, 0)
-        self._seen = [0] * out_of
+        self._inputs: dict[str, int] = dict.fromkeys(self._into, 0)
+        self._outputs = [0] * out_of
 
     @property
     def shadow(self) -> int:
-        """The shadow bank."""
-        return self._shown["target_shadow_i"]
+        """The targets in the shadow bank, as one number."""
+        return self._inputs["target_shadow_i"]
 
     def restart(self, shadow: int | None) -> None:
-        """Reset the engine, with these targets in force if there are some; inputs stay."""
+        """Reset the engine, with these targets in force unless None; inputs keep their values."""
         self._engine.reset(shadow)
-        self._seen = [0] * self._columns[1]
+        self._outputs = [0] * self._columns[1]
 
     def clock(self) -> None:
         """Run one cycle."""
-        self._seen = self._engine.run(self._row)[0].tolist()
+        self._outputs = self._engine.run(self._row)[0].tolist()
 
     def set(self, port: str, value: int) -> None:
-        """Set an input to a value. Most are as they were in the cycle before, and left alone."""
-        if self._shown[port] == value:
+        """Set an input to a value. Unchanged values, which are most, are skipped for speed."""
+        if self._inputs[port] == value:
             return
-        self._shown[port] = value
+        self._inputs[port] = value
         into = self._into[port]
         value &= (1 << into.width) - 1
         for word in range(into.words):
             self._row[0, into.column + word] = value >> COLUMN_BITS * word & _COLUMN_MASK
 
     def set_bits(self, bits: PortBits, value: int) -> None:
-        """Set some bits of an input to a value."""
+        """Set the bits of a part of an input."""
         low = bits.low or 0
         mask = (1 << bits.width) - 1 << low
-        self.set(bits.port, self._shown[bits.port] & ~mask | value << low & mask)
+        self.set(bits.port, self._inputs[bits.port] & ~mask | value << low & mask)
 
     def get(self, port: str) -> int:
-        """Return what an output carried."""
+        """Return the value of an output in the last cycle."""
         out = self._out_of[port]
         if out.words == 1:
-            return self._seen[out.column]
-        return sum(self._seen[out.column + word] << COLUMN_BITS * word for word in range(out.words))
+            return self._outputs[out.column]
+        return sum(self._outputs[out.column + word] << COLUMN_BITS * word for word in range(out.words))
 
 
 class SimulatedBus:
-    """A datapath with its registers, in this process. `RegisterBus`."""
+    """`RegisterBus` of a datapath and its registers, simulated in this process."""
 
     def __init__(self, datapath: Datapath, engine: Engine) -> None:
         self.datapath = datapath
         self.cycles = 0
-        """Clock cycles of the datapath so far."""
+        """Number of clock cycles so far."""
         self._pins = _Pins(datapath, engine)
         self._table = register_map(datapath)
         self._words = {
@@ -105,7 +104,7 @@ class SimulatedBus:
         self._reset()
 
     def read32(self, offset: int) -> int:
-        """Return the word at `offset`; 0 where no register is."""
+        """Return the word at `offset`; 0 if there is no register."""
         check_access(offset)
         self._step()
         if offset not in self._words:
@@ -114,13 +113,13 @@ class SimulatedBus:
         if register.access is Access.CONSTANT:
             return register.reset
         if register.access is Access.WRITE:
-            return self._kept[offset]
+            return self._stored[offset]
         if register.access is Access.READ:
             return self._read_back(register) >> WORD_BITS * word & register.mask
         return 0
 
     def write32(self, offset: int, value: int) -> None:
-        """Put a word at `offset`; nothing happens where no writable register is."""
+        """Write a word at `offset`; ignored if there is no writable register."""
         check_access(offset, value)
         register, word = self._words.get(offset, (None, 0))
         if register is None:
@@ -128,22 +127,22 @@ class SimulatedBus:
         elif register.access is Access.PULSE:
             self._pulse(register, value & register.mask)
         else:
-            if offset in self._kept:
-                self._kept[offset] = value & register.mask
+            if offset in self._stored:
+                self._stored[offset] = value & register.mask
                 if register.access is Access.WRITE or word == register.words - 1:
                     self._drive(register)
             self._step()
 
     def close(self) -> None:
-        """Do nothing: nothing is held."""
+        """Do nothing, because there is nothing to release."""
 
     def _reset(self) -> None:
-        self._held = False
+        self._in_hold = False
         self._pins.reset()
         self._blocks: dict[tuple[str, str], RegisterBlock] = {
             (block, name): BLOCKS[block](name, self._pins) for block, name in self._table.blocks()
         }
-        self._kept = {
+        self._stored = {
             offset: register.reset
             for offset, (register, _) in self._words.items()
             if register.access in {Access.WRITE, Access.PUSH}
@@ -153,7 +152,7 @@ class SimulatedBus:
                 self._drive(register)
 
     def _step(self) -> None:
-        if not self._held:
+        if not self._in_hold:
             self._pins.clock()
         self.cycles += 1
         for block in self._blocks.values():
@@ -165,42 +164,42 @@ class SimulatedBus:
         return self._blocks[pin.block, pin.name]
 
     def _read_back(self, register: Register) -> int:
-        """Return what the datapath or a block shows in a register."""
+        """Return the value that the datapath or a block shows in a register, over all words."""
         if isinstance(register.signal, BlockPin):
             return self._block(register.signal).read(register.signal.pin)
         assert register.signal is not None
         return self._pins.get(register.signal.port) >> (register.signal.low or 0)
 
     def _drive(self, register: Register) -> None:
-        """Drive the signal of a register with what it holds, its words side by side."""
+        """Set the signal of a register to its value, the concatenation of its words."""
         value = 0
         for word in range(register.words):
-            value |= self._kept[register.at(word)] << register.width * word
+            value |= self._stored[register.at(word)] << register.width * word
         if isinstance(register.signal, BlockPin):
             self._block(register.signal).write(register.signal.pin, value & (1 << register.signal.width) - 1)
         elif register.signal is not None:
             self._pins.set_bits(register.signal, value)
 
     def _pulse(self, register: Register, value: int) -> None:
-        """Raise the bits that are written as 1 for one cycle."""
+        """Set the written bits to 1 for one cycle."""
         if isinstance(register.signal, BlockPin) and value:
             self._block(register.signal).write(register.signal.pin, value)
-        driven = [bits for bits in register.fields if bits.port]
-        for bits in driven:
+        connected = [bits for bits in register.fields if bits.port]
+        for bits in connected:
             self._pins.set(bits.port, value >> bits.low & 1)
         self._step()
-        for bits in driven:
+        for bits in connected:
             self._pins.set(bits.port, 0)
         if register.key == ("CONTROL",):
             self._restart(value)
 
     def _restart(self, control: int) -> None:
-        """Reset what CONTROL says: all, or the datapath alone, until a COMMIT if it is held."""
-        was_held, shadow = self._held, self._pins.shadow
-        held = bool(control & HOLD or (was_held and not control & COMMIT))
+        """Apply RESET and HOLD of CONTROL: reset everything, or hold the datapath in reset until a COMMIT."""
+        was_in_hold, shadow = self._in_hold, self._pins.shadow
+        in_hold = bool(control & HOLD or (was_in_hold and not control & COMMIT))
         if control & RESET:
             self._reset()
-        if held or was_held or control & RESET:
-            # A commit in the last cycle of a reset puts the shadow bank in force.
-            self._pins.restart(shadow if control & COMMIT and not held else None)
-        self._held = held
+        if in_hold or was_in_hold or control & RESET:
+            # As in hardware, a commit in the last cycle of a reset puts the shadow bank in force.
+            self._pins.restart(shadow if control & COMMIT and not in_hold else None)
+        self._in_hold = in_hold

@@ -1,9 +1,9 @@
-"""`countaction`: the command line of those who write count-action modules.
+"""`countaction`: the command line for count-action modules.
 
-Every command lives in a module of its own with a function `register(app)`, which is imported only when the command
-is asked for. Exit codes: 0 done, 1 error (usage errors too), 130 interrupted. `--json` prints one document, of an
-error too: `{"ok": false, "errors": [{"file", "line", "column", "message", "hint"}]}`, file "" and line 0 where it is
-in no file.
+Every command is in a separate module with a function `register(app)`, which is imported only when the command runs.
+Exit codes: 0 success, 1 error (including usage errors), 130 interrupted. `--json` prints one document, for errors as
+well: `{"ok": false, "errors": [{"file", "line", "column", "message", "hint"}]}`, with file "" and line 0 for errors
+outside files.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fpga.cli.errors import of_the_system, tell, tell_message
+from fpga.cli.errors import diagnose_os_error, print_errors, print_message
 from lightbed.program import run_program
 
 if TYPE_CHECKING:
@@ -19,47 +19,47 @@ if TYPE_CHECKING:
     from lightbed.command_group import CommandGroup
 
 COMMANDS = {
-    "check": ("check", "Say what is wrong with a datapath, or that nothing is."),
+    "check": ("check", "Report errors and warnings of a datapath."),
     "explain": (
         "explain",
-        "Draw a datapath: counts, targets, actions, who triggers whom, latency in cycles.",
+        "Draw a datapath: counts, targets, actions, what triggers what, latency in cycles.",
     ),
-    "sim": ("sim", "Simulate a datapath. Exit code 1 when an expectation of the stimulus is not met."),
-    "build": ("build", "Make everything that hardware and driver need of a datapath."),
-    "regs": ("regs", "Print the register map: a table, or one of the other forms."),
+    "sim": ("sim", "Simulate a datapath. Exit code 1 if an expectation or a property is not met."),
+    "build": ("build", "Generate all files that hardware and driver need."),
+    "regs": ("regs", "Print the register map as a table, or in another format."),
     "prove": (
         "prove",
-        "Prove that the RTL of FILE does what the language says, for all inputs and all times.",
+        "Prove that the RTL of FILE implements it, for all inputs at all times.",
     ),
     "verify": (
         "verify",
-        "Hold the files in DIR against the text there: the datapath is proven, its tops are simulated.",
+        "Verify the files in DIR against the source text in it: prove the datapath, simulate its tops.",
     ),
     "test": (
         "cosim",
         "Run the RTL of FILE and the simulator on the same stimulus, and compare every port in every cycle.",
     ),
 }
-"""Commands, the modules of this package that hold them, and their lines in `--help`."""
+"""Commands, their modules in this package, and their lines in `--help`."""
 
 DONE = 0
 INTERRUPTED = 130
 
 
 def build_app() -> CommandGroup:
-    """Return the application, none of whose commands is imported yet. Raises `ImportError` without typer."""
+    """Return the application, whose commands are imported on use. Raise `ImportError` without typer."""
     from lightbed.command_group import CommandGroup
 
     return CommandGroup(
         name="countaction",
-        help="Write a module that counts and acts once: check, simulate, prove and build it.",
+        help="Check, simulate, prove and build count-action modules.",
         package="fpga.cli",
         table=COMMANDS,
     )
 
 
 def run_app(arguments: Sequence[str]) -> int:
-    """Run the command line and turn every ending into an exit code."""
+    """Run the command line, and return the exit code. Print errors."""
     import typer
     from typer.exceptions import TyperException
 
@@ -69,17 +69,17 @@ def run_app(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except OSError as error:
-        return tell([of_the_system(error)], as_json=as_json)
+        return print_errors([diagnose_os_error(error)], as_json=as_json)
     except (TyperException, ImportError) as error:
         message = str(error) if isinstance(error, ImportError) else error.format_message()
-        return tell_message(message, as_json=as_json)
+        return print_message(message, as_json=as_json)
     except _text_error() as error:
-        return tell(error.errors, as_json=as_json)
+        return print_errors(error.errors, as_json=as_json)
     return result if isinstance(result, int) else DONE
 
 
 def _text_error() -> type[CountActionError]:
-    """Return the error of a text, imported when there is an error."""
+    """Return the class `CountActionError`, imported only if an exception has to be matched."""
     from fpga.count_action.diagnostics import CountActionError
 
     return CountActionError

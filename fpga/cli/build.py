@@ -1,4 +1,4 @@
-"""`countaction build FILE -o DIR`: SystemVerilog, register map, tops for a board, and a bench to begin with."""
+"""`countaction build FILE -o DIR`: SystemVerilog, register map, tops for a board, and a template of a bench."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from fpga.cli.errors import tell_message
+from fpga.cli.errors import print_message
 from fpga.cli.options import AsJson, Parameters, SourceFile, parse_parameters
 
 Folder = Annotated[
-    Path, typer.Option("--output", "-o", metavar="DIR", help="Where the files go; it is made.")
+    Path, typer.Option("--output", "-o", metavar="DIR", help="Output folder; created if missing.")
 ]
 Board = Annotated[str | None, typer.Option("--board", help="Add the scripts of a board, e.g. zcu111.")]
 
@@ -30,23 +30,23 @@ def build(
     *,
     as_json: AsJson = False,
 ) -> int:
-    """Make everything that hardware and driver need of a datapath."""
+    """Generate all files that hardware and driver need."""
     from fpga.count_action import load
     from fpga.hdl.tools import HdlError
     from fpga.registers.build import board_files, build_files, write_files
     from fpga.registers.origin import origin_files
 
-    given = parse_parameters(parameters)
-    checked = load(file, given)
+    values = parse_parameters(parameters)
+    checked = load(file, values)
     datapath = checked.datapath
     try:
         files = {
             **build_files(datapath),
-            **origin_files(checked, file, given),
+            **origin_files(checked, file, values),
             **(board_files(board) if board else {}),
         }
     except (HdlError, ValueError) as error:
-        return tell_message(str(error), as_json=as_json)
+        return print_message(str(error), as_json=as_json)
     write_files(files, output)
     if as_json:
         document = {

@@ -1,4 +1,4 @@
-"""`countaction check FILE`: every mistake of a text with its place, what is wrong, why, and what to do."""
+"""`countaction check FILE`: errors and warnings of a text, with locations and hints."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def register(app: typer.Typer) -> None:
 def check(
     file: SourceFile, parameters: Parameters = None, *, strict: Strict = False, as_json: AsJson = False
 ) -> int:
-    """Say what is wrong with a datapath, or that nothing is."""
+    """Report errors and warnings of a datapath."""
     document = _check_document(file, parameters)
     if as_json:
         print(json.dumps(document))
     else:
         from fpga.count_action import Diagnostic
 
-        for kind, found in (("error", document["errors"]), ("warning", document["warnings"])):
-            for each in found:
+        for kind, diagnostics in (("error", document["errors"]), ("warning", document["warnings"])):
+            for each in diagnostics:
                 print(f"{kind}: {Diagnostic(**each)}", file=sys.stderr)
         for each in document["inferences"]:
-            if "unless it is given" in each["message"]:
+            if each["message"].endswith("by default"):
                 print(f"note: {Diagnostic(**each)}", file=sys.stderr)
         if document["ok"]:
             modules = _number(document["modules"], "module")
@@ -47,7 +47,7 @@ def check(
 
 
 def _check_document(file: Path, parameters: list[str] | None = None) -> dict[str, Any]:
-    """Return what `check --json` prints."""
+    """Return the document of `check --json`."""
     from fpga.count_action import CountActionError, load
 
     try:
@@ -57,12 +57,12 @@ def _check_document(file: Path, parameters: list[str] | None = None) -> dict[str
 
 
 def describe_errors(error: CountActionError) -> dict[str, Any]:
-    """Return what `check --json` prints about a file with errors."""
+    """Return the document of `check --json` for a file with errors."""
     return {"ok": False, "modules": [], "errors": _dicts(error.errors), "warnings": [], "inferences": []}
 
 
 def describe_check(checked: Checked) -> dict[str, Any]:
-    """Return what `check --json` prints about a file without errors."""
+    """Return the document of `check --json` for a file without errors."""
     return {
         "ok": True,
         "modules": [module.name for module in checked.datapath.modules],
@@ -72,9 +72,9 @@ def describe_check(checked: Checked) -> dict[str, Any]:
     }
 
 
-def _dicts(found: tuple[Diagnostic, ...]) -> list[dict[str, str | int]]:
-    return [each.as_dict() for each in found]
+def _dicts(diagnostics: tuple[Diagnostic, ...]) -> list[dict[str, str | int]]:
+    return [each.as_dict() for each in diagnostics]
 
 
-def _number(found: list[Any], what: str) -> str:
-    return f"{len(found)} {what}" if len(found) == 1 else f"{len(found)} {what}s"
+def _number(items: list[Any], what: str) -> str:
+    return f"{len(items)} {what}" if len(items) == 1 else f"{len(items)} {what}s"

@@ -1,4 +1,4 @@
-"""`countaction test FILE`: the generated SystemVerilog against the simulator, cycle by cycle."""
+"""`countaction test FILE`: compare the generated SystemVerilog with the simulator, cycle by cycle."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from fpga.cli.errors import tell_message
+from fpga.cli.errors import print_message
 from fpga.cli.options import AsJson, Parameters, SourceFile, parse_parameters
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fpga.hdl.cosimulation import Comparison
 
 EPISODE = 500
-"""Cycles from one reset to the next: a count that has jumped over its target is silent until then."""
+"""Cycles between resets, which are needed because a count that has jumped over its target fires no more."""
 
 
 class Simulator(Protocol):
@@ -28,15 +28,15 @@ class Simulator(Protocol):
         ...
 
     def reset(self) -> None:
-        """Begin again."""
+        """Return to the state after power-on."""
         ...
 
 
 Cycles = Annotated[int, typer.Option(min=1, max=10_000_000, help="Cycles of generated stimulus.")]
-Seed = Annotated[int, typer.Option(min=0, help="Another seed, another stimulus.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the generated stimulus.")]
 WithVerilator = Annotated[
     bool,
-    typer.Option("--verilator", help="Verilator too: its build takes half a minute, its cycles nothing."),
+    typer.Option("--verilator", help="Run Verilator, too. Its build takes half a minute."),
 ]
 
 
@@ -60,17 +60,21 @@ def cosimulate(
 
     datapath = load(file, parse_parameters(parameters)).datapath
     try:
-        found = [
+        comparisons = [
             _compare(datapath, name, cycles, seed)
             for name in ("icarus", *(["verilator"] if verilator else []))
         ]
     except (HdlError, ValueError) as error:
-        return tell_message(str(error), as_json=as_json)
-    equal = all(each.mismatch is None for each in found)
+        return print_message(str(error), as_json=as_json)
+    equal = all(each.mismatch is None for each in comparisons)
     if as_json:
-        print(json.dumps({"ok": equal, "datapath": datapath.name, "runs": [_plain(each) for each in found]}))
+        print(
+            json.dumps(
+                {"ok": equal, "datapath": datapath.name, "runs": [_plain(each) for each in comparisons]}
+            )
+        )
     else:
-        for each in found:
+        for each in comparisons:
             print("\n".join(_lines(each)))
     return 0 if equal else 1
 
@@ -90,7 +94,7 @@ def _compare(datapath: Datapath, simulator: str, cycles: int, seed: int) -> Comp
 
 
 def stimulus(datapath: Datapath, cycles: int, seed: int) -> Rows:
-    """Return generated inputs, new ones for every episode."""
+    """Return generated inputs, with another seed for every episode."""
     import numpy as np
 
     from fpga.hdl.stimulus import generate_stimulus
@@ -101,7 +105,7 @@ def stimulus(datapath: Datapath, cycles: int, seed: int) -> Rows:
 
 
 def _in_episodes(simulator: Simulator, inputs: Rows) -> Rows:
-    """Run the rows, from reset again after every episode."""
+    """Return the outputs of a run with a reset before every episode."""
     import numpy as np
 
     outputs = []
@@ -111,28 +115,30 @@ def _in_episodes(simulator: Simulator, inputs: Rows) -> Rows:
     return np.concatenate(outputs)
 
 
-def _plain(found: Comparison) -> dict[str, Any]:
-    return {**asdict(found), "ok": found.mismatch is None}
+def _plain(comparison: Comparison) -> dict[str, Any]:
+    return {**asdict(comparison), "ok": comparison.mismatch is None}
 
 
-def _lines(found: Comparison) -> list[str]:
-    seen = found.coverage
-    unequal = found.mismatch.cycles if found.mismatch else 0
+def _lines(comparison: Comparison) -> list[str]:
+    coverage = comparison.coverage
+    unequal = comparison.mismatch.cycles if comparison.mismatch else 0
     cases = {
-        "backpressured beats after a fire": seen.stalls_at_fire,
-        "commits while counting": seen.commits_while_counting,
-        "overshoots": seen.overshoots,
-        "saturations": seen.saturations,
+        "backpressured beats after a fire": coverage.stalls_at_fire,
+        "commits while counting": coverage.commits_while_counting,
+        "overshoots": coverage.overshoots,
+        "saturations": coverage.saturations,
     }
-    lines = [f"{found.simulator}: {seen.cycles} cycles, {seen.fires} fires, {unequal} cycles with mismatches"]
+    lines = [
+        f"{comparison.simulator}: {coverage.cycles} cycles, {coverage.fires} fires, {unequal} cycles with mismatches"
+    ]
     lines.append("  " + "; ".join(f"{name}: {count}" for name, count in cases.items()))
-    if seen.silent:
+    if coverage.silent:
         lines.append(
-            f"  never fired: {', '.join(seen.silent)}. Another --seed or more --cycles may reach them."
+            f"  never fired: {', '.join(coverage.silent)}. Another --seed or more --cycles may reach them."
         )
-    if found.mismatch:
+    if comparison.mismatch:
         lines.append(
-            f"  first mismatch in cycle {found.mismatch.cycle} at {', '.join(found.mismatch.ports)}:"
+            f"  first mismatch in cycle {comparison.mismatch.cycle} at {', '.join(comparison.mismatch.ports)}:"
         )
-        lines += [f"    {line}" for line in found.window]
+        lines += [f"    {line}" for line in comparison.window]
     return lines

@@ -1,4 +1,4 @@
-"""`countaction explain FILE`: a drawing of counts, targets, actions, who triggers whom, and how many cycles later."""
+"""`countaction explain FILE`: draw counts, targets, actions, what triggers what, and latencies in cycles."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 def explain(
     file: SourceFile, parameters: Parameters = None, svg: SvgFile = None, *, as_json: AsJson = False
 ) -> None:
-    """Draw a datapath: counts, targets, actions, who triggers whom, latency in cycles."""
+    """Draw a datapath: counts, targets, actions, what triggers what, latency in cycles."""
     from fpga.count_action import load
     from fpga.count_action.explanation.explain import explain as explanation_of
     from fpga.count_action.explanation.svg import draw, draw_svg
@@ -38,8 +38,10 @@ def explain(
         write_output(svg, draw_svg(explanation))
     if as_json:
         notes = {"warnings": checked.warnings, "inferences": checked.inferences}
-        found = {kind: [each.as_dict() for each in listed] for kind, listed in notes.items()}
-        print(json.dumps({**explanation.as_dict(), **found}))
+        notes_by_kind = {
+            kind: [each.as_dict() for each in notes_of_kind] for kind, notes_of_kind in notes.items()
+        }
+        print(json.dumps({**explanation.as_dict(), **notes_by_kind}))
         return
     print(
         draw(explanation, shutil.get_terminal_size((100, 24)).columns, ascii_only=not _shows_lines()), end=""
@@ -58,7 +60,7 @@ def _shows_lines() -> bool:
 
 
 def _print_notes(checked: Checked) -> None:
-    for title, notes in (("Taken for granted", checked.inferences), ("Warnings", checked.warnings)):
+    for title, notes in (("Assumptions", checked.inferences), ("Warnings", checked.warnings)):
         if notes:
             print(f"\n{title}:")
         for each in notes:

@@ -15,12 +15,12 @@ Parameters = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
 
-def parse_parameters(given: list[str] | None) -> dict[str, int]:
-    """Return `["num_DACs=4"]` as values. Raises `CountActionError` that shows the form."""
+def parse_parameters(texts: list[str] | None) -> dict[str, int]:
+    """Return the values in a list such as `["num_DACs=4"]`. Raise `CountActionError` if one is not valid."""
     from fpga.count_action.diagnostics import CountActionError, Diagnostic, quote
 
     values: dict[str, int] = {}
-    for text in given or ():
+    for text in texts or ():
         name, equals, value = text.partition("=")
         try:
             if not equals or not name.isidentifier() or len(value) > 20:

@@ -1,4 +1,4 @@
-"""`countaction prove FILE`: the generated SystemVerilog against the language, for all inputs and all times."""
+"""`countaction prove FILE`: prove the generated SystemVerilog, for all inputs at all times."""
 
 from __future__ import annotations
 
@@ -8,27 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fpga.cli.errors import tell_message
+from fpga.cli.errors import print_message
 from fpga.cli.options import AsJson, Parameters, SourceFile, parse_parameters
 from lightbed.output_file import write_output
 
 if TYPE_CHECKING:
     from fpga.formal import Proof
 
-ModuleName = Annotated[str | None, typer.Option("--module", metavar="NAME", help="Prove this module alone.")]
-Vcd = Annotated[
-    Path | None, typer.Option("--vcd", metavar="FILE", help="Write a counterexample for a wave viewer.")
-]
+ModuleName = Annotated[str | None, typer.Option("--module", metavar="NAME", help="Prove only this module.")]
+Vcd = Annotated[Path | None, typer.Option("--vcd", metavar="FILE", help="Write a counterexample as VCD.")]
 
 Depth = Annotated[
     int,
     typer.Option(
-        "--depth", metavar="N", min=2, max=100, help="Cycles in which counterexamples are looked for."
+        "--depth", metavar="N", min=2, max=100, help="Length of counterexamples to search for, in cycles."
     ),
 ]
-AllowVacuous = Annotated[
-    bool, typer.Option("--allow-vacuous", help="Accept counts whose conditions exclude each other.")
-]
+AllowVacuous = Annotated[bool, typer.Option("--allow-vacuous", help="Accept counts that can never count.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -46,7 +42,7 @@ def _prove_file(
     allow_vacuous: AllowVacuous = False,
     as_json: AsJson = False,
 ) -> int:
-    """Prove that the RTL of FILE does what the language says, for all inputs and all times."""
+    """Prove that the RTL of FILE implements it, for all inputs at all times."""
     from fpga.count_action import load
     from fpga.formal import prove
     from fpga.hdl.tools import HdlError
@@ -56,7 +52,7 @@ def _prove_file(
         proof = prove(datapath, module, depth=depth, allow_vacuous=allow_vacuous)
     except (HdlError, ValueError, KeyError) as error:
         message = str(error.args[0] if isinstance(error, KeyError) else error)
-        return tell_message(message, as_json=as_json)
+        return print_message(message, as_json=as_json)
     if vcd is not None and proof.trace:
         write_output(vcd, proof.trace)
     print(json.dumps(_as_document(proof)) if as_json else "\n".join(_as_lines(proof)))
@@ -90,7 +86,7 @@ def _as_document(proof: Proof) -> dict[str, Any]:
 
 
 def _as_lines(proof: Proof) -> list[str]:
-    """Return a line for every property of every module, what was reached, and the counterexample."""
+    """Return a line for every property of every module, the reached cover statements, and the counterexample."""
     from fpga.formal import Verdict
     from fpga.formal.properties import PROPERTIES, STATED
     from fpga.formal.sby import COVER_DEPTH

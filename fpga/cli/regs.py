@@ -1,4 +1,4 @@
-"""`countaction regs FILE`: the registers by which a driver reaches a datapath."""
+"""`countaction regs FILE`: print the registers through which a driver controls a datapath."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from fpga.cli.options import AsJson, Parameters, SourceFile, parse_parameters
 if TYPE_CHECKING:
     from fpga.registers import RegisterMap
 
-AsMarkdown = Annotated[bool, typer.Option("--markdown", help="A page in Markdown.")]
-AsRdl = Annotated[bool, typer.Option("--rdl", help="SystemRDL 2.0.")]
+AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown.")]
+AsRdl = Annotated[bool, typer.Option("--rdl", help="Print SystemRDL 2.0.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -28,7 +28,7 @@ def regs(
     markdown: AsMarkdown = False,
     rdl: AsRdl = False,
 ) -> int:
-    """Print the register map: a table, or one of the other forms."""
+    """Print the register map as a table, or in another format."""
     from fpga.count_action import load
     from fpga.registers import register_map, to_json, to_markdown, to_rdl
 

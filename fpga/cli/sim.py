@@ -1,4 +1,4 @@
-"""`countaction sim FILE`: run a datapath on a stimulus, exact to the cycle; waveforms, expectations, explanations."""
+"""`countaction sim FILE`: run a datapath on a stimulus; write waveforms, check expectations, explain cycles."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from fpga.count_action.simulate.stimuli.files import Failure
 
 SHORT = 20_000
-"""Cycles times counts up to which plain Python is done before the fast simulator is compiled."""
+"""Cycles times counts up to which plain Python is faster than compiling the fast simulator."""
 SHOWN = 20
-"""Failed expectations that are printed."""
+"""Largest number of failed expectations that are printed."""
 
 StimulusFile = Annotated[
     Path | None,
@@ -36,10 +36,10 @@ InitFile = Annotated[
 Cycles = Annotated[
     int | None,
     typer.Option(
-        min=1, max=10_000_000, help="Run so many: the stimulus is cut, or nothing comes in after it."
+        min=1, max=10_000_000, help="Number of cycles: the stimulus is cut, or extended by idle cycles."
     ),
 ]
-Explain = Annotated[bool, typer.Option("--explain", help="Say what happens in every cycle, and why.")]
+Explain = Annotated[bool, typer.Option("--explain", help="Print the trace of every cycle.")]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class _Run:
     outputs: Rows
     failed: tuple[Failure, ...]
     violated: tuple[tuple[int, str, str, str], ...] = ()
-    """Properties that did not hold: the cycle, the module, `always`, `never` or `assume`, and the name."""
+    """Properties that did not hold: cycle, module, kind (`always`, `never` or `assume`) and name."""
 
 
 def register(app: typer.Typer) -> None:
@@ -69,7 +69,7 @@ def sim(
     explain: Explain = False,
     as_json: AsJson = False,
 ) -> int:
-    """Simulate a datapath. Exit code 1 when an expectation of the stimulus is not met."""
+    """Simulate a datapath. Exit code 1 if an expectation or a property is not met."""
     from fpga.count_action import load
     from fpga.count_action.simulate.stimuli.files import load_stimulus
     from fpga.count_action.simulate.trace import explain_run
@@ -80,17 +80,17 @@ def sim(
     if stimulus is None:
         raise typer.BadParameter("nothing to simulate: give --stimulus FILE (--init FILE writes an example)")
     run = _simulate(datapath, load_stimulus(datapath, stimulus, cycles), cycles)
-    written = _write(run, vcd, png)
+    paths = _write(run, vcd, png)
     lines = list(explain_run(datapath, run.stimulus.rows)) if explain else []
     if as_json:
-        print(json.dumps(_document(run, written) | ({"explanation": lines} if explain else {})))
+        print(json.dumps(_document(run, paths) | ({"explanation": lines} if explain else {})))
     else:
         fires = ", ".join(f"{name} {times}" for name, times in _fires(run).items())
         lines += [f"{stimulus}: {len(run.outputs)} cycles; fires: {fires}"]
         if run.stimulus.expectations:
             met = len(run.stimulus.expectations) - len(run.failed)
             lines.append(f"{met} of {len(run.stimulus.expectations)} expectations met")
-        print("\n".join([*lines, *(f"written: {path}" for path in written)]))
+        print("\n".join([*lines, *(f"written: {path}" for path in paths)]))
         _print_failures(run, stimulus)
     return 1 if run.failed or run.violated else 0
 
@@ -98,7 +98,7 @@ def sim(
 def _init(datapath: Datapath, path: Path, *, as_json: bool) -> int:
     from fpga.count_action.simulate.stimuli.files import example_stimulus
 
-    with path.open("x", encoding="utf-8") as file:  # a stimulus somebody has written is not replaced
+    with path.open("x", encoding="utf-8") as file:  # never replace a stimulus that a user has written
         file.write(example_stimulus(datapath))
     if as_json:
         print(json.dumps({"ok": True, "written": [str(path)]}))
@@ -126,7 +126,7 @@ def _simulate(datapath: Datapath, stimulus: Stimulus, cycles: int | None) -> _Ru
 
 
 def _at_least(datapath: Datapath, stimulus: Stimulus, cycles: int) -> Stimulus:
-    """Return the stimulus, with nothing coming in after it until there are so many cycles."""
+    """Return the stimulus, extended by idle cycles to at least `cycles`."""
     import numpy as np
 
     from fpga.count_action.simulate.stimuli.collector import Stimulus, idle_rows
@@ -136,7 +136,7 @@ def _at_least(datapath: Datapath, stimulus: Stimulus, cycles: int) -> Stimulus:
 
 
 def _write(run: _Run, vcd: Path | None, png: Path | None) -> list[str]:
-    """Write the waveforms that are asked for; the files."""
+    """Write the requested waveforms, and return the paths."""
     if vcd is not None:
         from fpga.count_action.simulate.waveforms.vcd import vcd_text
 
@@ -156,7 +156,7 @@ def _fires(run: _Run) -> dict[str, int]:
     return {name: sum(wire.series(run.outputs)) for name, wire in zip(names, wires, strict=True)}
 
 
-def _document(run: _Run, written: list[str]) -> dict[str, Any]:
+def _document(run: _Run, paths: list[str]) -> dict[str, Any]:
     failed = [
         {
             "cycle": each.expected.cycle,
@@ -178,7 +178,7 @@ def _document(run: _Run, written: list[str]) -> dict[str, Any]:
             {"cycle": cycle, "module": module, "kind": kind, "property": name}
             for cycle, module, kind, name in run.violated
         ],
-        "written": written,
+        "written": paths,
     }
 
 

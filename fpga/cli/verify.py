@@ -1,4 +1,4 @@
-"""`countaction verify DIR`: the files of a built folder against the text that lies with them."""
+"""`countaction verify DIR`: verify the files of a built folder against the source text in it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fpga.cli.errors import tell_message
+from fpga.cli.errors import print_message
 from fpga.cli.options import AsJson
 from fpga.cli.prove import Depth
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fpga.formal.verdicts import Result
     from fpga.verify.verify import Verification
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder that `countaction build` has written.")]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of `countaction build`.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -25,27 +25,27 @@ def register(app: typer.Typer) -> None:
 
 
 def verify(folder: Folder, depth: Depth = 5, *, as_json: AsJson = False) -> int:
-    """Hold the files in DIR against the text there: the datapath is proven, its tops are simulated."""
+    """Verify the files in DIR against the source text in it: prove the datapath, simulate its tops."""
     from fpga.hdl.tools import HdlError
     from fpga.verify.verify import verify as verify_folder
 
     try:
-        found = verify_folder(folder, depth=depth)
+        verification = verify_folder(folder, depth=depth)
     except (HdlError, ValueError) as error:
         if hasattr(error, "errors"):
             raise
-        return tell_message(str(error), as_json=as_json)
-    print(json.dumps(_document(found)) if as_json else "\n".join(_lines(found)))
-    return 0 if found.ok else 1
+        return print_message(str(error), as_json=as_json)
+    print(json.dumps(_document(verification)) if as_json else "\n".join(_lines(verification)))
+    return 0 if verification.ok else 1
 
 
-def _document(found: Verification) -> dict[str, Any]:
-    """Return everything as one JSON document."""
+def _document(verification: Verification) -> dict[str, Any]:
+    """Return the result as a JSON document."""
     return {
-        "ok": found.ok,
-        "datapath": found.datapath,
+        "ok": verification.ok,
+        "datapath": verification.datapath,
         "files": [
-            {"path": each.path, "sha256": each.sha256, "verdict": each.verdict} for each in found.files
+            {"path": each.path, "sha256": each.sha256, "verdict": each.verdict} for each in verification.files
         ],
         "properties": [
             {
@@ -58,23 +58,25 @@ def _document(found: Verification) -> dict[str, Any]:
                 "expected": each.expected,
                 "seen": each.seen,
             }
-            for each in found.properties
+            for each in verification.properties
         ],
     }
 
 
-def _lines(found: Verification) -> list[str]:
+def _lines(verification: Verification) -> list[str]:
     """Return a line for every property and for every file that is not verified."""
     lines = []
-    for module in dict.fromkeys(each.module for each in found.properties):
+    for module in dict.fromkeys(each.module for each in verification.properties):
         lines.append(module)
-        lines += [line for each in found.properties if each.module == module for line in _describe(each)]
+        lines += [
+            line for each in verification.properties if each.module == module for line in _describe(each)
+        ]
     lines.append("files")
-    good = [each for each in found.files if each.verdict in {"verified", "text"}]
-    lines.append(f"  {len(good)} of {len(found.files)} verified, or text that the others are held against")
-    lines += [f"  {each.verdict:<11}  {each.path}" for each in found.files if each not in good]
-    verdict = "does what its text says" if found.ok else "does not do what its text says, or it is not proven"
-    return [*lines, f"{found.datapath} {verdict}"]
+    good = [each for each in verification.files if each.verdict in {"verified", "text"}]
+    lines.append(f"  {len(good)} of {len(verification.files)} verified or source text")
+    lines += [f"  {each.verdict:<11}  {each.path}" for each in verification.files if each not in good]
+    verdict = "matches its text" if verification.ok else "does not match its text, or is not proven"
+    return [*lines, f"{verification.datapath} {verdict}"]
 
 
 def _describe(each: Result) -> list[str]:

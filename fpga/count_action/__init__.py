@@ -1,17 +1,17 @@
-"""The count-action language: write a datapath module once, simulate it, prove it, build it, drive it.
+"""The count-action language: one description of a datapath module to simulate, prove, build and drive.
 
-| room | what lives there | imports of these |
+| module | contents | imports of these |
 |---|---|---|
 | `model`, `ports` | the representation of a datapath, and the ports of its top | |
-| `diagnostics`, `graph` | errors with their places; drivers and readers of signals | |
-| `actions` | kinds of actions, one file each: text, checks, simulators, hardware and proof | |
-| `language` | texts: the grammar, the syntax tree, `unparse` | `actions` |
+| `diagnostics`, `graph` | errors with source locations; drivers and readers of signals | |
+| `actions` | kinds of actions, one file each: syntax, checks, simulators, hardware and proof | |
+| `language` | source text: the grammar, the syntax tree, `unparse` | `actions` |
 | `verilog` | the SystemVerilog of a datapath | `actions` |
 | `elaboration` | from syntax trees to the representation | `language` |
-| `checks` | errors and possible mistakes of a representation | `language`, `verilog` |
+| `checks` | errors and warnings of a datapath | `language`, `verilog` |
 | `load` | from a file or a text to a checked datapath | `checks`, `elaboration` |
 | `simulate` | the reference simulator, the fast one, stimuli, waveforms | |
-| `explanation` | facts for people, and drawings of them | `language` |
+| `explanation` | facts about a datapath, and drawings of it | `language` |
 """
 
 from fpga.count_action.checks.check import check, warnings_of

@@ -1,8 +1,8 @@
-"""Choice among the streams of a count: by priority or by turns, beat by beat or packet by packet (R19).
+"""Arbitration among the streams of a count: by priority or by turns, per beat or per packet (R19).
 
-The choice is made of formulas and stored numbers, which every back-end has; what a count adds to them is that it
-takes the chosen beat alone. The numbers are called after the count: `NAME_turn` is where the search begins, or whose
-packet it is, and `NAME_open` is 1 inside a packet.
+The arbiter consists of formulas and stored numbers, which every backend supports already; the count only adds that it
+takes the selected beat alone. The numbers are named after the count: `NAME_turn` is the stream at which the search
+begins, or whose packet is open, and `NAME_open` is 1 inside a packet.
 """
 
 from __future__ import annotations
@@ -13,44 +13,44 @@ from fpga.count_action.model import Count, Module, Operand, Operation, Ref
 
 ORDERS = ("priority", "turns")
 MAX_STREAMS = 16
-"""Streams of one choice: the choice among them is made within a cycle."""
+"""Largest number of streams of one arbiter: the selection is one combinational path."""
 
 
 def registers(order: str, *, whole: bool, streams: int) -> dict[str, int]:
-    """Return the numbers that a choice keeps, by the ends of their names, with their bits."""
+    """Return the width of each number that an arbiter stores, by the suffix of its name."""
     turn = {"turn": (streams - 1).bit_length()} if whole or order == "turns" else {}
     return turn | ({"open": 1} if whole else {})
 
 
 def select(count: Count, module: str, options: Sequence[Operand]) -> Operand:
-    """Return the option of the stream that is chosen in this cycle; that of the last where no stream has a beat."""
+    """Return the formula for the option of the selected stream; if no stream has a beat, that of the last one."""
     valid = [Operation("valid", (Ref(each.name, each.module, each.index),)) for each in count.terms]
-    made = options[-1]
+    selection = options[-1]
     for holds, option in reversed(list(zip(valid[:-1], options[:-1], strict=True))):
-        made = Operation("if", (holds, option, made))
+        selection = Operation("if", (holds, option, selection))
     turn = Ref(f"{count.name}_turn", module)
     if count.order == "turns":
         for place, option in reversed(list(enumerate(options))):
-            asked = Operation("and", (valid[place], Operation("<=", (turn, place))))
-            made = Operation("if", (asked, option, made))
+            is_next = Operation("and", (valid[place], Operation("<=", (turn, place))))
+            selection = Operation("if", (is_next, option, selection))
     if count.whole:
-        held = Operation("table", (turn, *options))
-        made = Operation("if", (Ref(f"{count.name}_open", module), held, made))
-    return made
+        current = Operation("table", (turn, *options))
+        selection = Operation("if", (Ref(f"{count.name}_open", module), current, selection))
+    return selection
 
 
 def picks(count: Count, module: str) -> list[Operand]:
-    """Return, for each stream, whether it is the chosen one if it has a beat."""
-    chosen = select(count, module, range(len(count.terms)))
-    return [Operation("==", (chosen, place)) for place in range(len(count.terms))]
+    """Return, for each stream, the formula that is 1 if an arbiter selects it."""
+    selection = select(count, module, range(len(count.terms)))
+    return [Operation("==", (selection, place)) for place in range(len(count.terms))]
 
 
 def next_numbers(count: Count, module: str) -> dict[str, Operand]:
-    """Return what the numbers of a choice become when a beat is taken, by the ends of their names."""
+    """Return the formula for the next value of each stored number, by the suffix of its name."""
     streams = len(count.terms)
     lasts = [last_of(each) for each in count.terms]
     following: list[Operand] = [(place + 1) % streams for place in range(streams)]
-    made: dict[str, Operand] = {}
+    numbers: dict[str, Operand] = {}
     if count.order == "turns" or count.whole:
         turns: list[Operand] = following if count.order == "turns" else list(range(streams))
         if count.order == "turns" and count.whole:
@@ -58,19 +58,19 @@ def next_numbers(count: Count, module: str) -> dict[str, Operand]:
                 Operation("if", (last, after, place))
                 for place, (last, after) in enumerate(zip(lasts, following, strict=True))
             ]
-        made["turn"] = select(count, module, turns)
+        numbers["turn"] = select(count, module, turns)
     if count.whole:
-        made["open"] = select(count, module, [Operation("not", (last,)) for last in lasts])
-    return made
+        numbers["open"] = select(count, module, [Operation("not", (last,)) for last in lasts])
+    return numbers
 
 
 def last_of(stream: Ref) -> Ref:
-    """Return the end of the packets of a stream."""
+    """Return the `last` flag of a stream."""
     return Ref(f"{stream.name}_last", stream.module)
 
 
 def select_samples(count: Count, module: str, lanes: int) -> list[Operand]:
-    """Return the samples of the beat that is chosen."""
+    """Return the formulas for the samples of the selected beat, one per lane."""
     return [
         select(count, module, [Ref(each.name, each.module, each.index, lane) for each in count.terms])
         for lane in range(lanes)
@@ -78,12 +78,12 @@ def select_samples(count: Count, module: str, lanes: int) -> list[Operand]:
 
 
 def pick_of(count: Count, stream: Ref) -> Ref | None:
-    """Return the formula that says whether a count chooses this stream; None where it takes all of them."""
-    wanted = (stream.module, stream.name, stream.index)
-    found = zip(count.terms, count.picks, strict=False)
-    return next((pick for term, pick in found if (term.module, term.name, term.index) == wanted), None)
+    """Return the formula that is 1 if a count selects this stream, or None if the count takes all streams."""
+    key = (stream.module, stream.name, stream.index)
+    pairs = zip(count.terms, count.picks, strict=False)
+    return next((pick for term, pick in pairs if (term.module, term.name, term.index) == key), None)
 
 
-def choosing(module: Module) -> Iterator[Count]:
-    """Return the counts of a module that choose."""
+def find_choosing_counts(module: Module) -> Iterator[Count]:
+    """Yield the counts of a module that arbitrate."""
     return (count for count in module.counts if count.order)

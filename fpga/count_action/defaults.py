@@ -1,29 +1,29 @@
-"""Widths and signs that a text leaves out: what a reader takes for granted, and a writer need not write."""
+"""Defaults for widths and signs that a text omits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 DEFAULT_PARAMETER = 16
-"""Value of a parameter that nobody declared and nobody gave (one beat of a converter has 16 samples)."""
+"""Value of a parameter that is neither declared nor given (one beat of a converter has 16 samples)."""
 SAMPLE_WIDTH = 16
-"""Bits of the samples of a stream that nobody declared."""
+"""Bits of a sample of an undeclared stream."""
 COUNT_WIDTH = 16
-"""Bits of a count that does not say."""
+"""Bits of a count."""
 EMIT_WIDTH = 32
-"""Bits of an emitted sum that does not say."""
+"""Bits of an emitted sum."""
 
 
 def number_width(modulo: int) -> int:
-    """Return the bits of a number that counts to `modulo` and does not say how many it has."""
+    """Return the bits of a number that counts modulo `modulo`."""
     return max(1, (modulo - 1).bit_length())
 
 
 def beat_width(widths: Iterable[int]) -> int:
-    """Return the bits of the samples of a beat that does not say: those of the widest."""
+    """Return the bits of a sample of a beat: those of its widest sample, or 1 if it has none."""
     return max(widths, default=1)
 
 
 def beat_signed(signs: Iterable[bool]) -> bool:
-    """Return whether a beat or a sum is signed: when one of its samples is."""
+    """Return whether a beat or a sum is signed: true if any of its samples is."""
     return any(signs)

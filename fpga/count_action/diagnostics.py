@@ -1,7 +1,7 @@
-"""Diagnostics of a text or a datapath that is not right: where, what, why, and what to do.
+"""Errors and warnings of a text or a datapath: location, message and hint.
 
-Reading goes on after a mistake where it can, so that one run reports several: each step of the reading collects
-its errors in a `Report` and the next step begins only when there are none.
+One run reports several errors: each step of reading a text collects its errors in a `Report`, and the next step
+begins only if there are none.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from fpga.count_action.model import Location
 from fpga.errors import FpgaError
 
 _MAX_ERRORS = 50
-"""More than these are not reported at once."""
+"""Largest number of errors that are reported at once."""
 _SHOWN = 60
-"""Characters of a user's word that a message repeats."""
+"""Largest number of characters of a user's word that a message repeats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One note: `message` says what is wrong and why, `hint` what to do. Lines and columns begin at 1.
+    """An error or a warning: `message` says what is wrong and why, `hint` what to do. Lines and columns begin at 1.
 
-    What was built in Python has no place in a file: its line and column are 0.
+    A datapath that was built in Python has no source location: line and column are 0.
     """
 
     file: str
@@ -40,7 +40,7 @@ class Diagnostic:
         )
 
     def as_dict(self) -> dict[str, str | int]:
-        """Return it as programs get it."""
+        """Return the fields as a dictionary, for JSON."""
         return {
             "file": self.file,
             "line": self.line,
@@ -54,7 +54,7 @@ Diagnostics: TypeAlias = Iterator[Diagnostic]
 
 
 class CountActionError(FpgaError, ValueError, code="fpga.text"):
-    """A text or a datapath is not a count-action datapath; `errors` say where, what, why, and what to do."""
+    """Errors of a text or a datapath; `errors` holds at most the first 50."""
 
     def __init__(self, errors: Iterable[Diagnostic]) -> None:
         self.errors = tuple(errors)[:_MAX_ERRORS]
@@ -65,7 +65,7 @@ class CountActionError(FpgaError, ValueError, code="fpga.text"):
 
 
 class Refused(Exception):
-    """One part of a text cannot be read; the parts next to it may be fine. Never leaves this package."""
+    """An error of one part of a text, after which the other parts are still read. Internal to this package."""
 
     def __init__(self, at: Location, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -73,21 +73,21 @@ class Refused(Exception):
 
 
 def note(at: Location | None, message: str, hint: str = "") -> Diagnostic:
-    """Return a diagnostic at a place, or about something that was built in Python."""
+    """Return a diagnostic at a location; None stands for something that was built in Python."""
     if at is None:
         return Diagnostic("<python>", 0, 0, message, hint)
     return Diagnostic(at.file, at.line, at.column, message, hint)
 
 
-def in_range(what: str, value: int, low: int, high: int, at: Location | None) -> Diagnostics:
-    """Return a diagnostic of a number that is outside its range."""
+def find_out_of_range(what: str, value: int, low: int, high: int, at: Location | None) -> Diagnostics:
+    """Yield a diagnostic if `value` is outside `low` to `high`, both included."""
     if not low <= value <= high:
         yield note(at, f"the {what} is {value}, outside {low} to {high}", f"Choose {low} to {high}.")
 
 
 @dataclass
 class Report:
-    """Errors, warnings and inferences of one reading, one of each for a place."""
+    """Errors, warnings and inferences of reading one text."""
 
     errors: list[Diagnostic] = field(default_factory=list)
     warnings: list[Diagnostic] = field(default_factory=list)
@@ -95,43 +95,43 @@ class Report:
 
     @contextmanager
     def part(self) -> Iterator[None]:
-        """Read a part that may be refused without ending the reading."""
+        """Record a `Refused` raised in the body as an error, instead of passing it on."""
         try:
             yield
         except Refused as refused:
             self.error(refused.diagnostic)
 
     def error(self, diagnostic: Diagnostic) -> None:
-        """Note an error, unless one is known at this very place (ranges repeat them)."""
+        """Record an error, unless there is one at the same location. Raise `CountActionError` at the 50th."""
         place = (diagnostic.file, diagnostic.line, diagnostic.column)
         if diagnostic.line == 0 or all((e.file, e.line, e.column) != place for e in self.errors):
             self.errors.append(diagnostic)
         if len(self.errors) >= _MAX_ERRORS:
-            self.settle()
+            self.raise_errors()
 
-    def settle(self) -> None:
-        """End a step of the reading. Raises `CountActionError` when it found errors, in the order of the text."""
+    def raise_errors(self) -> None:
+        """Raise `CountActionError` if there are errors, sorted by location."""
         if self.errors:
             raise CountActionError(sorted(self.errors, key=lambda each: (each.file, each.line, each.column)))
 
 
 def quote(word: str) -> str:
-    """Return a user's word in a message, cut when it is long and with what cannot be printed spelt out."""
-    shown = word if len(word) <= _SHOWN else word[: _SHOWN - 3] + "..."
-    return "`" + "".join(char if char.isprintable() else repr(char)[1:-1] for char in shown) + "`"
+    """Return a user's word in backquotes, shortened to 60 characters, with unprintable characters escaped."""
+    text = word if len(word) <= _SHOWN else word[: _SHOWN - 3] + "..."
+    return "`" + "".join(char if char.isprintable() else repr(char)[1:-1] for char in text) + "`"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`Did you mean ...?`, or what there is, or nothing when there is nothing."""
+    """Return `Did you mean ...?`, or the first 12 known words if none is similar; empty if there are no words."""
     names = list(dict.fromkeys(known))[:1000]
-    close = near(word, names)
+    close = find_similar(word, names)
     if close:
         return f"Did you mean {quote(close)}?"
     return f"There are: {', '.join(names[:12])}{', ...' if len(names) > 12 else ''}." if names else ""
 
 
-def near(word: str, known: Iterable[str]) -> str:
-    """Return the known word that is most like this one; empty when none is."""
+def find_similar(word: str, known: Iterable[str]) -> str:
+    """Return the known word that is most similar to `word`, apart from `word` itself; empty if none is similar."""
     names = [name for name in dict.fromkeys(known) if name != word]
     folded = {name.casefold(): name for name in reversed(names)}
     close = difflib.get_close_matches(word[:100].casefold(), folded, n=1, cutoff=0.66)

@@ -1,6 +1,6 @@
-"""Formulas: the values that they can have, and what they look at (R13).
+"""Formulas: their values, the intervals of their values, and their references (R13).
 
-Whatever a formula works out is exact; the bits that it needs follow from the ranges of what it looks at.
+Arithmetic is exact; the width of a formula follows from the intervals of its operands.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from collections.abc import Callable, Iterator, Sequence
 from fpga.count_action.model import Operand, Operation, Ref
 
 LARGEST_VALUE = 2**60
-"""No formula may come to more than this, nor to less than its negative."""
+"""Largest magnitude of the value of a formula."""
 
 Interval = tuple[int, int]
-"""The smallest and the largest value."""
+"""The smallest and the largest possible value."""
 
 ARITHMETIC = frozenset({"+", "-", "max", "min"})
 COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
 LOGICAL = frozenset({"and", "or", "not"})
 STORED = frozenset({"count", "target"})
-"""Operators that look at a register of a count, or at a target in force."""
+"""Operators that read the register of a count, or a target in force."""
 OPERATORS = ARITHMETIC | COMPARISONS | LOGICAL | STORED | {"if", "table", "valid"}
 
 
 def bits_for(low: int, high: int) -> tuple[int, bool]:
-    """Return the bits that values from `low` to `high` need, and whether they have a sign.
+    """Return the number of bits for values from `low` to `high`, and whether they are signed.
 
     >>> bits_for(0, 255), bits_for(-3, 3), bits_for(0, 0)
     ((8, False), (3, True), (1, False))
@@ -35,32 +35,35 @@ def bits_for(low: int, high: int) -> tuple[int, bool]:
 
 
 def interval_of_bits(width: int, *, signed: bool) -> Interval:
-    """Return the values of a number of so many bits."""
+    """Return the interval of a number of `width` bits."""
     return (-(1 << width - 1), (1 << width - 1) - 1) if signed else (0, (1 << width) - 1)
 
 
 def combine(operator: str, parts: Sequence[Interval]) -> Interval:
-    """Return the values that an operation can come to.
+    """Return the interval of an operation, from the intervals of its operands.
 
     >>> combine("-", [(0, 3), (0, 7)]), combine("max", [(-8, 7), (0, 0)])
     ((-7, 3), (0, 7))
     """
     lows, highs = [low for low, _ in parts], [high for _, high in parts]
     if operator in {"+", "-"}:
-        added = operator == "+"
-        low, high = (lows[1], highs[1]) if added else (-highs[1], -lows[1])
+        is_sum = operator == "+"
+        low, high = (lows[1], highs[1]) if is_sum else (-highs[1], -lows[1])
         return lows[0] + low, highs[0] + high
-    chosen: dict[str, Interval] = {
+    intervals: dict[str, Interval] = {
         "max": (max(lows), max(highs)),
         "min": (min(lows), min(highs)),
         "if": (min(lows[1:], default=0), max(highs[1:], default=0)),
         "table": (min(0, 0, *lows[1:]), max(0, 0, *highs[1:])),
     }
-    return chosen.get(operator, (0, 1))
+    return intervals.get(operator, (0, 1))
 
 
 def leaves(operand: Operand) -> Iterator[tuple[str, Ref]]:
-    """Return the references in a formula, each with the operator that says what is meant; samples have none."""
+    """Yield (operator, reference) for each reference in a formula.
+
+    The operator is `count`, `target` or `valid`; it is empty for a sample, a flag or a number.
+    """
     if isinstance(operand, Ref):
         yield "", operand
     elif isinstance(operand, Operation):
@@ -70,7 +73,7 @@ def leaves(operand: Operand) -> Iterator[tuple[str, Ref]]:
 
 
 def value_of(operator: str, operands: Sequence[int]) -> int:
-    """Return what an operation comes to, exactly.
+    """Return the exact value of an operation.
 
     >>> value_of("if", [1, 5, 7]), value_of("max", [-3, 0]), value_of(">=", [2, 2])
     (5, 0, 1)
@@ -98,7 +101,7 @@ _MEANING: dict[str, Callable[[Sequence[int]], int]] = {
 
 
 def number_of(bits: int, width: int, *, signed: bool) -> int:
-    """Return the number that `width` bits stand for.
+    """Return the number encoded in `width` bits, two's complement if `signed`.
 
     >>> number_of(0b110, 3, signed=True), number_of(0b110, 3, signed=False)
     (-2, 6)

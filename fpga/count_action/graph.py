@@ -1,4 +1,4 @@
-"""Drivers and readers of signals: the lines between the modules of a datapath."""
+"""Drivers and readers of signals: the connections between the modules of a datapath."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fpga.count_action.model import (
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The signal that a reference points at: how many there are under the name, lanes, bits and sign."""
+    """The shape of a signal: the number of elements under its name, lanes, bits of a sample and sign."""
 
     kind: SignalKind
     size: int
@@ -33,7 +33,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """An action that a count of a module sees, one cycle later (R6)."""
+    """An action that affects a count of a module one cycle later (R6)."""
 
     driver: Module
     action: Action
@@ -45,19 +45,19 @@ class Link:
 
 @dataclass(frozen=True)
 class Graph:
-    """The lines of one datapath. References must point at something: see `check`."""
+    """The connections of a datapath whose references all resolve (see `check`)."""
 
     datapath: Datapath
 
     @cached_property
     def drivers(self) -> dict[tuple[str, str], list[tuple[Module, Action]]]:
         """Actions that drive an output, by module and output."""
-        found: dict[tuple[str, str], list[tuple[Module, Action]]] = {}
+        drivers: dict[tuple[str, str], list[tuple[Module, Action]]] = {}
         for module in self.datapath.modules:
             for action in module.actions:
                 if action.kind.drives:
-                    found.setdefault((module.name, action.output), []).append((module, action))
-        return found
+                    drivers.setdefault((module.name, action.output), []).append((module, action))
+        return drivers
 
     @cached_property
     def _inputs(self) -> dict[str, Source]:
@@ -67,7 +67,7 @@ class Graph:
         }
 
     def source(self, ref: Ref) -> Source:
-        """Return what `ref` points at. Raises KeyError when there is no such thing."""
+        """Return the shape of the signal or formula of `ref`. Raise KeyError if there is no such signal."""
         if ref.module is None:
             return self._inputs[ref.name]
         if is_value(ref):
@@ -78,11 +78,11 @@ class Graph:
         return Source(action.kind.drives, 1, action.lanes, action.width, action.signed)
 
     def formula(self, ref: Ref) -> Operand:
-        """Return the formula that a reference stands for."""
+        """Return the formula that a reference names."""
         return self.datapath.module(ref.module or "").value(ref)
 
     def interval(self, operand: Operand) -> Interval:
-        """Return the values that a formula, or a part of it, can come to."""
+        """Return the interval of a formula, or of a part of one."""
         if isinstance(operand, int):
             return operand, operand
         if isinstance(operand, Ref):
@@ -95,7 +95,7 @@ class Graph:
         return combine(operand.operator, [self.interval(each) for each in operand.operands])
 
     def merge_intervals(self, action: Action) -> Interval:
-        """Return the values that the samples of a merged stream can have."""
+        """Return the interval that covers the samples of a merged stream."""
         every = [self.interval(self.formula(ref)) for ref in action.refs]
         return min(low for low, _ in every), max(high for _, high in every)
 
@@ -108,40 +108,40 @@ class Graph:
         return owner.target(ref.name).width
 
     def signals(self, ref: Ref) -> tuple[Ref, ...]:
-        """Return the signals that a reference looks at: itself, or those of the formula that it stands for."""
+        """Return the signals that a reference reads: itself, or those of its formula."""
         return tuple(signals_of(self.datapath.module(ref.module or "") if is_value(ref) else None, ref))
 
     def streams(self, ref: Ref) -> tuple[Ref, ...]:
-        """Return the streams whose samples a reference looks at."""
+        """Return the streams whose samples a reference reads."""
         if not is_value(ref):
             return (ref,) if self.is_stream(ref) else ()
-        found = (
+        streams = (
             each for operator, each in leaves(self.formula(ref)) if not operator and self.is_stream(each)
         )
-        return tuple(dict.fromkeys(Ref(each.name, each.module, each.index) for each in found))
+        return tuple(dict.fromkeys(Ref(each.name, each.module, each.index) for each in streams))
 
     def is_stream(self, ref: Ref) -> bool:
         """Return whether `ref` is a stream."""
         return self.source(ref).kind is SignalKind.STREAM
 
     def is_pulse(self, ref: Ref) -> bool:
-        """Return whether `ref` is a bit that lasts one cycle."""
+        """Return whether `ref` is an output that lasts one cycle."""
         if is_value(ref):
             return False
         return ref.module is not None and self.drivers[ref.module, ref.name][0][1].kind.is_transient
 
     @cached_property
     def takers(self) -> dict[tuple[str | None, str, int], list[tuple[Module, Count]]]:
-        """Counts that take a stream, by what drives it, its name and its index."""
-        found: dict[tuple[str | None, str, int], list[tuple[Module, Count]]] = {}
+        """Counts that take beats of each stream, by its module (None: external), name and index."""
+        takers: dict[tuple[str | None, str, int], list[tuple[Module, Count]]] = {}
         for module, count in self.datapath.counts():
             for key in dict.fromkeys(stream_of(term) for term in count.counted if self.is_stream(term)):
-                found.setdefault(key, []).append((module, count))
-        return found
+                takers.setdefault(key, []).append((module, count))
+        return takers
 
     @cached_property
     def links(self) -> tuple[Link, ...]:
-        """Every line from an action to a count, once."""
+        """Every connection from an action to a count, without duplicates."""
         return tuple(dict.fromkeys(self._links()))
 
     def _links(self) -> Iterator[Link]:
@@ -167,12 +167,12 @@ class Graph:
 
 
 def stream_of(ref: Ref) -> tuple[str | None, str, int]:
-    """Return the stream that a reference belongs to, whichever lane it names."""
+    """Return the module, name and index of the stream of a reference, without its lane."""
     return ref.module, ref.name, ref.index
 
 
 def refs_of(module: Module) -> Iterator[Ref]:
-    """Return everything that a module looks at."""
+    """Yield the signals that the counts and actions of a module read."""
     for count in module.counts:
         yield from count.counted
         for formula in (count.aim, count.bound):
@@ -186,7 +186,7 @@ def refs_of(module: Module) -> Iterator[Ref]:
 
 
 def signals_of(module: Module | None, ref: Ref) -> Iterator[Ref]:
-    """Return the signals that a reference of a module looks at."""
+    """Yield the signals that a reference of a module reads, without counts and targets."""
     if module is None or not is_value(ref):
         yield ref
         return
@@ -194,13 +194,13 @@ def signals_of(module: Module | None, ref: Ref) -> Iterator[Ref]:
 
 
 def can_stall(module: Module) -> bool:
-    """Return whether a module can be held up by somebody who is not ready (R7)."""
+    """Return whether a module can stall: it sends a stream, whose reader may not be ready (R7)."""
     return bool(module.streams())
 
 
-def circle(edges: dict[str, list[str]]) -> list[str]:
-    """Return the names along one circle of a graph, the first again at the end; empty when it has none."""
-    done: set[str] = set()
+def find_cycle(edges: dict[str, list[str]]) -> list[str]:
+    """Return the nodes along one cycle of a graph, with the first repeated at the end; empty if it has none."""
+    finished: set[str] = set()
     for start in edges:
         path: list[str] = []
         todo: list[tuple[str, bool]] = [(start, False)]
@@ -208,10 +208,10 @@ def circle(edges: dict[str, list[str]]) -> list[str]:
             name, leaving = todo.pop()
             if leaving:
                 path.pop()
-                done.add(name)
+                finished.add(name)
             elif name in path:
                 return [*path[path.index(name) :], name]
-            elif name not in done:
+            elif name not in finished:
                 path.append(name)
                 todo.append((name, True))
                 todo.extend((each, False) for each in edges.get(name, ()))

@@ -1,4 +1,4 @@
-"""From the canonical text of a datapath back to the datapath."""
+"""Reader of the canonical JSON of a datapath."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fpga.count_action.model import (
 
 
 def datapath_from_json(text: str) -> Datapath:
-    """Read what `Datapath.to_json` has written. Raises ValueError when it is not that."""
+    """Return the datapath that `Datapath.to_json` has written. Raise ValueError if the text is not valid."""
     try:
         data = json.loads(text)
         return Datapath(
@@ -69,11 +69,11 @@ def _count(data: dict[str, Any]) -> Count:
     gate = tuple(Condition(Ref(**each["ref"]), each["negated"]) for each in data["gate"])
     aim = Ref(**data["aim"]) if data.get("aim") else None
     bound = Ref(**data["bound"]) if data.get("bound") else None
-    read = {
+    fields = {
         "kind": CountKind(data["kind"]), "terms": _refs(data["terms"]), "gate": gate, "aim": aim, "bound": bound,
         "taken": _refs(data.get("taken", [])), "picks": _refs(data.get("picks", [])),
     }  # fmt: skip
-    return Count(**{**data, **read})
+    return Count(**{**data, **fields})
 
 
 def _action(data: dict[str, Any]) -> Action:

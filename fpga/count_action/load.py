@@ -1,4 +1,4 @@
-"""From a file or a text to a checked datapath: `load` and `parse_text`."""
+"""Functions that read a file or a text into a checked datapath: `load` and `parse_text`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from fpga.count_action.verilog.text import KEYWORDS
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A datapath that has passed all checks; what may still be a mistake; and what was taken for granted.
+    """A datapath without errors, with warnings, and the inferences that were made for undeclared names.
 
-    `imported` are the files that the text imports, by their paths seen from it.
+    `imported` maps the paths of imported files, relative to the text, to the files.
     """
 
     datapath: Datapath
@@ -32,10 +32,10 @@ class Checked:
 
 
 def load(path: str | Path, parameters: Mapping[str, int] | None = None) -> Checked:
-    """Return the datapath that a file describes, with these values for parameters.
+    """Return the datapath that a file describes, with the given values of parameters.
 
-    Raises `CountActionError` when the file, or one that it imports, cannot be read or is wrong, and `ImportError`
-    when lark is not installed.
+    Raise `CountActionError` if the file, or one that it imports, cannot be read or has errors, and `ImportError` if
+    lark is not installed.
     """
     file = str(path)
     try:
@@ -46,17 +46,17 @@ def load(path: str | Path, parameters: Mapping[str, int] | None = None) -> Check
 
 
 def parse_text(text: str, file: str = "<text>", parameters: Mapping[str, int] | None = None) -> Checked:
-    """Return the datapath that a text describes; raise `CountActionError` for what is not one.
+    """Return the datapath that a text describes. Raise `CountActionError` with its errors.
 
-    `file` stands in messages, names the datapath, and is where imports are looked for.
+    `file` appears in messages, names the datapath, and imports are searched for in its folder.
     """
     report = Report()
     tree = parse_tree(text, file)
     imports = Imports(report)
     imports.follow(tree, Path(file))
-    report.settle()
+    report.raise_errors()
     instances = make_instances(tree, imports.modules, parameters or {}, report)
-    report.settle()
+    report.raise_errors()
     if not instances:
         hint = "Write `module NAME {...}`, or `use MODULE as NAME;` for a module of an imported file."
         raise CountActionError([Diagnostic(file, 1, 1, "there is no module in this file", hint)])
@@ -70,14 +70,14 @@ def parse_text(text: str, file: str = "<text>", parameters: Mapping[str, int] | 
     declared = tuple(item for section in sections for item in section.items if isinstance(item, InputText))
     inputs = elaborator.inputs(declared, {})
     modules = [elaborator.module(instance) for instance in instances]
-    report.settle()
+    report.raise_errors()
     datapath = resolve(_datapath_name(file), modules, inputs, report)
     errors = check(datapath)
     if errors:
         for error in errors:
             report.error(error)
-        report.settle()
-    # One note for each place: ranges repeat notes, and so do two instances of a module.
+        report.raise_errors()
+    # One warning per location, because ranges and several instances of a module repeat them.
     warnings = tuple(
         {
             (each.file, each.line, each.column): each
@@ -88,7 +88,7 @@ def parse_text(text: str, file: str = "<text>", parameters: Mapping[str, int] | 
 
 
 def _datapath_name(file: str) -> str:
-    """Return the name of the datapath in a file: that of the file, made of what names are made of."""
+    """Return the name of the datapath in a file: the stem of the file, turned into a valid name."""
     stem = re.sub(r"[^A-Za-z0-9_]", "_", Path(file.replace("\0", "_")).stem).strip("_")[:64]
     if not stem or file.startswith("<"):
         return "datapath"
@@ -98,77 +98,82 @@ def _datapath_name(file: str) -> str:
 
 
 MAX_BYTES = 1 << 20
-"""A larger file is not read."""
+"""Largest size of a file."""
 _MAX_IMPORTS = 200
 _HERE = PurePosixPath()
 LIBRARY = Path(__file__).resolve().parents[1] / "library"
-"""Folder in which an imported file is looked for when it is not next to the one that imports it."""
+"""Folder of imported files that are not in the folder of the importing file."""
 
 
-def read_source(path: Path, at: Location, wanted: str) -> str:
-    """Return the text of a file. Bytes that are not UTF-8 become U+FFFD, which the parser refuses with its place.
+def read_source(path: Path, at: Location, name: str) -> str:
+    """Return the text of a file. Bytes that are not UTF-8 become U+FFFD, which the parser reports with its location.
 
-    Raises `Refused` at `at` when the file cannot be read.
+    Raise `Refused` at `at` if the file cannot be read.
     """
-    shown = quote(wanted)
+    quoted = quote(name)
     try:
         if path.is_dir():
-            raise Refused(at, f"{shown} is a folder", "Name a file in it.")
+            raise Refused(at, f"{quoted} is a folder", "Name a file in it.")
         if not path.is_file():
-            raise Refused(at, f"there is no file {shown}", "Check the name and the folder that is searched.")
+            raise Refused(at, f"there is no file {quoted}", "Check the name and the folder that is searched.")
         if path.stat().st_size > MAX_BYTES:
             size = path.stat().st_size
             raise Refused(
                 at,
-                f"{shown} has {size} bytes; at most {MAX_BYTES} are read",
+                f"{quoted} has {size} bytes; at most {MAX_BYTES} are read",
                 "Split it and import the parts.",
             )
         return path.read_bytes().decode("utf-8", errors="replace")
     except (OSError, ValueError) as error:
         raise Refused(
-            at, f"{shown} cannot be read: {error}", "Check the name and the permissions of the file."
+            at, f"{quoted} cannot be read: {error}", "Check the name and the permissions of the file."
         ) from error
 
 
 @dataclass
 class Imports:
-    """Modules of imported files, those that these import included."""
+    """Modules of all directly and indirectly imported files."""
 
     report: Report
     modules: dict[str, ModuleText] = field(default_factory=dict)
     files: dict[PurePosixPath, Path] = field(default_factory=dict)
-    """The imported files by their paths as the imports say them, seen from the first file."""
+    """The imported files, by their paths relative to the first file, as the imports write them."""
     _read: set[Path] = field(default_factory=set)
 
     def follow(
         self, tree: FileText, path: Path, chain: tuple[Path, ...] = (), place: PurePosixPath = _HERE
     ) -> None:
-        """Add the modules of all that `tree`, the text of `path`, imports; it lies at `place`."""
+        """Add the modules of all files that `tree`, the text of `path`, imports.
+
+        `chain` are the files that import it, and `place` is its folder relative to the first file.
+        """
         chain = (*chain, path.resolve())
-        for wanted in tree.imports():
+        for statement in tree.imports():
             with self.report.part():
-                self._follow_one(wanted, path.parent, chain, place)
+                self._follow_one(statement, path.parent, chain, place)
 
     def _follow_one(
-        self, wanted: Import, folder: Path, chain: tuple[Path, ...], place: PurePosixPath
+        self, statement: Import, folder: Path, chain: tuple[Path, ...], place: PurePosixPath
     ) -> None:
-        found = _find(wanted, folder)
-        said = place / wanted.path
-        self.files[said] = found
-        real = found.resolve()
+        file = _find(statement, folder)
+        relative = place / statement.path
+        self.files[relative] = file
+        real = file.resolve()
         if real in chain:
-            circle = " -> ".join(each.name for each in (*chain[chain.index(real) :], real))
-            message = f"these files import each other in a circle: {circle}"
-            raise Refused(wanted.at, message, "Move the part that both need into a third file.")
+            cycle = " -> ".join(each.name for each in (*chain[chain.index(real) :], real))
+            message = f"these files import each other in a cycle: {cycle}"
+            raise Refused(statement.at, message, "Move the part that both need into a third file.")
         if real in self._read:
             return
         if len(self._read) >= _MAX_IMPORTS or len(chain) > 40:
             raise Refused(
-                wanted.at, f"more than {_MAX_IMPORTS} files, or 40 within each other", "Merge some of them."
+                statement.at,
+                f"more than {_MAX_IMPORTS} imported files, or a chain of over 40",
+                "Merge some files.",
             )
         self._read.add(real)
         try:
-            tree = parse_tree(read_source(found, wanted.at, wanted.path), str(found))
+            tree = parse_tree(read_source(file, statement.at, statement.path), str(file))
         except CountActionError as error:
             for each in error.errors:
                 self.report.error(each)
@@ -177,21 +182,21 @@ class Imports:
             known = self.modules.setdefault(module.name, module)
             if known is not module:
                 message = f"module {quote(module.name)} is defined at {known.at} and at {module.at}"
-                raise Refused(wanted.at, message, "Rename one of them.")
-        self.follow(tree, found, chain, said.parent)
+                raise Refused(statement.at, message, "Rename one of them.")
+        self.follow(tree, file, chain, relative.parent)
 
 
-def _find(wanted: Import, folder: Path) -> Path:
-    if not wanted.path:
-        raise Refused(wanted.at, "the import names no file", 'Write import "FILE.ca";')
+def _find(statement: Import, folder: Path) -> Path:
+    if not statement.path:
+        raise Refused(statement.at, "the import names no file", 'Write import "FILE.ca";')
     try:
-        neighbour = folder / wanted.path
+        neighbour = folder / statement.path
         return (
             neighbour
-            if neighbour.is_file() or not (LIBRARY / wanted.path).is_file()
-            else LIBRARY / wanted.path
+            if neighbour.is_file() or not (LIBRARY / statement.path).is_file()
+            else LIBRARY / statement.path
         )
     except (OSError, ValueError) as error:
         raise Refused(
-            wanted.at, f"{quote(wanted.path)} is not a valid file name: {error}", "Check it."
+            statement.at, f"{quote(statement.path)} is not a valid file name: {error}", "Check it."
         ) from error

@@ -1,11 +1,11 @@
-"""One representation of a datapath of count-action modules, from which everything else is made.
+"""The model of a datapath of count-action modules, from which everything else is generated.
 
-The language (`parse`), Python code (these classes), the simulators, SystemVerilog, the register map and the
-drivers' offsets all meet here. What the parts mean is written in `docs/reference/count-action.md`; the rules are
-cited as R1, R2, ... Names are resolved, ranges expanded and parameters bound: nothing is left to interpret.
+The parser and Python code produce it; the simulators, SystemVerilog, the register map and the driver use it.
+`docs/reference/count-action.md` defines its meaning; its rules are cited as R1, R2, ... Names are resolved, ranges
+are expanded and parameters are bound.
 
-All classes are frozen. `Datapath.to_json` and `datapath_from_json` are inverses, and `Datapath.digest` is the
-32-bit number by which hardware and driver know each other. Source locations take no part in either.
+All classes are frozen. `Datapath.to_json` and `datapath_from_json` are inverses, and `Datapath.digest` is the 32-bit
+number by which a driver recognises its hardware. Neither contains source locations.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ class SignalKind(enum.Enum):
     STREAM = "stream"
     """Beats with valid, data and ready: a beat moves in a cycle with valid and ready."""
     FLAG = "flag"
-    """One bit, looked at in every cycle."""
+    """One bit, read in every cycle."""
     NUMBER = "number"
-    """An unsigned number, looked at in every cycle."""
+    """An unsigned number, read in every cycle."""
 
 
 class CountKind(enum.Enum):
     """State that a count keeps from one cycle to the next (R1)."""
 
     LEVEL = "level"
-    """Nothing: the sum of this cycle alone."""
+    """Nothing: the sum is that of the current cycle alone."""
     ACCUMULATE = "accumulate"
-    """All increments since it fired or was cleared."""
+    """The sum of all increments since it fired or was cleared."""
 
 
 class ActionKind(enum.Enum):
-    """Effect of a count that reaches its target, seen in the next cycle (R6), and the signal that it drives.
+    """Effect of a count that reaches its target, visible in the next cycle (R6).
 
-    A file of `actions` says for each kind what it means to every back-end.
+    A module of `actions` implements each kind for every backend.
     """
 
     drives: SignalKind | None
     is_transient: bool
-    """True when its output lasts one cycle: whoever looks must look then."""
+    """True if its output lasts one cycle."""
 
     def __new__(cls, name: str, drives: SignalKind | None = None, *transient: str) -> Self:
-        """Return a member: its name in texts of the representation is its value."""
+        """Return a member with the value `name`, which is its name in the canonical JSON."""
         kind = object.__new__(cls)
         kind._value_ = name
         kind.drives = drives
@@ -64,11 +64,11 @@ class ActionKind(enum.Enum):
         return kind
 
     STREAM = "stream", SignalKind.STREAM
-    """A beat of the samples `refs`, as they stood in the cycle of the fire."""
+    """A beat of the samples `refs`, with their values in the cycle of the fire."""
     EMIT = "emit", SignalKind.STREAM
-    """A beat of one sample: the sum of `refs` over all beats counted since the last fire, this one included.
+    """A beat of one sample: the sum of `refs` over all beats counted since the last fire, including the current one.
 
-    With `reduction` it is the largest or smallest of them instead, and may have its index as second sample (R14).
+    With `reduction` it is the largest or smallest of them instead, optionally with its index as second sample (R14).
     """
     PULSE = "pulse", SignalKind.FLAG, "transient"
     """One bit, for one cycle."""
@@ -77,21 +77,21 @@ class ActionKind(enum.Enum):
     CLEAR_FLAG = "clear flag", SignalKind.FLAG
     """A flag becomes 0."""
     CLEAR_COUNT = "clear count"
-    """A count (`clears`) begins again (R5)."""
+    """A count (`clears`) restarts at 0 (R5)."""
     ADVANCE = "advance", SignalKind.NUMBER
-    """A number goes up by one, and from `modulo` - 1 to 0."""
+    """A number is incremented, and wraps from `modulo` - 1 to 0."""
     STORE = "store", SignalKind.NUMBER
-    """A number becomes the one sample of `refs`, and keeps it (R18)."""
+    """A number stores the only sample of `refs` (R18)."""
 
 
 MAX_WIDTH = 48
-"""Bits of a count, a target, a sample, or a number that an action drives."""
+"""Largest width of a count, a target, a sample, or a number that an action drives."""
 MAX_INPUT_WIDTH = 32
-"""Bits of a number from outside: what one register of the bus holds."""
+"""Largest width of an external number: one register of the bus."""
 MAX_LANES = 1024
-"""Streams, flags or samples under one name."""
+"""Largest number of streams, flags or samples under one name."""
 ADDED = {"added": True}
-"""Fields that older datapaths do not have: left out of their canonical text where they have their default."""
+"""Metadata of fields added after the first release: canonical JSON omits them if they have their default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +121,17 @@ class Signal:
     signed: bool = False
     at: Location | None = field(default=None, compare=False)
     part_of: str = field(default="", metadata=ADDED)
-    """Of the flags that are ends and kept lanes of packets: their stream (R18)."""
+    """Of flags for the `last` and `keep` of packets: their stream (R18)."""
     buffered: bool = field(default=False, metadata=ADDED)
-    """Of a stream: its beats come through a buffer of two, and ready depends on registers alone (R20)."""
+    """Of a stream: its beats pass through a buffer of two, and ready depends on registers alone (R20)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """One bit, number or sample: of an external input (`module` is None), or of what a module drives.
+    """A reference to one bit, number or sample of an external input (`module` is None) or of an output.
 
-    `index` chooses the stream, flag or number under the name, `lane` the sample of a beat. Whether a stream is
-    meant by its valid bit or by its data follows from where the reference stands.
+    `index` selects the stream, flag or number under the name, `lane` the sample of a beat. A reference to a stream
+    is to its valid bit in counts and conditions, and to its data in samples.
     """
 
     name: str
@@ -147,11 +147,11 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A formula: an operator and what it is applied to, worked out without loss in every cycle (R13).
+    """A formula: an operator and its operands, computed exactly in every cycle (R13).
 
     Operators are `+ - max min`, the comparisons `== != < <= > >=`, `and or not`, `if` (condition, value, other
-    value), `table` (index, first entry, further entries; 0 behind the last), and what a reference means other than its
-    sample: `valid` (of a stream), `count` and `target` (the register of a count, a target in force).
+    value), `table` (index, first entry, further entries; 0 outside the table), and of a single reference: `valid` (of
+    a stream), `count` (the register of a count) and `target` (a target in force).
     """
 
     operator: str
@@ -161,7 +161,7 @@ class Operation:
 Operand: TypeAlias = Ref | Operation | int
 
 VALUE = "#"
-"""Beginning of the names of formulas in references: `Ref("#0", "m")` is the first of the `values` of module m."""
+"""Prefix of the names of formulas in references: `Ref("#0", "m")` is the first of the `values` of module m."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,39 +189,39 @@ class Count:
     width: int = 16
     at: Location | None = field(default=None, compare=False)
     aim: Ref | None = field(default=None, metadata=ADDED)
-    """A formula that says what is to be reached, in place of `target`, which is then the first that it looks at."""
+    """A formula for the value to reach, in place of `target`, which is then the first target in the formula."""
     taken: tuple[Ref, ...] = field(default=(), metadata=ADDED)
-    """Terms that are taken away: the count goes up and down, and never below 0 (R17)."""
+    """Terms that are subtracted: the count goes up and down, but not below 0 (R17)."""
     bound: Ref | None = field(default=None, metadata=ADDED)
-    """A formula that says what the count never exceeds (R17)."""
+    """A formula for the value that the count never exceeds (R17)."""
     order: str = field(default="", metadata=ADDED)
-    """`priority` or `turns`: a level count that takes one beat of its streams at a time (R19)."""
+    """`priority` or `turns`: a level count that takes one beat of one of its streams at a time (R19)."""
     whole: bool = field(default=False, metadata=ADDED)
-    """With `order`: a packet that has begun is taken to its end first."""
+    """With `order`: packets are not interleaved; a started packet is taken to its end first."""
     picks: tuple[Ref, ...] = field(default=(), metadata=ADDED)
-    """With `order`: the formulas that say, of each term, whether it is chosen (`arbitration`)."""
+    """With `order`: for each term, the formula that is 1 if it is selected (`arbitration`)."""
 
     @property
     def accumulates(self) -> bool:
-        """True when it keeps its value from cycle to cycle."""
+        """True if the count keeps its value between cycles."""
         return self.kind is CountKind.ACCUMULATE
 
     @property
     def counted(self) -> tuple[Ref, ...]:
-        """All terms."""
+        """All terms, added and subtracted."""
         return self.terms + self.taken
 
     @property
     def goes_down(self) -> bool:
-        """True when it follows R17: something is taken away, or it has a bound."""
+        """True if R17 applies: the count subtracts something, or has a bound."""
         return bool(self.taken) or self.constant < 0 or self.bound is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A number to reach; `reset` is what it is until a driver writes another. 0: never (R3).
+    """A number to reach; `reset` is its value until a driver writes another. 0 means never (R3).
 
-    With `at_least` a count that is above it fires as well; with `carry` what is above it stays in the count (R16).
+    With `at_least` a count above it fires, too; with `carry` the excess stays in the count (R16).
     """
 
     name: str
@@ -253,13 +253,16 @@ class Action:
     reduction: str = field(default="sum", metadata=ADDED)
     """Of EMIT: `sum`, `max` or `min`."""
     with_index: bool = field(default=False, metadata=ADDED)
-    """Of EMIT: the beat has the index of the largest or smallest sample, too."""
+    """Of EMIT: the beat also has the index of the largest or smallest sample."""
     wins: bool = field(default=False, metadata=ADDED)
-    """Of CLEAR_FLAG: the flag becomes 0 even if it is set in the same cycle (R9). Of SET: it is meant to be 1."""
+    """Of CLEAR_FLAG: the flag becomes 0 even if it is set in the same cycle (R9).
+
+    Of SET: it becomes 1, which is the rule anyway; the field records that this is intended.
+    """
     part_of: str = field(default="", metadata=ADDED)
-    """Of STORE: the stream of whose beats the number is the end, or the kept lanes (R18); or the count (R19)."""
+    """Of STORE: the stream whose `last` or kept lanes the number is (R18), or the arbitrating count (R19)."""
     merges: bool = field(default=False, metadata=ADDED)
-    """Of STREAM: the samples are those of the stream that the count chose (R19)."""
+    """Of STREAM: the samples are those of the stream that the count selects (R19)."""
     at: Location | None = field(default=None, compare=False)
 
     @property
@@ -270,9 +273,9 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A property that the text states of every cycle (R21): `holds` is not 0 in it, or with `never` it is 0.
+    """A property of every cycle (R21): the formula `holds` is non-zero, or with `never`, 0.
 
-    With `assume` it is said of what comes from outside: proofs look only at runs in which it holds.
+    With `assume` it constrains the external inputs: proofs consider only runs in which it holds.
     """
 
     kind: str
@@ -284,7 +287,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """Counts, the targets they are to reach, and what then happens."""
+    """Counts, their targets, and their actions."""
 
     name: str
     counts: tuple[Count, ...]
@@ -292,20 +295,20 @@ class Module:
     actions: tuple[Action, ...]
     at: Location | None = field(default=None, compare=False)
     values: tuple[Operand, ...] = field(default=(), metadata=ADDED)
-    """Formulas that counts and actions of this module refer to."""
+    """Formulas that counts and actions of this module refer to by index."""
     claims: tuple[Claim, ...] = field(default=(), metadata=ADDED)
-    """Properties that the text states; nothing in the hardware comes of them."""
+    """Properties; they add no hardware."""
 
     def count(self, name: str) -> Count:
-        """Return the count of that name. Raises KeyError."""
+        """Return the count of that name. Raise KeyError if there is none."""
         return find_named(self.counts, name)
 
     def target(self, name: str) -> Target:
-        """Return the target of that name. Raises KeyError."""
+        """Return the target of that name. Raise KeyError if there is none."""
         return find_named(self.targets, name)
 
     def value(self, ref: Ref) -> Operand:
-        """Return the formula that a reference stands for. Raises IndexError and ValueError when there is none."""
+        """Return the formula that a reference names. Raise IndexError or ValueError if there is none."""
         return self.values[int(ref.name.removeprefix(VALUE))]
 
     def drives(self, *kinds: ActionKind) -> tuple[Action, ...]:
@@ -321,7 +324,7 @@ class Module:
         return tuple(each for each in self.actions if each.output == output and each.kind.drives)
 
     def outputs(self) -> dict[str, Action]:
-        """Return what the module drives, by name: the first action of each."""
+        """Return the first action that drives each output, by the name of the output."""
         first: dict[str, Action] = {}
         for action in self.actions:
             if action.kind.drives:
@@ -331,44 +334,44 @@ class Module:
 
 @dataclass(frozen=True)
 class Datapath:
-    """Modules wired to each other by name, and the external inputs they look at."""
+    """Modules wired to each other by name, and the external inputs that they read."""
 
     name: str
     inputs: tuple[Signal, ...]
     modules: tuple[Module, ...]
 
     def module(self, name: str) -> Module:
-        """Return the module of that name. Raises KeyError."""
+        """Return the module of that name. Raise KeyError if there is none."""
         return find_named(self.modules, name)
 
     def input(self, name: str) -> Signal:
-        """Return the external input of that name. Raises KeyError."""
+        """Return the external input of that name. Raise KeyError if there is none."""
         return find_named(self.inputs, name)
 
     def counts(self) -> Iterator[tuple[Module, Count]]:
-        """Return every count with its module, in the order in which status bits and registers stand."""
+        """Yield every count with its module, in the order of status bits and registers."""
         return ((module, count) for module in self.modules for count in module.counts)
 
     def targets(self) -> Iterator[tuple[Module, Target]]:
-        """Return every target with its module, in the order in which registers stand."""
+        """Yield every target with its module, in the order of registers."""
         return ((module, target) for module in self.modules for target in module.targets)
 
     @cached_property
     def consumed(self) -> frozenset[tuple[str, str]]:
-        """Streams of modules (module, output) that another module takes; the others leave the datapath."""
+        """Streams (module, output) that a module takes; the other streams are outputs of the datapath."""
         driven = {(module.name, action.output) for module in self.modules for action in module.streams()}
         terms = (term for _, count in self.counts() for term in count.counted)
         return frozenset(driven & {(term.module, term.name) for term in terms if term.module is not None})
 
     def to_json(self) -> str:
-        """Return the canonical text: sorted keys, no spaces, no locations."""
+        """Return the canonical JSON: sorted keys, no spaces, no locations."""
         return canonical(self)
 
     @cached_property
     def digest(self) -> int:
-        """32 bits that stand for this hardware: the beginning of SHA-256 over `to_json`.
+        """Identifier of this hardware: the first 32 bits of the SHA-256 of `to_json`.
 
-        Left out is what no hardware comes of: claims, and the `wins` of a set, which states the rule (R9).
+        Claims, and the `wins` of a set (R9), are left out, because they do not change the hardware.
         """
         built = replace(self, modules=tuple(map(_hardware, self.modules)))
         return int.from_bytes(hashlib.sha256(built.to_json().encode()).digest()[:4], "big")
@@ -380,7 +383,7 @@ def _hardware(module: Module) -> Module:
 
 
 def is_value(ref: Ref) -> bool:
-    """Return whether a reference stands for a formula of its module."""
+    """Return whether a reference names a formula of its module."""
     return ref.name.startswith(VALUE)
 
 
@@ -393,7 +396,7 @@ _T = TypeVar("_T", bound=_Named)
 
 
 def find_named(things: tuple[_T, ...], name: str) -> _T:
-    """Return the thing of that name. Raises KeyError."""
+    """Return the item of that name. Raise KeyError if there is none."""
     for thing in things:
         if thing.name == name:
             return thing
@@ -401,7 +404,7 @@ def find_named(things: tuple[_T, ...], name: str) -> _T:
 
 
 def canonical(thing: Any) -> str:
-    """Return the canonical text of frozen classes: sorted keys, no spaces, no locations."""
+    """Return the canonical JSON of an instance of a dataclass: sorted keys, no spaces, no locations."""
     return json.dumps(_plain(thing), sort_keys=True, separators=(",", ":"))
 
 
@@ -409,15 +412,15 @@ def _plain(thing: Any) -> Any:
     if isinstance(thing, enum.Enum):
         return thing.value
     if is_dataclass(thing):
-        kept = (each for each in fields(thing) if each.compare and not _left_out(thing, each))
-        return {each.name: _plain(getattr(thing, each.name)) for each in kept}
+        names = (each for each in fields(thing) if each.compare and not _left_out(thing, each))
+        return {each.name: _plain(getattr(thing, each.name)) for each in names}
     if isinstance(thing, tuple):
         return [_plain(each) for each in thing]
     return thing
 
 
 def _left_out(thing: Any, each: Any) -> bool:
-    """Return whether a field came after the first release and has its default: old texts keep their digest."""
+    """Return whether a field is newer than the first release and has its default. Omitting it keeps old digests."""
     if "added" not in each.metadata:
         return False
     assert each.default is not MISSING

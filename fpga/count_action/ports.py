@@ -1,9 +1,8 @@
 """The ports of a datapath, in one order for every simulator, the RTL and the register map.
 
-A run is two arrays of 64-bit words, one row a cycle: what goes in, and what comes out. A port of `width` bits
-takes `words` columns, least significant word first. Outputs are read in the same cycle as the inputs are set,
-just before the clock edge. Every back-end takes and gives exactly these arrays, so that they can be compared
-byte by byte.
+A run is two arrays of 64-bit words, inputs and outputs, with one row per cycle. A port of `width` bits takes `words`
+columns, least significant word first. Outputs are sampled in the cycle in which the inputs are applied, just before
+the clock edge. Every simulator uses exactly these arrays, so that they can be compared byte by byte.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ Rows = NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A port of the generated top: its name there, its width, and the first of its columns."""
+    """A port of the generated top: its name, its width in bits, and its first column."""
 
     name: str
     width: int
@@ -39,54 +38,54 @@ class Port:
 
 @dataclass(frozen=True)
 class Ports:
-    """Inputs and outputs of a datapath, clock and reset apart."""
+    """Inputs and outputs of a datapath, except clock and reset."""
 
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
 
     @cached_property
     def input_columns(self) -> int:
-        """Columns of the array that goes in."""
+        """Number of columns of the input array."""
         return sum(port.words for port in self.inputs)
 
     @cached_property
     def output_columns(self) -> int:
-        """Columns of the array that comes out."""
+        """Number of columns of the output array."""
         return sum(port.words for port in self.outputs)
 
     def input(self, name: str) -> Port:
-        """Return the input port of that name. Raises KeyError."""
+        """Return the input port of that name. Raise KeyError if there is none."""
         return _find(self.inputs, name)
 
     def output(self, name: str) -> Port:
-        """Return the output port of that name. Raises KeyError."""
+        """Return the output port of that name. Raise KeyError if there is none."""
         return _find(self.outputs, name)
 
 
 def ports_of(datapath: Datapath) -> Ports:
-    """Return the ports of the top that is generated for `datapath`, in the order of its declaration."""
+    """Return the ports of the generated top, in the order of its declaration."""
     return Ports(inputs=_place_ports(_inputs(datapath)), outputs=_place_ports(_outputs(datapath)))
 
 
 def targets_of(datapath: Datapath, bank: int) -> dict[tuple[str, str], int]:
-    """Return the targets, by module and name, that lie side by side in a bank."""
-    found, low = {}, 0
+    """Return the value of each target, by module and name, from the concatenation `bank` of all targets."""
+    values, low = {}, 0
     for module, target in datapath.targets():
-        found[module.name, target.name] = bank >> low & (1 << target.width) - 1
+        values[module.name, target.name] = bank >> low & (1 << target.width) - 1
         low += target.width
-    return found
+    return values
 
 
 def split_buffer(datapath: Datapath, stream: Signal) -> Iterator[tuple[str, int]]:
-    """Return the ports that a buffered stream keeps of a beat, each with its bits of one beat (R20)."""
+    """Yield the ports that the buffer of a stream holds, each with its number of bits per beat (R20)."""
     yield f"{stream.name}_data_i", stream.lanes * stream.width
     yield from ((f"{each.name}_i", each.size) for each in datapath.inputs if each.part_of == stream.name)
 
 
 def ends_of_output(module: Module, stream: str) -> tuple[tuple[str, Action], ...]:
-    """Return the actions that send the `last` and the `keep` of a stream of a module, each with which it is.
+    """Return (`last` or `keep`, action) for each action that stores such a field of a stream.
 
-    A count that chooses among streams has numbers of its own (`NAME_turn`, R19), which are no part of a stream.
+    The stored numbers of an arbitrating count (`NAME_turn`, R19) have a `part_of`, too, but are left out.
     """
     ends = {f"{stream}_{kind}": kind for kind in ("last", "keep")}
     parts = (each for each in module.actions if each.part_of == stream)
@@ -129,10 +128,10 @@ def _outputs(datapath: Datapath) -> Iterator[tuple[str, int]]:
     yield "saturated_o", counts
 
 
-def _place_ports(named: Iterator[tuple[str, int]]) -> tuple[Port, ...]:
+def _place_ports(widths: Iterator[tuple[str, int]]) -> tuple[Port, ...]:
     placed: list[Port] = []
     column = 0
-    for name, width in named:
+    for name, width in widths:
         placed.append(Port(name, width, column))
         column += placed[-1].words
     return tuple(placed)

@@ -1,9 +1,8 @@
-"""Proofs by k-induction: of the hand-written blocks, and of every generated datapath against its model.
+"""Proofs by k-induction: of the hand-written blocks, and of generated datapaths against their model.
 
-`checks/*_checks.sv` say what each block does, a second time and with other words, as assertions. `blocks` puts a
-block and its checks side by side with free inputs. `specification` does so for a datapath: what the inputs of each
-check are is taken from the model and the ports, never from the emitter. `sby` runs the proof, `prove` says what came
-out.
+`checks/*_checks.sv` specify each block independently, as assertions. `blocks` instantiates a block next to its checks,
+with free inputs. `specification` does the same for a datapath; the inputs of each check come from the model and the
+ports, never from the generator of the top. `sby` runs the proof, `prove` returns its result.
 """
 
 from fpga.formal.prove import Proof, prove

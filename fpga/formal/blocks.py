@@ -1,4 +1,4 @@
-"""Hand-written blocks with their checks, with free inputs: the text of the proof of `fpga/rtl`."""
+"""Proofs of the hand-written blocks in `fpga/rtl`: each block next to its checks, with free inputs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _PORT = re.compile(r"(input|output)\s+logic\s*((?:\[[^\n]*\])?)\s*(\w+)\s*[,\n]"
 
 @dataclass(frozen=True)
 class Proven:
-    """A block with the parameters for which it is proven.
+    """A block, and the parameters for which it is proven.
 
-    `hidden` are registers of the block that the checks look at: their port there, path in the block, and range.
-    `extra` are other connections of the checks.
+    `hidden` are registers of the block that the checks read: by port of the checks, the path in the block and the
+    range. `extra` are other connections of the checks.
     """
 
     block: str
@@ -28,7 +28,7 @@ class Proven:
 
     @property
     def title(self) -> str:
-        """Block and parameters in one line."""
+        """Block and parameters as one line of text."""
         values = ", ".join(f"{name} {value}" for name, value in self.parameters.items())
         return f"{self.block} ({values})" if values else self.block
 
@@ -103,12 +103,12 @@ PROVEN = (
         hidden={"any_i": ("any_q", "")},
     ),
 )
-"""Every block for which there are checks. Data paths have 4 lanes of 4 bits."""
+"""Every block that has checks. Data blocks have 4 lanes of 4 bits, to keep the proofs small."""
 
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A port of a block as its text has it; `range` is `[Width-1:0]` or empty."""
+    """A port in the source text of a block; `range` is, for example, `[Width-1:0]`, or empty."""
 
     side: str
     range: str
@@ -116,22 +116,22 @@ class Port:
 
 
 def _ports_of_block(text: str) -> tuple[Port, ...]:
-    """Return the ports in the head of a block."""
+    """Return the ports in the header of a block."""
     head = text[: text.index(");")] + "\n"
     return tuple(Port(*match.groups()) for match in _PORT.finditer(head))
 
 
 def proof_text(proofs: Iterable[Proven], mutants: Mapping[int, str] | None = None) -> str:
-    """Return a top `proof` in which each block stands as `b0`, `b1`, ... with its checks.
+    """Return the top `proof`, with the blocks and their checks as instances `b0`, `b1`, ...
 
-    `mutants` are names of modules that stand in the place of the block with that number.
+    `mutants` are names of modules that replace the block with that number.
     """
-    listed = list(proofs)
+    proven = list(proofs)
     parts = [
         "\n".join(_wrapper(place, each, (mutants or {}).get(place, each.block)))
-        for place, each in enumerate(listed)
+        for place, each in enumerate(proven)
     ]
-    return "\n\n".join([*parts, _top(len(listed))])
+    return "\n\n".join([*parts, _top(len(proven))])
 
 
 def _top(blocks: int) -> str:
@@ -147,7 +147,7 @@ BEGINNING = (
     "  always_ff @(posedge clk_i) begun_q <= 1'b1;",
     "  always_comb if (!begun_q) assume (rst_i);",
 )
-"""Beginning of every top of a proof."""
+"""First lines in the body of every top of a proof."""
 
 
 def _wrapper(place: int, proven: Proven, module: str) -> Iterator[str]:
@@ -161,12 +161,12 @@ def _wrapper(place: int, proven: Proven, module: str) -> Iterator[str]:
     for path, bits in proven.hidden.values():
         yield f"  (* hierconn *) logic {bits} \\dut.{path} ;"
     parameters = ", ".join(f".{name}({name})" for name in proven.parameters)
-    given = f"#({parameters}) " if parameters else ""
+    assignment = f"#({parameters}) " if parameters else ""
     connections = {port.name: port.name for port in ports}
-    yield f"  {module} {given}dut ({_connect(connections)});"
+    yield f"  {module} {assignment}dut ({_connect(connections)});"
     hidden = {port: f"\\dut.{path} " for port, (path, _) in proven.hidden.items()}
     checks = {"clk_i": "clk_i", "rst_i": "rst_i", **connections, **hidden, **proven.extra}
-    yield f"  {proven.block}_checks {given}checks ({_connect(checks)});"
+    yield f"  {proven.block}_checks {assignment}checks ({_connect(checks)});"
     yield "endmodule"
 
 
@@ -175,17 +175,17 @@ def _connect(connections: Mapping[str, str]) -> str:
 
 
 def proof_sources(proofs: Iterable[Proven]) -> dict[str, str]:
-    """Return the files of the proof of these blocks, top `proof` last."""
-    listed = list(proofs)
-    names = list(dict.fromkeys(each.block for each in listed))
+    """Return the files of the proof of these blocks by name, with the top `proof` last."""
+    proven = list(proofs)
+    names = list(dict.fromkeys(each.block for each in proven))
     return {
         **{f"{name}.sv": (RTL / f"{name}.sv").read_text(encoding="ascii") for name in names},
         **checks_sources(names),
-        "proof.sv": proof_text(listed),
+        "proof.sv": proof_text(proven),
     }
 
 
 def checks_sources(blocks: Iterable[str]) -> dict[str, str]:
-    """Return the checks of these blocks, by file name."""
+    """Return the files of the checks of these blocks, by file name."""
     files = (CHECKS / f"{block}_checks.sv" for block in dict.fromkeys(blocks))
     return {path.name: path.read_text(encoding="ascii") for path in files}

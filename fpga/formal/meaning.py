@@ -1,6 +1,7 @@
-"""Meaning of the parts of a datapath, as expressions over the ports of its top: rules R1, R2, R5, R7, R10 and R11.
+"""The rules R1, R2, R5, R7, R10 and R11 for a datapath, as expressions over the ports of its top.
 
-Written from the model and the ports alone. The emitter is what is to be shown right: nothing of it is used here.
+They are derived from the model and the ports alone. The generator of the top is what the proof verifies, so this
+module does not use it.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from fpga.count_action.model import (
 from fpga.count_action.ports import Ports, ports_of
 
 INCREMENT_WIDTH = 48
-"""Bits of an increment in the checks: it fits in its count (R10)."""
+"""Bits of an increment in the checks; an increment fits in its count (R10)."""
 FORMULA_WIDTH = 64
-"""Bits of every part of a formula in the checks: more than any formula needs."""
+"""Bits of every part of a formula in the checks; more than any formula needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bits:
-    """`width` bits from bit `low` of a port, and whether they are a number with a sign."""
+    """`width` bits of a port, from bit `low` on, and whether they are a signed number."""
 
     port: str
     low: int = 0
@@ -44,7 +45,7 @@ class Bits:
         return f"{self.port}[{self.low}+:{self.width}]"
 
     def fit(self, width: int) -> str:
-        """Return the same number in `width` bits: extended by its own sign, or without its upper bits (R10)."""
+        """Return the same number in `width` bits: extended by its own sign, or truncated (R10)."""
         if self.width >= width:
             return str(Bits(self.port, self.low, width))
         sign = f"{self.port}[{self.low + self.width - 1}]" if self.signed else NEVER
@@ -53,7 +54,7 @@ class Bits:
 
 @dataclass(frozen=True)
 class Meaning:
-    """Expressions for a datapath. Wires `stall_MODULE` and `ready_MODULE_STREAM` are those of `write_shared_lines`."""
+    """Expressions for a datapath. `write_shared_lines` declares `stall_MODULE` and `ready_MODULE_STREAM`."""
 
     datapath: Datapath
 
@@ -68,7 +69,7 @@ class Meaning:
         return {(module.name, count.name): place for place, (module, count) in counts}
 
     def write_shared_lines(self) -> Iterator[str]:
-        """Return the lines for when each module is stalled, and when its output beats can leave (R7)."""
+        """Yield the lines for the stall of each module and the ready bits of its output streams (R7)."""
         streams = [(module, action) for module in self.datapath.modules for action in module.streams()]
         inside = self.datapath.consumed
         for module in self.datapath.modules:
@@ -76,9 +77,9 @@ class Meaning:
             yield from self.formulas.lines(module)
         for module, action in streams:
             name = f"{module.name}_{action.output}"
-            taken_inside = (module.name, action.output) in inside
+            is_internal = (module.name, action.output) in inside
             yield f"logic ready_{name};"
-            ready = self.ready(Ref(action.output, module.name)) if taken_inside else f"{name}_ready_i[0]"
+            ready = self.ready(Ref(action.output, module.name)) if is_internal else f"{name}_ready_i[0]"
             yield f"assign ready_{name} = {ready};"
         for module in self.datapath.modules:
             names = [f"{module.name}_{action.output}" for action in module.streams()]
@@ -89,11 +90,11 @@ class Meaning:
 
     @cached_property
     def formulas(self) -> Formulas:
-        """The formulas of the modules, written a second time."""
+        """The formulas of the modules, independent of those in the generated top."""
         return Formulas(self)
 
     def is_stream(self, ref: Ref) -> bool:
-        """Return whether beats move there."""
+        """Return whether a reference is a stream."""
         if is_value(ref):
             return False
         if ref.module is None:
@@ -111,27 +112,27 @@ class Meaning:
 
     @cached_property
     def held(self) -> frozenset[str]:
-        """Inputs that the modules see through a buffer (R20)."""
+        """Buffered inputs (R20)."""
         streams = {each.name for each in self.datapath.inputs if each.buffered}
         return frozenset(each.name for each in self.datapath.inputs if {each.name, each.part_of} & streams)
 
     def valid(self, ref: Ref) -> str:
-        """Return whether a beat of the stream is there."""
+        """Return the condition that a stream has a beat."""
         return f"{self._port(ref, '_valid')}[{ref.index}]"
 
     def moves(self, ref: Ref) -> str:
-        """Return whether a beat of the stream moves in this cycle."""
+        """Return the condition that a beat of a stream moves in this cycle."""
         return f"({self.valid(ref)} && {self.write_accepted(ref)})"
 
     def write_accepted(self, ref: Ref) -> str:
-        """Return whether everybody who takes the stream is ready for it, as the ports show it."""
+        """Return the ready bit of a stream at the ports of the top, which tells whether all takers are ready."""
         if ref.module is not None:
             return f"ready_{ref.module}_{ref.name}"
         wire = f"\\dut.{ref.name}_ready_held " if ref.name in self.held else f"{ref.name}_ready_o"
         return f"{wire}[{ref.index}]"
 
     def sample(self, ref: Ref) -> Bits:
-        """Return a sample of a beat; or the flag, the number or the formula itself."""
+        """Return the bits of a sample, a flag, a number or a formula."""
         if is_value(ref):
             return Bits(self.formulas.wire(ref), 0, FORMULA_WIDTH, signed=True)
         if ref.module is None:
@@ -145,22 +146,22 @@ class Meaning:
         return Bits(self._port(ref, "_data"), (ref.index * lanes + ref.lane) * width, width, signed)
 
     def fit(self, ref: Ref, width: int) -> str:
-        """Return a sample in `width` bits: extended by its own sign, or without its upper bits (R10)."""
+        """Return a sample in `width` bits: extended by its own sign, or truncated (R10)."""
         return self.sample(ref).fit(width)
 
     # ---- Counts
 
     def place(self, module: Module, count: str) -> int:
-        """Return the bit of a count in `fire_o` and in the status."""
+        """Return the index of the bit of a count in `fire_o` and in the status outputs."""
         return self._places[module.name, count]
 
     def base(self, module: Module, count: Count) -> Bits:
-        """Return the register of a count."""
+        """Return the bits of a count in `count_o`."""
         before = list(self.datapath.counts())[: self.place(module, count.name)]
         return Bits("count_o", sum(each.width for _, each in before), count.width)
 
     def target(self, module: Module, name: str) -> Bits:
-        """Return a target in force."""
+        """Return the bits of a target in force. Raise KeyError if there is no such target."""
         low = 0
         for owner, target in self.datapath.targets():
             if (owner.name, target.name) == (module.name, name):
@@ -169,36 +170,36 @@ class Meaning:
         raise KeyError(f"module {module.name!r} has no target {name!r}")
 
     def write_reached(self, module: Module, count: Count) -> Bits:
-        """Return what a count is to reach: a target in force, or what a formula makes of some."""
+        """Return the value that a count has to reach: a target in force, or a formula of targets."""
         if count.aim is None:
             return self.target(module, count.target)
         return Bits(self.formulas.wire(count.aim), 0, FORMULA_WIDTH)
 
     def fire(self, module: Module, count: str) -> str:
-        """Return whether a count fires: the port, which the checks of that count hold to its rule."""
+        """Return the port bit that is 1 if a count fires; the checks of that count verify it."""
         return f"fire_o[{self.place(module, count)}]"
 
     def any_fire(self, module: Module, actions: Iterable[Action]) -> str:
-        """Return whether one of the actions happens."""
+        """Return the condition that the count of any of the actions fires."""
         return " || ".join(self.fire(module, action.on) for action in actions) or NEVER
 
     def beat_width(self, module: Module, action: Action) -> int:
-        """Return the bits of a beat."""
+        """Return the number of bits of a beat."""
         return self.ports.output(f"{module.name}_{action.output}_data_o").width
 
     def ready(self, stream: Ref) -> str:
-        """Everybody who takes the stream is ready for it; a level count is when it fires (R7)."""
+        """Return the condition that all takers of a stream are ready: level counts fire, others do not stall (R7)."""
         conditions = [
             f"!stall_{module.name}"
             if count.kind is CountKind.ACCUMULATE
-            else f"{self.fire(module, count.name)}{self._write_chosen(count, stream)}"
+            else f"{self.fire(module, count.name)}{self._selection(count, stream)}"
             for module, count in self.datapath.counts()
             if any(_one_stream(term, stream) for term in count.counted)
         ]
         return " && ".join(dict.fromkeys(conditions)) or ALWAYS
 
     def write_enabled(self, count: Count) -> str:
-        """Return the condition under which it counts."""
+        """Return the condition that a count is enabled."""
         conditions = []
         for condition in count.gate:
             ref = condition.ref
@@ -207,35 +208,33 @@ class Meaning:
         return " && ".join(conditions) or ALWAYS
 
     def increment(self, count: Count, *, down: bool = False) -> str:
-        """Return what this cycle adds: a level count looks at valid, an accumulating one at beats that move (R7).
+        """Return the increment of a count: a level count adds valid bits, an accumulating count moving beats (R7).
 
-        With `down` it is what is taken away (R17).
+        With `down` it is the decrement (R17).
         """
         stream = self.valid if count.kind is CountKind.LEVEL else self.moves
         refs = count.taken if down else count.terms
         terms = [
-            f"({stream(ref)}{self._write_chosen(count, ref)})"
-            if self.is_stream(ref)
-            else str(self.sample(ref))
+            f"({stream(ref)}{self._selection(count, ref)})" if self.is_stream(ref) else str(self.sample(ref))
             for ref in refs
         ]
         constant = max(-count.constant if down else count.constant, 0)
         return " + ".join([f"{INCREMENT_WIDTH}'d{constant}", *terms])
 
-    def _write_chosen(self, count: Count, stream: Ref) -> str:
-        """Return the further condition under which a count that chooses takes a stream (R19)."""
+    def _selection(self, count: Count, stream: Ref) -> str:
+        """Return ` && CONDITION` for the selection of a stream by an arbitrating count (R19), or an empty text."""
         picks = zip(count.terms, count.picks, strict=False)
-        chosen = [self.formulas.wire(pick) for term, pick in picks if _one_stream(term, stream)]
-        return "".join(f" && ({wire} != 0)" for wire in chosen)
+        wires = [self.formulas.wire(pick) for term, pick in picks if _one_stream(term, stream)]
+        return "".join(f" && ({wire} != 0)" for wire in wires)
 
     def write_bound(self, count: Count) -> str:
-        """Return what a count never exceeds: what its formula comes to, or what its register holds (R17)."""
+        """Return the upper bound of a count: its formula, or the largest value of its register (R17)."""
         if count.bound is None:
             return f"{FORMULA_WIDTH}'d{(1 << count.width) - 1}"
         return str(Bits(self.formulas.wire(count.bound), 0, FORMULA_WIDTH))
 
     def clear(self, module: Module, count: Count) -> str:
-        """Return whether somebody clears the count (R5)."""
+        """Return the condition that an action clears the count (R5)."""
         fires = (
             self.fire(other, action.on)
             for other in self.datapath.modules
@@ -245,7 +244,7 @@ class Meaning:
         return " || ".join(fires) or NEVER
 
     def take(self, module: Module, count: Count, ref: Ref) -> str:
-        """Return whether a sample is added in this cycle (R11)."""
+        """Return the condition that a sample is counted in this cycle (R11)."""
         streams = self.formulas.streams(ref) if is_value(ref) else [ref] * self.is_stream(ref)
         counts = f"!stall_{module.name} && ({self.write_enabled(count)})"
         return " && ".join([counts, *map(self.moves, streams)])
@@ -256,7 +255,7 @@ def _one_stream(one: Ref, other: Ref) -> bool:
 
 
 class Formulas:
-    """Formulas (R13) of the modules of a datapath, written a second time: nested expressions of 64 bits with sign."""
+    """Formulas (R13) of the modules of a datapath, as nested expressions of 64 bits with sign."""
 
     def __init__(self, meaning: Meaning) -> None:
         self._meaning = meaning
@@ -266,17 +265,17 @@ class Formulas:
         return f"formula_{ref.module}_{ref.name.removeprefix(VALUE)}"
 
     def lines(self, module: Module) -> Iterator[str]:
-        """Return the formulas of a module, each with its wire."""
+        """Yield the lines of the formulas of a module, each with its wire."""
         for place, operand in enumerate(module.values):
             wire = self.wire(Ref(f"{VALUE}{place}", module.name))
             yield f"logic signed [{FORMULA_WIDTH - 1}:0] {wire};"
             yield f"assign {wire} = {self.text(operand)};"
 
     def streams(self, ref: Ref) -> list[Ref]:
-        """Return the streams of whose samples a formula is made."""
+        """Return the streams whose samples a formula reads."""
         module = self._meaning.datapath.module(ref.module or "")
-        found = self._samples(module.values[int(ref.name.removeprefix(VALUE))])
-        return [each for each in found if self._meaning.is_stream(each)]
+        samples = self._samples(module.values[int(ref.name.removeprefix(VALUE))])
+        return [each for each in samples if self._meaning.is_stream(each)]
 
     def _samples(self, operand: Operand) -> Iterator[Ref]:
         if isinstance(operand, Ref):
@@ -286,7 +285,7 @@ class Formulas:
                 yield from self._samples(each)
 
     def text(self, operand: Operand) -> str:
-        """Return an expression with a sign, of all bits."""
+        """Return the signed expression of an operand, in `FORMULA_WIDTH` bits."""
         if isinstance(operand, int):
             return f"{FORMULA_WIDTH}'sd{operand}"
         if isinstance(operand, Ref):
@@ -326,7 +325,7 @@ _TEXTS = {
 
 
 def _fold(text: str, parts: list[str]) -> str:
-    made = parts[0]
+    expression = parts[0]
     for each in parts[1:]:
-        made = text.format(made, each)
-    return made
+        expression = text.format(expression, each)
+    return expression

@@ -1,4 +1,4 @@
-"""Properties that are proven, and the assertions of the checks that stand for them."""
+"""Properties that are proven, and the assertions of the checks that make up each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A fact about a module: a short name, what it says, and the assertions that say it (`checks.label`)."""
+    """A property of a module: its name, its statement, and its assertions (`checks.label`)."""
 
     name: str
     says: str
@@ -15,7 +15,7 @@ class Property:
 
 
 STATED = "stated"
-"""Name of the property that stands for what the text states itself."""
+"""Name of the property for the claims in the text."""
 
 PROPERTIES = (
     Property(
@@ -25,7 +25,7 @@ PROPERTIES = (
     ),
     Property(
         "counts",
-        "a count goes on by its increment, begins again after a fire, and stays at its bounds (R2, R10, R17)",
+        "a count adds its increment, restarts after a fire, and stays within its bounds (R2, R10, R17)",
         (
             "count_action.counts_on", "count_action.restarts", "count_action.resets",
             "count_action.keeps_nothing", "count_action.carries", "count_action_ones.counts",
@@ -34,12 +34,12 @@ PROPERTIES = (
     ),
     Property(
         "clear",
-        "a clear empties its count in the next cycle (R5)",
+        "a clear sets its count to 0 in the next cycle (R5)",
         ("count_action.clears", "count_action_up_down.clears"),
     ),
     Property(
         "sticky",
-        "overshoot and saturated come with their event and stay until a driver clears them (R4, R10, R12)",
+        "overshoot and saturated are set by their event and stay until a driver clears them (R4, R10, R12)",
         (
             "count_action.overshoots", "count_action.saturates", "count_action_up_down.overshoots",
             "count_action_up_down.saturates",
@@ -52,7 +52,7 @@ PROPERTIES = (
     ),
     Property(
         "beats",
-        "no beat is lost or doubled: what is accepted is counted, what fires leaves once and waits until taken (R7)",
+        "no beat is lost or duplicated: accepted beats are counted, a fire sends one, and it waits until taken (R7)",
         (
             "count_action.conserves", "count_action_beat.stays", "count_action_beat.appears",
             "count_action_beat.conserves", "count_action_beat.overwrites", "count_action_beat.stalls",
@@ -66,7 +66,7 @@ PROPERTIES = (
     ),
     Property(
         "data",
-        "a beat holds the samples of its fire, or the sum, the largest or the smallest of those counted (R6, R11, R14)",
+        "a beat holds the samples at its fire, or the sum, the largest or the smallest counted sample (R6, R11, R14)",
         (
             "count_action_beat.data", "count_action_beat.keeps", "count_action_sum.adds",
             "count_action_sum.sums", "count_action_extreme.keeps", "count_action_extreme.numbers",
@@ -83,20 +83,20 @@ PROPERTIES = (
             "count_action_store.resets", "count_action_store.stores", "count_action_store.holds",
         ),
     ),
-    Property(STATED, "what the text states with `always` and `never` holds (R21)", ("count_action_claim.holds",)),
+    Property(STATED, "the `always` and `never` properties of the text hold (R21)", ("count_action_claim.holds",)),
 )  # fmt: skip
-"""In the order in which they are shown."""
+"""All properties, in the order of output."""
 
 _BY_ASSERTION = {each: fact for fact in PROPERTIES for each in fact.assertions}
 
 
 def property_of(assertion: str) -> Property:
-    """Return the property that an assertion (`checks.label`) stands for. Raises KeyError."""
+    """Return the property of an assertion (`checks.label`). Raise KeyError for an unknown assertion."""
     return _BY_ASSERTION[assertion]
 
 
 def properties_of(checks: str) -> tuple[Property, ...]:
-    """Return the properties that one kind of checks says something about."""
+    """Return the properties that have assertions in one kind of checks."""
     return tuple(
         fact for fact in PROPERTIES if any(each.startswith(f"{checks}.") for each in fact.assertions)
     )

@@ -1,25 +1,25 @@
-"""Proofs of the properties of each module of a datapath, and how they fail where they do."""
+"""Proofs of the properties of each module of a datapath, with counterexamples."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from fpga.count_action.checks.warnings import contradictions
+from fpga.count_action.checks.warnings import find_contradictions
 from fpga.count_action.model import Datapath
 from fpga.formal import sby
 from fpga.formal.properties import STATED
-from fpga.formal.search import Found, read_vcd, search, table
+from fpga.formal.search import Findings, read_vcd, search, table
 from fpga.formal.specification import Specification, claims_to_prove
 from fpga.formal.verdicts import Result, Verdict, results
 
 SHOWN = 8
-"""Cycles of a counterexample that are shown, up to the one that fails."""
+"""Largest number of cycles in the table of a counterexample, up to and including the one that fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """A fire, a stall or a commit that should be reached, and the part of the module that it belongs to."""
+    """A cover statement (a fire, a stall or a commit) of a part of a module, and whether it was reached."""
 
     module: str
     part: str
@@ -29,9 +29,9 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Everything that a proof of a datapath has shown.
+    """Result of the proof of a datapath.
 
-    `counterexample` is a table of the cycles up to the first failure, and `trace` the same for a wave viewer (VCD).
+    `counterexample` are the lines of a table of the cycles up to the first failure, `trace` is the same as VCD text.
     """
 
     datapath: str
@@ -42,11 +42,11 @@ class Proof:
 
     @property
     def ok(self) -> bool:
-        """True if everything that applies is proven."""
+        """True if every applicable property is proven."""
         return all(each.verdict in {Verdict.PROVEN, Verdict.NOT_APPLICABLE} for each in self.results)
 
     def of(self, module: str, name: str) -> Result:
-        """Return the result of the property `name` of a module. Raises KeyError."""
+        """Return the result of the property `name` of a module. Raise KeyError if there is none."""
         for each in self.results:
             if (each.module, each.property) == (module, name):
                 return each
@@ -62,11 +62,12 @@ def prove(
     allow_vacuous: bool = False,
     timeout_s: float = 300,
 ) -> Proof:
-    """Prove the generated top of `datapath` against its model, by k-induction; with `module`, that one alone.
+    """Prove the generated top of `datapath` against its model by k-induction; with `module`, only that module.
 
-    The only assumption is a reset in the first cycle: inputs are free in every cycle. Takes a few seconds, longer with
-    `depth`, the cycles in which counterexamples are looked for. With `allow_vacuous` a count that never counts is as
-    good as any. Raises KeyError when there is no such module, ToolMissing and ToolFailed.
+    The only assumption is a reset in the first cycle; inputs are free in every cycle. A proof takes a few seconds, and
+    longer with a larger `depth`, the number of cycles in which counterexamples are searched for. Without
+    `allow_vacuous`, `fires` of a module is VACUOUS if one of its counts can never count. Claims of the text are proven
+    under its assumptions. Raise KeyError if there is no such module, ToolMissing or ToolFailed.
     """
     if module is not None:
         datapath.module(module)
@@ -81,7 +82,7 @@ def prove(
 
 
 def _with_claims(proof: Proof, specification: Specification, depth: int, timeout_s: float) -> Proof:
-    """Return a proof with that of what the text states: apart, as the rest holds without what the text assumes."""
+    """Return a proof extended by that of the claims, which is separate because only claims rely on the assumptions."""
     claims = prove_specification(specification, depth=depth, timeout_s=timeout_s)
     return replace(
         proof,
@@ -92,10 +93,10 @@ def _with_claims(proof: Proof, specification: Specification, depth: int, timeout
 
 
 def _without_vacuous(datapath: Datapath, results: Iterable[Result]) -> Iterator[Result]:
-    """Return the results; of counts that can never count it is not proven when they fire."""
+    """Yield the results; `fires` becomes VACUOUS in modules with a count that can never count."""
     for each in results:
         counts = datapath.module(each.module).counts
-        idle = next((count.name for count in counts if contradictions(count)), "")
+        idle = next((count.name for count in counts if find_contradictions(count)), "")
         vacuous = idle and each.property == "fires" and each.verdict is Verdict.PROVEN
         yield replace(each, verdict=Verdict.VACUOUS, part=idle) if vacuous else each
 
@@ -103,31 +104,31 @@ def _without_vacuous(datapath: Datapath, results: Iterable[Result]) -> Iterator[
 def prove_specification(
     specification: Specification, *, cover: bool = True, depth: int = sby.DEPTH, timeout_s: float = 300
 ) -> Proof:
-    """Prove what a specification says of its design. Raises ToolMissing and ToolFailed."""
-    found = search(specification, cover=cover, depth=depth, timeout_s=timeout_s)
+    """Prove a specification. Raise ToolMissing or ToolFailed."""
+    findings = search(specification, cover=cover, depth=depth, timeout_s=timeout_s)
     return Proof(
         datapath=specification.datapath.name,
-        results=tuple(results(specification, found)),
-        covered=tuple(_find_covered(specification, found)),
-        counterexample=tuple(_counterexample(specification, found)),
-        trace=found.trace,
+        results=tuple(results(specification, findings)),
+        covered=tuple(_find_covered(specification, findings)),
+        counterexample=tuple(_counterexample(specification, findings)),
+        trace=findings.trace,
     )
 
 
-def _find_covered(specification: Specification, found: Found) -> Iterator[Reached]:
-    for names, reached in ((found.reached, True), (found.unreached, False)):
+def _find_covered(specification: Specification, findings: Findings) -> Iterator[Reached]:
+    for names, reached in ((findings.reached, True), (findings.unreached, False)):
         for name in names:
             instance, _, what = name.partition(".")
             check = specification.checks[instance]
             yield Reached(check.module, check.part, what, reached)
 
 
-def _counterexample(specification: Specification, found: Found) -> Iterator[str]:
-    if not found.trace:
+def _counterexample(specification: Specification, findings: Findings) -> Iterator[str]:
+    if not findings.trace:
         return
     ports = specification.meaning.ports
     names = ["rst_i", *(port.name for port in (*ports.inputs, *ports.outputs))]
-    last = min(failure.cycle for failure in found.failures) + 1
-    series = read_vcd(found.trace, names)
-    shown = {name: values[max(0, last - SHOWN) : last] for name, values in series.items()}
-    yield from table(shown, max(0, last - SHOWN), last)
+    last = min(failure.cycle for failure in findings.failures) + 1
+    series = read_vcd(findings.trace, names)
+    excerpt = {name: values[max(0, last - SHOWN) : last] for name, values in series.items()}
+    yield from table(excerpt, max(0, last - SHOWN), last)

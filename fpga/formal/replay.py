@@ -1,7 +1,7 @@
-"""Counterexamples element by element: what a datapath should show in them, and what it shows.
+"""Replay of a counterexample: the elements of ports whose values differ from the language.
 
-The stimulus of a counterexample goes through the plain simulator of the language. The first cycle in which an
-element of a port differs says what is wrong, and what would be right.
+The reference simulator runs the stimulus of the counterexample. The first cycle in which an element of a port differs
+shows the failure, with the expected value.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from fpga.count_action.simulate.port_values import put_series
 from fpga.count_action.simulate.signals import Wire, output_wires
 
 _READY = "_ready_o"
-_LOOKED_AT = 200
-"""Cycles that differ, of which the elements are looked at."""
+_MAX_EXAMINED = 200
+"""Largest number of differing cycles that are examined."""
 _REGISTERED = {"count_o": "counts", "overshoot_o": "sticky", "saturated_o": "sticky"}
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """An element that is not what it should be: of which module, which property it is about, and when."""
+    """An element of a port with a wrong value: its module, the property that it violates, and the cycle."""
 
     module: str
     property: str
@@ -35,44 +35,46 @@ class Difference:
     seen: int
 
 
-def differences(datapath: Datapath, expected: Rows, seen: Rows) -> tuple[Difference, ...]:
-    """Return the first difference of every element, those with which two runs begin to differ first.
+def differences(datapath: Datapath, expected: Rows, actual: Rows) -> tuple[Difference, ...]:
+    """Return the first difference of every element, causes first.
 
-    A fire follows from registers, and a ready from a fire: what follows in the same cycle is left out of the first.
+    In the first differing cycle, consequences are left out: a fire follows from registers, and a ready from a fire.
     """
-    found: dict[str, Difference] = {}
-    for cycle in np.flatnonzero((expected != seen).any(axis=1))[:_LOOKED_AT].tolist():
+    first: dict[str, Difference] = {}
+    for cycle in np.flatnonzero((expected != actual).any(axis=1))[:_MAX_EXAMINED].tolist():
         rows = slice(cycle, cycle + 1)
-        at_once = [replace(each, cycle=cycle) for each in _at(datapath, expected[rows], seen[rows])]
-        for each in at_once if found else _causes(at_once):
-            found.setdefault(each.element, each)
-    return tuple(found.values())
+        at_once = [
+            replace(each, cycle=cycle) for each in _compare_cycle(datapath, expected[rows], actual[rows])
+        ]
+        for each in at_once if first else _causes(at_once):
+            first.setdefault(each.element, each)
+    return tuple(first.values())
 
 
-def causes(found: tuple[Difference, ...]) -> tuple[Difference, ...]:
-    """Return those with which two runs begin to differ."""
-    return tuple(each for each in found if each.cycle == found[0].cycle)
+def causes(differences: tuple[Difference, ...]) -> tuple[Difference, ...]:
+    """Return the differences in the cycle of the first one."""
+    return tuple(each for each in differences if each.cycle == differences[0].cycle)
 
 
-def _causes(found: list[Difference]) -> list[Difference]:
+def _causes(candidates: list[Difference]) -> list[Difference]:
     for stage in ({"counts", "sticky", "data", "flags"}, {"beats"}, {"fires"}):
-        chosen = [each for each in found if each.property in stage and _READY not in each.element]
-        if chosen:
-            return chosen
-    return found
+        direct = [each for each in candidates if each.property in stage and _READY not in each.element]
+        if direct:
+            return direct
+    return candidates
 
 
-def _at(datapath: Datapath, expected: Rows, seen: Rows) -> Iterator[Difference]:
-    """Return what differs in one cycle."""
+def _compare_cycle(datapath: Datapath, expected: Rows, actual: Rows) -> Iterator[Difference]:
+    """Yield the differences in rows of one cycle; their `cycle` is 0."""
     for wire in output_wires(datapath):
-        (right,), (wrong,) = wire.series(expected), wire.series(seen)
-        if right != wrong:
+        (expected_value,), (actual_value,) = wire.series(expected), wire.series(actual)
+        if expected_value != actual_value:
             module = wire.owner or _taker(datapath, wire)
-            yield Difference(module, _property(wire), wire.name, 0, right, wrong)
+            yield Difference(module, _property(wire), wire.name, 0, expected_value, actual_value)
 
 
 def _property(wire: Wire) -> str:
-    """Return the property that an element of an output is about."""
+    """Return the name of the property that a wrong value of an output violates."""
     name = wire.port.name
     if name in _REGISTERED:
         return _REGISTERED[name]
@@ -84,7 +86,7 @@ def _property(wire: Wire) -> str:
 
 
 def _taker(datapath: Datapath, wire: Wire) -> str:
-    """Return the first module that takes the stream of a ready bit."""
+    """Return the first module that takes the stream of a ready bit, or the first module if none does."""
     stream = wire.port.name.removesuffix(_READY)
     takers = (module for module in datapath.modules if _takes(module, stream))
     return next(takers, datapath.modules[0]).name
@@ -96,42 +98,42 @@ def _takes(module: Module, stream: str) -> bool:
 
 
 def replay(datapath: Datapath, series: Mapping[str, tuple[int, ...]]) -> tuple[Difference, ...]:
-    """Return the first difference of every element in a counterexample, the earliest first.
+    """Return the first difference of every element in a counterexample, in the order of cycles.
 
-    `series` are the values of all ports and of `rst_i`, cycle by cycle; the first cycle is one of reset.
+    `series` are the values of all ports and of `rst_i` in every cycle; the first cycle is one of reset.
     """
     ports = ports_of(datapath)
     resets = series.get("rst_i", ())
     inputs = np.zeros((len(resets), ports.input_columns), np.uint64)
-    seen = np.zeros((len(resets), ports.output_columns), np.uint64)
-    for rows, side in ((inputs, ports.inputs), (seen, ports.outputs)):
+    actual = np.zeros((len(resets), ports.output_columns), np.uint64)
+    for rows, side in ((inputs, ports.inputs), (actual, ports.outputs)):
         for port in side:
             put_series(rows, port, series.get(port.name, (0,) * len(resets)))
     reference = Reference(datapath)
-    found: dict[str, Difference] = {}
+    first: dict[str, Difference] = {}
     for cycle, reset in enumerate(resets):
         expected = reference.run(inputs[cycle : cycle + 1])
         if cycle:
-            for each in _at(datapath, expected, seen[cycle : cycle + 1]):
-                found.setdefault(each.element, replace(each, cycle=cycle))
+            for each in _compare_cycle(datapath, expected, actual[cycle : cycle + 1]):
+                first.setdefault(each.element, replace(each, cycle=cycle))
         if reset:
             commits = series.get("commit_i", ())[cycle : cycle + 1]
             reference.reset(series["target_shadow_i"][cycle] if any(commits) else None)
-    return tuple(found.values())
+    return tuple(first.values())
 
 
 def target_differences(
     datapath: Datapath, series: Mapping[str, tuple[int, ...]], in_force: tuple[int, ...]
 ) -> Iterator[Difference]:
-    """Return the first difference of each target in force in a counterexample (R8, R12)."""
+    """Yield the first difference of each target in force in a counterexample (R8, R12)."""
     shadow, commits, resets = (series.get(name, ()) for name in ("target_shadow_i", "commit_i", "rst_i"))
     low = 0
     for module, target in datapath.targets():
         mask, expected = (1 << target.width) - 1, target.reset
-        for cycle, seen in enumerate(value >> low & mask for value in in_force):
-            if cycle and seen != expected:
+        for cycle, actual in enumerate(value >> low & mask for value in in_force):
+            if cycle and actual != expected:
                 name = f"target[{module.name}.{target.name}]"
-                yield Difference(module.name, "commit", name, cycle, expected, seen)
+                yield Difference(module.name, "commit", name, cycle, expected, actual)
                 break
             if cycle < len(resets) and resets[cycle]:
                 expected = target.reset
@@ -141,6 +143,6 @@ def target_differences(
 
 
 def part_of(element: str) -> str:
-    """Return the count, the target or the output that an element belongs to: `count` of `fire_o[m.count]`."""
+    """Return the count, the target or the output of an element, such as `count` for `fire_o[m.count]`."""
     name = element[element.index("[") + 1 : -1] if "[" in element else element
     return name.rpartition(".")[2] if "." in name else element.partition("[")[0]

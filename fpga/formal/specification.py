@@ -1,8 +1,8 @@
-"""The proof of a datapath: its generated top with the checks of every part, as SystemVerilog.
+"""The proof of a datapath as SystemVerilog: its top with the checks of every part.
 
-Of the emitter nothing is used but the names of three registers and wires inside the top that no port shows: the
-targets in force (`target`), a sum and its register. A name that is not there would leave the checks without a value,
-and the proof would fail.
+The only dependency on the generator of the top are names of some wires and registers that no port shows: the targets
+in force (`target`), sums and extreme samples with their registers, and buffers. A wrong name would leave an input of
+the checks undriven, and the proof would fail.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from fpga.count_action.actions import KINDS
-from fpga.count_action.actions.proof import CLOCKED, NEVER, Check, bit, concatenate, find_hidden_wire
+from fpga.count_action.actions.proof import CLOCKED, NEVER, Check, bit, concatenate, declare_hidden_wire
 from fpga.count_action.arbitration import last_of, registers
 from fpga.count_action.model import Count, CountKind, Datapath, Module, Ref, Signal
 from fpga.count_action.ports import split_buffer
@@ -23,16 +23,16 @@ from fpga.hdl.design import Design, design_of
 
 @dataclass(frozen=True)
 class Specification:
-    """Text and table of the proof of a datapath; with `only`, the checks of that module and of the targets.
+    """The proof of a datapath; with `only`, of that module, the targets and the buffers.
 
-    `delivered` is the design that is proven in the place of the one that would be generated now. `renamed` are wires
-    inside the top that are called otherwise in it, by the names that they have in a generated one.
+    `delivered` is a design to prove instead of a newly generated one. `renamed` maps names of wires inside a generated
+    top to their names in `delivered`.
     """
 
     datapath: Datapath
     only: str | None = None
     claims: frozenset[tuple[str, str]] | None = None
-    """Properties that the text states (module and name), proven with what it assumes (R21)."""
+    """Claims (module, name) to prove under the assumptions of the text (R21); None for a proof without either."""
     delivered: Design | None = None
     renamed: Mapping[str, str] = field(default_factory=dict)
 
@@ -43,10 +43,10 @@ class Specification:
 
     @cached_property
     def checks(self) -> dict[str, Check]:
-        """The instances of checks, by their names in the proof."""
-        chosen = [module for module in self.datapath.modules if self.only in {None, module.name}]
+        """The instances of checks, by their instance names in the proof."""
+        modules = [module for module in self.datapath.modules if self.only in {None, module.name}]
         every = [_targets(self.datapath), *buffers_of(self.meaning)]
-        every += [each for module in chosen for each in self._of(module)]
+        every += [each for module in modules for each in self._of(module)]
         if self.claims is not None:
             every += claims_of(self.meaning, self.claims)
         return {f"check_{place}": check for place, check in enumerate(every)}
@@ -58,21 +58,21 @@ class Specification:
 
     @property
     def top(self) -> str:
-        """The module that is proven."""
+        """The name of the top of the proof."""
         return f"{self.datapath.name}_proof"
 
     def sources(self) -> dict[str, str]:
-        """Return all files, the top of the proof last."""
+        """Return all files by name, with the top of the proof last."""
         blocks = [check.block for check in self.checks.values()]
         return {**dict(self.design.sources), **checks_sources(blocks), f"{self.top}.sv": self.text()}
 
     def text(self) -> str:
-        """Return the top of the proof. Its inputs are those of the datapath."""
+        """Return the text of the top of the proof, whose inputs are those of the datapath."""
         ports = self.meaning.ports
         inputs = [f"  input logic [{port.width - 1}:0] {port.name}" for port in ports.inputs]
         width = sum(target.width for _, target in self.datapath.targets())
         lines = [f"logic [{port.width - 1}:0] {port.name};" for port in ports.outputs]
-        lines += [f"{self.datapath.name} dut (.*);", find_hidden_wire("target", width)]
+        lines += [f"{self.datapath.name} dut (.*);", declare_hidden_wire("target", width)]
         lines += [*write_hidden_wires(self.meaning), *self.meaning.write_shared_lines()]
         if self.claims is not None:
             lines += assumption_lines(self.meaning)
@@ -137,7 +137,7 @@ class Specification:
         return Check("count_action", module.name, count.name, parameters, ports, before)
 
     def _up_and_down(self, module: Module, count: Count, check: Check) -> Check:
-        """Return the checks of a count between bounds, made of what every count has (R17)."""
+        """Return the check of a count between bounds, from the check of a plain count (R17)."""
         decrement = f"decrement_{self.meaning.place(module, count.name)}"
         parameters = {**check.parameters, "BoundWidth": FORMULA_WIDTH}
         ports = {
@@ -176,18 +176,18 @@ def _targets(datapath: Datapath) -> Check:
 
 
 def write_hidden_wires(meaning: Meaning) -> Iterator[str]:
-    """Return the wires that stand for the ports of buffered streams, and two registers of each buffer."""
+    """Yield the declarations of hidden wires: buffered streams behind their buffers, and two registers per buffer."""
     for signal, ports in _streams(meaning):
-        yield find_hidden_wire(f"{signal.name}_valid_held", signal.size)
-        yield find_hidden_wire(f"{signal.name}_ready_held", signal.size)
-        yield from (find_hidden_wire(f"{port}_held", width * signal.size) for port, width in ports)
+        yield declare_hidden_wire(f"{signal.name}_valid_held", signal.size)
+        yield declare_hidden_wire(f"{signal.name}_ready_held", signal.size)
+        yield from (declare_hidden_wire(f"{port}_held", width * signal.size) for port, width in ports)
         for index in range(signal.size):
-            yield find_hidden_wire(f"{_buffer(signal, index)}.full_q", 1)
-            yield find_hidden_wire(f"{_buffer(signal, index)}.second_q", sum(width for _, width in ports))
+            yield declare_hidden_wire(f"{_buffer(signal, index)}.full_q", 1)
+            yield declare_hidden_wire(f"{_buffer(signal, index)}.second_q", sum(width for _, width in ports))
 
 
 def buffers_of(meaning: Meaning) -> Iterator[Check]:
-    """Return the checks of every buffer; like those of targets they are of no module."""
+    """Yield the check of every buffer; like the check of targets, it belongs to no module."""
     for signal, ports in _streams(meaning):
         for index in range(signal.size):
             outside, inside = (
@@ -221,13 +221,13 @@ def _buffer(signal: Signal, index: int) -> str:
 
 
 def choice(meaning: Meaning, module: Module, count: Count) -> Check:
-    """Return the checks of one choice."""
-    kept = registers(count.order, whole=count.whole, streams=len(count.terms))
-    shown = {name: f"{module.name}_{count.name}_{name}_o" for name in kept}
+    """Return the check of an arbiter."""
+    widths = registers(count.order, whole=count.whole, streams=len(count.terms))
+    outputs = {name: f"{module.name}_{count.name}_{name}_o" for name in widths}
     lasts = [str(meaning.sample(last_of(each))) for each in count.terms] if count.whole else []
     parameters = {
         "Streams": len(count.terms),
-        "TurnWidth": kept.get("turn", 1),
+        "TurnWidth": widths.get("turn", 1),
         "Turns": bit(count.order == "turns"),
         "Whole": bit(count.whole),
     }
@@ -237,8 +237,8 @@ def choice(meaning: Meaning, module: Module, count: Count) -> Check:
         "valid_i": concatenate(meaning.valid(each) for each in count.terms),
         "ready_i": concatenate(meaning.write_accepted(each) for each in count.terms),
         "last_i": concatenate(lasts) if lasts else f"{len(count.terms)}'d0",
-        "turn_i": shown.get("turn", NEVER),
-        "open_i": shown.get("open", NEVER),
+        "turn_i": outputs.get("turn", NEVER),
+        "open_i": outputs.get("open", NEVER),
     }
     return Check("count_action_choice", module.name, count.name, parameters, ports)
 
@@ -247,7 +247,7 @@ ASSUMED = "assume"
 
 
 def assumption_lines(meaning: Meaning) -> Iterator[str]:
-    """Return what is assumed in every cycle but those of a reset."""
+    """Yield the assumptions of the text, for every cycle without reset."""
     for module in meaning.datapath.modules:
         for claim in module.claims:
             if claim.kind == ASSUMED:
@@ -256,13 +256,13 @@ def assumption_lines(meaning: Meaning) -> Iterator[str]:
 
 
 def claims_to_prove(datapath: Datapath, only: str | None) -> frozenset[tuple[str, str]]:
-    """Return the properties that are to be proven: module and name."""
+    """Return (module, name) of the claims to prove, that is, all but assumptions."""
     modules = [module for module in datapath.modules if only in {None, module.name}]
     return frozenset((m.name, each.name) for m in modules for each in m.claims if each.kind != ASSUMED)
 
 
 def claims_of(meaning: Meaning, chosen: Collection[tuple[str, str]]) -> Iterator[Check]:
-    """Return the checks of what `always` and `never` state."""
+    """Yield the checks of the chosen claims."""
     for module in meaning.datapath.modules:
         for claim in module.claims:
             if (module.name, claim.name) in chosen:

@@ -1,4 +1,4 @@
-"""Subjects of the assertions of a proof: modules, properties, and wires inside the datapath."""
+"""Modules, properties and hidden wires of the assertions of a proof."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fpga.formal.specification import Specification
 
 
 def subjects(specification: Specification, assertion: str) -> set[tuple[str, str]]:
-    """Return the modules and properties that an assertion is about; targets are of every module."""
+    """Return the (module, property) pairs of an assertion; one about targets or buffers belongs to every module."""
     instance, _, label = assertion.partition(".")
     check = specification.checks[instance]
     name = property_of(f"{check.block}.{label}").name
@@ -19,11 +19,11 @@ def subjects(specification: Specification, assertion: str) -> set[tuple[str, str
 
 
 def targets_check(specification: Specification) -> str:
-    """Return the name of the checks that see the targets in force."""
+    """Return the instance name of the check of the targets in force."""
     checks = specification.checks.items()
     return next(name for name, check in checks if check.block == "count_action_targets")
 
 
 def find_hidden_wires(specification: Specification) -> dict[str, int]:
-    """Return the wires inside the top that the proof looks at, with their widths."""
-    return {found[2]: int(found[1]) + 1 for found in re.finditer(HIDDEN, specification.text())}
+    """Return the wires inside the top that the proof reads, with their widths."""
+    return {match[2]: int(match[1]) + 1 for match in re.finditer(HIDDEN, specification.text())}

@@ -1,4 +1,4 @@
-"""Verdicts about the properties of each module, made of what a search has found."""
+"""Verdicts about the properties of each module, from the result of a search."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from fpga.formal import sby
 from fpga.formal.properties import PROPERTIES, STATED, properties_of
 from fpga.formal.replay import Difference, causes, part_of, replay, target_differences
-from fpga.formal.search import Found, read_vcd, simulate_differences
+from fpga.formal.search import Findings, read_vcd, simulate_differences
 from fpga.formal.specification import Specification
 from fpga.formal.subjects import subjects, targets_check
 
@@ -21,22 +21,22 @@ class Verdict(enum.Enum):
     FAILED = "failed"
     """There is a counterexample that begins with a reset."""
     OPEN = "open"
-    """Neither proven nor refuted: another property failed, and this one depends on what it says."""
+    """Neither proven nor refuted."""
     TIMED_OUT = "timed out"
-    """The prover did not end in time: neither proven nor refuted."""
+    """Neither proven nor refuted before the timeout."""
     VACUOUS = "vacuous"
-    """Proven, because a count waits for a bit to be 1 and 0 at once: it says nothing."""
+    """Proven, but meaningless: a count can never count, or no run meets the assumptions."""
     TESTED = "tested"
-    """Simulated with random stimulus, and nothing was found; not proven."""
+    """Simulated with random stimulus without a failure; not proven."""
     NOT_APPLICABLE = "not applicable"
-    """The module has no part that the property speaks of."""
+    """The module has no part to which the property applies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A property of a module: `part` is the count, output or target that fails, `cycle` the first bad one.
+    """Verdict about a property of a module: `part` is the count, output or target that fails first, in `cycle`.
 
-    `element` is what shows it: a bit, a number or a sample, which is `seen` where it should be `expected`.
+    `element` is the bit, number or sample that shows the failure: its value is `seen` instead of `expected`.
     """
 
     module: str
@@ -49,8 +49,8 @@ class Result:
     seen: int | None = None
 
 
-def results(specification: Specification, found: Found) -> Iterator[Result]:
-    """Return a row for every property of every module; what is said of all targets is said of every module."""
+def results(specification: Specification, findings: Findings) -> Iterator[Result]:
+    """Yield a result for every property of every module; results about targets are repeated for every module."""
     modules = (
         [specification.only] if specification.only else [each.name for each in specification.datapath.modules]
     )
@@ -64,89 +64,99 @@ def results(specification: Specification, found: Found) -> Iterator[Result]:
         }
         for fact in PROPERTIES:
             if fact.name == STATED:
-                yield from _judge_stated(specification, found, module)
+                yield from _judge_stated(specification, findings, module)
             elif fact.name in applies:
-                yield _result(specification, found, traces, module, fact.name)
+                yield _result(specification, findings, traces, module, fact.name)
             else:
                 yield Result(module, fact.name, Verdict.NOT_APPLICABLE)
 
 
-def _judge_stated(specification: Specification, found: Found, module: str) -> Iterator[Result]:
-    """Return a row for each property that the text states; where no run meets what it assumes, nothing is proven."""
-    failed = {failure.name.partition(".")[0]: failure.cycle for failure in found.failures}
-    undecided = {name.partition(".")[0] for name in found.open}
+def _judge_stated(specification: Specification, findings: Findings, module: str) -> Iterator[Result]:
+    """Yield a result for each claim of a module; it is VACUOUS if no run meets the assumptions."""
+    failed = {failure.name.partition(".")[0]: failure.cycle for failure in findings.failures}
+    undecided = {name.partition(".")[0] for name in findings.open}
     for instance, check in specification.checks.items():
         if check.block != "count_action_claim" or check.module != module:
             continue
         if instance in failed:
             verdict = Verdict.FAILED
-        elif found.timed_out:
+        elif findings.timed_out:
             verdict = Verdict.TIMED_OUT
-        elif instance in undecided or not found.others_proven:
+        elif instance in undecided or not findings.others_proven:
             verdict = Verdict.OPEN
         else:
-            verdict = Verdict.VACUOUS if f"{instance}.looked_at" in found.unreached else Verdict.PROVEN
+            verdict = Verdict.VACUOUS if f"{instance}.looked_at" in findings.unreached else Verdict.PROVEN
         yield Result(module, STATED, verdict, check.part, failed.get(instance))
 
 
-def _result(specification: Specification, found: Found, traces: _Traces, module: str, name: str) -> Result:
+def _result(
+    specification: Specification, findings: Findings, traces: _Traces, module: str, name: str
+) -> Result:
     subject = (module, name)
-    for failure in found.failures:
+    for failure in findings.failures:
         if subject in subjects(specification, failure.name):
             part = specification.checks[failure.name.partition(".")[0]].part
             failed = Result(module, name, Verdict.FAILED, part, failure.cycle)
-            shown = traces.find_shown(failure, subject)
-            if shown is None:
+            difference = traces.find_difference(failure, subject)
+            if difference is None:
                 return traces.simulate_failure(failed)
-            return replace(failed, element=shown.element, expected=shown.expected, seen=shown.seen)
-    undecided = any(subject in subjects(specification, assertion) for assertion in found.open)
-    for each in found.differences if undecided or found.timed_out else causes(found.differences):
+            return replace(
+                failed, element=difference.element, expected=difference.expected, seen=difference.seen
+            )
+    undecided = any(subject in subjects(specification, assertion) for assertion in findings.open)
+    for each in findings.differences if undecided or findings.timed_out else causes(findings.differences):
         if subject == (each.module, each.property):
             part = part_of(each.element)
             return Result(
                 module, name, Verdict.FAILED, part, each.cycle, each.element, each.expected, each.seen
             )
-    if found.timed_out:
+    if findings.timed_out:
         return Result(module, name, Verdict.TIMED_OUT)
-    proven = found.others_proven and not undecided
+    proven = findings.others_proven and not undecided
     return Result(module, name, Verdict.PROVEN if proven else Verdict.OPEN)
 
 
-def _best(known: Sequence[Difference], subject: tuple[str, str]) -> Difference | None:
-    """Return the element that shows a failure best: of its module and property, else of its module, else any."""
-    same = [each for each in known if (each.module, each.property) == subject]
-    near = [each for each in known if each.module == subject[0]]
-    return next(iter([*same, *near, *known]), None)
+def _select_best(differences: Sequence[Difference], subject: tuple[str, str]) -> Difference | None:
+    """Return the best difference for a failure: of its module and property, or of its module, or any; None if empty."""
+    same = [each for each in differences if (each.module, each.property) == subject]
+    near = [each for each in differences if each.module == subject[0]]
+    return next(iter([*same, *near, *differences]), None)
 
 
 class _Traces:
-    """Counterexamples, each compared once with what the language says."""
+    """Counterexamples, each compared with the language once."""
 
     def __init__(self, specification: Specification) -> None:
         self._specification = specification
-        self._seen: dict[str, tuple[Difference, ...]] = {}
+        self._by_trace: dict[str, tuple[Difference, ...]] = {}
         self._simulated: tuple[Difference, ...] | None = None
 
-    def find_shown(self, failure: sby.Failure, subject: tuple[str, str]) -> Difference | None:
-        """Return the element of its trace that shows a failure best."""
+    def find_difference(self, failure: sby.Failure, subject: tuple[str, str]) -> Difference | None:
+        """Return the difference in its trace that shows a failure best, or None if no port shows it."""
         if not failure.trace:
             return None
-        if failure.trace not in self._seen:
-            self._seen[failure.trace] = self._differences(failure.trace)
-        return _best([each for each in self._seen[failure.trace] if each.cycle <= failure.cycle], subject)
+        if failure.trace not in self._by_trace:
+            self._by_trace[failure.trace] = self._differences(failure.trace)
+        return _select_best(
+            [each for each in self._by_trace[failure.trace] if each.cycle <= failure.cycle], subject
+        )
 
     def simulate_failure(self, failed: Result) -> Result:
-        """Return a failure whose trace shows it at no port, with an element of a run that does, where there is one.
+        """Return a failure that its trace shows at no port, completed by a difference in a random run if there is one.
 
-        A solver begins in the cycle of reset, and stops as soon as a register is wrong that no port shows yet.
+        The solver stops as soon as a register is wrong, before any port shows it.
         """
         if self._simulated is None:
             self._simulated = simulate_differences(self._specification)
-        shown = _best(self._simulated, (failed.module, failed.property))
-        if shown is None:
+        difference = _select_best(self._simulated, (failed.module, failed.property))
+        if difference is None:
             return failed
         return replace(
-            failed, cycle=shown.cycle, element=shown.element, expected=shown.expected, seen=shown.seen
+            failed,
+            cycle=difference.cycle,
+            element=difference.element,
+            expected=difference.expected,
+            seen=difference.seen,
         )
 
     def _differences(self, trace: str) -> tuple[Difference, ...]:

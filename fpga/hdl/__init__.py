@@ -1,7 +1,7 @@
-"""Tools for hardware description: simulators, linters, and where to find them.
+"""Tools for SystemVerilog: simulators, synthesis, and where to find them.
 
-Nothing here is needed to use a board or the fast simulator. What a machine lacks is said by `why_missing`, with
-the hint; `find_tool` raises `ToolMissing` with the same words.
+Boards and the fast simulator need none of them. `why_missing` returns which tools are missing and how to install them;
+`find_tool` raises `ToolMissing` with the same message.
 """
 
 from fpga.hdl.design import Design, design_of

@@ -1,6 +1,6 @@
-"""Two simulations of one datapath side by side: where they differ, and what happened at all.
+"""Comparison of two simulations of one datapath, and the coverage of a run.
 
-A comparison that found nothing says little when nothing happened: `coverage` counts the cases that matter.
+Equal runs prove little if few interesting events happened, so `coverage` counts these events.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from fpga.count_action.model import Datapath, Module
 from fpga.count_action.ports import WORD_BITS, Port, Rows, ports_of
 
 _WINDOW = 4
-"""Cycles shown on each side of the first mismatch."""
+"""Number of cycles before the first mismatch in the table, and from it on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """The first cycle in which two runs differ, and the ports that do."""
+    """The first cycle in which two runs differ, and the ports that differ in it."""
 
     cycle: int
     ports: tuple[str, ...]
     cycles: int
-    """In how many cycles they differ."""
+    """Number of cycles in which the runs differ."""
 
 
 def values_of(rows: Rows, port: Port) -> list[int]:
-    """Return what a port carries, cycle by cycle."""
+    """Return the value of a port in every cycle."""
     words = rows[:, port.column : port.column + port.words].tolist()
     return [sum(word << (WORD_BITS * place) for place, word in enumerate(row)) for row in words]
 
@@ -42,9 +42,9 @@ def bits_of(rows: Rows, port: Port) -> NDArray[np.bool_]:
 
 
 def first_mismatch(datapath: Datapath, expected: Rows, actual: Rows) -> Mismatch | None:
-    """Return where two runs begin to differ; None when they are equal.
+    """Return the first mismatch of two runs, or None if they are equal.
 
-    Raises ValueError for runs of unequal shape.
+    Raise ValueError for runs of unequal shape.
     """
     if expected.shape != actual.shape:
         raise ValueError(f"runs of shapes {expected.shape} and {actual.shape} cannot be compared")
@@ -64,7 +64,7 @@ def first_mismatch(datapath: Datapath, expected: Rows, actual: Rows) -> Mismatch
 def window(
     datapath: Datapath, mismatch: Mismatch, inputs: Rows, expected: Rows, actual: Rows
 ) -> Iterator[str]:
-    """Return the eight cycles around a mismatch as a table: inputs that are not 0, and the ports that differ."""
+    """Yield a table of eight cycles around a mismatch: inputs that are not 0 (except data), and differing ports."""
     first = max(0, mismatch.cycle - _WINDOW)
     last = min(len(inputs), first + 2 * _WINDOW)
     ports = ports_of(datapath)
@@ -85,26 +85,26 @@ def window(
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Events of a run, counted."""
+    """Numbers of events in a run."""
 
     cycles: int
     fires: int
     silent: tuple[str, ...]
-    """Modules of which no count fired."""
+    """Modules without any fire."""
     stalls_at_fire: int
-    """Fires of which a beat was backpressured in the next cycle."""
+    """Fires whose beat was backpressured in the next cycle."""
     commits_while_counting: int
-    """Targets that a commit changed while a count that is compared with them was above 0."""
+    """Counts above 0 whose target a commit changed, summed over commits."""
     overshoots: int
     saturations: int
     several: int
-    """Cycles in which two counts of a module fired at once."""
+    """Cycles in which several counts of a module fired."""
     chained: int
-    """Fires that end a chain of three modules, each a cycle after the one that it counts."""
+    """Fires at the end of a chain of three modules, each one cycle after the module that it counts."""
 
 
 def coverage(datapath: Datapath, inputs: Rows, outputs: Rows) -> Coverage:
-    """Count the cases in a run of a datapath."""
+    """Return the coverage of a run of a datapath."""
     ports = ports_of(datapath)
     fires = bits_of(outputs, ports.output("fire_o"))
     owners = [module.name for module, _ in datapath.counts()]
@@ -130,7 +130,7 @@ def _rises(bits: NDArray[np.bool_]) -> int:
 
 
 def _stalls_at_fire(datapath: Datapath, outputs: Rows, fires: NDArray[np.bool_]) -> int:
-    """Count the fires whose beat waited: valid two cycles later though nothing fired in between."""
+    """Return the number of fires whose beat waited: valid two cycles later without another fire in between."""
     ports = ports_of(datapath)
     places = {(module.name, count.name): place for place, (module, count) in enumerate(datapath.counts())}
     stalls = 0
@@ -143,7 +143,7 @@ def _stalls_at_fire(datapath: Datapath, outputs: Rows, fires: NDArray[np.bool_])
 
 
 def _commits_while_counting(datapath: Datapath, inputs: Rows, outputs: Rows) -> int:
-    """Count the counts above 0 whose target a commit changes, over all commits; the run begins with a reset."""
+    """Return the number of counts above 0 whose target a commit changes, over all commits of a run from reset."""
     ports = ports_of(datapath)
     commits = np.flatnonzero(bits_of(inputs, ports.input("commit_i"))[:, 0])
     shadow = bits_of(inputs, ports.input("target_shadow_i"))[commits]
@@ -161,7 +161,7 @@ def _commits_while_counting(datapath: Datapath, inputs: Rows, outputs: Rows) -> 
 
 
 def _changes(committed: NDArray[np.bool_], reset: int) -> NDArray[np.bool_]:
-    """Return whether each committed target differs from the one before it, the first of them from `reset`."""
+    """Return, for each commit, whether it changes the target; the first is compared with `reset`."""
     begins = np.array([[reset >> bit & 1 for bit in range(committed.shape[1])]], dtype=np.bool_)
     differs: NDArray[np.bool_] = committed != np.concatenate([begins, committed[:-1]])
     changed: NDArray[np.bool_] = np.logical_or.reduce(differs, axis=1)
@@ -169,36 +169,36 @@ def _changes(committed: NDArray[np.bool_], reset: int) -> NDArray[np.bool_]:
 
 
 def _count_chains(datapath: Datapath, by_module: dict[str, NDArray[np.bool_]]) -> int:
-    """Count the fires that end a chain of three modules, each a cycle after the one that it counts."""
-    counted = {module.name: _find_counted(module) for module in datapath.modules}
+    """Return the number of fires at the end of a chain of three modules."""
+    sources = {module.name: _find_sources(module) for module in datapath.modules}
     fired = {name: np.logical_or.reduce(bits, axis=1) for name, bits in by_module.items()}
     return sum(
         int(np.count_nonzero(fired[first][:-2] & fired[second][1:-1] & fired[third][2:]))
-        for third, seconds in counted.items()
+        for third, seconds in sources.items()
         for second in seconds
-        for first in counted[second] - {third}
+        for first in sources[second] - {third}
     )
 
 
-def _find_counted(module: Module) -> set[str]:
-    """Return the other modules of which a module counts something."""
+def _find_sources(module: Module) -> set[str]:
+    """Return the other modules whose outputs a module counts."""
     refs = (ref.module for count in module.counts for ref in count.counted)
     return {name for name in refs if name is not None} - {module.name}
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Result of running one stimulus twice."""
+    """Result of the comparison of two runs of one stimulus."""
 
     simulator: str
     coverage: Coverage
     mismatch: Mismatch | None
     window: tuple[str, ...]
-    """The eight cycles around the first mismatch, as lines of a table."""
+    """Lines of a table of the eight cycles around the first mismatch; empty if there is none."""
 
 
 def compare(datapath: Datapath, simulator: str, inputs: Rows, expected: Rows, actual: Rows) -> Comparison:
-    """Compare the run of a simulator with what was expected."""
-    found = first_mismatch(datapath, expected, actual)
-    shown = tuple(window(datapath, found, inputs, expected, actual)) if found else ()
-    return Comparison(simulator, coverage(datapath, inputs, expected), found, shown)
+    """Compare the run of a simulator with the expected run."""
+    mismatch = first_mismatch(datapath, expected, actual)
+    lines = tuple(window(datapath, mismatch, inputs, expected, actual)) if mismatch else ()
+    return Comparison(simulator, coverage(datapath, inputs, expected), mismatch, lines)

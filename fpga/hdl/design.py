@@ -1,4 +1,4 @@
-"""Input of a simulator or a linter: a top, its sources, and its ports."""
+"""Designs for simulators and synthesis: a top, its sources, and its ports."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fpga.count_action.verilog import core_files, emit
 
 @dataclass(frozen=True)
 class Design:
-    """SystemVerilog to be simulated: the module `top` with clock `clk_i`, reset `rst_i` and the `ports` of a run.
+    """A SystemVerilog design: the module `top` with clock `clk_i`, reset `rst_i` and the `ports` of a run.
 
-    `sources` are pairs of file name and text: every file a tool reads is written again, so that a digest of the
-    design is a digest of what is built.
+    `sources` are pairs of file name and text. They are written again for every tool, so the digest of a design covers
+    everything that a tool reads.
     """
 
     top: str
@@ -26,11 +26,11 @@ class Design:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over top, sources and ports."""
+        """SHA-256 of top, sources and ports."""
         return hashlib.sha256(repr((self.top, self.sources, self.ports)).encode()).hexdigest()
 
     def write(self, folder: Path) -> list[Path]:
-        """Write the sources; the paths, in the order in which tools should read them."""
+        """Write the sources, and return their paths in the order in which tools should read them."""
         folder.mkdir(parents=True, exist_ok=True)
         paths = []
         for name, text in self.sources:
@@ -40,6 +40,6 @@ class Design:
 
 
 def design_of(datapath: Datapath) -> Design:
-    """Return the generated top of a datapath with the hand-written blocks."""
+    """Return the design of a datapath: the hand-written blocks and the generated top."""
     blocks = tuple((path.name, path.read_text(encoding="ascii")) for path in core_files())
     return Design(datapath.name, (*blocks, (f"{datapath.name}.sv", emit(datapath))), ports_of(datapath))

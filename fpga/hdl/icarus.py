@@ -1,6 +1,6 @@
-"""A design under Icarus Verilog: four-valued, so an X that reaches an output is an error and not a number.
+"""Simulation of a design with Icarus Verilog. It is four-valued, so an X at an output is detected as an error.
 
-A bench is generated that reads its stimulus from a file of hexadecimal rows and writes the outputs to another one.
+A generated bench reads its stimulus from a file of hexadecimal rows, and writes the outputs to another file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DIGITS = frozenset("0123456789abcdef")
 _DIGITS_OF_WORD = WORD_BITS // 4
 
 _BENCH = """\
-// Reads a row of inputs a cycle, writes the outputs as they stand before the clock edge.
+// Reads a row of inputs per cycle, and writes the outputs before the clock edge.
 `timescale 1ns / 1ps
 module bench;
   logic clk, rst;
@@ -60,7 +60,7 @@ endmodule
 
 
 def dump(design: Design, rows: Rows, *, timeout_s: float = 600) -> str:
-    """Return the value change dump of a run, with every wire of the design below `bench.dut`. Raises as `run`."""
+    """Return the VCD text of a run, with every wire of the design below `bench.dut`. Raise as `run` does."""
     inputs = check_rows(design, rows)
     with tempfile.TemporaryDirectory(prefix="icarus-") as name:
         folder = Path(name)
@@ -72,24 +72,24 @@ _DUMP = 'module dump; initial begin $dumpfile("dump.vcd"); $dumpvars(0, bench.du
 
 
 def run(design: Datapath | Design, rows: Rows, *, episode: int = 0, timeout_s: float = 600) -> Rows:
-    """Return the outputs of every cycle from reset on; with `episode`, the design is reset again after so many cycles.
+    """Return the outputs of every cycle from reset on; with `episode`, reset the design every `episode` cycles.
 
-    Raises ToolMissing, ToolFailed (the sources are refused), BadOutput (an X or Z at an output), ValueError (rows
-    of another width).
+    Raise ToolMissing, ToolFailed (errors in the sources), BadOutput (an X or Z at an output) or ValueError (rows of
+    another width).
     """
-    made = design_of(design) if isinstance(design, Datapath) else design
-    inputs = check_rows(made, rows)
+    hardware = design_of(design) if isinstance(design, Datapath) else design
+    inputs = check_rows(hardware, rows)
     with tempfile.TemporaryDirectory(prefix="icarus-") as name:
         folder = Path(name)
-        _simulate(made, inputs, episode or len(inputs) or 1, folder, timeout_s)
-        written = (folder / "outputs.hex").read_text(encoding="ascii")
-    return _parse_rows(made, written, len(inputs))
+        _simulate(hardware, inputs, episode or len(inputs) or 1, folder, timeout_s)
+        text = (folder / "outputs.hex").read_text(encoding="ascii")
+    return _parse_rows(hardware, text, len(inputs))
 
 
 def _simulate(
     design: Design, inputs: Rows, episode: int, folder: Path, timeout_s: float, more: str = ""
 ) -> None:
-    """Build the bench and run it; `more` is another module that is simulated with it."""
+    """Build the bench and run it; `more` is the text of another module to simulate with it."""
     sources = design.write(folder)
     (folder / "bench.sv").write_text(_bench(design, len(inputs), episode), encoding="ascii")
     (folder / "more.sv").write_text(more, encoding="ascii")
@@ -103,7 +103,7 @@ def _simulate(
 
 
 def _bench(design: Design, cycles: int, episode: int) -> str:
-    # A wire for every port: Icarus is slow with slices of a single wide one.
+    # A wire for every port, because Icarus is slow with slices of one wide wire.
     inputs = {f"in_{place}": port for place, port in enumerate(design.ports.inputs)}
     outputs = {f"out_{place}": port for place, port in enumerate(design.ports.outputs)}
     return _BENCH.format(
@@ -122,7 +122,7 @@ def _bench(design: Design, cycles: int, episode: int) -> str:
 
 
 def _hex(design: Design, rows: Rows) -> str:
-    """Return a line a row: the ports one after the other, as hexadecimal numbers."""
+    """Return one line per row, with the ports as hexadecimal numbers."""
     columns = [_port_hex(port, rows) for port in design.ports.inputs]
     return "".join(" ".join(line) + "\n" for line in zip(*columns, strict=True))
 
@@ -137,7 +137,7 @@ def _port_hex(port: Port, rows: Rows) -> list[str]:
 def _parse_rows(design: Design, text: str, cycles: int) -> Rows:
     lines = [line.split() for line in text.splitlines()]
     if len(lines) != cycles:
-        raise BadOutput(f"{design.top}: {cycles} cycles went in and {len(lines)} came out of Icarus.")
+        raise BadOutput(f"{design.top}: Icarus returned {len(lines)} cycles instead of {cycles}.")
     rows = np.zeros((cycles, design.ports.output_columns), np.uint64)
     for port, values in zip(design.ports.outputs, zip(*lines, strict=True), strict=False):
         for cycle, value in enumerate(values):

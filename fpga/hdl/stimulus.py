@@ -1,7 +1,7 @@
-"""Stimuli that make a datapath work: fires are frequent, beats wait and are backpressured, targets change.
+"""Random stimuli that exercise a datapath: frequent fires, waiting and backpressured beats, changing targets.
 
-Uniformly random inputs hardly ever reach a target. Here the targets that are committed are drawn from what the
-counts can reach in a few cycles, and how busy the inputs are changes from phase to phase.
+Uniformly random inputs rarely reach a target. Committed targets are therefore drawn from values that the counts can
+reach in a few cycles, and the activity of the inputs changes from phase to phase.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fpga.count_action.model import Count, CountKind, Datapath, Ref, Signal, Sig
 from fpga.count_action.ports import WORD_BITS, Port, Ports, Rows, ports_of
 
 _PHASE = 64
-"""Cycles for which the inputs keep how busy they are."""
+"""Cycles of a phase, in which the activity of the inputs is constant."""
 _BUSY = (0.1, 0.5, 0.9, 1.0)
 _FEW_CYCLES = 4
 _LARGE = 12
@@ -34,7 +34,7 @@ def generate_stimulus(datapath: Datapath, cycles: int, seed: int = 0) -> Rows:
 
 
 def _density(random: np.random.Generator, cycles: int, name: str) -> NDArray[np.float64]:
-    """Return how likely a bit of the port is 1, cycle by cycle."""
+    """Return the probability that a bit of a port is 1, for every cycle."""
     if name in {"commit_i", "clear_status_i"}:
         return np.full(cycles, 0.02)
     if name.endswith("_data_i"):
@@ -63,7 +63,7 @@ def _as_bits(values: NDArray[np.uint64], width: int) -> NDArray[np.bool_]:
 
 
 def _numbers(random: np.random.Generator, cycles: int, signal: Signal) -> NDArray[np.bool_]:
-    """Draw small numbers mostly, 0 often, now and then any."""
+    """Return the bits of random numbers, mostly 0 to 3, and sometimes any value that fits."""
     shape = (cycles, signal.size)
     small = random.integers(0, min(4, 2**signal.width), shape, dtype=np.uint64)
     large = random.integers(0, 2**signal.width, shape, dtype=np.uint64)
@@ -72,7 +72,7 @@ def _numbers(random: np.random.Generator, cycles: int, signal: Signal) -> NDArra
 
 
 def _targets(random: np.random.Generator, datapath: Datapath, ports: Ports, rows: Rows) -> None:
-    """Return the targets to commit: drawn for every phase, in force from its first commit on."""
+    """Write the targets to commit into the shadow bank: new random ones for every phase."""
     phases = -(-len(rows) // _PHASE)
     bits = [
         _as_bits(_reachable(random, phases, datapath, module.counts, target), target.width)
@@ -87,11 +87,11 @@ def _targets(random: np.random.Generator, datapath: Datapath, ports: Ports, rows
 def _reachable(
     random: np.random.Generator, phases: int, datapath: Datapath, counts: tuple[Count, ...], target: Target
 ) -> NDArray[np.uint64]:
-    """Return values that one of the target's counts reaches in a few cycles; sometimes 0, the reset value, any."""
+    """Return random targets that a count reaches in a few cycles; sometimes 0, the reset value, or any value."""
     mine = [count for count in counts if count.target == target.name]
     most = max((_reach(datapath, count) for count in mine), default=1)
     largest = 2**target.width - 1
-    # The smaller of two draws: chains need that every link fires often.
+    # The smaller of two draws, because a chain fires only if each of its counts fires often.
     few = random.integers(1, min(most, largest) + 1, (2, phases), dtype=np.uint64).min(axis=0)
     kind = random.random(phases)
     any_value = random.integers(0, largest, phases, dtype=np.uint64, endpoint=True)
@@ -105,7 +105,7 @@ def _reach(datapath: Datapath, count: Count) -> int:
 
 
 def _largest(datapath: Datapath, ref: Ref) -> int:
-    """Return what a term adds at most in a typical cycle."""
+    """Return the largest value of a term in a typical cycle."""
     if ref.module is None and datapath.input(ref.name).kind is SignalKind.NUMBER:
         return 3
     return 1

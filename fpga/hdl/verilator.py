@@ -1,7 +1,7 @@
-"""A design as a shared library, built by Verilator and driven through `ctypes`: millions of cycles a second.
+"""Simulation of a design as a shared library, built by Verilator and called through `ctypes`: millions of cycles/s.
 
-The harness is one C++ function per task (make, reset, run); a run passes whole arrays, never single cycles. Built
-libraries are kept by the digest of everything they are made of.
+The harness has C++ functions to create, run and delete a model; a run passes complete arrays instead of single cycles.
+Libraries are cached by the digest of everything that they depend on.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from fpga.hdl.design import Design, design_of
 from fpga.hdl.tools import HdlError, find_tool
 
 _REVISION = "1"
-"""Goes into the digest: change it when the way of building changes."""
+"""Part of the digest: change it when the build changes."""
 
 _PCH = "CFG_CXXFLAGS_PCH_I=-include"
 """The packaged Verilator was configured without the option that uses its precompiled headers."""
 
 _HARNESS = """\
-// Drives the verilated top from arrays: a row of 64-bit words in, a row out, for every cycle.
+// Runs the verilated top on arrays: a row of 64-bit words in and a row out, for every cycle.
 #include "Vtop.h"
 #include <cstdint>
 #include <cstring>
@@ -103,30 +103,30 @@ void run_rows(void *pointer, int reset, int64_t cycles, const uint64_t *in, uint
 def build(
     design: Datapath | Design, folder: Path | None = None, *, optimise: str = "-O3", timeout_s: float = 600
 ) -> Simulator:
-    """Build the design as a running simulator, reset; built in `folder` unless it is there already.
+    """Return a simulator of the design, in reset. The library is built in `folder` unless it exists there.
 
-    Without `folder` libraries are kept in the user's cache. `optimise` goes to Verilator and to the C++ compiler.
-    Raises ToolMissing (verilator, make, g++) and ToolFailed (the sources are refused).
+    The default folder is the user's cache. `optimise` is passed to Verilator and to the C++ compiler. Raise
+    ToolMissing (verilator, make, g++) or ToolFailed (errors in the sources).
     """
-    made = design_of(design) if isinstance(design, Datapath) else design
+    hardware = design_of(design) if isinstance(design, Datapath) else design
     tool = find_tool("verilator")
     find_tool("make"), find_tool("g++")
-    harness = _harness(made)
-    facts = repr((_REVISION, str(tool.path), made.digest, harness, optimise))
-    library = (folder or _cache()) / f"{made.top}-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.so"
+    harness = _harness(hardware)
+    facts = repr((_REVISION, str(tool.path), hardware.digest, harness, optimise))
+    library = (folder or _cache()) / f"{hardware.top}-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.so"
     with _sole_builder(library):
         if not library.exists():
             with tempfile.TemporaryDirectory(prefix="verilator-") as work:
-                _compile(made, harness, library, Path(work), optimise, timeout_s)
-    return Simulator(made, library)
+                _compile(hardware, harness, library, Path(work), optimise, timeout_s)
+    return Simulator(hardware, library)
 
 
 @contextmanager
 def _sole_builder(library: Path) -> Iterator[None]:
-    """Hold the lock under which one process builds a library; others that want the same one wait, and then find it."""
+    """Hold the lock of a library, so that one process builds it while others wait, and then use it."""
     library.parent.mkdir(parents=True, exist_ok=True)
-    with library.with_suffix(".lock").open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with library.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
@@ -164,7 +164,7 @@ def _compile(
         *("--Mdir", "build", "-o", "library.so", "harness.cpp", *(path.name for path in sources)),
     ]
     find_tool("verilator").run(arguments, folder=work, timeout_s=timeout_s)
-    # Renamed into its place: whoever builds the same at the same time finds a whole file or none.
+    # Renamed atomically, so that other processes see a complete file or none.
     with tempfile.NamedTemporaryFile(dir=library.parent, suffix=".part", delete=False) as part:
         shutil.copyfile(work / "build" / "library.so", part.name)
     Path(part.name).replace(library)
@@ -181,7 +181,7 @@ def _harness(design: Design) -> str:
 
 
 def _member(port: Port) -> str:
-    """Return the port in C++: Verilator writes two underscores as a code of its own."""
+    """Return the C++ member of a port; Verilator encodes two underscores as `___05F`."""
     return f"top->{port.name.replace('__', '___05F')}"
 
 
@@ -203,31 +203,31 @@ def _get(port: Port) -> str:
 
 
 class Simulator:
-    """A verilated design with its state: runs go on where the last one ended."""
+    """A verilated design with its state; each run continues from the state after the previous one."""
 
     def __init__(self, design: Design, library: Path) -> None:
         self.design = design
         self.library = library
-        loaded = ctypes.CDLL(str(library))
-        loaded.run_new.restype = ctypes.c_void_p
-        loaded.run_delete.argtypes = [ctypes.c_void_p]
-        loaded.run_rows.argtypes = [
+        functions = ctypes.CDLL(str(library))
+        functions.run_new.restype = ctypes.c_void_p
+        functions.run_delete.argtypes = [ctypes.c_void_p]
+        functions.run_rows.argtypes = [
             ctypes.c_void_p, ctypes.c_int, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p,
         ]  # fmt: skip
-        self._run_rows = loaded.run_rows
-        self._pointer = ctypes.c_void_p(loaded.run_new())
-        self._finalizer = weakref.finalize(self, loaded.run_delete, self._pointer)
+        self._run_rows = functions.run_rows
+        self._pointer = ctypes.c_void_p(functions.run_new())
+        self._finalizer = weakref.finalize(self, functions.run_delete, self._pointer)
         self.reset()
 
     def run(self, rows: Rows) -> Rows:
-        """Return the outputs of every cycle, read before its clock edge.
+        """Return the outputs of every cycle, sampled before its clock edge.
 
-        Raises ValueError for rows of another width.
+        Raise ValueError for rows of another width.
         """
         return self._run(rows, reset=False)
 
     def reset(self, shadow: int | None = None) -> None:
-        """Run two cycles of reset with all inputs 0; with `shadow`, this is committed in the second."""
+        """Run two cycles of reset with all inputs 0; with `shadow`, commit these targets in the second."""
         rows = np.zeros((2, self.design.ports.input_columns), np.uint64)
         if shadow is not None:
             port = self.design.ports.input("target_shadow_i")
@@ -237,7 +237,7 @@ class Simulator:
         self._run(rows, reset=True)
 
     def close(self) -> None:
-        """Free the model's memory; a second time does nothing."""
+        """Free the memory of the model. Further calls do nothing."""
         self._finalizer()
 
     def _run(self, rows: Rows, *, reset: bool) -> Rows:
@@ -250,7 +250,7 @@ class Simulator:
 
 
 def check_rows(design: Design, rows: Rows) -> Rows:
-    """Return the rows as one block of memory. Raises ValueError when they are not `uint64[cycles, input_columns]`."""
+    """Return the rows as a contiguous array. Raise ValueError unless they are `uint64[cycles, input_columns]`."""
     columns = design.ports.input_columns
     if rows.ndim != 2 or rows.shape[1] != columns or rows.dtype != np.uint64:
         raise ValueError(f"{design.top} takes uint64[cycles, {columns}], not {rows.dtype}{list(rows.shape)}.")

@@ -1,12 +1,11 @@
-"""The photonic multiply-accumulate datapath: a model of its numbers, of its cycles, and the hardware itself.
+"""The photonic multiply-accumulate datapath: models of its arithmetic and of its cycles.
 
-    quantise(weights)                       a network in the integers that the hardware computes in
-    layer_results(network, images)          what every layer gives, bit by bit as the hardware
-    cycles_of(network, timing)              what an inference costs, line by line
-    hardware.loopback_design()              the SystemVerilog, for `fpga.hdl`
-    python -m fpga.photonic_mac explain     the same, printed for LeNet-300-100
+    quantise(weights)                       a network in the integers of the hardware
+    layer_results(network, images)          the results of every layer, bit-exact
+    cycles_of(shapes, timing)               the cycles of an inference, by layer and cause
+    python -m fpga.photonic_mac explain     print these cycles, for LeNet-300-100 by default
 
-Blocks, number path and cycles: docs/reference/photonic-mac.md.
+docs/reference/photonic-mac.md describes blocks, arithmetic and cycles.
 """
 
 from __future__ import annotations

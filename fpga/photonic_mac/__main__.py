@@ -1,4 +1,4 @@
-"""`python -m fpga.photonic_mac explain`: what an inference costs, line by line."""
+"""`python -m fpga.photonic_mac explain`: the cycles of an inference, by layer and cause."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fpga.photonic_mac.network import LENET_SHAPES
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table. The exit code: 0 done, 2 for options that make no sense."""
+    """Print the table, and return exit code 0. Options that are not valid exit with code 2."""
     options = _options().parse_args(arguments)
     shapes = _shapes(options.layers) if options.layers else LENET_SHAPES
     timing = _timing(options.preamble, options.delay)
@@ -58,7 +58,7 @@ def _json(layers: Sequence[LayerCycles]) -> str:
 
 
 def table(shapes: Sequence[tuple[int, int]], layers: Sequence[LayerCycles]) -> str:
-    """Return the lines of every layer and their sums, and the time they take."""
+    """Return the table of cycles by cause and layer, with sums and the total time."""
     names = [f"{inputs} to {outputs}" for outputs, inputs in shapes]
     head = f"{'cycles':<30}" + "".join(f"{name:>12}" for name in names) + f"{'all':>12}\n"
     lines = [_line(name, [asdict(layer)[key] for layer in layers]) for key, name in LINES.items()]

@@ -1,7 +1,7 @@
-"""The counting side of an inference in the count-action simulator: the same lines of cycles as in the RTL, without it.
+"""Simulation of the control of an inference with the count-action simulator: the cycles of the RTL, without RTL.
 
-`preamble_control` and `photonic_mac_control` of the library run as they are. What is hand-written between them is
-here a handful of delays: memories and converters, light, means, signs and additions. No number is computed.
+`preamble_control` and `photonic_mac_control` of the library run unchanged. The hand-written blocks between them are
+modelled as delays: memories and converters, light, means, signs and additions. Values are not computed.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _LIBRARY = Path(__file__).resolve().parents[1] / "library"
 
 
 def library_datapath(name: str, parameters: Mapping[str, int] | None = None) -> Datapath:
-    """Return a datapath of the library that comes with the language. Raises CountActionError when there is none."""
+    """Return a datapath of the library. Raise CountActionError if there is none of that name."""
     return load(_LIBRARY / f"{name}.ca", dict(parameters or {})).datapath
 
 
 def simulate_trace(shapes: Sequence[tuple[int, int]], timing: Timing | None = None) -> Trace:
-    """Return the signals of one inference. Raises ImportError when the fast simulator cannot run."""
+    """Return the signals of one inference. Raise ImportError if the fast simulator lacks numba."""
     timing = timing or Timing()
     loop = _Loop(shapes, timing)
     cycles = total_cycles(cycles_of(shapes, timing)) + 2
@@ -45,24 +45,24 @@ def simulate_trace(shapes: Sequence[tuple[int, int]], timing: Timing | None = No
 
 
 class _Delay:
-    """A bit that comes out so many cycles after it went in."""
+    """A delay line of one bit."""
 
     def __init__(self, cycles: int) -> None:
         self._bits = deque([False] * cycles)
 
     @property
     def out(self) -> bool:
-        """Bit that comes out in this cycle."""
+        """The output in this cycle."""
         return self._bits[0]
 
     def push(self, bit: bool) -> None:
-        """Put in what goes in in this cycle, and end the cycle."""
+        """Set the input of this cycle, and end the cycle."""
         self._bits.append(bit)
         self._bits.popleft()
 
 
 class _Running:
-    """A datapath in the simulator, by names of ports, one cycle at a time."""
+    """A datapath in the simulator, with inputs and outputs by port name, run cycle by cycle."""
 
     def __init__(self, name: str) -> None:
         from fpga.count_action.simulate import compile_datapath
@@ -73,7 +73,7 @@ class _Running:
         self._row = np.zeros((1, self._ports.input_columns), np.uint64)
 
     def step(self, inputs: Mapping[str, int]) -> dict[str, bool]:
-        """Run one cycle; inputs that are not named stay as they were. Return the outputs of one bit."""
+        """Run one cycle, and return the outputs of one bit. Missing inputs keep their values."""
         for name, value in inputs.items():
             port = self._ports.input(name)
             for word in range(port.words):
@@ -96,27 +96,27 @@ class _Loop:
         self._layer_ended = True
 
     def step(self) -> tuple[bool, ...]:
-        """Run one cycle: start, heading, sending, light, open, partial, result, finished."""
+        """Run one cycle, and return start, heading, sending, light, open, partial, result, finished (as `Trace`)."""
         start = self._layer_ended and bool(self._targets)
         partial, light = self._partial.out, self._light.out
-        seen = self._control.step({**self._start_layer(start), "partial_valid_i": partial})
-        heading, sending = seen["sequencer_heading_o"], seen["sequencer_sending_o"]
+        outputs = self._control.step({**self._start_layer(start), "partial_valid_i": partial})
+        heading, sending = outputs["sequencer_heading_o"], outputs["sequencer_sending_o"]
         is_open = self._detect(start)
         self._light.push(heading or sending)
         self._match.push(heading)
         self._queue(is_open, start)
         self._sent.push(sending)
-        self._layer_ended = seen["sequencer_layer_done_o"]
-        result, finished = seen["accumulator_result_valid_o"], seen["layers_finished_o"]
+        self._layer_ended = outputs["sequencer_layer_done_o"]
+        result, finished = outputs["accumulator_result_valid_o"], outputs["layers_finished_o"]
         return start, heading, sending, light, is_open, partial, result, finished
 
     def _start_layer(self, start: bool) -> dict[str, int]:
-        """Return the inputs of a cycle in which a layer starts: its targets come in force in the next one."""
+        """Return the inputs for the start of a layer, whose targets take effect in the next cycle."""
         shadow = {"target_shadow_i": self._targets.popleft()} if start else {}
         return {"start_i": start, "commit_i": start, **shadow}
 
     def _detect(self, start: bool) -> bool:
-        """Return whether the detector is open: the preamble stands at place 0."""
+        """Return whether the detector is open. The preamble is at position 0."""
         targets = self._length << 24 | self._length << 16 | 1
         inputs = {
             "match_i": self._match.out,
@@ -127,14 +127,14 @@ class _Loop:
         return self._detector.step(inputs)["preamble_control_locked_o"]
 
     def _queue(self, is_open: bool, start: bool) -> None:
-        """Hold beats that were sent until the detector is open; one leaves in a cycle."""
+        """Queue sent beats until the detector is open, and then pass on one per cycle."""
         leaves = is_open and self._waiting > 0
         self._partial.push(leaves)
         self._waiting = 0 if start else self._waiting + self._sent.out - leaves
 
 
 def _control_targets(shape: tuple[int, int], layers: int, preamble: int) -> int:
-    """Return all targets of `photonic_mac_control` for one layer, as `photonic_inference.sv` commits them."""
+    """Return the concatenated targets of `photonic_mac_control` for a layer, as in `photonic_inference.sv`."""
     outputs, beats = shape[0], beats_of(shape[1])
     fields = (
         *((1, 16), (preamble, 16), (beats, 16), (outputs * beats, 24), (outputs, 16)),

@@ -1,7 +1,7 @@
-"""Cost of an inference in cycles, line by line: a formula, and the same lines measured in a run.
+"""Cycles of an inference by layer and cause: calculated, and measured in a run.
 
-From the cycle of `run` to that of `finished` every cycle belongs to one line of one layer. The measured lines come
-from signals of the datapath, so that the formula can be wrong.
+Every cycle from `run` to `finished` is attributed to one cause in one layer. The measurement uses signals of the
+datapath, independent of the formula, so that it can falsify the formula.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from numpy.typing import NDArray
 from fpga.photonic_mac.network import beats_of
 
 MEMORY = 2
-"""Cycles from an address to the converters: memory, scaling."""
+"""Cycles from an address to the converters: memory and scaling."""
 MULTIPLIER = 1
-"""The photonic core's own register, without delay."""
+"""Cycles of the register in the photonic core, without its delay."""
 DETECTION = 5
-"""Four stages of means, and the lock."""
+"""Cycles of the preamble detector: four stages of means, and the lock."""
 SIGNS_AND_TREE = 5
-"""Signs, and four stages of additions."""
+"""Cycles of the signs and of four stages of additions."""
 ACCUMULATION = 1
-"""From the last partial sum to the result."""
+"""Cycles from the last partial sum to the result."""
 TURNAROUND = 2
-"""From the last result to the next layer: counted and compared; highest bit found and targets committed."""
+"""Cycles from the last result to the next layer: count and compare; find the highest bit and commit targets."""
 CLOCK_HZ = 253_440_000
-"""4055.04 MS/s in sixteen lanes."""
+"""Clock frequency: 4055.04 MS/s in sixteen lanes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Settings of a run: cycles of preamble before every layer, and whole cycles that light is under way."""
+    """Settings of a run: cycles of preamble before every layer, and delay of the light in cycles."""
 
     preamble: int = 10
     delay: int = 7
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a preamble that cannot be counted, or a delay the simulated optics do not have."""
+        """Raise ValueError unless the preamble is 1 to 255 cycles and the delay 0 to 15."""
         if not (0 < self.preamble < 256 and 0 <= self.delay < 16):
             raise ValueError(
                 f"preamble must be 1 to 255 cycles and delay 0 to 15, not {self.preamble} and {self.delay}"
@@ -46,13 +46,13 @@ class Timing:
 
     @property
     def fill(self) -> int:
-        """Cycles for which a beat is in the pipeline, apart from detection."""
+        """Cycles of a beat in the pipeline, without detection."""
         return MEMORY + MULTIPLIER + self.delay + SIGNS_AND_TREE + ACCUMULATION
 
 
 @dataclass(frozen=True, slots=True)
 class LayerCycles:
-    """The cycles of one layer."""
+    """The cycles of one layer, by cause."""
 
     beats: int
     preamble: int
@@ -62,7 +62,7 @@ class LayerCycles:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The sum over all causes."""
         return sum(astuple(self))
 
 
@@ -73,11 +73,11 @@ LINES = {
     "fill": "pipeline fill",
     "turnaround": "turnaround and normalisation",
 }
-"""The lines in their order, and how they are called in print."""
+"""The causes in order, with their names in print."""
 
 
 def cycles_of(shapes: Sequence[tuple[int, int]], timing: Timing | None = None) -> tuple[LayerCycles, ...]:
-    """Return what every layer costs; `shapes` are outputs and inputs.
+    """Return the cycles of every layer; `shapes` are (outputs, inputs).
 
     >>> [each.beats for each in cycles_of([(300, 784), (100, 300), (10, 100)])]
     [14700, 1900, 70]
@@ -90,12 +90,12 @@ def cycles_of(shapes: Sequence[tuple[int, int]], timing: Timing | None = None) -
 
 
 def total_cycles(layers: Sequence[LayerCycles]) -> int:
-    """Return the cycles from run to finished."""
+    """Return the number of cycles from `run` to `finished`."""
     return sum(layer.total for layer in layers)
 
 
 def first_lit(layers: Sequence[LayerCycles]) -> Iterator[int]:
-    """Return the cycles, counted from `run`, in which the first product of each layer is lit."""
+    """Yield, for each layer, the cycle from `run` on in which the light of its first product is sent."""
     start = 0
     for layer in layers:
         yield start + 1 + layer.preamble + MEMORY
@@ -107,7 +107,7 @@ Bits = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Trace:
-    """Signals of a run, cycle by cycle. Each is 1 when what it is called happens."""
+    """Signals of a run, with one value per cycle; each is true in the cycles of the event in its name."""
 
     start: Bits
     heading: Bits
@@ -124,7 +124,7 @@ class Trace:
 
 
 def measure_layers(trace: Trace) -> tuple[LayerCycles, ...]:
-    """Return the lines of every layer, from what happened. Raises ValueError when a layer never ended."""
+    """Return the measured cycles of every layer. Raise ValueError if a layer did not end."""
     starts = np.flatnonzero(trace.start).tolist()
     ends = [*starts[1:], *np.flatnonzero(trace.finished)[:1].tolist()]
     if len(ends) != len(starts) or not len(starts):
@@ -135,12 +135,10 @@ def measure_layers(trace: Trace) -> tuple[LayerCycles, ...]:
 
 
 def _layer(trace: Trace, cycles: int) -> LayerCycles:
-    """Return the lines from a start to the next one."""
+    """Return the measured cycles of one layer, from its start to the next."""
     head, preamble = _first(trace.heading), int(trace.heading.sum())
     arrival = _first(trace.light)
-    opened = head + _first(
-        trace.open[head:]
-    )  # until the restart has come through it is open from the layer before
+    opened = head + _first(trace.open[head:])  # before `head` it may still be open from the previous layer
     there_and_back = arrival - head
     adding = _first(trace.partial) - opened
     accumulation = _last(trace.result) - _last(trace.partial)
@@ -154,10 +152,10 @@ def _layer(trace: Trace, cycles: int) -> LayerCycles:
 
 
 def _first(bits: Bits) -> int:
-    found = np.flatnonzero(bits)
-    if not found.size:
+    indices = np.flatnonzero(bits)
+    if not indices.size:
         raise ValueError("a signal of the run never rose: the layer did not end.")
-    return int(found[0])
+    return int(indices[0])
 
 
 def _last(bits: Bits) -> int:

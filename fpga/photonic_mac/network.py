@@ -1,8 +1,8 @@
-"""Dense layers in the integers of the photonic datapath, exactly as the hardware computes them.
+"""Bit-exact model of dense layers in the integers of the photonic datapath.
 
-Light carries magnitudes of 8 bits: a product is `(a * b) >> 8`. Signs are put back after the converter, sums wrap in
-16 bits, and between two layers negative results become 0 and the highest set bit of the largest becomes bit 7.
-Quantisation and arithmetic are those of the published datapath (Lightning, SIGCOMM 2023 artifact).
+Light encodes magnitudes of 8 bits: a product is `(a * b) >> 8`. Signs are restored after the converter, and sums wrap
+at 16 bits. Between two layers negative results become 0, and results are shifted so that the highest set bit of the
+largest is bit 7. Quantisation and arithmetic are those of the published datapath (Lightning, SIGCOMM 2023 artifact).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 _UNITY_GAIN = 256
-"""A gain of one: no loss."""
+"""A gain of 1."""
 _MASK = 0xFFFF_FFFF
 _SALT = 0x9E37_79B9
 _LANES = 16
@@ -24,9 +24,9 @@ _LANES = 16
 class Optics:
     """Settings of the photonic core.
 
-    Light comes back `delay` whole cycles (0 .. 15) and `shift` samples (0 .. 15) later than it would without any.
-    `gain` is in parts of 256. `noise` adds −3 .. 3 to every sample (triangular, deviation 1.58 of 255), drawn from
-    `seed`. `sparsity` makes products 0 of which a factor is 0, whatever came back.
+    The light is delayed by `delay` cycles (0 .. 15) and `shift` samples (0 .. 15). `gain` is in units of 1/256.
+    `noise` adds −3 .. 3 to every sample (triangular, standard deviation 1.58 of 255), generated from `seed`.
+    `sparsity` sets a product to 0 if a factor is 0, regardless of noise.
     """
 
     delay: int = 7
@@ -37,14 +37,14 @@ class Optics:
     sparsity: bool = False
 
     def __post_init__(self) -> None:
-        """Raise ValueError for settings that the core does not have."""
+        """Raise ValueError for settings outside their ranges."""
         if not (0 <= self.delay <= 15 and 0 <= self.shift <= 15):
             raise ValueError(f"delay and shift must be 0 to 15, not {self.delay} and {self.shift}")
         if not (0 <= self.gain < 512 and 0 <= self.seed <= _MASK):
             raise ValueError(f"gain must be 0 to 511 and seed 32 bits wide, not {self.gain} and {self.seed}")
 
     def light(self, products: NDArray[np.int32], first: int) -> NDArray[np.int32]:
-        """Return what the detector sees of products (cycles × lanes); the first is in cycle `first` of the noise."""
+        """Return the detected values of products (cycles × lanes); `first` is the cycle of the first in the noise."""
         amplified = (products * self.gain) >> 8
         if self.noise:
             amplified = amplified + noise(self.seed, first + len(products))[first:]
@@ -52,19 +52,19 @@ class Optics:
 
 
 def noise(seed: int, cycles: int) -> NDArray[np.int32]:
-    """Return the noise of every lane from its first cycle on: cycles × lanes."""
+    """Return the noise of every lane from its first cycle on (cycles × lanes), −3 .. 3."""
     lanes = np.arange(1, _LANES + 1, dtype=np.uint64)
     state = np.uint64(seed) ^ (lanes * np.uint64(_SALT) & np.uint64(_MASK))
     state = np.where(state == 0, np.uint64(1), state)
-    found = np.empty((cycles, _LANES), np.int32)
+    values = np.empty((cycles, _LANES), np.int32)
     for cycle in range(cycles):
-        found[cycle] = (state & np.uint64(3)) + (state >> np.uint64(16) & np.uint64(3))
+        values[cycle] = (state & np.uint64(3)) + (state >> np.uint64(16) & np.uint64(3))
         state = _next(state)
-    return found - 3
+    return values - 3
 
 
 def _next(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return one step of a linear-feedback generator of 32 bits: G.
+    """Return the next state of a 32-bit xorshift generator.
 
     Marsaglia, Xorshift RNGs (2003), triple 13, 17, 5.
     """
@@ -74,23 +74,23 @@ def _next(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 LANES = 16
-"""Samples of a cycle of the converters: products that are taken at once."""
+"""Samples per cycle of the converters, hence products per cycle."""
 FULL_SCALE = 255
 """The largest magnitude: 8 bits of light."""
 LENET_SHAPES = ((300, 784), (100, 300), (10, 100))
-"""Outputs and inputs of the layers of LeNet-300-100."""
+"""(Outputs, inputs) of the layers of LeNet-300-100."""
 
 Integers = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
 class Network:
-    """Weights of the layers, first one first: outputs × inputs, in −255 .. 255."""
+    """Weights of the layers, from the first on: outputs × inputs, in −255 .. 255."""
 
     layers: tuple[Integers, ...]
 
     def __post_init__(self) -> None:
-        """Raise ValueError for layers that do not fit together, or weights out of range."""
+        """Raise ValueError for layers whose shapes do not match, or weights out of range."""
         if not self.layers:
             raise ValueError("a network needs at least one layer")
         for weights in self.layers:
@@ -104,15 +104,15 @@ class Network:
 
     @property
     def shapes(self) -> tuple[tuple[int, int], ...]:
-        """Outputs and inputs of every layer."""
+        """(Outputs, inputs) of every layer."""
         return tuple((weights.shape[0], weights.shape[1]) for weights in self.layers)
 
 
 def quantise(weights: Sequence[ArrayLike]) -> Network:
     """Return weights scaled by one factor for all layers, so that the largest magnitude becomes 255.
 
-    The largest counts as at least 1, as in the published datapath: small weights are not stretched. Ties are
-    rounded to even.
+    As in the published datapath, the largest counts as at least 1, so that small weights are not scaled up to 255.
+    Ties are rounded to even.
 
     >>> quantise([[[0.5, -1.0]]]).layers[0].tolist()
     [[128, -255]]
@@ -125,17 +125,17 @@ def quantise(weights: Sequence[ArrayLike]) -> Network:
 
 
 def layer_results(network: Network, images: ArrayLike) -> tuple[NDArray[np.int16], ...]:
-    """Return each layer's results (batch × outputs, 16 bits) for images of 0 .. 255 (batch × inputs).
+    """Return the results of each layer (batch × outputs, 16 bits) for images of 0 .. 255 (batch × inputs).
 
-    Without noise and loss. Raises ValueError for images of another size.
+    The optics have no noise and no loss. Raise ValueError for images of another size or out of range.
     """
     activations = _check_images(network, images)
-    found: list[NDArray[np.int16]] = []
+    results: list[NDArray[np.int16]] = []
     for weights in network.layers:
-        if found:
-            activations = normalise(found[-1])
-        found.append(_dense(weights, activations))
-    return tuple(found)
+        if results:
+            activations = normalise(results[-1])
+        results.append(_dense(weights, activations))
+    return tuple(results)
 
 
 def _check_images(network: Network, images: ArrayLike) -> Integers:
@@ -149,12 +149,12 @@ def _check_images(network: Network, images: ArrayLike) -> Integers:
 
 
 def _dense(weights: Integers, activations: Integers) -> NDArray[np.int16]:
-    """Compute one layer: of every output only the weights that are not 0, which is most of the speed."""
+    """Return the results of one layer (batch × outputs). Weights of 0 are skipped, which makes it much faster."""
     sums = np.empty((len(activations), len(weights)), np.int32)
     for output, row in enumerate(weights):
-        used = np.flatnonzero(row)
-        products = (activations[:, used] * np.abs(row[used])) >> 8
-        sums[:, output] = products @ np.sign(row[used])
+        nonzero = np.flatnonzero(row)
+        products = (activations[:, nonzero] * np.abs(row[nonzero])) >> 8
+        sums[:, output] = products @ np.sign(row[nonzero])
     return sums.astype(np.int16)  # wraps, as the accumulator does
 
 
@@ -173,21 +173,21 @@ def normalise(results: NDArray[np.int16]) -> Integers:
 
 
 def accuracy(results: NDArray[np.int16], labels: ArrayLike) -> float:
-    """Return the part of the images whose largest result (the first of equals) is that of their label."""
+    """Return the fraction of images whose largest result (the first of equals) is that of their label."""
     return float((results.argmax(axis=1) == np.asarray(labels)).mean())
 
 
 def beats_of(inputs: int) -> int:
-    """Return the cycles that one output takes."""
+    """Return the number of cycles for one output."""
     return -(-inputs // LANES)
 
 
 def noisy_results(
     network: Network, image: ArrayLike, optics: Optics, beats: Sequence[int]
 ) -> Iterator[NDArray[np.int16]]:
-    """Return what every layer gives for one image through imperfect optics.
+    """Yield the results of every layer for one image through imperfect optics.
 
-    `beats` are the cycles, counted from the first with noise, in which the first product of each layer is lit.
+    `beats` are the cycles of the noise in which the light of the first product of each layer is sent.
     """
     activations = _check_images(network, image)[0]
     for weights, first in zip(network.layers, beats, strict=True):

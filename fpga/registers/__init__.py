@@ -1,4 +1,4 @@
-"""The registers by which a driver reaches a datapath, and the AXI4-Lite tops that hold them."""
+"""The registers through which a driver controls a datapath, and the AXI4-Lite tops that contain them."""
 
 from fpga.registers.model import Access, Register, RegisterMap
 from fpga.registers.register_list import FIFO_DEPTH, Streams, register_map

@@ -1,7 +1,6 @@
-"""Streams of a top as AXI-Stream ports: `s_axis_STREAM_*`, `m_axis_MODULE_STREAM_*`.
+"""AXI-Stream ports for the streams of a top: `s_axis_STREAM_*`, `m_axis_MODULE_STREAM_*`.
 
-Streams of several under one name have their number in it. Samples lie in `tdata` from bit 0 on, filled up to
-whole bytes.
+Several streams under one name are numbered. Samples are in `tdata` from bit 0 on, padded to whole bytes.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from fpga.registers.register_list import output_streams
 from fpga.registers.text import CORE_RESET, HELD
 
 OUTPUT_BLOCK = "axis_hold"
-"""The hand-written block of every output."""
+"""The hand-written block of every output stream."""
 
 
 def axi_stream_parts(datapath: Datapath) -> Iterator[Fragment]:
-    """Return one part for every external stream."""
+    """Yield the fragments of the external streams."""
     for signal in datapath.inputs:
         if signal.kind is SignalKind.STREAM:
             yield from (_slave(signal, index) for index in range(signal.size))
@@ -41,30 +40,30 @@ def axi_stream_parts(datapath: Datapath) -> Iterator[Fragment]:
 
 
 def _end_in(stream: Signal, end: Signal) -> Fragment:
-    """Return `tlast`, or `tkeep`, of which a lane looks at the lowest of its bytes (R18)."""
+    """Return the fragment for `tlast` or `tkeep` of an input; a lane uses the `tkeep` bit of its lowest byte (R18)."""
     prefix, size = f"s_axis_{stream.name}", stream.width // 8
     if end.name == f"{stream.name}_last":
         port = f"input  wire {prefix}_tlast"
         return Fragment(ports=(port,), body=(f"assign dp_{end.name}_i = {prefix}_tlast;",))
-    kept = concatenate(f"{prefix}_tkeep[{lane * size}]" for lane in range(end.size))
+    lanes = concatenate(f"{prefix}_tkeep[{lane * size}]" for lane in range(end.size))
     port = f"input  wire [{end.size * size - 1}:0] {prefix}_tkeep"
     spare = [lane * size + byte for lane in range(end.size) for byte in range(1, size)]
     return Fragment(
         ports=(port,),
-        body=(f"assign dp_{end.name}_i = {kept};",),
+        body=(f"assign dp_{end.name}_i = {lanes};",),
         unused=tuple(f"{prefix}_tkeep[{bit}]" for bit in spare),
     )
 
 
-def _end_out(stream: str, held: str, end: str, lanes: int, width: int) -> Fragment:
-    """Return `tlast`, or `tkeep`, of which every byte of a lane is what the lane is (R18)."""
+def _end_out(stream: str, wire: str, end: str, lanes: int, width: int) -> Fragment:
+    """Return the fragment for `tlast` or `tkeep` of an output; all bytes of a lane have the bit of the lane (R18)."""
     if end == f"{stream}_last":
         port = f"output wire m_axis_{stream}_tlast"
-        return Fragment(ports=(port,), body=(f"assign m_axis_{stream}_tlast = {held};",))
-    size, bits = width // 8, [f"{held}[{lane}]" if lanes > 1 else held for lane in range(lanes)]
-    kept = concatenate(each for each in bits for _ in range(size))
+        return Fragment(ports=(port,), body=(f"assign m_axis_{stream}_tlast = {wire};",))
+    size, bits = width // 8, [f"{wire}[{lane}]" if lanes > 1 else wire for lane in range(lanes)]
+    bytes_of_lanes = concatenate(each for each in bits for _ in range(size))
     port = f"output wire [{lanes * size - 1}:0] m_axis_{stream}_tkeep"
-    return Fragment(ports=(port,), body=(f"assign m_axis_{stream}_tkeep = {kept};",))
+    return Fragment(ports=(port,), body=(f"assign m_axis_{stream}_tkeep = {bytes_of_lanes};",))
 
 
 def _whole_bytes(bits: int) -> int:
@@ -94,11 +93,11 @@ def _slave(signal: Signal, index: int) -> Fragment:
 
 
 def _master(stream: str, bits: int, width: int, ends: list[tuple[str, int]], *, signed: bool) -> Fragment:
-    """Return an output: its beats outlive a reset of the datapath, and fill whole bytes with their sign."""
+    """Return the fragment of an output stream. Its beats survive a reset of the datapath; padding repeats the sign."""
     whole = _whole_bytes(bits)
-    held = {f"dp_{stream}_data_o": (f"held_{stream}_data", bits)}
-    held |= {f"dp_{end}_o": (f"held_{end}", lanes) for end, lanes in ends}
-    wires = [f"wire {bit_range(number)}{name};" for name, number in held.values()]
+    wires_by_port = {f"dp_{stream}_data_o": (f"held_{stream}_data", bits)}
+    wires_by_port |= {f"dp_{end}_o": (f"held_{end}", lanes) for end, lanes in ends}
+    wires = [f"wire {bit_range(number)}{name};" for name, number in wires_by_port.values()]
     block = instance(
         OUTPUT_BLOCK,
         f"hold_{stream}",
@@ -107,13 +106,13 @@ def _master(stream: str, bits: int, width: int, ends: list[tuple[str, int]], *, 
             "rst_i": "reset",
             "restart_i": CORE_RESET,
             "valid_i": f"dp_{stream}_valid_o",
-            "data_i": concatenate(held),
+            "data_i": concatenate(wires_by_port),
             "ready_o": f"dp_{stream}_ready_i",
             "valid_o": f"m_axis_{stream}_tvalid",
-            "data_o": concatenate(name for name, _ in held.values()),
+            "data_o": concatenate(name for name, _ in wires_by_port.values()),
             "ready_i": f"m_axis_{stream}_tready",
         },
-        Width=sum(number for _, number in held.values()),
+        Width=sum(number for _, number in wires_by_port.values()),
     )
     data = extend(f"held_{stream}_data", bits, whole) if signed else None
     beat = Fragment(

@@ -1,4 +1,4 @@
-"""A cocotb bench to begin with: it drives the AXI4-Lite top with the same driver that drives a board."""
+"""Template of a cocotb bench, which controls the AXI4-Lite top with the same driver as a board."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fpga.registers.register_list import output_streams
 _BENCH = '''\
 """Bench of {name}: its AXI4-Lite top under cocotb, driven by the driver of the board.
 
-Run it with `pytest {file}`; SIM=verilator takes Verilator instead of Icarus. Add tests of your own at the end.
+Run it with `pytest {file}`; SIM=verilator selects Verilator instead of Icarus. Add your own tests at the end.
 """
 
 import os
@@ -34,7 +34,7 @@ PROGRAM = Program(datapath_from_json((HERE / "{name}.json").read_text()))
 
 
 def test_{name}():
-    """Builds the top and runs the tests below in a simulator."""
+    """Build the top and run the tests below in a simulator."""
     from cocotb_tools.check_results import get_results
     from cocotb_tools.runner import get_runner
 
@@ -52,7 +52,7 @@ def test_{name}():
 
 
 async def driver(dut):
-    """Clock and reset, and the driver of the datapath."""
+    """Start the clock, reset the top, and return the driver of the datapath."""
     Clock(dut.aclk, 4, unit="ns").start()
     dut.aresetn.value = 0
     await ClockCycles(dut.aclk, 4)
@@ -83,7 +83,7 @@ async def counts_begin_at_zero(dut):
 
 @cocotb.test()
 async def random_stimulus_does_what_the_text_says(dut):
-    """Random beats, flags, numbers and targets: every port of the datapath is compared in every cycle."""
+    """Apply random beats, flags, numbers and targets, and compare every port of the datapath in every cycle."""
     watch = Watch(dut.datapath, dut.aclk, PROGRAM.datapath)
     datapath = await driver(dut)
     random = np.random.default_rng(1)
@@ -106,7 +106,7 @@ async def random_stimulus_does_what_the_text_says(dut):
 
 @cocotb.test()
 async def beats_go_through(dut):
-    """Two beats into every input. What should come out, you know: say so here."""
+    """Send two beats into every input. Add assertions about the outputs here."""
     datapath = await driver(dut)
     await bridge(datapath.load)(PROGRAM)
     beats = {{{beats}}}
@@ -122,7 +122,7 @@ async def beats_go_through(dut):
 
 
 def emit_bench(datapath: Datapath) -> str:
-    """Return the text of `test_NAME.py`, which lies with the files that `countaction build` writes."""
+    """Return the text of `test_NAME.py`, one of the files that `countaction build` writes."""
     streams = [each for each in datapath.inputs if each.kind is SignalKind.STREAM]
     return _BENCH.format(
         name=datapath.name,

@@ -1,4 +1,4 @@
-"""Everything that is made of a datapath, as files in one folder."""
+"""All files that `countaction build` generates from a datapath."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _BOARDS = Path(__file__).resolve().parent.parent / "boards"
 
 
 def build_files(datapath: Datapath) -> dict[str, str]:
-    """Return the text of every file, by its name.
+    """Return the text of every file, by name.
 
-    Both tops with all their sources and a list of them in order (`NAME_axi.f`, `NAME_axis.f`), the registers of
-    each as SystemRDL, C header and IP-XACT, those of the first as JSON and Markdown (those of the second are the
-    beginning of the same map), the representation, and a cocotb bench. Raises ValueError for names that SystemVerilog
-    cannot have, HdlError when a tool is missing or refuses.
+    They are both tops with all their sources and ordered lists of them (`NAME_axi.f`, `NAME_axis.f`), the registers of
+    each top as SystemRDL, C header, Tcl and IP-XACT, those of the first also as JSON and Markdown (the second has the
+    first part of the same map), the datapath as JSON, and a cocotb bench. Raise ValueError for names that are not
+    valid in SystemVerilog, and HdlError if a tool is missing or fails.
     """
     tops = [Top(datapath, streams) for streams in Streams]
     files: dict[str, str] = {}
@@ -40,7 +40,7 @@ def build_files(datapath: Datapath) -> dict[str, str]:
 
 
 def board_files(board: str) -> dict[str, str]:
-    """Return the scripts that build a bitstream for a board, to lie with the files above. Raises ValueError."""
+    """Return the scripts that build a bitstream for a board, by name. Raise ValueError for an unknown board."""
     folders = {each.name: each for each in _BOARDS.iterdir() if each.is_dir()}
     if board not in folders:
         raise ValueError(f"no board {board!r}; there are: {', '.join(sorted(folders))}.")
@@ -48,7 +48,7 @@ def board_files(board: str) -> dict[str, str]:
 
 
 def write_files(files: dict[str, str], folder: Path) -> None:
-    """Put them in `folder`, which is made; files of the same names are replaced. Raises OSError."""
+    """Write files into `folder`, which is created if missing; existing files are replaced. Raise OSError."""
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,9 +56,9 @@ def write_files(files: dict[str, str], folder: Path) -> None:
 
 
 def document_files(tops: Sequence[Top]) -> Iterator[tuple[str, str]]:
-    """Return the names and texts of all that is no hardware: registers in several forms, and the bench.
+    """Yield the name and text of every file that is not hardware: registers in several formats, and the bench.
 
-    `tops` are those of one datapath, that with all registers first.
+    `tops` are those of one datapath, with the one with all registers first.
     """
     datapath = tops[0].datapath
     for top in tops:
@@ -75,7 +75,7 @@ def document_files(tops: Sequence[Top]) -> Iterator[tuple[str, str]]:
 
 
 def top_sources(top: Top) -> tuple[tuple[str, str], ...]:
-    """Return the name and text of every file of which a top is made; the top is the last. Raises HdlError."""
+    """Return the name and text of every source file of a top, with the top last. Raise HdlError."""
     return (
         *design_of(top.datapath).sources,
         *((path.name, path.read_text(encoding="ascii")) for path in block_files(top.streams)),
@@ -85,7 +85,7 @@ def top_sources(top: Top) -> tuple[tuple[str, str], ...]:
 
 
 def axi_design(datapath: Datapath) -> Design:
-    """Return the AXI4-Lite top for the simulators of `fpga.hdl`: its clock is `clk_i`, its reset `rst_i`."""
+    """Return the AXI4-Lite top as a design for `fpga.hdl`, with the clock `clk_i` and the reset `rst_i`."""
     top = Top(datapath, Streams.REGISTERS)
     name = f"{top.name}_pins"
     sources = (*top_sources(top), (f"{name}.sv", _pins(top, name)))

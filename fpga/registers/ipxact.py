@@ -1,4 +1,4 @@
-"""A top as an IP-XACT component (IEEE 1685-2014): its buses, its pins and its registers."""
+"""IP-XACT component (IEEE 1685-2014) of a top: its buses, its pins and its registers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ACCESS = {
 
 
 def to_ipxact(top: Top) -> str:
-    """Return the component of a top."""
+    """Return the IP-XACT text of a top."""
     ET.register_namespace("ipxact", NAMESPACE)
     component = ET.Element(_tag("component"))
     identity = {
@@ -67,13 +67,13 @@ def _texts(parent: ET.Element, texts: dict[str, str]) -> None:
 
 
 def _pin(line: str) -> tuple[str, int, str]:
-    found = _PORT.match(line.strip())
-    assert found is not None, line
-    return found[1], int(found[2] or 0) + 1, found[3]
+    match = _PORT.match(line.strip())
+    assert match is not None, line
+    return match[1], int(match[2] or 0) + 1, match[3]
 
 
 def _bus_of(pin: tuple[str, int, str]) -> tuple[str, str, bool]:
-    """Return the bus of a pin, its logical name there, and whether the top is the slave."""
+    """Return the bus of a pin, its logical name, and whether the top is the slave; empty names if it has no bus."""
     name = pin[2]
     if name.startswith("s_axi_"):
         return "s_axi", name.removeprefix("s_axi_").upper(), True
@@ -104,13 +104,13 @@ def _bus(parent: ET.Element, name: str, pins: list[tuple[str, int, str]]) -> Non
 
 
 def _register(parent: ET.Element, register: Register) -> None:
-    made = ET.SubElement(parent, _tag("register"))
-    _texts(made, {"name": register.name, "description": register.description})
+    element = ET.SubElement(parent, _tag("register"))
+    _texts(element, {"name": register.name, "description": register.description})
     if register.words > 1:
-        _texts(made, {"dim": str(register.words)})
-    _texts(made, {"addressOffset": f"'h{register.offset:X}", "size": str(WORD_BITS)})
+        _texts(element, {"dim": str(register.words)})
+    _texts(element, {"addressOffset": f"'h{register.offset:X}", "size": str(WORD_BITS)})
     for name, low, width in _fields(register):
-        field = ET.SubElement(made, _tag("field"))
+        field = ET.SubElement(element, _tag("field"))
         _texts(field, {"name": name, "bitOffset": str(low)})
         if register.access in {Access.CONSTANT, Access.WRITE}:
             reset = ET.SubElement(ET.SubElement(field, _tag("resets")), _tag("reset"))

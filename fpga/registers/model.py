@@ -1,8 +1,8 @@
-"""Registers of a datapath: names, byte offsets, widths, access and reset values. No library is needed here.
+"""Registers of a datapath: names, byte offsets, widths, access and reset values.
 
-One register is one 32-bit word, or a row of words (`words` > 1) at consecutive addresses. The same table gives
-the SystemRDL text, the Markdown page, the JSON for drivers in other languages, the AXI4-Lite top and the
-simulated register file; nothing else in the project knows an offset.
+A register is one 32-bit word, or a row of words (`words` > 1) at consecutive addresses. The SystemRDL text, the
+Markdown page, the JSON for drivers in other languages, the AXI4-Lite top and the simulated register file are all
+generated from this table, the only source of offsets.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ WORD_BITS = 32
 WORD_BYTES = 4
 
 Key = tuple[str, ...]
-"""Identity of a register: its kind and the names it belongs to, as `("TARGET", module, target)`."""
+"""Identity of a register: its kind and the names of its part, such as `("TARGET", module, target)`."""
 
 
 class Access(enum.Enum):
-    """Rights to read and write a register from the bus."""
+    """Access to a register from the bus."""
 
     CONSTANT = "constant"
-    """Read only, and always the same."""
+    """Read only; constant."""
     READ = "read only"
     """Read only; the datapath drives it."""
     WRITE = "read and write"
-    """Kept until the next write or reset; the datapath looks at it."""
+    """Stored until the next write or reset; the datapath reads it."""
     PULSE = "write only, pulse"
     """A bit written as 1, with the strobe of its byte, acts for one cycle; reads as 0."""
     PUSH = "write only, push"
-    """The value is kept, and a write acts with the bits of the last word that it wrote; reads as 0."""
+    """The value is stored, and a write of the last word acts, with the bits that it wrote; reads as 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class PortBits:
-    """A port of the datapath, or with `low` the bits of it that begin there: several registers share the port."""
+    """A port of the datapath, or with `low` its bits from there on, if several registers share the port."""
 
     port: str
     width: int
@@ -44,7 +44,7 @@ class PortBits:
 
 @dataclass(frozen=True, slots=True)
 class BlockPin:
-    """A pin of an instance of a block (`register_blocks`); `width` of its bits mean something."""
+    """A pin of an instance of a block (`register_blocks`), with `width` used bits."""
 
     block: str
     name: str
@@ -61,12 +61,12 @@ class Bits:
     width: int
     description: str
     port: str = ""
-    """Port of the datapath that it drives; empty where the register itself has a signal, and for a reset."""
+    """Port of the datapath that it drives; empty if the register itself has a signal, and for resets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """One register. `width` counts the bits of one word that mean something."""
+    """One register. `width` is the number of used bits of one word."""
 
     key: Key
     name: str
@@ -75,34 +75,34 @@ class Register:
     access: Access
     description: str
     signal: PortBits | BlockPin | None = None
-    """The signal that it shows or sets: the top and the simulated bus connect it there."""
+    """The signal that it shows or sets, to which the top and the simulated bus connect it."""
     reset: int = 0
     words: int = 1
     fields: tuple[Bits, ...] = ()
-    """The parts of the word, where it has more than one."""
+    """The parts of the word; empty if the word has only one."""
 
     @property
     def size_bytes(self) -> int:
-        """Number of bytes of the address space it takes."""
+        """Number of bytes in the address space."""
         return self.words * WORD_BYTES
 
     @property
     def bits(self) -> int:
-        """Number of bits all its words have that mean something."""
+        """Number of used bits in all words."""
         return self.words * self.width
 
     @property
     def signal_bits(self) -> int:
-        """Number of bits its signal has; its words may have more."""
+        """Number of bits of its signal; its words may have more."""
         return self.signal.width if self.signal else 0
 
     @property
     def mask(self) -> int:
-        """The bits of a word that are kept."""
+        """Mask of the used bits of a word."""
         return (1 << self.width) - 1
 
     def at(self, word: int = 0) -> int:
-        """Return the byte offset of one of its words. Raises IndexError."""
+        """Return the byte offset of a word. Raise IndexError if there is no such word."""
         if not 0 <= word < self.words:
             raise IndexError(f"{self.name} has {self.words} words: there is no word {word}")
         return self.offset + word * WORD_BYTES
@@ -124,7 +124,7 @@ class RegisterMap:
         return iter(self.registers)
 
     def __getitem__(self, key: Key | str) -> Register:
-        """Return the register of that key, or of that name. Raises KeyError."""
+        """Return the register with a key (tuple) or a name (str). Raise KeyError if there is none."""
         if isinstance(key, tuple):
             return self._by_key[key]
         for register in self.registers:
@@ -136,36 +136,36 @@ class RegisterMap:
         return key in self._by_key
 
     def find_shared_ports(self) -> dict[str, list[Register]]:
-        """Return the registers of each port that several registers share, the lowest bits first."""
-        found: dict[str, list[Register]] = {}
+        """Return the registers of each shared port, the lowest bits first."""
+        registers: dict[str, list[Register]] = {}
         for register in self:
             if isinstance(register.signal, PortBits) and register.signal.low is not None:
-                found.setdefault(register.signal.port, []).append(register)
-        return found
+                registers.setdefault(register.signal.port, []).append(register)
+        return registers
 
     def blocks(self) -> dict[tuple[str, str], dict[str, Register]]:
-        """Return the registers of each block of the portal, by its kind and name, and by their pins."""
-        found: dict[tuple[str, str], dict[str, Register]] = {}
+        """Return the registers of each block by pin; blocks are identified by kind and name."""
+        blocks: dict[tuple[str, str], dict[str, Register]] = {}
         for register in self:
             if isinstance(register.signal, BlockPin):
-                pins = found.setdefault((register.signal.block, register.signal.name), {})
+                pins = blocks.setdefault((register.signal.block, register.signal.name), {})
                 pins[register.signal.pin] = register
-        return found
+        return blocks
 
     @property
     def size_bytes(self) -> int:
-        """Bytes from the first offset to behind the last."""
+        """Number of bytes from offset 0 to the end of the last register."""
         return self.registers[-1].offset + self.registers[-1].size_bytes
 
     @property
     def address_bits(self) -> int:
-        """Address lines that the register file looks at."""
+        """Number of address lines of the register file."""
         return max(3, (self.size_bytes - 1).bit_length())
 
 
 @dataclass
 class MapBuilder:
-    """Places registers one behind the other, and gives each a name of its own."""
+    """Builder that places registers at consecutive offsets, with unique names."""
 
     registers: list[Register] = field(default_factory=list)
     _names: set[str] = field(default_factory=set)
@@ -182,7 +182,7 @@ class MapBuilder:
         reset: int = 0,
         fields: tuple[Bits, ...] = (),
     ) -> None:
-        """Append a register. `width` is of one word; the words of a row are all alike."""
+        """Append a register. `width` is that of each word."""
         self.registers.append(
             Register(
                 key,
@@ -200,7 +200,7 @@ class MapBuilder:
         self._offset += words * WORD_BYTES
 
     def add_packed(self, *key: str, access: Access, description: str, signal: PortBits | BlockPin) -> None:
-        """Append as many words as the bits of `signal` need; a single word is as wide as it must be."""
+        """Append a register with enough words for the bits of `signal`; a single word has exactly its width."""
         words = -(-signal.width // WORD_BITS)
         width = signal.width if words == 1 else WORD_BITS
         self.add(*key, access=access, description=description, signal=signal, width=width, words=words)

@@ -1,6 +1,7 @@
-"""Text and parameters of a datapath in the folder that is built of it: what its files can be held against.
+"""Source text and parameters of a datapath in its built folder, for verification of the other files.
 
-`build.json` names the text and the values of its parameters. Imported files lie where the imports look for them.
+`build.json` holds the name of the text and the values of its parameters. Imported files are where the imports expect
+them.
 """
 
 from __future__ import annotations
@@ -13,45 +14,44 @@ from pathlib import Path, PurePosixPath
 from fpga.count_action.load import Checked, load
 
 ORIGIN = "build.json"
-"""The file that says of which text a folder was built."""
+"""The file with the name of the source text of a built folder."""
 
 
 def origin_files(checked: Checked, text: Path, parameters: Mapping[str, int]) -> dict[str, str]:
-    """Return the text, all that it imports, and `build.json`. Raises ValueError for an absolute import, OSError."""
-    outside = [str(said) for said, _ in checked.imported if said.is_absolute()]
+    """Return the text, its imports and `build.json`, by path. Raise ValueError for an absolute import, or OSError."""
+    outside = [str(import_path) for import_path, _ in checked.imported if import_path.is_absolute()]
     if outside:
         raise ValueError(
-            f"{text.name} imports {outside[0]!r} by its absolute path, which cannot lie in the built folder."
-            " Import it by a relative one."
+            f"{text.name} imports {outside[0]!r} by an absolute path, which cannot be in the built folder."
+            " Import it by a relative path."
         )
-    # Imports that climb out of the folder of the text need as many folders above it.
-    climbs = max((_climbs(said) for said, _ in checked.imported), default=0)
+    # Imports with `..` leave the folder of the text, so the text is placed in as many folders below `text`.
+    climbs = max((_count_parents(import_path) for import_path, _ in checked.imported), default=0)
     home = PurePosixPath(*(["text", *["_"] * climbs] if climbs else []))
-    files = {str(_normal(home / text.name)): text}
-    files |= {str(_normal(home / said)): found for said, found in checked.imported}
+    files = {str(_normalise(home / text.name)): text}
+    files |= {str(_normalise(home / import_path)): file for import_path, file in checked.imported}
     document = {
         "text": str(home / text.name),
         "parameters": dict(parameters),
         "datapath": checked.datapath.name,
         "hash": f"{checked.datapath.digest:08x}",
     }
-    read = {name: path.read_bytes().decode("utf-8") for name, path in files.items()}
-    return {**read, ORIGIN: json.dumps(document, indent=1) + "\n"}
+    texts = {name: path.read_bytes().decode("utf-8") for name, path in files.items()}
+    return {**texts, ORIGIN: json.dumps(document, indent=1) + "\n"}
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The text of a built folder, read again: the datapath, and the files that say what it is."""
+    """The datapath of a built folder, and the names of its source files."""
 
     checked: Checked
     files: tuple[str, ...]
 
 
 def read_origin(folder: Path) -> Origin:
-    """Return the datapath that the text in a built folder describes.
+    """Return the datapath that the source text in a built folder describes.
 
-    Raises ValueError when the folder does not say of which text it was built, CountActionError when the text is
-    wrong.
+    Raise ValueError if `build.json` is missing or not valid, and CountActionError if the text has errors.
     """
     path = folder / ORIGIN
     if not path.is_file():
@@ -61,17 +61,17 @@ def read_origin(folder: Path) -> Origin:
         )
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        text, given = folder / str(document["text"]), document["parameters"]
-        parameters = {str(name): int(value) for name, value in given.items()}
+        text, values = folder / str(document["text"]), document["parameters"]
+        parameters = {str(name): int(value) for name, value in values.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} cannot be read: {error}. Build the folder again.") from error
     checked = load(text, parameters)
     inside = [each for _, each in checked.imported if each.resolve().is_relative_to(folder.resolve())]
-    named = (each.resolve().relative_to(folder.resolve()).as_posix() for each in (text, *inside))
-    return Origin(checked, (ORIGIN, *dict.fromkeys(named)))
+    names = (each.resolve().relative_to(folder.resolve()).as_posix() for each in (text, *inside))
+    return Origin(checked, (ORIGIN, *dict.fromkeys(names)))
 
 
-def _normal(path: PurePosixPath) -> PurePosixPath:
+def _normalise(path: PurePosixPath) -> PurePosixPath:
     parts: list[str] = []
     for part in path.parts:
         if part == ".." and parts and parts[-1] != "..":
@@ -81,5 +81,5 @@ def _normal(path: PurePosixPath) -> PurePosixPath:
     return PurePosixPath(*parts)
 
 
-def _climbs(path: PurePosixPath) -> int:
-    return sum(part == ".." for part in _normal(path).parts)
+def _count_parents(path: PurePosixPath) -> int:
+    return sum(part == ".." for part in _normalise(path).parts)

@@ -1,7 +1,7 @@
-"""Blocks behind registers: as instances in a top, and as models for the simulated bus.
+"""Blocks behind registers: instances in a top, and models for the simulated bus.
 
-A block is one SystemVerilog module of `fpga/rtl` and one class here; `BLOCKS` names them. Its pins are those that
-rows of the register list name. The portal of the streams is two such blocks.
+A block is a SystemVerilog module of `fpga/rtl` and a class here, listed in `BLOCKS`. Rows of the register list name
+its pins. The portal for streams consists of two such blocks, `source` and `sink`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from fpga.registers.text import HELD, RESET_SIGNAL
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """Lines that one stream, or one group of registers, adds to a top."""
+    """Lines of a top for one stream, or one group of registers."""
 
     ports: tuple[str, ...] = ()
     body: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
-    """Bits that nothing looks at; they are named so that a linter knows it is meant."""
+    """Bits that are unused on purpose; the top names them so that linters do not warn."""
 
 
 def join(parts: Iterable[Fragment]) -> Fragment:
-    """Return all parts as one."""
+    """Return one fragment with the lines of all parts."""
     every = tuple(parts)
     return Fragment(
         tuple(port for part in every for port in part.ports),
@@ -37,38 +37,38 @@ def join(parts: Iterable[Fragment]) -> Fragment:
 
 
 def bit_range(width: int) -> str:
-    """Return `[15:0] ` for a vector, nothing for a bit."""
+    """Return a range such as `[15:0] `; empty for a single bit."""
     return f"[{width - 1}:0] " if width > 1 else ""
 
 
 def pad(wire: str, spare: int) -> str:
-    """Return the wire with so many zeros above it."""
+    """Return a wire with `spare` zeros above it."""
     return f"{{{spare}'b0, {wire}}}" if spare else wire
 
 
 def extend(wire: str, width: int, whole: int) -> str:
-    """Return the wire with its sign above it."""
+    """Return a wire of `width` bits, sign-extended to `whole` bits."""
     sign = f"{wire}[{width - 1}]" if width > 1 else wire
     return f"{{{{{whole - width}{{{sign}}}}}, {wire}}}" if whole > width else wire
 
 
 def cut(wire: str, whole: int, width: int) -> str:
-    """Return the lower `width` bits of a wire that has `whole`."""
+    """Return the lower `width` bits of a wire of `whole` bits."""
     return wire if width == whole else f"{wire}[{width - 1}:0]"
 
 
 def rest(wire: str, whole: int, width: int) -> tuple[str, ...]:
-    """Return the bits that `cut` leaves out, where there are some."""
+    """Return the bits that `cut` leaves out; empty if there are none."""
     return () if width == whole else (f"{wire}[{whole - 1}:{width}]",)
 
 
 def concatenate(wires: Iterable[str]) -> str:
-    """Return the wires side by side, the first in the lowest bits."""
+    """Return the concatenation of wires, the first in the lowest bits."""
     return f"{{{', '.join(reversed(list(wires)))}}}"
 
 
 def instance(block: str, name: str, ports: Mapping[str, str], **parameters: int) -> Iterator[str]:
-    """Return an instance, one port a line."""
+    """Yield an instance, with one parameter or port per line."""
     if parameters:
         yield f"{block} #("
         yield from _list_connections(parameters)
@@ -87,7 +87,7 @@ class Pins(Protocol):
     """Ports of a simulated datapath."""
 
     def get(self, port: str) -> int:
-        """Return what came out of a port in the last cycle."""
+        """Return the value of an output port in the last cycle."""
         ...
 
     def set(self, port: str, value: int) -> None:
@@ -96,33 +96,33 @@ class Pins(Protocol):
 
 
 class RegisterBlock(Protocol):
-    """A block as a model: made for each reset, notified of every cycle and of every access to its registers."""
+    """Model of a block: created at each reset, and notified of every cycle and of every access to its registers."""
 
     module: ClassVar[str]
-    """The SystemVerilog module, in a file of its name in `fpga/rtl`."""
+    """The SystemVerilog module, in the file of the same name in `fpga/rtl`."""
 
     def __init__(self, name: str, pins: Pins) -> None: ...
 
     def clock(self) -> None:
-        """Go on by the cycle that has just run."""
+        """Update the state after a cycle."""
         ...
 
     def read(self, pin: str) -> int:
-        """Return what a register shows that is connected to a pin."""
+        """Return the value of the register that is connected to a pin."""
         ...
 
     def write(self, pin: str, value: int) -> None:
-        """Take what has been written to the register at a pin."""
+        """Handle a write to the register that is connected to a pin."""
         ...
 
     @staticmethod
     def instantiate(name: str, registers: Mapping[str, Register]) -> Fragment:
-        """Return the instance in a top; `registers` are those of its pins."""
+        """Return the instance in a top; `registers` are those connected to its pins, by pin."""
         ...
 
 
 class _PulseCounter:
-    """Counts the pulses of a module."""
+    """A counter of pulses."""
 
     module: ClassVar[str] = "register_pulses"
 
@@ -137,7 +137,7 @@ class _PulseCounter:
         return self._pulses
 
     def write(self, pin: str, value: int) -> None:
-        """Do nothing: no register of it can be written."""
+        """Do nothing, because it has no writable register."""
 
     @staticmethod
     def instantiate(name: str, registers: Mapping[str, Register]) -> Fragment:
@@ -151,7 +151,7 @@ class _PulseCounter:
 
 
 class _Source:
-    """An input stream whose beats a driver pushes; one bit a stream, 1 while its beat waits."""
+    """The streams under one input name, into which a driver pushes beats; a bit per stream is 1 while a beat waits."""
 
     module: ClassVar[str] = "portal_source"
 
@@ -167,7 +167,7 @@ class _Source:
         return self._waiting
 
     def write(self, pin: str, value: int) -> None:
-        """Take the data of the next beats, or offer the beats of the streams whose bits are 1."""
+        """Set the data of the next beats, or offer the beats of the streams whose bits are 1."""
         if pin == "data":
             self._pins.set(f"{self._name}_data_i", value)
         else:
@@ -205,7 +205,7 @@ class _Source:
 
 
 class _Sink:
-    """An output stream with a FIFO of the beats that a driver has not read, as numbers."""
+    """An output stream with a FIFO of unread beats, as numbers."""
 
     module: ClassVar[str] = "portal_sink"
 
@@ -225,7 +225,7 @@ class _Sink:
             self._show_ready()
 
     def read(self, pin: str) -> int:
-        """Return the oldest beat (0 when there is none), or how many there are."""
+        """Return the number of beats (`level`), or the oldest beat (0 if there is none)."""
         if pin == "level":
             return len(self._beats)
         return self._beats[0] if self._beats else 0
@@ -263,6 +263,6 @@ class _Sink:
 
 
 BLOCKS: dict[str, type[RegisterBlock]] = {"pulses": _PulseCounter, "source": _Source, "sink": _Sink}
-"""The blocks by the names that rows of the register map have for them."""
+"""The blocks, by their kinds in the register map."""
 STREAM_BLOCKS = frozenset({"source", "sink"})
-"""Blocks that stand for stream ports of the top."""
+"""Kinds of blocks that replace stream ports of the top."""

@@ -1,9 +1,9 @@
 """Registers of a datapath, each with the signal that it shows or sets.
 
-This is the only list of them: the top, the simulated bus and the texts are made from it. First what both tops have:
-ID, HASH, CONTROL, status, counts, targets, flags, numbers, pulses. Then, in the top without stream ports, the
-portal: registers through which a driver pushes beats into the external streams and takes beats out of the FIFOs
-behind the output streams. The offsets of the first part are equal in both.
+The top, the simulated bus and the documents are all generated from this list. The first part exists in both tops, at
+the same offsets: ID, HASH, CONTROL, status, counts, targets, flags, numbers and pulses. The top without stream ports
+has the portal in addition: registers through which a driver pushes beats into the external streams and takes beats
+out of the FIFOs behind the output streams.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from fpga.count_action.model import Action, Datapath, Signal, SignalKind
 from fpga.registers.model import WORD_BITS, Access, Bits, BlockPin, Key, MapBuilder, PortBits, RegisterMap
 
 FIFO_DEPTH = 16
-"""Beats that wait behind one output stream; the datapath stalls when it is full."""
+"""Number of beats in the FIFO behind an output stream; the datapath stalls when it is full."""
 
 HIGH = "HIGH"
-"""Last word of the key of a register for the bits above 31."""
+"""Last part of the key of a register for the bits above 31."""
 COMMIT, CLEAR_STATUS, RESET, HOLD = 1, 2, 4, 8
 """Bits of CONTROL."""
 
 
 class Streams(enum.Enum):
-    """Ways to reach the external streams of a top; the value is what its ID register holds."""
+    """Access to the external streams of a top; the value is that of its ID register."""
 
     REGISTERS = 0x4341_0101
-    """Through registers, beat by beat: the portal."""
+    """The portal: through registers, beat by beat."""
     AXI_STREAM = 0x4341_0102
     """Through AXI-Stream ports."""
 
 
 _CONTROL = (
-    Bits("COMMIT", 0, 1, "All TARGET registers come into force together, in the next cycle", "commit_i"),
+    Bits("COMMIT", 0, 1, "All TARGET registers take effect together, in the next cycle", "commit_i"),
     Bits("CLEAR_STATUS", 1, 1, "OVERSHOOT and SATURATED become 0", "clear_status_i"),
-    Bits("RESET", 2, 1, "The datapath, the portal and all registers are as after power-on"),
-    Bits("HOLD", 3, 1, "The datapath stays in reset until the next COMMIT, and begins with its targets"),
+    Bits("RESET", 2, 1, "The datapath, the portal and all registers return to their state after power-on"),
+    Bits("HOLD", 3, 1, "The datapath stays in reset until the next COMMIT, and starts with its targets"),
 )
 
 
@@ -50,14 +50,14 @@ def register_map(datapath: Datapath, streams: Streams = Streams.REGISTERS) -> Re
     _add_levels(builder, [each for each in datapath.inputs if not each.part_of])
     _add_effects(builder, datapath)
     if streams is Streams.REGISTERS:
-        # Ends of packets are ports of AXI-Stream, and flags beside streams that go through registers.
+        # `last` and `keep` are pins of AXI-Stream ports, but need registers if the streams pass through registers.
         _add_levels(builder, [each for each in datapath.inputs if each.part_of])
         _add_portal(builder, datapath)
     return RegisterMap(datapath.name, datapath.digest, tuple(builder.registers))
 
 
 def output_streams(datapath: Datapath) -> Iterator[tuple[str, str, int, int, bool]]:
-    """Return the streams that leave the datapath: module, name, samples a beat, bits a sample, signed."""
+    """Yield (module, name, samples per beat, bits per sample, signed) of each output stream of the datapath."""
     consumed = datapath.consumed
     for module in datapath.modules:
         for action in module.streams():
@@ -66,7 +66,7 @@ def output_streams(datapath: Datapath) -> Iterator[tuple[str, str, int, int, boo
 
 
 def effects(datapath: Datapath) -> Iterator[tuple[str, str, Action]]:
-    """Return the pulses, flags and numbers that modules drive: module, name, and the first action that drives it."""
+    """Yield (module, name, first action that drives it) of each pulse, flag and number that modules drive."""
     for module in datapath.modules:
         for name, action in module.outputs().items():
             if action.kind.drives is not SignalKind.STREAM:
@@ -84,14 +84,14 @@ def _add_identity(builder: MapBuilder, datapath: Datapath, streams: Streams) -> 
         "HASH",
         access=Access.CONSTANT,
         reset=datapath.digest,
-        description="Which datapath this is: the hash of its representation",
+        description="Identity of the datapath: the hash of its representation",
     )
     builder.add(
         "CONTROL",
         access=Access.PULSE,
         width=len(_CONTROL),
         fields=_CONTROL,
-        description="What happens at once",
+        description="Commands that act at once",
     )
 
 
@@ -104,7 +104,7 @@ def _add_counts(builder: MapBuilder, datapath: Datapath) -> None:
         builder.add_packed(
             key,
             access=Access.READ,
-            description=f"Bit n: the n-th count {what}; stays",
+            description=f"Bit n: the n-th count {what}; sticky",
             signal=PortBits(port, len(counts)),
         )
     low = 0
@@ -113,7 +113,7 @@ def _add_counts(builder: MapBuilder, datapath: Datapath) -> None:
             builder,
             ("COUNT", module.name, count.name),
             PortBits("count_o", count.width, low),
-            f"Count {number}, {count.name} of {module.name}: what it is now",
+            f"Count {number}, {count.name} of {module.name}: its current value",
             Access.READ,
         )
         low += count.width
@@ -136,7 +136,7 @@ def _add_targets(builder: MapBuilder, datapath: Datapath) -> None:
 def _add_wide(
     builder: MapBuilder, key: Key, signal: PortBits, description: str, access: Access, reset: int = 0
 ) -> None:
-    """Append a register; of more than 32 bits a second one, `HIGH`, for those above."""
+    """Append a register, and a second one, `HIGH`, for the bits above 31 if there are any."""
     low = min(signal.width, WORD_BITS)
     above = signal.width - low
     place = 0 if above and signal.low is None else signal.low
@@ -224,7 +224,7 @@ def _add_source(builder: MapBuilder, signal: Signal) -> None:
         signal.name,
         "PUSH",
         access=Access.PUSH,
-        description=f"{what}: a 1 offers the beat of that stream; the last word acts, with those before it",
+        description=f"{what}: a 1 offers the beat of that stream; a write of the last word acts for all words",
         signal=BlockPin("source", signal.name, "push", signal.size),
     )
     builder.add_packed(
@@ -232,7 +232,7 @@ def _add_source(builder: MapBuilder, signal: Signal) -> None:
         signal.name,
         "WAITING",
         access=Access.READ,
-        description=f"{what}: 1 while its beat is not taken; leave its DATA alone so long",
+        description=f"{what}: 1 while its beat is not taken; do not change its DATA meanwhile",
         signal=BlockPin("source", signal.name, "waiting", signal.size),
     )
 
@@ -245,7 +245,7 @@ def _add_sink(builder: MapBuilder, module: str, name: str, bits: int) -> None:
         name,
         "DATA",
         access=Access.READ,
-        description=f"{what}: the oldest beat; 0 when there is none",
+        description=f"{what}: the oldest beat; 0 if there is none",
         signal=BlockPin("sink", stream, "data", bits),
     )
     builder.add(
@@ -255,7 +255,7 @@ def _add_sink(builder: MapBuilder, module: str, name: str, bits: int) -> None:
         "LEVEL",
         access=Access.READ,
         width=FIFO_DEPTH.bit_length(),
-        description=f"{what}: beats that wait, at most {FIFO_DEPTH}",
+        description=f"{what}: number of waiting beats, at most {FIFO_DEPTH}",
         signal=BlockPin("sink", stream, "level", FIFO_DEPTH.bit_length()),
     )
     builder.add(
@@ -265,7 +265,7 @@ def _add_sink(builder: MapBuilder, module: str, name: str, bits: int) -> None:
         "POP",
         access=Access.PULSE,
         width=1,
-        fields=(Bits("POP", 0, 1, "The oldest beat leaves"),),
+        fields=(Bits("POP", 0, 1, "The oldest beat is removed"),),
         description=f"{what}: write 1 to drop the oldest beat",
         signal=BlockPin("sink", stream, "pop", 1),
     )

@@ -1,4 +1,4 @@
-"""The register map as SystemRDL, as JSON for drivers, and as a page to read. Deterministic text."""
+"""The register map as SystemRDL, JSON, Tcl, Markdown and C header. The texts are deterministic."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from fpga.registers.model import WORD_BITS, Access, Bits, Register, RegisterMap
 
 RESET_SIGNAL = "datapath_reset"
-"""Signal of the SystemRDL that gives registers their reset values (CONTROL.RESET, or the bus reset)."""
+"""Reset signal of registers in the SystemRDL (CONTROL.RESET, or the bus reset)."""
 HELD, CORE_RESET = "held", "core_reset"
-"""Wires of a top: CONTROL.HOLD until COMMIT, and the reset of the datapath itself."""
+"""Wires of a top: 1 from CONTROL.HOLD until COMMIT, and the reset of the datapath."""
 
 _BYTE = 8
 
@@ -33,7 +33,7 @@ _IP_ACCESS = {
 
 
 def to_json(table: RegisterMap) -> str:
-    """Name, key, offset, width, access, reset and description of every register; offsets in bytes."""
+    """Return the map as JSON: name, key, offset in bytes, width, access, reset and description of every register."""
     registers = [
         {
             "name": each.name,
@@ -58,7 +58,7 @@ def to_json(table: RegisterMap) -> str:
 
 
 def to_rdl(table: RegisterMap) -> str:
-    """Return the map as SystemRDL 2.0: one addrmap, from which PeakRDL makes the register file."""
+    """Return the map as SystemRDL 2.0: one addrmap, from which PeakRDL generates the register file."""
     lines = [
         f"// Registers of {table.name}, hash {table.digest:08x}. Generated.",
         f"addrmap {table.name}_registers {{",
@@ -81,7 +81,7 @@ def _rdl_register(register: Register) -> Iterator[str]:
 
 
 def fields_of(register: Register) -> tuple[Bits, ...]:
-    """Return the fields of a word in the SystemRDL: of a push one for each byte, which has a strobe of its own."""
+    """Return the fields of a word in the SystemRDL; a PUSH register has one per byte, for separate strobes."""
     if register.access is Access.PUSH and register.width > _BYTE:
         return tuple(
             Bits(f"BYTE{low // _BYTE}", low, min(_BYTE, register.width - low), "")
@@ -115,12 +115,12 @@ def to_ip_registers(table: RegisterMap) -> str:
 
 
 def to_markdown(table: RegisterMap) -> str:
-    """Return a page: one row a register, and the parts of those that have some."""
+    """Return the map as Markdown: a table with one row per register, and tables of fields."""
     lines = [
         f"# Registers of {table.name}",
         "",
         f"Hash `{table.digest:08x}`. Words of 32 bits, offsets in bytes, {table.size_bytes} bytes in all.",
-        "An address without a register reads 0 and takes no writes.",
+        "An address without a register reads 0 and ignores writes.",
         "",
         "| offset | name | bits | access | reset | what |",
         "|---|---|---|---|---|---|",
@@ -157,7 +157,7 @@ _RIGHTS = {
 
 
 def to_header(table: RegisterMap) -> str:
-    """Return the header of the registers of a top; names are in capitals, with that of the top before them."""
+    """Return the map as a C header; names are in capitals, with the name of the top as prefix."""
     prefix = table.name.upper()
     lines = [
         f"/* Registers of {table.name}, hash {table.digest:08x}. Offsets in bytes. Generated. */",
@@ -173,12 +173,12 @@ def to_header(table: RegisterMap) -> str:
     return "\n".join([*lines, "", "#endif", ""])
 
 
-def _register(prefix: str, register: Register, taken: set[str]) -> Iterator[str]:
-    # Names that differ by capitals alone get their offset behind them.
+def _register(prefix: str, register: Register, names: set[str]) -> Iterator[str]:
+    # Names that differ only in case would collide, so the later one gets its offset as suffix.
     name = f"{prefix}_{register.name.upper()}"
-    if name in taken:
+    if name in names:
         name = f"{name}_{register.offset:X}"
-    taken.add(name)
+    names.add(name)
     yield f"/* {register.description} ({_RIGHTS[register.access]}) */"
     yield f"#define {name}_OFFSET 0x{register.offset:X}u"
     yield f"#define {name}_MASK 0x{register.mask:08X}u"

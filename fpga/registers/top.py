@@ -1,8 +1,8 @@
-"""The tops that go on a board: a datapath with its registers on AXI4-Lite, and its streams.
+"""The tops for a board: a datapath with its registers on AXI4-Lite, and its streams.
 
-Streams are behind a portal of registers (`NAME_axi`) or on AXI-Stream ports (`NAME_axis`). Ports are named as
-block-design tools expect them: `aclk`, `aresetn`, `s_axi_*`, `s_axis_*`, `m_axis_*`. Inside, `dp_*` are the
-ports of the datapath, and `*_i`, `*_o` with the name of a register those of the register file.
+Streams are behind a portal of registers (`NAME_axi`) or on AXI-Stream ports (`NAME_axis`). Ports have the names that
+block-design tools expect: `aclk`, `aresetn`, `s_axi_*`, `s_axis_*`, `m_axis_*`. Inside, `dp_*` are the ports of the
+datapath, and `REGISTER_i`, `REGISTER_o` those of the register file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _RTL = Path(__file__).resolve().parent.parent / "rtl"
 
 
 def block_files(streams: Streams) -> tuple[Path, ...]:
-    """Return the hand-written blocks that a top needs in addition to those of its datapath."""
+    """Return the files of the hand-written blocks that a top needs in addition to those of its datapath."""
     needed = set(BLOCKS) if streams is Streams.REGISTERS else BLOCKS.keys() - STREAM_BLOCKS
     modules = [HOLD_BLOCK] + [BLOCKS[block].module for block in sorted(needed)]
     if streams is Streams.AXI_STREAM:
@@ -49,31 +49,31 @@ def block_files(streams: Streams) -> tuple[Path, ...]:
 
 @dataclass(frozen=True)
 class Top:
-    """A top of a datapath. What it is made of is computed once: pass it on."""
+    """A top of a datapath. Its parts are computed once, so pass the same object on."""
 
     datapath: Datapath
     streams: Streams
 
     @property
     def name(self) -> str:
-        """The module's name."""
+        """The name of the module."""
         return f"{self.datapath.name}_{'axi' if self.streams is Streams.REGISTERS else 'axis'}"
 
     @cached_property
     def table(self) -> RegisterMap:
-        """The registers, in a module named after the top."""
+        """The register map, with the name of the top."""
         return replace(register_map(self.datapath, self.streams), name=self.name)
 
     @cached_property
     def ports(self) -> list[str]:
-        """The declarations of the ports, in their order."""
+        """The declarations of the ports, in order."""
         return ["input  wire aclk", "input  wire aresetn", *_axi_ports(self.table), *self._streams_part.ports]
 
     @cached_property
     def text(self) -> str:
-        """The SystemVerilog. It needs the datapath, its blocks, `block_files` and the register file.
+        """The SystemVerilog text. It needs the datapath, its blocks, `block_files` and the register file.
 
-        Raises ValueError when two of its ports would have one name.
+        Raise ValueError if two of its ports would have the same name.
         """
         _check_distinct(self.name, self.ports)
         levels = join(_connections(self.table))
@@ -107,7 +107,7 @@ def _check_distinct(top: str, ports: list[str]) -> None:
     for name, times in Counter(port.split()[-1] for port in ports).items():
         if times > 1:
             raise ValueError(
-                f"{top} would have two ports {name}: streams are numbered under a name. Rename one."
+                f"{top} would have two ports {name}, because streams under one name are numbered. Rename a stream."
             )
 
 
@@ -125,10 +125,10 @@ def _wires(datapath: Datapath, table: RegisterMap) -> Iterator[str]:
     for port in (*ports.inputs, *ports.outputs):
         yield f"wire {bit_range(port.width)}dp_{port.name};"
     yield "wire reset = !aresetn;"
-    # CONTROL.RESET is as good as aresetn, for all but the bus itself.
+    # CONTROL.RESET resets all that aresetn resets, except the bus.
     control = f"{table['CONTROL',].name}_o"
     yield f"wire {RESET_SIGNAL} = reset || {control}[{RESET.bit_length() - 1}];"
-    # CONTROL.HOLD: the datapath alone stays in reset until COMMIT; beats for it wait meanwhile.
+    # CONTROL.HOLD keeps only the datapath in reset until COMMIT; beats for it wait meanwhile.
     yield f"wire {HELD};"
     yield f"wire {CORE_RESET} = {RESET_SIGNAL} || {HELD};"
     yield from instance(
@@ -145,12 +145,12 @@ def _wires(datapath: Datapath, table: RegisterMap) -> Iterator[str]:
 
 
 def _connections(table: RegisterMap) -> Iterator[Fragment]:
-    """Return what connects registers to the datapath: first the ports that several registers set together."""
+    """Yield the connections between registers and the datapath, ports that several registers set first."""
     shared, blocks = table.find_shared_ports(), table.blocks()
     for port, registers in shared.items():
         if registers[0].access is Access.WRITE:
-            held = concatenate(f"{each.name}_o" for each in registers)
-            yield Fragment(body=(f"assign dp_{port} = {held};",))
+            value = concatenate(f"{each.name}_o" for each in registers)
+            yield Fragment(body=(f"assign dp_{port} = {value};",))
     for register in table:
         for bits in register.fields:
             if bits.port:
@@ -159,8 +159,8 @@ def _connections(table: RegisterMap) -> Iterator[Fragment]:
             case PortBits(low=None) as signal:
                 yield _port(register, signal)
             case PortBits(port, low=0) if register.access is Access.READ:
-                shown = concatenate(f"{each.name}_i" for each in shared[port])
-                yield Fragment(body=(f"assign {shown} = dp_{port};",))
+                target = concatenate(f"{each.name}_i" for each in shared[port])
+                yield Fragment(body=(f"assign {target} = dp_{port};",))
             case BlockPin(block, name) if block not in STREAM_BLOCKS:
                 pins = blocks[block, name]
                 if register is next(iter(pins.values())):
@@ -168,10 +168,10 @@ def _connections(table: RegisterMap) -> Iterator[Fragment]:
 
 
 def _port(register: Register, signal: PortBits) -> Fragment:
-    """Return what connects a register to a whole port."""
+    """Return the connection of a register to a complete port."""
     if register.access is Access.READ:
-        shown = pad(f"dp_{signal.port}", register.bits - signal.width)
-        return Fragment(body=(f"assign {register.name}_i = {shown};",))
+        value = pad(f"dp_{signal.port}", register.bits - signal.width)
+        return Fragment(body=(f"assign {register.name}_i = {value};",))
     wire = f"{register.name}_o"
     return Fragment(
         body=(f"assign dp_{signal.port} = {cut(wire, register.bits, signal.width)};",),
@@ -180,21 +180,21 @@ def _port(register: Register, signal: PortBits) -> Fragment:
 
 
 def _portal(table: RegisterMap) -> Iterator[Fragment]:
-    """Return the blocks through which registers reach the streams."""
+    """Yield the blocks between registers and streams."""
     for (block, name), pins in table.blocks().items():
         if block in STREAM_BLOCKS:
             yield BLOCKS[block].instantiate(name, pins)
 
 
 def _unread(datapath: Datapath, table: RegisterMap) -> Iterator[str]:
-    """Return the outputs of the datapath that neither a register nor a stream of the top shows."""
-    shown = {each.signal.port for each in table if isinstance(each.signal, PortBits)}
+    """Yield the outputs of the datapath that are connected to no register and no stream port."""
+    visible = {each.signal.port for each in table if isinstance(each.signal, PortBits)}
     streams = (
         f"{module}_{name}_{part}_o"
         for module, name in sorted(datapath.consumed)
         for part in ("valid", "data")
     )
-    return (f"dp_{port}" for port in ("fire_o", *streams) if port not in shown)
+    return (f"dp_{port}" for port in ("fire_o", *streams) if port not in visible)
 
 
 def _register_file(table: RegisterMap) -> Iterator[str]:
@@ -211,5 +211,5 @@ def _datapath(datapath: Datapath) -> Iterator[str]:
 
 
 def _sink_unused(bits: Iterable[str]) -> Iterator[str]:
-    yield "// Not on the bus, or more bits than the datapath has."
+    yield "// Outputs that are not on the bus, and bits of registers that the datapath does not have."
     yield f"wire unused = ^{{{', '.join(bits)}}};"

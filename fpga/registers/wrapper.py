@@ -1,8 +1,8 @@
-"""SystemVerilog around PeakRDL's register file: its structs become plain vectors, one or two ports a register.
+"""SystemVerilog wrapper of PeakRDL's register file, with vectors instead of structs: up to two ports per register.
 
-The register file and this wrapper are then flattened together into one Verilog module, `NAME_registers`. Its
-ports are `clk`, `rst`, the AXI4-Lite signals `s_axil_*`, and for each register that the datapath looks at or
-drives a vector of all its words.
+The register file and this wrapper are then flattened into one Verilog module, `NAME_registers`. Its ports are `clk`,
+`rst`, `datapath_reset`, the AXI4-Lite signals `s_axil_*`, and for each register that the datapath reads or drives, a
+vector of all its words.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fpga.registers.text import RESET_SIGNAL, fields_of
 
 @dataclass(frozen=True, slots=True)
 class AxiSignal:
-    """A signal of AXI4-Lite without its prefix; `driven` by the register file, or given to it."""
+    """A signal of AXI4-Lite without its prefix; `driven` is true for outputs of the register file."""
 
     name: str
     width: int
@@ -26,7 +26,7 @@ class AxiSignal:
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """A port of the register file towards the datapath."""
+    """A port of the register file towards the datapath; `driven` is true for outputs of the register file."""
 
     name: str
     width: int
@@ -34,13 +34,13 @@ class Vector:
 
     @property
     def declaration(self) -> str:
-        """The port as it stands in the list of a module."""
+        """The declaration of the port in a module header."""
         direction = "output" if self.driven else "input"
         return f"{direction} wire {bit_range(self.width)}{self.name}"
 
 
 def axi_signals(address_bits: int) -> tuple[AxiSignal, ...]:
-    """Return the signals of AXI4-Lite of 32 bits, in the order of PeakRDL's `axi4-lite-flat`."""
+    """Return the signals of 32-bit AXI4-Lite, in the order of PeakRDL's `axi4-lite-flat`."""
     request = (("valid", 1, False), ("ready", 1, True))
     channels = {
         "aw": (*request, ("addr", address_bits, False), ("prot", 3, False)),
@@ -57,7 +57,7 @@ def axi_signals(address_bits: int) -> tuple[AxiSignal, ...]:
 
 
 def vectors(register: Register) -> Iterator[Vector]:
-    """Return the ports of one register: towards the datapath `_o`, from it `_i`, and `_push_o` for its write."""
+    """Yield the ports of a register: `_o` towards the datapath, `_i` from it, and `_push_o` for a write that acts."""
     bits = register.width * register.words
     if register.access is Access.READ:
         yield Vector(f"{register.name}_i", bits, driven=False)
@@ -68,7 +68,7 @@ def vectors(register: Register) -> Iterator[Vector]:
 
 
 def emit_wrapper(table: RegisterMap) -> str:
-    """Return the wrapper, which instantiates `NAME_regblock`."""
+    """Return the text of the wrapper, which instantiates `NAME_regblock`."""
     ports = ["input wire clk", "input wire rst"]
     ports += [f"input wire {RESET_SIGNAL}"]
     ports += [_axi_port(signal) for signal in axi_signals(table.address_bits)]
@@ -108,21 +108,21 @@ def _connect(register: Register) -> Iterator[str]:
 
 
 def _connect_acting(register: Register, words: list[str]) -> Iterator[str]:
-    """Return what connects a register whose last word acts: the bits whose byte has its strobe, and no others.
+    """Yield the connection of a register that acts on a write: only bits whose byte was written act.
 
-    PeakRDL keeps a bit without strobe, be it of a pulse: one that the last cycle has set would act again.
+    PeakRDL keeps bits without strobe, even those of a pulse, so a bit from an earlier write would act again.
     """
     *before, last = words
     fields = [(f"hwif_out.{last}.{bits.name}", bits.width) for bits in reversed(fields_of(register))]
     wire = f"{register.name}_written_q"
-    # The write is decoded in the cycle before the value is there.
+    # The write is decoded one cycle before the value is available, hence the register.
     yield f"logic {bit_range(len(fields))}{wire};"
     decoded = ", ".join(f"{name}.swmod" for name, _ in fields)
     yield f"always_ff @(posedge clk) {wire} <= rst ? '0 : {{{decoded}}};"
-    written = [f"{wire}[{place}]" if len(fields) > 1 else wire for place in reversed(range(len(fields)))]
+    strobes = [f"{wire}[{place}]" if len(fields) > 1 else wire for place in reversed(range(len(fields)))]
     values = [
         f"{name}.value & {{{width}{{{strobe}}}}}"
-        for (name, width), strobe in zip(fields, written, strict=True)
+        for (name, width), strobe in zip(fields, strobes, strict=True)
     ]
     values += [
         f"hwif_out.{word}.{bits.name}.value"

@@ -1,1 +1,1 @@
-"""Files of a built folder, held against the text that they were built of."""
+"""Verification of the files of a built folder against the source text in it."""

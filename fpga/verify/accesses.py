@@ -1,4 +1,4 @@
-"""Random accesses to the registers of a top: every word is read and written many times, in any order."""
+"""Random accesses to the registers of a top: every word is read and written many times, in random order."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from fpga.registers.model import Access, Register, RegisterMap
 from fpga.registers.register_list import COMMIT, HOLD, RESET
 
 _ROUNDS = 10
-_LEAST = 150
-"""Accesses that a small map gets at least."""
-_MOST = 1500
-"""Accesses at most, but for the partial writes, of which every word has its own."""
-_CONTROLS = 40
-"""Writes to CONTROL beyond those: resets must come while a beat waits."""
+_MIN_ACCESSES = 150
+"""Smallest number of accesses, for small register maps."""
+_MAX_ACCESSES = 1500
+"""Largest number of reads, and of writes of complete words; partial writes of every word come in addition."""
+_CONTROL_WRITES = 40
+"""Additional writes to CONTROL, so that some resets happen while a beat waits."""
 SEEDS = 3
-"""Seeds from which a top is held: together they have all strobes of every word."""
+"""Number of runs of a top; together they write every word with all strobes."""
 PARTIALS = 2
-"""Times that each byte of a word is written alone, and left alone."""
+"""Number of times that each byte of a word is written alone, and omitted alone."""
 _PAUSE = 14
-"""Cycles after which a write has had its effect."""
+"""Cycles after which a write has certainly taken effect."""
 _AFTER_RESET = 30
-_BEGINS = RESET | HOLD | COMMIT
+_RESTARTS = RESET | HOLD | COMMIT
 _ALL_BYTES = 15
 _LOWEST = 1
-"""Strobe of the byte in which the bits of CONTROL are."""
+"""Strobe of the byte that holds the bits of CONTROL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A write: how long its address and its data wait first, and what it writes."""
+    """A write. Its address and its data wait `wait_address` and `wait_data` cycles before they are sent."""
 
     address: int
     data: int
@@ -42,66 +42,66 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A read, and how long it waits first."""
+    """A read, which waits `wait` cycles before it is sent."""
 
     address: int
     wait: int
 
 
 def random_accesses(table: RegisterMap, seed: int = 0) -> tuple[list[Write], list[Read]]:
-    """Return writes and reads; an address without a register is among them where there is one."""
+    """Return the writes and reads of a run; if an address has no register, it is read, too."""
     draw = random.Random(seed)
     words = [(register, register.at(word)) for register in table for word in range(register.words)]
-    rounds = max(_ROUNDS, -(-_LEAST // len(words)))
-    written = [pair for pair in words if pair[0].access not in {Access.CONSTANT, Access.READ}]
-    single = written * rounds
-    single += [(table["CONTROL",], table["CONTROL",].offset)] * _CONTROLS
-    # What can only be read is written now and then: nothing may come of it.
+    rounds = max(_ROUNDS, -(-_MIN_ACCESSES // len(words)))
+    writable = [pair for pair in words if pair[0].access not in {Access.CONSTANT, Access.READ}]
+    single = writable * rounds
+    single += [(table["CONTROL",], table["CONTROL",].offset)] * _CONTROL_WRITES
+    # Some writes go to read-only registers: they must have no effect.
     single += draw.sample(words, min(len(words), 8))
-    looked_at = [address for _, address in words] * rounds
+    addresses = [address for _, address in words] * rounds
     if table.size_bytes < 1 << table.address_bits:
-        looked_at += [table.size_bytes] * 2
+        addresses += [table.size_bytes] * 2
     draw.shuffle(single)
-    draw.shuffle(looked_at)
+    draw.shuffle(addresses)
     groups: list[tuple[Write, ...]] = [
-        (_write(draw, register, address),) for register, address in single[:_MOST]
+        (_write(draw, register, address),) for register, address in single[:_MAX_ACCESSES]
     ]
-    groups += [pair for register, address in written for pair in _partial(draw, register, address, seed)]
+    groups += [pair for register, address in writable for pair in _partial(draw, register, address, seed)]
     draw.shuffle(groups)
     control = table["CONTROL",].offset
     writes = list(_control_writes(draw, control, [each for group in groups for each in group]))
-    return _apart(control, writes), [
-        Read(address, draw.choice((0, 0, 1, 7))) for address in looked_at[:_MOST]
+    return _insert_pauses(control, writes), [
+        Read(address, draw.choice((0, 0, 1, 7))) for address in addresses[:_MAX_ACCESSES]
     ]
 
 
 def _partial(draw: random.Random, register: Register, address: int, seed: int) -> Iterator[tuple[Write, ...]]:
-    """Return pairs of writes: the whole word, and in the next cycle, or a little later, a part of it.
+    """Yield pairs of writes: the complete word, and directly afterwards or a little later, a part of it.
 
-    Every byte is written alone and is left alone. What is written differs in every byte from what is there, so that it
-    is seen which byte has changed; of a register that acts it is the same, so that it is seen which one acts again.
+    Every byte is written alone and omitted alone. The second value differs from the first in every byte, which shows
+    the bytes that have changed; for registers that act on a write it is the same, which shows those that act again.
     """
     plain = [
         strobes for byte in range(-(-register.width // 8)) for strobes in (1 << byte, _ALL_BYTES ^ 1 << byte)
     ]
-    # All other strobes take turns over the seeds.
+    # The other strobes are spread over the seeds.
     others = [strobes for strobes in range(_ALL_BYTES) if strobes not in plain]
     for strobes in (*plain * PARTIALS, *others[seed % SEEDS :: SEEDS]):
         if register.access in {Access.PULSE, Access.PUSH}:
-            there = after = register.mask
+            before = after = register.mask
         else:
-            there = draw.choice((register.mask, 0)) if register.width < 8 else draw.getrandbits(32)
-            after = there ^ draw.choice((register.mask, 0xFFFF_FFFF))
+            before = draw.choice((register.mask, 0)) if register.width < 8 else draw.getrandbits(32)
+            after = before ^ draw.choice((register.mask, 0xFFFF_FFFF))
         pause = draw.choice((0, 0, _PAUSE))
-        yield (Write(address, there, _ALL_BYTES, 0, 0), Write(address, after, strobes, pause, pause))
+        yield (Write(address, before, _ALL_BYTES, 0, 0), Write(address, after, strobes, pause, pause))
 
 
 def _control_writes(draw: random.Random, control: int, writes: list[Write]) -> Iterator[Write]:
-    """Return the writes, those of CONTROL so that it is known what resets what: now and then, and never in a hold.
+    """Yield the writes with new data for CONTROL: occasional resets and holds, but never a reset during a hold.
 
-    What is written without its strobe may be anything: nothing may come of it.
+    Without its strobe, CONTROL gets any value: it must have no effect.
     """
-    held = False
+    in_hold = False
     for each in writes:
         if each.address != control:
             yield each
@@ -110,25 +110,25 @@ def _control_writes(draw: random.Random, control: int, writes: list[Write]) -> I
             yield replace(each, data=draw.choice((each.data, RESET, HOLD, COMMIT, 0xFFFF_FFFF)))
             continue
         free = (0, 1, 2, 3, COMMIT, draw.getrandbits(28) << 4, RESET, 7, HOLD, RESET | HOLD)
-        data = draw.choice((0, 1, 2, 3, COMMIT) if held else free)
+        data = draw.choice((0, 1, 2, 3, COMMIT) if in_hold else free)
         yield replace(each, data=data)
-        held = bool(data & HOLD or (held and not data & COMMIT))
+        in_hold = bool(data & HOLD or (in_hold and not data & COMMIT))
 
 
-def _apart(control: int, writes: list[Write]) -> list[Write]:
-    """Return the writes, with a pause after a reset, and after the end of a hold.
+def _insert_pauses(control: int, writes: list[Write]) -> list[Write]:
+    """Return the writes, with a pause after each reset and each end of a hold.
 
-    What is written right then may come before it or not: nothing could be said of it. What CONTROL gets without its
-    strobe does nothing, and comes at once.
+    A write at that moment could take effect before or after it, so its result would be unknown. Writes to CONTROL
+    without its strobe have no effect, and are not delayed.
     """
-    found: list[Write] = []
+    delayed: list[Write] = []
     pause = False
     for each in writes:
         idle = each.address == control and not each.strobes & _LOWEST
-        found.append(replace(each, wait_address=_AFTER_RESET) if pause and not idle else each)
-        begins = each.address == control and each.strobes & _LOWEST and each.data & _BEGINS
+        delayed.append(replace(each, wait_address=_AFTER_RESET) if pause and not idle else each)
+        begins = each.address == control and each.strobes & _LOWEST and each.data & _RESTARTS
         pause = bool(begins) or (pause and idle)
-    return found
+    return delayed
 
 
 def _write(draw: random.Random, register: Register, address: int) -> Write:

@@ -1,8 +1,8 @@
-"""A bench for a top as it was delivered: random accesses to its registers and random beats, everything written down.
+"""Test bench for a delivered top: random accesses to its registers and random beats, with a log of every cycle.
 
-The datapath inside is replaced by one of the same ports whose outputs are random, so that every path between it and
-the pins of the top carries something. Both write a line a cycle: the bench the pins of the top, the other one its
-own. Nothing in the delivered files needs to have a particular name but the top, the datapath and their ports.
+The datapath inside is replaced by one with the same ports and random outputs, so that every path between it and the
+pins of the top is exercised. The bench logs the pins of the top in every cycle, and the random datapath its own ports.
+The only names that the delivered files must have are those of the top, the datapath and their ports.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from fpga.registers.wrapper import axi_signals
 from fpga.verify.accesses import Read, Write
 
 BEGIN = 12
-"""The first cycle in which something is driven: the bus reset is over."""
+"""The first cycle in which the bench drives inputs, after the bus reset."""
 HOLD = 24
-"""Cycles for which levels of the datapath stay as they are, at most."""
+"""Largest number of cycles for which outputs of the random datapath stay constant."""
 PATIENCE = 64
-"""Cycles for which a ready waits for its valid, at most, in one answer or beat of four."""
+"""Largest number of cycles for which a ready waits for its valid, in one of four answers or beats."""
 _SPELL = 24
-"""Cycles for which the datapath takes no beats, now and then."""
+"""Cycles of an occasional pause in which the random datapath takes no beats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A pin of a top: an input is driven by the bench."""
+    """A pin of a top; the bench drives its inputs."""
 
     name: str
     width: int
@@ -38,7 +38,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class StreamPins:
-    """An AXI-Stream port: the pins that go with `tvalid`, and whether the top takes beats there."""
+    """An AXI-Stream port: its pins besides `tvalid` and `tready`, and whether it is an input of the top."""
 
     prefix: str
     payload: tuple[Pin, ...]
@@ -46,7 +46,7 @@ class StreamPins:
 
 
 def random_datapath_text(datapath: Datapath, seed: int = 0) -> str:
-    """Return a module with the ports of the datapath whose outputs are random; its pins go to `datapath.log`."""
+    """Return the text of a module with the ports of the datapath and random outputs, which writes `datapath.log`."""
     ports = ports_of(datapath)
     streams = [port.name[: -len("_valid_o")] for port in ports.outputs if port.name.endswith("_valid_o")]
     beats = {name: [f"{name}_data_o", *ends] for name, ends in _ends(datapath).items()}
@@ -76,14 +76,14 @@ def random_datapath_text(datapath: Datapath, seed: int = 0) -> str:
     lines.append(f"    spell <= spell > 0 ? spell - 1 : $urandom(seed) % 40 == 0 ? {_SPELL} : 0;")
     lines += [f"    {port.name} <= spell > 0 ? '0 : {_random(port.width)};" for port in quick]
     lines += ["    left <= left - 1;", f"    if (left <= 0) begin left <= $urandom(seed) % {HOLD};"]
-    held = [port for port in ports.outputs if port.name not in whole and port not in quick]
-    lines += [f"      {port.name} <= {_random(port.width)};" for port in held]
+    levels = [port for port in ports.outputs if port.name not in whole and port not in quick]
+    lines += [f"      {port.name} <= {_random(port.width)};" for port in levels]
     starts = [f"{port.name} = '0;" for port in ports.outputs]
     return "\n".join([*lines, "    end", "  end", f"  initial begin {' '.join(starts)} end", "endmodule", ""])
 
 
 def _ends(datapath: Datapath) -> dict[str, list[str]]:
-    """Return the ports of what goes with the beats of each output stream: its end, and the lanes it keeps."""
+    """Return the ports for `last` and `keep` of each output stream."""
     return {
         f"{module.name}_{action.output}": [
             f"{module.name}_{end.output}_o" for _, end in ends_of_output(module, action.output)
@@ -99,12 +99,12 @@ def _random(width: int) -> str:
 
 
 def _format(names: Iterable[str]) -> str:
-    listed = list(names)
-    return ", ".join([f'"{" ".join(["%h"] * len(listed))}"', *listed])
+    columns = list(names)
+    return ", ".join([f'"{" ".join(["%h"] * len(columns))}"', *columns])
 
 
 def list_datapath_log(datapath: Datapath) -> tuple[Port, ...]:
-    """Return the columns of `datapath.log` after the reset."""
+    """Return the ports in `datapath.log`, whose columns follow that of the reset."""
     ports = ports_of(datapath)
     return (*ports.inputs, *ports.outputs)
 
@@ -117,7 +117,7 @@ def bench_text(
     cycles: int,
     seed: int = 0,
 ) -> str:
-    """Return the bench of a top. Its accesses are those given; how quickly each side goes on is random."""
+    """Return the text of the bench of a top, with the given accesses and random delays on each channel."""
     axi = [Pin(f"s_axi_{each.name}", each.width, not each.driven) for each in axi_signals(table.address_bits)]
     listed = list(streams)
     pins = [*axi, *(pin for stream in listed for pin in _pins(stream))]
@@ -150,7 +150,7 @@ def bench_text(
         "  end",
     ]
     lines += [f"  integer {name}_patient, {name}_low;" for name in _answering(listed)]
-    # What a handshake was is looked at before the edge: the pins have changed after it.
+    # Handshakes are sampled at the edge, because the pins change after it.
     lines += [f"  reg {name}_moves;" for name in _channels(listed)]
     lines.append("  always @(posedge aclk) begin")
     lines += [f"    {name}_moves = {valid} && {ready};" for name, (valid, ready) in _channels(listed).items()]
@@ -158,7 +158,7 @@ def bench_text(
 
 
 def list_top_log(table: RegisterMap, streams: Iterable[StreamPins]) -> list[str]:
-    """Return the names of the columns of `top.log`."""
+    """Return the pins in the columns of `top.log`."""
     axi = [f"s_axi_{each.name}" for each in axi_signals(table.address_bits)]
     return ["aresetn", *axi, *(pin.name for stream in streams for pin in _pins(stream))]
 
@@ -178,13 +178,13 @@ def _memories(writes: list[Write], reads: list[Read]) -> Iterator[str]:
 
 
 def memory_files(writes: list[Write], reads: list[Read]) -> dict[str, str]:
-    """Return the accesses as the bench reads them: waits, address, data, strobes."""
-    written = (
+    """Return the memory files of the bench by name: waits, address, data and strobes of each access."""
+    write_lines = (
         f"{each.wait_address:04x}{each.wait_data:04x}{each.address:08x}{each.data:08x}{each.strobes:02x}\n"
         for each in writes
     )
-    read = (f"{each.wait:08x}{each.address:08x}\n" for each in reads)
-    return {"writes.hex": "".join(written), "reads.hex": "".join(read)}
+    read_lines = (f"{each.wait:08x}{each.address:08x}\n" for each in reads)
+    return {"writes.hex": "".join(write_lines), "reads.hex": "".join(read_lines)}
 
 
 def _channels(streams: Iterable[StreamPins]) -> dict[str, tuple[str, str]]:
@@ -194,7 +194,7 @@ def _channels(streams: Iterable[StreamPins]) -> dict[str, tuple[str, str]]:
 
 
 def _driving(streams: Iterable[StreamPins], writes: int, reads: int) -> Iterator[str]:
-    """Return what the bench drives at the beginning of a cycle: a valid stays until its ready."""
+    """Yield the statements that drive the pins at the start of a cycle; a valid stays until its ready."""
     for name, number in (("aw", writes), ("w", writes), ("ar", reads)):
         source = "reads[ar]" if name == "ar" else f"writes[{name}]"
         wait = {"aw": "[103:88]", "w": "[87:72]", "ar": "[63:32]"}[name]
@@ -219,19 +219,19 @@ def _driving(streams: Iterable[StreamPins], writes: int, reads: int) -> Iterator
 
 
 def _answering(streams: Iterable[StreamPins]) -> list[str]:
-    """Return the channels of which the bench drives the ready."""
+    """Return the channels on which the bench drives ready."""
     return ["s_axi_b", "s_axi_r", *(f"{stream.prefix}_t" for stream in streams if not stream.into)]
 
 
 def _ready(name: str, usual: str) -> Iterator[str]:
-    """Return what drives a ready: at times it waits for its valid, which must not wait for it."""
+    """Yield the statements for a ready. It sometimes waits for its valid, which must not wait for ready."""
     yield f"if ({name}_patient && !{name}valid && {name}_low < {PATIENCE}) begin"
     yield f"  {name}ready = 0; {name}_low = {name}_low + 1;"
     yield f"end else {name}ready = {usual};"
 
 
 def _handshakes(streams: Iterable[StreamPins]) -> Iterator[str]:
-    """Return what follows a beat that moved."""
+    """Yield the statements after the beats that moved."""
     listed = list(streams)
     for name in _answering(listed):
         yield f"if ({name}_moves) begin {name}_patient = $urandom(seed) % 4 == 0; {name}_low = 0; end"

@@ -1,4 +1,4 @@
-"""The record of a bench about the registers of a top: transactions, and when each can have had its effect."""
+"""Transactions in the log of a bench, and breaches of the rules of AXI."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from fpga.verify.accesses import Read, Write
 
 SETTLED = 3
-"""Cycles after the answer to a write in which its effect may still come to the pins of the datapath."""
+"""Largest number of cycles between the answer to a write and its effect at the pins of the datapath."""
 
 Columns = Mapping[str, list[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class Transaction:
     """A transaction: accepted in cycle `begins`, answered in cycle `ends`."""
 
     begins: int
@@ -24,7 +24,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """A rule of the bus that was not kept: where, when, and what was expected and seen."""
+    """A breach of a rule: the pin, the cycle, and the expected and actual value."""
 
     pin: str
     cycle: int
@@ -33,44 +33,44 @@ class Breach:
 
 
 def handshakes(log: Columns, valid: str, ready: str) -> list[int]:
-    """Return the cycles in which something moves."""
+    """Return the cycles in which both `valid` and `ready` are 1."""
     pairs = zip(log[valid], log[ready], strict=True)
     return [cycle for cycle, (one, other) in enumerate(pairs) if one and other]
 
 
 def answers(log: Columns, channel: str) -> list[int]:
-    """Return the first cycle of every answer."""
-    found, waits = [], False
+    """Return the first cycle of every answer on a channel (`b` or `r`)."""
+    cycles, is_waiting = [], False
     for cycle, (valid, ready) in enumerate(
         zip(log[f"s_axi_{channel}valid"], log[f"s_axi_{channel}ready"], strict=True)
     ):
-        if valid and not waits:
-            found.append(cycle)
-        waits = bool(valid and not ready)
-    return found
+        if valid and not is_waiting:
+            cycles.append(cycle)
+        is_waiting = bool(valid and not ready)
+    return cycles
 
 
-def find_answered_writes(log: Columns, writes: list[Write]) -> list[tuple[Write, Done]]:
-    """Return the writes that were answered."""
+def find_answered_writes(log: Columns, writes: list[Write]) -> list[tuple[Write, Transaction]]:
+    """Return the answered writes with their transactions."""
     addresses, data = (handshakes(log, f"s_axi_{each}valid", f"s_axi_{each}ready") for each in ("aw", "w"))
     ends = answers(log, "b")
     return [
-        (write, Done(max(one, other), end))
+        (write, Transaction(max(one, other), end))
         for write, one, other, end in zip(writes, addresses, data, ends, strict=False)
     ]
 
 
-def read(log: Columns, reads: list[Read]) -> list[tuple[Read, Done, int]]:
-    """Return the reads that were answered, with their answers."""
+def read(log: Columns, reads: list[Read]) -> list[tuple[Read, Transaction, int]]:
+    """Return the answered reads with their transactions and answers."""
     begins, ends = handshakes(log, "s_axi_arvalid", "s_axi_arready"), answers(log, "r")
     return [
-        (each, Done(begin, end), log["s_axi_rdata"][end])
+        (each, Transaction(begin, end), log["s_axi_rdata"][end])
         for each, begin, end in zip(reads, begins, ends, strict=False)
     ]
 
 
 def unstable(log: Columns, valid: str, ready: str, payload: list[str]) -> Iterator[Breach]:
-    """Return what changes though a beat waits: its valid, or what it carries. A bus reset ends a beat."""
+    """Yield the first change of `valid` or of the payload while a beat waits. A bus reset ends a beat."""
     for cycle in range(1, len(log[valid])):
         if not (log[valid][cycle - 1] and not log[ready][cycle - 1] and log["aresetn"][cycle]):
             continue
@@ -81,22 +81,22 @@ def unstable(log: Columns, valid: str, ready: str, payload: list[str]) -> Iterat
 
 
 def find_unanswered(log: Columns, requests: int, answer: str) -> Iterator[Breach]:
-    """Return a breach when there are fewer answers than requests, or more."""
-    given = len(handshakes(log, f"s_axi_{answer}valid", f"s_axi_{answer}ready"))
-    if given != requests:
-        yield Breach(f"s_axi_{answer}valid", len(log["aresetn"]) - 1, requests, given)
+    """Yield a breach if the number of answers differs from the number of requests."""
+    answers_seen = len(handshakes(log, f"s_axi_{answer}valid", f"s_axi_{answer}ready"))
+    if answers_seen != requests:
+        yield Breach(f"s_axi_{answer}valid", len(log["aresetn"]) - 1, requests, answers_seen)
 
 
 WAITING = 16
-"""Cycles in which an answer, or a beat, must come that nobody is ready for."""
+"""Largest number of cycles until an answer or a beat must appear although its receiver is not ready."""
 
 
 def waits_for_ready(
     pin: str, offered: Iterable[bool], valid: list[int], ready: list[int]
 ) -> Iterator[Breach]:
-    """Return where something is there to be sent, and its valid stays 0 as long as its ready does.
+    """Yield the first breach where something is to be sent, but valid stays 0 as long as ready is 0.
 
-    AXI forbids it: a receiver may wait for valid before it is ready.
+    AXI forbids it, because a receiver may wait for valid before it is ready.
     """
     waited = 0
     for cycle, there in enumerate(offered):
@@ -107,23 +107,23 @@ def waits_for_ready(
 
 
 def late_answers(log: Columns) -> Iterator[Breach]:
-    """Return answers that wait for their ready, the earliest first."""
+    """Yield the answers that wait for their ready, the earliest first."""
     requests = {
         "b": [max(pair) for pair in zip(*(_moves(log, each) for each in ("aw", "w")), strict=False)],
         "r": _moves(log, "ar"),
     }
-    found: list[Breach] = []
+    breaches: list[Breach] = []
     for channel, other in (("b", "r"), ("r", "b")):
-        begun, ended = Counter(requests[channel]), Counter(_moves(log, channel))
+        starts, ends = Counter(requests[channel]), Counter(_moves(log, channel))
         pairs = zip(log[f"s_axi_{other}valid"], log[f"s_axi_{other}ready"], strict=True)
         open_, offered = 0, []
-        for cycle, (shown, taken) in enumerate(pairs):
-            # Answers may come in the order of their requests: that one waits for the bench is no fault of the other.
-            offered.append(open_ > 0 and not (shown and not taken))
-            open_ += begun[cycle] - ended[cycle]
+        for cycle, (is_valid, is_ready) in enumerate(pairs):
+            # A top may answer in the order of requests, so an answer may wait while the bench delays the other channel.
+            offered.append(open_ > 0 and not (is_valid and not is_ready))
+            open_ += starts[cycle] - ends[cycle]
         name = f"s_axi_{channel}"
-        found += waits_for_ready(f"{name}valid", offered, log[f"{name}valid"], log[f"{name}ready"])
-    yield from sorted(found, key=lambda each: each.cycle)
+        breaches += waits_for_ready(f"{name}valid", offered, log[f"{name}valid"], log[f"{name}ready"])
+    yield from sorted(breaches, key=lambda each: each.cycle)
 
 
 def _moves(log: Columns, channel: str) -> list[int]:
@@ -131,7 +131,7 @@ def _moves(log: Columns, channel: str) -> list[int]:
 
 
 def errors(log: Columns, channel: str) -> Iterator[Breach]:
-    """Return answers that say that there was an error."""
+    """Yield the first answer with an error code."""
     for cycle, (valid, answer) in enumerate(
         zip(log[f"s_axi_{channel}valid"], log[f"s_axi_{channel}resp"], strict=True)
     ):

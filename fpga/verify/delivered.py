@@ -1,4 +1,4 @@
-"""A built folder as it lies on disk: the datapath that its text describes, and its files."""
+"""A built folder on disk: the datapath of its source text, and its files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fpga.registers.top import Top
 
 
 class NotListed(ValueError):
-    """A list of sources that names a file which is not in the folder, or is not there itself."""
+    """A missing file: a list of sources, or a file in it."""
 
 
 @dataclass(frozen=True)
@@ -28,48 +28,48 @@ class Delivered:
 
     @property
     def datapath(self) -> Datapath:
-        """The datapath that the text describes."""
+        """The datapath of the source text."""
         return self.origin.checked.datapath
 
     def text(self, name: str) -> str:
-        """Return a file; characters that no hardware language has become question marks. Raises NotListed."""
+        """Return the text of a file, with question marks for non-ASCII characters. Raise NotListed if it is missing."""
         path = self.folder / name
         if not path.is_file() or Path(name).name != name:
             raise NotListed(f"there is no file {name} in {self.folder}")
         return path.read_bytes().decode("utf-8", errors="replace").encode("ascii", "replace").decode()
 
     def sources(self, streams: Streams) -> dict[str, str]:
-        """Return the sources of a top as its list names them, those of the datapath among them."""
+        """Return the files in the list of a top, including those of the datapath. Raise NotListed."""
         listed = self.text(f"{Top(self.datapath, streams).name}.f").split()
         return {name: self.text(name) for name in listed}
 
     def around(self, streams: Streams) -> dict[str, str]:
-        """Return the sources of a top without the datapath itself."""
+        """Return the files of a top without the top module of the datapath."""
         own = f"{self.datapath.name}.sv"
         return {name: text for name, text in self.sources(streams).items() if name != own}
 
     @cached_property
     def core(self) -> Design:
-        """The datapath with its blocks, without registers and streams."""
+        """The design of the datapath with its blocks, without registers and stream ports."""
         tops = [Top(self.datapath, streams).name for streams in Streams]
         apart = {f"{top}{end}" for top in tops for end in (".sv", "_registers.v")}
-        # Both lists must lead to the same datapath: what only one of them names is looked at, too.
-        found = {**self.sources(Streams.AXI_STREAM), **self.sources(Streams.REGISTERS)}
-        kept = tuple((name, text) for name, text in found.items() if name not in apart)
-        return Design(self.datapath.name, kept, ports_of(self.datapath))
+        # The datapath must be the same in both tops, so files in either list are included.
+        sources = {**self.sources(Streams.AXI_STREAM), **self.sources(Streams.REGISTERS)}
+        own = tuple((name, text) for name, text in sources.items() if name not in apart)
+        return Design(self.datapath.name, own, ports_of(self.datapath))
 
     def files(self) -> dict[str, str]:
-        """Return every file below the folder with its SHA-256, by its path there; what simulators leave is not one."""
-        found = {}
+        """Return the SHA-256 of every file, by its path in the folder; caches of simulators and pytest are left out."""
+        digests = {}
         for path in sorted(self.folder.rglob("*")):
             place = path.relative_to(self.folder)
             if path.is_file() and not {"__pycache__", "sim_build", ".pytest_cache"} & set(place.parts):
-                found[place.as_posix()] = hashlib.sha256(path.read_bytes()).hexdigest()
-        return found
+                digests[place.as_posix()] = hashlib.sha256(path.read_bytes()).hexdigest()
+        return digests
 
 
 def read_folder(folder: Path) -> Delivered:
-    """Return a built folder. Raises ValueError when it is none, CountActionError when its text is wrong."""
+    """Return a built folder. Raise ValueError if it is not one, and CountActionError if its text has errors."""
     if not folder.is_dir():
         raise ValueError(
             f"there is no folder {folder}. Give the one that `countaction build FILE -o DIR` made."

@@ -1,7 +1,7 @@
-"""Values that the registers of a top may hold in each cycle, worked out from the accesses that a bench has made.
+"""Possible values of the registers of a top in each cycle, from the accesses of a bench.
 
-A write has its effect somewhere between its acceptance and shortly after its answer. Hence what a register holds is
-known but for the writes that are on their way: in every cycle a few values are possible, mostly one.
+A write takes effect at some time between its acceptance and shortly after its answer. A register is therefore known
+except for pending writes: in every cycle a few values are possible, mostly one.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from operator import attrgetter
 from fpga.registers.model import Access, Register, RegisterMap
 from fpga.registers.register_list import COMMIT, FIFO_DEPTH, HOLD, RESET
 from fpga.verify.accesses import Write
-from fpga.verify.bus_record import SETTLED, Breach, Columns, Done
+from fpga.verify.bus_record import SETTLED, Breach, Columns, Transaction
 
 _FOREVER = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A value that a word takes somewhere from cycle `begins` to cycle `ends`."""
+    """A value that a word takes at some time from cycle `begins` to cycle `ends`."""
 
     begins: int
     ends: int
@@ -30,71 +30,73 @@ class Change:
 
 @dataclass
 class Words:
-    """Values of the words that are kept, in the order in which they were written: of begins, and of ends."""
+    """Values of the words of a register map: by offset, the changes in the order of their begins and ends."""
 
     table: RegisterMap
     changes: dict[int, list[Change]] = field(default_factory=dict)
     pulses: dict[int, list[Change]] = field(default_factory=dict)
-    """Values written to words that act at once, by their offsets."""
+    """Values written to words that act on a write, by their offsets."""
     resets: list[Change] = field(default_factory=list)
     holds: list[Change] = field(default_factory=list)
-    """Times in which the datapath may be held in reset: from a HOLD to the COMMIT that ends it."""
+    """Times in which the datapath may be held in reset: from a HOLD to the COMMIT that releases it."""
 
     @classmethod
-    def of(cls, table: RegisterMap, writes: list[tuple[Write, Done]]) -> Words:
+    def of(cls, table: RegisterMap, writes: list[tuple[Write, Transaction]]) -> Words:
         """Return the words after these writes."""
         words = cls(table)
         places = {register.at(word): register for register in table for word in range(register.words)}
-        kept = {offset: each for offset, each in places.items() if each.access in {Access.WRITE, Access.PUSH}}
-        words.changes = {offset: [Change(-1, -1, each.reset)] for offset, each in kept.items()}
-        for write, done in writes:
-            words._write(places, kept, write, done)
+        stored = {
+            offset: each for offset, each in places.items() if each.access in {Access.WRITE, Access.PUSH}
+        }
+        words.changes = {offset: [Change(-1, -1, each.reset)] for offset, each in stored.items()}
+        for write, transaction in writes:
+            words._write(places, stored, write, transaction)
         return words
 
     def _write(
-        self, places: dict[int, Register], kept: dict[int, Register], write: Write, done: Done
+        self, places: dict[int, Register], stored: dict[int, Register], write: Write, transaction: Transaction
     ) -> None:
         register = places.get(write.address)
         if register is None:
             return
-        begins, ends = done.begins, done.ends + SETTLED
+        begins, ends = transaction.begins, transaction.ends + SETTLED
         mask = sum(0xFF << 8 * byte for byte in range(4) if write.strobes >> byte & 1)
         if register.access in {Access.WRITE, Access.PUSH}:
             old = self.changes[write.address][-1].value
             value = (old & ~mask | write.data & mask) & register.mask
             self.changes[write.address].append(Change(begins, ends, value))
-        given = write.data & mask & register.mask
+        data = write.data & mask & register.mask
         if register.access is Access.PUSH and mask & register.mask:
-            self.pulses.setdefault(write.address, []).append(Change(begins, ends, given))
+            self.pulses.setdefault(write.address, []).append(Change(begins, ends, data))
         elif register.access is Access.PULSE:
-            self.pulses.setdefault(write.address, []).append(Change(begins, ends, given))
+            self.pulses.setdefault(write.address, []).append(Change(begins, ends, data))
             if register.key == ("CONTROL",):
-                self._hold(given, begins, ends)
-            if register.key == ("CONTROL",) and given & RESET:
+                self._hold(data, begins, ends)
+            if register.key == ("CONTROL",) and data & RESET:
                 self.resets.append(Change(begins, ends, 1))
-                for offset, each in kept.items():
+                for offset, each in stored.items():
                     self.changes[offset].append(Change(begins, ends, each.reset))
 
     def _hold(self, control: int, begins: int, ends: int) -> None:
-        held = self.holds[-1] if self.holds and self.holds[-1].ends == _FOREVER else None
-        if control & HOLD and held is None:
+        current = self.holds[-1] if self.holds and self.holds[-1].ends == _FOREVER else None
+        if control & HOLD and current is None:
             self.holds.append(Change(begins, _FOREVER, 1))
-        elif held and control & COMMIT and not control & HOLD:
-            self.holds[-1] = Change(held.begins, ends, 1)
+        elif current and control & COMMIT and not control & HOLD:
+            self.holds[-1] = Change(current.begins, ends, 1)
 
     def possible(self, offset: int, first: int, last: int) -> list[Change]:
-        """Return the changes whose values a word may have somewhere from cycle `first` to cycle `last`."""
-        made = self.changes[offset]
-        ended = bisect_left(made, first, key=attrgetter("ends"))
-        return made[max(ended - 1, 0) : bisect_right(made, last, key=attrgetter("begins"))]
+        """Return the changes whose values a word may have at some time from cycle `first` to cycle `last`."""
+        changes = self.changes[offset]
+        ended = bisect_left(changes, first, key=attrgetter("ends"))
+        return changes[max(ended - 1, 0) : bisect_right(changes, last, key=attrgetter("begins"))]
 
     def values(self, offset: int, first: int, last: int) -> set[int]:
-        """Return the values that a word may have somewhere from cycle `first` to cycle `last`."""
+        """Return the values that a word may have at some time from cycle `first` to cycle `last`."""
         return {each.value for each in self.possible(offset, first, last)}
 
 
 def within(changes: list[Change], cycle: int) -> Iterator[Change]:
-    """Return the changes that may happen in a cycle."""
+    """Yield the changes that may happen in a cycle."""
     return (each for each in changes if each.begins <= cycle <= each.ends)
 
 
@@ -102,28 +104,28 @@ _NOTHING = (0, 0)
 
 
 def pulses_before(pulses: list[int], restarts: frozenset[int]) -> list[int]:
-    """Return the pulses since reset, cycle by cycle."""
-    found, number = [], 0
+    """Return the number of pulses since the last reset before each cycle, modulo 2^32."""
+    totals, number = [], 0
     for cycle, pulse in enumerate(pulses):
-        found.append(number)
+        totals.append(number)
         number = 0 if cycle in restarts else (number + pulse) % (1 << 32)
-    return found
+    return totals
 
 
 def waiting_values(valid: list[int], pushes: list[Change], first: int, last: int) -> list[int]:
-    """Return what the beats that wait may be in these cycles: those that are offered, and those being pushed."""
-    found = []
+    """Return the possible values of the waiting bits in these cycles: offered beats, with or without pending pushes."""
+    values = []
     for cycle in range(first, last + 1):
-        found.append(valid[cycle])
-        found += [valid[cycle] | each.value for each in within(pushes, cycle)]
-    return found
+        values.append(valid[cycle])
+        values += [valid[cycle] | each.value for each in within(pushes, cycle)]
+    return values
 
 
 @dataclass(frozen=True)
 class SinkModel:
-    """A FIFO behind an output stream: what it may be in each cycle, as pairs of beats pushed and beats popped.
+    """A FIFO behind an output stream: its possible states in each cycle, as pairs (beats pushed, beats popped).
 
-    Beats since the last reset are in `beats`, cycle by cycle the same list until a reset begins another one.
+    `beats` holds, for each cycle, the beats since the last reset.
     """
 
     name: str
@@ -133,39 +135,39 @@ class SinkModel:
 
     @classmethod
     def of(cls, core: Columns, name: str, pops: list[Change], restarts: frozenset[int]) -> SinkModel:
-        """Follow the stream of the datapath, and the pops that were written."""
+        """Return the model for the stream of the datapath and the pops that were written."""
         valid, ready, data = (core[f"{name}_{each}"] for each in ("valid_o", "ready_i", "data_o"))
-        # A possible state is how many writes have popped, and how many beats have left.
+        # A possible state is (pops that have acted, beats that have left); a pop of an empty FIFO has no effect.
         possible: set[tuple[int, int]] = {_NOTHING}
         beats: list[int] = []
-        states, kept = [], []
+        states, history = [], []
         for cycle in range(len(ready)):
-            states.append(frozenset((len(beats), left) for _, left in possible))
-            kept.append(beats)
+            states.append(frozenset((len(beats), popped) for _, popped in possible))
+            history.append(beats)
             pushed = len(beats)
             if valid[cycle] and ready[cycle]:
                 beats = [*beats, data[cycle]]
             possible = set(_pop(possible, pops, cycle, pushed))
             if cycle in restarts:
-                beats, possible = [], {(done, 0) for done, _ in possible}
-        return cls(name, states, kept, ready)
+                beats, possible = [], {(acted, 0) for acted, _ in possible}
+        return cls(name, states, history, ready)
 
     def levels(self, first: int, last: int) -> list[int]:
-        """Return the levels that it may show in these cycles."""
-        return [pushed - left for states in self.states[first : last + 1] for pushed, left in states]
+        """Return the possible levels in these cycles."""
+        return [pushed - popped for states in self.states[first : last + 1] for pushed, popped in states]
 
     def heads(self, first: int, last: int) -> list[int]:
-        """Return the oldest beats that it may show in these cycles; 0 for none."""
+        """Return the possible oldest beats in these cycles; 0 if the FIFO is empty."""
         return [
-            self.beats[cycle][left] if left < pushed else 0
+            self.beats[cycle][popped] if popped < pushed else 0
             for cycle in range(first, last + 1)
-            for pushed, left in self.states[cycle]
+            for pushed, popped in self.states[cycle]
         ]
 
-    def ready_breaches(self, begun: int) -> Iterator[Breach]:
-        """Return where it takes a beat without room, or does not take one with room."""
-        for cycle in range(begun, len(self.states)):
-            possible = {int(pushed - left < FIFO_DEPTH) for pushed, left in self.states[cycle]}
+    def ready_breaches(self, first: int) -> Iterator[Breach]:
+        """Yield the first cycle in which it is ready without room, or not ready with room."""
+        for cycle in range(first, len(self.states)):
+            possible = {int(pushed - popped < FIFO_DEPTH) for pushed, popped in self.states[cycle]}
             if self.ready[cycle] not in possible:
                 yield Breach(f"{self.name}_ready_i", cycle, next(iter(possible)), self.ready[cycle])
                 return
@@ -174,12 +176,12 @@ class SinkModel:
 def _pop(
     possible: set[tuple[int, int]], pops: list[Change], cycle: int, pushed: int
 ) -> Iterator[tuple[int, int]]:
-    """Return the states after a cycle in which the next pop may act, or must because its time is over."""
-    for done, left in possible:
-        following = pops[done] if done < len(pops) else None
+    """Yield the states after a cycle in which the next pop may act, or must act because its time is over."""
+    for acted, popped in possible:
+        following = pops[acted] if acted < len(pops) else None
         if following is None or cycle < following.begins:
-            yield done, left
+            yield acted, popped
             continue
         if cycle < following.ends:
-            yield done, left
-        yield done + 1, min(left + 1, pushed)
+            yield acted, popped
+        yield acted + 1, min(popped + 1, pushed)

@@ -1,4 +1,4 @@
-"""Rules of the registers of a top, looked at in what a bench has written down."""
+"""Rules for the registers of a top, checked in the logs of a bench."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from fpga.registers.model import Access, BlockPin, PortBits, Register, RegisterM
 from fpga.registers.register_list import CLEAR_STATUS, COMMIT
 from fpga.verify.accesses import Read
 from fpga.verify.bus_bench import BEGIN
-from fpga.verify.bus_record import Breach, Columns, Done
+from fpga.verify.bus_record import Breach, Columns, Transaction
 from fpga.verify.register_model import Change, SinkModel, Words, pulses_before, waiting_values, within
 
 
 @dataclass(frozen=True)
 class Record:
-    """The record of a top: its pins, those of the datapath inside, and what its registers may hold."""
+    """Logs of a run: pins of the top, ports of the datapath inside, and possible values of registers."""
 
     table: RegisterMap
     top: Columns
@@ -26,21 +26,21 @@ class Record:
 
     @property
     def cycles(self) -> range:
-        """The cycles that are looked at."""
+        """The cycles that are checked."""
         return range(BEGIN, len(self.core["rst_i"]))
 
 
 def restarts_of(record: Record) -> frozenset[int]:
-    """Return the cycles in which everything is reset, and not the datapath alone: the first of a RESET."""
-    found = {cycle for cycle in range(BEGIN) if record.core["rst_i"][cycle]}
+    """Return the cycles of complete resets, not of the datapath alone: at the start, and the first of each RESET."""
+    cycles = {cycle for cycle in range(BEGIN) if record.core["rst_i"][cycle]}
     for each in record.words.resets:
         reset = (c for c in range(each.begins, each.ends + 1) if record.core["rst_i"][c])
-        found |= set(list(reset)[:1])
-    return frozenset(found)
+        cycles |= set(list(reset)[:1])
+    return frozenset(cycles)
 
 
 def level_breaches(record: Record) -> Iterator[Breach]:
-    """Return where an input of the datapath is not what its registers hold."""
+    """Yield the first cycle, for each word, in which an input of the datapath differs from its register."""
     for register in record.table:
         port = _find_driver(register)
         if register.access is not Access.WRITE or port is None:
@@ -62,25 +62,25 @@ def _word_breaches(record: Record, register: Register, word: int, port: str, low
     bits = min(register.width, register.signal_bits - word * register.width)
     mask, offset = (1 << bits) - 1, register.at(word)
     for cycle in record.cycles:
-        seen = record.core[port][cycle] >> low & mask
+        actual = record.core[port][cycle] >> low & mask
         possible = {value & mask for value in record.words.values(offset, cycle, cycle)}
-        if seen not in possible:
-            right = record.words.possible(offset, cycle, cycle)[-1].value & mask
-            yield Breach(f"{register.name} at {port}", cycle, right, seen)
+        if actual not in possible:
+            expected = record.words.possible(offset, cycle, cycle)[-1].value & mask
+            yield Breach(f"{register.name} at {port}", cycle, expected, actual)
             return
 
 
 def control_breaches(record: Record) -> Iterator[Breach]:
-    """Return pulses of CONTROL that are missing at the datapath, or that nobody asked for."""
-    given = record.words.pulses.get(record.table["CONTROL",].offset, [])
+    """Yield pulses of CONTROL at the datapath that are missing, or that no write requested."""
+    pulses = record.words.pulses.get(record.table["CONTROL",].offset, [])
     for port, bit in (("commit_i", COMMIT), ("clear_status_i", CLEAR_STATUS)):
-        asked = [each for each in given if each.value & bit]
-        seen = [cycle for cycle in record.cycles if record.core[port][cycle]]
-        stray = [cycle for cycle in seen if not any(within(asked, cycle))]
+        requests = [each for each in pulses if each.value & bit]
+        cycles = [cycle for cycle in record.cycles if record.core[port][cycle]]
+        stray = [cycle for cycle in cycles if not any(within(requests, cycle))]
         if stray:
             yield Breach(port, stray[0], 0, 1)
-        elif len(seen) != len(asked):
-            yield Breach(f"pulses of {port}", record.cycles[-1], len(asked), len(seen))
+        elif len(cycles) != len(requests):
+            yield Breach(f"pulses of {port}", record.cycles[-1], len(requests), len(cycles))
     yield from _reset_breaches(record)
 
 
@@ -96,24 +96,28 @@ def _reset_breaches(record: Record) -> Iterator[Breach]:
             yield Breach("rst_i", each.ends, 1, 0)
             return
     for each in record.words.resets:
-        # A RESET lasts a cycle, unless a HOLD goes on.
-        seen = [cycle for cycle in range(each.begins, each.ends + 1) if record.core["rst_i"][cycle]]
-        if len(seen) > 1 and not any(within(record.words.holds, cycle) for cycle in seen):
-            yield Breach("rst_i", seen[1], 0, 1)
+        # A RESET lasts one cycle, except during a HOLD.
+        resets_in_force = [
+            cycle for cycle in range(each.begins, each.ends + 1) if record.core["rst_i"][cycle]
+        ]
+        if len(resets_in_force) > 1 and not any(
+            within(record.words.holds, cycle) for cycle in resets_in_force
+        ):
+            yield Breach("rst_i", resets_in_force[1], 0, 1)
             return
-    for held in record.words.holds:
-        # Once it has begun it lasts until the commit that ends it, or for ever.
-        resets_seen = record.core["rst_i"][held.begins : held.ends + 1]
+    for hold in record.words.holds:
+        # A hold lasts without a gap until the commit that releases it, or to the end.
+        resets_seen = record.core["rst_i"][hold.begins : hold.ends + 1]
         first, last = resets_seen.index(1), len(resets_seen) - 1 - resets_seen[::-1].index(1)
-        commits = record.core["commit_i"][held.begins : held.ends + 1]
+        commits = record.core["commit_i"][hold.begins : hold.ends + 1]
         ends = commits.index(1, first) if any(commits[first:]) else len(resets_seen) - 1
         if 0 in resets_seen[first : ends + 1] or last < ends:
-            yield Breach("rst_i", held.begins + resets_seen.index(0, first), 1, 0)
+            yield Breach("rst_i", hold.begins + resets_seen.index(0, first), 1, 0)
             return
 
 
 class ReadRules:
-    """Rules about the answers of reads."""
+    """Rules for the answers of reads, and for the FIFOs of output streams."""
 
     def __init__(self, record: Record) -> None:
         self._record = record
@@ -122,21 +126,21 @@ class ReadRules:
         }
         self._sinks: dict[str, SinkModel] = {}
 
-    def breaches(self, reads: list[tuple[Read, Done, int]]) -> Iterator[Breach]:
-        """Return the first wrong answer of every register."""
+    def breaches(self, reads: list[tuple[Read, Transaction, int]]) -> Iterator[Breach]:
+        """Yield the first wrong answer of every register."""
         wrong: set[str] = set()
-        for read, done, answer in reads:
+        for read, transaction, answer in reads:
             register, word = self._places.get(read.address, (None, 0))
             name = register.name if register else f"{read.address:#x}"
-            if name in wrong or done.begins < BEGIN:
+            if name in wrong or transaction.begins < BEGIN:
                 continue
-            possible = self._possible(register, word, read.address, done) if register else [0]
+            possible = self._possible(register, word, read.address, transaction) if register else [0]
             if answer not in possible:
                 wrong.add(name)
-                yield Breach(name, done.ends, possible[-1], answer)
+                yield Breach(name, transaction.ends, possible[-1], answer)
 
-    def _possible(self, register: Register, word: int, offset: int, done: Done) -> list[int]:
-        first, last = done.begins, done.ends
+    def _possible(self, register: Register, word: int, offset: int, transaction: Transaction) -> list[int]:
+        first, last = transaction.begins, transaction.ends
         match register.access:
             case Access.CONSTANT:
                 return [register.reset]
@@ -144,12 +148,12 @@ class ReadRules:
                 return [each.value for each in self._record.words.possible(offset, first, last)]
             case Access.READ:
                 low = word * register.width
-                wide = self._find_shown(register, first, last)
+                wide = self._find_port_values(register, first, last)
                 return [value >> low & register.mask for value in wide]
         return [0]
 
-    def _find_shown(self, register: Register, first: int, last: int) -> list[int]:
-        """Return what a register that the datapath drives may show in these cycles."""
+    def _find_port_values(self, register: Register, first: int, last: int) -> list[int]:
+        """Return the possible values of a register that the datapath drives, in these cycles."""
         core, signal = self._record.core, register.signal
         if isinstance(signal, PortBits):
             low, mask = signal.low or 0, (1 << signal.width) - 1
@@ -171,29 +175,29 @@ class ReadRules:
         return self._sinks[name]
 
     def sink_breaches(self) -> Iterator[Breach]:
-        """Return where an output stream is kept waiting, or is not, against the room behind it."""
+        """Yield breaches of ready of the output streams, which must follow the room in their FIFOs."""
         for block, name in self._record.table.blocks():
             if block == "sink":
                 yield from self._sink(name).ready_breaches(BEGIN)
 
 
 def _push_changes(record: Record, name: str, *, certain: bool = False) -> list[Change]:
-    """Return the pushes into an input stream, each with the bits that it may offer, or with those that are certain."""
+    """Return the pushes into an input stream, with the bits that they may offer, or (`certain`) do offer."""
     register = record.table.blocks()["source", name]["push"]
     *before, last = (register.at(word) for word in range(register.words))
-    found = []
+    changes = []
     for each in record.words.pulses.get(last, []):
         mask = each.value << register.width * len(before)
         for word, offset in enumerate(before):
             values = record.words.values(offset, each.begins, each.ends)
             combined = reduce(and_ if certain else or_, values)
             mask |= combined << register.width * word
-        found.append(Change(each.begins, each.ends, mask & (1 << register.signal_bits) - 1))
-    return found
+        changes.append(Change(each.begins, each.ends, mask & (1 << register.signal_bits) - 1))
+    return changes
 
 
 def push_breaches(record: Record) -> Iterator[Breach]:
-    """Return beats that are offered though nobody pushed them, and those that vanish before they are taken."""
+    """Yield beats that are offered without a push, that vanish before they are taken, or that are never offered."""
     for block, name in record.table.blocks():
         if block != "source":
             continue
@@ -201,24 +205,24 @@ def push_breaches(record: Record) -> Iterator[Breach]:
         valid, ready, resets = (record.core[each] for each in (f"{name}_valid_i", f"{name}_ready_o", "rst_i"))
         restarts = restarts_of(record)
         for cycle in record.cycles[:-1]:
-            kept = valid[cycle] & ~(0 if resets[cycle] else ready[cycle])
-            left = 0 if cycle in restarts else kept
+            waiting = valid[cycle] & ~(0 if resets[cycle] else ready[cycle])
+            expected = 0 if cycle in restarts else waiting
             offered = 0
             for each in within(pushes, cycle):
                 offered |= each.value
-            seen = valid[cycle + 1]
-            if seen & ~(left | offered) or left & ~seen:
-                yield Breach(f"{name}_valid_i", cycle + 1, left | seen & offered, seen)
+            actual = valid[cycle + 1]
+            if actual & ~(expected | offered) or expected & ~actual:
+                yield Breach(f"{name}_valid_i", cycle + 1, expected | actual & offered, actual)
                 break
         yield from _find_lost_pushes(record, name, valid)
 
 
 def _find_lost_pushes(record: Record, name: str, valid: list[int]) -> Iterator[Breach]:
-    """Return pushes that came to nothing, of those bits that are known."""
+    """Yield the first push without effect, judged by the bits that it certainly offers."""
     for each in _push_changes(record, name, certain=True):
         if any(record.core["rst_i"][each.begins : each.ends + 2]):
             continue
-        seen = reduce(or_, valid[each.begins : each.ends + 2], 0)
-        if each.value & ~seen:
-            yield Breach(f"{name}_valid_i", each.ends, each.value, seen)
+        offered = reduce(or_, valid[each.begins : each.ends + 2], 0)
+        if each.value & ~offered:
+            yield Breach(f"{name}_valid_i", each.ends, each.value, offered)
             return

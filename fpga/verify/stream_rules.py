@@ -1,4 +1,4 @@
-"""Rules of the AXI-Stream ports of a top: every beat goes through, once, in order and as it was."""
+"""Rules for the AXI-Stream ports of a top: every beat passes once, in order and unchanged."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from fpga.verify.bus_record import Breach, Columns, handshakes, waits_for_ready
 
 IN_FLIGHT = 4
 """Beats of a stream that a reset may drop between a port and the datapath."""
-_ALIKE = 8
-"""Beats by which it is seen how many a reset has dropped."""
+_COMPARED = 8
+"""Number of beats that are compared to find how many a reset has dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """An AXI-Stream port, and where its beats are at the datapath: ports, the place of the bit, and the bits.
+    """An AXI-Stream port, and the datapath's ports for its beats: their name, index, and bits of a beat.
 
-    `ends` are the lanes of `last` and `keep`, by the ends of their pins' names, with the datapath's ports.
+    `ends` lists `last` and `keep`: suffix of the pin, port of the datapath, number of lanes.
     """
 
     pins: StreamPins
@@ -33,7 +33,7 @@ class Stream:
 
 
 def streams_of(datapath: Datapath) -> tuple[Stream, ...]:
-    """Return the AXI-Stream ports that the top of a datapath has."""
+    """Return the AXI-Stream ports of the top of a datapath."""
     return (*_inputs(datapath), *_outputs(datapath))
 
 
@@ -85,18 +85,18 @@ def _payload(
 
 
 def stream_breaches(stream: Stream, top: Columns, core: Columns) -> Iterator[Breach]:
-    """Return the first beat that is lost, doubled, changed or comes from nowhere."""
+    """Yield the first beat that is lost, duplicated, changed or invented."""
     prefix = stream.pins.prefix
     outside = handshakes(top, f"{prefix}_tvalid", f"{prefix}_tready")
     at_pins = [(cycle, _beat_of_pins(stream, top, cycle)) for cycle in outside]
     if stream.pins.into:
-        yield from _in_order(prefix, at_pins, list(_find_taken(stream, core)), core["rst_i"])
+        yield from _find_disorder(prefix, at_pins, list(_find_taken(stream, core)), core["rst_i"])
     else:
-        yield from _in_order(prefix, list(_find_offered(stream, core)), at_pins, core["rst_i"])
+        yield from _find_disorder(prefix, list(_find_offered(stream, core)), at_pins, core["rst_i"])
 
 
 def stream_waits(stream: Stream, top: Columns, core: Columns) -> Iterator[Breach]:
-    """Return where a valid waits for its ready: at the pins of an output, at the datapath of an input."""
+    """Yield the first cycle in which valid waits for ready: at the pins of an output, at the datapath for an input."""
     prefix, resets = stream.pins.prefix, core["rst_i"]
     if stream.pins.into:
         valid, ready = (
@@ -111,27 +111,31 @@ def stream_waits(stream: Stream, top: Columns, core: Columns) -> Iterator[Breach
     yield from waits_for_ready(pin, offered, valid, ready)
 
 
-def _in_order(
-    prefix: str, sent: list[tuple[int, int]], came: list[tuple[int, int]], resets: list[int]
+def _find_disorder(
+    prefix: str, sent: list[tuple[int, int]], received: list[tuple[int, int]], resets: list[int]
 ) -> Iterator[Breach]:
-    """Return where what came is not what was sent; after a reset a few beats may be missing.
+    """Yield the first received beat that differs from the sent one; after a reset a few beats may be missing.
 
-    Beats may be alike: how many are missing is seen by those that follow.
+    Because beats may be equal, the beats that follow tell how many are missing.
     """
     place = 0
     before = 0
-    for number, (cycle, beat) in enumerate(came):
+    for number, (cycle, beat) in enumerate(received):
         reset = any(resets[before : cycle + 1])
         skips = range(1 + (IN_FLIGHT if reset else 0))
-        following = _until_reset(came[number : number + _ALIKE], resets)
+        following = _until_reset(received[number : number + _COMPARED], resets)
         skipped = next(
-            (skip for skip in skips if _same(sent[place + skip :], following if reset else [(cycle, beat)])),
+            (
+                skip
+                for skip in skips
+                if _is_continued(sent[place + skip :], following if reset else [(cycle, beat)])
+            ),
             None,
         )
         if skipped is None:
             pairs = zip(sent[place:], following, strict=False)
-            other = ((late, one, came_then) for (_, one), (late, came_then) in pairs if one != came_then)
-            yield Breach(f"{prefix}_tdata", *next(other, (cycle, len(sent), len(came))))
+            other = ((late, one, actual) for (_, one), (late, actual) in pairs if one != actual)
+            yield Breach(f"{prefix}_tdata", *next(other, (cycle, len(sent), len(received))))
             return
         place += skipped + 1
         before = cycle
@@ -139,22 +143,22 @@ def _in_order(
         yield Breach(f"beats of {prefix}", sent[place][0], len(sent), place)
 
 
-def _same(sent: list[tuple[int, int]], came: list[tuple[int, int]]) -> bool:
-    """Return whether the beats that came are the next that were sent, each not before it was."""
-    pairs = list(zip(sent, came, strict=False))
-    return len(pairs) == len(came) and all(
+def _is_continued(sent: list[tuple[int, int]], received: list[tuple[int, int]]) -> bool:
+    """Return whether the received beats are the next sent ones, and none is received before it is sent."""
+    pairs = list(zip(sent, received, strict=False))
+    return len(pairs) == len(received) and all(
         one == other and early <= late for (early, one), (late, other) in pairs
     )
 
 
 def _until_reset(beats: list[tuple[int, int]], resets: list[int]) -> list[tuple[int, int]]:
-    """Return the first of the beats, and those after it that come before another reset."""
-    found = beats[:1]
+    """Return the first beat, and the following ones before the next reset."""
+    prefix = beats[:1]
     for cycle, beat in beats[1:]:
-        if any(resets[found[-1][0] + 1 : cycle + 1]):
+        if any(resets[prefix[-1][0] + 1 : cycle + 1]):
             break
-        found.append((cycle, beat))
-    return found
+        prefix.append((cycle, beat))
+    return prefix
 
 
 def _find_taken(stream: Stream, core: Columns) -> Iterator[tuple[int, int]]:
@@ -167,7 +171,7 @@ def _find_taken(stream: Stream, core: Columns) -> Iterator[tuple[int, int]]:
 
 
 def _find_offered(stream: Stream, core: Columns) -> Iterator[tuple[int, int]]:
-    """Return the beats of the datapath in the cycles in which they appear."""
+    """Yield the beats that the datapath offers, with the cycles in which they appear."""
     valid, ready = core[f"{stream.port}_valid_o"], core[f"{stream.port}_ready_i"]
     fresh = True
     for cycle, reset in enumerate(core["rst_i"]):
@@ -178,7 +182,7 @@ def _find_offered(stream: Stream, core: Columns) -> Iterator[tuple[int, int]]:
 
 
 def _beat_of_pins(stream: Stream, top: Columns, cycle: int) -> int:
-    """Return a beat at the pins as the datapath has it; bits above its own are its sign, or 0."""
+    """Return a beat at the pins in the format of `_with_ends`; padding bits must be the sign, or 0."""
     prefix = stream.pins.prefix
     data, ends = top[f"{prefix}_tdata"][cycle], []
     if stream.pins.into:
@@ -192,27 +196,27 @@ def _beat_of_pins(stream: Stream, top: Columns, cycle: int) -> int:
 
 
 def _narrow(stream: Stream, data: int) -> int:
-    """Return the bits of the datapath, with a mark above them where those that fill the byte are wrong."""
-    kept = data & (1 << stream.bits) - 1
-    negative = stream.signed and kept >> (stream.bits - 1) & 1
+    """Return the data bits, with a mark above them if the padding to complete bytes is wrong."""
+    bits_of_data = data & (1 << stream.bits) - 1
+    negative = stream.signed and bits_of_data >> (stream.bits - 1) & 1
     whole = -(-stream.bits // 8) * 8
     fill = ((1 << whole - stream.bits) - 1) if negative else 0
-    return kept if data >> stream.bits == fill else kept | 1 << whole + 64
+    return bits_of_data if data >> stream.bits == fill else bits_of_data | 1 << whole + 64
 
 
 def _lanes(value: int, lanes: int, size: int, into: bool) -> int:
-    """Return a bit for every lane of so many bytes; of an output all of them must agree."""
-    found = 0
+    """Return one bit per lane of `size` bits; on an output the bits of a lane must agree, otherwise return -1."""
+    value_of_lanes = 0
     for lane in range(lanes):
         bits = value >> lane * size & (1 << size) - 1
         if not into and bits not in {0, (1 << size) - 1}:
             return -1
-        found |= (bits & 1) << lane
-    return found
+        value_of_lanes |= (bits & 1) << lane
+    return value_of_lanes
 
 
 def _with_ends(stream: Stream, data: int, ends: list[int]) -> int:
-    """Return data and ends as one number."""
+    """Return data, `last` and `keep` as one number."""
     low = -(-stream.bits // 8) * 8
     for (_, _, lanes), value in zip(stream.ends, ends, strict=True):
         data |= (value & (1 << lanes + 1) - 1) << low

@@ -1,4 +1,4 @@
-"""A delivered top, AXI4-Lite and stream ports included, held against the register map of the text by simulation."""
+"""Verification of a delivered top, with AXI4-Lite and stream ports, against the register map, by simulation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fpga.verify.bus_bench import (
 from fpga.verify.bus_record import (
     Breach,
     Columns,
-    Done,
+    Transaction,
     errors,
     find_answered_writes,
     find_unanswered,
@@ -45,25 +45,25 @@ from fpga.verify.register_rules import (
 from fpga.verify.stream_rules import Stream, stream_breaches, stream_waits, streams_of
 
 TOP_PROPERTIES = ("protocol", "writes", "control", "reads", "streams")
-"""Properties of a top: rules of the bus, effects of writes, of CONTROL, answers of reads, and beats."""
+"""Properties of a top: rules of the bus, effects of writes, effects of CONTROL, answers of reads, and beats."""
 _CYCLES_OF_ACCESS = 16
 _ALL_BYTES = 15
 
 
 @dataclass(frozen=True, slots=True)
 class TopResult:
-    """Findings about a top: the first breach of each property that has one."""
+    """Result for a top: the first breach of each property that has one, and the numbers of accesses and beats."""
 
     top: str
     breaches: dict[str, Breach]
     accesses: int
     beats: int
     partial: dict[str, int]
-    """Writes of every register that came without some of its strobes: of the word that had the fewest."""
+    """For each writable register, the number of partial writes to its least tested word."""
 
 
 def run_top(datapath: Datapath, streams: Streams, sources: dict[str, str], seed: int = 0) -> TopResult:
-    """Simulate a top made of `sources`, without the file of the datapath. Raises HdlError."""
+    """Simulate a top made of `sources`, which lack the file of the datapath. Raise HdlError."""
     table = Top(datapath, streams).table
     ports = streams_of(datapath) if streams is Streams.AXI_STREAM else ()
     writes, reads = random_accesses(table, seed)
@@ -84,19 +84,21 @@ def run_top(datapath: Datapath, streams: Streams, sources: dict[str, str], seed:
         top = _columns(folder / "top.log", list_top_log(table, [each.pins for each in ports]))
         inside = ["rst_i", *(port.name for port in list_datapath_log(datapath))]
         core = _columns(folder / "datapath.log", inside)
-    done = find_answered_writes(top, writes)
-    record = Record(table, top, core, Words.of(table, done))
-    found: dict[str, Breach] = {}
+    answered = find_answered_writes(top, writes)
+    record = Record(table, top, core, Words.of(table, answered))
+    breaches: dict[str, Breach] = {}
     for title, breach in _breaches(record, ports, len(writes), len(reads), read(top, reads)):
-        found.setdefault(title, breach)
+        breaches.setdefault(title, breach)
     beats = sum(len(handshakes(top, f"{s.pins.prefix}_tvalid", f"{s.pins.prefix}_tready")) for s in ports)
-    return TopResult(table.name, found, len(done) + len(reads), beats, _partial_writes(table, done))
+    return TopResult(
+        table.name, breaches, len(answered) + len(reads), beats, _partial_writes(table, answered)
+    )
 
 
 def run_seeds(
     datapath: Datapath, streams: Streams, sources: dict[str, str], seeds: Iterable[int] = range(SEEDS)
 ) -> TopResult:
-    """Simulate a top from several seeds, up to the first that finds something. Raises HdlError."""
+    """Simulate a top with several seeds, up to the first that finds a breach. Raise HdlError."""
     runs = []
     for seed in seeds:
         runs.append(run_top(datapath, streams, sources, seed))
@@ -112,8 +114,8 @@ def run_seeds(
     )
 
 
-def _partial_writes(table: RegisterMap, done: list[tuple[Write, Done]]) -> dict[str, int]:
-    every = Counter(write.address for write, _ in done if write.strobes != _ALL_BYTES)
+def _partial_writes(table: RegisterMap, answered: list[tuple[Write, Transaction]]) -> dict[str, int]:
+    every = Counter(write.address for write, _ in answered if write.strobes != _ALL_BYTES)
     return {
         each.name: min(every[each.at(word)] for word in range(each.words))
         for each in table
@@ -122,7 +124,11 @@ def _partial_writes(table: RegisterMap, done: list[tuple[Write, Done]]) -> dict[
 
 
 def _breaches(
-    record: Record, ports: tuple[Stream, ...], writes: int, reads: int, answered: list[tuple[Read, Done, int]]
+    record: Record,
+    ports: tuple[Stream, ...],
+    writes: int,
+    reads: int,
+    answered: list[tuple[Read, Transaction, int]],
 ) -> Iterator[tuple[str, Breach]]:
     top = record.top
     rules = ReadRules(record)
@@ -149,7 +155,7 @@ def _breaches(
 
 
 def _columns(path: Path, names: list[str]) -> Columns:
-    """Return the columns of what was written down. Raises BadOutput for a bit without a value after the reset."""
+    """Return the columns of a log. Raise BadOutput for an X or Z after the reset."""
     lines = [line.split() for line in path.read_text(encoding="ascii").splitlines()]
     columns: dict[str, list[int]] = {name: [] for name in names}
     for cycle, line in enumerate(lines):
@@ -164,5 +170,5 @@ def _columns(path: Path, names: list[str]) -> Columns:
 
 
 _RESET = 6
-"""Cycles of the bus reset, and some."""
+"""Last cycle in which X and Z are allowed: the end of the bus reset, and a margin."""
 _UNKNOWN = re.compile("[xzXZ]")

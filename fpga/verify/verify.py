@@ -1,7 +1,7 @@
-"""The files of a built folder, held against the text that lies with them.
+"""Verification of a built folder against the source text in it.
 
-The datapath is proven, from the very files, against what the language says of the text (`fpga.formal`). Each top is
-simulated, from the very files, against the register map of the text. What is no hardware is compared by what it says.
+The datapath in the folder is proven against the source text (`fpga.formal`). Each top in the folder is simulated
+against the register map of the text. Other files are compared with newly generated ones, apart from comments.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _GOOD = {Verdict.PROVEN, Verdict.NOT_APPLICABLE, Verdict.TESTED}
 
 @dataclass(frozen=True, slots=True)
 class FileVerdict:
-    """A file of the folder, and whether it does or says what the text means."""
+    """A file of the folder, and its verdict."""
 
     path: str
     sha256: str
@@ -46,7 +46,7 @@ class FileVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """Everything that was found of a built folder."""
+    """Result of the verification of a built folder."""
 
     datapath: str
     files: tuple[FileVerdict, ...]
@@ -54,15 +54,15 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """True if every property holds, and no file is missing or wrong."""
+        """True if every property holds, and no file is missing or failed."""
         wrong = any(each.verdict in {FAILED, MISSING} for each in self.files)
         return not wrong and all(each.verdict in _GOOD for each in self.properties)
 
 
 def verify(folder: Path, *, depth: int = sby.DEPTH, timeout_s: float = 300) -> Verification:
-    """Hold the files in `folder` against the text there; `depth` is of the search for counterexamples.
+    """Verify the files in `folder` against the text in it; `depth` is that of the search for counterexamples.
 
-    Raises ValueError when it is not a built folder, CountActionError when its text is wrong, ToolMissing.
+    Raise ValueError if it is not a built folder, CountActionError if its text has errors, or ToolMissing.
     """
     delivered = read_folder(folder)
     core = tuple(_core(delivered, depth, timeout_s))
@@ -78,12 +78,12 @@ def _good(results: tuple[Result, ...]) -> bool:
 
 
 def _core(delivered: Delivered, depth: int, timeout_s: float) -> Iterator[Result]:
-    """Return what is proven of the datapath."""
+    """Yield the results of the proof of the datapath."""
     datapath = delivered.datapath
     try:
         core = delivered.core
         specification = Specification(datapath, delivered=core)
-        renamed = names_in(core, specification)
+        renamed = find_renamed_wires(core, specification)
         specification = replace(specification, renamed=renamed)
         yield from prove_specification(specification, cover=False, depth=depth, timeout_s=timeout_s).results
     except ToolMissing:
@@ -93,10 +93,10 @@ def _core(delivered: Delivered, depth: int, timeout_s: float) -> Iterator[Result
 
 
 def _top(delivered: Delivered, streams: Streams) -> Iterator[Result]:
-    """Return what the simulation of a top has shown."""
+    """Yield the results of the simulation of a top."""
     top = Top(delivered.datapath, streams).name
     try:
-        found = run_seeds(delivered.datapath, streams, delivered.around(streams))
+        result = run_seeds(delivered.datapath, streams, delivered.around(streams))
     except ToolMissing:
         raise
     except BadOutput as error:
@@ -106,7 +106,7 @@ def _top(delivered: Delivered, streams: Streams) -> Iterator[Result]:
         yield Result(top, "sources", Verdict.FAILED, part=_short(error))
         return
     for name in TOP_PROPERTIES:
-        yield _report_test(top, name, found.breaches.get(name))
+        yield _report_test(top, name, result.breaches.get(name))
 
 
 def _report_test(top: str, name: str, breach: Breach | None) -> Result:
@@ -124,16 +124,16 @@ def _short(error: Exception) -> str:
 def _files(
     delivered: Delivered, *, core_fails: bool, top_fails: dict[Streams, bool]
 ) -> Iterator[FileVerdict]:
-    """Return a verdict for every file: those that were expected, in their order, and then all others."""
+    """Yield a verdict for every file that is expected or present, sorted by name."""
     present = delivered.files()
     verdicts = dict.fromkeys(delivered.origin.files, TEXT)
     documents = dict(document_files([Top(delivered.datapath, streams) for streams in Streams]))
-    for name, made in documents.items():
+    for name, generated in documents.items():
         if name in present:
             path = delivered.folder / name
-            told = path.read_bytes().decode("utf-8", errors="replace")
-            verdicts[name] = VERIFIED if same(name, told, made) else FAILED
-    verdicts |= _of_hardware(delivered, present, core_fails=core_fails, top_fails=top_fails)
+            text = path.read_bytes().decode("utf-8", errors="replace")
+            verdicts[name] = VERIFIED if is_equivalent(name, text, generated) else FAILED
+    verdicts |= _judge_hardware(delivered, present, core_fails=core_fails, top_fails=top_fails)
     expected = {*documents, *delivered.origin.files, *_hardware(delivered)}
     verdicts |= dict.fromkeys(expected - present.keys(), MISSING)
     for name in sorted({*present, *verdicts}):
@@ -141,23 +141,23 @@ def _files(
 
 
 def _hardware(delivered: Delivered) -> dict[str, tuple[Streams, ...]]:
-    """Return the files of the hardware, each with the tops that it is for; none for the datapath."""
+    """Return the files of the hardware, each with the tops that use it; empty for files of the datapath."""
     datapath = delivered.datapath
-    found: dict[str, tuple[Streams, ...]] = {name: () for name, _ in design_of(datapath).sources}
+    tops_by_file: dict[str, tuple[Streams, ...]] = {name: () for name, _ in design_of(datapath).sources}
     for streams in Streams:
         top = Top(datapath, streams).name
         blocks = [path.name for path in block_files(streams)]
         for name in (*blocks, f"{top}.f", f"{top}.sv", f"{top}_registers.v"):
-            found[name] = (*found.get(name, ()), streams)
-    return found
+            tops_by_file[name] = (*tops_by_file.get(name, ()), streams)
+    return tops_by_file
 
 
-def _of_hardware(
+def _judge_hardware(
     delivered: Delivered, present: dict[str, str], *, core_fails: bool, top_fails: dict[Streams, bool]
 ) -> dict[str, str]:
-    """Return the verdicts about the hardware.
+    """Return the verdicts about the files of the hardware.
 
-    Where a property fails, files that are as they would be made now are not the reason, unless all of them are.
+    If a property fails, files that equal newly generated ones are not the cause, unless all of them do.
     """
     verdicts = {}
     for name, tops in _hardware(delivered).items():
@@ -165,9 +165,9 @@ def _of_hardware(
             fails = any(top_fails[streams] for streams in tops) if tops else core_fails
             verdicts[name] = FAILED if fails else VERIFIED
     suspects = [name for name, verdict in verdicts.items() if verdict == FAILED]
-    made = _make_hardware(delivered) if suspects else {}
-    changed = [name for name in suspects if name in made and delivered.text(name) != made[name]]
-    unsure = [name for name in suspects if name not in made]
+    generated = _make_hardware(delivered) if suspects else {}
+    changed = [name for name in suspects if name in generated and delivered.text(name) != generated[name]]
+    unsure = [name for name in suspects if name not in generated]
     if changed:
         verdicts |= {name: VERIFIED for name in suspects if name not in {*changed, *unsure}}
         verdicts |= {name: VERIFIED for name in unsure if _is_explained(name, changed, delivered)}
@@ -175,18 +175,18 @@ def _of_hardware(
 
 
 def _make_hardware(delivered: Delivered) -> dict[str, str]:
-    """Return the hardware as it would be made now, as far as that is quick."""
+    """Return newly generated files of the hardware, except those that take long to generate."""
     datapath = delivered.datapath
-    made = dict(design_of(datapath).sources)
+    sources = dict(design_of(datapath).sources)
     for streams in Streams:
-        made |= {path.name: path.read_text(encoding="ascii") for path in block_files(streams)}
+        sources |= {path.name: path.read_text(encoding="ascii") for path in block_files(streams)}
         top = Top(datapath, streams)
-        made[f"{top.name}.sv"] = top.text
-    return made
+        sources[f"{top.name}.sv"] = top.text
+    return sources
 
 
 def _is_explained(name: str, changed: list[str], delivered: Delivered) -> bool:
-    """Return whether a file of a top need not be wrong, because another file of that top has changed."""
+    """Return whether another changed file of the same top explains a failure."""
     tops = set(_hardware(delivered)[name])
     return any(tops & set(_hardware(delivered).get(each, ())) for each in changed)
 
@@ -201,24 +201,24 @@ _COMMENTS = {
 }
 
 
-def same(name: str, delivered: str, made: str) -> bool:
-    """Return whether two texts of a file say the same."""
+def is_equivalent(name: str, delivered: str, generated: str) -> bool:
+    """Return whether two texts of a file are equal apart from comments and layout."""
     suffix = PurePath(name).suffix
     meaning = _MEANINGS.get(suffix, _words(_COMMENTS.get(suffix, r"(?!)")))
     try:
-        return meaning(delivered) == meaning(made)
+        return meaning(delivered) == meaning(generated)
     except (ValueError, SyntaxError):
         return False
 
 
 def _words(comment: str) -> Callable[[str], object]:
-    """Return a function to the words of a text; strings are one word."""
+    """Return a function that splits a text into words without comments; a string is one word."""
 
     def words(text: str) -> list[str]:
-        kept = re.sub(
-            rf'("(?:[^"\\]|\\.)*")|(?:{comment})', lambda found: found[1] or " ", text, flags=_FLAGS
+        stripped = re.sub(
+            rf'("(?:[^"\\]|\\.)*")|(?:{comment})', lambda match: match[1] or " ", text, flags=_FLAGS
         )
-        return re.findall(r'"(?:[^"\\]|\\.)*"|[\w.]+|[^\w\s]', kept)
+        return re.findall(r'"(?:[^"\\]|\\.)*"|[\w.]+|[^\w\s]', stripped)
 
     return words
 
@@ -237,25 +237,30 @@ _VARIABLE = re.compile(r"\$var \w+ +(\d+) +(\S+) +(\S+)")
 _Series = tuple[tuple[int, str], ...]
 
 
-def names_in(core: Design, specification: Specification) -> dict[str, str]:
-    """Return the wires of the proof that a delivered datapath calls otherwise, with the names that they have there."""
-    wanted = find_hidden_wires(specification)
+def find_renamed_wires(core: Design, specification: Specification) -> dict[str, str]:
+    """Return the wires of the proof that have another name in a delivered datapath, with their names there.
+
+    They are matched by their values in a simulation.
+    """
+    widths = find_hidden_wires(specification)
     rows = generate_stimulus(specification.datapath, _CYCLES, seed=99)
     try:
-        there = _wires(icarus.dump(core, rows))
+        wires = _wires(icarus.dump(core, rows))
     except HdlError:
-        return {}  # whatever it is, the proof says it
-    missing = {name: width for name, width in wanted.items() if there.get(name, (0, ()))[0] != width}
+        return {}  # the proof will report the error
+    missing = {name: width for name, width in widths.items() if wires.get(name, (0, ()))[0] != width}
     if not missing:
         return {}
-    made = _wires(icarus.dump(design_of(specification.datapath), rows))
-    found = {name: _alike(name, made.get(name), there) for name in missing}
-    return {name: other for name, other in found.items() if other}
+    generated = _wires(icarus.dump(design_of(specification.datapath), rows))
+    matches = {name: _find_same_values(name, generated.get(name), wires) for name in missing}
+    return {name: other for name, other in matches.items() if other}
 
 
-def _alike(name: str, wire: tuple[int, _Series] | None, there: Mapping[str, tuple[int, _Series]]) -> str:
-    """Return the wire that does the same, the one with the most similar name if there are several."""
-    same = [other for other, each in there.items() if each == wire]
+def _find_same_values(
+    name: str, wire: tuple[int, _Series] | None, wires: Mapping[str, tuple[int, _Series]]
+) -> str:
+    """Return the wire with the same values, and the most similar name if there are several; empty if there is none."""
+    same = [other for other, each in wires.items() if each == wire]
     return max(same, key=lambda each: difflib.SequenceMatcher(None, name, each).ratio(), default="")
 
 
@@ -270,8 +275,8 @@ def _wires(dump: str) -> dict[str, tuple[int, _Series]]:
             scopes.append(line.split()[2])
         elif line.startswith("$upscope"):
             scopes.pop()
-        elif found := _VARIABLE.match(line):
-            codes.setdefault(found[2], []).append((".".join([*scopes[2:], found[3]]), int(found[1])))
+        elif match := _VARIABLE.match(line):
+            codes.setdefault(match[2], []).append((".".join([*scopes[2:], match[3]]), int(match[1])))
         elif line.startswith("#"):
             now = int(line[1:])
         elif change := re.match(r"b?([01xz]+) ?(\S+)$", line):

@@ -1,4 +1,4 @@
-"""A datapath inside a running cocotb simulation, compared with the language in every cycle; and random things for it.
+"""Comparison of a datapath in a cocotb simulation with the language, and random inputs for it.
 
 watch = Watch(dut.datapath, dut.aclk, datapath)
 ...
@@ -19,7 +19,7 @@ from fpga.formal.replay import Difference, replay
 
 
 class Watch:
-    """Ports of an instance of the datapath, written down at every edge of its clock from the beginning on."""
+    """Recorder of the ports of an instance of the datapath at every clock edge, from the first reset on."""
 
     def __init__(self, instance: Any, clock: Any, datapath: Datapath) -> None:
         import cocotb
@@ -38,45 +38,45 @@ class Watch:
             await RisingEdge(clock)
             values = {name: handle.value for name, handle in self._handles.items()}
             if not self._series["rst_i"] and not (values["rst_i"].is_resolvable and int(values["rst_i"])):
-                continue  # before the first reset nothing has a value
+                continue  # registers have no value before the first reset
             for name, value in values.items():
                 self._series[name].append(int(value) if value.is_resolvable else 0)
 
     @property
     def cycles(self) -> int:
-        """Cycles since the first reset."""
+        """Number of recorded cycles."""
         return len(self._series["rst_i"])
 
     @property
     def fires(self) -> int:
-        """Fires of all counts."""
+        """Total number of fires of all counts."""
         return sum(value.bit_count() for value in self._series["fire_o"])
 
     def differences(self) -> tuple[Difference, ...]:
-        """Return the first difference of every element from what the language says."""
+        """Return the first difference of every element of a port from the language."""
         return replay(self._datapath, {name: tuple(values) for name, values in self._series.items()})
 
 
 def random_beats(datapath: Datapath, random: np.random.Generator, beats: int) -> Mapping[str, Beats]:
-    """Return random beats for every input stream; of several under a name not all take part in each."""
-    found = {}
+    """Return random beats for every input stream; with several streams under a name, each is valid in 80 % of them."""
+    beats_by_stream = {}
     for signal in datapath.inputs:
         if signal.kind is SignalKind.STREAM:
             low = -(1 << signal.width - 1) if signal.signed else 0
             shape = (beats, signal.size, signal.lanes)
             samples = random.integers(low, low + (1 << signal.width), shape)
             valid = random.random((beats, signal.size)) < 0.8
-            found[signal.name] = Beats(samples, valid | (signal.size == 1))
-    return found
+            beats_by_stream[signal.name] = Beats(samples, valid | (signal.size == 1))
+    return beats_by_stream
 
 
 def random_levels(datapath: Datapath, random: np.random.Generator) -> Mapping[tuple[str, int], int]:
     """Return random values for the input flags and numbers, by name and index; flags are mostly 1."""
-    found = {}
+    levels = {}
     for signal in datapath.inputs:
         for index in range(signal.size if signal.kind is not SignalKind.STREAM else 0):
             flag = signal.kind is SignalKind.FLAG
-            found[signal.name, index] = int(
+            levels[signal.name, index] = int(
                 random.random() < 0.7 if flag else random.integers(0, 1 << min(signal.width, 31))
             )
-    return found
+    return levels

@@ -68,9 +68,7 @@ FIRST_POLL_S = 0.02
 
 CHECK_PORT = "Check the port and the scheme of the address: something else may answer there."
 ANOTHER_MAKE = "Or check the port and the scheme of the address: another make of switch may answer there."
-SESSIONS = (
-    "It may have no free session: close other clients, or wait until the device ends idle ones."
-)
+SESSIONS = "It may have no free session: close other clients, or wait until the device ends idle ones."
 
 _CLOSED = re.compile("closed|reset|lost", re.IGNORECASE)
 """In the reason of a `ConnectError` when somebody was there, and left."""

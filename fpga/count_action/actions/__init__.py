@@ -1,16 +1,16 @@
-"""Kinds of actions: one file each, or one for kinds that belong together, and the table of them.
+"""Kinds of actions, one file for each group of related kinds, and the table of all kinds.
 
 | module | kinds |
 |---|---|
-| `kind` | what a kind says, and what it may ask of each back-end |
-| `proof` | instances of checks, as kinds make them for proofs |
+| `kind` | the interface of a kind, and the protocols that it may use of each backend |
+| `proof` | instances of checks for proofs |
 | `beat` | `stream`, `merge` |
 | `emit` | `emit sum`, `emit max`, `emit min` |
 | `flag` | `pulse`, `set`, `clear` of a flag |
 | `number` | `advance`, `store` |
 | `clear_count` | `clear` of a count |
 
-A new kind is a file here, a line in `KINDS`, a member of `model.ActionKind`, and its verb in `grammar.lark`.
+To add a kind, add a file here, a line in `KINDS`, a member of `model.ActionKind`, and its verb in `grammar.lark`.
 """
 
 from fpga.count_action.actions.beat import Beat
@@ -25,13 +25,13 @@ KINDS: dict[ActionKind, Kind] = {
     each.kind: each
     for each in (Beat(), Emit(), Store(), Pulse(), SetFlag(), ClearFlag(), ClearCount(), Advance())
 }
-"""Every kind, by its name in the representation, in the order in which messages list their verbs."""
+"""Every kind, in the order in which messages list the verbs."""
 VERBS = {rule: kind for kind in KINDS.values() for rule in kind.rules}
-"""Kinds by their rules of the grammar; of `clear`, which may be of a flag, that of counts."""
+"""Kinds by grammar rule. `clear` maps to the clear of a count; elaboration replaces it if it clears a flag."""
 
 
 def collects(action: Action) -> bool:
-    """Return whether an action looks at its samples in every cycle that counts them (R11)."""
+    """Return whether an action reads its samples in every cycle that counts them (R11)."""
     return KINDS[action.kind].collects
 
 

@@ -1,4 +1,4 @@
-"""`stream` and `merge`: a beat of the samples of the fire (R6, R7), or of the beat that its count chose (R19)."""
+"""`stream` and `merge`: a beat of the samples in the cycle of the fire (R6, R7), or of the selected beat (R19)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fpga.count_action.model import MAX_LANES, Action, ActionKind, Datapath, Mod
 
 
 class Beat(Kind):
-    """A beat leaves with the samples of the fire."""
+    """An action that sends a beat of the samples in the cycle of the fire."""
 
     kind = ActionKind.STREAM
     noun = "stream"
@@ -112,7 +112,7 @@ class Beat(Kind):
 
 
 def beat_check(proof: Proof, module: Module, action: Action, data: str) -> Check:
-    """Return the checks of a beat that leaves with `data` when its count fires."""
+    """Return the checks of a beat that is sent with `data` when its count fires."""
     name = f"{module.name}_{action.output}"
     ports = {
         **CLOCKED,

@@ -1,4 +1,4 @@
-"""`clear` of a count: it begins again at 0 (R5). It drives nothing; counts look at what clears them."""
+"""`clear` of a count: the count restarts at 0 (R5). It drives no output; each count reads the actions that clear it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fpga.count_action.model import Action, ActionKind, Module
 
 
 class ClearCount(Kind):
-    """A count begins again."""
+    """An action that restarts a count at 0."""
 
     kind = ActionKind.CLEAR_COUNT
     rules = ("clear",)
@@ -22,4 +22,4 @@ class ClearCount(Kind):
         return f"clear {name}" if owner == module.name else f"clear {owner}.{name}"
 
     def describe(self, action: Action, name: str) -> str:
-        return f"{'.'.join(action.clears or ())} begins again (R5)"
+        return f"{'.'.join(action.clears or ())} restarts at 0 (R5)"

@@ -1,4 +1,4 @@
-"""`emit`: a beat of the sum of all samples since the last fire (R11), or of the largest or the smallest (R14)."""
+"""`emit`: a beat with the sum of all samples since the last fire (R11), or with the largest or smallest (R14)."""
 
 from __future__ import annotations
 
@@ -18,16 +18,24 @@ from fpga.count_action.actions.kind import (
     Texts,
     when,
 )
-from fpga.count_action.actions.proof import ALWAYS, CLOCKED, Check, Proof, bit, concatenate, find_hidden_wire
+from fpga.count_action.actions.proof import (
+    ALWAYS,
+    CLOCKED,
+    Check,
+    Proof,
+    bit,
+    concatenate,
+    declare_hidden_wire,
+)
 from fpga.count_action.defaults import EMIT_WIDTH, beat_signed
-from fpga.count_action.diagnostics import Diagnostics, in_range, note, quote
+from fpga.count_action.diagnostics import Diagnostics, find_out_of_range, note, quote
 from fpga.count_action.expressions import number_of
 from fpga.count_action.model import MAX_LANES, MAX_WIDTH, Action, ActionKind, Datapath, Module
 
 
 @dataclass(frozen=True, slots=True)
 class Extreme:
-    """The largest (or smallest) sample so far, how many were counted before it, and how many there were (R14)."""
+    """The largest (or smallest) sample since the last fire, its index, and the number of samples (R14)."""
 
     value: int = 0
     index: int = 0
@@ -35,7 +43,7 @@ class Extreme:
 
 
 class Emit(Kind):
-    """A beat leaves with the sum, or an extreme sample."""
+    """An action that sends a beat with the sum, or with the largest or smallest sample."""
 
     kind = ActionKind.EMIT
     noun = "sum"
@@ -81,10 +89,14 @@ class Emit(Kind):
         if not 1 <= len(action.refs) <= MAX_LANES:
             message = f"the sum {name} has {len(action.refs)} samples; 1 to {MAX_LANES} are possible"
             yield note(action.at, message, "Name the samples, or split the beat.")
-        yield from in_range(f"shift of sum {name}", action.shift, 0, MAX_WIDTH - 1, action.at)
+        yield from find_out_of_range(f"shift of sum {name}", action.shift, 0, MAX_WIDTH - 1, action.at)
         if action.reduction not in {"sum", "max", "min"} or (action.with_index and action.reduction == "sum"):
             message = f"`emit {action.reduction}`{' with index' if action.with_index else ''}"
-            yield note(action.at, f"{message} is not possible", "There are sum, max and min.")
+            yield note(
+                action.at,
+                f"{message} is not supported",
+                "Use sum, max or min; only max and min have an index.",
+            )
 
     def describe(self, action: Action, name: str) -> str:
         what = {"sum": "the sum", "max": "the largest sample", "min": "the smallest sample"}[action.reduction]
@@ -116,14 +128,14 @@ class Emit(Kind):
         return value | best.index << action.width if action.with_index else value
 
     def _sum(self, edge: Edge, module: Module, action: Action) -> int:
-        """Return the sum with the samples of this cycle, in the action's width."""
+        """Return the sum including the samples of this cycle, modulo 2^width."""
         total: int = edge.memory(module, action.output)
         if edge.adds(module, action.on):
             total += sum(edge.sample(ref) for ref in action.refs if edge.moves(ref))
         return total & (1 << action.width) - 1
 
     def _extreme(self, edge: Edge, module: Module, action: Action) -> Extreme:
-        """Return the extreme sample with those of this cycle, in the action's width and sign."""
+        """Return the extreme sample including those of this cycle, in the action's width and sign."""
         best: Extreme = edge.memory(module, action.output)
         if not edge.adds(module, action.on):
             return best
@@ -137,8 +149,8 @@ class Emit(Kind):
                 best = Extreme(best.value, best.index, best.counted + 1)
         return best
 
-    # A sum is in `a`. Of an extreme sample: `a` is the sample, `h` there is one, `k` its index, `q` how
-    # many were counted. A level count keeps none of them; they are variables then.
+    # Registers of the fast simulator. Sum: `a`. Extreme: `a` the sample, `h` whether there is one, `k` its index,
+    # `q` the number of samples. For a level count they are variables, because it keeps nothing between cycles.
 
     def letters(self, module: Module, action: Action) -> str:
         return _letters(action) if module.count(action.on).accumulates else ""
@@ -151,18 +163,20 @@ class Emit(Kind):
             yield when(statements.on(module, action), [f"{name} = {_total(statements, action, name)}"])
 
     def _search(self, statements: Statements, module: Module, action: Action) -> Lines:
-        best, found, index, counted = (statements.register(module, action, each) for each in _letters(action))
-        sample, taken = (statements.register(module, action, each) for each in "zu")
+        best, has_best, index, counted = (
+            statements.register(module, action, each) for each in _letters(action)
+        )
+        sample, is_counted = (statements.register(module, action, each) for each in "zu")
         if not module.count(action.on).accumulates:
-            yield from (f"{name} = 0" for name in (best, found, index, counted))
+            yield from (f"{name} = 0" for name in (best, has_best, index, counted))
         for ref in action.refs:
             moves = [each for each in (statements.on(module, action), statements.moves(ref)) if each != "1"]
             yield f"{sample} = {statements.sample(ref, action.width, signed=action.signed)}"
-            yield f"{taken} = {' & '.join(dict.fromkeys(moves)) or '1'}"
+            yield f"{is_counted} = {' & '.join(dict.fromkeys(moves)) or '1'}"
             relation = f"{sample} > {best}" if action.reduction == "max" else f"{best} > {sample}"
-            chosen = [f"{best} = {sample}", f"{index} = {counted} & {_mask(action)}", f"{found} = 1"]
-            yield when(f"{taken} & (({found} ^ 1) | ({relation}))", chosen)
-            yield f"{counted} = {counted} + {taken}"
+            updates = [f"{best} = {sample}", f"{index} = {counted} & {_mask(action)}", f"{has_best} = 1"]
+            yield when(f"{is_counted} & (({has_best} ^ 1) | ({relation}))", updates)
+            yield f"{counted} = {counted} + {is_counted}"
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
         total = statements.register(module, action, "a")
@@ -209,9 +223,9 @@ class Emit(Kind):
         yield from hardware.beat(module, action, f"{name}_extreme")
 
     def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
-        """Return the checks of the sum or the extreme sample, and of the beat.
+        """Yield the check of the sum or extreme sample, and the check of the beat.
 
-        That of a level count is looked at when it fires: at no other time does a beat move.
+        The value of a level count is checked only when it fires: no beat moves in any other cycle.
         """
         count = module.count(action.on)
         fire = proof.fire(module, count.name)
@@ -232,7 +246,7 @@ class Emit(Kind):
             "check_i": ALWAYS if count.accumulates else fire,
             "expected_o": f"expected_{name}",
         }
-        before = [f"logic [{bits - 1}:0] expected_{name};", find_hidden_wire(f"{name}_{wire}", bits)]
+        before = [f"logic [{bits - 1}:0] expected_{name};", declare_hidden_wire(f"{name}_{wire}", bits)]
         if wire == "sum":
             parameters |= {"SampleWidth": action.width}
             ports |= {"sum_o": f"\\dut.{name}_sum "}
@@ -249,7 +263,7 @@ class Emit(Kind):
         for port, (register, width) in registers.items():
             path = f"u_{name}_{wire}.gen_accumulate.{register}"
             ports[port] = f"\\dut.{path} " if count.accumulates else f"{width}'d0"
-            before += [find_hidden_wire(path, width)] if count.accumulates else []
+            before += [declare_hidden_wire(path, width)] if count.accumulates else []
         yield Check(f"count_action_{wire}", module.name, action.output, parameters, ports, tuple(before))
         yield beat_check(proof, module, action, f"expected_{name}")
 
@@ -263,7 +277,7 @@ def _mask(action: Action) -> int:
 
 
 def _total(statements: Statements, action: Action, base: str = "") -> str:
-    """Return the sum with those samples of this cycle that are counted, in the width of the action."""
+    """Return the expression of `base` plus the samples counted in this cycle, modulo 2^width."""
     groups: dict[str, list[str]] = {}
     for ref in action.refs:
         groups.setdefault(statements.moves(ref), []).append(statements.sample(ref))

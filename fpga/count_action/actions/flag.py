@@ -14,12 +14,12 @@ from fpga.count_action.model import Action, ActionKind, Count, Module
 
 
 class Pulse(Kind):
-    """A bit is 1 for one cycle."""
+    """An action that drives a bit to 1 for one cycle."""
 
     kind = ActionKind.PULSE
     noun = "pulse"
     rules = ("pulse",)
-    register = "how many pulses there were since reset, modulo 2^32"
+    register = "the number of pulses since reset, modulo 2^32"
 
     def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
         return {"name": parts[0]}
@@ -55,7 +55,7 @@ class Flag(Kind):
     """A flag that `set` and `clear` drive together."""
 
     noun = "flag"
-    register = "the flag as it is now"
+    register = "the current value of the flag"
     shared = "flag"
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
@@ -96,7 +96,7 @@ class Flag(Kind):
 
 
 class SetFlag(Flag):
-    """A flag becomes 1."""
+    """An action that sets a flag to 1."""
 
     kind = ActionKind.SET
     rules = ("set",)
@@ -127,7 +127,7 @@ class SetFlag(Flag):
                     yield note(second.at, message, "Leave one `wins` away (R9).")
 
     def find_mistakes(self, graph: Graph) -> Diagnostics:
-        """Return flags that can be set and cleared in one cycle where the text names no winner."""
+        """Yield a warning for each flag that can be set and cleared in one cycle without a `wins`."""
         for module in graph.datapath.modules:
             for flag, (sets, clears) in _flags(module).items():
                 if any(each.wins for each in (*sets, *clears)):
@@ -138,13 +138,13 @@ class SetFlag(Flag):
                             f"flag {quote(flag)} is set and cleared when {quote(one.on)} and {quote(other.on)}"
                             " fire in one cycle, and is 1 then: the clear is lost (R9)"
                         )
-                        hint = f"Write `set {flag} wins` if that is meant, `clear {flag} wins` if not."
+                        hint = f"Write `set {flag} wins` if that is intended, `clear {flag} wins` if not."
                         yield note(other.at, message, hint)
                         break
 
 
 class ClearFlag(Flag):
-    """A flag becomes 0, unless it is set in the same cycle and the clear does not win."""
+    """An action that clears a flag to 0, unless it is set in the same cycle and the clear does not win."""
 
     kind = ActionKind.CLEAR_FLAG
     raises = False
@@ -171,18 +171,18 @@ class ClearFlag(Flag):
 
 
 def _sort(drivers: tuple[Action, ...]) -> tuple[list[Action], list[Action]]:
-    """Return what sets a flag, and what clears it."""
+    """Return the actions that set a flag, and those that clear it."""
     sets = [each for each in drivers if each.kind is ActionKind.SET]
     return sets, [each for each in drivers if each.kind is ActionKind.CLEAR_FLAG]
 
 
 def _flags(module: Module) -> dict[str, tuple[list[Action], list[Action]]]:
-    """Return what sets and what clears each flag of a module that has both."""
+    """Return, for each flag that is both set and cleared, the actions that set it and those that clear it."""
     both = {flag: _sort(module.drivers(flag)) for flag in module.outputs()}
     return {flag: (sets, clears) for flag, (sets, clears) in both.items() if sets and clears}
 
 
 def _can_meet(one: Count, other: Count) -> bool:
-    """Return whether no condition keeps two counts from firing in one cycle."""
+    """Return whether two counts can fire in one cycle: no condition of one contradicts one of the other."""
     conditions = {(each.ref, each.negated) for each in one.gate}
     return not any((each.ref, not each.negated) in conditions for each in other.gate)

@@ -1,12 +1,11 @@
-"""One kind of action, as every back-end sees it.
+"""The interface of a kind of action, and the protocols through which it uses each backend.
 
-A kind of action is a class derived from `Kind`, in a file of its own, and a line in the table of `__init__`. Its
-methods say how the kind is read and written, what shape its output has, what may be wrong with it, what it does at a
-clock edge in both simulators, which hardware it is, and what is proven of that hardware. A back-end gives a method
-what it needs as its first argument; the protocols below say what may be asked of it.
+A kind of action is a class derived from `Kind` and an entry in the table of `__init__`. Its methods parse and write
+the kind, give the shape of its output, find errors, simulate a clock edge in both simulators, build the hardware and
+prove it. A backend passes itself as the first argument; the protocols below list the methods that a kind may call.
 
-What proves the hardware of a kind shares no code with what builds it, and the reference simulator none with the fast
-one: each holds the other to the rules because it was written by itself.
+The proof of a kind shares no code with its hardware, and the reference simulator none with the fast one. They check
+each other only because they are independent implementations of the same rules.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ Lines: TypeAlias = Iterator[str]
 
 
 def when(condition: str, lines: Iterable[str]) -> str:
-    """Return the statements of the fast simulator that happen when a bit is 1."""
+    """Return an `if` statement of the fast simulator that executes `lines` when `condition` is 1."""
     return "\n".join([f"if {condition}:", *(f"    {line}" for line in lines)])
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Samples of one beat, or a flag or a number, which is one sample."""
+    """Shape of a beat; a flag or a number has one lane."""
 
     lanes: int
     width: int
@@ -38,7 +37,7 @@ class Shape:
 
 
 class ActionSyntax(Protocol):
-    """An action as the text has it: numbers are evaluated, names are still words. None where nothing is written."""
+    """An action before its names are resolved. Numbers are evaluated; None where the text omits a part."""
 
     @property
     def verb(self) -> str: ...
@@ -55,18 +54,18 @@ class ActionSyntax(Protocol):
 
 
 class Texts(Protocol):
-    """Parts of a text that is written from a datapath."""
+    """Writer of source text: its methods return parts of an action's text."""
 
     graph: Graph
 
     def sample(self, ref: Ref) -> str:
-        """Return a sample, a flag, a number or a formula."""
+        """Return the text of a sample, a flag, a number or a formula."""
 
     def runs(self, refs: Sequence[Ref], suffix: str) -> Iterator[str]:
-        """Return terms or samples, neighbouring elements or lanes as one range."""
+        """Yield terms or samples, with neighbouring elements or lanes written as one range."""
 
     def value(self, ref: Ref) -> str:
-        """Return a formula, in brackets."""
+        """Return the text of a formula, in brackets."""
 
 
 class Edge(Protocol):
@@ -76,10 +75,10 @@ class Edge(Protocol):
         """Return whether a count fires (R1)."""
 
     def restarts(self, module: Module, count: str) -> bool:
-        """Return whether a count keeps nothing of this cycle: it fires, is cleared, or is a level count."""
+        """Return whether a count discards its value: it fires, is cleared, or is a level count."""
 
     def adds(self, module: Module, count: str) -> bool:
-        """Return whether a count is enabled and its module not stalled."""
+        """Return whether a count is enabled and its module is not stalled."""
 
     def moves(self, ref: Ref) -> bool:
         """Return whether the beats that hold a sample move (R7)."""
@@ -88,35 +87,35 @@ class Edge(Protocol):
         """Return the value of a sample, a flag, a number or a formula."""
 
     def output(self, module: Module, name: str) -> int:
-        """Return what drives an output now: the bits of a beat, or a flag or a number."""
+        """Return the current value of an output: the bits of a beat, a flag or a number."""
 
     def memory(self, module: Module, name: str) -> Any:
-        """Return what the action keeps from cycle to cycle beside its output."""
+        """Return the state that an action keeps between cycles besides its output."""
 
 
 class Statements(Protocol):
-    """Pieces of the statements of the fast simulator. Every piece is an expression over 64-bit integers."""
+    """Expressions of the fast simulator, over 64-bit integers. A condition is 0 or 1."""
 
     def fire(self, module: Module, action: Action) -> str:
-        """Return 1 when the count of an action fires."""
+        """Return the condition that the count of an action fires."""
 
     def on(self, module: Module, action: Action) -> str:
-        """Return 1 while the count of an action is enabled and its module not stalled."""
+        """Return the condition that the count of an action is enabled and its module is not stalled."""
 
     def moves(self, ref: Ref) -> str:
-        """Return 1 when the beats that hold a sample move."""
+        """Return the condition that the beats of a sample move."""
 
     def register(self, module: Module, action: Action, letter: str = "r") -> str:
-        """Return a register or a variable of an action; `r` holds a flag or a number."""
+        """Return the name of a register or variable of an action; `r` holds a flag or a number."""
 
     def sample(self, ref: Ref, width: int | None = None, *, signed: bool | None = None) -> str:
-        """Return a sample as a number, in `width` bits of the action or its own, with its own sign or as said."""
+        """Return the number in a sample. `width` and `signed` default to those of the sample."""
 
     def number(self, name: str, width: int, *, signed: bool) -> str:
-        """Return the number that the lowest bits of a variable stand for."""
+        """Return the number in the lowest `width` bits of a variable."""
 
     def send(self, module: Module, action: Action, samples: Iterable[Ref | str]) -> Lines:
-        """Return the statements that put samples, or variables of the action's width, side by side into its beat."""
+        """Yield the statements that concatenate samples, or variables of the action's width, into its beat."""
 
 
 class Hardware(Protocol):
@@ -126,130 +125,130 @@ class Hardware(Protocol):
         """Return the wire that is 1 when the count of an action fires."""
 
     def clear(self, module: Module, action: Action) -> str:
-        """Return when what an action adds up begins again: its count fires or is cleared."""
+        """Return the condition that restarts the sum of an action: its count fires or is cleared."""
 
     def take(self, module: Module, action: Action) -> str:
-        """Return which samples are counted in this cycle, the first lowest."""
+        """Return the vector of bits that say which samples are counted in this cycle, the first lowest."""
 
     def samples(self, action: Action, width: int | None = None) -> str:
-        """Return the samples side by side, the first lowest, in `width` bits each, by default those of the action."""
+        """Return the concatenated samples, the first lowest. `width` is per sample; default: that of the action."""
 
     def sample_type(self, action: Action) -> tuple[int, bool]:
-        """Return width and sign in which samples can be added: their own where alike, else those of the action."""
+        """Return the width and sign of samples in the adder: their common ones, or the action's width, unsigned."""
 
     def any_fire(self, module: Module, actions: Iterable[Action]) -> str:
-        """Return when one of the actions happens."""
+        """Return the condition that the count of any of the actions fires."""
 
     def block(
         self, block: str, name: str, parameters: Mapping[str, object], ports: Mapping[str, str]
     ) -> Lines:
-        """Return an instance of a block of `fpga/rtl` with clock and reset."""
+        """Yield an instance of a block of `fpga/rtl`, connected to clock and reset."""
 
     def wire(self, name: str, width: int) -> str:
         """Return the declaration of a wire."""
 
     def bit(self, value: object) -> str:
-        """Return a constant of one bit."""
+        """Return a constant of one bit: 1 if `value` is true."""
 
     def beat(self, module: Module, action: Action, data: str) -> Lines:
-        """Return the register in which a beat leaves."""
+        """Yield the output register of a beat."""
 
     def beat_width(self, module: Module, action: Action) -> int:
-        """Return the bits of a beat."""
+        """Return the number of bits of a beat."""
 
 
 class Kind:
-    """A kind of action. What a kind does not say is as most kinds have it."""
+    """Base class of kinds of actions, with defaults that most kinds share."""
 
     kind: ActionKind
     rules: tuple[str, ...] = ()
-    """Rules of the grammar for its verbs."""
+    """Grammar rules of its verbs."""
     noun: str = ""
-    """Word of messages for its output."""
+    """Word for its output in messages."""
     register: str = ""
-    """What a driver reads where a register shows its output."""
+    """Description of the register that shows its output."""
     collects = False
-    """True when its samples are looked at in every cycle that counts them, not at the fire alone (R11)."""
+    """True if it reads its samples in every cycle that counts them, not only in the cycle of the fire (R11)."""
     shared: str = ""
-    """Group of kinds of which several actions may drive one output (R9)."""
+    """Group of kinds whose actions may drive one output together (R9); empty: one action alone drives an output."""
     cleared_by: ActionKind | None = None
-    """Kind that a `clear` of its output is; None where nothing clears it."""
+    """Kind of a `clear` of its output; None if its output cannot be cleared."""
     raises = True
-    """True when it can make its output other than 0."""
+    """True if it can make its output non-zero."""
 
     # Language
 
     def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
-        """Return the fields of `VerbText` for a verb, from the parts of a rule of the grammar.
+        """Return the fields of `VerbText` for a verb, from the parts of a grammar rule.
 
-        What is a field of the `Action` stands in `numbers` (expressions, None where left out) or in `words`.
+        Fields of `Action` go into `numbers` (expressions, None if omitted) or into `words`.
         """
         raise NotImplementedError
 
     def write(self, texts: Texts, module: Module, action: Action) -> str:
-        """Return the verb with its operands, as `parse` reads it."""
+        """Return the verb with its operands, in the syntax that `parse` reads."""
         raise NotImplementedError
 
     def shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
-        """Return what an action drives. `samples` may refuse a circle: ask for it only where it matters."""
+        """Return the shape of the output. Call `samples` only if needed: it raises `Refused` on a cycle."""
         return Shape(1, 1, signed=False)
 
     # Checks
 
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
-        """Return what is wrong with an action by itself."""
+        """Yield errors of one action, regardless of other actions."""
         return iter(())
 
     def find_broken_rules(self, graph: Graph) -> Diagnostics:
-        """Return what is wrong between actions of this kind and others."""
+        """Yield errors between actions of this kind and others."""
         return iter(())
 
     def find_mistakes(self, graph: Graph) -> Diagnostics:
-        """Return what may be a mistake."""
+        """Yield warnings about possible mistakes."""
         return iter(())
 
     def largest(self, action: Action) -> int:
-        """Return the largest number that it drives."""
+        """Return the largest number that an action drives."""
         return (1 << action.width) - 1
 
     def describe(self, action: Action, name: str) -> str:
-        """Return what a fire does, in a few words; `name` is that of the output."""
+        """Return the effect of a fire in a few words; `name` is the name of the output."""
         raise NotImplementedError
 
     # Reference simulator
 
     def reset(self, action: Action) -> Any:
-        """Return what it keeps beside its output, as it is after reset; None for nothing."""
+        """Return the state besides the output after reset; None if there is none."""
         return None
 
     def keep(self, edge: Edge, module: Module, action: Action) -> Any:
-        """Return what it keeps after the clock edge."""
+        """Return the state besides the output after the clock edge."""
         return None
 
     def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
-        """Return its output after the clock edge; None where it leaves it as it is."""
+        """Return the output after the clock edge, or None if it does not change."""
         raise NotImplementedError
 
     # Fast simulator
 
     def letters(self, module: Module, action: Action) -> str:
-        """Return the letters of the registers that it keeps beside its output: they are 0 after reset and clear."""
+        """Return the letters of the registers besides the output; reset and clear set them to 0."""
         return ""
 
     def collect(self, statements: Statements, module: Module, action: Action) -> Lines:
-        """Return the statements for the samples of this cycle, before any output changes."""
+        """Yield the statements that add the samples of this cycle, before any output changes."""
         return iter(())
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
-        """Return the statements that change its output; of a stream, those of the fire."""
+        """Yield the statements that change the output; for a stream, only those that execute on a fire."""
         raise NotImplementedError
 
     # Hardware and proof
 
     def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
-        """Return the SystemVerilog of what drives an output; `action` is the first that does."""
+        """Yield the SystemVerilog that drives an output; `action` is the first of its drivers."""
         raise NotImplementedError
 
     def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
-        """Return the checks of what drives an output; `action` is the first that does."""
+        """Yield the checks of an output; `action` is the first of its drivers."""
         raise NotImplementedError

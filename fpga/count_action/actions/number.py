@@ -18,17 +18,17 @@ from fpga.count_action.actions.kind import (
 )
 from fpga.count_action.actions.proof import CLOCKED, Check, Proof
 from fpga.count_action.defaults import beat_width, number_width
-from fpga.count_action.diagnostics import Diagnostics, in_range, note, quote
+from fpga.count_action.diagnostics import Diagnostics, find_out_of_range, note, quote
 from fpga.count_action.model import MAX_WIDTH, Action, ActionKind, Datapath, Module
 
 
 class Advance(Kind):
-    """A number goes up by one, and from `modulo` - 1 to 0."""
+    """An action that increments a number, and wraps from `modulo` - 1 to 0."""
 
     kind = ActionKind.ADVANCE
     rules = ("advance",)
     noun = "number"
-    register = "the number as it is now"
+    register = "the current value of the number"
 
     def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
         name, modulo, width = parts
@@ -44,11 +44,11 @@ class Advance(Kind):
 
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
         name = quote(action.output)
-        yield from in_range(f"modulo of number {name}", action.modulo, 2, 2**MAX_WIDTH, action.at)
+        yield from find_out_of_range(f"modulo of number {name}", action.modulo, 2, 2**MAX_WIDTH, action.at)
         if 1 <= action.width <= MAX_WIDTH and action.modulo > 2**action.width:
             need = (action.modulo - 1).bit_length()
             message = f"number {name} has {action.width} bits and goes up to {action.modulo - 1}"
-            hint = f"Give it {need} bits." if need <= MAX_WIDTH else "Take a smaller modulo."
+            hint = f"Give it {need} bits." if need <= MAX_WIDTH else "Use a smaller modulo."
             yield note(action.at, message, hint)
 
     def largest(self, action: Action) -> int:
@@ -84,12 +84,12 @@ class Advance(Kind):
 
 
 class Store(Kind):
-    """A number becomes a sample, and keeps it."""
+    """An action that stores a sample in a number."""
 
     kind = ActionKind.STORE
     rules = ("store",)
     noun = "number"
-    register = "the number as it is now"
+    register = "the current value of the number"
 
     def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
         value, width, name = parts
@@ -100,7 +100,7 @@ class Store(Kind):
         return f"store {texts.sample(ref)} width {action.width} as {action.output}"
 
     def shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
-        """Return the width of what is stored; of the kept lanes of a stream, as many bits as it has lanes (R18)."""
+        """Return the shape of the stored number; the kept lanes of a stream take one bit per lane (R18)."""
         if action.width is not None:
             return Shape(1, action.width, signed=False)
         width = (
@@ -117,8 +117,8 @@ class Store(Kind):
 
     def describe(self, action: Action, name: str) -> str:
         if action.part_of == action.on:
-            return f"{name} follows the beat that was chosen (R19)"
-        return f"{name} keeps a sample (R18)"
+            return f"{name} follows the selected beat (R19)"
+        return f"{name} stores a sample (R18)"
 
     def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
         if not edge.fires(module, action.on):

@@ -1,4 +1,4 @@
-"""Instances of checks in the proof of a datapath, and the expressions of which their connections are made."""
+"""Instances of checks in the proof of a datapath, and the expressions for their connections."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ ALWAYS = "1'b1"
 NEVER = "1'b0"
 
 CLOCKED = {"clk_i": "clk_i", "rst_i": "rst_i"}
-"""Connections of all checks."""
+"""Clock and reset connections, which all checks have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One instance of checks: of which block they are, and of which part of which module.
+    """An instance of the checks of a block, for one part of one module.
 
-    `before` are lines that stand in front of it.
+    `before` are declarations that precede the instance.
     """
 
     block: str
@@ -30,7 +30,7 @@ class Check:
     before: tuple[str, ...] = ()
 
     def lines(self, name: str) -> Iterator[str]:
-        """Return the instance, as text."""
+        """Yield the SystemVerilog of the instance."""
         yield from self.before
         parameters = ", ".join(f".{key}({value})" for key, value in self.parameters.items())
         yield f"{self.block}_checks {f'#({parameters}) ' if parameters else ''}{name} ("
@@ -38,13 +38,13 @@ class Check:
         yield ");"
 
 
-def find_hidden_wire(name: str, width: int) -> str:
-    """Return a wire of the top that no port shows."""
+def declare_hidden_wire(name: str, width: int) -> str:
+    """Return the declaration that connects a wire inside the top, which no port shows."""
     return f"(* hierconn *) logic [{width - 1}:0] \\dut.{name} ;"
 
 
 HIDDEN = r"hierconn \*\) logic \[(\d+):0\] \\dut\.(\S+) ;"
-"""Pattern of such a wire in the text of a proof: its highest bit, and its name."""
+"""Pattern of a `declare_hidden_wire` declaration: the groups are its highest bit and its name."""
 
 
 def bit(value: bool) -> str:
@@ -53,27 +53,27 @@ def bit(value: bool) -> str:
 
 
 def concatenate(first_lowest: Iterable[str]) -> str:
-    """Return the expressions side by side."""
+    """Return the concatenation of the expressions; the first becomes the lowest bits."""
     return f"{{{', '.join(reversed(list(first_lowest)))}}}"
 
 
 class Proof(Protocol):
-    """Expressions over the ports of a top, written without its emitter."""
+    """Expressions over the ports of a top, independent of the code that generates the top."""
 
     def fire(self, module: Module, count: str) -> str:
-        """Return whether a count fires."""
+        """Return the condition that a count fires."""
 
     def any_fire(self, module: Module, actions: Iterable[Action]) -> str:
-        """Return whether one of the actions happens."""
+        """Return the condition that the count of any of the actions fires."""
 
     def clear(self, module: Module, count: Count) -> str:
-        """Return whether somebody clears the count (R5)."""
+        """Return the condition that an action clears the count (R5)."""
 
     def take(self, module: Module, count: Count, ref: Ref) -> str:
-        """Return whether a sample is added in this cycle (R11)."""
+        """Return the condition that a sample is counted in this cycle (R11)."""
 
     def fit(self, ref: Ref, width: int) -> str:
-        """Return a sample in `width` bits: extended by its own sign, or without its upper bits (R10)."""
+        """Return a sample in `width` bits: extended by its own sign, or truncated (R10)."""
 
     def beat_width(self, module: Module, action: Action) -> int:
-        """Return the bits of a beat."""
+        """Return the number of bits of a beat."""

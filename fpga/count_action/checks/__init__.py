@@ -1,1 +1,1 @@
-"""Checks of a datapath, wherever it comes from: errors, and warnings about possible mistakes."""
+"""Checks of a datapath, from source text or from Python: errors and warnings."""

@@ -1,7 +1,7 @@
-"""Checks of a datapath, wherever it comes from: a text, or Python.
+"""Checks of a datapath, from source text or from Python.
 
-`check` finds what is wrong, `warnings_of` what may be. First the parts are looked at by themselves (names, widths,
-references), and only when these are right the rules that hold between them (`rules`).
+`check` returns errors, `warnings_of` possible mistakes. `check` first examines each part (names, widths, references),
+and only if it finds no error there, the rules between parts (`rules`), which presume valid parts.
 """
 
 from __future__ import annotations
@@ -12,14 +12,21 @@ from dataclasses import dataclass
 
 from fpga.count_action.actions import KINDS
 from fpga.count_action.checks.formulas import (
-    count_problems,
     find_constant_conditions,
-    formula_problems,
-    value_problems,
+    find_count_formula_errors,
+    find_formula_errors,
+    find_value_errors,
 )
 from fpga.count_action.checks.rules import find_broken_rules
-from fpga.count_action.checks.warnings import possible_mistakes
-from fpga.count_action.diagnostics import Diagnostic, Diagnostics, did_you_mean, in_range, note, quote
+from fpga.count_action.checks.warnings import find_possible_mistakes
+from fpga.count_action.diagnostics import (
+    Diagnostic,
+    Diagnostics,
+    did_you_mean,
+    find_out_of_range,
+    note,
+    quote,
+)
 from fpga.count_action.graph import Graph, refs_of
 from fpga.count_action.language.syntax import MAX_NAME, RESERVED
 from fpga.count_action.model import (
@@ -43,20 +50,22 @@ from fpga.count_action.verilog.text import KEYWORDS
 
 
 def check(datapath: Datapath) -> tuple[Diagnostic, ...]:
-    """Return what is wrong with a datapath; nothing when it may be simulated, built and proven."""
+    """Return the errors of a datapath; if there are none, it can be simulated, built and proven."""
     problems = tuple(_Parts(datapath).problems())
     if problems:
         return problems
-    return (*_name_clashes(datapath), *find_broken_rules(Graph(datapath))) or tuple(_port_clashes(datapath))
+    return (*_find_name_clashes(datapath), *find_broken_rules(Graph(datapath))) or tuple(
+        _find_port_clashes(datapath)
+    )
 
 
 def warnings_of(datapath: Datapath) -> tuple[Diagnostic, ...]:
-    """Return what may be a mistake in a datapath that `check` finds nothing wrong with."""
+    """Return the possible mistakes in a datapath without errors."""
     graph = Graph(datapath)
-    return (*possible_mistakes(graph), *find_constant_conditions(graph))
+    return (*find_possible_mistakes(graph), *find_constant_conditions(graph))
 
 
-def _name_clashes(datapath: Datapath) -> Diagnostics:
+def _find_name_clashes(datapath: Datapath) -> Diagnostics:
     for module in datapath.modules:
         own = {count.name for count in module.counts} | {action.output for action in module.actions}
         for ref in refs_of(module):
@@ -65,21 +74,21 @@ def _name_clashes(datapath: Datapath) -> Diagnostics:
                 yield note(ref.at or module.at, message, "Rename one of them.")
 
 
-def _port_clashes(datapath: Datapath) -> Diagnostics:
+def _find_port_clashes(datapath: Datapath) -> Diagnostics:
     ports = ports_of(datapath)
-    seen = {"clk_i", "rst_i"}
+    names = {"clk_i", "rst_i"}
     parts: list[Signal | Module] = [*datapath.inputs, *datapath.modules]
     for port in (*ports.inputs, *ports.outputs):
-        if port.name in seen:
-            message = f"two ports of the hardware would be called {quote(port.name)}"
+        if port.name in names:
+            message = f"two ports of the hardware would have the name {quote(port.name)}"
             first = next((each.at for each in parts if port.name.startswith(each.name)), None)
-            yield note(first, message, "Rename an input, a module or what an action drives.")
-        seen.add(port.name)
+            yield note(first, message, "Rename an input, a module or an output.")
+        names.add(port.name)
 
 
 @dataclass
 class _Parts:
-    """Looks at the parts of a datapath one by one."""
+    """Checks of each part of a datapath, regardless of the rules between parts."""
 
     datapath: Datapath
 
@@ -90,12 +99,12 @@ class _Parts:
 
     def problems(self) -> Diagnostics:
         if self.datapath.name in KEYWORDS:
-            message = f"the datapath is called {quote(self.datapath.name)}, a word of SystemVerilog"
-            yield note(None, message, "Rename it, or the file that it comes from.")
-        yield from bad_name("datapath", self.datapath.name, None)
+            message = f"datapath name {quote(self.datapath.name)} is a SystemVerilog keyword"
+            yield note(None, message, "Rename the datapath, or its file.")
+        yield from find_name_errors("datapath", self.datapath.name, None)
         if not self.datapath.modules:
             yield note(None, "the datapath has no module", "Add one.")
-        yield from twice(
+        yield from find_duplicates(
             [("input", each.name, each.at) for each in self.datapath.inputs] + self._module_names()
         )
         for signal in self.datapath.inputs:
@@ -107,55 +116,59 @@ class _Parts:
         return [("module", each.name, each.at) for each in self.datapath.modules]
 
     def _module(self, module: Module) -> Diagnostics:
-        yield from bad_name("module", module.name, module.at)
+        yield from find_name_errors("module", module.name, module.at)
         if not module.counts:
             hint = "Add `counts: { sum ... }` and `targets: { ... }`."
             yield note(module.at, f"module {quote(module.name)} counts nothing", hint)
-        named = [("count", each.name, each.at) for each in module.counts]
-        driven = [(KINDS[each.kind].noun, name, each.at) for name, each in module.outputs().items()]
-        yield from twice([*named, *driven])
-        yield from twice([("target", each.name, each.at) for each in module.targets])
+        counts = [("count", each.name, each.at) for each in module.counts]
+        outputs = [(KINDS[each.kind].noun, name, each.at) for name, each in module.outputs().items()]
+        yield from find_duplicates([*counts, *outputs])
+        yield from find_duplicates([("target", each.name, each.at) for each in module.targets])
         for target in module.targets:
             yield from _target(target)
         for count in module.counts:
             yield from self._count(module, count)
         for action in module.actions:
             yield from self._action(module, action)
-        yield from twice([("property", each.name, each.at) for each in module.claims])
+        yield from find_duplicates([("property", each.name, each.at) for each in module.claims])
         for claim in module.claims:
-            yield from bad_name("property", claim.name, claim.at)
+            yield from find_name_errors("property", claim.name, claim.at)
             if claim.kind not in {"always", "never", "assume"}:
-                message = f"property {quote(claim.name)} is stated {quote(claim.kind)}"
-                yield note(claim.at, message, "There are always, never and assume.")
-        yield from formula_problems(self._graph, module, self._signal)
+                message = f"property {quote(claim.name)} has the unknown kind {quote(claim.kind)}"
+                yield note(claim.at, message, "Use always, never or assume.")
+        yield from find_formula_errors(self._graph, module, self._signal)
 
     def _count(self, module: Module, count: Count) -> Diagnostics:
-        yield from bad_name("count", count.name, count.at)
-        yield from in_range(f"width of count {quote(count.name)}", count.width, 1, MAX_WIDTH, count.at)
-        yield from in_range(
+        yield from find_name_errors("count", count.name, count.at)
+        yield from find_out_of_range(
+            f"width of count {quote(count.name)}", count.width, 1, MAX_WIDTH, count.at
+        )
+        yield from find_out_of_range(
             f"constant of count {quote(count.name)}", abs(count.constant), 0, 2**MAX_WIDTH - 1, count.at
         )
         names = [each.name for each in module.targets]
         if count.target not in names:
-            message = f"count {quote(count.name)} has the target {quote(count.target)}, which is not there"
+            message = (
+                f"count {quote(count.name)} names the target {quote(count.target)}, which does not exist"
+            )
             yield note(count.at, message, did_you_mean(count.target, names))
         if not count.counted and not count.constant:
-            yield note(count.at, f"count {quote(count.name)} adds nothing", "Name what is to be counted.")
+            yield note(count.at, f"count {quote(count.name)} adds nothing", "Name a signal to count.")
         for ref in count.counted:
             yield from self._signal(ref, count.at)
-        yield from count_problems(self._graph, module, count)
+        yield from find_count_formula_errors(self._graph, module, count)
         for condition in count.gate:
             yield from self._ref(module, condition.ref, count.at)
 
     def _ref(self, module: Module, ref: Ref, at: Location | None) -> Diagnostics:
-        """Check that a reference points at a formula of its module, or at a signal."""
+        """Yield errors of a reference to a formula of its module or to a signal."""
         if is_value(ref) and ref.module == module.name:
-            yield from value_problems(module, ref, at)
+            yield from find_value_errors(module, ref, at)
         else:
             yield from self._signal(ref, at)
 
     def _signal(self, ref: Ref, at: Location | None) -> Diagnostics:
-        """Check that a reference points at a signal."""
+        """Yield errors of a reference to a signal."""
         at = ref.at or at
         if ref.module is None:
             if ref.name not in self._signals:
@@ -168,12 +181,12 @@ class _Parts:
             return
         elif (ref.module, ref.name) not in self._graph.drivers:
             outputs = [output for module, output in self._graph.drivers if module == ref.module]
-            message = f"module {quote(ref.module)} drives no {quote(ref.name)}"
+            message = f"module {quote(ref.module)} does not drive {quote(ref.name)}"
             yield note(at, message, did_you_mean(ref.name, outputs))
             return
         source = self._graph.source(ref)
-        yield from in_range(f"index of {ref.name}", ref.index, 0, source.size - 1, at)
-        yield from in_range(f"lane of {ref.name}", ref.lane, 0, max(source.lanes, 1) - 1, at)
+        yield from find_out_of_range(f"index of {ref.name}", ref.index, 0, source.size - 1, at)
+        yield from find_out_of_range(f"lane of {ref.name}", ref.lane, 0, max(source.lanes, 1) - 1, at)
 
     def _action(self, module: Module, action: Action) -> Diagnostics:
         names = [each.name for each in module.counts]
@@ -182,12 +195,12 @@ class _Parts:
             yield note(action.at, message, did_you_mean(action.on, names))
         kind = KINDS[action.kind]
         if kind.kind.drives:
-            yield from bad_name(kind.noun, action.output, action.at)
+            yield from find_name_errors(kind.noun, action.output, action.at)
             for ref in action.refs:
                 yield from self._ref(module, ref, action.at)
             widest = 1 if kind.kind.drives is SignalKind.FLAG else MAX_WIDTH
             what = f"width of {kind.noun} {quote(action.output)}"
-            yield from in_range(what, action.width, 1, widest, action.at)
+            yield from find_out_of_range(what, action.width, 1, widest, action.at)
         if action.clears is not None or action.kind is ActionKind.CLEAR_COUNT:
             yield from self._check_clear(action)
         yield from kind.find_problems(self.datapath, action)
@@ -205,21 +218,23 @@ _WIDEST = {SignalKind.FLAG: 1, SignalKind.NUMBER: MAX_INPUT_WIDTH, SignalKind.ST
 
 def _signal(signal: Signal) -> Diagnostics:
     name, at = quote(signal.name), signal.at
-    yield from bad_name("input", signal.name, at)
-    yield from in_range(f"number of elements of {name}", signal.size, 1, MAX_LANES, at)
+    yield from find_name_errors("input", signal.name, at)
+    yield from find_out_of_range(f"number of elements of {name}", signal.size, 1, MAX_LANES, at)
     lanes = MAX_LANES // max(signal.size, 1) if signal.kind is SignalKind.STREAM else 1
-    yield from in_range(f"number of lanes of {name}", signal.lanes, 1, max(lanes, 1), at)
+    yield from find_out_of_range(f"number of lanes of {name}", signal.lanes, 1, max(lanes, 1), at)
     widest = _WIDEST[signal.kind]
-    yield from in_range(f"width of {name}", signal.width, 1, widest, at)
+    yield from find_out_of_range(f"width of {name}", signal.width, 1, widest, at)
     if signal.signed and signal.kind is not SignalKind.STREAM:
-        yield note(at, f"{name} is signed, but no stream", "Only samples of streams have a sign.")
+        yield note(at, f"{name} is signed, but not a stream", "Only samples of streams have a sign.")
     if signal.buffered and signal.kind is not SignalKind.STREAM:
-        yield note(at, f"{name} is buffered, but no stream", "Only beats of streams wait.")
+        yield note(at, f"{name} is buffered, but not a stream", "Only streams can be buffered.")
 
 
 def _target(target: Target) -> Diagnostics:
-    yield from bad_name("target", target.name, target.at)
-    yield from in_range(f"width of target {quote(target.name)}", target.width, 1, MAX_WIDTH, target.at)
+    yield from find_name_errors("target", target.name, target.at)
+    yield from find_out_of_range(
+        f"width of target {quote(target.name)}", target.width, 1, MAX_WIDTH, target.at
+    )
     if target.reset < 0:
         yield note(target.at, f"target {quote(target.name)} is {target.reset}", "Targets are not negative.")
     elif 1 <= target.width <= MAX_WIDTH and target.reset >= 2**target.width:
@@ -229,23 +244,25 @@ def _target(target: Target) -> Diagnostics:
         yield note(target.at, message, hint)
 
 
-def bad_name(what: str, name: str, at: Location | None) -> Diagnostics:
-    """Report a name that cannot be one."""
+def find_name_errors(what: str, name: str, at: Location | None) -> Diagnostics:
+    """Yield an error if a name is not a valid one."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or len(name) > MAX_NAME:
         hint = f"Use letters, digits and underscores, at most {MAX_NAME}."
         yield note(at, f"{quote(name)} cannot be the name of a {what}", hint)
     elif name in RESERVED:
-        yield note(at, f"{quote(name)} is a word of the language and cannot be a name", "Choose another.")
+        yield note(
+            at, f"{quote(name)} is a keyword of the language and cannot be a name", "Choose another name."
+        )
 
 
-def twice(named: Iterable[tuple[str, str, Location | None]]) -> Diagnostics:
-    """Report names that two things have."""
-    seen: dict[str, tuple[str, Location | None]] = {}
-    for what, name, at in named:
-        if name in seen:
-            other, place = seen[name]
+def find_duplicates(entries: Iterable[tuple[str, str, Location | None]]) -> Diagnostics:
+    """Yield an error for each name that an earlier entry has already. An entry is (kind of thing, name, location)."""
+    earlier: dict[str, tuple[str, Location | None]] = {}
+    for what, name, at in entries:
+        if name in earlier:
+            other, place = earlier[name]
             where = f" ({place})" if place else ""
             yield note(
                 at, f"{quote(name)} is a {what} here and a {other} elsewhere{where}", "Rename one of them."
             )
-        seen.setdefault(name, (what, at))
+        earlier.setdefault(name, (what, at))

@@ -1,4 +1,4 @@
-"""Checks of formulas: what they look at exists, they do not become too large, and comparisons are not decided."""
+"""Checks of formulas: their signals exist, their values are not too large, and their comparisons are not constant."""
 
 from __future__ import annotations
 
@@ -29,17 +29,20 @@ from fpga.count_action.model import (
 RefCheck = Callable[[Ref, Location | None], Diagnostics]
 
 
-def formula_problems(graph: Graph, module: Module, check_ref: RefCheck) -> Diagnostics:
-    """Return what is wrong with the formulas of a module; `check_ref` says it of a reference to a signal."""
+def find_formula_errors(graph: Graph, module: Module, check_ref: RefCheck) -> Diagnostics:
+    """Yield the errors of the formulas of a module; `check_ref` yields those of a reference to a signal."""
     for value in (*module.values, *(each.holds for each in module.claims)):
-        found = [*_shapes(value), *_leaves(graph.datapath, module, value, check_ref)]
-        yield from found
-        if not found:
-            yield from _too_large(graph, module, value)
+        errors = [
+            *_find_operator_errors(value),
+            *_find_reference_errors(graph.datapath, module, value, check_ref),
+        ]
+        yield from errors
+        if not errors:
+            yield from _find_too_large(graph, module, value)
 
 
-def value_problems(module: Module, ref: Ref, at: Location | None) -> Diagnostics:
-    """Return what is wrong with a reference to a formula."""
+def find_value_errors(module: Module, ref: Ref, at: Location | None) -> Diagnostics:
+    """Yield an error if a reference names a formula that does not exist."""
     try:
         module.value(ref)
     except (IndexError, ValueError):
@@ -48,45 +51,47 @@ def value_problems(module: Module, ref: Ref, at: Location | None) -> Diagnostics
         )
 
 
-def count_problems(graph: Graph, module: Module, count: Count) -> Diagnostics:
-    """Return what is wrong with the formulas of a count that stand for its target or its bound."""
-    yield from _aim_problems(graph, module, count)
-    yield from _check_bounds(graph, module, count)
+def find_count_formula_errors(graph: Graph, module: Module, count: Count) -> Diagnostics:
+    """Yield the errors of the formulas of a count: its target, its bound and its picks."""
+    yield from _find_target_errors(graph, module, count)
+    yield from _find_bound_errors(graph, module, count)
     for pick in count.picks:
-        yield from value_problems(module, pick, count.at)
+        yield from find_value_errors(module, pick, count.at)
 
 
-def _aim_problems(graph: Graph, module: Module, count: Count) -> Diagnostics:
+def _find_target_errors(graph: Graph, module: Module, count: Count) -> Diagnostics:
     aim = count.aim
-    if aim is None or [*value_problems(module, aim, count.at)]:
+    if aim is None or [*find_value_errors(module, aim, count.at)]:
         return
     targets = [ref.name for operator, ref in leaves(module.value(aim)) if operator == "target"]
     if count.target not in targets[:1]:
-        message = f"the formula that {quote(count.name)} is to reach looks at no target first"
-        yield note(aim.at or count.at, message, "Name a target in it, or write a target alone.")
+        message = f"the first target in the formula that {quote(count.name)} has to reach is not its target"
+        yield note(aim.at or count.at, message, "Name its target in the formula, or write a target alone.")
     elif min(graph.interval(module.value(aim))) < 0:
-        message = f"what {quote(count.name)} is to reach can be negative"
+        message = f"the value that {quote(count.name)} has to reach can be negative"
         yield note(aim.at or count.at, message, "Write max(..., 0).")
 
 
-def _check_bounds(graph: Graph, module: Module, count: Count) -> Diagnostics:
+def _find_bound_errors(graph: Graph, module: Module, count: Count) -> Diagnostics:
     if count.goes_down and count.kind is CountKind.LEVEL:
-        yield note(count.at, f"level count {quote(count.name)} has nothing to go down from", "Accumulate.")
-    if count.bound is None or [*value_problems(module, count.bound, count.at)]:
+        message = f"level count {quote(count.name)} cannot go down or have a bound, because it keeps nothing"
+        yield note(count.at, message, "Use CountKind.ACCUMULATE.")
+    if count.bound is None or [*find_value_errors(module, count.bound, count.at)]:
         return
     if min(graph.interval(module.value(count.bound))) < 0:
-        message = f"what {quote(count.name)} never exceeds can be negative"
+        message = f"the bound of {quote(count.name)} can be negative"
         yield note(count.bound.at or count.at, message, "Write max(..., 0).")
 
 
-def _shapes(value: Operand) -> Diagnostics:
+def _find_operator_errors(value: Operand) -> Diagnostics:
     if not isinstance(value, Operation):
         return
     operands = len(value.operands)
     if value.operator not in OPERATORS or operands not in _OPERANDS.get(value.operator, range(1, 1 << 20)):
-        yield note(None, f"{quote(value.operator)} of {operands} operands", "See R13 for the operators.")
+        message = f"a formula applies {quote(value.operator)} to {operands} operands, which is not possible"
+        yield note(None, message, "See R13 for the operators.")
     for each in value.operands:
-        yield from _shapes(each)
+        yield from _find_operator_errors(each)
 
 
 _OPERANDS: dict[str, range] = {
@@ -97,10 +102,12 @@ _OPERANDS: dict[str, range] = {
 }
 
 
-def _leaves(datapath: Datapath, module: Module, value: Operand, check_ref: RefCheck) -> Diagnostics:
+def _find_reference_errors(
+    datapath: Datapath, module: Module, value: Operand, check_ref: RefCheck
+) -> Diagnostics:
     for operator, ref in leaves(value):
         if is_value(ref):
-            yield note(ref.at or module.at, "a formula refers to a formula", "Write the one into the other.")
+            yield note(ref.at or module.at, "a formula refers to a formula", "Insert the operand itself.")
         elif operator in STORED:
             owner = next((each for each in datapath.modules if each.name == ref.module), None)
             known = _name_stored(owner, operator) if owner else []
@@ -117,16 +124,16 @@ def _name_stored(owner: Module, operator: str) -> list[str]:
     return [each.name for each in owner.targets]
 
 
-def _too_large(graph: Graph, module: Module, value: Operand) -> Diagnostics:
+def _find_too_large(graph: Graph, module: Module, value: Operand) -> Diagnostics:
     low, high = graph.interval(value)
     if max(-low, high) > LARGEST_VALUE:
         at = next((ref.at for _, ref in leaves(value)), None) or module.at
-        message = f"this formula can come to {low} or {high}; at most 60 bits and a sign are possible"
+        message = f"this formula ranges from {low} to {high}; at most 60 bits and a sign are possible"
         yield note(at, message, "Add less, or narrower samples.")
 
 
 def find_constant_conditions(graph: Graph) -> Diagnostics:
-    """Return the comparisons that always hold, or never, whatever happens."""
+    """Yield a warning for each comparison in a condition whose result is constant."""
     for module in graph.datapath.modules:
         for count in module.counts:
             for condition in count.gate:
@@ -143,20 +150,23 @@ def _comparisons(operand: Operand) -> Iterator[Operation]:
             yield from _comparisons(each)
 
 
-def _find_constant(graph: Graph, compared: Operation, at: Location | None) -> Diagnostics:
-    left, right = (graph.interval(each) for each in compared.operands)
-    outcomes = {_holds(compared.operator, left, right), _holds(compared.operator, left, right, other=True)}
+def _find_constant(graph: Graph, comparison: Operation, at: Location | None) -> Diagnostics:
+    left, right = (graph.interval(each) for each in comparison.operands)
+    outcomes = {
+        _can_hold(comparison.operator, left, right),
+        _can_hold(comparison.operator, left, right, other=True),
+    }
     if len(outcomes) == 1:
         how = "always holds" if outcomes == {True} else "never holds"
         message = (
-            f"the comparison `{compared.operator}` {how}: "
+            f"the comparison `{comparison.operator}` {how}: "
             f"{_describe_interval(left)} is compared with {_describe_interval(right)}"
         )
         yield note(at, message, "Compare with a value that can be reached, or remove it.")
 
 
-def _holds(operator: str, left: Interval, right: Interval, *, other: bool = False) -> bool:
-    """Return whether a comparison can hold; with `other`, whether it must."""
+def _can_hold(operator: str, left: Interval, right: Interval, *, other: bool = False) -> bool:
+    """Return whether a comparison of values in two intervals can hold; with `other`, whether it must."""
     (low, high), (first, last) = left, right
     possible = {
         "==": low <= last and first <= high,
@@ -168,7 +178,7 @@ def _holds(operator: str, left: Interval, right: Interval, *, other: bool = Fals
     }
     if not other:
         return possible[operator]
-    return not _holds(_OPPOSITE[operator], left, right)
+    return not _can_hold(_OPPOSITE[operator], left, right)
 
 
 _OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}

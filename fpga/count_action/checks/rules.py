@@ -1,6 +1,6 @@
-"""The rules that hold between the parts of a datapath: R4, R7, R9, R10, and what can never happen.
+"""The rules between the parts of a datapath: R1, R4, R7, R9, R10, R19, and counts that can never start.
 
-They presume that the parts by themselves are right (`check`).
+They presume that each part is valid by itself (`check`).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from fpga.count_action import arbitration
 from fpga.count_action.actions import KINDS
 from fpga.count_action.diagnostics import Diagnostics, note, quote
-from fpga.count_action.graph import Graph, can_stall, circle
+from fpga.count_action.graph import Graph, can_stall, find_cycle
 from fpga.count_action.model import (
     MAX_WIDTH,
     Action,
@@ -25,37 +25,37 @@ from fpga.count_action.model import (
 
 
 def find_broken_rules(graph: Graph) -> Diagnostics:
-    """Return the rules that a datapath breaks."""
-    yield from _two_drivers(graph)
+    """Yield the rules that a datapath breaks."""
+    yield from _find_conflicting_drivers(graph)
     for kind in KINDS.values():
         yield from kind.find_broken_rules(graph)
-    yield from _self_triggers(graph)
+    yield from _find_self_triggers(graph)
     yield from _find_shared_level_streams(graph)
-    yield from _stream_circles(graph)
+    yield from _find_stream_cycles(graph)
     yield from _find_lost_pulses(graph)
     for module in graph.datapath.modules:
-        yield from choice_problems(graph, module)
+        yield from find_choice_errors(graph, module)
     for module, count in graph.datapath.counts():
-        yield from _reach(graph, module, count)
-    yield from _never_counting(graph)
+        yield from _find_unreachable(graph, module, count)
+    yield from _find_dead_counts(graph)
 
 
 # ----------------------------------------------------------------------------------- drivers (R9)
 
 
-def _two_drivers(graph: Graph) -> Diagnostics:
+def _find_conflicting_drivers(graph: Graph) -> Diagnostics:
     for (name, output), drivers in graph.drivers.items():
         groups = {KINDS[action.kind].shared for _, action in drivers}
         if len(drivers) == 1 or (len(groups) == 1 and groups != {""}):
             continue
         first, second = drivers[0][1], drivers[1][1]
         where = f", the other one at {first.at}" if first.at else ""
-        message = f"{quote(output)} of module {quote(name)} has two drivers{where} (R9)"
+        message = f"output {quote(output)} of module {quote(name)} has two drivers{where} (R9)"
         word = "as " if second.kind.drives is SignalKind.STREAM else ""
         yield note(second.at, message, f"Give this one another name: `{word}{output}_2`.")
 
 
-def _self_triggers(graph: Graph) -> Diagnostics:
+def _find_self_triggers(graph: Graph) -> Diagnostics:
     for link in graph.links:
         own = link.driver is link.reader and link.action.on == link.count.name
         if own and link.how == "counts" and link.action.kind.drives is not SignalKind.STREAM:
@@ -89,12 +89,12 @@ def _find_shared_level_streams(graph: Graph) -> Diagnostics:
         )
 
 
-def _stream_circles(graph: Graph) -> Diagnostics:
+def _find_stream_cycles(graph: Graph) -> Diagnostics:
     edges: dict[str, list[str]] = {module.name: [] for module in graph.datapath.modules}
     for (driver, _, _), takers in graph.takers.items():
         if driver is not None:
             edges[driver].extend(module.name for module, _ in takers)
-    names = circle(edges)
+    names = find_cycle(edges)
     if names:
         module = graph.datapath.module(names[0])
         message = f"streams form a cycle: {' -> '.join(names)} (R7)"
@@ -118,14 +118,14 @@ def _find_lost_pulses(graph: Graph) -> Diagnostics:
 
 
 def describe_ref(ref: Ref) -> str:
-    """Return a reference as the language writes it, without its index."""
+    """Return a reference in the syntax of the language, without its index."""
     return f"{ref.module}.{ref.name}" if ref.module else ref.name
 
 
 # ------------------------------------------------------------------ what can be reached (R1, R4, R10)
 
 
-def _reach(graph: Graph, module: Module, count: Count) -> Diagnostics:
+def _find_unreachable(graph: Graph, module: Module, count: Count) -> Diagnostics:
     most = max(largest_increment(graph, count), largest_decrement(graph, count))
     capacity = 2**count.width - 1
     name = quote(count.name)
@@ -138,38 +138,36 @@ def _reach(graph: Graph, module: Module, count: Count) -> Diagnostics:
         return
     target = module.target(count.target)
     if target.reset and count.aim is None:
-        yield from _reach_target(count, target, most)
+        yield from _find_unreachable_target(count, target, most)
 
 
-def _reach_target(count: Count, target: Target, most: int) -> Diagnostics:
+def _find_unreachable_target(count: Count, target: Target, most: int) -> Diagnostics:
     name = f"target {quote(target.name)} of count {quote(count.name)}"
     at = target.at or count.at
     if count.kind is CountKind.LEVEL:
         if target.reset > most:
-            message = f"{name} is {target.reset}, and the sum is never above {most}: it is never reached (R1)"
+            message = f"{name} is {target.reset}, and the sum is at most {most}: it is never reached (R1)"
             yield note(at, message, "Lower the target, or write `over cycles`.")
         elif target.reset < count.constant and not target.at_least:
-            message = f"{name} is {target.reset}, and the sum is never below {count.constant}: it is never reached (R1)"
+            message = f"{name} is {target.reset}, and the sum is at least {count.constant}: it is never reached (R1)"
             yield note(at, message, "Raise the target.")
     elif target.reset > 2**count.width - 1 + most:
         message = f"{name} is {target.reset}, and the count stays at {2**count.width - 1}: it is never reached (R10)"
         yield note(at, message, f"Write `width {target.reset.bit_length()}` after the count.")
     elif not count.counted and target.reset % count.constant and not target.at_least:
-        message = (
-            f"{name} is {target.reset}, and the count goes up by {count.constant}: it jumps over it (R4)"
-        )
+        message = f"{name} is {target.reset}, and the count goes up by {count.constant}: it jumps over the target (R4)"
         yield note(at, message, f"Choose a multiple of {count.constant}.")
 
 
 def largest_increment(graph: Graph, count: Count) -> int:
-    """Return the most that a count can go up in a cycle."""
+    """Return the largest increment of a count in one cycle."""
     if count.order:
         return 1
     return max(count.constant, 0) + sum(_largest(graph, term) for term in count.terms)
 
 
 def largest_decrement(graph: Graph, count: Count) -> int:
-    """Return the most that a count can go down in a cycle."""
+    """Return the largest decrement of a count in one cycle."""
     return max(-count.constant, 0) + sum(_largest(graph, term) for term in count.taken)
 
 
@@ -181,37 +179,37 @@ def _largest(graph: Graph, term: Ref) -> int:
     return 2**source.width - 1 if driver is None else KINDS[driver.kind].largest(driver)
 
 
-def _never_counting(graph: Graph) -> Diagnostics:
-    """Report counts that wait for something that only they, or others that wait too, bring about."""
+def _find_dead_counts(graph: Graph) -> Diagnostics:
+    """Yield counts that can never start, because each waits for itself or for another such count."""
     alive: set[tuple[str, str]] = set()
-    while True:
-        born = {
+    while True:  # least fixed point: add counts whose inputs can occur until nothing changes
+        started = {
             (module.name, count.name)
             for module, count in graph.datapath.counts()
-            if (module.name, count.name) not in alive and not _waiting_for(graph, count, alive)
+            if (module.name, count.name) not in alive and not _find_missing_trigger(graph, count, alive)
         }
-        if not born:
+        if not started:
             break
-        alive |= born
+        alive |= started
     for module, count in graph.datapath.counts():
         if (module.name, count.name) not in alive:
-            waits = _waiting_for(graph, count, alive)
-            message = f"count {quote(f'{module.name}.{count.name}')} never counts: nothing ever begins {quote(waits)}"
-            yield note(count.at, message, "Something from outside must begin the chain.")
+            waits = _find_missing_trigger(graph, count, alive)
+            message = f"count {quote(f'{module.name}.{count.name}')} never counts: nothing ever triggers {quote(waits)}"
+            yield note(count.at, message, "Start the chain with an external input.")
 
 
-def _waiting_for(graph: Graph, count: Count, alive: set[tuple[str, str]]) -> str:
-    """Return what a count lacks as long as only `alive` counts fire; empty when nothing."""
+def _find_missing_trigger(graph: Graph, count: Count, alive: set[tuple[str, str]]) -> str:
+    """Return the signal that keeps a count from counting while only `alive` counts fire; empty if there is none."""
     for condition in count.gate:
-        if not condition.negated and not _can_be(graph, condition.ref, alive):
+        if not condition.negated and not _can_be_nonzero(graph, condition.ref, alive):
             return describe_ref(condition.ref)
-    if count.constant or any(_can_be(graph, term, alive) for term in count.counted):
+    if count.constant or any(_can_be_nonzero(graph, term, alive) for term in count.counted):
         return ""
     return describe_ref(count.counted[0])
 
 
-def _can_be(graph: Graph, ref: Ref, alive: set[tuple[str, str]]) -> bool:
-    """Return whether a signal can ever be other than 0; of a formula that is not looked into."""
+def _can_be_nonzero(graph: Graph, ref: Ref, alive: set[tuple[str, str]]) -> bool:
+    """Return whether a signal can ever be non-zero. A formula is assumed to be able to."""
     return (
         ref.module is None
         or is_value(ref)
@@ -223,62 +221,64 @@ def _can_be(graph: Graph, ref: Ref, alive: set[tuple[str, str]]) -> bool:
     )
 
 
-def choice_problems(graph: Graph, module: Module) -> Diagnostics:
-    """Return what is wrong with the choices of a module."""
+def find_choice_errors(graph: Graph, module: Module) -> Diagnostics:
+    """Yield the errors of the arbiters of a module (R19)."""
     for count in module.counts:
-        found = [*_count(graph, count)]
-        yield from found
-        if count.order and not found:
-            yield from _registers(module, count)
+        errors = [*_find_choice_errors(graph, count)]
+        yield from errors
+        if count.order and not errors:
+            yield from _find_register_errors(module, count)
     for action in module.actions:
         if action.merges:
-            yield from _merge(graph, module, action)
+            yield from _find_merge_errors(graph, module, action)
 
 
-def _count(graph: Graph, count: Count) -> Diagnostics:
+def _find_choice_errors(graph: Graph, count: Count) -> Diagnostics:
     if not count.order:
         if count.whole or count.picks:
-            yield note(count.at, f"count {quote(count.name)} chooses without an order", "Give it one.")
+            message = f"count {quote(count.name)} has picks or whole packets, but no order"
+            yield note(count.at, message, "Set its order.")
         return
     name = quote(count.name)
     if count.order not in arbitration.ORDERS:
-        hint = f"There are {' and '.join(arbitration.ORDERS)}."
-        yield note(count.at, f"count {name} chooses by {quote(count.order)}", hint)
+        hint = f"Use {' or '.join(arbitration.ORDERS)}."
+        yield note(count.at, f"count {name} has the unknown order {quote(count.order)}", hint)
     elif count.kind is not CountKind.LEVEL or count.constant or count.taken or count.bound:
-        message = f"count {name} chooses, and is not a level count of streams alone (R19)"
+        message = f"count {name} chooses among streams, and is not a level count of streams alone (R19)"
         yield note(count.at, message, "Add valid bits only, and count over cycles in another module.")
     elif not all(map(graph.is_stream, count.terms)) or len(set(count.terms)) != len(count.terms):
-        yield note(count.at, f"count {name} chooses among streams, each once", "Name streams only.")
+        message = f"count {name} chooses among streams, and has another term, or a stream twice"
+        yield note(count.at, message, "Name streams only, each once.")
     elif not 2 <= len(count.terms) <= arbitration.MAX_STREAMS:
         message = f"count {name} chooses among {len(count.terms)} streams"
         yield note(count.at, message, f"2 to {arbitration.MAX_STREAMS} are possible.")
 
 
-def _registers(module: Module, count: Count) -> Diagnostics:
-    wanted = arbitration.picks(count, module.name)
-    if [module.value(each) for each in count.picks] != wanted:
+def _find_register_errors(module: Module, count: Count) -> Diagnostics:
+    picks = arbitration.picks(count, module.name)
+    if [module.value(each) for each in count.picks] != picks:
         yield note(
-            count.at, f"the choice of {quote(count.name)} is not {count.order}", "Use arbitration.picks."
+            count.at, f"the picks of {quote(count.name)} are not {count.order}", "Use arbitration.picks."
         )
     for name, operand in arbitration.next_numbers(count, module.name).items():
-        made = next((each for each in module.actions if each.output == f"{count.name}_{name}"), None)
-        if made is None or not _stores(module, made, count, operand):
-            message = f"nothing stores `{count.name}_{name}` for the choice of {quote(count.name)}"
-            yield note(count.at, message, "Use arbitration.stored.")
+        action = next((each for each in module.actions if each.output == f"{count.name}_{name}"), None)
+        if action is None or not _is_stored(module, action, count, operand):
+            message = f"no action stores `{count.name}_{name}`, which {quote(count.name)} needs to choose"
+            yield note(count.at, message, "Use arbitration.next_numbers.")
 
 
-def _stores(module: Module, action: Action, count: Count, operand: Operand) -> bool:
-    held = (action.kind, action.on, action.part_of) == (ActionKind.STORE, count.name, count.name)
-    return held and [module.value(ref) for ref in action.refs] == [operand]
+def _is_stored(module: Module, action: Action, count: Count, operand: Operand) -> bool:
+    is_own = (action.kind, action.on, action.part_of) == (ActionKind.STORE, count.name, count.name)
+    return is_own and [module.value(ref) for ref in action.refs] == [operand]
 
 
-def _merge(graph: Graph, module: Module, action: Action) -> Diagnostics:
+def _find_merge_errors(graph: Graph, module: Module, action: Action) -> Diagnostics:
     count = module.count(action.on)
     lanes = {graph.source(term).lanes for term in count.terms}
     right = bool(count.order) and len(lanes) == 1
     if right:
-        wanted = arbitration.select_samples(count, module.name, lanes.pop())
-        right = [module.value(ref) for ref in action.refs] == wanted
+        samples = arbitration.select_samples(count, module.name, lanes.pop())
+        right = [module.value(ref) for ref in action.refs] == samples
     if not right:
-        message = f"{quote(action.output)} merges, and does not send what {quote(count.name)} chose (R19)"
-        yield note(action.at, message, "Use arbitration.chosen_samples.")
+        message = f"{quote(action.output)} merges, and does not send the beat that {quote(count.name)} selects (R19)"
+        yield note(action.at, message, "Use arbitration.select_samples.")

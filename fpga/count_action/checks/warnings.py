@@ -8,7 +8,7 @@ from fpga.count_action.actions import KINDS
 from fpga.count_action.checks.rules import describe_ref, largest_increment
 from fpga.count_action.diagnostics import Diagnostics, note, quote
 from fpga.count_action.expressions import LOGICAL, leaves
-from fpga.count_action.graph import Graph, can_stall, circle, refs_of, stream_of
+from fpga.count_action.graph import Graph, can_stall, find_cycle, refs_of, stream_of
 from fpga.count_action.model import (
     ActionKind,
     Count,
@@ -21,37 +21,39 @@ from fpga.count_action.model import (
 )
 
 
-def possible_mistakes(graph: Graph) -> Diagnostics:
-    """Return what may be a mistake."""
+def find_possible_mistakes(graph: Graph) -> Diagnostics:
+    """Yield a warning for each possible mistake."""
     for module, count in graph.datapath.counts():
-        yield from _overshoot(graph, module, count)
+        yield from _find_overshoots(graph, module, count)
         yield from _find_missed_pulses(graph, module, count)
-        yield from _waiting_beats(graph, module, count)
-        for ref in contradictions(count):
+        yield from _find_stuck_level_counts(graph, module, count)
+        for ref in find_contradictions(count):
             message = f"count {quote(count.name)} waits for {quote(describe_ref(ref))} to be 1 and 0 at once"
-            yield note(ref.at or count.at, message, "Leave one of the conditions away: it never counts.")
+            yield note(
+                ref.at or count.at, message, "Remove one of the conditions: with both it never counts."
+            )
     yield from _find_uncounted_samples(graph)
     yield from _find_unused(graph)
-    yield from _endless(graph)
-    yield from _idle_clears(graph)
+    yield from _find_endless_triggers(graph)
+    yield from _find_idle_clears(graph)
     for kind in KINDS.values():
         yield from kind.find_mistakes(graph)
 
 
-def _overshoot(graph: Graph, module: Module, count: Count) -> Diagnostics:
+def _find_overshoots(graph: Graph, module: Module, count: Count) -> Diagnostics:
     most = largest_increment(graph, count)
     target = module.target(count.target)
     if count.kind is CountKind.LEVEL or most <= 1 or not count.terms or not target.reset or target.at_least:
         return
     message = (
         f"count {quote(count.name)} can go up by {most} in one cycle and jump over its target {quote(target.name)};"
-        " it then goes on without firing (R4)"
+        " it then continues without firing (R4)"
     )
-    yield note(count.at, message, "Make sure that it cannot, watch its bit `overshoot`, or write `at least`.")
+    yield note(count.at, message, "Make sure that it cannot, read its bit `overshoot`, or write `at least`.")
 
 
-def _waiting_beats(graph: Graph, module: Module, count: Count) -> Diagnostics:
-    """Report level counts that more beats than their target keep from firing, or that fire without some of them."""
+def _find_stuck_level_counts(graph: Graph, module: Module, count: Count) -> Diagnostics:
+    """Yield level counts that never fire once more beats wait than the target, or that fire with only some beats."""
     streams = [term for term in dict.fromkeys(count.terms) if graph.is_stream(term)]
     target = module.target(count.target)
     if count.kind is not CountKind.LEVEL or len(streams) < 2 or not target.reset or count.aim is not None:
@@ -65,23 +67,28 @@ def _waiting_beats(graph: Graph, module: Module, count: Count) -> Diagnostics:
         )
         message = (
             f"level count {name} never fires again once {first} are 1 together: the sum is above its target"
-            f" {reset}, and beats that wait stay (R7)"
+            f" {reset}, and waiting beats stay (R7)"
         )
         yield note(count.at, message, "Count all of them (raise the target), or write `at least`.")
-    sent = {stream_of(ref) for action in module.actions if action.on == count.name for ref in action.refs}
-    if reset - count.constant < len(streams) and len(sent & {stream_of(ref) for ref in streams}) > 1:
+    sample_streams = {
+        stream_of(ref) for action in module.actions if action.on == count.name for ref in action.refs
+    }
+    if (
+        reset - count.constant < len(streams)
+        and len(sample_streams & {stream_of(ref) for ref in streams}) > 1
+    ):
         message = (
-            f"level count {name} fires with {reset} of {len(streams)} beats, and the samples of all are sent:"
-            " those of the others are not valid"
+            f"level count {name} fires with {reset} of {len(streams)} beats, but the samples of all streams are sent:"
+            " those of the streams without a beat are not valid"
         )
-        yield note(count.at, message, f"Let the target be {len(streams) + count.constant}.")
+        yield note(count.at, message, f"Set the target to {len(streams) + count.constant}.")
 
 
-def contradictions(count: Count) -> list[Ref]:
-    """Return what a count waits for to be 1 and 0 at once: it never counts."""
-    asked = {(each.ref.module, each.ref.name, each.ref.index) for each in count.gate if each.negated}
+def find_contradictions(count: Count) -> list[Ref]:
+    """Return the signals that a count requires to be both 1 and 0, so that it never counts."""
+    negated = {(each.ref.module, each.ref.name, each.ref.index) for each in count.gate if each.negated}
     positive = (each.ref for each in count.gate if not each.negated)
-    return [ref for ref in positive if (ref.module, ref.name, ref.index) in asked]
+    return [ref for ref in positive if (ref.module, ref.name, ref.index) in negated]
 
 
 def _find_missed_pulses(graph: Graph, module: Module, count: Count) -> Diagnostics:
@@ -96,7 +103,7 @@ def _find_missed_pulses(graph: Graph, module: Module, count: Count) -> Diagnosti
 
 
 def _signals_of_condition(graph: Graph, ref: Ref) -> Iterator[Ref]:
-    """Return the signals that a condition asks for; what it compares or adds is looked at, not waited for."""
+    """Yield the signals whose bits a condition combines. Operands of comparisons and sums are left out."""
     todo: list[Operand] = [graph.formula(ref) if is_value(ref) else ref]
     while todo:
         operand = todo.pop()
@@ -109,9 +116,9 @@ def _signals_of_condition(graph: Graph, ref: Ref) -> Iterator[Ref]:
 def _find_uncounted_samples(graph: Graph) -> Diagnostics:
     for module in graph.datapath.modules:
         for action in module.actions:
-            taken = {stream_of(term) for term in module.count(action.on).counted}
+            streams = {stream_of(term) for term in module.count(action.on).counted}
             for ref in (stream for each in action.refs for stream in graph.streams(each)):
-                if stream_of(ref) not in taken:
+                if stream_of(ref) not in streams:
                     message = (
                         f"{quote(action.output)} sends samples of {quote(describe_ref(ref))}, whose beats"
                         f" {quote(action.on)} does not count"
@@ -125,12 +132,14 @@ def _find_uncounted_samples(graph: Graph) -> Diagnostics:
 
 
 def _find_unused(graph: Graph) -> Diagnostics:
-    used = {ref.name for module in graph.datapath.modules for ref in refs_of(module) if ref.module is None}
+    input_names = {
+        ref.name for module in graph.datapath.modules for ref in refs_of(module) if ref.module is None
+    }
     for signal in graph.datapath.inputs:
-        if signal.name not in used:
+        if signal.name not in input_names:
             yield note(
                 signal.at,
-                f"nothing looks at input {quote(signal.name)}",
+                f"input {quote(signal.name)} is not used",
                 "Remove it if it is not needed.",
             )
     compared = {
@@ -141,34 +150,30 @@ def _find_unused(graph: Graph) -> Diagnostics:
         if operator == "target"
     }
     for module in graph.datapath.modules:
-        wanted = {count.target for count in module.counts}
+        target_names = {count.target for count in module.counts}
         for target in module.targets:
-            if target.name not in wanted and (module.name, target.name) not in compared:
+            if target.name not in target_names and (module.name, target.name) not in compared:
                 yield note(target.at, f"no count has the target {quote(target.name)}", "Remove it.")
 
 
-def _endless(graph: Graph) -> Diagnostics:
+def _find_endless_triggers(graph: Graph) -> Diagnostics:
     edges: dict[str, list[str]] = {}
     for link in graph.links:
         if link.how == "counts" and link.action.kind.is_transient:
             edges.setdefault(f"{link.driver.name}.{link.action.on}", []).append(
                 f"{link.reader.name}.{link.count.name}"
             )
-    names = circle(edges)
+    names = find_cycle(edges)
     if names:
         module = graph.datapath.module(names[0].partition(".")[0])
-        message = (
-            f"these counts trigger each other in a circle: {' -> '.join(names)}; once begun it may never end"
-        )
+        message = f"these counts trigger each other in a cycle: {' -> '.join(names)}; once started, it may never end"
         yield note(module.at, message, "Gate one of them (`while ...`) if that is not intended.")
 
 
-def _idle_clears(graph: Graph) -> Diagnostics:
+def _find_idle_clears(graph: Graph) -> Diagnostics:
     for module in graph.datapath.modules:
         for action in module.drives(ActionKind.CLEAR_COUNT):
             owner, name = action.clears or ("", "")
             if graph.datapath.module(owner).count(name).kind is CountKind.LEVEL:
-                message = (
-                    f"{quote(f'{owner}.{name}')} is a level count and keeps nothing: clearing it does nothing"
-                )
+                message = f"{quote(f'{owner}.{name}')} is a level count, which keeps nothing: clearing it has no effect"
                 yield note(action.at, message, "Remove it, or write `over cycles` in the count.")

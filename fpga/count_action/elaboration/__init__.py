@@ -1,1 +1,1 @@
-"""Elaboration: from syntax trees to the one representation, with every number, range and name resolved."""
+"""Elaboration: from syntax trees to the datapath model, with every number, range and name resolved."""

@@ -1,4 +1,4 @@
-"""Numbers of the language: integers, parameters, index names and + - * / between them."""
+"""Constant numbers of the language: integers, parameters and index names, combined with + - * /."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from fpga.count_action.language.syntax import (
 from fpga.count_action.model import MAX_LANES, Location
 
 LARGEST = 2**56
-"""No number on the way to a result may be above this; results are much smaller."""
+"""Largest magnitude of an intermediate result; the results themselves are much smaller."""
 
 Values = Mapping[str, int]
 
 
 def evaluate(number: Number, values: Values) -> int:
-    """Return what a number comes to. Division rounds down. Raises `Refused`."""
+    """Return the value of a number. Division rounds down. Raise `Refused` for anything that is not constant."""
     if isinstance(number, Integer):
         return number.value
     if isinstance(number, Reference):
@@ -41,9 +41,7 @@ def evaluate(number: Number, values: Values) -> int:
     left, right = evaluate(number.left, values), evaluate(number.right, values)
     result = _operate(number, left, right)
     if abs(result) > LARGEST:
-        message = (
-            f"a number of about 2^{result.bit_length() - 1} comes out here; nothing here is as large as that"
-        )
+        message = f"this number is about 2^{result.bit_length() - 1}, which is too large"
         raise Refused(number.at, message, "The largest count is 2^48 - 1.")
     return result
 
@@ -56,12 +54,12 @@ def _operate(number: Operation, left: int, right: int) -> int:
     if number.operator == "*":
         return left * right
     if right == 0:
-        raise Refused(number.at, f"division of {left} by zero", "Check the parameters in it.")
+        raise Refused(number.at, f"division of {left} by zero", "Check the parameters in the divisor.")
     return left // right
 
 
 def names_in(number: Number | Operand | None) -> Iterator[str]:
-    """Return the plain names in a number or a formula, those in the indices of its signals included."""
+    """Yield the plain names in a number or a formula, including those in the indices of its signals."""
     if isinstance(number, Operation):
         yield from names_in(number.left)
         yield from names_in(number.right)
@@ -78,7 +76,7 @@ def names_in(number: Number | Operand | None) -> Iterator[str]:
 
 
 def indices_in(operand: Operand) -> Iterator[Index]:
-    """Return the indices that ranges in a formula have."""
+    """Yield the indices of the ranges in a formula."""
     if isinstance(operand, Ranged):
         yield operand.over
         yield from indices_in(operand.value)
@@ -88,13 +86,13 @@ def indices_in(operand: Operand) -> Iterator[Index]:
 
 
 def span_of(span: Range | Index, values: Values) -> range:
-    """Return the values of an index, both ends included. Raises `Refused` when there are none, or absurdly many."""
+    """Return the values of an index, both ends included. Raise `Refused` as `check_span` does."""
     low, high = evaluate(span.low, values), evaluate(span.high, values)
     return check_span(low, high, span.at)
 
 
 def check_span(low: int, high: int, at: Location) -> range:
-    """Return `low` to `high`, both included. Raises `Refused` when that is not a sensible range."""
+    """Return `low` to `high`, both included. Raise `Refused` if it is empty, negative or has over 1024 elements."""
     if low < 0:
         raise Refused(at, f"the range starts at {low}", "Start at 0 or 1.")
     if high < low:

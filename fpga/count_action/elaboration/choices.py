@@ -1,4 +1,4 @@
-"""Counts that choose among their streams, and actions that send what was chosen (R19)."""
+"""Counts that choose among their streams, and actions that send the selected beat (R19)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from fpga.count_action.language.syntax import CountText, Picking
 
 
 def check_choice(text: CountText, picking: Picking, streams: list[FlatReference], constant: int) -> None:
-    """Raise `Refused` for a count that cannot choose among its terms."""
+    """Raise `Refused` if a count cannot choose among its terms."""
     order = f"`by {picking.order}`"
     if text.accumulates:
         message = f"{order} in a count over cycles, which takes every beat at once (R7)"
-        hint = "Leave `over cycles` away, and count what is merged in a module of its own."
+        hint = "Remove `over cycles`, and count the merged stream in a module of its own."
         raise Refused(picking.at, message, hint)
     if constant or any(each.suffix != "valid" for each in streams):
-        message = f"{order} chooses among streams, and there is something else in the sum"
+        message = f"{order} chooses among streams, but the sum has other terms"
         raise Refused(picking.at, message, "Add valid bits only: sum a.valid + b.valid by turns.")
     if not 2 <= len(streams) <= MAX_STREAMS:
         message = f"{order} of {len(streams)} streams; 2 to {MAX_STREAMS} are possible"
-        hint = "Name another stream, or leave it away." if len(streams) < 2 else "Merge in several modules."
+        hint = f"Name another stream, or remove {order}." if len(streams) < 2 else "Merge in several modules."
         raise Refused(picking.at, message, hint)
     names = [str(each) for each in streams]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -33,7 +33,7 @@ def check_choice(text: CountText, picking: Picking, streams: list[FlatReference]
 
 
 def registers_of(count: FlatCount) -> Iterator[FlatAction]:
-    """Return the actions that store whose turn it is, and whether a packet is open."""
+    """Yield the actions that store the numbers of an arbiter: the turn, and whether a packet is open."""
     if count.order:
         for name, width in registers(count.order, whole=count.whole, streams=len(count.terms)).items():
             yield FlatAction(
@@ -43,7 +43,7 @@ def registers_of(count: FlatCount) -> Iterator[FlatAction]:
 
 
 def merge_ends(action: FlatAction, ends: tuple[str, ...]) -> Iterator[FlatAction]:
-    """Return the actions that store the end, and the kept lanes, of the beat that is chosen."""
+    """Yield the actions that store the `last` flag and the kept lanes of the selected beat."""
     for end in ends:
         width = 1 if end == "last" else None
         yield replace(
@@ -52,17 +52,20 @@ def merge_ends(action: FlatAction, ends: tuple[str, ...]) -> Iterator[FlatAction
 
 
 def streams_of(module: FlatModule, action: FlatAction) -> tuple[FlatReference, ...]:
-    """Return the samples of the streams that the count of a `merge` chooses among. Raises `Refused`."""
+    """Return references to the samples of the streams that a `merge` chooses among.
+
+    Raise `Refused` if its count takes all of its streams.
+    """
     name = count_of(module, action)
     count = next(each for each in module.counts if each.name == name)
     if not count.order:
-        message = f"`merge` sends the beat that was chosen, and count {quote(name)} takes all of its streams"
+        message = f"`merge` sends the selected beat, but count {quote(name)} takes all of its streams"
         raise Refused(action.at, message, "Write `by turns` or `by priority` in the count.")
     return tuple(replace(each, suffix="data") for each in count.terms)
 
 
-def ends_looked_at(module: FlatModule, action: FlatAction) -> Iterator[FlatReference]:
-    """Return the ends of packets that an action without samples of its own looks at."""
+def find_packet_ends(module: FlatModule, action: FlatAction) -> Iterator[FlatReference]:
+    """Yield the `last` flags that an arbiter's stored numbers depend on; none for any other action."""
     if action.verb != "store" or action.samples or not action.part_of:
         return
     for count in module.counts:
@@ -71,7 +74,7 @@ def ends_looked_at(module: FlatModule, action: FlatAction) -> Iterator[FlatRefer
 
 
 def end_of(stream: FlatReference, end: str) -> FlatReference:
-    """Return the end or the kept lanes of the packets of a stream."""
+    """Return the reference to the `last` flag or the kept lanes of a stream (`end` is `last` or `keep`)."""
     if stream.module is not None:
         return replace(stream, name=f"{stream.label}_{end}", index=None, suffix="", lane=None)
     return FlatReference(end, stream.name, None, "", None, stream.at)

@@ -1,4 +1,4 @@
-"""Elaboration of syntax trees: every number is worked out and every range is written out."""
+"""Elaboration of syntax trees: every number is evaluated and every range is expanded."""
 
 from __future__ import annotations
 
@@ -47,61 +47,61 @@ from fpga.count_action.model import CountKind, SignalKind
 
 @dataclass
 class Elaborator(FormulaElaborator):
-    """Writes out the modules of one datapath, as long as they are not absurdly many things."""
+    """Expands the modules of one datapath, up to a limit on the number of items."""
 
     def module(self, instance: Instance) -> FlatModule:
-        """Elaborate a module: write its ranges out. Errors go to the report."""
+        """Return a module with its ranges expanded. Errors go to the report."""
         values = instance.values
-        made = FlatModule(instance.name, instance.at, frozenset(values), {})
+        module = FlatModule(instance.name, instance.at, frozenset(values), {})
         for name, wire in instance.wires.items():
             with self.report.part():
-                made.wires[name] = (flat_reference(wire.reference, instance.index), wire)
-        made.inputs = self.inputs(instance.text.inputs, values)
+                module.wires[name] = (flat_reference(wire.reference, instance.index), wire)
+        module.inputs = self.inputs(instance.text.inputs, values)
         for target in instance.text.targets:
             with self.report.part():
-                made.targets.append(_target(target, values, made.targets))
+                module.targets.append(_target(target, values, module.targets))
         self._tables = {}
         with self.report.part():
             self._tables = tables_of(instance.text, values)
             for table in instance.text.tables:
-                made.targets += entries_of(table, values)
-        self._targets = frozenset(each.name for each in made.targets)
-        self._registers = frozenset(each.name for each in made.targets) & values.keys()
+                module.targets += entries_of(table, values)
+        self._targets = frozenset(each.name for each in module.targets)
+        self._registers = frozenset(each.name for each in module.targets) & values.keys()
         for count in instance.text.counts:
             with self.report.part():
                 for inner in each_value(count.each, values):
-                    made.counts.append(self._count(count, inner, len(made.counts)))
-                    made.actions += registers_of(made.counts[-1])
+                    module.counts.append(self._count(count, inner, len(module.counts)))
+                    module.actions += registers_of(module.counts[-1])
         for action in instance.text.actions:
             with self.report.part():
                 for inner in each_value(action.each, values):
-                    made.actions += self._action(action, inner)
+                    module.actions += self._action(action, inner)
         for claim in instance.text.claims:
             with self.report.part():
-                made.claims.append(self._claim(claim, values, len(made.claims)))
-        return made
+                module.claims.append(self._claim(claim, values, len(module.claims)))
+        return module
 
     def _claim(self, text: ClaimText, values: Values, place: int) -> FlatClaim:
-        """Return a property; a name or a number by itself is compared with 0."""
-        (found,) = self._operand(text.holds, values)
-        if not isinstance(found, FlatFormula):
-            found = FlatFormula("!=", (found, 0), text.holds.at)
-        return FlatClaim(text.kind, text.name or _number_word("property", place), found, text.at)
+        """Return a property; a name or a number alone becomes a comparison with 0."""
+        (formula,) = self._operand(text.holds, values)
+        if not isinstance(formula, FlatFormula):
+            formula = FlatFormula("!=", (formula, 0), text.holds.at)
+        return FlatClaim(text.kind, text.name or _number_word("property", place), formula, text.at)
 
     def inputs(self, declared: tuple[InputText, ...], values: Values) -> list[FlatInput]:
-        """Elaborate declared inputs. Errors go to the report."""
-        made = []
+        """Return the declared inputs. Errors go to the report."""
+        inputs = []
         for text in declared:
             with self.report.part():
-                made += _input(text, values)
-        return made
+                inputs += _input(text, values)
+        return inputs
 
     def _count(self, text: CountText, values: Values, place: int) -> FlatCount:
-        self._spend(text.at)
+        self._count_item(text.at)
         references: dict[int, list[FlatReference]] = {1: [], -1: []}
         constant = 0
         for term in text.terms:
-            for inner in self._over(term, values):
+            for inner in self._each_index(term, values):
                 if is_signal(term.value, inner):
                     assert isinstance(term.value, Reference)
                     references[term.sign].append(flat_reference(term.value, inner))
@@ -109,11 +109,11 @@ class Elaborator(FormulaElaborator):
                     constant += term.sign * evaluate(term.value, inner)
         bound = self._elaborate_bound(text, values)
         if not text.accumulates and (constant < 0 or references[-1] or bound):
-            message = "a level count keeps nothing that could go down, or stay at a bound (R17)"
+            message = "a level count cannot go down or have a bound, because it keeps nothing (R17)"
             raise Refused(text.at, message, "Write `over cycles`, or remove `-` and `at most`.")
         if text.picking:
             check_choice(text, text.picking, references[1], constant)
-        target, aim = self._reaches(text, values)
+        target, aim = self._elaborate_target(text, values)
         return FlatCount(
             name=_label(text.label, values) or _number_word("count", place),
             kind=CountKind.ACCUMULATE if text.accumulates else CountKind.LEVEL,
@@ -134,12 +134,12 @@ class Elaborator(FormulaElaborator):
         )
 
     def _action(self, text: ActionText, values: Values) -> list[FlatAction]:
-        """Return an action, and those that store the ends of its packets (R18)."""
-        self._spend(text.at)
+        """Return an action, and the actions that store the `last` flag and kept lanes of its beats (R18)."""
+        self._count_item(text.at)
         does = text.does
         samples = [each for operand in does.samples for each in self._operand(operand, values)]
         sends = VERBS[does.verb].kind.drives is SignalKind.STREAM
-        made = FlatAction(
+        flat = FlatAction(
             verb=does.verb,
             name=_label(does.name, values) or ("out" if sends else ""),
             on=_label(text.on, values) or None,
@@ -154,11 +154,14 @@ class Elaborator(FormulaElaborator):
             cleared=None if does.cleared is None else flat_reference(does.cleared, values),
             at=does.at,
         )
-        ends = [self._end(made, *each, values) for each in zip(("last", "keep"), does.ends, strict=False)]
-        return [made, *ends, *merge_ends(made, does.merged_ends)]
+        ends = [self._end(flat, *each, values) for each in zip(("last", "keep"), does.ends, strict=False)]
+        return [flat, *ends, *merge_ends(flat, does.merged_ends)]
 
     def _end(self, action: FlatAction, name: str, operand: Operand, values: Values) -> FlatAction:
-        """Return the action that stores the end of a packet, or its kept lanes; `max` of it alone is a formula."""
+        """Return the action that stores the `last` flag or the kept lanes of a stream.
+
+        A single operand is wrapped in `max`, because stored values have to be formulas.
+        """
         samples = tuple(self._operand(operand, values))
         if not isinstance(samples[0], FlatFormula):
             samples = (FlatFormula("max", samples, operand.at),)
@@ -167,9 +170,9 @@ class Elaborator(FormulaElaborator):
             width=1 if name == "last" else None, sign=None,
         )  # fmt: skip
 
-    def _over(self, term: Term, values: Values) -> Iterator[Values]:
+    def _each_index(self, term: Term, values: Values) -> Iterator[Values]:
         for inner in values_of(term, values):
-            self._spend(term.at)
+            self._count_item(term.at)
             yield inner
 
 
@@ -201,22 +204,23 @@ def _target(text: TargetText, values: Values, before: list[FlatTarget]) -> FlatT
         name = text.value.plain
     name = name or _number_word("target", len(before))
     if text.carry and not text.at_least:
-        raise Refused(text.at, "`carry` without `at least`: nothing is above the target", "Write `at least`.")
+        message = "`carry` needs `at least`: without it no count is above its target when it fires"
+        raise Refused(text.at, message, "Write `at least`.")
     width = None if text.width is None else evaluate(text.width, values)
     return FlatTarget(name, reset, width, text.at, text.at_least, text.carry)
 
 
 def _input(text: InputText, values: Values) -> list[FlatInput]:
-    """Return an input, and the flags of its packets."""
+    """Return an input, and the flags for `last` and `keep` of its packets."""
     span = span_of(text.range, values) if text.range else None
     lanes = _optional(text.lanes, values, 1)
     width = _optional(text.width, values, 1)
-    made = FlatInput(text.name, text.kind, span, lanes, width, text.signed, text.at, buffered=text.buffered)
+    signal = FlatInput(text.name, text.kind, span, lanes, width, text.signed, text.at, buffered=text.buffered)
     if text.ends and span is not None:
-        message = f"{quote(text.name)} is several streams, and packets have one each"
-        raise Refused(text.at, message, "Give each a name of its own.")
+        message = f"{quote(text.name)} is several streams; only a single stream can have packets"
+        raise Refused(text.at, message, "Give each stream a name of its own.")
     if "keep" in text.ends and width % 8:
-        message = f"lanes of {width} bits are kept or not, and AXI-Stream keeps bytes"
+        message = f"`keep` with lanes of {width} bits: AXI-Stream keeps whole bytes"
         raise Refused(text.at, message, "Make the samples 8, 16, 24, 32, 40 or 48 bits wide.")
     spans = {"last": None, "keep": range(1, lanes + 1)}
     flags = (
@@ -232,4 +236,4 @@ def _input(text: InputText, values: Values) -> list[FlatInput]:
         )
         for end in text.ends
     )
-    return [made, *flags]
+    return [signal, *flags]

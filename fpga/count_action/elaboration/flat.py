@@ -1,4 +1,4 @@
-"""Elaborated modules: every number worked out and every range written out; names are still words."""
+"""Elaborated modules: every number is evaluated and every range is expanded; names are not resolved yet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Suffix = Literal["", "valid", "data"]
 
 @dataclass(frozen=True, slots=True)
 class FlatReference:
-    """A reference with its numbers worked out: `module.name[index].suffix[lane]`."""
+    """A reference with its numbers evaluated: `module.name[index].suffix[lane]`."""
 
     name: str
     module: str | None
@@ -25,7 +25,7 @@ class FlatReference:
 
     @property
     def label(self) -> str:
-        """The name it has if a label was meant: `hits[3]` is `hits_3`."""
+        """The name of a labelled count or output: `hits[3]` is `hits_3`."""
         return self.name if self.index is None else f"{self.name}_{self.index}"
 
     def __str__(self) -> str:
@@ -35,7 +35,7 @@ class FlatReference:
 
 @dataclass(frozen=True, slots=True)
 class FlatFormula:
-    """A formula with its numbers worked out and its ranges written out."""
+    """A formula with its numbers evaluated and its ranges expanded."""
 
     operator: Operator
     operands: tuple[FlatOperand, ...]
@@ -46,7 +46,7 @@ FlatOperand: TypeAlias = FlatReference | FlatFormula | int
 
 
 def references_in(operand: FlatOperand) -> Iterator[FlatReference]:
-    """Return the references in a formula."""
+    """Yield the references in a formula."""
     if isinstance(operand, FlatReference):
         yield operand
     elif isinstance(operand, FlatFormula):
@@ -56,7 +56,7 @@ def references_in(operand: FlatOperand) -> Iterator[FlatReference]:
 
 @dataclass(frozen=True, slots=True)
 class FlatInput:
-    """A declared input; `span` is its range, if it has one."""
+    """A declared input; `span` is its range, or None."""
 
     name: str
     kind: SignalKind
@@ -71,7 +71,7 @@ class FlatInput:
 
 @dataclass(frozen=True, slots=True)
 class FlatCount:
-    """A count; `target` is the name it gives itself, `aim` a formula in its place."""
+    """A count; `target` is the target that it names (None: by position), `aim` a formula in its place."""
 
     name: str
     kind: CountKind
@@ -91,7 +91,7 @@ class FlatCount:
 
 @dataclass(frozen=True, slots=True)
 class FlatTarget:
-    """A target; without `width` it has that of its widest count."""
+    """A target; if `width` is None, it is that of its widest count."""
 
     name: str
     reset: int
@@ -104,7 +104,7 @@ class FlatTarget:
 
 @dataclass(frozen=True, slots=True)
 class FlatAction:
-    """An action; `on` is the count it names."""
+    """An action; `on` is the count that it names (None: by position)."""
 
     verb: str
     name: str
@@ -122,7 +122,7 @@ class FlatAction:
 
 @dataclass(frozen=True, slots=True)
 class FlatClaim:
-    """A property that is stated of every cycle."""
+    """A property of every cycle; `kind` is `always`, `never` or `assume`."""
 
     kind: str
     name: str
@@ -132,7 +132,7 @@ class FlatClaim:
 
 @dataclass(slots=True)
 class FlatModule:
-    """A module of the datapath."""
+    """An elaborated module of the datapath."""
 
     name: str
     at: Location
@@ -147,7 +147,7 @@ class FlatModule:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """An output of a module: something that its actions drive."""
+    """An output of a module, which its actions drive."""
 
     module: str
     name: str
@@ -155,7 +155,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A register that formulas may look at: of a count, or a target in force."""
+    """A register that formulas may read: the value of a count, or a target in force."""
 
     operator: Literal["count", "target"]
     module: str

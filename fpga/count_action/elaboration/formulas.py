@@ -1,4 +1,4 @@
-"""Elaboration of references and formulas: numbers are worked out, ranges and tables written out."""
+"""Elaboration of references and formulas: numbers are evaluated, ranges and tables are expanded."""
 
 from __future__ import annotations
 
@@ -29,37 +29,37 @@ from fpga.count_action.language.syntax import (
 from fpga.count_action.model import Location
 
 ENDS = frozenset({"last", "keep"})
-"""Parts of a beat of a packet besides its samples (R18)."""
+"""Fields of a beat of a packet besides its samples (R18)."""
 _MAX_ITEMS = 65_536
-"""Terms, samples, counts and actions of a datapath when all ranges are written out."""
+"""Largest number of terms, samples, counts and actions of a datapath after expansion."""
 
 
 @dataclass
 class FormulaElaborator:
-    """Writes out the formulas of one module after the other, as long as they are not absurdly many things."""
+    """Expands the formulas of one module after the other, up to a limit on the number of items."""
 
     report: Report
     _items: int = 0
     _registers: frozenset[str] = frozenset()
-    """Targets of the module that are called like a parameter: a formula means the target."""
+    """Targets of the module with the name of a parameter: in a formula the name refers to the target."""
     _targets: frozenset[str] = frozenset()
     _tables: dict[str, range] = field(default_factory=dict)
     """Tables of the module, and their indices."""
 
-    def _spend(self, at: Location) -> None:
+    def _count_item(self, at: Location) -> None:
         self._items += 1
         if self._items > _MAX_ITEMS:
-            message = f"more than {_MAX_ITEMS} terms, samples, counts and actions come out of these ranges"
+            message = f"these ranges expand to more than {_MAX_ITEMS} terms, samples, counts and actions"
             self.report.error(Refused(at, message, "Use smaller ranges.").diagnostic)
-            self.report.settle()
+            self.report.raise_errors()
 
     def _operand(self, operand: Operand, values: Values) -> Iterator[FlatOperand]:
-        """Return an operand of a formula, a condition or a sample: several where it has a range."""
+        """Yield the operands that a part of a formula, condition or sample expands to: several if it has a range."""
         if isinstance(operand, Ranged):
             for inner in values_of(operand, values):
                 yield from self._operand(operand.value, inner)
             return
-        self._spend(operand.at)
+        self._count_item(operand.at)
         if isinstance(operand, Formula):
             parts = tuple(
                 part
@@ -68,7 +68,7 @@ class FormulaElaborator:
                 for part in self._operand(each, values)
             )
             if not parts:
-                message = f"{quote(operand.operator)} of nothing: all its ranges are empty"
+                message = f"{quote(operand.operator)} has no operands: all its ranges are empty"
                 raise Refused(operand.at, message, "Give it one more value, such as 0.")
             yield FlatFormula(operand.operator, parts, operand.at)
         elif isinstance(operand, Integer):
@@ -81,16 +81,16 @@ class FormulaElaborator:
             yield evaluate(operand, values)
 
     def _entry(self, reference: Reference, values: Values) -> FlatFormula:
-        """Return the entry of a table at an index, which may be a signal."""
+        """Return the formula for the entry of a table at an index, which may be a signal."""
         (part,) = reference.parts
         span = self._tables[part.name]
         if part.index is None:
-            message = f"{quote(part.name)} is a table; which entry is meant?"
+            message = f"{quote(part.name)} is a table, and no index says which entry"
             raise Refused(reference.at, message, f"Write {part.name}[{span.start}], or the name of a number.")
         index = self._number(part.index, values)
         if isinstance(index, int):
             if index not in span:
-                message = f"{quote(part.name)} has entries {span.start} to {span.stop - 1}, and no {index}"
+                message = f"{quote(part.name)} has entries {span.start} to {span.stop - 1}, not {index}"
                 raise Refused(part.index.at, message, "Change the index, or the range of the table.")
             span, index = range(index, index + 1), 0
         elif span.start:
@@ -99,55 +99,58 @@ class FormulaElaborator:
         return FlatFormula("table", (index, *entries), reference.at)
 
     def _number(self, number: Number, values: Values) -> FlatOperand:
-        """Return a number in which there may be signals."""
+        """Return an index: its value if it is constant, otherwise a formula."""
         if all(name in values for name in names_in(number)) and not _has_signals(number):
             return evaluate(number, values)
         if isinstance(number, Operation):
             if number.operator not in {"+", "-"}:
-                message = f"an index with `{number.operator}` and a signal in it"
+                message = f"this index applies `{number.operator}` to a signal"
                 raise Refused(number.at, message, "Add and subtract only.")
             parts = (self._number(number.left, values), self._number(number.right, values))
             return FlatFormula("+" if number.operator == "+" else "-", parts, number.at)
-        (found,) = self._operand(number, values)
-        return found
+        (operand,) = self._operand(number, values)
+        return operand
 
-    def _reaches(self, text: CountText, values: Values) -> tuple[str | None, FlatFormula | None]:
-        """Return the name of the target that a count says, or the formula that stands for one."""
+    def _elaborate_target(self, text: CountText, values: Values) -> tuple[str | None, FlatFormula | None]:
+        """Return the name of the target in `to`, and the formula if `to` has one; None for a part that is absent."""
         if text.target is None:
             return None, None
         if isinstance(text.target, Reference) and text.target.plain is not None:
             return text.target.plain, None
-        (found,) = self._operand(text.target, values)
-        first = next((each for each in references_in(found) if each.suffix == ""), None)
-        named = [each for each in references_in(found) if self._is_target(each)]
-        if not isinstance(found, FlatFormula) or first is None or not named:
-            message = "this is no target, and no formula of targets"
+        (formula,) = self._operand(text.target, values)
+        first = next((each for each in references_in(formula) if each.suffix == ""), None)
+        targets = [each for each in references_in(formula) if self._is_target(each)]
+        if not isinstance(formula, FlatFormula) or first is None or not targets:
+            message = "this is neither a target nor a formula of targets"
             raise Refused(
                 text.target.at, message, "Write `to NAME`, `to TABLE[index]` or `to max(NAME, ...)`."
             )
-        return named[0].label, found
+        return targets[0].label, formula
 
     def _elaborate_bound(self, text: CountText, values: Values) -> FlatFormula | None:
-        """Return what a count never exceeds: a number, a target, or a formula; `min` of it alone where it is short."""
+        """Return the bound of a count as a formula (a number or target alone is wrapped in `min`), or None."""
         if text.bound is None:
             return None
-        (found,) = self._operand(text.bound, values)
-        return found if isinstance(found, FlatFormula) else FlatFormula("min", (found,), text.bound.at)
+        (formula,) = self._operand(text.bound, values)
+        return formula if isinstance(formula, FlatFormula) else FlatFormula("min", (formula,), text.bound.at)
 
     def _is_target(self, reference: FlatReference) -> bool:
         return reference.module is None and not reference.suffix and reference.label in self._targets
 
 
 def values_of(term: Term | Ranged, values: Values) -> Iterator[Values]:
-    """Return the values for every value of the index, if there is one."""
+    """Yield `values` extended by each value of the index of a term; `values` alone if it has none.
+
+    Raise `Refused` if the term does not use the index.
+    """
     if term.over and term.over.name not in names_in(term.value):
-        message = f"the index {quote(term.over.name)} does not stand in what it is for"
+        message = f"the index {quote(term.over.name)} is not used in its term"
         raise Refused(term.over.at, message, f"Write NAME[{term.over.name}], or remove the range.")
     yield from each_value(term.over, values)
 
 
 def flat_reference(reference: Reference, values: Values) -> FlatReference:
-    """Return a reference with its numbers worked out. Raises `Refused` when it cannot be one."""
+    """Return a reference with its numbers evaluated. Raise `Refused` if its parts do not form a signal."""
     parts = [
         (part.name, None if part.index is None else element(part.index, values)) for part in reference.parts
     ]
@@ -175,20 +178,22 @@ def flat_reference(reference: Reference, values: Values) -> FlatReference:
 
 
 def element(number: Number, values: Values) -> int:
-    """Return the number of an element. Raises `Refused`."""
+    """Return the index of an element. Raise `Refused` if it is negative or not constant."""
     value = evaluate(number, values)
     if value < 0:
-        raise Refused(number.at, f"element {value} of something", "Elements are numbered from 0 or 1.")
+        raise Refused(
+            number.at, f"the index is {value}, which is negative", "Elements are numbered from 0 or 1."
+        )
     return value
 
 
 def is_signal(value: Number, values: Values) -> bool:
-    """Return whether a term is a signal, not a number."""
+    """Return whether a term is a signal rather than a constant."""
     return isinstance(value, Reference) and not (value.plain is not None and value.plain in values)
 
 
 def each_value(index: Index | None, values: Values) -> Iterator[Values]:
-    """Return the values for every value of an index, or those alone."""
+    """Yield `values` extended by each value of an index; `values` alone if `index` is None."""
     if index is None:
         yield values
         return
@@ -197,12 +202,12 @@ def each_value(index: Index | None, values: Values) -> Iterator[Values]:
 
 
 def _is_empty(index: Index, values: Values) -> bool:
-    """Return whether a range ends just before it begins: within `max` and `min` it then adds nothing."""
+    """Return whether a range ends just before it begins (`1 to 0`): operands of a formula may have such a range."""
     return evaluate(index.high, values) == evaluate(index.low, values) - 1
 
 
 def _has_signals(number: Number) -> bool:
-    """Return whether something other than names and numbers stands in a number."""
+    """Return whether a number contains a reference that is more than a plain name."""
     if isinstance(number, Operation):
         return _has_signals(number.left) or _has_signals(number.right)
     return isinstance(number, Reference) and number.plain is None

@@ -1,4 +1,4 @@
-"""Modules that a datapath is made of, and the values of their parameters."""
+"""Instances of modules in a datapath, and the values of their parameters."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from fpga.count_action.defaults import DEFAULT_PARAMETER
-from fpga.count_action.diagnostics import Diagnostic, Refused, Report, did_you_mean, near, note, quote
+from fpga.count_action.diagnostics import Diagnostic, Refused, Report, did_you_mean, find_similar, note, quote
 from fpga.count_action.elaboration.arithmetic import LARGEST, evaluate, indices_in, names_in, span_of
-from fpga.count_action.elaboration.externals import one_slip
+from fpga.count_action.elaboration.externals import is_misspelling
 from fpga.count_action.language.syntax import (
     ActionText,
     CountText,
@@ -29,7 +29,7 @@ MAX_MODULES = 1024
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A module of the datapath: its text, its parameters, and what its inputs are wired to."""
+    """An instance of a module: its syntax tree, the values of its parameters, and the wires of its inputs."""
 
     name: str
     text: ModuleText
@@ -41,68 +41,70 @@ class Instance:
 
 
 def make_instances(
-    tree: FileText, imported: Mapping[str, ModuleText], given: Mapping[str, int], report: Report
+    tree: FileText, imported: Mapping[str, ModuleText], parameters: Mapping[str, int], report: Report
 ) -> list[Instance]:
-    """Return the instances of a file in the order of its text. `given` are parameters from outside."""
-    local = _unique({}, tree, report)
+    """Return the instances of a file in the order of its text. `parameters` are values from the caller."""
+    local = _index_modules({}, tree, report)
     instances: dict[str, Instance] = {}
-    unused = dict.fromkeys(given)
+    unused = dict.fromkeys(parameters)
     for statement in tree.statements:
         with report.part():
             several: Iterable[Instance] = ()
             if isinstance(statement, ModuleText):
-                several = [_bind(statement, statement.name, {}, {}, given, statement.at, report)]
+                several = [_bind(statement, statement.name, {}, {}, parameters, statement.at, report)]
             elif isinstance(statement, Use):
-                several = _replicate(statement, {**imported, **local}, given, report)
-            for made in several:
-                if made.name in instances and instances[made.name].at != made.at:
-                    message = f"there is already a module {quote(made.name)} at {instances[made.name].at}"
-                    raise Refused(made.at, message, "Give this one another name.")
-                instances[made.name] = made
-                for name in made.values:
+                several = _replicate(statement, {**imported, **local}, parameters, report)
+            for instance in several:
+                if instance.name in instances and instances[instance.name].at != instance.at:
+                    message = (
+                        f"there is already a module {quote(instance.name)} at {instances[instance.name].at}"
+                    )
+                    raise Refused(instance.at, message, "Give this one another name.")
+                instances[instance.name] = instance
+                for name in instance.values:
                     unused.pop(name, None)
-    _complain(unused, instances, tree, report)
+    _report_unused_parameters(unused, instances, tree, report)
     return list(instances.values())
 
 
-def _unique(found: dict[str, ModuleText], tree: FileText, report: Report) -> dict[str, ModuleText]:
+def _index_modules(modules: dict[str, ModuleText], tree: FileText, report: Report) -> dict[str, ModuleText]:
     for module in tree.modules():
-        known = found.setdefault(module.name, module)
+        known = modules.setdefault(module.name, module)
         if known is not module:
             message = f"there is already a module {quote(module.name)} at {known.at}"
             report.error(note(module.at, message, "Give this one another name."))
-    return found
+    return modules
 
 
-def _complain(
+def _report_unused_parameters(
     unused: Mapping[str, None], instances: Mapping[str, Instance], tree: FileText, report: Report
 ) -> None:
     known = list(dict.fromkeys(name for each in instances.values() for name in each.values))
     for name in unused:
         first = next((each.at for each in tree.statements), None)
         file = first.file if first else "<text>"
-        message = f"no module has a parameter {quote(name)}, which was given a value from outside"
-        report.errors.append(Diagnostic(file, 1, 1, message, did_you_mean(name, known) or "Leave it away."))
+        message = f"no module has a parameter {quote(name)}, but the caller gives it a value"
+        report.errors.append(Diagnostic(file, 1, 1, message, did_you_mean(name, known) or "Remove it."))
 
 
 def _replicate(
-    use: Use, modules: Mapping[str, ModuleText], given: Mapping[str, int], report: Report
+    use: Use, modules: Mapping[str, ModuleText], parameters: Mapping[str, int], report: Report
 ) -> Iterator[Instance]:
-    """Return the instances that a `use` makes: one, or one for every value of its index."""
+    """Yield the instances of a `use`: one, or one for every value of its index."""
     if use.over is None:
-        yield _use(use, modules, given, {}, report)
+        yield _use(use, modules, parameters, {}, report)
         return
     if use.over.name not in names_in(use.instance.index):
-        message = f"the index {quote(use.over.name)} does not stand in the name of the instances"
+        message = f"the index {quote(use.over.name)} is not used in the name of the instances"
         raise Refused(use.over.at, message, f"Write {use.instance.name}[{use.over.name}].")
     for value in span_of(use.over, {}):
-        yield _use(use, modules, given, {use.over.name: value}, report)
+        yield _use(use, modules, parameters, {use.over.name: value}, report)
 
 
 def _use(
     use: Use,
     modules: Mapping[str, ModuleText],
-    given: Mapping[str, int],
+    parameters: Mapping[str, int],
     index: Mapping[str, int],
     report: Report,
 ) -> Instance:
@@ -123,12 +125,12 @@ def _use(
     name = use.instance.name
     if use.instance.index is not None:
         name = f"{name}_{evaluate(use.instance.index, index)}"
-    made = replace(_bind(text, name, arguments, wires, given, use.at, report), index=index)
+    instance = replace(_bind(text, name, arguments, wires, parameters, use.at, report), index=index)
     for argument in use.arguments:
-        if argument.name not in made.values:
-            hint = did_you_mean(argument.name, made.values) or "It has no parameters."
+        if argument.name not in instance.values:
+            hint = did_you_mean(argument.name, instance.values) or "It has no parameters."
             raise Refused(argument.at, f"{quote(use.module)} has no parameter {quote(argument.name)}", hint)
-    return made
+    return instance
 
 
 def _bind(
@@ -136,11 +138,11 @@ def _bind(
     name: str,
     arguments: Mapping[str, int],
     wires: Mapping[str, Wire],
-    given: Mapping[str, int],
+    parameters: Mapping[str, int],
     at: Location,
     report: Report,
 ) -> Instance:
-    outside = {**given, **arguments}
+    outside = {**parameters, **arguments}
     values: dict[str, int] = {}
     for parameter in text.parameters:
         if parameter.name in values:
@@ -158,10 +160,10 @@ def _bind(
     for inferred, place in _infer_parameters(text).items():
         if inferred not in values:
             values[inferred] = outside.get(inferred, DEFAULT_PARAMETER)
-            given_how = "as given" if inferred in outside else "unless it is given"
-            message = f"{quote(inferred)} is taken to be a parameter of {quote(name)}: {values[inferred]} {given_how}"
+            origin = "as given" if inferred in outside else "by default"
+            message = f"{quote(inferred)} is assumed to be a parameter of {quote(name)}: {values[inferred]} {origin}"
             report.inferences.append(note(place, message))
-            _suspect(inferred, text, values, place, report)
+            _warn_if_misspelt(inferred, text, values, place, report)
     for key, value in values.items():
         if abs(value) > LARGEST:
             raise Refused(
@@ -170,29 +172,29 @@ def _bind(
     return Instance(name, text, values, wires, at)
 
 
-def _suspect(
+def _warn_if_misspelt(
     inferred: str, text: ModuleText, values: Mapping[str, int], at: Location, report: Report
 ) -> None:
-    """Warn of an inferred parameter that is much like another name in numbers: it may be misspelt."""
-    close = near(inferred, [*values, *_infer_parameters(text)])
-    if close and one_slip(inferred, close):
-        message = f"{quote(inferred)} is taken to be a parameter and is much like {quote(close)}"
-        hint = f"Write {quote(close)} if that is meant; otherwise declare `module {text.name} ({inferred} = ...)`."
+    """Warn if an inferred parameter is similar to another parameter: it may be misspelt."""
+    close = find_similar(inferred, [*values, *_infer_parameters(text)])
+    if close and is_misspelling(inferred, close):
+        message = f"{quote(inferred)} is assumed to be a parameter, and is similar to {quote(close)}"
+        hint = f"Write {quote(close)} if that is intended; otherwise declare `module {text.name} ({inferred} = ...)`."
         report.warnings.append(note(at, message, hint))
 
 
 def _infer_parameters(text: ModuleText) -> dict[str, Location]:
-    """Return the names that are used only as bounds of ranges and in targets: parameters without declaration."""
+    """Return the undeclared parameters, with their first use: names used only in bounds of ranges and in targets."""
     elsewhere = set(_other_names(text))
-    found: dict[str, Location] = {}
-    for number in _bounds(text):
+    parameters: dict[str, Location] = {}
+    for number in _range_numbers(text):
         for name in names_in(number):
             if name not in elsewhere:
-                found.setdefault(name, number.at)
-    return found
+                parameters.setdefault(name, number.at)
+    return parameters
 
 
-def _bounds(text: ModuleText) -> Iterator[Number]:
+def _range_numbers(text: ModuleText) -> Iterator[Number]:
     for declared in text.inputs:
         if declared.range:
             yield from (declared.range.low, declared.range.high)
@@ -224,7 +226,7 @@ def _present(*indices: Index | None) -> Iterator[Index]:
 
 
 def _other_names(text: ModuleText) -> Iterator[str]:
-    """Return the names that stand for something else: indices, inputs, labels, names in other numbers and terms."""
+    """Yield the names that are no parameters: indices, inputs, labels, and names in other numbers and terms."""
     yield from (index.name for index in _indices(text))
     for declared in text.inputs:
         yield declared.name
@@ -264,7 +266,7 @@ def _names_of_action(action: ActionText) -> Iterator[str]:
 
 
 def _names_by_themselves(operand: Operand) -> Iterator[str]:
-    """Return the names in a reference; those in a formula may be parameters, or targets that are called so."""
+    """Yield the names in a reference. Names in a formula are left out: they may be parameters or targets."""
     if isinstance(operand, Ranged):
         yield from _names_by_themselves(operand.value)
     elif isinstance(operand, Reference):

@@ -1,4 +1,4 @@
-"""Names of a text and what they refer to: an output of a module, or an external input."""
+"""Resolution of names: each refers to an output of a module, a stored value, or an external input."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from fpga.count_action.actions import VERBS
 from fpga.count_action.diagnostics import Refused, Report, did_you_mean, note, quote
-from fpga.count_action.elaboration.choices import ends_looked_at
+from fpga.count_action.elaboration.choices import find_packet_ends
 from fpga.count_action.elaboration.externals import Externals, lane_base
 from fpga.count_action.elaboration.flat import (
     FlatAction,
@@ -25,13 +25,13 @@ from fpga.count_action.model import Location
 
 
 class Names:
-    """Outputs and external inputs of a datapath, by the names that its modules have for them."""
+    """Outputs and external inputs of a datapath, by the names that its modules use."""
 
     def __init__(self, modules: list[FlatModule], inputs: list[FlatInput], report: Report) -> None:
         self.modules = {module.name: module for module in modules}
         self.externals = Externals()
         self.drivers: dict[Output, FlatAction] = {}
-        """The first action that drives an output."""
+        """The first action that drives each output."""
         self.counts = {module.name: frozenset(each.name for each in module.counts) for module in modules}
         self._file_inputs = inputs
         self._report = report
@@ -44,45 +44,45 @@ class Names:
                     self.drivers.setdefault(Output(module.name, action.name), action)
                     self._owners.setdefault(action.name, module.name)
 
-    def settle(self) -> None:
-        """Find out what every external input is. Raises `CountActionError` with everything that is not right."""
-        self._note_inputs()
-        self._report.settle()
-        self.externals.settle(self._report, [driven.name for driven in self.drivers])
-        self._report.settle()
+    def infer_inputs(self) -> None:
+        """Determine every external input. Raise `CountActionError` with all errors."""
+        self._record_inputs()
+        self._report.raise_errors()
+        self.externals.infer_signals(self._report, [output.name for output in self.drivers])
+        self._report.raise_errors()
 
-    def lane_base(self, driven: Output) -> int:
+    def lane_base(self, output: Output) -> int:
         """Return the number of the first lane of an output: 0 or 1."""
-        return lane_base(self._lanes.get(driven, set()))
+        return lane_base(self._lanes.get(output, set()))
 
     # ------------------------------------------------------------------------------ declarations and uses
 
-    def _note_inputs(self) -> None:
+    def _record_inputs(self) -> None:
         for declared in self._file_inputs:
             with self._report.part():
                 self.externals.declare(declared)
         for module in self.modules.values():
-            self._note_declared(module)
+            self._record_declarations(module)
             for reference in self._references(module):
                 with self._report.part():
-                    self._note(module, reference)
-            self._note_unknown_wires(module)
+                    self._record_use(module, reference)
+            self._report_unknown_wires(module)
         for module in self.modules.values():
             for claim in module.claims:
                 for reference in self._signals_in(module, claim.holds):
                     with self._report.part():
-                        self._check_known(module, reference)
+                        self._check_used_elsewhere(module, reference)
 
-    def _check_known(self, module: FlatModule, reference: FlatReference) -> None:
-        """Check that a property looks at something that is there without it: it makes no hardware."""
-        found = self.meaning(module, reference)
-        if isinstance(found, FlatReference) and found.name not in self.externals:
-            message = f"a property looks at {quote(str(reference))}, which nothing else names"
+    def _check_used_elsewhere(self, module: FlatModule, reference: FlatReference) -> None:
+        """Raise `Refused` if only a property uses an input: a property adds no hardware, hence no port."""
+        target = self.resolve(module, reference)
+        if isinstance(target, FlatReference) and target.name not in self.externals:
+            message = f"a property reads {quote(str(reference))}, which nothing else uses"
             counts = self.counts[module.name]
-            hint = did_you_mean(found.name, [*self.externals.names(), *counts]) or "Declare it in `inputs`."
+            hint = did_you_mean(target.name, [*self.externals.names(), *counts]) or "Declare it in `inputs`."
             raise Refused(reference.at, message, hint)
 
-    def _note_declared(self, module: FlatModule) -> None:
+    def _record_declarations(self, module: FlatModule) -> None:
         declared: dict[str, FlatInput] = {}
         for each in module.inputs:
             with self._report.part():
@@ -90,7 +90,7 @@ class Names:
                     message = f"input {quote(each.name)} is declared twice, first at {declared[each.name].at}"
                     raise Refused(each.at, message, "Remove one.")
                 declared[each.name] = each
-                self._check_not_taken(module, each.name, each.at)
+                self._check_name_is_free(module, each.name, each.at)
                 if each.part_of in module.wires:
                     self._declare_wired_end(module, each)
                     continue
@@ -100,9 +100,9 @@ class Names:
                 reference, wire = module.wires[each.name]
                 if reference.module and each.buffered:
                     message = (
-                        f"{quote(each.name)} is buffered, and wired to {reference}: a beat of a module waits"
+                        f"{quote(each.name)} is buffered, but wired to {reference}, which a module drives"
                     )
-                    hint = "Leave `buffered` away here, and mark the streams that come from outside."
+                    hint = "Remove `buffered` here; use it for external streams only."
                     raise Refused(wire.at, message, hint)
                 if not reference.module:
                     renamed = replace(
@@ -111,30 +111,28 @@ class Names:
                     self.externals.declare(renamed, element=reference.index)
 
     def _declare_wired_end(self, module: FlatModule, each: FlatInput) -> None:
-        """Note the flags of a stream of packets that is wired to an external one; a module drives its own."""
+        """Declare the external `last` or `keep` of a wired stream. A module drives its own."""
         wired, _ = module.wires[each.part_of]
         name = f"{wired.label}{each.name.removeprefix(each.part_of)}"
         if wired.module is None:
             self.externals.declare(replace(each, name=name, part_of=wired.label))
 
-    def _check_not_taken(self, module: FlatModule, name: str, at: Location) -> None:
+    def _check_name_is_free(self, module: FlatModule, name: str, at: Location) -> None:
         if Output(module.name, name) in self.drivers or name in self.counts[module.name]:
-            message = (
-                f"{quote(name)} is an input of {quote(module.name)}, and a count or an output of it, too"
-            )
+            message = f"{quote(name)} is an input of {quote(module.name)} and also its count or output"
             raise Refused(at, message, "Rename one of them.")
         if name in module.parameters:
             raise Refused(at, f"{quote(name)} is both an input and a parameter", "Rename one of them.")
 
-    def _note(self, module: FlatModule, reference: FlatReference) -> None:
-        found = self.meaning(module, reference)
-        if isinstance(found, Output):
+    def _record_use(self, module: FlatModule, reference: FlatReference) -> None:
+        target = self.resolve(module, reference)
+        if isinstance(target, Output):
             if reference.lane is not None:
-                self._lanes.setdefault(found, set()).add(reference.lane)
+                self._lanes.setdefault(target, set()).add(reference.lane)
             return
-        if found.name not in self._declared[module.name] | _find_wired_names(module):
-            self._check_not_driven_elsewhere(module, found)
-        self.externals.use(found)
+        if target.name not in self._declared[module.name] | _find_wired_names(module):
+            self._check_not_driven_elsewhere(module, target)
+        self.externals.use(target)
 
     def _check_not_driven_elsewhere(self, module: FlatModule, reference: FlatReference) -> None:
         if reference.name in self.modules:
@@ -144,23 +142,23 @@ class Names:
         owner = self._owners.get(reference.label)
         if owner is not None and reference.name not in self.externals:
             message = (
-                f"{quote(str(reference))} is declared nowhere; module {quote(owner)} drives one of that name"
+                f"{quote(str(reference))} is not declared; module {quote(owner)} drives a signal of that name"
             )
             hint = f"Write {owner}.{reference.label}, or declare an input of that name in `inputs`."
             raise Refused(reference.at, message, hint)
 
-    def _note_unknown_wires(self, module: FlatModule) -> None:
+    def _report_unknown_wires(self, module: FlatModule) -> None:
         names = dict.fromkeys([each.name for each in module.inputs])
         names |= dict.fromkeys(
             reference.name for reference in self._references(module) if reference.module is None
         )
         for name, (_, wire) in module.wires.items():
             if name not in names:
-                message = f"{quote(module.name)} has no input {quote(name)} that could be wired"
+                message = f"{quote(module.name)} has no input {quote(name)} to wire"
                 self._report.error(note(wire.at, message, did_you_mean(name, names)))
 
     def _references(self, module: FlatModule) -> Iterator[FlatReference]:
-        """Return the references of a module that are signals."""
+        """Yield the references of a module to signals, except those in its properties."""
         for count in module.counts:
             yield from (*count.terms, *count.taken)
             for formula in (count.aim, count.bound):
@@ -171,7 +169,7 @@ class Names:
         for action in module.actions:
             for operand in action.samples:
                 yield from self._signals_in(module, operand)
-            yield from ends_looked_at(module, action)
+            yield from find_packet_ends(module, action)
 
     def _signals_in(self, module: FlatModule, operand: FlatOperand) -> Iterator[FlatReference]:
         inner = isinstance(operand, FlatFormula)
@@ -179,13 +177,13 @@ class Names:
             if self.find_stored(module, each, inner=inner) is None:
                 yield each
 
-    # ------------------------------------------------------------------------------------------ meanings
+    # ------------------------------------------------------------------------------------------ resolution
 
     def find_stored(self, module: FlatModule, reference: FlatReference, *, inner: bool) -> Stored | None:
-        """Return the count or the target that a reference in a formula names; None when it names a signal.
+        """Return the count or the target that a reference names, or None if it names a signal.
 
-        A name by itself (not `inner`), as condition or sample, was a flag before there were formulas, and still is;
-        it is a count when there is one of that name.
+        `inner` is true inside a formula. A name alone, as condition or sample, can refer to a count but not to a
+        target: before the language had formulas it was always a flag, and texts of that time keep their meaning.
         """
         owner = module if reference.module is None else self.modules.get(reference.module)
         if owner is None or reference.suffix or Output(owner.name, reference.label) in self.drivers:
@@ -200,8 +198,11 @@ class Names:
             return Stored("target", owner.name, reference.label)
         return None
 
-    def meaning(self, module: FlatModule, reference: FlatReference) -> Output | FlatReference:
-        """Return what drives a reference, or the external input that it is (with its name there)."""
+    def resolve(self, module: FlatModule, reference: FlatReference) -> Output | FlatReference:
+        """Return the output that a reference names, or a reference to the external input under its own name.
+
+        Raise `Refused` if the name is a count or a parameter, or does not exist.
+        """
         if (end := self._end(module, reference)) is not None:
             return end
         if reference.module is not None:
@@ -224,7 +225,10 @@ class Names:
         return reference
 
     def _end(self, module: FlatModule, reference: FlatReference) -> Output | FlatReference | None:
-        """Return the end or a kept lane of a packet: `x.last` of a stream that is so declared, or streamed (R18)."""
+        """Return the signal of `x.last` or `x.keep`, or None for other references (R18).
+
+        Raise `Refused` if stream `x` has no such field.
+        """
         stream, name = reference.module, f"{reference.module}_{reference.name}"
         if stream is None or stream in self.modules or reference.name not in ENDS:
             return None
@@ -243,22 +247,22 @@ class Names:
         raise Refused(reference.at, message, hint)
 
     def count_kept_lanes(self, module: FlatModule, reference: FlatReference) -> int:
-        """Return how many lanes `x.keep` stands for, as a number of so many bits; 0 for anything else."""
+        """Return the number of lanes, hence bits, of `x.keep` used as a number; 0 for any other reference."""
         if reference.module is None or reference.name != "keep" or reference.index is not None:
             return 0
-        found = self.meaning(module, reference)
-        signal = None if isinstance(found, Output) else self.externals.signal(found.name)
+        target = self.resolve(module, reference)
+        signal = None if isinstance(target, Output) else self.externals.signal(target.name)
         return signal.size if signal is not None and signal.size > 1 else 0
 
     def output(self, reference: FlatReference) -> Output:
-        """Return the output of another module that a reference names. Raises `Refused` when there is none."""
+        """Return the output of another module that a reference names. Raise `Refused` if there is none."""
         assert reference.module is not None
         if reference.module not in self.modules:
             hint = did_you_mean(reference.module, self.modules)
             raise Refused(reference.at, f"there is no module {quote(reference.module)}", hint)
-        found = Output(reference.module, reference.label)
-        if found in self.drivers:
-            return found
+        output = Output(reference.module, reference.label)
+        if output in self.drivers:
+            return output
         if reference.label in self.counts[reference.module]:
             raise _not_a_signal(reference)
         outputs = [each.name for each in self.drivers if each.module == reference.module]
@@ -270,12 +274,13 @@ class Names:
     def _follow_wire(self, module: FlatModule, reference: FlatReference) -> Output | FlatReference:
         target, wire = module.wires[reference.name]
         if target.suffix:
-            raise Refused(target.at, "a wire carries the whole stream", f"Remove `.{target.suffix}`.")
+            message = f"a wire carries the whole stream, not `.{target.suffix}` alone"
+            raise Refused(target.at, message, f"Remove `.{target.suffix}`.")
         one_element = target.module is not None or target.index is not None
         if one_element and reference.index not in {None, 0, 1}:
             message = (
-                f"{quote(reference.name)} is wired to {target}, one signal,"
-                f" and element {reference.index} of it is used"
+                f"{quote(reference.name)} is wired to {target}, a single signal,"
+                f" but its element {reference.index} is used"
             )
             raise Refused(wire.at, message, "Wire it to an external input that has as many elements.")
         if target.module is not None:
@@ -290,7 +295,7 @@ def _not_a_signal(reference: FlatReference) -> Refused:
 
 
 def _find_declared_names(module: FlatModule, file_inputs: list[FlatInput]) -> Iterator[str]:
-    """Return the inputs that the text of a module, or that of the file, declares."""
+    """Return the names of the inputs that a module or its file declares."""
     return (each.name for each in (*module.inputs, *file_inputs))
 
 

@@ -1,4 +1,4 @@
-"""From elaborated modules to the one representation: every name becomes a reference to what it means."""
+"""From elaborated modules to the datapath model: every name becomes a reference to a signal, count or target."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _WORD = {"sum": "sum", "condition": "while"}
 
 
 class Beats:
-    """Lanes, width and sign of everything that the modules of a datapath look at."""
+    """Lanes, width and sign of the signals of a datapath."""
 
     def __init__(self, names: Names, report: Report) -> None:
         self._names = names
@@ -64,58 +64,60 @@ class Beats:
     def _check_wire(self, declared: FlatInput, reference: FlatReference, wire: object) -> None:
         if reference.module is None:
             return
-        driven = self._names.output(reference)
-        kind = self._kind(driven)
+        output = self._names.output(reference)
+        kind = self._kind(output)
         if kind is not declared.kind:
             message = f"{quote(declared.name)} is a {declared.kind.value} and {reference} is a {kind.value}"
-            raise Refused(reference.at, message, "Wire it to something of its kind.")
+            raise Refused(reference.at, message, f"Wire it to a {declared.kind.value}.")
         if declared.span is not None and len(declared.span) > 1:
-            message = f"{quote(declared.name)} has {len(declared.span)} elements and {reference} is one"
+            message = (
+                f"{quote(declared.name)} has {len(declared.span)} elements, and {reference} is one signal"
+            )
             raise Refused(reference.at, message, "Wire it to an external input that has as many elements.")
-        beat = self._beat(driven)
+        beat = self._beat(output)
         if beat != Shape(declared.lanes, declared.width, declared.signed):
             here = Shape(declared.lanes, declared.width, declared.signed)
             message = f"{quote(declared.name)} has {_shape(here)}, and {reference} has {_shape(beat)}"
             raise Refused(reference.at, message, "Change one of them.")
 
     def beat_of(self, module: FlatModule, action: FlatAction) -> Shape:
-        """Return what an action sends. Raises `Refused` when its samples come from itself."""
-        driven = Output(module.name, action.name)
-        return self._beat(driven) if self._names.drivers[driven] is action else self._new_beat(driven, action)
+        """Return the shape of the output of an action. Raise `Refused` if its samples come from itself."""
+        output = Output(module.name, action.name)
+        return self._beat(output) if self._names.drivers[output] is action else self._new_beat(output, action)
 
-    def _beat(self, driven: Output) -> Shape:
-        """Return the lanes, width and sign of what a module drives; of flags and numbers the width."""
-        if driven not in self._beats:
-            self._beats[driven] = None
-            self._beats[driven] = self._new_beat(driven, self._names.drivers[driven])
-        beat = self._beats[driven]
+    def _beat(self, output: Output) -> Shape:
+        """Return the shape of an output. Raise `Refused` if its samples come from itself."""
+        if output not in self._beats:
+            self._beats[output] = None
+            self._beats[output] = self._new_beat(output, self._names.drivers[output])
+        beat = self._beats[output]
         if beat is None:
-            at = self._names.drivers[driven].at
+            at = self._names.drivers[output].at
             message = (
-                f"the samples of {driven.module}.{driven.name} come from itself: streams run in a circle (R7)"
+                f"the samples of {output.module}.{output.name} come from itself: streams form a cycle (R7)"
             )
             raise Refused(at, message, "Use an external stream for one of them.")
         return beat
 
-    def _kind(self, driven: Output) -> SignalKind:
-        kind = VERBS[self._names.drivers[driven].verb].kind.drives
+    def _kind(self, output: Output) -> SignalKind:
+        kind = VERBS[self._names.drivers[output].verb].kind.drives
         assert kind is not None
         return kind
 
-    def _new_beat(self, driven: Output, action: FlatAction) -> Shape:
-        module = self._names.modules[driven.module]
+    def _new_beat(self, output: Output, action: FlatAction) -> Shape:
+        module = self._names.modules[output.module]
 
         def samples() -> list[Shape]:
             if action.verb == "merge":
                 return self._merge_shapes(module, action)
             if action.part_of:
-                return [self._beat(Output(driven.module, action.part_of))]
+                return [self._beat(Output(output.module, action.part_of))]
             return [self._shape_of(module, operand) for operand in action.samples]
 
         return VERBS[action.verb].shape(action, samples)
 
     def _merge_shapes(self, module: FlatModule, action: FlatAction) -> list[Shape]:
-        """Return the shapes of the streams of which one is chosen: all have as many lanes (R19)."""
+        """Return the shapes of the streams of a `merge`. Raise `Refused` if their numbers of lanes differ (R19)."""
         streams = streams_of(module, action)
         shapes = [self._source(module, each) for each in streams]
         for each, shape in zip(streams, shapes, strict=True):
@@ -126,7 +128,7 @@ class Beats:
         return shapes
 
     def _shape_of(self, module: FlatModule, operand: FlatOperand) -> Shape:
-        """Return the lanes, width and sign of a sample: those of a formula follow from what it can come to."""
+        """Return the shape of a sample; the width and sign of a formula follow from its interval."""
         if (
             isinstance(operand, FlatReference)
             and self._names.find_stored(module, operand, inner=False) is None
@@ -153,24 +155,24 @@ class Beats:
         return interval_of_bits(source.width, signed=source.signed)
 
     def _source(self, module: FlatModule, reference: FlatReference) -> Shape:
-        found = self._names.meaning(module, reference)
-        if isinstance(found, Output):
-            return self._beat(found)
-        signal = self._names.externals.signal(found.name)
+        target = self._names.resolve(module, reference)
+        if isinstance(target, Output):
+            return self._beat(target)
+        signal = self._names.externals.signal(target.name)
         assert signal is not None
         return Shape(signal.lanes, signal.width, signal.signed)
 
     def refs(self, module: FlatModule, reference: FlatReference, context: Context) -> Iterator[Ref]:
-        """Return the references that a reference stands for: several when it names all lanes of a beat."""
-        found = self._names.meaning(module, reference)
-        if isinstance(found, Output):
-            kind, index = self._kind(found), 0
-            name, owner, base = found.name, found.module, self._names.lane_base(found)
+        """Yield the resolved references of a reference: several if it names all lanes of a beat."""
+        target = self._names.resolve(module, reference)
+        if isinstance(target, Output):
+            kind, index = self._kind(target), 0
+            name, owner, base = target.name, target.module, self._names.lane_base(target)
         else:
-            signal = self._names.externals.signal(found.name)
+            signal = self._names.externals.signal(target.name)
             assert signal is not None
-            kind, index = signal.kind, self._names.externals.bit_of(found)
-            name, owner, base = found.name, None, self._names.externals.lane_base(found.name)
+            kind, index = signal.kind, self._names.externals.bit_of(target)
+            name, owner, base = target.name, None, self._names.externals.lane_base(target.name)
         _check_suffix(reference, kind, context)
         if context != "sample" or kind is not SignalKind.STREAM:
             yield Ref(name, owner, index, 0, reference.at)
@@ -180,10 +182,8 @@ class Beats:
             yield from (Ref(name, owner, index, lane, reference.at) for lane in range(lanes))
             return
         if not base <= reference.lane < base + lanes:
-            message = (
-                f"{quote(str(reference))} has lanes {base} to {base + lanes - 1}, and no {reference.lane}"
-            )
-            raise Refused(reference.at, message, "Lanes are declared: stream NAME of 16 lanes of 8 bits.")
+            message = f"{quote(str(reference))} has lanes {base} to {base + lanes - 1}, not {reference.lane}"
+            raise Refused(reference.at, message, "Declare the lanes: stream NAME of 16 lanes of 8 bits.")
         yield Ref(name, owner, index, reference.lane - base, reference.at)
 
 
@@ -207,28 +207,29 @@ def _check_suffix(reference: FlatReference, kind: SignalKind, context: Context) 
             raise Refused(reference.at, message, "Write its name alone, or declare it as a stream.")
         return
     if context == "sample" and reference.suffix != "data":
-        raise Refused(reference.at, f"{shown} is a stream; its samples are sent", f"Write {reference}.data.")
+        message = f"{shown} is a stream, and this position needs its samples"
+        raise Refused(reference.at, message, f"Write {reference}.data.")
     if context != "sample" and reference.suffix != "valid":
-        what = "counts beats" if context == "sum" else "looks at a bit"
+        what = "counts its beats" if context == "sum" else "needs a bit"
         raise Refused(
             reference.at, f"{shown} is a stream, and `{_WORD[context]}` {what}", f"Write {reference}.valid."
         )
 
 
 def resolve(name: str, modules: list[FlatModule], inputs: list[FlatInput], report: Report) -> Datapath:
-    """Return the datapath of these modules. Raises `CountActionError` with everything that does not resolve."""
+    """Return the datapath of these modules. Raise `CountActionError` with all errors."""
     names = Names(modules, inputs, report)
-    names.settle()
+    names.infer_inputs()
     beats = Beats(names, report)
     beats.check_wires()
     resolver = _Resolver(names, beats, report)
     resolved = tuple(resolver.module(module) for module in modules)
-    report.settle()
+    report.raise_errors()
     return Datapath(name, names.externals.signals(), resolved)
 
 
 class _Resolver:
-    """Resolves the parts of modules. Errors go to the report, several at a time."""
+    """Resolves the parts of modules. Errors go to the report."""
 
     def __init__(self, names: Names, beats: Beats, report: Report) -> None:
         self._names, self._beats, self._report = names, beats, report
@@ -240,21 +241,21 @@ class _Resolver:
         for place, count in enumerate(module.counts):
             with self._report.part():
                 counts.append(self._count(module, count, place, values))
-        known = {count.name: count for count in counts}
+        by_name = {count.name: count for count in counts}
         for action in module.actions:
             with self._report.part():
-                actions.append(self._action(module, action, known, values))
+                actions.append(self._action(module, action, by_name, values))
         targets = tuple(resolve_target(target, module) for target in module.targets)
         claims: list[Claim] = []
         for claim in module.claims:
             with self._report.part():
                 (holds,) = self._operands(module, claim.holds)
                 claims.append(Claim(claim.kind, claim.name, holds, claim.at))
-        made = tuple(values)
-        return Module(module.name, tuple(counts), targets, tuple(actions), module.at, made, tuple(claims))
+        formulas = tuple(values)
+        return Module(module.name, tuple(counts), targets, tuple(actions), module.at, formulas, tuple(claims))
 
     def _count(self, module: FlatModule, count: FlatCount, place: int, values: list[Operand]) -> Count:
-        terms, taken = (
+        terms, subtracted = (
             tuple(ref for reference in part for ref in self._beats.refs(module, reference, "sum"))
             for part in (count.terms, count.taken)
         )
@@ -265,12 +266,12 @@ class _Resolver:
             for operand, negated in count.gate
             for ref in self._refs(module, operand, "condition", values)
         ]
-        made = Count(
+        resolved = Count(
             name=count.name,
             kind=count.kind,
             target=target_of(module, count, place),
             terms=terms,
-            taken=taken,
+            taken=subtracted,
             bound=bound,
             constant=count.constant,
             gate=tuple(gate),
@@ -280,10 +281,10 @@ class _Resolver:
             order=count.order,
             whole=count.whole,
         )
-        if not made.order:
-            return made
-        picks = (self._add_value(module, pick, values) for pick in arbitration.picks(made, module.name))
-        return replace(made, picks=tuple(picks))
+        if not resolved.order:
+            return resolved
+        picks = (self._add_value(module, pick, values) for pick in arbitration.picks(resolved, module.name))
+        return replace(resolved, picks=tuple(picks))
 
     def _add_value(self, module: FlatModule, value: Operand, values: list[Operand]) -> Ref:
         values.append(value)
@@ -292,7 +293,7 @@ class _Resolver:
     def _refs(
         self, module: FlatModule, operand: FlatOperand, context: Context, values: list[Operand]
     ) -> list[Ref]:
-        """Return the references that a condition or a sample comes to; a formula becomes a value of the module."""
+        """Return the references of a condition or a sample; a formula is first added to `values`."""
         if (
             isinstance(operand, FlatReference)
             and self._names.find_stored(module, operand, inner=False) is None
@@ -304,7 +305,7 @@ class _Resolver:
         return [Ref(f"{VALUE}{len(values) - 1}", module.name, at=at)]
 
     def _operands(self, module: FlatModule, operand: FlatOperand, *, several: bool = False) -> list[Operand]:
-        """Return what an operand stands for: one thing, or (of `max` and `min`) all lanes of a beat."""
+        """Return the resolved operand; with `several` (in `max` and `min`) one for each lane of a beat."""
         if isinstance(operand, int):
             return [operand]
         if isinstance(operand, FlatFormula):
@@ -318,20 +319,20 @@ class _Resolver:
             return [Operation("valid", (ref,)) for ref in refs]
         if lanes := self._names.count_kept_lanes(module, operand):
             return [self._pack_kept_lanes(module, operand, lanes)]
-        found = list(self._beats.refs(module, operand, "sample"))
-        if len(found) > 1 and not several:
-            message = f"{quote(f'{operand}.data')} has {len(found)} lanes; which one is meant?"
+        samples = list(self._beats.refs(module, operand, "sample"))
+        if len(samples) > 1 and not several:
+            message = f"{quote(f'{operand}.data')} has {len(samples)} lanes, and no index says which one"
             raise Refused(operand.at, message, f"Write {operand}.data[1], or a range.")
-        return list(found)
+        return list(samples)
 
     def _pack_kept_lanes(self, module: FlatModule, reference: FlatReference, lanes: int) -> Operand:
-        """Return the kept lanes of a beat as a number, the first lane lowest (R18)."""
-        made: Operand = 0
+        """Return the formula for the kept lanes of a beat as a number; the first lane is bit 0 (R18)."""
+        total: Operand = 0
         for lane in range(lanes):
             (ref,) = self._beats.refs(module, replace(reference, index=lane + 1), "condition")
             bit = Operation("if", (ref, 1 << lane, 0))
-            made = Operation("+", (made, bit)) if lane else bit
-        return made
+            total = Operation("+", (total, bit)) if lane else bit
+        return total
 
     def _action(
         self, module: FlatModule, action: FlatAction, counts: dict[str, Count], values: list[Operand]
@@ -342,8 +343,8 @@ class _Resolver:
         refs = [ref for operand in action.samples for ref in self._refs(module, operand, "sample", values)]
         beat = self._beats.beat_of(module, action)
         if not action.samples and on in counts:
-            chosen = self._find_choice(module, action, counts[on], beat.lanes)
-            refs = [self._add_value(module, each, values) for each in chosen]
+            formulas = self._find_choice(module, action, counts[on], beat.lanes)
+            refs = [self._add_value(module, each, values) for each in formulas]
         return Action(
             kind=VERBS[action.verb].kind,
             on=on,
@@ -359,15 +360,18 @@ class _Resolver:
         )
 
     def _find_choice(self, module: FlatModule, action: FlatAction, count: Count, lanes: int) -> list[Operand]:
-        """Return what a choice sends or keeps: samples, the ends of a packet, or whose turn it is (R19)."""
+        """Return the formulas that an action without samples sends or stores for an arbiter (R19).
+
+        They are the samples of a `merge`, the next turn, or the `last` and kept lanes of the selected beat.
+        """
         if action.verb == "merge":
             return arbitration.select_samples(count, module.name, lanes)
         if action.verb != "store":
             return []
         end = action.name.removeprefix(f"{action.part_of}_")
-        kept = arbitration.next_numbers(count, module.name) if action.part_of == count.name else {}
-        if end in kept:  # a stream may have the name of its count: `last` and `keep` are of the stream
-            return [kept[end]]
+        numbers = arbitration.next_numbers(count, module.name) if action.part_of == count.name else {}
+        if end in numbers:  # a stream may have the name of its count: `last` and `keep` are of the stream
+            return [numbers[end]]
         streams = (end_of(each, end) for each in streams_of(module, action))
         options = [part for each in streams for part in self._operands(module, each)]
         return [arbitration.select(count, module.name, options)]
@@ -397,6 +401,6 @@ class _Resolver:
         flags = [each.name for each in own if VERBS[each.verb].cleared_by]
         hint = did_you_mean(reference.label, [*(count.name for count in owner.counts), *flags])
         if owner is not module and Output(owner.name, reference.label) in self._names.drivers:
-            hint = f"Pulse, count the pulse in {owner.name}, and let that clear {reference.label}."
+            hint = f"Send a pulse, count it in {owner.name}, and clear {reference.label} there."
         message = f"{quote(str(reference))} is neither a count nor a flag that {quote(module.name)} sets"
         raise Refused(reference.at, message, hint)

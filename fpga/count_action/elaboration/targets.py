@@ -1,4 +1,4 @@
-"""Targets of counts: which count has which, and how many bits they have."""
+"""Targets of counts: the target of each count, and the width of each target."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fpga.count_action.model import Target
 
 
 def target_of(module: FlatModule, count: FlatCount, place: int) -> str:
-    """Return the name of the target of a count. Raises `Refused` when there is none, or when it is not clear."""
+    """Return the name of the target of a count. Raise `Refused` if there is none, or if it is ambiguous."""
     if count.target is not None:
         every = [target.name for target in module.targets]
         if count.target not in every:
@@ -35,7 +35,7 @@ def target_of(module: FlatModule, count: FlatCount, place: int) -> str:
 
 
 def count_of(module: FlatModule, action: FlatAction) -> str:
-    """Return the name of the count that an action is on. Raises `Refused` when that is not clear."""
+    """Return the name of the count of an action. Raise `Refused` if there is none, or if it is ambiguous."""
     names = [count.name for count in module.counts]
     if action.on is not None:
         if action.on not in names:
@@ -45,23 +45,23 @@ def count_of(module: FlatModule, action: FlatAction) -> str:
     if len(names) == 1:
         return names[0]
     if not names:
-        raise Refused(action.at, f"{quote(module.name)} has no count to follow", "Add `counts: {...}`.")
-    # Ends of packets belong to the action that sends them, and stand behind it.
-    written = [each for each in module.actions if not each.part_of]
-    if len(names) != len(written):
-        message = f"which of {len(names)} counts is this action on? There are {len(written)} actions"
+        raise Refused(action.at, f"{quote(module.name)} has no count for this action", "Add `counts: {...}`.")
+    # Actions that store `last` and `keep` share the count of the action that sends the beat.
+    actions = [each for each in module.actions if not each.part_of]
+    if len(names) != len(actions):
+        message = f"this action names no count, and there are {len(names)} counts and {len(actions)} actions"
         raise Refused(action.at, message, f"Write `on {names[0]}:` before it, with the intended count.")
-    whose = (each.name == action.part_of if action.part_of else each is action for each in written)
+    whose = (each.name == action.part_of if action.part_of else each is action for each in actions)
     return names[next(place for place, own in enumerate(whose) if own)]
 
 
 def tables_of(text: ModuleText, values: Values) -> dict[str, range]:
-    """Return the indices of every table."""
+    """Return the indices of every table, by name."""
     return {each.name: span_of(each.range, values) for each in text.tables}
 
 
 def entries_of(text: TableText, values: Values) -> Iterator[FlatTarget]:
-    """Return the entries of a table as targets; a single one stands for all."""
+    """Yield the entries of a table as targets; a single value is used for all."""
     span = span_of(text.range, values)
     if len(text.entries) not in {1, len(span)}:
         message = f"table {quote(text.name)} has {len(span)} entries and {len(text.entries)} values"
@@ -74,21 +74,21 @@ def entries_of(text: TableText, values: Values) -> Iterator[FlatTarget]:
 
 
 def width_of_target(target: FlatTarget, module: FlatModule) -> int:
-    """Return the bits of a target: those that it says, otherwise those of the widest of its counts."""
+    """Return the bits of a target: its own width if declared, otherwise that of the widest of its counts."""
     if target.width is not None:
         return target.width
     widths = []
     for place, count in enumerate(module.counts):
         try:
-            named = target_of(module, count, place)
+            name = target_of(module, count, place)
         except Refused:
             continue
-        if named == target.name:
+        if name == target.name:
             widths.append(count.width)
     return max(widths, default=COUNT_WIDTH)
 
 
 def resolve_target(target: FlatTarget, module: FlatModule) -> Target:
-    """Return a target of the datapath."""
+    """Return a target of the datapath model."""
     width = width_of_target(target, module)
     return Target(target.name, target.reset, width, target.at, target.at_least, target.carry)

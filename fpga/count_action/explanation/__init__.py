@@ -1,1 +1,1 @@
-"""A datapath explained to people: facts, a drawing of boxes and lines, and the drawing as SVG."""
+"""Explanation of a datapath: facts, and drawings as text and as SVG."""

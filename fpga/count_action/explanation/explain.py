@@ -1,6 +1,6 @@
-"""Explanation of a datapath for people: counts, targets, actions, who triggers whom, and after how many cycles.
+"""Facts about a datapath: counts, targets, actions, which count triggers which, and after how many cycles.
 
-`explain` gives the facts; `svg` draws them.
+`explain` returns the facts; `svg` draws them.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from fpga.count_action.model import Action, Count, Datapath, Module
 
 @dataclass(frozen=True, slots=True)
 class ActionFacts:
-    """An action: its text, when its effect is seen, and the counts that see it.
+    """An action: its text, its latency, and the counts that read its output.
 
-    `latency_cycles` is counted from the beat or flag from outside that completes it, along the shortest chain (R6).
+    `latency_cycles` counts from the external beat or flag that completes its count, along the shortest chain (R6).
     """
 
     text: str
@@ -28,7 +28,7 @@ class ActionFacts:
 
 @dataclass(frozen=True, slots=True)
 class CountFacts:
-    """A count: its text, its target (None: never), and what happens then."""
+    """A count: its text, its target, the value of the target (None: never), and its actions."""
 
     name: str
     text: str
@@ -39,7 +39,7 @@ class CountFacts:
 
 @dataclass(frozen=True, slots=True)
 class ModuleFacts:
-    """A module."""
+    """A module and its counts."""
 
     name: str
     counts: tuple[CountFacts, ...]
@@ -47,7 +47,10 @@ class ModuleFacts:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """From a module, or an input when `driver` is empty, to a module: what goes there, and how it is used."""
+    """A connection from a module (or an external input, if `driver` is empty) to a module.
+
+    `name` is the signal, `how` is `counts`, `waits for`, `sends` or `clears`.
+    """
 
     driver: str
     name: str
@@ -57,7 +60,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A datapath in words."""
+    """Facts about a datapath."""
 
     name: str
     digest: str
@@ -66,7 +69,7 @@ class Explanation:
     lines: tuple[Connection, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as programs get it."""
+        """Return the fields as nested dictionaries, for JSON."""
         return asdict(self)
 
 
@@ -78,18 +81,20 @@ def explain(datapath: Datapath) -> Explanation:
         name=datapath.name,
         digest=f"{datapath.digest:08x}",
         inputs=tuple(input_text(signal) for signal in datapath.inputs),
-        modules=tuple(_part(graph, module, latencies) for module in datapath.modules),
-        lines=tuple(dict.fromkeys((*_from_outside(graph), *map(_line, graph.links)))),
+        modules=tuple(_describe_module(graph, module, latencies) for module in datapath.modules),
+        lines=tuple(dict.fromkeys((*_external_connections(graph), *map(_connect, graph.links)))),
     )
 
 
-def _part(graph: Graph, module: Module, latencies: dict[tuple[str, str], int]) -> ModuleFacts:
+def _describe_module(graph: Graph, module: Module, latencies: dict[tuple[str, str], int]) -> ModuleFacts:
     return ModuleFacts(
-        module.name, tuple(_counter(graph, module, count, latencies) for count in module.counts)
+        module.name, tuple(_describe_count(graph, module, count, latencies) for count in module.counts)
     )
 
 
-def _counter(graph: Graph, module: Module, count: Count, latencies: dict[tuple[str, str], int]) -> CountFacts:
+def _describe_count(
+    graph: Graph, module: Module, count: Count, latencies: dict[tuple[str, str], int]
+) -> CountFacts:
     writer = Writer(graph)
     latency = latencies.get((module.name, count.name), 1)
     effects = [
@@ -104,7 +109,7 @@ def _counter(graph: Graph, module: Module, count: Count, latencies: dict[tuple[s
 
 
 def _find_triggers(graph: Graph, module: Module, action: Action) -> dict[str, None]:
-    """Return the counts that see an action, in the order of the text."""
+    """Return the counts that read an action's output or that it clears, in the order of the text."""
     return dict.fromkeys(
         f"{link.reader.name}.{link.count.name}"
         for link in graph.links
@@ -112,35 +117,35 @@ def _find_triggers(graph: Graph, module: Module, action: Action) -> dict[str, No
     )
 
 
-def _from_outside(graph: Graph) -> list[Connection]:
-    found = []
+def _external_connections(graph: Graph) -> list[Connection]:
+    connections = []
     for module in graph.datapath.modules:
         for count in module.counts:
-            found += [
+            connections += [
                 Connection("", ref.name, module.name, "counts") for ref in count.counted if ref.module is None
             ]
             gate = [ref for each in count.gate for ref in graph.signals(each.ref)]
-            found += [
+            connections += [
                 Connection("", ref.name, module.name, "waits for") for ref in gate if ref.module is None
             ]
         for action in module.actions:
-            found += [
+            connections += [
                 Connection("", ref.name, module.name, "sends")
                 for each in action.refs
                 for ref in graph.signals(each)
                 if ref.module is None
             ]
-    return found
+    return connections
 
 
-def _line(link: Link) -> Connection:
+def _connect(link: Link) -> Connection:
     name = link.action.output or f"clear {link.count.name}"
     return Connection(link.driver.name, name, link.reader.name, link.how)
 
 
 def _latencies(graph: Graph) -> dict[tuple[str, str], int]:
-    """Return the cycles from an event outside to the effect of a fire, by module and count: the shortest chain."""
-    found = {
+    """Return the fewest cycles from an external event to the effect of a fire, by module and count."""
+    latencies = {
         (module.name, count.name): 1
         for module, count in graph.datapath.counts()
         if count.constant or any(term.module is None for term in count.counted)
@@ -151,10 +156,10 @@ def _latencies(graph: Graph) -> dict[tuple[str, str], int]:
         if link.how == "counts"
     ]
     for _ in range(sum(1 for _ in graph.datapath.counts())):
-        before = dict(found)
+        before = dict(latencies)
         for driver, reader in links:
-            if driver in found:
-                found[reader] = min(found.get(reader, found[driver] + 1), found[driver] + 1)
-        if found == before:
+            if driver in latencies:
+                latencies[reader] = min(latencies.get(reader, latencies[driver] + 1), latencies[driver] + 1)
+        if latencies == before:
             break
-    return found
+    return latencies

@@ -1,4 +1,4 @@
-"""An explanation as an SVG drawing: inputs at the left, modules in columns, arrows for what goes between them."""
+"""Drawings of an explanation, as SVG (inputs at the left, modules in columns) and as text (modules in one column)."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class _Rectangle:
 
 
 def draw_svg(explanation: Explanation) -> str:
-    """Return the drawing as a document of its own."""
+    """Return the drawing as a complete SVG document."""
     columns = _columns(explanation)
     inputs = list(_inputs(explanation))
     rectangles = dict(_place_inputs(inputs))
-    left = (
+    offset = (
         (max((len(name) for name, _ in inputs), default=0) * _CHAR + 2 * _MARGIN + _GAP)
         if inputs
         else _MARGIN
@@ -57,7 +57,7 @@ def draw_svg(explanation: Explanation) -> str:
         y = float(_MARGIN + 24)
         for name in names:
             rows = tuple(_rows(parts[name]))
-            area = _Rectangle(left + number * (_BOX + _GAP), y, (len(rows) + 2) * _ROW, rows)
+            area = _Rectangle(offset + number * (_BOX + _GAP), y, (len(rows) + 2) * _ROW, rows)
             rectangles[name] = area
             y += area.height + 40
     width = max(area.x + area.width for area in rectangles.values()) + _MARGIN + 60
@@ -83,7 +83,7 @@ def draw_svg(explanation: Explanation) -> str:
 
 
 def _columns(explanation: Explanation) -> list[list[str]]:
-    """Return the modules by the longest chain that leads to them; lines that go back are left out of account."""
+    """Return the modules in columns, by the longest chain of connections to them. Backward connections are ignored."""
     names = [part.name for part in explanation.modules]
     depth = dict.fromkeys(names, 0)
     forward = [
@@ -115,7 +115,7 @@ def _place_inputs(inputs: list[tuple[str, str]]) -> Iterator[tuple[str, _Rectang
 def _rows(part: ModuleFacts) -> Iterator[tuple[str, str]]:
     for counter in part.counts:
         yield from _wrap("", f"{counter.name}: {counter.text}")
-        yield from _wrap("quiet", f"  {goal(counter)}")
+        yield from _wrap("quiet", f"  {_describe_target(counter)}")
         for effect in counter.effects:
             yield from _wrap("", f"  \N{RIGHTWARDS ARROW} {effect.text}  +{effect.latency_cycles}")
 
@@ -134,17 +134,17 @@ def _draw(name: str, area: _Rectangle, parts: dict[str, ModuleFacts]) -> str:
             f'<text x="{area.x + 10:.0f}" y="{area.y + _ROW:.0f}">{escape(area.rows[0][1])}</text>'
         )
     box = f'x="{area.x:.0f}" y="{area.y:.0f}" width="{area.width:.0f}"'
-    made = [
+    lines = [
         f'<rect class="box" {box} height="{area.height:.0f}" rx="4"/>',
         f'<rect class="head" {box} height="{1.4 * _ROW:.0f}" rx="4"/>',
         f'<text class="name" x="{area.x + 10:.0f}" y="{area.y + _ROW:.0f}">{escape(name)}</text>',
     ]
     for number, (style, text) in enumerate(area.rows):
         y = area.y + (number + 2.3) * _ROW
-        made.append(
+        lines.append(
             f'<text class="{style}" x="{area.x + 10:.0f}" y="{y:.0f}" xml:space="preserve">{escape(text)}</text>'
         )
-    return "\n".join(made)
+    return "\n".join(lines)
 
 
 def _lines(explanation: Explanation, rectangles: dict[str, _Rectangle]) -> Iterator[str]:
@@ -183,7 +183,7 @@ _ASCII = str.maketrans("─│╭╮╰╯▼▶├└", "-|++++v>+`")
 
 
 def draw(explanation: Explanation, width: int = 100, *, ascii_only: bool = False) -> str:
-    """Return the drawing, at most `width` characters wide (but not below 40)."""
+    """Return the drawing as text, `width` characters wide (at least 40)."""
     width = max(width, 40)
     size = f"{_plural(len(explanation.modules), 'module')}, {_plural(len(explanation.inputs), 'input')}"
     lines = [
@@ -210,7 +210,7 @@ def _external_inputs(explanation: Explanation, width: int) -> Iterator[str]:
             line.reader for line in explanation.lines if not line.driver and line.name == name
         )
         yield from textwrap.wrap(
-            f"{text}  ──▶ {', '.join(readers) or 'nobody'}", width, subsequent_indent="    "
+            f"{text}  ──▶ {', '.join(readers) or 'nothing'}", width, subsequent_indent="    "
         )
     if explanation.inputs:
         yield ""
@@ -227,24 +227,24 @@ def _box(part: ModuleFacts, width: int) -> Iterator[str]:
 
 def _counter(counter: CountFacts, width: int) -> Iterator[str]:
     yield from textwrap.wrap(f"{counter.name}: {counter.text}", width, subsequent_indent="    ")
-    yield f"  {goal(counter)}" + ("" if counter.effects else "; nothing follows: it is read")
+    yield f"  {_describe_target(counter)}" + ("" if counter.effects else "; nothing follows: it is read")
     for place, effect in enumerate(counter.effects):
         last = place == len(counter.effects) - 1
         cycles = _plural(effect.latency_cycles, "cycle")
-        seen = f"  ──▶ {', '.join(effect.triggers)}" if effect.triggers else ""
-        wrapped = textwrap.wrap(f"{effect.text}  (+{cycles}){seen}", width - 5)
+        readers = f"  ──▶ {', '.join(effect.triggers)}" if effect.triggers else ""
+        wrapped = textwrap.wrap(f"{effect.text}  (+{cycles}){readers}", width - 5)
         yield f"  {'└' if last else '├'}─ {wrapped[0]}"
         for line in wrapped[1:]:
             yield f"  {' ' if last else '│'}     {line}"
 
 
-def goal(counter: CountFacts) -> str:
-    """Return the target in words."""
+def _describe_target(counter: CountFacts) -> str:
+    """Return the target of a count as text."""
     return f"reaches {'nothing, ever' if counter.value is None else counter.value} ({counter.target})"
 
 
 def _arrows(explanation: Explanation, part: ModuleFacts, following: str) -> Iterator[str]:
-    """Return the lines from a module to the one drawn below it; or an empty line."""
+    """Yield the arrow from a module to the module below it, or an empty line if they are not connected."""
     down = [line for line in explanation.lines if line.driver == part.name and line.reader == following]
     if not down:
         yield ""

@@ -1,1 +1,1 @@
-"""The text of the language: read into a syntax tree, and written."""
+"""Source text of the language: parser, syntax tree and `unparse`."""

@@ -1,7 +1,7 @@
-"""From text to tree: the grammar of `grammar.lark` read with lark, and its refusals in plain words.
+"""Parser of the language: `grammar.lark`, read with lark, with error messages and hints.
 
-After a mistake inside an item of a section the item is blanked and reading begins again, so that several mistakes
-of a file are reported at once.
+After an error inside an item of a section, the item is replaced by spaces and the text is parsed again, so that
+several errors of a file are reported at once.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from fpga.count_action.language.tree import TreeBuilder
 from fpga.count_action.model import Location
 from lightbed.wording import install_extra
 
-_MAX_WORDS = 50_000
-"""Words and signs of a text that are read."""
-_MAX_MISTAKES = 10
+_MAX_TOKENS = 50_000
+"""Largest number of tokens of a text."""
+_MAX_ERRORS = 10
 
 
 def parse_tree(text: str, file: str) -> FileText:
-    """Return the tree of a text. Raises `CountActionError` with every mistake that was found."""
+    """Return the syntax tree of a text. Raise `CountActionError` with up to 10 errors."""
     _check_characters(text, file)
     budget = _Budget(file)
     errors: list[Diagnostic] = []
-    while len(errors) < _MAX_MISTAKES:
+    while len(errors) < _MAX_ERRORS:
         try:
             tree = _parse(text, file, budget)
         except CountActionError as refused:
@@ -54,15 +54,15 @@ def _check_characters(text: str, file: str) -> None:
     for number, line in enumerate(text.split("\n"), 1):
         column = next((place for place, char in enumerate(line, 1) if not char.isascii()), 0)
         if column:
-            errors.append(_foreign(Location(file, number, column), line[column - 1]))
-        if len(errors) == _MAX_MISTAKES:
+            errors.append(_describe_foreign_character(Location(file, number, column), line[column - 1]))
+        if len(errors) == _MAX_ERRORS:
             break
     raise CountActionError(errors)
 
 
-def _foreign(at: Location, char: str) -> Diagnostic:
+def _describe_foreign_character(at: Location, char: str) -> Diagnostic:
     message = f"the character U+{ord(char):04X} ({quote(char)[1:-1]}) is not ASCII"
-    return note(at, message, "Write the file in ASCII, comments too.")
+    return note(at, message, "Write the file in ASCII, including comments.")
 
 
 def _lark() -> Any:
@@ -82,38 +82,38 @@ def _parser() -> Any:
 
 @dataclass
 class _Budget:
-    """So many words are read of one text, all readings after a mistake together."""
+    """Number of tokens that may still be read of one text, summed over all parses of it."""
 
     file: str
-    left: int = _MAX_WORDS
+    left: int = _MAX_TOKENS
 
     def spend(self, token: Any) -> None:
         self.left -= 1
         if self.left < 0:
             at = Location(self.file, token.line, token.column)
-            message = f"more than {_MAX_WORDS} words and signs"
+            message = f"the text has more than {_MAX_TOKENS} tokens"
             raise CountActionError([note(at, message, "Split the file, or write ranges.")])
 
 
 def _parse(text: str, file: str, budget: _Budget) -> FileText:
-    """Read a text once. Bottom up without recursion: no depth of nesting is too much."""
+    """Parse a text once. The tree is built bottom up without recursion, so nesting may be of any depth."""
     lark = _lark()
-    reading = _parser().parse_interactive(text)
+    parser = _parser().parse_interactive(text)
     try:
-        for token in reading.iter_parse():
+        for token in parser.iter_parse():
             budget.spend(token)
-        tree = reading.feed_eof()
+        tree = parser.feed_eof()
     except lark.UnexpectedToken as mistake:
-        mistake.expected = reading.accepts() or mistake.expected
+        mistake.expected = parser.accepts() or mistake.expected
         raise
     builder = TreeBuilder(file)
-    built: dict[int, Any] = {}
+    nodes: dict[int, Any] = {}
     for node in tree.iter_subtrees():
-        children = [built[id(each)] if isinstance(each, lark.Tree) else each for each in node.children]
-        built[id(node)] = builder.build(str(node.data), children)
-    builder.report.settle()
-    made: FileText = built[id(tree)]
-    return made
+        children = [nodes[id(each)] if isinstance(each, lark.Tree) else each for each in node.children]
+        nodes[id(node)] = builder.build(str(node.data), children)
+    builder.report.raise_errors()
+    file_text: FileText = nodes[id(tree)]
+    return file_text
 
 
 # --------------------------------------------------------------------------------------- mistakes
@@ -123,17 +123,17 @@ def _explain(mistake: Any, text: str, file: str) -> Diagnostic:
     at = _location(mistake, text, file)
     before = _word_before(text, mistake)
     if isinstance(mistake, _lark().UnexpectedCharacters):
-        found = quote(text[mistake.pos_in_stream])
+        unexpected = quote(text[mistake.pos_in_stream])
         return note(
             at,
-            f"the character {found} cannot stand here",
+            f"unexpected character {unexpected}",
             syntax_hint("", before, set(mistake.allowed or ()), text[mistake.pos_in_stream]),
         )
     token = mistake.token
     expected = set(mistake.accepts or mistake.expected)
-    found = "the end of the text" if token.type == "$END" else quote(str(token))
+    unexpected = "end of text" if token.type == "$END" else quote(str(token))
     hint = syntax_hint(token.type, before, expected, str(token))
-    return note(at, f"{found} cannot stand here; expected {select_expected_words(expected)}", hint)
+    return note(at, f"unexpected {unexpected}; expected {select_expected_words(expected)}", hint)
 
 
 def _location(mistake: Any, text: str, file: str) -> Location:
@@ -156,7 +156,7 @@ def _word_before(text: str, mistake: Any) -> str:
 
 
 def _without_item(text: str, mistake: Any) -> str | None:
-    """Return the text without the item that holds the mistake; None when the mistake is not inside an item."""
+    """Return the text with the item of the error blanked, or None if the error is not inside an item."""
     if _at_end(mistake):
         return None
     place = mistake.pos_in_stream
@@ -205,51 +205,51 @@ _WORDS = {
 }
 _OPERATORS = frozenset({"PLUS", "MINUS", "STAR", "SLASH"})
 _VERBS = [*dict.fromkeys(rule.partition("_")[0] for rule in VERBS)]
-"""Words with which an action begins."""
+"""First words of actions."""
 _ITEM_WORDS = frozenset(["SUM", "FOR", "ON", "FLAG", "NUMBER", "NAME", *(verb.upper() for verb in _VERBS)])
 
 
 def select_expected_words(terminals: Collection[str]) -> str:
-    """Return the terminals that could stand there, the telling ones first; operators only when nothing else could."""
-    telling = sorted(set(terminals) - _OPERATORS) or sorted(terminals)
-    words = [_WORDS.get(name, f"`{name.lower()}`") for name in telling]
+    """Return the expected terminals as text. Operators are left out unless nothing else is expected."""
+    names = sorted(set(terminals) - _OPERATORS) or sorted(terminals)
+    words = [_WORDS.get(name, f"`{name.lower()}`") for name in names]
     if len(words) == 1:
         return words[0]
     return f"{', '.join(words[:-1])} or {words[-1]}" if words else "nothing more"
 
 
-def syntax_hint(found: str, before: str, expected: Collection[str], text: str = "") -> str:
-    """Return what to do about the terminal `found`, written `text`, after the character `before`."""
-    there = frozenset(expected)
-    for slipped, hint in _SLIPS:
-        if slipped(found, text, before, there):
+def syntax_hint(terminal: str, before: str, expected: Collection[str], text: str = "") -> str:
+    """Return the hint for an unexpected `terminal`, with its `text`, after the character `before`."""
+    terminals = frozenset(expected)
+    for applies, hint in _HINTS:
+        if applies(terminal, text, before, terminals):
             return hint
     return "See the grammar in docs/reference/count-action.md."
 
 
-_Slip = Callable[[str, str, str, frozenset[str]], bool]
+_Predicate = Callable[[str, str, str, frozenset[str]], bool]
 
 
-def _has(*words: str) -> _Slip:
-    """Return whether all of these could stand there."""
+def _has(*words: str) -> _Predicate:
+    """Return the predicate that all of these terminals are expected."""
     return lambda _found, _text, _before, there: there >= set(words)
 
 
-def _only(*words: str) -> _Slip:
-    """Return whether nothing but these could stand there."""
+def _only(*words: str) -> _Predicate:
+    """Return the predicate that some terminal is expected, and none but these."""
     return lambda _found, _text, _before, there: bool(there) and there <= set(words)
 
 
-def _is_text(*texts: str) -> _Slip:
+def _is_text(*texts: str) -> _Predicate:
     return lambda _found, text, _before, _there: text in texts
 
 
 _CLAUSES = frozenset({"BY", "OVER", "AT_MOST", "TO", "WHILE", "WIDTH"})
-_ORDER = "In a count stand, in this order: terms, `by`, `over cycles`, `at most`, `to`, `while`, `width`."
-_SLIPS: tuple[tuple[_Slip, str], ...] = (
-    (lambda found, *_: found == "$END", "Close what is open: every `{`, `(` and `[` has its partner."),
+_ORDER = "The order in a count is: terms, `by`, `over cycles`, `at most`, `to`, `while`, `width`."
+_HINTS: tuple[tuple[_Predicate, str], ...] = (
+    (lambda found, *_: found == "$END", "Close every `{`, `(` and `[`."),
     (_is_text("&", "|", "!"), "Write `and`, `or` and `not`."),
-    (_is_text("buffered"), "Write it last, for a stream from outside: stream NAME of 8 bits buffered."),
+    (_is_text("buffered"), "Write it last, for an external stream: stream NAME of 8 bits buffered."),
     (
         _has("COUNTS", "TARGETS", "ACTIONS"),
         (
@@ -266,15 +266,15 @@ _SLIPS: tuple[tuple[_Slip, str], ...] = (
     (
         _has("PULSE", "EMIT", "ADVANCE"),
         (
-            f"An action is {', '.join(f'`{verb}`' for verb in _VERBS[:-1])} or `{_VERBS[-1]}`; what it waits"
-            " for stands in its count: `on COUNT: pulse done`."
+            f"An action is {', '.join(f'`{verb}`' for verb in _VERBS[:-1])} or `{_VERBS[-1]}`; its condition"
+            " belongs in its count: `on COUNT: pulse done`."
         ),
     ),
     (
         _has("FLAG", "NUMBER", "STREAM"),
         "An input is `stream NAME of 8 bits`, `flag NAME` or `number NAME of 8 bits`.",
     ),
-    (_only("MAX", "MIN", "SUM"), "Write `emit sum x.data`, or `stream x.data` for the samples as they are."),
+    (_only("MAX", "MIN", "SUM"), "Write `emit sum x.data`, or `stream x.data` for the samples themselves."),
     (
         lambda found, _text, _before, there: (
             found == "AT_LEAST" or (found == "RELATION" and "AT_LEAST" in there)
@@ -283,7 +283,7 @@ _SLIPS: tuple[tuple[_Slip, str], ...] = (
     ),
     (
         lambda found, _text, _before, there: found == "RELATION" and bool(there & _CLAUSES),
-        "A count adds up: what it is to reach stands in `targets`, what it waits for behind `while`.",
+        "A count has no comparison: write its target in `targets`, and its conditions after `while`.",
     ),
     (
         lambda found, _text, _before, there: found in _CLAUSES and bool(there & {*_CLAUSES, "SEMICOLON"}),
@@ -292,11 +292,11 @@ _SLIPS: tuple[tuple[_Slip, str], ...] = (
     (_only("LAST"), "Write `until last`, `with last` or `with last and keep`."),
     (
         lambda found, _text, _before, there: found == "NAME" and there >= {"AS", "WITH", "SIGNED"},
-        "`merge` sends the beat that its count chose: name no stream, and write `merge as NAME`.",
+        "`merge` sends the beat that its count selects: name no stream, and write `merge as NAME`.",
     ),
     (
         lambda found, _text, _before, there: found == "FOR" and "LPAR" in there,
-        "Write the range in brackets behind it: `x[i] (i = 1 to 4)`.",
+        "Write the range in brackets after it: `x[i] (i = 1 to 4)`.",
     ),
     (_has("BITS"), "Write `bits` after a width: `stream NAME of 8 bits`."),
     (_has("OF"), "Write `of` and a width: `stream NAME of 8 bits`."),
@@ -307,11 +307,11 @@ _SLIPS: tuple[tuple[_Slip, str], ...] = (
     ),
     (
         lambda found, _text, _before, there: found in {"STAR", "SLASH"} and "RELATION" in there,
-        "Products and division of signals are not in the language: work them out around it, or `shift` a sum.",
+        "Signals cannot be multiplied or divided: compute the product outside, or `shift` a sum.",
     ),
     (
         lambda found, _text, before, _there: found == "RELATION" and before in "<>",
-        "There are no shifts in formulas: `emit sum x.data shift 2` shifts what it sends.",
+        "Formulas have no shifts: `emit sum x.data shift 2` shifts the sum that it sends.",
     ),
     (
         lambda found, _text, _before, there: "SEMICOLON" in there and found in _ITEM_WORDS,
@@ -323,12 +323,12 @@ _SLIPS: tuple[tuple[_Slip, str], ...] = (
     ),
     (
         lambda _found, _text, before, there: there == {"COLON"} and before != "",
-        "A colon stands after the name of a section, a label and an index.",
+        "Write a colon after the name of a section, a label and an index.",
     ),
     (_only("LSQB"), "A table has a range: `NAME[0 to 7]: 1, 2, ...`."),
     (
         lambda found, _text, _before, there: found == "COLON" and "RSQB" in there,
-        "Write the range behind the name: `NAME[i].valid (i = 1 to 4)`.",
+        "Write the range after the name: `NAME[i].valid (i = 1 to 4)`.",
     ),
     (_only("EQUAL"), "Write `(i = 1 to 4)`."),
     (_only("CYCLES"), "Write `over cycles`."),
@@ -339,7 +339,7 @@ _SLIPS: tuple[tuple[_Slip, str], ...] = (
         lambda _found, _text, _before, there: there == {"LPAR", "NAME"},
         "Name a target, or write a formula in brackets.",
     ),
-    (_only("NAME"), "Write a name: letters, digits and underscores. Empty brackets are left away."),
+    (_only("NAME"), "Write a name: letters, digits and underscores. Omit empty brackets."),
     (
         _only("RPAR", "COMMA", "RELATION", "AND", "OR", "IF", "PLUS", "MINUS", "DOT", "LSQB", "LPAR"),
         "Close the bracket: `)`.",
@@ -349,4 +349,4 @@ _SLIPS: tuple[tuple[_Slip, str], ...] = (
         "Numbers are decimal, or made of parameters, index names, + - * / and brackets.",
     ),
 )
-"""What a writer slipped at, the first that applies, and what to write instead."""
+"""Predicates on a syntax error, with their hints; the first that holds applies. Order: specific before general."""

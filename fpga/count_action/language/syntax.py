@@ -1,6 +1,6 @@
-"""The tree of a text: what stands there and where, before any name has a meaning.
+"""The syntax tree of a text, before elaboration.
 
-Every node knows its place. Numbers are still expressions, ranges are not expanded, names are words.
+Every node has its source location. Numbers are expressions, ranges are not expanded, names are not resolved.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fpga.count_action.model import Location, SignalKind
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """A number as it is written."""
+    """An integer literal."""
 
     value: int
     at: Location
@@ -32,7 +32,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Parts with points between them: a parameter or an index name (in numbers), or a signal."""
+    """Parts separated by points: a parameter or an index name (in numbers), or a signal."""
 
     parts: tuple[Part, ...]
     at: Location
@@ -40,7 +40,7 @@ class Reference:
 
     @property
     def plain(self) -> str | None:
-        """The name when it is nothing but a name."""
+        """The name, if the reference is a name alone; otherwise None."""
         return self.parts[0].name if len(self.parts) == 1 and self.parts[0].index is None else None
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Two numbers and what is done with them; `depth` is how deep expressions are nested in it."""
+    """An operation on two numbers; `depth` is the depth of nested operations."""
 
     operator: Literal["+", "-", "*", "/"]
     left: Number
@@ -87,9 +87,9 @@ Operator: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """Something worked out in hardware, in every cycle: an operator and what it is applied to.
+    """An operator and its operands, computed in hardware in every cycle.
 
-    The operands of `if` are the condition, the value where it holds, and the other one.
+    The operands of `if` are the condition, the value if it holds, and the value if not.
     """
 
     operator: Operator
@@ -108,7 +108,7 @@ class Ranged:
 
     @property
     def depth(self) -> int:
-        """The depth to which formulas are nested in it."""
+        """The depth of nested formulas."""
         return self.value.depth
 
 
@@ -117,7 +117,7 @@ Operand: TypeAlias = Integer | Reference | Formula | Ranged
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A signal or a number, once or for every value of an index; `sign` is -1 for what is taken away."""
+    """A signal or a number, once or for every value of an index; `sign` is -1 if it is subtracted."""
 
     value: Number
     over: Index | None
@@ -136,7 +136,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class InputText:
-    """An input as it is declared."""
+    """A declared input."""
 
     kind: SignalKind
     name: str
@@ -146,7 +146,7 @@ class InputText:
     signed: bool
     at: Location
     ends: tuple[str, ...] = ()
-    """`last`, and `keep`: what the beats of packets have besides their samples."""
+    """`last`, or `last` and `keep`: fields of the beats of packets besides their samples."""
     buffered: bool = False
 
 
@@ -160,7 +160,7 @@ class ConditionText:
 
 @dataclass(frozen=True, slots=True)
 class Picking:
-    """`by turns` or `by priority`; `whole` where packets are taken `until last`."""
+    """`by turns` or `by priority`; `whole` is true with `until last`, which takes whole packets."""
 
     order: Literal["turns", "priority"]
     whole: bool
@@ -218,7 +218,7 @@ class Sign:
 class VerbText:
     """The verb of an action with its operands.
 
-    `name` is what it drives, `cleared` what `clear` clears; without `sign` the samples say it.
+    `name` is its output, `cleared` the operand of `clear`. If `sign` is None, it follows from the samples.
     """
 
     verb: str
@@ -231,11 +231,11 @@ class VerbText:
     numbers: Mapping[str, Number | None] = field(default_factory=dict)
     """Other numbers of the verb, by the fields of `model.Action`; None where the text leaves one out."""
     words: Mapping[str, Any] = field(default_factory=dict)
-    """What words of the verb say, by the fields of `model.Action`."""
+    """Values of keywords of the verb, by the fields of `model.Action`."""
     ends: tuple[Operand, ...] = ()
-    """Of a stream of packets: whether the beat is the last, and which lanes it keeps."""
+    """Of a stream of packets: the formulas for `last` and `keep`."""
     merged_ends: tuple[str, ...] = ()
-    """Of a merged stream: `last`, and `keep`, where its beats have them."""
+    """Of a merged stream: `last` and `keep`, if its beats have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ class ActionText:
 
 @dataclass(frozen=True, slots=True)
 class ClaimText:
-    """A property that is stated of every cycle."""
+    """A property of every cycle."""
 
     kind: Literal["always", "never", "assume"]
     name: str | None
@@ -260,7 +260,7 @@ class ClaimText:
 
 @dataclass(frozen=True, slots=True)
 class ParameterText:
-    """A parameter, and its value unless another is given."""
+    """A parameter and its default."""
 
     name: str
     default: Number | None
@@ -278,7 +278,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class ModuleText:
-    """A module as it is written."""
+    """A module in the text."""
 
     name: str
     parameters: tuple[ParameterText, ...]
@@ -323,7 +323,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """A file whose modules are wanted."""
+    """An imported file."""
 
     path: str
     at: Location
@@ -336,15 +336,15 @@ class FileText:
     statements: tuple[Import | Use | Section | ModuleText, ...]
 
     def modules(self) -> Iterator[ModuleText]:
-        """Return the modules that are written in it."""
+        """Yield the modules that the file defines."""
         return (each for each in self.statements if isinstance(each, ModuleText))
 
     def imports(self) -> Iterator[Import]:
-        """Return the files that it names."""
+        """Yield the imports of the file."""
         return (each for each in self.statements if isinstance(each, Import))
 
 
 MAX_NAME = 64
-"""Characters of a name: names of ports are made of two of them."""
+"""Largest number of characters of a name; names of ports combine two names."""
 RESERVED = frozenset({"sum", "for", "never", "not", "valid", "data"})
-"""Words that are never names: they could be taken for the word wherever a name may stand."""
+"""Keywords that cannot be names, because they would be ambiguous wherever the grammar accepts a name."""

@@ -1,4 +1,4 @@
-"""Syntax nodes made of what lark has read, each with its place."""
+"""Builder of syntax nodes from the parse tree of lark."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ from fpga.count_action.language.syntax import (
 from fpga.count_action.model import Location, SignalKind
 
 MAX_DEPTH = 50
-"""Operations within operations in a number."""
+"""Largest depth of nested operations."""
 _MAX_DIGITS = 15
 _KEPT = frozenset({"NAME", "INTEGER", "STRING", "RELATION", "AT_LEAST", "EXACTLY"})
-"""Tokens that are parts of a node; all others are words and signs."""
+"""Tokens that become parts of a node; all others are keywords and punctuation."""
 _WORDS = frozenset({"and_keep", "buffered", "carry", "never", "over_cycles", "until", "wins", "with_index"})
-"""Rules of a word alone: their node is the place where it stands."""
+"""Rules of a keyword alone; their node is its location."""
 _ONLY = frozenset(
     [
         "added",
@@ -72,7 +72,7 @@ _ONLY = frozenset(
         "width",
     ]
 )  # fmt: skip
-"""Rules whose node is that of their only part."""
+"""Rules whose node is their only part."""
 _ROWS = frozenset({"arguments", "parameters", "terms", "wires"})
 _SECTIONS = frozenset({"actions", "counts", "inputs", "tables", "targets"})
 _EXTREMES = {"largest": "max", "smallest": "min"}
@@ -80,10 +80,10 @@ _FUNCTIONS: dict[str, Operator] = {"max": "max", "min": "min", "table": "table"}
 
 
 class TreeBuilder:
-    """Makes the nodes of `syntax` of those of lark: one method for each rule that is more than its parts.
+    """Builds the nodes of `syntax` from those of lark, with one private method for each other rule of the grammar.
 
-    A method gets the place of its first token, and its parts: nodes, names and None for what is left out. Verbs are
-    made by their kinds of actions.
+    A method receives the location of its first token, and its parts: nodes, tokens, and None for an absent part. The
+    kinds of actions build the verbs.
     """
 
     def __init__(self, file: str) -> None:
@@ -91,25 +91,25 @@ class TreeBuilder:
         self.report = Report()
 
     def build(self, rule: str, children: list[Any]) -> Any:
-        """Return the node for a rule whose parts are built."""
+        """Return the node of a rule, from the nodes of its parts."""
         at = next((self._location(each) for each in children if each is not None), Location(self._file, 1, 1))
         parts = [each for each in children if getattr(each, "type", "NAME") in _KEPT]
         if rule in _WORDS:
-            made: Any = at
+            node: Any = at
         elif rule in _ONLY:
-            (made,) = parts
+            (node,) = parts
         elif rule in _ROWS:
-            made = tuple(parts)
+            node = tuple(parts)
         elif rule in _SECTIONS:
-            made = Section(rule, tuple(parts), at)
+            node = Section(rule, tuple(parts), at)
         elif rule in _EXTREMES:
-            made = _EXTREMES[rule]
+            node = _EXTREMES[rule]
         elif rule in VERBS:
             fields: dict[str, Any] = {"verb": rule, "at": at}
-            made = VerbText(**fields | VERBS[rule].parse(rule, *parts))
+            node = VerbText(**fields | VERBS[rule].parse(rule, *parts))
         else:
-            made = getattr(self, f"_{rule.strip('_')}")(at, *parts)
-        return made
+            node = getattr(self, f"_{rule.strip('_')}")(at, *parts)
+        return node
 
     # Files
 
@@ -298,7 +298,7 @@ class TreeBuilder:
         operator = _FUNCTIONS.get(function.plain or "")
         if operator is None:
             message = f"{quote(str(function))} is not a function of the language"
-            hint = "There are `max(a, b, ...)`, `min(a, b, ...)` and `table(index, first, second, ...)`."
+            hint = "Use `max(a, b, ...)`, `min(a, b, ...)` or `table(index, first, second, ...)`."
             hint = "Write `max(x, 0)`." if function.plain == "relu" else hint
             self.report.error(note(at, message, hint))
             return Integer(0, at)
@@ -307,8 +307,8 @@ class TreeBuilder:
     def _formula(self, at: Location, operator: Operator, *operands: Operand) -> Operand:
         depth = 1 + max(each.depth for each in operands)
         if depth > MAX_DEPTH:
-            message = f"more than {MAX_DEPTH} operations within each other"
-            self.report.error(note(at, message, "Work it out in two modules."))
+            message = f"the formula nests more than {MAX_DEPTH} operations"
+            self.report.error(note(at, message, "Split it between two modules."))
             return Integer(0, at)
         return Formula(operator, operands, at, depth)
 
@@ -323,10 +323,10 @@ class TreeBuilder:
     def _name(self, token: Any) -> str:
         name = str(token)
         if name in RESERVED:
-            message = f"{quote(name)} is a word of the language and cannot be a name"
-            self.report.error(note(self._location(token), message, f"Call it {name}_1, or something else."))
+            message = f"{quote(name)} is a keyword of the language and cannot be a name"
+            self.report.error(note(self._location(token), message, f"Use another name, such as {name}_1."))
         if len(name) > MAX_NAME:
-            message = f"a name of {len(name)} characters; at most {MAX_NAME} are allowed"
+            message = f"this name has {len(name)} characters; at most {MAX_NAME} are allowed"
             self.report.error(note(self._location(token), message, "Shorten it."))
         return name
 
@@ -345,7 +345,7 @@ class TreeBuilder:
     def _integer(self, at: Location, digits: Any) -> Integer:
         text = str(digits).lstrip("0") or "0"
         if len(text) > _MAX_DIGITS:
-            message = f"a number of {len(text)} digits; nothing here is as large as that"
+            message = f"this number has {len(text)} digits, which is too large"
             self.report.error(note(at, message, "The largest count is 2^48 - 1 = 281474976710655."))
             return Integer(0, at)
         return Integer(int(text), at)
@@ -368,14 +368,14 @@ class TreeBuilder:
     def _operation(self, operator: Literal["+", "-", "*", "/"], left: Number, right: Number) -> Number:
         depth = max(left.depth, right.depth) + 1
         if depth > MAX_DEPTH:
-            message = f"more than {MAX_DEPTH} operations within each other in one number"
-            self.report.error(note(left.at, message, "Write the number that it comes to."))
+            message = f"this number nests more than {MAX_DEPTH} operations"
+            self.report.error(note(left.at, message, "Write its value."))
             return Integer(0, left.at)
         return Operation(operator, left, right, left.at, depth)
 
 
 def _conditions(holds: Operand) -> Iterator[ConditionText]:
-    """Return the conditions of which all must hold."""
+    """Yield the conditions that must all hold: the operands of nested `and`, with `not` as negation."""
     if isinstance(holds, Formula) and holds.operator == "and":
         for each in holds.operands:
             yield from _conditions(each)

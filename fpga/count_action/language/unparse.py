@@ -1,4 +1,4 @@
-"""A datapath as text of the language, so that what Python built can be read, kept and checked in.
+"""Writer of a datapath in the language, for datapaths that were built in Python.
 
 `parse_text(unparse(datapath), f"{datapath.name}.ca").datapath == datapath` for every datapath that `check` accepts.
 """
@@ -26,11 +26,11 @@ from fpga.count_action.model import (
 )
 
 _RUN = 3
-"""From so many neighbours on a range is written."""
+"""Smallest number of neighbours that are written as a range."""
 
 
 def unparse(datapath: Datapath) -> str:
-    """Return the text, inputs first."""
+    """Return the source text of a datapath, inputs first."""
     writer = Writer(Graph(datapath))
     parts = [
         *writer.inputs(),
@@ -48,7 +48,7 @@ class Writer:
         self._bases = {each.name: 1 for each in graph.datapath.inputs if each.part_of}
 
     def inputs(self) -> Iterator[str]:
-        """Return the section of the external inputs, when there are any."""
+        """Yield the lines of the section of external inputs; none if there are no inputs."""
         if self.graph.datapath.inputs:
             every = self.graph.datapath.inputs
             parts = {
@@ -63,13 +63,13 @@ class Writer:
             yield from _section("", "inputs", texts)
 
     def module(self, module: Module) -> Iterator[str]:
-        """Return a module, line by line."""
+        """Yield the lines of a module."""
         yield f"module {module.name} {{"
         yield from _section("  ", "counts", [self._count(module, each) for each in module.counts])
         yield from _section("  ", "targets", [_target(module, each) for each in module.targets])
         if module.actions:
-            written = [self._action(module, each) for each in module.actions if not each.part_of]
-            yield from _section("  ", "actions", written)
+            actions = [self._action(module, each) for each in module.actions if not each.part_of]
+            yield from _section("  ", "actions", actions)
         for claim in module.claims:
             yield f"  {claim.kind} {{ {claim.name}: {self._formula(claim.holds, module.name)} }}"
         yield "}"
@@ -78,7 +78,7 @@ class Writer:
         return f"{count.name}: {self.sum(module, count)}"
 
     def sum(self, module: Module, count: Count) -> str:
-        """Return what a count adds, and when."""
+        """Return the text of a count without its name: terms, arbitration, bound, target, conditions and width."""
         constant = [str(max(count.constant, 0))] if count.constant > 0 or not count.terms else []
         down = [*self.runs(count.taken, ".valid"), *([str(-count.constant)] if count.constant < 0 else [])]
         words = [" - ".join([f"sum {' + '.join([*self.runs(count.terms, '.valid'), *constant])}", *down])]
@@ -94,7 +94,7 @@ class Writer:
         return " ".join(words)
 
     def _formula(self, operand: Operand, module: str) -> str:
-        """Return a formula, in brackets where it is more than a name or a number."""
+        """Return the text of a formula, in brackets unless it is a name, a number or a function call."""
         if isinstance(operand, int):
             return str(operand)
         if isinstance(operand, Ref):
@@ -109,7 +109,7 @@ class Writer:
         return _FORMULAS.get(operand.operator, f"({{}} {operand.operator} {{}})").format(*parts)
 
     def value(self, ref: Ref) -> str:
-        """Return a formula, in brackets."""
+        """Return the text of a formula, in brackets or as a function call."""
         text = self._formula(self.graph.formula(ref), ref.module or "")
         return text if text.startswith(("(", "max(", "min(", "table(")) else f"({text})"
 
@@ -123,13 +123,13 @@ class Writer:
         return (f"on {action.on}: " if len(module.counts) > 1 else "") + self.verb(module, action)
 
     def verb(self, module: Module, action: Action) -> str:
-        """Return what an action does."""
+        """Return the text of an action without its count."""
         return KINDS[action.kind].write(self, module, action)
 
     # References
 
     def runs(self, refs: Sequence[Ref], suffix: str) -> Iterator[str]:
-        """Return terms or samples, neighbouring elements or lanes as one range."""
+        """Yield the texts of terms or samples; neighbouring elements or lanes become one range."""
         rest = list(refs)
         while rest:
             ways = (
@@ -142,7 +142,7 @@ class Writer:
             del rest[:length]
 
     def _elements(self, refs: list[Ref], suffix: str) -> tuple[int, str]:
-        """Return neighbouring elements of one lane, or the first reference alone."""
+        """Return the number and text of neighbouring elements of one lane, or of the first reference alone."""
         first = refs[0]
         if is_value(first):
             return 1, self.value(first)
@@ -157,7 +157,7 @@ class Writer:
         return length, f"{first.name}[i]{end} (i = {begin} to {begin + length - 1})"
 
     def _whole_beats(self, refs: list[Ref], suffix: str) -> tuple[int, str]:
-        """Return all lanes of the first beat, and of the elements that follow it."""
+        """Return the number and text of all lanes of the first beat, and of the elements after it; 0 if incomplete."""
         first, lanes = refs[0], self.graph.source(refs[0]).lanes
         if suffix != ".data" or lanes == 1 or not self.graph.is_stream(first):
             return 0, ""
@@ -170,7 +170,7 @@ class Writer:
         return beats * lanes, f"{first.name}[i].data (i = {first.index} to {first.index + beats - 1})"
 
     def _lanes(self, refs: list[Ref], suffix: str) -> tuple[int, str]:
-        """Return neighbouring lanes of one beat, which the text counts from 1."""
+        """Return the number and text of neighbouring lanes of one beat, which the text counts from 1; 0 if too few."""
         first = refs[0]
         if suffix != ".data" or self.graph.source(first).lanes == 1:
             return 0, ""
@@ -180,7 +180,7 @@ class Writer:
         return length, f"{self._name(first)}.data[i] (i = {first.lane + 1} to {first.lane + length})"
 
     def sample(self, ref: Ref) -> str:
-        """Return a sample, a flag, a number or a formula."""
+        """Return the text of a sample, a flag, a number or a formula."""
         if is_value(ref):
             return self.value(ref)
         if not self.graph.is_stream(ref):
@@ -211,7 +211,7 @@ def _section(indent: str, name: str, items: list[str]) -> Iterator[str]:
 
 
 def input_text(signal: Signal) -> str:
-    """Return an input as `inputs` declares it."""
+    """Return the declaration of an input, without `with last` and `buffered`."""
     span = f"[0 to {signal.size - 1}]" if signal.size > 1 else ""
     if signal.kind is SignalKind.FLAG:
         return f"flag {signal.name}{span}"
@@ -233,14 +233,14 @@ def _target(module: Module, target: Target) -> str:
 
 
 def _has_default_targets(module: Module) -> bool:
-    """Return whether every count has the target that it has without saying."""
+    """Return whether every count has its default target, so that `to` can be omitted."""
     names = [target.name for target in module.targets]
     plain = [count.target for count in module.counts if count.aim is None]
     return len(names) == 1 or (names == plain and len(plain) == len(module.counts))
 
 
 def _run(refs: list[Ref], follows: Callable[[Ref, int], bool]) -> int:
-    """Return how many references from the first on follow it as `follows(reference, distance)` says."""
+    """Return the length of the longest prefix of `refs` for which `follows(reference, position)` is true."""
     return next((n for n, ref in enumerate(refs) if not follows(ref, n)), len(refs))
 
 

@@ -1,11 +1,11 @@
-"""Simulators of a datapath, exact to the cycle and the bit.
+"""Cycle-accurate and bit-accurate simulators of a datapath.
 
-simulate(datapath, inputs)      outputs of a run from reset, fast
-compile_datapath(datapath)      a fast simulator with its state, for many runs
-Reference(datapath)             plain Python, straight from the rules; needs no numba
-explain_run(datapath, inputs)   every cycle in words
+simulate(datapath, inputs)      outputs of a run from reset, with the fast simulator
+compile_datapath(datapath)      a fast simulator that keeps its state between runs
+Reference(datapath)             the reference simulator in plain Python; does not need numba
+explain_run(datapath, inputs)   a trace of every cycle as text
 
-`reference` and `compiled` are the two simulators, `stimuli` what goes into them, `waveforms` what is made of a run.
+`reference` and `compiled` are the two simulators; `stimuli` reads inputs, `waveforms` writes plots and VCD files.
 """
 
 from fpga.count_action.simulate.compiled.simulator import Simulator, compile_datapath, simulate

@@ -1,4 +1,4 @@
-"""Bits that references stand for, and the order in which modules decide whether they stall."""
+"""Bit slices of references, and the order in which modules evaluate their stalls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class BitSlice:
 
 
 def sample_slice(graph: Graph, ref: Ref) -> BitSlice:
-    """Return the bits of a sample, a flag or a number. Raises KeyError when `ref` points at nothing."""
+    """Return the bits of a sample, a flag or a number. Raise KeyError if there is no such signal."""
     source = graph.source(ref)
     stream = source.kind is SignalKind.STREAM
     low = (ref.index * source.lanes + ref.lane if stream else ref.index) * source.width
@@ -36,16 +36,16 @@ def sample_slice(graph: Graph, ref: Ref) -> BitSlice:
 
 
 def valid_slice(ref: Ref) -> BitSlice:
-    """Return the valid bit of a stream; of a module's stream it is a register of its own."""
+    """Return the valid bit of a stream; for a module's stream it is a separate register."""
     if ref.module is not None:
         return BitSlice("", (ref.module, ref.name), 0, 1)
     return BitSlice(f"{ref.name}_valid_i", ("", ref.name), ref.index, 1)
 
 
 def stall_order(graph: Graph) -> tuple[Module, ...]:
-    """Return the modules, whoever takes a module's streams before it: stalls run against streams (R7).
+    """Return the modules so that each follows the readers of its streams: stalls travel upstream (R7).
 
-    Raises ValueError when streams run in a circle.
+    Raise ValueError if streams form a cycle.
     """
     takers: dict[str, list[str]] = {module.name: [] for module in graph.datapath.modules}
     for (driver, _, _), counts in graph.takers.items():

@@ -1,4 +1,4 @@
-"""Values of ports in the rows of a run: what goes in and comes out of a datapath as Python integers, and back."""
+"""Conversion between values of ports (Python integers) and rows of a run (64-bit words)."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ _WORD = (1 << WORD_BITS) - 1
 
 
 def check_inputs(ports: Ports, rows: Rows) -> Rows:
-    """Return the rows as one block of memory. Raises ValueError when they are not `uint64[cycles, input_columns]`."""
+    """Return the rows as a contiguous array. Raise ValueError unless they are `uint64[cycles, input_columns]`."""
     if rows.ndim != 2 or rows.shape[1] != ports.input_columns or rows.dtype != np.uint64:
         raise ValueError(
-            f"inputs are {rows.dtype}{list(rows.shape)}; uint64[cycles, {ports.input_columns}] is needed, in the"
+            f"inputs are {rows.dtype}{list(rows.shape)}, not uint64[cycles, {ports.input_columns}] in the"
             " order of ports_of(datapath).inputs."
         )
     return np.ascontiguousarray(rows)
 
 
 def values_of(ports: Iterable[Port], row: Sequence[int]) -> dict[str, int]:
-    """Return what the ports carry in one row, by name."""
+    """Return the values of the ports in one row, by name."""
     return {port.name: _value_of(port, row) for port in ports}
 
 
 def _value_of(port: Port, row: Sequence[int]) -> int:
-    """Return what one port carries: bits above its width do not exist."""
+    """Return the value of a port in one row; bits above its width are masked."""
     value = row[port.column]
     for word in range(1, port.words):
         value |= row[port.column + word] << WORD_BITS * word
@@ -35,7 +35,7 @@ def _value_of(port: Port, row: Sequence[int]) -> int:
 
 
 def row_of(ports: Sequence[Port], values: Mapping[str, int]) -> list[int]:
-    """Return the row in which the ports carry `values`; those that are not named carry 0."""
+    """Return the row with these values of the ports; other ports are 0."""
     row = []
     for port in ports:
         value = values.get(port.name, 0)
@@ -44,14 +44,14 @@ def row_of(ports: Sequence[Port], values: Mapping[str, int]) -> list[int]:
 
 
 def series_of(port: Port, rows: Rows) -> list[int]:
-    """Return what one port carries, cycle by cycle."""
+    """Return the value of a port in every cycle."""
     columns = rows[:, port.column : port.column + port.words].tolist()
     mask = (1 << port.width) - 1
     return [sum(word << WORD_BITS * place for place, word in enumerate(row)) & mask for row in columns]
 
 
 def put_series(rows: Rows, port: Port, values: Sequence[int]) -> None:
-    """Set one port to `values` from the first cycle on. Raises ValueError for more values than cycles."""
+    """Set a port to `values` from the first cycle on. Raise ValueError if there are more values than cycles."""
     if len(values) > len(rows):
         raise ValueError(f"{port.name}: {len(values)} values for {len(rows)} cycles.")
     for word in range(port.words):

@@ -1,8 +1,7 @@
-"""The single signals of a datapath's ports, with the names by which stimuli, expectations and waveforms know them.
+"""The signals within a datapath's ports, with their names in stimuli, expectations and waveforms.
 
-A port is called as in the hardware, with or without its `_i` or `_o`; `port[k]` is the flag, number, valid bit or
-sample k of it, from 0; `target_shadow[module.target]`, `fire[module.count]`, `count[module.count]` and so on are one
-target or count.
+A port has its hardware name, with or without `_i` or `_o`. `port[k]` is its flag, number, valid bit or sample k, from
+0. `target_shadow[module.target]`, `fire[module.count]`, `count[module.count]` and so on belong to one target or count.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from fpga.count_action.simulate.port_values import series_of
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """`width` bits of a port, from bit `low` on, that mean something by themselves."""
+    """A signal: `width` bits of a port, from bit `low` on."""
 
     name: str
     port: Port
@@ -28,54 +27,54 @@ class Wire:
     width: int
     signed: bool = False
     owner: str = ""
-    """The module that drives it or counts there; empty for what comes from outside."""
+    """The module of the output, count or target; empty for external inputs."""
     whole: bool = False
-    """True if it is all of its port."""
+    """True if it is its complete port."""
 
     def series(self, rows: Rows) -> list[int]:
-        """Return its value, cycle by cycle."""
+        """Return its value in every cycle."""
         values = [value >> self.low & (1 << self.width) - 1 for value in series_of(self.port, rows)]
         sign = 1 << (self.width - 1)
         return [(value ^ sign) - sign for value in values] if self.signed else values
 
     def fits(self, value: int) -> bool:
-        """Return whether it can carry a value; a negative one stands for its two's complement."""
+        """Return whether a value fits; negative values are encoded as two's complement."""
         return -(1 << (self.width - 1)) <= value < 1 << self.width
 
     @property
     def mask(self) -> int:
-        """Its bits of the port."""
+        """The mask of its bits in the port."""
         return (1 << self.width) - 1 << self.low
 
     @property
     def range(self) -> str:
-        """The values that fit, in words."""
+        """The range of values that fit, as text."""
         return f"{-(1 << (self.width - 1))} to {(1 << self.width) - 1}"
 
 
 def input_wires(datapath: Datapath) -> tuple[Wire, ...]:
-    """Return what goes in, in the order of the ports."""
+    """Return the input signals, in the order of the ports."""
     return tuple(_inputs(datapath))
 
 
 def output_wires(datapath: Datapath) -> tuple[Wire, ...]:
-    """Return what comes out, in the order of the ports."""
+    """Return the output signals, in the order of the ports."""
     return tuple(_outputs(datapath))
 
 
 def by_name(datapath: Datapath, *, inputs: bool) -> dict[str, Wire]:
-    """Return wires and whole ports by every name they may be called."""
+    """Return signals and complete ports by all their names."""
     ports, wires = ports_of(datapath), input_wires(datapath) if inputs else output_wires(datapath)
-    named: dict[str, Wire] = {}
+    wires_by_name: dict[str, Wire] = {}
     for port in ports.inputs if inputs else ports.outputs:
-        named |= dict.fromkeys(_names(port.name), Wire(port.name, port, 0, port.width, whole=True))
+        wires_by_name |= dict.fromkeys(_names(port.name), Wire(port.name, port, 0, port.width, whole=True))
     for wire in wires:
-        named |= dict.fromkeys(_names(wire.name), wire)
-    return named
+        wires_by_name |= dict.fromkeys(_names(wire.name), wire)
+    return wires_by_name
 
 
 def activity(wire: Wire, rows: Rows) -> NDArray[np.bool_]:
-    """Return the cycles, from the second on, in which a wire changes."""
+    """Return, for each cycle from the second on, whether a wire changes."""
     values = np.array(wire.series(rows), object)
     return np.asarray(values[1:] != values[:-1], np.bool_)
 
@@ -133,7 +132,7 @@ _COUNTED = ("count_o", "fire_o", "overshoot_o", "saturated_o")
 
 
 def _elements(port: Port, width: int, *, signed: bool, owner: str = "") -> Iterator[Wire]:
-    """Return the elements of a port that has several; the port itself when it has one."""
+    """Yield the elements of a port, or the port itself if it has only one."""
     if port.width == width:
         yield Wire(port.name, port, 0, width, signed, owner, whole=True)
         return

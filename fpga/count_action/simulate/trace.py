@@ -1,4 +1,4 @@
-"""A run as a trace in words: what every count does in every cycle, and what comes of it."""
+"""Trace of a run as text: every count in every cycle, and the effects of its fires."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from fpga.count_action.simulate.reference.state import CountCycle, Cycle
 
 
 def explain_run(datapath: Datapath, inputs: Rows) -> Iterator[str]:
-    """Return lines of text for a run from reset. Raises ValueError for rows of another width."""
+    """Yield the lines of the trace of a run from reset. Raise ValueError for rows of another width."""
     for number, cycle in enumerate(Reference(datapath).cycles(inputs)):
         yield f"cycle {number}"
         yield from (f"  {line}" for line in _trace_cycle(datapath, cycle))
 
 
 def _trace_cycle(datapath: Datapath, cycle: Cycle) -> Iterator[str]:
-    """Return what happens in one cycle; one line for every count."""
+    """Yield the lines of one cycle: one for every count, its effects, commit and clear."""
     for count in cycle.counts:
         yield f"{count.module}.{count.count}: {_sentence(datapath, count)}"
         yield from (f"  in the next cycle: {effect}" for effect in _effects(datapath, count))

@@ -1,4 +1,4 @@
-"""Actions in SystemVerilog: wires of the top, as kinds of actions connect them, and blocks on the fire of a count."""
+"""Actions in SystemVerilog: an instance for each output, and the connections for kinds of actions."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from fpga.count_action.verilog.wiring import Slice, Wiring, join
 
 
 def action_lines(wiring: Wiring, module: Module, action: Action) -> Iterator[str]:
-    """Return what an action drives.
+    """Yield the lines that drive the output of an action.
 
-    Of the actions that drive one flag only the first gives lines, for all of them.
+    Of several actions that drive one flag, the first yields the lines for all of them.
     """
     if module.outputs().get(action.output) is action:
         yield from KINDS[action.kind].build(Connections(wiring), module, action)
@@ -32,27 +32,27 @@ def action_lines(wiring: Wiring, module: Module, action: Action) -> Iterator[str
 
 @dataclass(frozen=True)
 class Connections:
-    """Wires of the top that kinds of actions connect (`actions.kind.Hardware`)."""
+    """Wires of the top for kinds of actions. Implements `actions.kind.Hardware`."""
 
     wiring: Wiring
 
     def fire(self, module: Module, action: Action) -> str:
-        """Return the wire that is 1 when the count of an action fires."""
+        """Return the wire that is 1 if the count of an action fires."""
         return self.wiring.fire(module.name, action.on)
 
     def any_fire(self, module: Module, actions: Iterable[Action]) -> str:
-        """Return when one of the actions happens."""
+        """Return the condition that the count of any of the actions fires."""
         return any_of(self.fire(module, action) for action in actions)
 
     def clear(self, module: Module, action: Action) -> str:
-        """Return when what an action adds up begins again: its count fires or is cleared."""
+        """Return the condition that restarts the sum of an action: its count fires or is cleared."""
         cleared = clear(self.wiring, module, module.count(action.on))
         return any_of([self.fire(module, action), *([] if cleared == bit(0) else [cleared])])
 
     def block(
         self, block: str, name: str, parameters: Mapping[str, object], ports: Mapping[str, str]
     ) -> Iterator[str]:
-        """Return an instance of a block of `fpga/rtl` with clock and reset."""
+        """Yield an instance of a block of `fpga/rtl`, connected to clock and reset."""
         return instance(block, name, parameters, {**CLOCKED, **ports})
 
     def wire(self, name: str, width: int) -> str:
@@ -60,15 +60,15 @@ class Connections:
         return declare(name, width)
 
     def bit(self, value: object) -> str:
-        """Return a constant of one bit."""
+        """Return a constant of one bit: 1 if `value` is true."""
         return bit(value)
 
     def beat_width(self, module: Module, action: Action) -> int:
-        """Return the bits of a beat."""
+        """Return the number of bits of a beat."""
         return self.wiring.ports.output(f"{module.name}_{action.output}_data_o").width
 
     def beat(self, module: Module, action: Action, data: str) -> Iterator[str]:
-        """Return the register in which a beat leaves."""
+        """Yield the output register of a beat."""
         name = f"{module.name}_{action.output}"
         inside = (module.name, action.output) in self.wiring.consumed
         ports = {
@@ -84,13 +84,13 @@ class Connections:
         )
 
     def sample_type(self, action: Action) -> tuple[int, bool]:
-        """Return width and sign in which samples can be added: their own where alike, else those of the action."""
+        """Return the width and sign of samples in the adder: their common ones, or the action's width, unsigned."""
         types = {(source.width, source.signed) for source in map(self.wiring.source, action.refs)}
         width, signed = types.pop()
         return (width, signed) if not types and width <= action.width else (action.width, False)
 
     def samples(self, action: Action, width: int | None = None) -> str:
-        """Return the samples side by side, the first lowest, in `width` bits each, by default those of the action."""
+        """Return the concatenated samples, the first lowest. `width` is per sample; default: that of the action."""
         width = action.width if width is None else width
         sources = [self.wiring.source(ref) for ref in action.refs]
         slices = [
@@ -104,10 +104,10 @@ class Connections:
         return concatenation(fitted)
 
     def take(self, module: Module, action: Action) -> str:
-        """Return which samples are counted in this cycle, the first lowest.
+        """Return the vector of bits that say which samples are counted in this cycle, the first lowest.
 
-        They are those of beats that move while the count is enabled and not stalled. A level count keeps no sum, and
-        its beat is looked at in the cycle of its fire alone; then valid is enough.
+        They are the samples of beats that move while the count is enabled and not stalled. A level count keeps no sum,
+        and its beat is read only in the cycle of its fire; then the valid bit is enough.
         """
         count = module.count(action.on)
         counts = f"!{self.wiring.stall(module.name)}"
@@ -122,7 +122,7 @@ class Connections:
 
 
 def _fit_sample(sample: Slice, signed: bool, width: int) -> str:
-    """Return a sample in `width` bits: extended by its own sign, or without its upper bits (R10)."""
+    """Return a sample in `width` bits: extended by its own sign, or truncated (R10)."""
     if sample.width >= width:
         return str(Slice(sample.wire, sample.total, sample.low, width))
     sign = str(Slice(sample.wire, sample.total, sample.low + sample.width - 1)) if signed else bit(0)

@@ -1,4 +1,4 @@
-"""A count in SystemVerilog: its increment, the conditions around it, and one instance of the core."""
+"""Counts in SystemVerilog: increment, conditions, and an instance of the counter block."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fpga.count_action.verilog.wiring import Slice, Wiring, join
 
 
 def count_lines(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
-    """Return the wires of a count, its increment, and the core."""
+    """Yield the wires of a count, its increment, and its counter."""
     prefix = wiring.prefix(module.name, count.name)
     target = target_in_force(wiring.datapath, module, count.target)
     if count.aim is not None:
@@ -48,10 +48,10 @@ def count_lines(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
             "Width": count.width,
             "IncrementWidth": width,
             "TargetWidth": target.width,
-            **_reach(module, count),
+            **_target_parameters(module, count),
         },
         {
-            **_around(wiring, module, count),
+            **_common_connections(wiring, module, count),
             "increment_i": f"{prefix}_increment",
             "target_i": str(target),
             **_connect_outputs(prefix),
@@ -60,7 +60,7 @@ def count_lines(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
 
 
 def _up_and_down(wiring: Wiring, module: Module, count: Count, target: Slice) -> Iterator[str]:
-    """Return the wires of a count between bounds, what is added and taken away, and its core (R17)."""
+    """Yield the wires of a count between bounds, its increment and decrement, and its counter (R17)."""
     prefix = wiring.prefix(module.name, count.name)
     parts = {
         "increment": (max(count.constant, 0), count.terms),
@@ -81,10 +81,10 @@ def _up_and_down(wiring: Wiring, module: Module, count: Count, target: Slice) ->
             "IncrementWidth": width,
             "TargetWidth": target.width,
             "BoundWidth": bound.width if bound else count.width,
-            **_reach(module, count),
+            **_target_parameters(module, count),
         },
         {
-            **_around(wiring, module, count),
+            **_common_connections(wiring, module, count),
             "up_i": f"{prefix}_increment",
             "down_i": f"{prefix}_decrement",
             "target_i": str(target),
@@ -94,14 +94,14 @@ def _up_and_down(wiring: Wiring, module: Module, count: Count, target: Slice) ->
     )
 
 
-def _reach(module: Module, count: Count) -> dict[str, str]:
-    how = module.target(count.target)
-    flags = {"AtLeast": how.at_least, "Carry": how.carry}
-    return {name: bit(1) for name, wanted in flags.items() if wanted}
+def _target_parameters(module: Module, count: Count) -> dict[str, str]:
+    target = module.target(count.target)
+    flags = {"AtLeast": target.at_least, "Carry": target.carry}
+    return {name: bit(1) for name, is_set in flags.items() if is_set}
 
 
-def _around(wiring: Wiring, module: Module, count: Count) -> dict[str, str]:
-    """Return the connections that every kind of core has."""
+def _common_connections(wiring: Wiring, module: Module, count: Count) -> dict[str, str]:
+    """Return the connections that every kind of counter has."""
     return {
         **CLOCKED,
         "enable_i": enable(wiring, count),
@@ -118,7 +118,7 @@ def _connect_outputs(prefix: str) -> dict[str, str]:
 def _increment(
     wiring: Wiring, module: Module, name: str, count: Count, constant: int, refs: tuple[Ref, ...], width: int
 ) -> Iterator[str]:
-    """Return what this cycle adds, or takes away: how many bits are 1, the numbers, and the constant."""
+    """Yield the lines for an increment or decrement: the number of ones, the numbers, and the constant."""
     terms = [find_choice(wiring, module, count, ref) or term(wiring, count, ref) for ref in refs]
     bits = [each for each in terms if each.width == 1]
     parts = [extend(str(each), each.width, width) for each in terms if each.width > 1]
@@ -141,9 +141,9 @@ def _increment(
 
 
 def term(wiring: Wiring, count: Count, ref: Ref) -> Slice:
-    """Return the bit or number that a term adds.
+    """Return the bits of a term.
 
-    A level count looks at valid, an accumulating one at beats that move.
+    For a stream, a level count adds its valid bit, an accumulating count its moving beats.
     """
     source = wiring.source(ref)
     if source.kind is not SignalKind.STREAM:
@@ -152,12 +152,12 @@ def term(wiring: Wiring, count: Count, ref: Ref) -> Slice:
 
 
 def find_choice(wiring: Wiring, module: Module, count: Count, ref: Ref) -> Slice | None:
-    """Return the bit of a stream that a count chooses among; None where it does not choose (R19)."""
+    """Return the bit that is 1 if a count selects a stream that has a beat, or None if it does not arbitrate (R19)."""
     return wiring.find_pick_wire(module.name, count, ref) if count.order else None
 
 
 def choice_lines(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
-    """Return which stream a count chooses: a bit for each of them, of which one at most is 1 (R19)."""
+    """Yield the lines for the streams that a count selects: one bit for each, of which at most one is 1 (R19)."""
     name = wiring.find_pick_wire(module.name, count, count.terms[0]).wire
     picks = [f"{wiring.value(pick)}[0]" for pick in count.picks]
     yield declare(name, len(picks))
@@ -166,9 +166,9 @@ def choice_lines(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
 
 
 def moving_sample(wiring: Wiring, count: Count, ref: Ref) -> Slice | None:
-    """Return the bit that is 1 when the beat of a sample is counted; None for a sample that is no stream's."""
+    """Return the bit that is 1 if the beat of a sample is counted, or None if the sample is not of a stream."""
     if is_value(ref):
-        return Slice(wiring.find_count_wire(ref), 1) if wiring.graph.streams(ref) else None
+        return Slice(wiring.move_wire(ref), 1) if wiring.graph.streams(ref) else None
     source = wiring.source(ref)
     if source.kind is not SignalKind.STREAM:
         return None
@@ -180,7 +180,7 @@ def moving_sample(wiring: Wiring, count: Count, ref: Ref) -> Slice | None:
 
 
 def increment_width(wiring: Wiring, most: int, refs: tuple[Ref, ...]) -> int:
-    """Return the bits of the largest increment: a constant and terms."""
+    """Return the number of bits of the largest increment: the constant `most` plus all terms."""
     for ref in refs:
         source = wiring.source(ref)
         most += 1 if source.kind is SignalKind.STREAM else 2**source.width - 1
@@ -188,7 +188,7 @@ def increment_width(wiring: Wiring, most: int, refs: tuple[Ref, ...]) -> int:
 
 
 def enable(wiring: Wiring, count: Count) -> str:
-    """Return the condition under which it counts (`while`)."""
+    """Return the condition that enables a count (`while`)."""
     conditions = []
     for condition in count.gate:
         source = wiring.source(condition.ref)
@@ -200,7 +200,7 @@ def enable(wiring: Wiring, count: Count) -> str:
 
 
 def clear(wiring: Wiring, module: Module, count: Count) -> str:
-    """Return the fires that clear a count (R5)."""
+    """Return the condition that clears a count: the fires of other counts (R5)."""
     return any_of(
         wiring.fire(other.name, action.on)
         for other in wiring.datapath.modules
@@ -210,7 +210,7 @@ def clear(wiring: Wiring, module: Module, count: Count) -> str:
 
 
 def target_in_force(datapath: Datapath, module: Module, name: str) -> Slice:
-    """Return where a target stands in the bank. Raises KeyError when there is no such target."""
+    """Return the bits of a target in the bank. Raise KeyError if there is no such target."""
     total = sum(target.width for _, target in datapath.targets())
     low = 0
     for owner, target in datapath.targets():

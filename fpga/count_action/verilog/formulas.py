@@ -1,4 +1,4 @@
-"""Formulas in SystemVerilog: one wire for each operation, wide enough that nothing is lost (R13)."""
+"""Formulas in SystemVerilog: one wire for each operation, wide enough to be exact (R13)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fpga.count_action.verilog.wiring import Slice, Wiring, join
 
 
 def formula_lines(wiring: Wiring, module: Module) -> Iterator[str]:
-    """Return the formulas of a module, each with its wire."""
+    """Yield the lines of the formulas of a module, each with its wire."""
     for place in range(len(module.values)):
         ref = Ref(f"{VALUE}{place}", module.name)
         writer = _Writer(wiring, wiring.value(ref), wiring.value_width(ref))
@@ -24,16 +24,16 @@ def formula_lines(wiring: Wiring, module: Module) -> Iterator[str]:
 
 
 def moving_lines(wiring: Wiring, module: Module) -> Iterator[str]:
-    """Return whether the beats move that the formulas of sums look at."""
+    """Yield, for each formula in a sum, the wire that is 1 if all its beats move."""
     for ref in find_summed_formulas(wiring, module):
         streams = wiring.graph.streams(ref)
         moving = [str(wiring.source(each).moves(each.index)) for each in streams]
-        yield declare(wiring.find_count_wire(ref))
-        yield f"assign {wiring.find_count_wire(ref)} = {' && '.join(moving)};"
+        yield declare(wiring.move_wire(ref))
+        yield f"assign {wiring.move_wire(ref)} = {' && '.join(moving)};"
 
 
 def find_summed_formulas(wiring: Wiring, module: Module) -> list[Ref]:
-    """Return the formulas of samples of streams that are samples of sums."""
+    """Return the formulas of samples of streams that actions such as sums collect."""
     refs = (ref for action in filter(collects, module.actions) for ref in action.refs if is_value(ref))
     return [ref for ref in dict.fromkeys(refs) if wiring.graph.streams(ref)]
 
@@ -44,10 +44,10 @@ class _Writer:
     prefix: str
     width: int
     lines: list[str] = field(default_factory=list)
-    _made: int = 0
+    _wires: int = 0
 
     def operand(self, operand: Operand) -> str:
-        """Return the wire of an operand."""
+        """Return the wire of an operand, adding the lines that compute it."""
         if isinstance(operand, int):
             return self._wire(f"{self.width}'sd{operand}")
         if isinstance(operand, Ref):
@@ -66,18 +66,18 @@ class _Writer:
         parts = [self.operand(each) for each in operand.operands]
         operator = operand.operator
         if operator in {"max", "min"}:
-            made = parts[0]
+            result = parts[0]
             for part in parts[1:]:
                 relation = ">" if operator == "max" else "<"
-                made = self._wire(f"({part} {relation} {made}) ? {part} : {made}")
-            return made
+                result = self._wire(f"({part} {relation} {result}) ? {part} : {result}")
+            return result
         if operator == "if":
             return self._wire(f"({parts[0]} != '0) ? {parts[1]} : {parts[2]}")
         if operator == "table":
-            made = "'0"
+            result = "'0"
             for place, part in reversed(list(enumerate(parts[1:]))):
-                made = self._wire(f"({parts[0]} == {self.width}'sd{place}) ? {part} : {made}")
-            return made
+                result = self._wire(f"({parts[0]} == {self.width}'sd{place}) ? {part} : {result}")
+            return result
         if operator in {"+", "-"}:
             return self._wire(f"{parts[0]} {operator} {parts[1]}")
         if operator == "not":
@@ -94,8 +94,8 @@ class _Writer:
         return self._wire(extend(join([bits]), bits.width, self.width, sign))
 
     def _wire(self, text: str) -> str:
-        self._made += 1
-        name = f"{self.prefix}_{self._made}"
+        self._wires += 1
+        name = f"{self.prefix}_{self._wires}"
         self.lines.append(f"logic signed [{self.width - 1}:0] {name};")
         self.lines.append(f"assign {name} = {text};")
         return name

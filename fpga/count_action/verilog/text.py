@@ -1,4 +1,4 @@
-"""SystemVerilog as lines of text: declarations, instances, expressions, and comments that cite the source."""
+"""SystemVerilog text: declarations, instances, expressions, and comments that cite the source."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 from fpga.count_action.model import Location
 
 CLOCKED = {"clk_i": "clk_i", "rst_i": "rst_i"}
-"""Connections of every block with a register."""
+"""Clock and reset connections of every block with a register."""
 
 
 _COLUMNS = 110
 
 
 def fold_line(line: str) -> list[str]:
-    """Return a line of the body, indented, on as many lines as it takes."""
+    """Return a line of the body, indented, and folded to 110 columns."""
     spaces = " " * (2 + len(line) - len(line.lstrip()))
     again = f"{spaces}// " if line.startswith("//") else f"{spaces}    "
     return textwrap.wrap(
@@ -31,7 +31,7 @@ def fold_line(line: str) -> list[str]:
 
 
 def bits_of(width: int) -> str:
-    """Return `[15:0]`, and nothing for a single bit."""
+    """Return a range such as `[15:0]`; empty for a single bit."""
     return f"[{width - 1}:0]" if width > 1 else ""
 
 
@@ -41,7 +41,7 @@ def declare(name: str, width: int = 1) -> str:
 
 
 def list_items(items: Iterable[str]) -> Iterator[str]:
-    """Return the items, one a line, with commas between them."""
+    """Yield the items, one per line, with commas between them."""
     lines = list(items)
     yield from (f"  {line}," for line in lines[:-1])
     yield f"  {lines[-1]}"
@@ -50,7 +50,7 @@ def list_items(items: Iterable[str]) -> Iterator[str]:
 def instance(
     block: str, name: str, parameters: Mapping[str, object], ports: Mapping[str, str]
 ) -> Iterator[str]:
-    """Return an instance of a block, one parameter and one port a line."""
+    """Yield an instance of a block, with one parameter or port per line."""
     if parameters:
         yield f"{block} #("
         yield from list_items(f".{key}({value})" for key, value in parameters.items())
@@ -62,39 +62,39 @@ def instance(
 
 
 def bit(value: object) -> str:
-    """Return a constant of one bit."""
+    """Return a constant of one bit: 1 if `value` is true."""
     return f"1'b{int(bool(value))}"
 
 
 def any_of(conditions: Iterable[str]) -> str:
-    """Return whether one of the conditions holds; a condition that is named twice counts once."""
+    """Return the disjunction of the conditions, without duplicates; `1'b0` if there are none."""
     return " || ".join(dict.fromkeys(conditions)) or bit(0)
 
 
 def concatenation(parts: list[str]) -> str:
-    """Return `{last, ..., first}`, or the only part as it is."""
+    """Return `{last, ..., first}`, or the only part unchanged."""
     return parts[0] if len(parts) == 1 else f"{{{', '.join(reversed(parts))}}}"
 
 
 def repeat(expression: str, times: int) -> str:
-    """Return the expression side by side with itself."""
+    """Return the replication of an expression."""
     return f"{{{times}{{{expression}}}}}" if times > 1 else expression
 
 
 def extend(expression: str, width: int, to: int, sign: str = "1'b0") -> str:
-    """Return an expression of `width` bits as one of `to` bits, the new ones being `sign`."""
+    """Return an expression of `width` bits extended to `to` bits with the bit `sign`."""
     return expression if width == to else f"{{{repeat(sign, to - width)}, {expression}}}"
 
 
 def cite(at: Location | None, texts: Mapping[str, str]) -> str:
-    """Return where a part comes from, and the line itself where the text of that file is known."""
+    """Return the location of a part, and its line if `texts` has the text of that file."""
     if at is None:
         return ""
     where = f" ({Path(at.file).name}:{at.line}:{at.column})"
     lines = texts.get(at.file, "").splitlines()
     if at.line > len(lines):
         return where
-    # A comment ends with its line, and must not end in a backslash.
+    # A backslash at the end of a comment would continue it on the next line.
     quoted = re.sub(r"[^ -~]|\\+$", " ", lines[at.line - 1]).strip()
     return f"{where}: {quoted}"
 

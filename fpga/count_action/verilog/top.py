@@ -1,4 +1,4 @@
-"""The generated top: ports, targets, streams, modules, and what drivers see."""
+"""The generated top: ports, targets, streams, modules and status outputs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from fpga.count_action.actions import collects
-from fpga.count_action.arbitration import choosing
+from fpga.count_action.arbitration import find_choosing_counts
 from fpga.count_action.model import VALUE, Action, Datapath, Module, Ref, Signal, SignalKind
 from fpga.count_action.ports import Port, split_buffer
 from fpga.count_action.verilog.actions import action_lines
@@ -31,16 +31,15 @@ _RTL = Path(__file__).resolve().parents[2] / "rtl"
 
 
 def core_files() -> tuple[Path, ...]:
-    """Return the hand-written blocks that every generated top needs."""
+    """Return the files of the hand-written blocks that generated tops instantiate."""
     return tuple(sorted(_RTL.glob("count_action*.sv")))
 
 
 def emit(datapath: Datapath, texts: Mapping[str, str] | None = None) -> str:
     """Return the top of `datapath` as SystemVerilog.
 
-    `texts` are the sources by the file names of the locations: where given, the line that a part comes from is
-    quoted above it. Raises ValueError when a name is not possible in SystemVerilog, KeyError when a reference
-    points at nothing.
+    `texts` are the source texts by file name; if given, the source line of each part is quoted above it. Raise
+    ValueError for a name that is not valid in SystemVerilog, and KeyError for a reference to no signal.
     """
     wiring = Wiring(datapath)
     check_names(wiring, frozenset(path.stem for path in core_files()))
@@ -66,21 +65,21 @@ def _port_list(wiring: Wiring) -> Iterator[str]:
 
 
 def _parts(wiring: Wiring, texts: Mapping[str, str]) -> Iterator[Iterable[str]]:
-    """Return the parts of the body, in an order in which everything is declared before it is used."""
+    """Yield the parts of the body, in an order that declares everything before it is used."""
     yield _declarations(wiring)
     yield _targets(wiring)
-    # Formulas are exact (R13), and everything after them may look at their wires.
+    # Formulas come first: every later part may read their wires.
     for module in wiring.datapath.modules:
         if module.values:
             yield [f"// Formulas of {module.name} (R13).", *formula_lines(wiring, module)]
-        for count in choosing(module):
+        for count in find_choosing_counts(module):
             title = f"// Stream that {module.name}.{count.name} takes, by {count.order} (R19)."
             yield [title, *choice_lines(wiring, module, count)]
     yield from _streams(wiring)
     for module in wiring.datapath.modules:
         if find_summed_formulas(wiring, module):
             yield [
-                f"// Beats of {module.name} move whose samples are worked out.",
+                f"// Moving beats of the formulas of {module.name}.",
                 *moving_lines(wiring, module),
             ]
     for module in wiring.datapath.modules:
@@ -95,13 +94,13 @@ def _parts(wiring: Wiring, texts: Mapping[str, str]) -> Iterator[Iterable[str]]:
 
 
 def _title(action: Action) -> str:
-    """Return which count an action is on, and what it does, in a few words."""
+    """Return the count, kind and output of an action, for a comment."""
     what = ".".join(action.clears) if action.clears else action.output
     return f"{action.on}: {action.kind.value} {what}"
 
 
 def _declarations(wiring: Wiring) -> Iterator[str]:
-    yield "// What the modules know of each other."
+    yield "// Wires between modules."
     for module in wiring.datapath.modules:
         yield declare(wiring.stall(module.name))
         yield from (declare(wiring.fire(module.name, count.name)) for count in module.counts)
@@ -127,7 +126,7 @@ def _targets(wiring: Wiring) -> Iterator[str]:
 
 
 def _streams(wiring: Wiring) -> Iterator[Iterable[str]]:
-    """Return the lines for who is ready for which stream, and which beats move (R7)."""
+    """Yield the parts for the ready bits of all streams, and for their moving beats (R7)."""
     watched = _find_watched(wiring)
     for signal in wiring.datapath.inputs:
         if signal.kind is SignalKind.STREAM:
@@ -150,7 +149,7 @@ def _streams(wiring: Wiring) -> Iterator[Iterable[str]]:
 
 
 def _stream(wiring: Wiring, refs: list[Ref], ready: str, name: str, watched: frozenset[str]) -> Iterator[str]:
-    """Ready of the streams under one name, and their beats that move if anybody asks."""
+    """Yield the ready bits of the streams under one name, and their moving beats if something reads them."""
     readies = [wiring.ready(ref) for ref in refs]
     yield f"// A beat of {name} moves when valid and ready are 1 (R7)."
     if len(set(readies)) == 1:
@@ -170,7 +169,7 @@ def _moves(wiring: Wiring, refs: list[Ref], ready: str) -> Iterator[str]:
 
 
 def _find_watched(wiring: Wiring) -> frozenset[str]:
-    """Return the wires of moving beats that a count or a sum looks at."""
+    """Return the wires of moving beats that a count or a sum reads."""
     wires = {
         term(wiring, count, ref).wire
         for _, count in wiring.datapath.counts()
@@ -193,17 +192,17 @@ def _stall(wiring: Wiring, module: Module) -> Iterator[str]:
 
 
 def _status(wiring: Wiring) -> Iterator[str]:
-    yield "// What drivers see of the counts, the first one lowest."
+    yield "// Status of the counts for drivers, the first count lowest."
     counts = [wiring.prefix(module.name, count.name) for module, count in wiring.datapath.counts()]
     for port in ("fire", "count", "overshoot", "saturated"):
         yield f"assign {port}_o = {concatenation([f'{prefix}_{port}' for prefix in counts])};"
 
 
 def _sink_unused(wiring: Wiring, body: list[str]) -> list[str]:
-    """Return a sink for wires of which not every bit is looked at, so that linters speak up when one is forgotten."""
+    """Return a sink for wires that are not read completely, so that linters can warn about all other unused bits."""
     lines = (line.strip() for line in body)
-    given = ("//", "logic ", ".data_o(", ".valid_o(")  # what leaves a buffer there is not looked at yet
-    code = "\n".join(line.split(" = ")[-1] for line in lines if not line.startswith(given))
+    ignored = ("//", "logic ", ".data_o(", ".valid_o(")  # lines that do not read a wire
+    code = "\n".join(line.split(" = ")[-1] for line in lines if not line.startswith(ignored))
     names = [*(port.name for port in wiring.ports.inputs), "target", *sorted(_find_watched(wiring))]
     names += buffer_wires(wiring)
     for module in wiring.datapath.modules:
@@ -212,30 +211,30 @@ def _sink_unused(wiring: Wiring, body: list[str]) -> list[str]:
     partly = [name for name in names if not re.search(rf"(?<![.\w]){name}\b(?!\[)|\.{name}\b(?!\()", code)]
     if not partly:
         return []
-    # One reduction a wire: a single one over all would be evaluated whenever any of them changes.
+    # One reduction per wire: simulators would evaluate a single one whenever any of the wires changes.
     sinks = [f"assign {Slice('unused', len(partly), place)} = ^{name};" for place, name in enumerate(partly)]
-    return ["", "// Bits that no module looks at.", declare("unused", len(partly)), *sinks]
+    return ["", "// Bits that no module reads.", declare("unused", len(partly)), *sinks]
 
 
 def buffer_wires(wiring: Wiring) -> Iterator[str]:
-    """Return the wires that leave the buffers: what the modules see in the place of the ports."""
-    return (held for signal in find_buffered(wiring) for _, held, _ in _wires(wiring, signal))
+    """Yield the output wires of buffers, which modules read in place of the ports."""
+    return (wire for signal in find_buffered(wiring) for _, wire, _ in _wires(wiring, signal))
 
 
 def declare_buffer_wires(wiring: Wiring) -> Iterator[str]:
-    """Return the declarations of the wires between buffers and modules."""
+    """Yield the declarations of the wires between buffers and modules."""
     for signal in find_buffered(wiring):
         yield declare(f"{signal.name}_ready_held", signal.size)
-        for port, held, _ in _wires(wiring, signal):
-            yield declare(held, wiring.ports.input(port).width)
+        for port, wire, _ in _wires(wiring, signal):
+            yield declare(wire, wiring.ports.input(port).width)
 
 
 def buffer_lines(wiring: Wiring, signal: Signal) -> Iterator[str]:
-    """Return the buffers of the streams under one name."""
+    """Yield the instances of the buffers of the streams under one name."""
     parts = list(_wires(wiring, signal))[1:]
     for index in range(signal.size):
-        given = [_of_one(port, signal, index, width) for port, _, width in parts]
-        kept = [_of_one(held, signal, index, width) for _, held, width in parts]
+        inputs = [_of_one(port, signal, index, width) for port, _, width in parts]
+        outputs = [_of_one(wire, signal, index, width) for _, wire, width in parts]
         suffix = f"_{index}" if signal.size > 1 else ""
         yield from instance(
             "count_action_buffer",
@@ -244,26 +243,26 @@ def buffer_lines(wiring: Wiring, signal: Signal) -> Iterator[str]:
             {
                 **CLOCKED,
                 "valid_i": _of_one(f"{signal.name}_valid_i", signal, index, 1),
-                "data_i": concatenation(given),
+                "data_i": concatenation(inputs),
                 "ready_o": _of_one(f"{signal.name}_ready_o", signal, index, 1),
                 "valid_o": _of_one(f"{signal.name}_valid_held", signal, index, 1),
-                "data_o": concatenation(kept),
+                "data_o": concatenation(outputs),
                 "ready_i": _of_one(f"{signal.name}_ready_held", signal, index, 1),
             },
         )  # fmt: skip
 
 
 def find_buffered(wiring: Wiring) -> list[Signal]:
-    """Return the streams that have a buffer."""
+    """Return the buffered streams."""
     return [each for each in wiring.datapath.inputs if each.buffered and each.kind is SignalKind.STREAM]
 
 
 def _wires(wiring: Wiring, signal: Signal) -> Iterator[tuple[str, str, int]]:
-    """Return the ports of a stream, the wires that stand for them behind the buffer, and the bits of one stream."""
+    """Yield, for each port of a stream, its name, its wire behind the buffer, and its bits per stream."""
     for port, width in ((f"{signal.name}_valid_i", 1), *split_buffer(wiring.datapath, signal)):
         yield port, f"{port.removesuffix('_i')}_held", width
 
 
 def _of_one(wire: str, signal: Signal, index: int, width: int) -> str:
-    """Return the bits of one stream, of a wire that has those of all under the name."""
+    """Return the bits of stream `index` in a wire of all streams under one name."""
     return str(Slice(wire, signal.size * width, index * width, width))

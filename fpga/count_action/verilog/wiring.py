@@ -1,7 +1,7 @@
-"""Wires of the generated top, and which of them carries what a reference means.
+"""Names of the wires of the generated top, and the wires of references.
 
-`Wiring` gives every part of a datapath its name in SystemVerilog and says who takes a stream. It writes no text:
-`verilog` does. Slices of wires are kept apart from their spelling, so that neighbours merge into one range.
+`Wiring` names every part of a datapath in SystemVerilog and lists the takers of each stream; other modules write the
+text. A `Slice` becomes text only at the end, so that neighbours can merge into one range.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Slice:
 
 
 def join(slices: Iterable[Slice]) -> str:
-    """Return the slices side by side, the first one lowest; neighbours of one wire become one range."""
+    """Return the concatenation of slices, the first lowest; neighbours in one wire become one range."""
     merged: list[Slice] = []
     for each in slices:
         last = merged[-1] if merged else None
@@ -60,7 +60,7 @@ def join(slices: Iterable[Slice]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The signal that a reference points at: an external input, or what the actions of a module drive."""
+    """The signal of a reference: an external input, an output of a module, or a formula."""
 
     kind: SignalKind
     name: str
@@ -70,9 +70,9 @@ class Source:
     signed: bool
     external: bool
     formula: str = ""
-    """The wire of a formula."""
+    """The wire, if it is a formula."""
     held: bool = False
-    """True where the modules see what leaves a buffer, not the port (R20)."""
+    """True if modules read the output of a buffer instead of the port (R20)."""
 
     @property
     def _end(self) -> str:
@@ -83,12 +83,12 @@ class Source:
         return Slice(f"{self.name}_valid_{self._end}", self.size, index)
 
     def moves(self, index: int) -> Slice:
-        """Return whether a beat of stream `index` moves in this cycle."""
+        """Return the bit that is 1 if a beat of stream `index` moves in this cycle."""
         return Slice(self.moved, self.size, index)
 
     @property
     def moved(self) -> str:
-        """The wire that has a bit for every stream under the name."""
+        """The wire of moving beats, with a bit for every stream under the name."""
         return f"{self.name}_{'moves' if self.external else 'leaves'}"
 
     def sample(self, index: int, lane: int) -> Slice:
@@ -100,7 +100,7 @@ class Source:
         return Slice(f"{self.name}_data_{self._end}", total, low, self.width)
 
     def value(self, index: int) -> Slice:
-        """Return the flag or number `index`, or what a formula comes to."""
+        """Return the flag or number `index`, or the value of a formula."""
         if self.formula:
             return Slice(self.formula, self.size, 0, self.width)
         return Slice(f"{self.name}_{self._end}", self.size * self.width, index * self.width, self.width)
@@ -108,7 +108,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Wiring:
-    """Names of a datapath in SystemVerilog. Raises ValueError where two parts would share one."""
+    """Names of a datapath in SystemVerilog."""
 
     datapath: Datapath
 
@@ -124,18 +124,18 @@ class Wiring:
 
     @cached_property
     def held(self) -> frozenset[str]:
-        """Inputs that come through a buffer: streams, and the ends and kept lanes of their packets (R20)."""
+        """Buffered inputs: streams, and the `last` and `keep` of their packets (R20)."""
         streams = {each.name for each in self.datapath.inputs if each.buffered}
         return frozenset(each.name for each in self.datapath.inputs if {each.name, each.part_of} & streams)
 
     @cached_property
     def consumed(self) -> frozenset[tuple[str, str]]:
-        """Streams of modules that stay inside."""
+        """Streams that a module of the datapath takes."""
         return self.datapath.consumed
 
     @cached_property
     def takers(self) -> dict[Ref, dict[tuple[str, str], Count]]:
-        """Counts that take a stream, by its reference (lane 0)."""
+        """Counts that take each stream, by the reference to its lane 0."""
         takers: dict[Ref, dict[tuple[str, str], Count]] = {}
         for module, count in self.datapath.counts():
             for term in count.counted:
@@ -145,7 +145,7 @@ class Wiring:
         return takers
 
     def source(self, ref: Ref) -> Source:
-        """Return what `ref` points at. Raises KeyError when there is no such thing."""
+        """Return the signal of `ref`. Raise KeyError if there is none."""
         if ref.module is None:
             signal = self.datapath.input(ref.name)
             return Source(
@@ -163,20 +163,20 @@ class Wiring:
             wire = self.value(ref)
             wide = self.value_width(ref)
             return Source(SignalKind.NUMBER, wire, wide, 1, width, signed, external=False, formula=wire)
-        found = self.graph.source(ref)
+        source = self.graph.source(ref)
         name = f"{ref.module}_{ref.name}"
-        return Source(found.kind, name, 1, found.lanes, found.width, found.signed, external=False)
+        return Source(source.kind, name, 1, source.lanes, source.width, source.signed, external=False)
 
     def value(self, ref: Ref) -> str:
         """Return the wire of a formula."""
         return f"value_{ref.module}_{ref.name.removeprefix(VALUE)}"
 
     def value_width(self, ref: Ref) -> int:
-        """Return the bits, with sign, in which a formula is worked out: enough for every part of it."""
+        """Return the signed width in which a formula is computed: enough for every part of it."""
         return max(_widths(self.graph, self.graph.formula(ref)))
 
-    def find_count_wire(self, ref: Ref) -> str:
-        """Return the wire that is 1 when the beats move that a formula looks at."""
+    def move_wire(self, ref: Ref) -> str:
+        """Return the wire that is 1 if all beats of a formula move."""
         return f"{self.value(ref)}_moves"
 
     @cached_property
@@ -191,15 +191,15 @@ class Wiring:
         return prefixes
 
     def prefix(self, module: str, count: str) -> str:
-        """Return what the wires of a count begin with: module and count, numbered where two would be alike."""
+        """Return the prefix of the wires of a count: module and count, numbered if two would be equal."""
         return self._prefixes[module, count]
 
     def fire(self, module: str, count: str) -> str:
-        """Return the wire that is 1 in the cycle in which the count fires."""
+        """Return the wire that is 1 if the count fires."""
         return f"{self.prefix(module, count)}_fire"
 
     def find_pick_wire(self, module: str, count: Count, stream: Ref) -> Slice:
-        """Return the bit that is 1 where a count chooses a stream that has a beat (R19)."""
+        """Return the bit that is 1 if a count selects a stream that has a beat (R19)."""
         names = [(each.module, each.name, each.index) for each in count.terms]
         place = names.index((stream.module, stream.name, stream.index))
         return Slice(f"{self.prefix(module, count.name)}_picked", len(names), place)
@@ -209,7 +209,7 @@ class Wiring:
         return f"{module}_stall"
 
     def ready(self, stream: Ref) -> str:
-        """Return the condition under which everybody who takes `stream` is ready for it (R7)."""
+        """Return the condition that all takers of `stream` are ready for it (R7)."""
         takers = self.takers.get(stream, {})
         level = [each for each in takers.items() if each[1].kind is CountKind.LEVEL]
         ready = [self.fire(*taker) for taker, _ in level]
@@ -234,7 +234,7 @@ def _widths(graph: Graph, operand: Operand) -> Iterator[int]:
 
 
 def check_names(wiring: Wiring, blocks: frozenset[str]) -> None:
-    """Raise ValueError for names that SystemVerilog, the `blocks` or the ports side by side do not allow."""
+    """Raise ValueError for names that are keywords, names of `blocks`, duplicate or not valid in SystemVerilog."""
     top = wiring.datapath.name
     if top in KEYWORDS or top in blocks:
         raise ValueError(f"{top!r} is a SystemVerilog keyword or a block of fpga/rtl. Rename the datapath.")

@@ -49,9 +49,9 @@ def test_relative_paths(tmp_path, demo, monkeypatch):
     [
         ("demo.json", "the scheme is one of fastsim://, pynq://, verilator://"),
         ("http://demo.json", "the scheme is one of"),
-        ("fastsim://demo.json?engine=quick", "choose fast or reference"),
-        ("fastsim://demo.json?n=4", "its parameters are fixed"),
-        ("fastsim://demo.ca?n=four", "parameters must be integers"),
+        ("fastsim://demo.json?engine=quick", r"engine=quick: choose fast or reference\."),
+        ("fastsim://demo.json?n=4", r"demo\.json is already elaborated: its parameters are fixed\. Set"),
+        ("fastsim://demo.ca?n=four", r"'fastsim://demo\.ca\?n=four': parameters must be integers, as in"),
         ("fastsim://none.json", "not a datapath"),
         ("pynq://board", "pynq://0xBASE or pynq://HOST"),
         ("pynq://board/base", "pynq://0xBASE or pynq://HOST"),

@@ -77,5 +77,5 @@ def test_an_answer_that_comes_too_late_or_says_error_is_a_fault(access):
     assert AxiPinsBus(Slow(2)).transfer([access, (8, None)])[-1] == 0
     with pytest.raises(BusFault, match="the register file did not answer a burst within 3 cycles per access"):
         AxiPinsBus(Slow(3)).transfer([access])
-    with pytest.raises(BusFault, match="the register file answered with an error"):
+    with pytest.raises(BusFault, match="answered with an error"):
         AxiPinsBus(Slow(1, wrong=2)).transfer([access])

@@ -66,7 +66,7 @@ def test_hardware_of_another_hash_is_refused_and_left_alone(demo):
         driver.load(Program(demo))
     assert "0badf00d" in str(raised.value)
     assert f"{demo.digest:08x}" in str(raised.value)
-    assert "the hardware has hash 0badf00d, but the program is for 114414bd (demo)" in str(raised.value)
+    assert "Load the bitstream of this program" in str(raised.value)
 
 
 @pytest.mark.parametrize("identity", [0, 0xFFFFFFFF])
@@ -165,13 +165,13 @@ def test_patience_is_for_what_takes_time():
     [
         ([1, 2], "Give them by name; the streams are: x, w, wide"),
         ({"y": [1]}, "no input stream 'y'; there are: x, w, wide"),
-        ({"w": [[1, 2]]}, r"w: samples have shape \(1, 2\), not beats x 1 streams x 1 lanes \(axes of"),
-        ({"w": 3}, r"w: samples have shape \(\), not beats x 1 streams x 1 lanes \(axes of length"),
-        ({"w": [65536]}, r"w: samples range from 65536 to 65536, but 16 bits hold only 0 to 65535\."),
+        ({"w": [[1, 2]]}, r"w: samples have shape \(1, 2\), not beats x 1 streams x 1 lanes \(axes"),
+        ({"w": 3}, r"w: samples have shape \(\), not beats x 1 streams x 1 lanes \(axes of"),
+        ({"w": [65536]}, "w: samples range from 65536 to 65536, but 16 bits hold only 0 to"),
         ({"w": [-1]}, r"w: samples range from -1 to -1, but 16 bits hold only 0 to 65535\."),
         (
             {"x": np.full((1, 3, 2), 2048)},
-            r"x: samples range from 2048 to 2048, but 12 bits hold only -2048 to 2047\.",
+            "x: samples range from 2048 to 2048, but 12 bits hold only -2048 to",
         ),
         ({"w": [0.5]}, r"w: samples are float64, not integers\."),
         (

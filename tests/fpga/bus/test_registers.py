@@ -71,11 +71,11 @@ def test_popping_an_empty_fifo_does_nothing(demo, axi_bus):
 
 @pytest.mark.parametrize("offset", [-4, 1, 2, 3, 6])
 def test_offsets_are_those_of_words(offset):
-    with pytest.raises(ValueError, match=r"is not a word offset"):
+    with pytest.raises(ValueError, match="is not a word offset"):
         check_access(offset)
 
 
 @pytest.mark.parametrize("value", [-1, 1 << 32])
 def test_values_are_words(value):
-    with pytest.raises(ValueError, match=r"does not fit in a register: it must be 0 to 2\*\*32 - 1"):
+    with pytest.raises(ValueError, match="does not fit in a register"):
         check_access(0, value)

@@ -51,15 +51,15 @@ def test_a_good_one_has_no_errors():
 WRONG = {
     "no input `y`": with_count(terms=(Ref("y"),)),
     "no module `n`": with_count(terms=(Ref("y", "n"),)),
-    "`m` drives no `y`": with_count(gate=(Condition(Ref("y", "m")),)),
+    "`m` does not drive `y`": with_count(gate=(Condition(Ref("y", "m")),)),
     "index of x is 1": with_count(terms=(Ref("x", None, 1),)),
     "lane of x is -1": with_count(terms=(Ref("x", None, 0, -1),)),
-    "target `gaol`, which is not there": with_count(target="gaol"),
+    "target `gaol`, which does not exist": with_count(target="gaol"),
     "width of count `beats` is 0": with_count(width=0),
     "constant of count `beats` is 281474976710656": with_count(constant=2**48),
     "`beats` adds nothing": with_count(terms=()),
     "`a b` cannot be the name of a count": with_count(name="a b"),
-    "`sum` is a word of the language": with_count(name="sum"),
+    "`sum` is a keyword of the language": with_count(name="sum"),
     "on the count `other`": with_action(on="other"),
     "width of pulse `done` is 3": with_action(width=3),
     "the sum `done` has 0 samples": with_action(kind=ActionKind.EMIT, width=8),
@@ -75,13 +75,13 @@ WRONG = {
     "`done` is a pulse here and a count": with_count(name="done"),
     "`m` is a module here and a input": replace(GOOD, inputs=(X, Signal("m", SignalKind.FLAG))),
     "no module": replace(GOOD, modules=()),
-    "a word of SystemVerilog": replace(GOOD, name="table"),
+    "is a SystemVerilog keyword": replace(GOOD, name="table"),
     "width of `x` is 49": replace(GOOD, inputs=(replace(X, width=49),)),
     "number of elements of `x` is 0": replace(GOOD, inputs=(replace(X, size=0),)),
     "number of lanes of `x` is 2000": replace(GOOD, inputs=(replace(X, lanes=2000),)),
-    "is signed, but no stream": replace(GOOD, inputs=(X, Signal("f", SignalKind.FLAG, signed=True))),
+    "is signed, but not a stream": replace(GOOD, inputs=(X, Signal("f", SignalKind.FLAG, signed=True))),
     "`x` is an input, and a count or an output": with_action(output="x"),
-    "two ports of the hardware would be called `x_valid_i`": replace(
+    "two ports of the hardware would have the name `x_valid_i`": replace(
         GOOD, inputs=(X, Signal("x_valid", SignalKind.FLAG))
     ),
 }
@@ -100,14 +100,14 @@ def choosing(**changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"order": "size"}, "chooses by `size`"),
-        ({"order": "", "picks": ()}, "merges, and does not send what"),
-        ({"order": ""}, "chooses without an order"),
-        ({"order": "priority"}, "the choice of `count` is not priority"),
-        ({"whole": True}, "nothing stores `count_open`"),
+        ({"order": "size"}, "unknown order `size`"),
+        ({"order": "", "picks": ()}, "merges, and does not send the beat"),
+        ({"order": ""}, "but no order"),
+        ({"order": "priority"}, "the picks of `count` are not priority"),
+        ({"whole": True}, "no action stores `count_open`"),
         ({"kind": CountKind.ACCUMULATE}, "is not a level count of streams alone"),
         ({"constant": 1}, "is not a level count of streams alone"),
-        ({"terms": (Ref("a"), Ref("a"))}, "streams, each once"),
+        ({"terms": (Ref("a"), Ref("a"))}, "or a stream twice"),
         ({"terms": (Ref("a"),)}, "chooses among 1 streams"),
         ({"picks": (Ref("#9", "m"),) * 2}, "there is no formula `#9`"),
     ],
@@ -127,7 +127,7 @@ def test_what_is_wrong_is_reported(message):
 
 def test_unused_parts_are_warnings():
     datapath = replace(GOOD, inputs=(X, Signal("y", SignalKind.FLAG)))
-    assert [each.message for each in warnings_of(datapath)] == ["nothing looks at input `y`"]
+    assert [each.message for each in warnings_of(datapath)] == ["input `y` is not used"]
     datapath = with_module(targets=(Target("goal", 4), Target("other", 4)))
     assert [each.message for each in warnings_of(datapath)] == ["no count has the target `other`"]
 

@@ -139,7 +139,7 @@ def test_the_command_is_a_module_of_python(examples):
     assert done.returncode == 0
     (noted,) = done.stderr.splitlines()
     assert noted.startswith("note: ")
-    assert "`num_DACs` is taken to be a parameter" in noted
+    assert "`num_DACs` is assumed to be a parameter" in noted
 
 
 @pytest.mark.process
@@ -181,5 +181,5 @@ def test_strict_takes_warnings_for_errors_and_parameters_are_noted(capsys, tmp_p
     code, _, err = run(capsys, "check", path, "--strict")
     assert code == 1
     assert "note: " in err
-    assert "`n` is taken to be a parameter" in err
+    assert "`n` is assumed to be a parameter" in err
     assert "warning: " in err

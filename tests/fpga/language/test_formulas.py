@@ -141,14 +141,14 @@ M = "module m { inputs: { stream x of 2 lanes of 8 bits; flag f } counts: { n: s
 @pytest.mark.parametrize(
     ("rest", "message", "hint"),
     [
-        (" while x.data == 3 } targets: { 1 } }", "`x.data` has 2 lanes; which one is meant?", "Write x.data[1]"),
+        (" while x.data == 3 } targets: { 1 } }", "`x.data` has 2 lanes, and no index", "Write x.data[1]"),
         (" while relu(x.data[1]) > 1 } targets: { 1 } }", "`relu` is not a function", "max(x, 0)"),
         (" while x.last } targets: { 1 } }", "the beats of `x` have no `last`", "with last and keep"),
         (" while abs(f) } targets: { 1 } }", "`abs` is not a function", "max(a, b, ...)"),
-        (" while x == 3 } targets: { 1 } }", "`x` is a stream; its samples", "Write x.data"),
-        (" while max(x.data[i] (i = 1 to 0)) > 1 } targets: { 1 } }", "`max` of nothing", "Give it one more value"),
-        (" while f = 1 } targets: { 1 } }", "`=` cannot stand here", "Compare with `==`"),
-        (" while m.k > 1 } targets: { 1 } }", "module `m` does not drive", "drives nothing"),
+        (" while x == 3 } targets: { 1 } }", "`x` is a stream, and this position needs its samples", "Write x.data"),
+        (" while max(x.data[i] (i = 1 to 0)) > 1 } targets: { 1 } }", "`max` has no operands", "Give it one more"),
+        (" while f = 1 } targets: { 1 } }", "unexpected `=`", "Compare with `==`"),
+        (" while m.k > 1 } targets: { 1 } }", "`m` does not drive `k`", "drives nothing"),
     ],
 )  # fmt: skip
 def test_refused(rest, message, hint):
@@ -210,10 +210,10 @@ def test_names_of_tables_are_names_elsewhere():
 @pytest.mark.parametrize(
     ("count", "message"),
     [
-        ("sum x.valid over cycles to lengths[4]", "`lengths` has entries 1 to 3, and no 4"),
-        ("sum x.valid over cycles to max(lengths, 3)", "`lengths` is a table; which entry is meant?"),
-        ("sum x.valid over cycles to lengths[level * 2]", "an index with `*` and a signal in it"),
-        ("sum x.valid over cycles to max(level, 2)", "no formula of targets"),
+        ("sum x.valid over cycles to lengths[4]", "`lengths` has entries 1 to 3, not 4"),
+        ("sum x.valid over cycles to max(lengths, 3)", "`lengths` is a table, and no index says which entry"),
+        ("sum x.valid over cycles to lengths[level * 2]", "this index applies `*` to a signal"),
+        ("sum x.valid over cycles to max(level, 2)", "neither a target nor a formula of targets"),
         ("sum x.valid over cycles", "no target for count"),
     ],
 )
@@ -261,12 +261,12 @@ BOTH = "sum x[i].valid (i = 1 to 2)"
             "sum y[i] (i = 1 to num_DACs)",
             "num_DAC",
             "pulse p",
-            ["`num_DAC` is taken to be a parameter and is much"],
+            ["`num_DAC` is assumed to be a parameter, and is similar"],
         ),
     ],
 )
 def test_warned_of(count, target, action, messages):
     checked = parse_text(PAIR.format(count=count, target=target, action=action), "t.ca")
-    shown = [each.message for each in checked.warnings if "nothing looks at" not in each.message]
+    shown = [each.message for each in checked.warnings if "is not used" not in each.message]
     assert [any(message in each for each in shown) for message in messages] == [True] * len(messages)
     assert bool(shown) == bool(messages)

@@ -62,8 +62,8 @@ def test_the_text_of_the_talk_is_the_datapath_that_python_builds():
 def test_what_was_taken_for_granted_is_reported():
     checked = parse_text(TALK, "streamer.ca")
     assert [each.message for each in checked.inferences] == [
-        "`num_DACs` is taken to be a parameter of `synchronized_data_streamer`: 16 unless it is given",
-        "`DAC` is taken to be an external input: 16 streams of 16 bits",
+        "`num_DACs` is assumed to be a parameter of `synchronized_data_streamer`: 16 by default",
+        "`DAC` is assumed to be an external input: 16 streams of 16 bits",
     ]
     assert [(each.line, each.column) for each in checked.inferences] == [(4, 14), (3, 18)]
     assert checked.warnings == ()
@@ -235,7 +235,7 @@ def test_an_instance_for_every_value_of_an_index(tmp_path):
 
 def test_an_index_that_names_no_instance_is_refused(refused):
     text = "use m as n (i = 1 to 2); module m { counts: { sum x } targets: { 1 } }"
-    assert "`i` does not stand in the name of the instances" in refused(text)[0].message
+    assert "`i` is not used in the name of the instances" in refused(text)[0].message
 
 
 def test_imports_of_imports_can_be_used_and_a_file_is_read_once(tmp_path):

@@ -16,51 +16,51 @@ M = "module m { "
 STREAM_TWICE = "module m { counts: { sum x.valid over cycles } targets: { 1 } actions: { stream x.data; stream x.data } }"
 CASES = [
     # syntax
-    ("module m { counts { sum x } }", 1, 19, "`{` cannot stand here; expected `:`", "A colon stands after"),
-    (M + "counts: { sum x sum y } }", 1, 28, "`sum` cannot stand here", "Put `;` between two items"),
-    (M + "counts: { sum x } ", 1, 29, "the end of the text cannot stand here", "Close what is open"),
-    (M + "counts: { sum x } targets: { 0x10 } }", 1, 41, "the character `0`", "Numbers are decimal"),
-    (M + "count: { sum x } }", 1, 12, "`count` cannot stand here", "A module has the sections"),
-    ("modul m {}", 1, 1, "`modul` cannot stand here", "A file has"),
+    ("module m { counts { sum x } }", 1, 19, "unexpected `{`; expected `:`", "Write a colon after the name of a section, a label and an index."),
+    (M + "counts: { sum x sum y } }", 1, 28, "unexpected `sum`; expected `at most`, `by`, `.`, `(`, `[`, `over`, `}`,", "Put `;` between two items"),
+    (M + "counts: { sum x } ", 1, 29, "unexpected end of text; expected `actions`, `always`, `assume`,", "Close every `{`, `(` and `[`."),
+    (M + "counts: { sum x } targets: { 0x10 } }", 1, 41, "unexpected character `0`", "Numbers are decimal"),
+    (M + "count: { sum x } }", 1, 12, "unexpected `count`; expected `actions`, `always`, `assume`, `counts`,", "A module has the sections"),
+    ("modul m {}", 1, 1, "unexpected `modul`; expected the end of the text, `import`, `inputs`,", "A file has"),
     ("", 1, 1, "there is no module", "Write `module NAME {...}`"),
     ("// caf\N{LATIN SMALL LETTER E WITH ACUTE}\n", 1, 7, "U+00E9", "Write the file in ASCII"),
-    ("module valid { }", 1, 8, "`valid` is a word of the language", "Call it"),
-    (f"module {'a' * 65} {{ }}", 1, 8, "a name of 65 characters", "Shorten it"),
+    ("module valid { }", 1, 8, "`valid` is a keyword of the language and cannot be a name", "Use another name, such as valid_1."),
+    (f"module {'a' * 65} {{ }}", 1, 8, "this name has 65 characters; at most 64 are allowed", "Shorten it"),
     # numbers
     (M + "counts: { sum x } targets: { 1 / 0 } }", 1, 41, "division of 1 by zero", "Check"),
-    (M + "counts: { sum x } targets: { 99999999999999999999 } }", 1, 41, "a number of 20 digits", "281474976710655"),
+    (M + "counts: { sum x } targets: { 99999999999999999999 } }", 1, 41, "this number has 20 digits, which is too large", "281474976710655"),
     (M + "counts: { sum x } targets: { 4294967295 * 4294967295 } }", 1, 41, "about 2^63", "largest count"),
-    (M + f"counts: {{ sum x }} targets: {{ {'1 + ' * 60} 1 }} }}", 1, 41, "more than 50 operations", "comes to"),
+    (M + f"counts: {{ sum x }} targets: {{ {'1 + ' * 60} 1 }} }}", 1, 41, "more than 50 operations", "Write its value."),
     (M + "counts: { sum x width n } targets: { 1 } }", 1, 34, "`n` is not a number", "Declare it: module NAME (n = 16)"),
     ("module m(n) { counts: { sum x } targets: { n } }", 1, 10, "`n` of module `m` has no value", "-P n=16"),
     (M + "counts: { sum x } targets: { 0 } }", 1, 41, "never reached (R3)", "Write `never`"),
-    (M + "counts: { sum x - 1 } targets: { 1 } }", 1, 22, "nothing that could go down", "Write `over cycles`"),
-    (M + "counts: { sum 2 - x } targets: { 1 } }", 1, 22, "nothing that could go down", "Write `over cycles`, or remove `-` and `at most`."),
-    (M + "counts: { sum x at most 3 } targets: { 1 } }", 1, 22, "stay at a bound (R17)", "Write `over cycles`"),
+    (M + "counts: { sum x - 1 } targets: { 1 } }", 1, 22, "a level count cannot go down or have a bound, because it keeps nothing", "Write `over cycles`"),
+    (M + "counts: { sum 2 - x } targets: { 1 } }", 1, 22, "a level count cannot go down or have a bound, because it keeps nothing", "Write `over cycles`, or remove `-` and `at most`."),
+    (M + "counts: { sum x at most 3 } targets: { 1 } }", 1, 22, "a level count cannot go down or have a bound, because it keeps nothing", "Write `over cycles`"),
     # ranges
     (M + "counts: { sum x[i] (i = 4 to 1) } targets: { 1 } }", 1, 32, "from 4 to 1 is empty", "Its end must not be less than its start."),
     (M + "counts: { sum x[i] (i = 1 to 4294967295) } targets: { 1 } }", 1, 32, "at most 1024", "Split it"),
-    (M + "counts: { sum x[i] (i = 0 - 1 to 3) } targets: { 1 } }", 1, 32, "the range starts at", "Start at 0 or 1."),
+    (M + "counts: { sum x[i] (i = 0 - 1 to 3) } targets: { 1 } }", 1, 32, "the range starts at -1", "Start at 0 or 1."),
     (M + "counts: { sum x[4000000000] } targets: { 1 } }", 1, 26, "at most 1024", "Split it"),
-    (M + "counts: { sum x (i = 1 to 3) } targets: { 1 } }", 1, 29, "index `i` does not stand", "Write NAME[i]"),
-    (M + "inputs: { flag f[1 to 3] } counts: { sum f[4] } targets: { 1 } }", 1, 53, "elements 1 to 3, and no 4", "range"),
-    (M + "inputs: { flag f[1 to 3] } counts: { sum f } targets: { 1 } }", 1, 53, "which one is meant?", "Write f[1]"),
+    (M + "counts: { sum x (i = 1 to 3) } targets: { 1 } }", 1, 29, "the index `i` is not used in its term", "Write NAME[i]"),
+    (M + "inputs: { flag f[1 to 3] } counts: { sum f[4] } targets: { 1 } }", 1, 53, "`f` has elements 1 to 3, not 4", "range"),
+    (M + "inputs: { flag f[1 to 3] } counts: { sum f } targets: { 1 } }", 1, 53, "`f` has elements 1 to 3, and no index says which one", "Write f[1]"),
     (
         M + "inputs: { stream s of 2 lanes of 8 bits } counts: { sum s.valid } targets: { 1 } actions: { stream s.data[3] } }",
-        1, 111, "lanes 1 to 2, and no 3", "Lanes are declared",
+        1, 111, "`s` has lanes 1 to 2, not 3", "Declare the lanes: stream NAME of 16 lanes of 8 bits.",
     ),
     # names
     (M + "counts: { sum other.done } targets: { 1 } }", 1, 26, "no module `other`", "There are: m"),
     (
         M + "counts: { sum x } targets: { 1 } actions: { pulse done } } module n { counts: { sum m.doen } targets: { 1 } }",
-        1, 96, "module `m` does not drive", "Did you mean `done`?",
+        1, 96, "module `m` does not drive `doen`", "Did you mean `done`?",
     ),
     (
         M + "counts: { sum x } targets: { 1 } actions: { pulse done } } module n { counts: { sum done } targets: { 1 } }",
-        1, 96, "`done` is declared nowhere; module `m` drives", "Write m.done",
+        1, 96, "`done` is not declared; module `m` drives a signal of that name", "Write m.done",
     ),
     (M + "counts: { beats: sum x } targets: { 1 } actions: { on beast: pulse p } }", 1, 66, "no count `beast`", "`beats`?"),
-    (M + "counts: { a: sum x; b: sum y } targets: { 1 } actions: { pulse p } }", 1, 69, "which of 2 counts", "on a:"),
+    (M + "counts: { a: sum x; b: sum y } targets: { 1 } actions: { pulse p } }", 1, 69, "this action names no count, and there are 2 counts and 1 actions", "on a:"),
     (M + "counts: { sum x to big } targets: { bog: 1 } }", 1, 31, "no target `big`", "Did you mean `bog`?"),
     (M + "counts: { sum x } }", 1, 22, "no target for count", "targets: { never }"),
     (M + "counts: { sum x; sum y; sum z } targets: { 1; 2 } }", 1, 22, "3 counts and 2 targets", "`to TARGET`"),
@@ -76,11 +76,11 @@ CASES = [
     # kinds
     (M + "inputs: { stream s of 8 bits } counts: { sum s } targets: { 1 } }", 1, 57, "`s` is a stream", "Write s.valid"),
     (M + "inputs: { flag f } counts: { sum f.valid } targets: { 1 } }", 1, 45, "has no `.valid`", "declare it as a stream"),
-    (M + "counts: { sum x.data } targets: { 1 } }", 1, 26, "counts beats", "Write x.valid"),
-    (M + "counts: { sum x.valid } targets: { 1 } actions: { stream x.valid } }", 1, 69, "samples are sent", "Write x.data"),
+    (M + "counts: { sum x.data } targets: { 1 } }", 1, 26, "`x` is a stream, and `sum` counts its beats", "Write x.valid"),
+    (M + "counts: { sum x.valid } targets: { 1 } actions: { stream x.valid } }", 1, 69, "`x` is a stream, and this position needs its samples", "Write x.data"),
     (
         "inputs: { flag f } " + M + "inputs: { stream f of 8 bits } counts: { sum f.valid } targets: { 1 } }",
-        1, 48, "declared differently at t.ca:1:16", "Inputs with the same name are one input: declare them alike, or rename one.",
+        1, 48, "declared differently at t.ca:1:16", "Inputs with the same name are one input: declare them alike, or rename",
     ),
     # widths
     (M + "counts: { sum x over cycles } targets: { 70000 } }", 1, 53, "does not fit in 16 bits", "Write `width 17`"),
@@ -89,16 +89,16 @@ CASES = [
     (M + "counts: { sum 300 over cycles width 8 } targets: { 1 } }", 1, 22, "can go up by 300", "Write `width 9`"),
     (M + "counts: { sum x } targets: { 1 } actions: { advance n modulo 1 } }", 1, 56, "modulo of number `n` is 1", "2 to"),
     # what cannot be reached
-    (M + "counts: { sum x[i] (i = 1 to 3) } targets: { 4 } }", 1, 57, "never above 3: it is never reached", "over cycles"),
-    (M + "counts: { sum 5 + x } targets: { 3 } }", 1, 45, "never below 5", "Raise the target"),
-    (M + "counts: { sum 4 over cycles } targets: { 10 } }", 1, 53, "jumps over it (R4)", "a multiple of 4"),
+    (M + "counts: { sum x[i] (i = 1 to 3) } targets: { 4 } }", 1, 57, "target `target` of count `count` is 4, and the sum is at most 3: it is", "over cycles"),
+    (M + "counts: { sum 5 + x } targets: { 3 } }", 1, 45, "target `target` of count `count` is 3, and the sum is at least 5: it is", "Raise the target"),
+    (M + "counts: { sum 4 over cycles } targets: { 10 } }", 1, 53, "target `target` of count `count` is 10, and the count goes up by 4: it", "a multiple of 4"),
     (M + "counts: { sum x over cycles width 4 } targets: { 40 width 8 } }", 1, 61, "stays at 15", "Write `width 6`"),
     (
         "module m { counts: { sum n.b over cycles } targets: { 1 } actions: { pulse a } }"
         " module n { counts: { sum m.a over cycles } targets: { 1 } actions: { pulse b } }",
-        1, 22, "`m.count` never counts: nothing ever begins `n.b`", "outside",
+        1, 22, "count `m.count` never counts: nothing ever triggers `n.b`", "Start the chain with an external input.",
     ),
-    (M + "counts: { sum x while go } targets: { 1 } actions: { set go } }", 1, 22, "nothing ever begins `m.go`", "outside"),
+    (M + "counts: { sum x while go } targets: { 1 } actions: { set go } }", 1, 22, "count `m.count` never counts: nothing ever triggers `m.go`", "Start the chain with an external input."),
     # drivers
     (STREAM_TWICE, 1, 89, "`out` of module `m` has two drivers", "`as out_2`"),
     (M + "counts: { sum x } targets: { 1 } actions: { on count: pulse p; on count: set p } }", 1, 85, "two drivers", "`p_2`"),
@@ -111,7 +111,7 @@ CASES = [
     (
         "module m { counts: { sum n.out.valid + x.valid over cycles } targets: { 1 } actions: { stream x.data } }"
         " module n { counts: { sum m.out.valid over cycles } targets: { 1 } actions: { stream m.out.data } }",
-        1, 8, "streams form a cycle: m -> n -> m", "Replace one",
+        1, 8, "streams form a cycle: m -> n -> m (R7)", "Replace one with a flag or a pulse, which apply no backpressure.",
     ),
     (
         M + "counts: { sum x } targets: { 1 } actions: { pulse done } }"
@@ -161,7 +161,7 @@ def test_missing_files_and_circles(tmp_path):
     (tmp_path / "b.ca").write_text('\n  import "a.ca";\nmodule b { counts: { sum x } targets: { 1 } }')
     with pytest.raises(
         CountActionError,
-        match=r"b\.ca:2:10: these files import each other in a circle: a\.ca -> b\.ca -> a\.ca",
+        match=r"b\.ca:2:10: these files import each other in a cycle: a\.ca -> b\.ca -> a\.ca",
     ):
         load(tmp_path / "a.ca")
     with pytest.raises(CountActionError, match=r"none\.ca:1:1: there is no file"):
@@ -179,7 +179,7 @@ def test_missing_files_and_circles(tmp_path):
 def test_an_error_of_an_imported_file_is_printed_where_it_is(tmp_path):
     (tmp_path / "a.ca").write_text('import "b.ca";')
     (tmp_path / "b.ca").write_text("module b {\n counts: { sum }\n}")
-    with pytest.raises(CountActionError, match=r"b\.ca:2:16: `}` cannot stand here"):
+    with pytest.raises(CountActionError, match=r"b\.ca:2:16: unexpected `}`"):
         load(tmp_path / "a.ca")
 
 
@@ -190,7 +190,7 @@ def test_unknown_parameters_from_outside(refused):
             "t.ca",
             1,
             1,
-            "no module has a parameter `num_DACS`, which was given a value from outside",
+            "no module has a parameter `num_DACS`, but the caller gives it a value",
             "Did you mean `num_DACs`?",
         ),
     )
@@ -199,7 +199,7 @@ def test_unknown_parameters_from_outside(refused):
 def test_a_misspelt_input_is_a_warning():
     text = "module m { counts: { sum DAC[i].valid (i = 1 to 2) } targets: { 2 } actions: { stream DCA[i].data (i = 1 to 2) } }"
     (warning,) = parse_text(text, "t.ca").warnings
-    assert warning.message == "`DCA` is declared nowhere and is much like `DAC`"
+    assert warning.message == "`DCA` is not declared, and is similar to `DAC`"
     other = text.replace("DCA", "ADC_2")
     (warning,) = parse_text(other, "t.ca").warnings
     assert warning.message == "`out` sends samples of `ADC_2`, whose beats `count` does not count"
@@ -283,7 +283,7 @@ def test_a_flag_whose_set_and_clear_meet_is_a_warning():
     assert warning.message == (
         "flag `f` is set and cleared when `a` and `b` fire in one cycle, and is 1 then: the clear is lost (R9)"
     )
-    assert warning.hint == "Write `set f wins` if that is meant, `clear f wins` if not."
+    assert warning.hint == "Write `set f wins` if that is intended, `clear f wins` if not."
     assert parse_text(FLAG.replace("set f", "set f wins"), "t.ca").warnings == ()
     assert parse_text(FLAG.replace("clear f", "clear f wins"), "t.ca").warnings == ()
 

@@ -83,5 +83,5 @@ def test_a_layer_that_never_ended_is_reported():
     with pytest.raises(ValueError, match=r"0 layers started, but 0 ended\. Was the run long enough\?"):
         measure_layers(silent)
     begun = replace(silent, start=np.arange(9) == 0, finished=np.arange(9) == 8)
-    with pytest.raises(ValueError, match=r"a signal of the run never rose: the layer did not end\."):
+    with pytest.raises(ValueError, match="a signal of the run never rose"):
         measure_layers(begun)

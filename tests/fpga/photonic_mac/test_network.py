@@ -100,7 +100,7 @@ def test_what_is_no_network_is_refused(layers, message):
 @pytest.mark.parametrize("image", [[1, 2], [[1, 2, 256]], [[1, 2, -1]]])
 def test_an_image_that_does_not_fit_is_refused(image):
     with pytest.raises(
-        ValueError, match=r"images must have shape \(batch, 3\) and values 0 to 255, not shape"
+        ValueError, match=r"images must have shape \(batch, 3\) and values 0 to 255, not shape \(1,"
     ):
         layer_results(Network((layer([1, 2, 3]),)), image)
 

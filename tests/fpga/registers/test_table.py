@@ -57,7 +57,7 @@ def test_every_count_target_input_and_output_has_its_register(demo):
 
 
 def test_a_word_that_is_not_there(demo):
-    with pytest.raises(IndexError, match="IN_lamps has 2 words: there is no word"):
+    with pytest.raises(IndexError, match="IN_lamps has 2 words: there is no word 2"):
         register_map(demo)["IN", "lamps"].at(2)
     with pytest.raises(KeyError, match="no register 'NONE'"):
         register_map(demo)["NONE"]

@@ -18,7 +18,7 @@ module synchronized_data_streamer (
   output logic         saturated_o
 );
 
-  // What the modules know of each other.
+  // Wires between modules.
   logic synchronized_data_streamer_stall;
   logic synchronized_data_streamer_count_fire;
   logic [15:0] synchronized_data_streamer_count_count;
@@ -91,7 +91,7 @@ module synchronized_data_streamer (
     .stalled_o(synchronized_data_streamer_DAC_stalled)
   );
 
-  // What drivers see of the counts, the first one lowest.
+  // Status of the counts for drivers, the first count lowest.
   assign fire_o = synchronized_data_streamer_count_fire;
   assign count_o = synchronized_data_streamer_count_count;
   assign overshoot_o = synchronized_data_streamer_count_overshoot;

@@ -137,7 +137,7 @@ def test_what_cannot_be_done(command, stimulus):
     assert command("sim", EXAMPLES / "streamer.ca")[0] == 1
     code, _, err = command("sim", EXAMPLES / "streamer.ca", "--init", stimulus)
     assert code == 1
-    message = f"cannot use '{stimulus}': it is there already and is not replaced"
+    message = f"cannot use '{stimulus}': it exists already and is not replaced"
     assert err == f"error: {message}. Give another name, or move it away.\n"
     code, out, err = command("sim", EXAMPLES / "streamer.ca", "--init", stimulus, "--json")
     hint = "Give another name, or move it away."
@@ -150,7 +150,7 @@ def test_what_cannot_be_done(command, stimulus):
 def test_a_file_that_cannot_be_written_says_why_and_the_hint(command, stimulus, tmp_path):
     missing = tmp_path / "none"
     code, _, err = command("sim", EXAMPLES / "streamer.ca", "--init", missing / "s.csv")
-    path, hint = missing / "s.csv", "Make it, or give another path."
+    path, hint = missing / "s.csv", "Create it, or give another path."
     assert (code, err) == (1, f"error: cannot use '{path}': there is no folder '{missing}'. {hint}\n")
     code, _, err = command("sim", EXAMPLES / "streamer.ca", "-s", stimulus, "--vcd", tmp_path)
     assert (code, err) == (1, f"error: cannot use '{tmp_path}': it is a folder. Give the name of a file.\n")
@@ -158,9 +158,9 @@ def test_a_file_that_cannot_be_written_says_why_and_the_hint(command, stimulus, 
 
 @pytest.mark.parametrize("kind", [PermissionError, FileNotFoundError, OSError])
 def test_what_the_system_refuses_has_a_hint(kind, tmp_path):
-    from fpga.cli.errors import of_the_system
+    from fpga.cli.errors import diagnose_os_error
 
-    described = of_the_system(kind(None, "no space left", str(tmp_path / "file")))
+    described = diagnose_os_error(kind(None, "no space left", str(tmp_path / "file")))
     assert described.message.startswith(f"cannot use '{tmp_path / 'file'}': ")
     assert ("no space left" in described.message) == (kind is OSError)
     assert "path" in described.hint

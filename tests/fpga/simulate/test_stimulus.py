@@ -106,10 +106,10 @@ def test_ready_and_targets_have_sensible_values(tmp_path, generated):
         ("x_data[0]\n-129\n", 2, 1, "-129 does not fit", "-128 to 255"),
         ("go\n1\nyes\n", 3, 1, "`yes` is not a number", "0x1f"),
         ("go\n1,1\n", 2, 2, "2 cells under 1 names", "Remove"),
-        ("go,go\n1,1\n", 1, 2, "stands twice", "Remove"),
-        ("go,x_valid,x_valid[1]\n1,3,\n", 1, 3, "`x_valid` and `x_valid[1]` give the same bits", "Keep one"),
-        ("x_valid[1],x_valid\n,3\n", 1, 2, "`x_valid[1]` and `x_valid` give the same bits", "Keep one"),
-        ("go,go_i\n1,0\n", 1, 2, "`go` and `go_i` give the same bits of `go_i`", "Keep one"),
+        ("go,go\n1,1\n", 1, 2, "appears twice", "Remove"),
+        ("go,x_valid,x_valid[1]\n1,3,\n", 1, 3, "`x_valid` and `x_valid[1]` set the same bits", "Keep one"),
+        ("x_valid[1],x_valid\n,3\n", 1, 2, "`x_valid[1]` and `x_valid` set the same bits", "Keep one"),
+        ("go,go_i\n1,0\n", 1, 2, "`go` and `go_i` set the same bits of `go_i`", "Keep one"),
         ("go,cycle\n1,0\n1,10\n", 3, 2, "`10` under `cycle`, but this line is cycle 1", "for every cycle"),
         ("Cycle,go\n1,1\n", 2, 1, "`1` under `Cycle`, but this line is cycle 0", "numbered from 0"),
         ("", 1, 1, "is empty", "--init"),
@@ -138,13 +138,13 @@ def test_several_errors_are_reported_at_once(tmp_path, small):
         ),
         ("def stimulus(ports)\n", 1, "is not valid Python"),
         ("x = 1\n", 1, "no function `stimulus`"),
-        ("def stimulus(ports):\n    yield 1\n", 2, "no dictionary"),
+        ("def stimulus(ports):\n    yield 1\n", 2, "not a dictionary"),
         ("def stimulus(ports):\n    yield {'go': 'a'}\n", 2, "`'a'` in cycle 0"),
         ("def stimulus(ports):\n    yield {'gone': 1}\n", 2, "no input `gone`"),
         (
             "def stimulus(ports):\n    yield {}\n    yield {'go': 1, 'go_i': 0}\n",
             3,
-            "`go` and `go_i` give the same bits",
+            "`go` and `go_i` set the same bits",
         ),
         (
             "import sys\ndef stimulus(ports):\n    yield {}\n    sys.exit(0)\n",
@@ -162,13 +162,13 @@ def test_a_generator_that_is_wrong(tmp_path, small, text, line, message):
 
 def test_other_files_that_are_wrong(tmp_path, small):
     assert "unknown stimulus format" in refused(tmp_path, small, "go\n", "s.txt")[0].message
-    assert "is not an NPZ file" in refused(tmp_path, small, "go\n", "s.npz")[0].message
+    assert "is not an NPZ" in refused(tmp_path, small, "go\n", "s.npz")[0].message
     np.savez(tmp_path / "f.npz", go=np.ones(3), **{"x_valid[0]": np.ones(2, int)})
     with pytest.raises(CountActionError) as caught:
         load_stimulus(small, tmp_path / "f.npz")
     assert [error.message for error in caught.value.errors] == [
-        "`go` is float64[3]; 3 whole numbers are needed",
-        "`x_valid[0]` is int64[2]; 3 whole numbers are needed",
+        "`go` is float64[3], not 3 integers",
+        "`x_valid[0]` is int64[2], not 3 integers",
     ]
     with pytest.raises(CountActionError, match="cannot be read"):
         load_stimulus(small, tmp_path / "none.csv")
@@ -197,7 +197,7 @@ def test_names_that_share_no_bits_stand_together(tmp_path, small):
 
 def test_arrays_that_share_bits_are_refused(tmp_path, small):
     np.savez(tmp_path / "o.npz", **{"x_valid": np.ones(2, int), "x_valid[0]": np.zeros(2, int)})
-    with pytest.raises(CountActionError, match=r"`x_valid` and `x_valid\[0\]` give the same bits"):
+    with pytest.raises(CountActionError, match=r"`x_valid` and `x_valid\[0\]` set the same bits"):
         load_stimulus(small, tmp_path / "o.npz")
 
 

@@ -51,7 +51,7 @@ def test_what_happens_and_why():
         "cycle 1",
         "  m.c: 1 + 2 = 3, target 3: FIRES",
         "    in the next cycle: m.done is 1 for one cycle",
-        "    in the next cycle: m.c begins again (R5)",
+        "    in the next cycle: m.c restarts at 0 (R5)",
         "  m.wide: level 2, target never (0, R3)",
         "cycle 2",
         "  m.c: not enabled; stays at 0 (R2)",
@@ -78,7 +78,7 @@ def test_stalls_and_every_effect(generated):
     text = "\n".join(lines)
     for words in (
         "stalled, as a beat of", "a beat of", "the sum on", "is 1 for one cycle", "becomes 1", "becomes 0",
-        "goes up by one", "begins again", "COMMIT", "status bits are cleared", "sets saturated",
+        "goes up by one", "restarts at 0", "COMMIT", "status bits are cleared", "sets saturated",
     ):  # fmt: skip
         assert words in text, words
 

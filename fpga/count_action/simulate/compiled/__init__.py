@@ -1,1 +1,1 @@
-"""The fast simulator: statements generated from a datapath, compiled to machine code."""
+"""The fast simulator: statements generated from a datapath and compiled to machine code."""

@@ -1,4 +1,4 @@
-"""Statements for what happens within a cycle: who stalls, which beats move, which counts fire, what is seen."""
+"""Statements for the combinational part of a cycle: stalls, moving beats, fires and outputs."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from fpga.count_action.simulate.compiled.names import Names
 
 @dataclass(frozen=True)
 class Decisions:
-    """The first half of a cycle: wires and outputs; no register changes."""
+    """The first half of a cycle: wires and outputs. No register changes."""
 
     names: Names
 
     def lines(self) -> Lines:
-        """Return the statements, in order."""
+        """Yield the statements, in order."""
         datapath = self.names.datapath
         for module in datapath.modules:
             for place in range(len(module.values)):
@@ -74,7 +74,7 @@ class Decisions:
 
     # ----------------------------------------------------------------------------------- streams (R7)
     def _stall(self, module: Module) -> Lines:
-        """Return the statements for who is ready for the beats of a module, and whether it stalls."""
+        """Yield the statements for the ready bits of a module's streams, and for its stall."""
         waiting = []
         for action in module.streams():
             place = self.names.outputs[module.name, action.output]
@@ -90,7 +90,7 @@ class Decisions:
         return mask_field(self.names.input_bit(f"{module}_{output}_ready_i"))
 
     def _takers_ready(self, ref: Ref) -> str:
-        """Return whether all takers are ready: a level count when it fires, others when they do not stall."""
+        """Return the condition that all takers are ready: a level count if it fires, others if they do not stall."""
         return all_of(
             all_of([self.names.fire(module.name, count.name), *self.names.find_pick(count, ref)])
             if count.kind is CountKind.LEVEL
@@ -99,7 +99,7 @@ class Decisions:
         )
 
     def _input_stream(self, signal: Signal) -> Lines:
-        """Ready bits of an input, and which of its beats move."""
+        """Yield the statements for the ready bits of an input, and for its moving beats."""
         out = self.names.ports.output(f"{signal.name}_ready_o").column
         valid = self.names.words(self.names.ports.input(f"{signal.name}_valid_i"))
         for word, name in enumerate(valid):
@@ -133,19 +133,19 @@ class Decisions:
             yield f"s{place} = (x{place} > {largest}) & (f{place} ^ 1)"
 
     def _up_and_down(self, module: Module, count: Count) -> Lines:
-        """Return the statements for a count between bounds (R17): `x` becomes what it holds."""
+        """Yield the statements for a count between bounds (R17); `x` becomes the new value of the count."""
         place, target = self._place_and_target(module, count)
         reach, largest = module.target(count.target), (1 << count.width) - 1
-        moved, limit = f"(p{place} != 0)", f"l{place}"
+        changes, limit = f"(p{place} != 0)", f"l{place}"
         yield f"{limit} = {largest}"
         if count.bound is not None:
             bound = self.names.value(count.bound)
             yield when(f"{limit} > {bound}", [f"{limit} = {bound}"])
-        yield f"f{place} = {self._write_reached(module, count)} & ({target} != 0) & {moved}"
-        yield f"b{place} = (x{place} > {target}) & ({target} != 0) & {moved} & (f{place} ^ 1)"
+        yield f"f{place} = {self._write_reached(module, count)} & ({target} != 0) & {changes}"
+        yield f"b{place} = (x{place} > {target}) & ({target} != 0) & {changes} & (f{place} ^ 1)"
         yield f"x{place} = x{place} - ({f'{target} & ' if reach.carry else f'x{place} & '}-(f{place} & 1))"
-        yield f"s{place} = ((x{place} > {limit}) | (0 > x{place})) & {moved}"
-        yield when(f"(x{place} > {limit}) & {moved}", [f"x{place} = {limit}"])
+        yield f"s{place} = ((x{place} > {limit}) | (0 > x{place})) & {changes}"
+        yield when(f"(x{place} > {limit}) & {changes}", [f"x{place} = {limit}"])
         yield when(f"0 > x{place}", [f"x{place} = 0"])
 
     def _write_reached(self, module: Module, count: Count) -> str:
@@ -161,15 +161,15 @@ class Decisions:
         )
 
     def _increment(self, count: Count) -> str:
-        """Return what a count adds, less what is taken away."""
+        """Return the increment of a count: the terms added minus the terms subtracted."""
         added = [str(count.constant)] if count.constant else []
         added += self._terms(count, count.terms)
-        taken = self._terms(count, count.taken)
+        subtracted = self._terms(count, count.taken)
         text = " + ".join(added) or "0"
-        return f"{text} - ({' + '.join(taken)})" if taken else text
+        return f"{text} - ({' + '.join(subtracted)})" if subtracted else text
 
     def _terms(self, count: Count, refs: tuple[Ref, ...]) -> list[str]:
-        """Return terms; different bits of one word are counted together."""
+        """Return the expressions of terms; different bits of one word are counted together."""
         parts: list[str] = []
         masks: dict[str, int] = {}
         for term in (self._term(count, ref) for ref in refs):
@@ -182,16 +182,16 @@ class Decisions:
         return parts + [ones(name, mask) for name, mask in masks.items()]
 
     def _term(self, count: Count, ref: Ref) -> Field:
-        """Return what a term adds: level counts look at beats that wait, accumulating ones at those that move."""
+        """Return the value of a term: level counts add waiting beats, accumulating counts add moving beats."""
         if not self.names.graph.is_stream(ref):
             return self.names.field(ref)
         if count.kind is not CountKind.LEVEL:
             return self.names.moves(ref)
         valid = self.names.valid(ref)
-        chosen = self.names.find_pick(count, ref)
-        return whole(f"({all_of([mask_field(valid), *chosen])})", 1) if chosen else valid
+        pick = self.names.find_pick(count, ref)
+        return whole(f"({all_of([mask_field(valid), *pick])})", 1) if pick else valid
 
-    # ----------------------------------------------------------------------------------- what is seen
+    # --------------------------------------------------------------------------------------- outputs
     def _outputs(self) -> Lines:
         for key, place in self.names.outputs.items():
             name = f"{key[0]}_{key[1]}"
@@ -219,7 +219,7 @@ class Decisions:
 
 
 def formula_lines(names: Names, ref: Ref) -> Iterator[str]:
-    """Return the statements for a formula, whose wire has the bits that it needs."""
+    """Yield the statements for a formula; its wire is wide enough for every value."""
     writer = _Writer(names, names.value(ref))
     value = writer.operand(names.graph.formula(ref))
     yield from writer.lines
@@ -232,47 +232,47 @@ class _Writer:
     names: Names
     prefix: str
     lines: list[str] = field(default_factory=list)
-    _made: int = 0
+    _variables: int = 0
 
     def operand(self, operand: Operand) -> str:
-        """Return the name of what an operand comes to, or a constant."""
+        """Return the name of the variable that holds the value of an operand."""
         if isinstance(operand, int):
-            return self._keep(str(operand))
+            return self._store(str(operand))
         if isinstance(operand, Ref):
             signed = self.names.graph.source(operand).signed
-            return self._keep(number(self.names.now(operand), signed=signed))
+            return self._store(number(self.names.now(operand), signed=signed))
         first = operand.operands[0]
         if isinstance(first, Ref) and operand.operator == "valid":
-            return self._keep(mask_field(self.names.valid(first)))
+            return self._store(mask_field(self.names.valid(first)))
         if isinstance(first, Ref) and operand.operator == "count":
-            return self._keep(self.names.base(first.module or "", first.name))
+            return self._store(self.names.base(first.module or "", first.name))
         if isinstance(first, Ref) and operand.operator == "target":
-            return self._keep(self.names.target(first.module or "", first.name))
+            return self._store(self.names.target(first.module or "", first.name))
         parts = [self.operand(each) for each in operand.operands]
         operator = operand.operator
         if operator in {"max", "min"}:
-            made = self._keep(parts[0])
+            result = self._store(parts[0])
             for part in parts[1:]:
-                further = f"{part} > {made}" if operator == "max" else f"{made} > {part}"
-                self.lines.append(when(further, [f"{made} = {part}"]))
-            return made
+                further = f"{part} > {result}" if operator == "max" else f"{result} > {part}"
+                self.lines.append(when(further, [f"{result} = {part}"]))
+            return result
         if operator == "if":
-            made = self._keep(parts[2])
-            self.lines.append(when(f"{parts[0]} != 0", [f"{made} = {parts[1]}"]))
-            return made
+            result = self._store(parts[2])
+            self.lines.append(when(f"{parts[0]} != 0", [f"{result} = {parts[1]}"]))
+            return result
         if operator == "table":
-            made = self._keep("0")
+            result = self._store("0")
             for place, part in enumerate(parts[1:]):
-                self.lines.append(when(f"{parts[0]} == {place}", [f"{made} = {part}"]))
-            return made
+                self.lines.append(when(f"{parts[0]} == {place}", [f"{result} = {part}"]))
+            return result
         if operator in {"and", "or"}:
             bits = [f"({part} != 0)" for part in parts]
-            return self._keep(any_of(bits) if operator == "or" else " & ".join(bits))
-        return self._keep(_TEXTS[operator].format(*parts))
+            return self._store(any_of(bits) if operator == "or" else " & ".join(bits))
+        return self._store(_TEXTS[operator].format(*parts))
 
-    def _keep(self, text: str) -> str:
-        self._made += 1
-        name = f"{self.prefix}_{self._made}"
+    def _store(self, text: str) -> str:
+        self._variables += 1
+        name = f"{self.prefix}_{self._variables}"
         self.lines.append(f"{name} = {text}")
         return name
 

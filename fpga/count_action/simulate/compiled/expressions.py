@@ -1,8 +1,8 @@
-"""Pieces of generated Python: reading bits out of 64-bit words, putting fields side by side.
+"""Expressions in generated Python: bit fields of 64-bit words, and their concatenation.
 
-Everything is a 64-bit signed integer there, also the words of the rows: shifts to the right therefore repeat the top
-bit, and a mask follows wherever that could be seen. No unsigned integer occurs, because numba makes a floating-point
-number of an unsigned and a signed one.
+Every value is a 64-bit signed integer, including the words of the rows. Right shifts therefore replicate the top bit,
+and a mask follows wherever that matters. Unsigned integers are avoided, because numba turns an operation on an
+unsigned and a signed integer into floating point.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from fpga.count_action.ports import WORD_BITS
 
 _SINGLE_BITS = 2
-"""More bits of a word than these are counted by one instruction."""
+"""Largest number of bits of a word that are added one by one; more are counted by one instruction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`width` bits: from bit `low` of words that stand side by side, each an expression. Without words: zeros."""
+    """`width` bits, from bit `low` on, of a concatenation of words (expressions). Without words it is 0."""
 
     words: tuple[str, ...]
     low: int
     width: int
     whole: bool = False
-    """True if the only word has no other bits than these."""
+    """True if there is one word, and it has no bits besides these."""
 
     def part(self, begin: int, width: int) -> Field:
         """Return `width` of its bits, from bit `begin` on."""
@@ -32,17 +32,17 @@ class Field:
 
 
 def whole(expression: str, width: int) -> Field:
-    """Return a value that is known to fit in `width` bits."""
+    """Return the field of an expression whose value is known to fit in `width` bits."""
     return Field((expression,), 0, width, whole=True)
 
 
 def zeros(width: int) -> Field:
-    """Return bits that are never 1."""
+    """Return a field of constant zeros."""
     return Field((), 0, width)
 
 
 def literal(value: int) -> str:
-    """Return a 64-bit pattern as a signed number.
+    """Return a 64-bit pattern as the literal of a signed number.
 
     >>> literal(2**64 - 1), literal(5)
     ('-1', '5')
@@ -52,7 +52,7 @@ def literal(value: int) -> str:
 
 
 def mask_field(field: Field) -> str:
-    """Return the bits of a field (at most 64) as a number, 0 above them.
+    """Return the expression of a field (at most 64 bits) as an unsigned number.
 
     >>> mask_field(Field(("a", "b"), 3, 5)), mask_field(Field(("a", "b"), 60, 8))
     ('(a >> 3 & 31)', '((a >> 60 & 15 | b << 4) & 255)')
@@ -72,7 +72,7 @@ def mask_field(field: Field) -> str:
 
 
 def number(field: Field, *, signed: bool) -> str:
-    """Return what a sample stands for.
+    """Return the expression of the number in a field, two's complement if `signed`.
 
     >>> number(Field(("a",), 16, 16), signed=True)
     '(a << 32 >> 48)'
@@ -89,17 +89,17 @@ def number(field: Field, *, signed: bool) -> str:
 
 
 def any_of(bits: Iterable[str]) -> str:
-    """Return 1 when one of the bits is; 0 when there are none."""
+    """Return the expression that is 1 if any of the bits is 1; 0 if there are no bits."""
     return " | ".join(dict.fromkeys(bits)) or "0"
 
 
 def all_of(bits: Iterable[str]) -> str:
-    """Return 1 when all of the bits are; 1 when there are none."""
+    """Return the expression that is 1 if all of the bits are 1; 1 if there are no bits."""
     return " & ".join(dict.fromkeys(bit for bit in bits if bit != "1")) or "1"
 
 
 def pack(fields: Iterable[Field]) -> list[str]:
-    """Return fields side by side, the first lowest: an expression for each 64-bit word.
+    """Return the concatenation of fields, the first lowest, as one expression for each 64-bit word.
 
     >>> pack([whole("x", 4), zeros(2), Field(("a", "b"), 60, 8)])
     ['x | ((a >> 60 & 15 | b << 4) & 255) << 6']
@@ -121,7 +121,7 @@ def pack(fields: Iterable[Field]) -> list[str]:
 
 
 def merge(fields: Iterable[Field]) -> list[Field]:
-    """Join fields that are neighbours where they come from, too."""
+    """Return the fields, with consecutive ones joined if they are neighbours in the same words."""
     runs: list[Field] = []
     for field in fields:
         last = runs[-1] if runs else None
@@ -133,19 +133,19 @@ def merge(fields: Iterable[Field]) -> list[Field]:
 
 
 def negative(bit: str) -> str:
-    """Return all ones when a bit is 1: a mask."""
+    """Return the mask expression of a bit: all ones if the bit is 1, otherwise 0."""
     return f"-{bit}" if bit.isidentifier() else f"-({bit})"
 
 
 def ones(word: str, mask: int) -> str:
-    """Return how many of some bits of a word are 1."""
+    """Return the expression for the number of ones among the masked bits of a word."""
     if mask.bit_count() > _SINGLE_BITS:
         return f"ones({word} & {literal(mask)})"
     return " + ".join(mask_field(Field((word,), place, 1)) for place in range(WORD_BITS) if mask >> place & 1)
 
 
 def spread(bits: Iterable[str]) -> str:
-    """Return bits side by side in one word; equal ones at once.
+    """Return the expression of a word of bits, the first lowest; equal bits share one mask.
 
     >>> spread(["f0", "f0", "1"])
     '-f0 & 3 | 4'

@@ -1,6 +1,6 @@
-"""A datapath as statements of Python, everything elaborated and with constants only: what the fast simulator compiles.
+"""Generator of the Python statements of one cycle, which the fast simulator compiles.
 
-Printed, the statements are the shortest description of what the hardware does in a cycle.
+The statements are fully elaborated, with constants in place of parameters.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from fpga.count_action.simulate.compiled.names import Names
 
 @dataclass(frozen=True)
 class CycleProgram:
-    """One cycle of a datapath over names that `Names` explains, all of them 64-bit signed integers."""
+    """One cycle of a datapath. All variables are 64-bit signed integers; `Names` explains their names."""
 
     statements: tuple[str, ...]
-    """In order; one of several lines is an `if`. `ones(x)` is how many bits of x are 1."""
+    """In order; an `if` has several lines. `ones(x)` is the number of ones in x."""
     registers: dict[str, int]
-    """Names kept from cycle to cycle, with their values after reset."""
+    """Variables that keep their values between cycles, with their values after reset."""
     inputs: int
-    """Columns of the rows that come in."""
+    """Number of columns of input rows."""
     outputs: int
-    """Columns of the rows that go out."""
+    """Number of columns of output rows."""
 
 
 def program_of(datapath: Datapath) -> CycleProgram:
     """Return the statements of one cycle.
 
-    Raises KeyError for references to nothing, ValueError for circles of streams.
+    Raise KeyError for a reference to no signal, and ValueError if streams form a cycle.
     """
     names = Names(datapath)
     return CycleProgram(
@@ -56,18 +56,18 @@ def program_of(datapath: Datapath) -> CycleProgram:
 
 @dataclass(frozen=True)
 class Updates:
-    """The second half of a cycle, and the pieces of it that kinds of actions use (`actions.kind.Statements`).
+    """The second half of a cycle: new values of registers. Implements `actions.kind.Statements`.
 
-    Registers that other actions look at change after those that look: memories and beats before flags, pulses and
-    numbers. Beats may look at each other, hence what they were is kept under names that end in `_before`.
+    The order matters, because statements overwrite registers: readers change before what they read, so memories and
+    beats before flags, pulses and numbers. Beats may read each other, so copies end in `_before`.
     """
 
     names: Names
 
     def lines(self) -> Lines:
-        """Return the statements, in order."""
+        """Yield the statements, in order."""
         for key in self.names.outputs:
-            if key in self.names.quoted:
+            if key in self.names.sampled:
                 yield from (f"{word}_before = {word}" for word in self.names.beat(key))
         first = [self.names.graph.drivers[key][0] for key in self.names.outputs]
         for module, action in first:
@@ -84,47 +84,47 @@ class Updates:
         yield from buffer_lines(self.names)
 
     def _beat(self, module: Module, action: Action) -> Lines:
-        """Return the statements of a beat that leaves with a fire and waits until it is taken (R6, R7, R10)."""
+        """Yield the statements of a beat, which is sent by a fire and waits until it is taken (R6, R7, R10)."""
         place, fire = self.names.outputs[module.name, action.output], self.fire(module, action)
         yield when(fire, KINDS[action.kind].update(self, module, action))
         yield from self._clear_memory(module, action)
         yield f"v{place} = {fire} | v{place} & (y{place} ^ 1)"
 
     def _clear_memory(self, module: Module, action: Action) -> Lines:
-        """Return the statements by which what an action keeps is 0 again where its count is cleared (R5)."""
+        """Yield the statements that set the memory of an action to 0 if its count is cleared (R5)."""
         clears = self.names.clears(module.name, action.on)
         for name in self.names.memory(module, action) if clears else ():
             yield f"{name} = {name} & (({any_of(clears)}) - 1)"
 
-    # ------------------------------------------------------------------------ pieces for kinds of actions
+    # ------------------------------------------------------------------ methods of `actions.kind.Statements`
     def fire(self, module: Module, action: Action) -> str:
-        """Return 1 when the count of an action fires."""
+        """Return the condition that the count of an action fires."""
         return self.names.fire(module.name, action.on)
 
     def on(self, module: Module, action: Action) -> str:
-        """Return 1 while the count of an action is enabled and its module not stalled."""
+        """Return the condition that the count of an action is enabled and its module is not stalled."""
         return self.names.on(module, module.count(action.on))
 
     def moves(self, ref: Ref) -> str:
-        """Return 1 when the beats that hold a sample move."""
-        return self.names.find_count(ref)
+        """Return the condition that the beats of a sample move."""
+        return self.names.beats_move(ref)
 
     def register(self, module: Module, action: Action, letter: str = "r") -> str:
-        """Return a register or a variable of an action; `r` holds a flag or a number."""
+        """Return the name of a register or variable of an action; `r` holds a flag or a number."""
         return f"{letter}{self.names.outputs[module.name, action.output]}"
 
     def number(self, name: str, width: int, *, signed: bool) -> str:
-        """Return the number that the lowest bits of a variable stand for."""
+        """Return the number in the lowest `width` bits of a variable."""
         return number(Field((name,), 0, width), signed=signed)
 
     def sample(self, ref: Ref, width: int | None = None, *, signed: bool | None = None) -> str:
-        """Return a sample as a number, in `width` bits of the action or its own, with its own sign or as said."""
+        """Return the number in a sample. `width` and `signed` default to those of the sample."""
         own = self.names.graph.source(ref).signed
         field = self.names.field(ref) if width is None else self._fit_width(ref, width)
         return number(field, signed=own if signed is None else signed)
 
     def send(self, module: Module, action: Action, samples: Iterable[Ref | str]) -> Lines:
-        """Return the statements that put samples, or variables of the action's width, side by side into its beat."""
+        """Yield the statements that concatenate samples, or variables of the action's width, into its beat."""
         fields = (
             whole(each, action.width) if isinstance(each, str) else self._fit_width(each, action.width)
             for each in samples
@@ -133,7 +133,7 @@ class Updates:
         return (f"{name} = {text}" for name, text in zip(beat, pack(fields), strict=True))
 
     def _fit_width(self, ref: Ref, width: int) -> Field:
-        """Return a sample in the width of a beat: cut, or extended by its own sign."""
+        """Return a sample in `width` bits: truncated, or extended by its own sign."""
         sample = self.names.field(ref)
         if sample.width >= width:
             return sample.part(0, width)
@@ -153,8 +153,8 @@ class Updates:
             if not level:
                 fires = [] if module.target(count.target).carry else [f"f{place}"]
                 begins = any_of([*fires, *self.names.clears(module.name, count.name)])
-                held = f"(x{place} | -s{place}) & {literal((1 << count.width) - 1)}"
-                yield f"c{place} = {f'x{place}' if count.goes_down else held} & (({begins}) - 1)"
+                saturated = f"(x{place} | -s{place}) & {literal((1 << count.width) - 1)}"
+                yield f"c{place} = {f'x{place}' if count.goes_down else saturated} & (({begins}) - 1)"
         yield f"keep = {mask_field(self.names.input_bit('clear_status_i'))} - 1"
         for register, bits in (("over", over), ("full", full)):
             for word, events in enumerate(pack(bits)):
@@ -172,7 +172,7 @@ class Updates:
 
 
 def buffer_lines(names: Names) -> Lines:
-    """Return the statements for all buffers, after everything that looks at them."""
+    """Yield the statements for all buffers. They come last, after all statements that read the buffers."""
     for signal in names.datapath.inputs:
         if signal.buffered:
             yield from _buffer(names, signal)
@@ -197,18 +197,18 @@ def _buffer(names: Names, signal: Signal) -> Lines:
 
 
 def _element(data: int, valid: int, index: int, width: int) -> Lines:
-    """Return the statements for the beats of one stream."""
+    """Yield the statements that move the beats of one stream in its buffer."""
     word, bit = divmod(index, WORD_BITS)
     goes_up, first, second = (f"b{letter}{valid + word} >> {bit} & 1" for letter in "ufs")
     places = list(_places(index * width, width))
-    kept = {f"{data + word}": (literal(~mask), literal(mask)) for word, mask in places}
-    yield when(goes_up, [f"bh{at} = bh{at} & {rest} | bn{at} & {mask}" for at, (rest, mask) in kept.items()])
-    yield when(first, [f"bh{at} = bh{at} & {rest} | i{at} & {mask}" for at, (rest, mask) in kept.items()])
-    yield when(second, [f"bn{at} = bn{at} & {rest} | i{at} & {mask}" for at, (rest, mask) in kept.items()])
+    masks = {f"{data + word}": (literal(~mask), literal(mask)) for word, mask in places}
+    yield when(goes_up, [f"bh{at} = bh{at} & {rest} | bn{at} & {mask}" for at, (rest, mask) in masks.items()])
+    yield when(first, [f"bh{at} = bh{at} & {rest} | i{at} & {mask}" for at, (rest, mask) in masks.items()])
+    yield when(second, [f"bn{at} = bn{at} & {rest} | i{at} & {mask}" for at, (rest, mask) in masks.items()])
 
 
 def _places(low: int, width: int) -> Iterator[tuple[int, int]]:
-    """Return the words in which bits stand, and the bits in each."""
+    """Yield the words that a range of bits covers, each with the mask of those bits in it."""
     for word in range(low // WORD_BITS, (low + width - 1) // WORD_BITS + 1):
         begin = max(low - word * WORD_BITS, 0)
         end = min(low + width - word * WORD_BITS, WORD_BITS)

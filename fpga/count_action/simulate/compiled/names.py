@@ -1,12 +1,12 @@
-"""Names of the registers and wires of a datapath in the generated statements.
+"""Names of registers and wires in the generated statements.
 
-`i3` is a word of the row that comes in, `o3` of the one that goes out. Registers: `c` counts, `t` targets, `v`
-valid bits, `d` words of beats, `r` flags, pulses and numbers, `over` and `full` the status bits. Wires: `e`
-enabled, `n` not stalled, `y` ready, `g` a beat moves, `p` an increment, `x` the number compared, `f` fires, `b`
-overshoots, `s` saturates, `w` what a formula comes to. Other letters are those of a kind of action. Of counts
-that go up and down: `l` the bound. Of buffers: `bv` and `bw` a bit for each stream that has one beat, or two,
-`bh` and `bn` their samples as in the port. Bits are 0 or 1. The number after a letter is the place of the
-count, target, module or output.
+`i3` is a word of the input row, `o3` of the output row. Registers: `c` counts, `t` targets, `v` valid bits, `d` words
+of beats, `r` flags, pulses and numbers, `over` and `full` the status bits. Wires: `e` enabled, `n` not stalled, `y`
+ready, `g` a beat moves, `p` an increment, `x` the value that is compared, `f` fires, `b` overshoots, `s` saturates,
+`w` the value of a formula, `l` the bound of a count that goes up and down. Buffers: `bv` and `bw` have a bit for each
+stream that holds one beat, or two; `bh` and `bn` are the samples of the first and second beat, laid out as in the
+port. Kinds of actions define other letters. Bits are 0 or 1. The number after a letter is the position of the count,
+target, module or output.
 """
 
 from __future__ import annotations
@@ -45,34 +45,34 @@ class Names:
         self._targets = {(m.name, target.name): place for place, (m, target) in enumerate(datapath.targets())}
         self.consumed = datapath.consumed
         self.outputs = {key: place for place, key in enumerate(self.graph.drivers)}
-        """Places of what actions drive."""
+        """Position of each output."""
 
     def driver(self, key: Key) -> Action:
         """Return the first action that drives an output."""
         return self.graph.drivers[key][0][1]
 
     def actions(self) -> Iterator[tuple[Module, Action]]:
-        """Return all actions with their modules."""
+        """Yield all actions with their modules."""
         return ((module, action) for module in self.datapath.modules for action in module.actions)
 
     # ----------------------------------------------------------------------------------------- fields
     def words(self, port: Port) -> tuple[str, ...]:
-        """Return the words of an input port; of a buffered stream those of the beats that leave the buffer."""
+        """Return the words of an input port; for a buffered stream, those of the output of its buffer."""
         letter = self._buffer_letters.get(port.name, "i")
         return tuple(f"{letter}{port.column + word}" for word in range(port.words))
 
     @cached_property
     def _buffer_letters(self) -> dict[str, str]:
-        """The registers of buffers by the port that they stand for (R20)."""
-        found: dict[str, str] = {}
+        """The letters of the registers of buffers, by the port that they replace (R20)."""
+        letters: dict[str, str] = {}
         for signal in self.datapath.inputs:
             if signal.buffered:
-                found[f"{signal.name}_valid_i"] = "bv"
-                found |= {port: "bh" for port, _ in split_buffer(self.datapath, signal)}
-        return found
+                letters[f"{signal.name}_valid_i"] = "bv"
+                letters |= {port: "bh" for port, _ in split_buffer(self.datapath, signal)}
+        return letters
 
     def buffer_registers(self) -> Iterator[str]:
-        """Return the registers of the buffers: which streams have one beat or two, the first beat and the second."""
+        """Yield the registers of the buffers: bits for one beat and for two, first beats and second beats."""
         second = {"bv": "bw", "bh": "bn"}
         for name, letter in self._buffer_letters.items():
             port = self.ports.input(name)
@@ -93,13 +93,13 @@ class Names:
         return tuple(f"d{self.outputs[key]}_{word}" for word in range(self.beat_port(key).words))
 
     def field(self, ref: Ref) -> Field:
-        """Return the bits of a sample, a flag, a number or a formula, as they were at the beginning of the cycle."""
+        """Return the bits of a sample, flag, number or formula at the start of the cycle (beats from `_before`)."""
         if is_value(ref):
             return whole(self.value(ref), self.graph.source(ref).width)
         return self._signal_field(ref, "_before")
 
     def now(self, ref: Ref) -> Field:
-        """Return the bits of a sample, a flag or a number before any register has changed."""
+        """Return the bits of a sample, flag or number; valid only before any register has changed."""
         return self._signal_field(ref, "")
 
     def value(self, ref: Ref) -> str:
@@ -123,7 +123,7 @@ class Names:
         return whole(f"v{self.outputs[place.register]}", 1)
 
     def moves(self, ref: Ref) -> Field:
-        """Return the bit that is 1 when a beat of a stream moves."""
+        """Return the bit that is 1 if a beat of a stream moves."""
         if ref.module is not None:
             return whole(f"g{self.outputs[ref.module, ref.name]}", 1)
         words = self.words(self.ports.input(f"{ref.name}_valid_i"))
@@ -131,74 +131,74 @@ class Names:
 
     # ------------------------------------------------------------------------------- counts and modules
     def count(self, module: str, count: str) -> int:
-        """Return the place of a count."""
+        """Return the position of a count."""
         return self._counts[module, count]
 
     def base(self, module: str, count: str) -> str:
-        """Return the register of a count; a level count has none and is 0."""
+        """Return the register of a count, or `0` for a level count, which has none."""
         level = self.datapath.module(module).count(count).kind is CountKind.LEVEL
         return "0" if level else f"c{self._counts[module, count]}"
 
     def fire(self, module: str, count: str) -> str:
-        """Return 1 when a count fires."""
+        """Return the wire that is 1 if a count fires."""
         return f"f{self._counts[module, count]}"
 
     def target(self, module: str, target: str) -> str:
-        """Return the target in force."""
+        """Return the register of a target in force."""
         return f"t{self._targets[module, target]}"
 
     def find_pick(self, count: Count, stream: Ref) -> list[str]:
-        """Return the wire that is 1 where a count chooses a stream; nothing where it takes all (R19)."""
+        """Return a list with the wire that is 1 if a count selects a stream; empty if it takes all (R19)."""
         pick = pick_of(count, stream)
         return [] if pick is None else [self.value(pick)]
 
     def goes(self, module: Module) -> str:
-        """Return 1 while a module is not stalled."""
+        """Return the condition that a module is not stalled."""
         return f"n{self._modules[module.name]}" if can_stall(module) else "1"
 
     def on(self, module: Module, count: Count) -> str:
-        """Return 1 while a count is enabled and its module not stalled."""
+        """Return the condition that a count is enabled and its module is not stalled."""
         gated = f"e{self._counts[module.name, count.name]}" if count.gate else "1"
         return all_of([gated, self.goes(module)])
 
     def clears(self, module: str, count: str) -> list[str]:
-        """Return the fires that clear a count (R5)."""
+        """Return the wires of the fires that clear a count (R5)."""
         return [
             self.fire(owner.name, action.on)
             for owner, action in self.actions()
             if action.clears == (module, count)
         ]
 
-    def find_count(self, ref: Ref) -> str:
-        """Return 1 when the beats that a sample is of move (R11)."""
+    def beats_move(self, ref: Ref) -> str:
+        """Return the condition that all beats of a sample move (R11)."""
         return all_of(mask_field(self.moves(stream)) for stream in self.graph.streams(ref))
 
     def memory(self, module: Module, action: Action) -> list[str]:
-        """Return the registers that an action keeps beside its output."""
+        """Return the registers of an action besides its output."""
         place = self.outputs[module.name, action.output]
         return [f"{letter}{place}" for letter in KINDS[action.kind].letters(module, action)]
 
     @cached_property
-    def quoted(self) -> frozenset[Key]:
-        """Streams of modules of whose beats actions take samples."""
+    def sampled(self) -> frozenset[Key]:
+        """Streams of modules whose samples are read by actions."""
         refs = (ref for _, action in self.actions() for ref in action.refs)
         return frozenset((ref.module, ref.name) for ref in refs if ref.module and self.graph.is_stream(ref))
 
     def registers(self) -> dict[str, int]:
-        """Return every register with what it is after reset (R12)."""
-        made: dict[str, int] = {}
+        """Return the value of every register after reset (R12)."""
+        registers: dict[str, int] = {}
         for (_, count), place in zip(self.datapath.counts(), self._counts.values(), strict=True):
             if count.kind is CountKind.ACCUMULATE:
-                made[f"c{place}"] = 0
-        made |= {
+                registers[f"c{place}"] = 0
+        registers |= {
             self.target(module.name, target.name): target.reset for module, target in self.datapath.targets()
         }
         for key, place in self.outputs.items():
-            made |= dict.fromkeys(self._output_registers(key, place), 0)
-        made |= dict.fromkeys(self.buffer_registers(), 0)
+            registers |= dict.fromkeys(self._output_registers(key, place), 0)
+        registers |= dict.fromkeys(self.buffer_registers(), 0)
         for word in range(self.ports.output("overshoot_o").words):
-            made |= {f"over{word}": 0, f"full{word}": 0}
-        return made
+            registers |= {f"over{word}": 0, f"full{word}": 0}
+        return registers
 
     def _output_registers(self, key: Key, place: int) -> Iterator[str]:
         module, action = self.graph.drivers[key][0]

@@ -1,8 +1,8 @@
-"""Statements of a cycle into machine code: one loop over the rows, all registers in registers of the processor.
+"""Compiler of the statements of a cycle to machine code: one loop over the rows.
 
-numba could compile the same text, but takes ten milliseconds a line to find out that everything in it is a 64-bit
-integer. We know that, hence hand LLVM the instructions: a datapath of fifty modules is compiled in a few seconds. The
-code is kept for the next process that simulates the same datapath. Importing this needs llvmlite, which numba brings.
+numba could compile the same text, but needs ten milliseconds a line to infer that every value is a 64-bit integer.
+This module therefore generates LLVM instructions directly, and compiles a datapath of fifty modules in a few seconds.
+The code is cached on disk for other processes. This module needs llvmlite, a dependency of numba.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lightbed.machine_code import digest_of, make_folder
 from lightbed.output_file import replace_file
 
 Run = Callable[[Any, Any, Any], None]
-"""Takes the registers, the rows that come in and those that go out, all of 64-bit signed integers."""
+"""Function of the registers, the input rows and the output rows, all of 64-bit signed integers."""
 
 _WORD = ir.IntType(64)
 _POINTER = _WORD.as_pointer()
@@ -35,12 +35,12 @@ _INPUT, _OUTPUT = re.compile(r"i(\d+)"), re.compile(r"o(\d+)")
 _CALL = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p, c_int64)
 _NAME = "run"
 _NUMBERS = itertools.count()
-_MOST_KEPT = 2000
-"""Most programs whose code is kept; the least recently used go first."""
+_MAX_CACHED = 2000
+"""Largest number of cached programs; the least recently used are removed first."""
 
 
 def compile_program(program: CycleProgram) -> Run:
-    """Return the loop over a program, compiled."""
+    """Return the compiled loop of a program."""
     library = binding.JITLibraryBuilder().add_object_img(_object_code(program)).add_current_process()
     tracker = library.export_symbol(_NAME).link(_linker(), f"program{next(_NUMBERS)}")
     call = _CALL(tracker[_NAME])
@@ -58,7 +58,7 @@ def _linker() -> binding.LLJIT:
 
 
 def _machine() -> binding.TargetMachine:
-    """Return a description of this processor. Each compiler needs one of its own: LLVM takes it over."""
+    """Return a description of this processor. Each compiler needs its own, because LLVM takes ownership of it."""
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     features = binding.get_host_cpu_features().flatten()
@@ -67,7 +67,7 @@ def _machine() -> binding.TargetMachine:
 
 
 def _object_code(program: CycleProgram) -> bytes:
-    """Return the object file of a program, from the last process that made it or made now."""
+    """Return the object file of a program, from the cache or newly compiled."""
     key = hashlib.sha256(repr(program).encode()).hexdigest()
     try:
         path = _folder() / f"{key[:32]}.o"
@@ -76,35 +76,35 @@ def _object_code(program: CycleProgram) -> bytes:
     with suppress(OSError):
         content = path.read_bytes()
         digest, code = content[:32], content[32:]
-        if hashlib.sha256(code).digest() == digest:  # LLVM ends the process when it reads a damaged file
+        if hashlib.sha256(code).digest() == digest:  # LLVM ends the process if it reads a damaged file
             os.utime(path)
             return code
     code = _translate(program)
     with suppress(OSError):
-        _keep(path, hashlib.sha256(code).digest() + code)
+        _write_cache(path, hashlib.sha256(code).digest() + code)
     return code
 
 
 @cache
 def _folder() -> Path:
-    """Return the folder of code that this translator makes for this processor. Raises `OSError`."""
+    """Return the cache folder for this version of the compiler and this processor. Raise `OSError` as needed."""
     machine = (llvmlite.__version__, binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten())
     key = hashlib.sha256(repr(machine).encode() + digest_of(Path(__file__)))
     return make_folder(f"count-action-{key.hexdigest()[:24]}")
 
 
-def _keep(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, and remove the oldest where there are too many."""
+def _write_cache(path: Path, content: bytes) -> None:
+    """Write a file atomically, and remove the oldest tenth if the cache is full."""
     with replace_file(path) as file:
         file.write(content)
     files = list(path.parent.iterdir())
-    if len(files) > _MOST_KEPT:
-        for old in sorted(files, key=lambda each: each.stat().st_mtime)[: _MOST_KEPT // 10]:
+    if len(files) > _MAX_CACHED:
+        for old in sorted(files, key=lambda each: each.stat().st_mtime)[: _MAX_CACHED // 10]:
             old.unlink(missing_ok=True)
 
 
 def _translate(program: CycleProgram) -> bytes:
-    """Return the object file of a program."""
+    """Compile a program, and return its object file."""
     module = ir.Module()
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [_POINTER] * 3 + [_WORD]), _NAME)
     for pointer in function.args[:3]:
@@ -119,7 +119,7 @@ def _translate(program: CycleProgram) -> bytes:
 
 
 class _Loop:
-    """Translates one program. Every name is a 64-bit cell on the stack, which LLVM turns into a register."""
+    """Translates one program. Every variable is a 64-bit stack slot, which LLVM turns into a register."""
 
     def __init__(self, builder: Any, program: CycleProgram) -> None:
         self._builder, self._program = builder, program
@@ -157,8 +157,8 @@ class _Loop:
         builder.ret_void()
 
     def _columns(self, pattern: re.Pattern[str]) -> list[tuple[str, int]]:
-        found = ((name, pattern.fullmatch(name)) for name in self._cells)
-        return [(name, int(match[1])) for name, match in found if match]
+        matches = ((name, pattern.fullmatch(name)) for name in self._cells)
+        return [(name, int(match[1])) for name, match in matches if match]
 
     def _at(self, base: Any, place: int) -> Any:
         return self._builder.gep(base, [_WORD(place)])
@@ -178,7 +178,7 @@ class _Loop:
             elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
                 self._builder.store(self._value(statement.value), self._cells[statement.targets[0].id])
             else:
-                raise TypeError(f"no statement of a cycle: {ast.unparse(statement)}")
+                raise TypeError(f"unsupported statement: {ast.unparse(statement)}")
 
     def _when(self, test: ast.expr) -> AbstractContextManager[Any]:
         condition = self._builder.icmp_signed("!=", self._value(test), _WORD(0))
@@ -203,7 +203,7 @@ class _Loop:
             return self._builder.zext(bit, _WORD)
         if isinstance(node, ast.Call):
             return self._builder.ctpop(self._value(node.args[0]))
-        raise TypeError(f"no expression of a cycle: {ast.unparse(node)}")
+        raise TypeError(f"unsupported expression: {ast.unparse(node)}")
 
 
 _OPERATIONS: dict[type[ast.operator], str] = {

@@ -1,4 +1,4 @@
-"""The fast simulator: a datapath as one generated loop over the cycles, in machine code."""
+"""The fast simulator: runs the compiled loop of a datapath."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from lightbed.wording import install_extra
 
 
 class Simulator:
-    """A compiled datapath and its registers. `run` goes on where it stopped; `reset` is as after power-on."""
+    """A compiled datapath and its registers. `run` continues from the current state; `reset` starts again."""
 
     def __init__(self, datapath: Datapath) -> None:
-        """Compile a datapath.
+        """Compile a datapath, and reset it.
 
-        Raises ImportError when numba is not installed, KeyError for references to nothing, ValueError for streams in
-        a circle.
+        Raise ImportError if numba is not installed, KeyError for a reference to no signal, and ValueError if streams
+        form a cycle.
         """
         self.datapath = datapath
         self.ports = ports_of(datapath)
@@ -33,23 +33,23 @@ class Simulator:
         self._state = self._reset.copy()
 
     def run(self, rows: Rows, out: Rows | None = None) -> Rows:
-        """Return the outputs of every cycle, read before its clock edge.
+        """Return the outputs of every cycle, sampled before its clock edge.
 
-        They are written to `out` where it is given: getting new memory takes longer than the simulation. Raises
-        ValueError for rows of another width, and for an `out` that does not fit.
+        If `out` is given, they are written to it, because allocating memory takes longer than the simulation. Raise
+        ValueError for rows of another width, and for an `out` of another shape or type.
         """
         inputs = check_inputs(self.ports, rows)
         shape = (len(inputs), self.ports.output_columns)
         outputs = np.empty(shape, np.uint64) if out is None else out
         if outputs.shape != shape or outputs.dtype != np.uint64 or not outputs.flags.c_contiguous:
             raise ValueError(
-                f"out is {outputs.dtype}{list(outputs.shape)}; uint64{list(shape)} in one block is needed."
+                f"out is {outputs.dtype}{list(outputs.shape)}, not a contiguous uint64{list(shape)}."
             )
         self._run(self._state, inputs.view(np.int64), outputs.view(np.int64))
         return outputs
 
     def reset(self, shadow: int | None = None) -> None:
-        """Reset all registers as R12 says; a commit in reset puts what is in the shadow bank in force."""
+        """Reset all registers (R12). With `shadow`, commit these targets, as hardware does in reset."""
         self._state[:] = self._reset
         if shadow is not None:
             for place, value in enumerate(targets_of(self.datapath, shadow).values()):
@@ -57,10 +57,10 @@ class Simulator:
 
 
 def compile_datapath(datapath: Datapath) -> Simulator:
-    """Return a fast simulator of a datapath, reset. Raises as `Simulator`."""
+    """Return a fast simulator of a datapath, in reset. Raise as `Simulator` does."""
     return Simulator(datapath)
 
 
 def simulate(datapath: Datapath, inputs: Rows) -> Rows:
-    """Return the outputs of a run from reset. Raises as `Simulator`, and ValueError for rows of another width."""
+    """Return the outputs of a run from reset. Raise as `Simulator` does, and ValueError for rows of another width."""
     return Simulator(datapath).run(inputs)

@@ -1,4 +1,4 @@
-"""One cycle before its clock edge: which modules stall, which beats move, which counts fire, what is seen."""
+"""The combinational part of a cycle: stalls, moving beats, fires and outputs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from fpga.count_action.simulate.reference.state import CountCycle, Cycle, State,
 
 
 class Wiring:
-    """Lines of a datapath that do not change from cycle to cycle."""
+    """Connections of a datapath, cached because they are the same in every cycle."""
 
     def __init__(self, datapath: Datapath) -> None:
         self.datapath = datapath
@@ -43,7 +43,7 @@ class Wiring:
         self._beats: dict[Ref, tuple[Ref, ...]] = {}
 
     def slice_of(self, ref: Ref) -> BitSlice:
-        """Return where the bits of a sample, flag or number stand."""
+        """Return the bits of a sample, flag or number."""
         if ref not in self._slices:
             self._slices[ref] = sample_slice(self.graph, ref)
         return self._slices[ref]
@@ -62,27 +62,27 @@ class Wiring:
 
     @cached_property
     def clears(self) -> dict[Key, list[Key]]:
-        """The counts whose fires clear a count."""
-        found: dict[Key, list[Key]] = {}
+        """The counts whose fires clear each count."""
+        clears: dict[Key, list[Key]] = {}
         for module in self.datapath.modules:
             for action in module.actions:
                 if action.clears is not None:
-                    found.setdefault(action.clears, []).append((module.name, action.on))
-        return found
+                    clears.setdefault(action.clears, []).append((module.name, action.on))
+        return clears
 
 
 Stream = tuple[str | None, str, int]
 
 
 class Evaluation:
-    """One cycle. Order: targets in force, signals, stalls, enables, increments, comparison, fire."""
+    """One cycle before its clock edge."""
 
     def __init__(self, wiring: Wiring, state: State, inputs: Mapping[str, int]) -> None:
         self.wiring, self.state, self.inputs = wiring, state, inputs
-        self._seen = apply_buffers(wiring.datapath, state.buffers, inputs)
+        self._buffered_inputs = apply_buffers(wiring.datapath, state.buffers, inputs)
         self._stalled: dict[str, bool] = {}
         self.counts: dict[Key, CountCycle] = {}
-        # Whether a module stalls depends on those that take its streams, and on which level counts fire there.
+        # The stall of a module depends on the stalls and level counts of the readers of its streams: they come first.
         for module in wiring.order:
             self._stalled[module.name] = any(self.is_backpressured(beat) for beat in beats_of(module))
             self._compare(module, CountKind.LEVEL)
@@ -92,7 +92,7 @@ class Evaluation:
     # Signals and streams (R7)
 
     def _bits(self, place: BitSlice) -> int:
-        word = self._seen.get(place.port, 0) if place.port else self.state.outputs[place.register]
+        word = self._buffered_inputs.get(place.port, 0) if place.port else self.state.outputs[place.register]
         return word >> place.low & (1 << place.width) - 1
 
     def _valid(self, ref: Ref) -> bool:
@@ -101,7 +101,7 @@ class Evaluation:
         return bool(self._bits(valid_slice(ref)))
 
     def _ready(self, stream: Stream) -> bool:
-        """Return whether all who take a stream are ready: level counts when they fire, others when not stalled."""
+        """Return whether all takers of a stream are ready: level counts if they fire, others if not stalled."""
         module, name, _ = stream
         if module is not None and (module, name) not in self.wiring.inside:
             return bool(self.inputs.get(f"{module}_{name}_ready_i", 0))
@@ -136,18 +136,18 @@ class Evaluation:
         enabled, stalled = self._is_enabled(count), self._stalled[module.name]
         increment = self._increment(count) if enabled and not stalled else 0
         base = self.state.counts[key]
-        aimed = None if count.aim is None else self.sample(count.aim)
-        target = self.state.targets[module.name, count.target] if aimed is None else aimed
+        formula_value = None if count.aim is None else self.sample(count.aim)
+        target = self.state.targets[module.name, count.target] if formula_value is None else formula_value
         value = base + increment
-        how = module.target(count.target)
+        reach = module.target(count.target)
         fires = increment != 0 and value == target != 0
-        if how.at_least:
+        if reach.at_least:
             fires = increment != 0 and 0 < target <= value
         accumulates = count.kind is CountKind.ACCUMULATE
         rest = value
         if fires:
-            rest = value - target if how.carry else 0
-        held = min(max(rest, 0), self._limit(count)) if increment else base
+            rest = value - target if reach.carry else 0
+        limited = min(max(rest, 0), self._limit(count)) if increment else base
         return CountCycle(
             module=module.name,
             count=count.name,
@@ -158,13 +158,13 @@ class Evaluation:
             value=value,
             target=target,
             fires=fires,
-            rest=held,
+            rest=limited,
             overshoots=accumulates and not fires and increment != 0 and target != 0 and value > target,
-            saturates=accumulates and increment != 0 and held != rest,
+            saturates=accumulates and increment != 0 and limited != rest,
         )
 
     def _limit(self, count: Count) -> int:
-        """Return what a count cannot exceed: its register, and its bound (R10, R17)."""
+        """Return the largest value of a count: that of its register, or its bound if smaller (R10, R17)."""
         largest = (1 << count.width) - 1
         return largest if count.bound is None else min(largest, self.sample(count.bound))
 
@@ -179,7 +179,7 @@ class Evaluation:
         return count.constant + added - sum(self._term(count, ref) for ref in count.taken)
 
     def _term(self, count: Count, ref: Ref) -> int:
-        """Return what a term adds: level counts look at beats that wait, accumulating ones at those that move."""
+        """Return the value of a term: level counts add waiting beats, accumulating counts add moving beats."""
         if not self.wiring.is_stream(ref):
             return self._bits(self.wiring.slice_of(ref))
         if count.kind is not CountKind.LEVEL:
@@ -187,14 +187,14 @@ class Evaluation:
         return self._valid(ref) and self._takes(count, stream_of(ref))
 
     def _takes(self, count: Count, stream: Stream) -> bool:
-        """Return whether a count takes this stream when it fires: one that chooses takes one of them (R19)."""
+        """Return whether a count takes this stream when it fires; an arbitrating count takes one stream (R19)."""
         pick = pick_of(count, Ref(stream[1], stream[0], stream[2])) if count.order else None
         return pick is None or self.sample(pick) != 0
 
     # Formulas (R13)
 
     def _evaluate(self, operand: Operand) -> int:
-        """Return what a formula comes to, without loss."""
+        """Return the exact value of a formula."""
         if isinstance(operand, int):
             return operand
         if isinstance(operand, Ref):
@@ -208,7 +208,7 @@ class Evaluation:
         return value_of(operand.operator, [self._evaluate(each) for each in operand.operands])
 
     def find_violations(self) -> Iterator[tuple[str, str, str]]:
-        """Return the properties that do not hold in this cycle: module, kind and name (R21)."""
+        """Yield (module, kind, name) of each property that does not hold in this cycle (R21)."""
         for module in self.wiring.datapath.modules:
             for claim in module.claims:
                 if (self._evaluate(claim.holds) != 0) == (claim.kind == "never"):
@@ -217,7 +217,7 @@ class Evaluation:
     # Outputs
 
     def cycle(self) -> Cycle:
-        """Return the cycle as it is before its clock edge."""
+        """Return the values of ports and counts before the clock edge."""
         counts = tuple(
             self.counts[module.name, count.name] for module, count in self.wiring.datapath.counts()
         )
@@ -244,7 +244,7 @@ class Evaluation:
         yield "saturated_o", pack((self.state.saturated[module, count], 1) for module, count, _ in counts)
 
     def _accepts(self, signal: Signal, index: int) -> bool:
-        """Return what the port shows as ready: of a buffer whether it has room (R20)."""
+        """Return the ready bit at the port; for a buffered stream, whether its buffer has room (R20)."""
         if signal.buffered:
             return has_room(self.state.buffers[signal.name, index])
         return self._ready((None, signal.name, index))
@@ -258,7 +258,7 @@ class Evaluation:
 
 
 def pack(fields: Iterable[tuple[int, int]]) -> int:
-    """Return values side by side, each in its width, the first in the lowest bits."""
+    """Return the concatenation of (value, width) fields, the first in the lowest bits."""
     packed = low = 0
     for value, width in fields:
         packed |= (value & (1 << width) - 1) << low

@@ -1,7 +1,7 @@
-"""A datapath in plain Python, straight from the rules R1 to R21 of `docs/reference/count-action.md`.
+"""The reference simulator, a direct implementation of the rules R1 to R21 of `docs/reference/count-action.md`.
 
-This is the meaning of the language in a form that runs: slow, exact, and to be read with the page. `step` answers
-what one cycle does; the registers are replaced all at once at its end. Everything else is compared with it.
+It is the executable definition of the language: slow, exact, and best read with that page. `step` runs one cycle and
+replaces all registers at once at its end. Tests compare every other simulator and the hardware with it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from fpga.count_action.simulate.reference.state import Cycle, State, next_buffer
 
 
 class Reference:
-    """A datapath and its registers. `run` may be called again and again; `reset` makes it as after power-on."""
+    """A datapath and its registers. `run` continues from the current state; `reset` restores the initial one."""
 
     def __init__(self, datapath: Datapath) -> None:
-        """Prepare a datapath in reset.
+        """Start with a datapath in reset.
 
-        Raises KeyError for references to nothing, ValueError for streams in a circle.
+        Raise KeyError for a reference to no signal, and ValueError if streams form a cycle.
         """
         self.datapath = datapath
         self.ports = ports_of(datapath)
@@ -35,46 +35,46 @@ class Reference:
         self.reset()
 
     def reset(self, shadow: int | None = None) -> None:
-        """Reset all registers as R12 says; a commit in reset puts what is in the shadow bank in force."""
+        """Reset all registers (R12). With `shadow`, commit these targets, as hardware does in reset."""
         self.state = reset_state(self.datapath)
         if shadow is not None:
             self.state = replace(self.state, targets=targets_of(self.datapath, shadow))
 
     def run(self, rows: Rows) -> Rows:
-        """Return the outputs of every cycle, read before its clock edge.
+        """Return the outputs of every cycle, sampled before its clock edge.
 
-        Raises ValueError for rows of another width.
+        Raise ValueError for rows of another width.
         """
         inputs = check_inputs(self.ports, rows)
         outputs = [row_of(self.ports.outputs, cycle.outputs) for cycle in self.cycles(inputs)]
         return np.array(outputs, np.uint64).reshape(len(inputs), self.ports.output_columns)
 
     def cycles(self, rows: Rows) -> Iterator[Cycle]:
-        """Return what happens in every cycle."""
+        """Run the rows, and yield every cycle."""
         for row in check_inputs(self.ports, rows).tolist():
             yield self.step(values_of(self.ports.inputs, row))
 
     def violations(self, rows: Rows) -> Iterator[tuple[int, str, str, str]]:
-        """Return the properties that do not hold, cycle by cycle: cycle, module, kind and name (R21)."""
+        """Run the rows, and yield (cycle, module, kind, name) of each property that does not hold (R21)."""
         for cycle, row in enumerate(check_inputs(self.ports, rows).tolist()):
             evaluation = Evaluation(self._wiring, self.state, values_of(self.ports.inputs, row))
             yield from ((cycle, *each) for each in evaluation.find_violations())
             self.state = next_state(evaluation)
 
     def step(self, inputs: Mapping[str, int]) -> Cycle:
-        """Run one cycle: `inputs` by port; ports that are not named are 0."""
+        """Run one cycle with `inputs` by port; missing ports are 0."""
         evaluation = Evaluation(self._wiring, self.state, inputs)
         cycle, self.state = evaluation.cycle(), next_state(evaluation)
         return cycle
 
 
 def next_state(evaluation: Evaluation) -> State:
-    """Return the registers after the clock edge: all replaced at once, each from the cycle alone."""
+    """Return the registers after the clock edge; each depends on the cycle before it alone."""
     return ClockEdge(evaluation).state()
 
 
 class ClockEdge:
-    """A cycle as its clock edge sees it (`actions.kind.Edge`)."""
+    """The clock edge at the end of a cycle. Implements `actions.kind.Edge`."""
 
     def __init__(self, now: Evaluation) -> None:
         self._now = now
@@ -90,8 +90,8 @@ class ClockEdge:
                 key = (module.name, action.output)
                 if action.kind.drives:
                     memories[key] = KINDS[action.kind].keep(self, module, action)
-                    driven = KINDS[action.kind].drive(self, module, action)
-                    outputs[key] = outputs[key] if driven is None else driven
+                    value = KINDS[action.kind].drive(self, module, action)
+                    outputs[key] = outputs[key] if value is None else value
         return State(
             counts={
                 (module.name, count.name): self._count(module, count) for module, count in datapath.counts()
@@ -112,7 +112,7 @@ class ClockEdge:
         )
 
     def _count(self, module: Module, count: Count) -> int:
-        """Return a count: what rests of it, unless it keeps nothing or is cleared (R5, R10)."""
+        """Return the next value of a count: 0 if it is a level count or is cleared (R5, R10)."""
         key = (module.name, count.name)
         return self._now.counts[key].rest if count.accumulates and not self._is_cleared(key) else 0
 
@@ -120,7 +120,7 @@ class ClockEdge:
         return any(self._now.fires(*by) for by in self._now.wiring.clears.get(key, ()))
 
     def _targets(self) -> dict[Key, int]:
-        """Return the targets in force: those of the shadow bank after a commit (R8)."""
+        """Return the next targets in force: those of the shadow bank if there is a commit (R8)."""
         if not self._now.inputs.get("commit_i", 0):
             return dict(self._now.state.targets)
         return targets_of(self._now.wiring.datapath, self._now.inputs.get("target_shadow_i", 0))
@@ -136,12 +136,12 @@ class ClockEdge:
         return self._now.fires(module.name, count)
 
     def restarts(self, module: Module, count: str) -> bool:
-        """Return whether a count keeps nothing of this cycle: it fires, is cleared, or is a level count."""
+        """Return whether a count discards its value: it fires, is cleared, or is a level count."""
         key = (module.name, count)
         return not module.count(count).accumulates or self._now.fires(*key) or self._is_cleared(key)
 
     def adds(self, module: Module, count: str) -> bool:
-        """Return whether a count is enabled and its module not stalled."""
+        """Return whether a count is enabled and its module is not stalled."""
         now = self._now.counts[module.name, count]
         return now.enabled and not now.stalled
 
@@ -154,9 +154,9 @@ class ClockEdge:
         return self._now.sample(ref)
 
     def output(self, module: Module, name: str) -> int:
-        """Return what drives an output now: the bits of a beat, or a flag or a number."""
+        """Return the current value of an output: the bits of a beat, a flag or a number."""
         return self._now.state.outputs[module.name, name]
 
     def memory(self, module: Module, name: str) -> Any:
-        """Return what the action keeps from cycle to cycle beside its output."""
+        """Return the state that an action keeps between cycles besides its output."""
         return self._now.state.memories[module.name, name]

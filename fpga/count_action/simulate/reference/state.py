@@ -1,4 +1,4 @@
-"""The registers of a datapath, and what there is to say about one cycle."""
+"""The registers of a datapath, and the record of one cycle."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from fpga.count_action.ports import split_buffer
 from fpga.count_action.simulate.bit_slices import Key, beats_of
 
 Beat: TypeAlias = tuple[int, ...]
-"""Samples, end and kept lanes of a beat: the bits of each port."""
+"""The bits of each port of a beat: samples, `last` and `keep`."""
 Element: TypeAlias = tuple[str, int]
 """A stream and its index."""
 Buffer: TypeAlias = tuple[tuple[Beat, ...], Beat]
-"""The beats that wait, the first to leave first, and the beat that is shown (the last one when none waits)."""
+"""The waiting beats, oldest first, and the beat at the output (the previous one if none waits)."""
 
 DEPTH = 2
 
 
 def find_buffered_streams(datapath: Datapath) -> Iterator[tuple[Signal, int]]:
-    """Return every element of every buffered stream."""
+    """Yield (signal, index) for every element of every buffered stream."""
     for signal in datapath.inputs:
         if signal.buffered:
             yield from ((signal, index) for index in range(signal.size))
@@ -30,30 +30,30 @@ def find_buffered_streams(datapath: Datapath) -> Iterator[tuple[Signal, int]]:
 
 def empty_buffers(datapath: Datapath) -> dict[Element, Buffer]:
     """Return the buffers after reset."""
-    found: dict[Element, Buffer] = {}
+    buffers: dict[Element, Buffer] = {}
     for signal, index in find_buffered_streams(datapath):
-        found[signal.name, index] = ((), (0,) * sum(1 for _ in split_buffer(datapath, signal)))
-    return found
+        buffers[signal.name, index] = ((), (0,) * sum(1 for _ in split_buffer(datapath, signal)))
+    return buffers
 
 
 def apply_buffers(
     datapath: Datapath, buffers: Mapping[Element, Buffer], inputs: Mapping[str, int]
 ) -> Mapping[str, int]:
-    """Return the inputs as the modules see them."""
+    """Return the inputs with the ports of buffered streams replaced by the outputs of the buffers."""
     if not buffers:
         return inputs
-    seen = dict(inputs)
+    modules_inputs = dict(inputs)
     for signal, index in find_buffered_streams(datapath):
         waiting, beat = buffers[signal.name, index]
         ports = [(f"{signal.name}_valid_i", 1), *split_buffer(datapath, signal)]
         for (port, width), value in zip(ports, (int(bool(waiting)), *beat), strict=True):
             mask = (1 << width) - 1 << index * width
-            seen[port] = seen.get(port, 0) & ~mask | value << index * width
-    return seen
+            modules_inputs[port] = modules_inputs.get(port, 0) & ~mask | value << index * width
+    return modules_inputs
 
 
 def has_room(buffer: Buffer) -> bool:
-    """Return whether a buffer is ready for a beat."""
+    """Return whether a buffer can accept a beat."""
     return len(buffer[0]) < DEPTH
 
 
@@ -63,8 +63,8 @@ def next_buffers(
     inputs: Mapping[str, int],
     leaves: Callable[[Ref], bool],
 ) -> dict[Element, Buffer]:
-    """Return the buffers after the clock edge; `leaves` says whether the modules take the first beat of a stream."""
-    found = {}
+    """Return the buffers after the clock edge; `leaves` tells whether the modules take the first beat of a stream."""
+    following = {}
     for signal, index in find_buffered_streams(datapath):
         waiting, beat = buffers[signal.name, index]
         comes = inputs.get(f"{signal.name}_valid_i", 0) >> index & 1 and has_room((waiting, beat))
@@ -75,8 +75,8 @@ def next_buffers(
             waiting += (
                 tuple(inputs.get(port, 0) >> index * width & (1 << width) - 1 for port, width in parts),
             )
-        found[signal.name, index] = (waiting, waiting[0] if waiting else beat)
-    return found
+        following[signal.name, index] = (waiting, waiting[0] if waiting else beat)
+    return following
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +89,18 @@ class State:
     targets: Mapping[Key, int]
     """The targets in force."""
     memories: Mapping[Key, Any]
-    """What actions keep beside their outputs: sums and extreme samples since the last fire, say."""
+    """State of actions besides their outputs, such as sums and extreme samples since the last fire."""
     valid: Mapping[Key, bool]
-    """True while there is a beat on its way out."""
+    """True while a beat waits at the output."""
     outputs: Mapping[Key, int]
     """Beats, flags, pulses and numbers, by module and output."""
     buffers: Mapping[Element, Buffer]
-    """Beats of buffered streams that wait."""
+    """Buffers of buffered streams."""
 
 
 @dataclass(frozen=True, slots=True)
 class CountCycle:
-    """One cycle of a count; `value` is what is compared with `target` (R1)."""
+    """One cycle of a count; `value` is compared with `target` (R1)."""
 
     module: str
     count: str
@@ -108,20 +108,20 @@ class CountCycle:
     stalled: bool
     base: int
     increment: int
-    """0 for a count that is not enabled, or stalled."""
+    """0 if the count is not enabled or its module is stalled."""
     value: int
     target: int
     """The target in force."""
     fires: bool
     rest: int
-    """What the count is after this cycle if it is not cleared (R2, R10, R16, R17)."""
+    """Value of the count after this cycle unless it is cleared (R2, R10, R16, R17)."""
     overshoots: bool
     saturates: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """One cycle as it is before its clock edge: ports by name, and every count."""
+    """One cycle before its clock edge: values of ports by name, and every count."""
 
     inputs: Mapping[str, int]
     outputs: Mapping[str, int]

@@ -1,1 +1,1 @@
-"""Stimuli and expectations: read from files, made as an example, and checked against a run."""
+"""Stimuli and expectations: readers of files, an example generator, and the comparison with a run."""

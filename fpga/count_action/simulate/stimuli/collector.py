@@ -1,4 +1,4 @@
-"""The cells of a stimulus, one cycle after another: rows of inputs, expectations, and what is wrong with them."""
+"""Collector of the cells of a stimulus into input rows, expectations and errors."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from fpga.count_action.simulate.signals import Wire, by_name
 EXPECT = "expect:"
 MAX_CYCLES = 10_000_000
 
-Found = tuple[Wire, bool] | None
-"""The meaning of a name, and whether it is an expectation; None when it means nothing."""
+NamedWire = tuple[Wire, bool] | None
+"""The wire of a name, and whether the name is an expectation; None for an unknown name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """A value that an output must carry in a cycle; `line` is where the file says so."""
+    """The required value of an output in a cycle; `line` is its line in the file."""
 
     cycle: int
     wire: Wire
@@ -33,14 +33,14 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Stimulus:
-    """Inputs of a run, and what is expected of it."""
+    """Inputs of a run, and the expectations about its outputs."""
 
     rows: Rows
     expectations: tuple[Expectation, ...] = ()
 
 
 def _idle_inputs(datapath: Datapath) -> dict[str, int]:
-    """Return the inputs by port when nothing is said about them."""
+    """Return the default values of inputs by port: ready is 1, targets have their reset values, others are 0."""
     shadow = low = 0
     for _, target in datapath.targets():
         shadow |= target.reset << low
@@ -50,13 +50,13 @@ def _idle_inputs(datapath: Datapath) -> dict[str, int]:
 
 
 def idle_rows(datapath: Datapath, cycles: int) -> Rows:
-    """Return cycles in which nothing comes in."""
+    """Return rows of default inputs, in which no beat arrives."""
     row = row_of(ports_of(datapath).inputs, _idle_inputs(datapath))
     return np.tile(np.array(row, np.uint64), (cycles, 1))
 
 
 class Collector:
-    """Takes cells one after another, and notes what is wrong with them."""
+    """Collects cycles in order, and records their errors."""
 
     def __init__(self, datapath: Datapath, file: str) -> None:
         self.datapath, self.file = datapath, file
@@ -70,22 +70,22 @@ class Collector:
         self._errors: list[Diagnostic] = []
 
     def error(self, line: int, column: int, message: str, hint: str = "") -> CountActionError:
-        """Return an error of the file that ends the reading."""
+        """Return a fatal error of the file, together with the recorded errors."""
         return CountActionError([*self._errors, Diagnostic(self.file, line, column, message, hint)])
 
     def note(self, line: int, column: int, message: str, hint: str = "") -> None:
-        """Note an error after which reading goes on."""
+        """Record an error, after which reading continues. Raise `CountActionError` at the 20th."""
         self._errors.append(Diagnostic(self.file, line, column, message, hint))
         if len(self._errors) >= 20:
             raise CountActionError(self._errors)
 
-    def settle(self) -> None:
-        """Raise the errors that were noted."""
+    def raise_errors(self) -> None:
+        """Raise `CountActionError` if errors were recorded."""
         if self._errors:
             raise CountActionError(self._errors)
 
-    def wire(self, name: str, line: int, column: int) -> Found:
-        """Return what a name means; note an error when it means nothing."""
+    def wire(self, name: str, line: int, column: int) -> NamedWire:
+        """Return the wire of a name, or None after recording an error if the name is unknown."""
         expected = name.startswith(EXPECT)
         plain = name.removeprefix(EXPECT).strip()
         known = self._outputs if expected else self._inputs
@@ -95,27 +95,29 @@ class Collector:
         what = "output" if expected else "input"
         hint = did_you_mean(plain, (each for each in known if not each.endswith(("_i", "_o"))))
         if plain in other and not expected:
-            hint = f"It is an output: write {quote(EXPECT + plain)} to say what it must be."
+            hint = f"It is an output: write {quote(EXPECT + plain)} to expect a value."
         self.note(line, column, f"there is no {what} {quote(plain)}", hint)
         return None
 
-    def check_overlaps(self, named: Iterable[tuple[str, Found]], line: int, columns: Iterable[int]) -> None:
-        """Note inputs that are given twice: by their port and by themselves, or by two names of one port."""
-        given: dict[str, list[tuple[str, int]]] = {}
-        taken: dict[str, int] = {}
-        for (name, found), column in zip(named, columns, strict=False):
-            if found is None or found[1]:
-                continue  # two expectations of one output are both looked at
-            port, mask = found[0].port.name, found[0].mask
-            if taken.get(port, 0) & mask:
-                other = next(label for label, bits in given[port] if bits & mask)
-                message = f"{quote(other)} and {quote(name)} give the same bits of {quote(port)}"
+    def check_overlaps(
+        self, names: Iterable[tuple[str, NamedWire]], line: int, columns: Iterable[int]
+    ) -> None:
+        """Record an error for each input that is set twice, for example by its port and by an element."""
+        labels: dict[str, list[tuple[str, int]]] = {}
+        masks: dict[str, int] = {}
+        for (name, target), column in zip(names, columns, strict=False):
+            if target is None or target[1]:
+                continue  # two expectations of one output are both checked
+            port, mask = target[0].port.name, target[0].mask
+            if masks.get(port, 0) & mask:
+                other = next(label for label, bits in labels[port] if bits & mask)
+                message = f"{quote(other)} and {quote(name)} set the same bits of {quote(port)}"
                 self.note(line, column, message, "Keep one of them.")
-            given.setdefault(port, []).append((name, mask))
-            taken[port] = taken.get(port, 0) | mask
+            labels.setdefault(port, []).append((name, mask))
+            masks[port] = masks.get(port, 0) | mask
 
     def cycle(self, cells: Iterable[tuple[Wire, bool, int, int]], line: int) -> None:
-        """Add one cycle: wires, whether expected, values, and their columns in the file."""
+        """Add one cycle. A cell is (wire, whether it is an expectation, value, column in the file)."""
         values = dict(self._idle)
         for wire, expected, value, column in cells:
             if not wire.fits(value):
@@ -134,8 +136,8 @@ class Collector:
         self._cycles += 1
 
     def stimulus(self) -> Stimulus:
-        """Return what was collected. Raises `CountActionError`."""
-        self.settle()
+        """Return the stimulus. Raise `CountActionError` if errors were recorded."""
+        self.raise_errors()
         columns = ports_of(self.datapath).input_columns
         rows = np.array(self._words, np.uint64).reshape(self._cycles, columns)
         return Stimulus(rows, tuple(self._expectations))

@@ -1,10 +1,10 @@
-"""Stimuli from files: CSV, NPZ, or a Python generator; and what is expected of the outputs.
+"""Stimuli from files (CSV, NPZ or a Python generator), and the comparison of a run with their expectations.
 
 CSV has a line of names and a line for every cycle. NPZ has an array for every name. A Python file defines
-`stimulus(ports)`, which yields a dictionary for every cycle. Names are those of `signals`; with `expect:` before it
-an output is named, which must then carry the value in that cycle. What is not named: ready is 1, the shadow bank
-holds the targets of the text, everything else is 0. An empty cell is 0, and expects nothing. A column `cycle` of a
-CSV numbers the lines from 0, for the reader; one that says anything else is refused.
+`stimulus(ports)`, which yields a dictionary for every cycle. Names are those of `signals`; the prefix `expect:` names
+an output that must have the value in that cycle. Defaults: ready is 1, the shadow bank holds the targets of the text,
+everything else is 0. An empty cell is the default, and expects nothing. A column `cycle` of a CSV numbers the lines
+from 0, for readers; any other number is an error.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Rows, ports_of
 from fpga.count_action.simulate.reference import Reference
 from fpga.count_action.simulate.signals import Wire, input_wires, output_wires
-from fpga.count_action.simulate.stimuli.collector import EXPECT, Collector, Expectation, Found, Stimulus
+from fpga.count_action.simulate.stimuli.collector import EXPECT, Collector, Expectation, NamedWire, Stimulus
 
 CYCLE = "cycle"
-"""The column of a CSV that numbers its lines."""
+"""The column of a CSV that numbers its cycles."""
 
 
 def load_stimulus(datapath: Datapath, path: Path, cycles: int | None = None) -> Stimulus:
-    """Return the stimulus in a `.csv`, `.npz` or `.py` file; with `cycles`, no more of it is read than so many.
+    """Return the stimulus in a `.csv`, `.npz` or `.py` file, limited to its first `cycles` if given.
 
-    Raises `CountActionError` with the place of every error, and when there are more than `MAX_CYCLES`.
+    Raise `CountActionError` with the location of every error, or if there are more than `MAX_CYCLES` cycles.
     """
     readers: dict[str, Callable[[Collector, Path, int | None], None]] = {
         ".csv": _csv,
@@ -45,7 +45,7 @@ def load_stimulus(datapath: Datapath, path: Path, cycles: int | None = None) -> 
     }
     collector = Collector(datapath, str(path))
     if path.suffix.lower() not in readers:
-        hint = f"There are: {', '.join(readers)}."
+        hint = f"Use {', '.join(readers)}."
         raise collector.error(1, 1, f"unknown stimulus format {quote(path.suffix)}", hint)
     try:
         readers[path.suffix.lower()](collector, path, cycles)
@@ -75,40 +75,40 @@ def _csv(collector: Collector, path: Path, cycles: int | None) -> None:
         raise collector.error(1, 1, "is empty", "Write an example with --init.")
     (first, header), *rest = lines
     columns = _header(collector, first, header)
-    collector.settle()
+    collector.raise_errors()
     for number, (line, cells) in enumerate(rest[:cycles]):
         if len(cells) > len(header):
             collector.note(
                 line, len(header) + 1, f"{len(cells)} cells under {len(header)} names", "Remove some."
             )
             continue
-        # Every line is one cycle: a number that leaves some out, or begins elsewhere, is another run.
-        for place, (name, said) in enumerate(zip(header, cells, strict=False)):
-            if name.strip().lower() == CYCLE and said.strip() not in {"", str(number)}:
+        # Every line is one cycle. Numbers that skip cycles, or start elsewhere, would mean another run.
+        for place, (name, label) in enumerate(zip(header, cells, strict=False)):
+            if name.strip().lower() == CYCLE and label.strip() not in {"", str(number)}:
                 message = (
-                    f"{quote(said.strip())} under {quote(name.strip())}, but this line is cycle {number}"
+                    f"{quote(label.strip())} under {quote(name.strip())}, but this line is cycle {number}"
                 )
                 hint = "Write a line for every cycle, numbered from 0, or leave the column out."
                 raise collector.error(line, place + 1, message, hint)
         collector.cycle(_cells(collector, columns, line, cells), line)
 
 
-def _header(collector: Collector, line: int, names: list[str]) -> list[Found]:
-    columns: list[Found] = []
-    seen: set[str] = set()
+def _header(collector: Collector, line: int, names: list[str]) -> list[NamedWire]:
+    columns: list[NamedWire] = []
+    earlier: set[str] = set()
     for place, name in enumerate(each.strip() for each in names):
-        twice = name in seen
-        if twice:
-            collector.note(line, place + 1, f"{quote(name)} stands twice", "Remove one.")
-        seen.add(name)
-        ignored = twice or name.lower() in {CYCLE, "#", ""}
+        is_duplicate = name in earlier
+        if is_duplicate:
+            collector.note(line, place + 1, f"column {quote(name)} appears twice", "Remove one.")
+        earlier.add(name)
+        ignored = is_duplicate or name.lower() in {CYCLE, "#", ""}
         columns.append(None if ignored else collector.wire(name, line, place + 1))
     collector.check_overlaps(zip(names, columns, strict=True), line, count(1))
     return columns
 
 
 def _cells(
-    collector: Collector, columns: list[Found], line: int, cells: list[str]
+    collector: Collector, columns: list[NamedWire], line: int, cells: list[str]
 ) -> Iterator[tuple[Wire, bool, int, int]]:
     for place, (column, cell) in enumerate(zip(columns, cells, strict=False)):
         if column is None or not cell.strip():
@@ -116,7 +116,7 @@ def _cells(
         try:
             value = int(cell.strip(), 0)
         except ValueError:
-            hint = "Write a whole number, also as 0x1f or 0b101, or nothing."
+            hint = "Write an integer (12, 0x1f, 0b101), or leave the cell empty."
             collector.note(line, place + 1, f"{quote(cell.strip())} is not a number", hint)
             continue
         yield (*column, value, place + 1)
@@ -133,16 +133,16 @@ def _npz(collector: Collector, path: Path, cycles: int | None) -> None:
         raise collector.error(
             1, 1, "is not an NPZ file", "Write it with numpy.savez(file, NAME=values)."
         ) from None
-    known = [(collector.wire(name, 1, 1), name, array) for name, array in arrays.items()]
-    collector.check_overlaps(((name, wire) for wire, name, _ in known), 1, repeat(1))
-    collector.settle()
+    columns = [(collector.wire(name, 1, 1), name, array) for name, array in arrays.items()]
+    collector.check_overlaps(((name, wire) for wire, name, _ in columns), 1, repeat(1))
+    collector.raise_errors()
     length = max((len(array) for array in arrays.values() if array.ndim), default=0)
     for name, array in arrays.items():
         if array.ndim != 1 or array.dtype.kind not in "iub" or len(array) != length:
-            message = f"{quote(name)} is {array.dtype}{list(array.shape)}; {length} whole numbers are needed"
-            collector.note(1, 1, message, "All arrays have one value a cycle.")
-    collector.settle()
-    series = [(*wire, array[:cycles].tolist()) for wire, _, array in known if wire is not None]
+            message = f"{quote(name)} is {array.dtype}{list(array.shape)}, not {length} integers"
+            collector.note(1, 1, message, "All arrays need one integer per cycle.")
+    collector.raise_errors()
+    series = [(*wire, array[:cycles].tolist()) for wire, _, array in columns if wire is not None]
     for cycle in range(length)[:cycles]:
         collector.cycle(
             ((wire, expected, int(values[cycle]), 1) for wire, expected, values in series), cycle + 1
@@ -153,19 +153,19 @@ def _npz(collector: Collector, path: Path, cycles: int | None) -> None:
 
 
 def _python(collector: Collector, path: Path, cycles: int | None) -> None:
-    """Run the user's file: it is a program, and may never end by itself."""
-    path.read_bytes()  # a file that cannot be read is reported as such
+    """Run the user's file. Its generator may be endless, so it is read one cycle at a time."""
+    path.read_bytes()  # raises OSError here, so that an unreadable file is not reported as a failing program
     try:
         make = runpy.run_path(str(path)).get("stimulus")
         if not callable(make):
             raise collector.error(
                 1, 1, "has no function `stimulus`", "Write `def stimulus(ports): yield {...}`."
             )
-        made = make(ports_of(collector.datapath))
-        for number, cells in enumerate(islice(made, cycles)):
-            line = _line_of(path, made)
+        cycles_of_file = make(ports_of(collector.datapath))
+        for number, cells in enumerate(islice(cycles_of_file, cycles)):
+            line = _line_of(path, cycles_of_file)
             collector.cycle(_read_cycle(collector, number, cells, line), line)
-            collector.settle()
+            collector.raise_errors()
     except CountActionError:
         raise
     except SyntaxError as error:
@@ -174,7 +174,7 @@ def _python(collector: Collector, path: Path, cycles: int | None) -> None:
     except (
         Exception,
         SystemExit,
-    ) as error:  # `sys.exit(0)` there must not end the command as if all were well
+    ) as error:  # `sys.exit(0)` in the file must not end this command successfully
         message = f"{type(error).__name__} in the stimulus: {error}"
         raise collector.error(_line_in(path, error), 1, message, "Fix the generator.") from error
 
@@ -183,25 +183,25 @@ def _read_cycle(
     collector: Collector, cycle: int, cells: Any, line: int
 ) -> Iterator[tuple[Wire, bool, int, int]]:
     if not isinstance(cells, Mapping):
-        message = f"cycle {cycle} is {quote(repr(cells))}, no dictionary"
+        message = f"cycle {cycle} is {quote(repr(cells))}, not a dictionary"
         collector.note(line, 1, message, "Yield {NAME: value}.")
         return
-    named = [(str(name), collector.wire(str(name), line, 1)) for name in cells]
-    collector.check_overlaps(named, line, repeat(1))
-    for (name, wire), value in zip(named, cells.values(), strict=True):
+    targets = [(str(name), collector.wire(str(name), line, 1)) for name in cells]
+    collector.check_overlaps(targets, line, repeat(1))
+    for (name, wire), value in zip(targets, cells.values(), strict=True):
         try:
             whole = int(value.__index__())
         except (AttributeError, TypeError):
-            message = f"{quote(name)} is {quote(repr(value))} in cycle {cycle}"
+            message = f"{quote(name)} is {quote(repr(value))} in cycle {cycle}, not an integer"
             collector.note(line, 1, message, "Yield integers.")
             continue
         if wire is not None:
             yield (*wire, whole, 1)
 
 
-def _line_of(path: Path, made: object) -> int:
-    """Return the line of a generator; 1 when that is in another file, or not a generator."""
-    frame = getattr(made, "gi_frame", None)
+def _line_of(path: Path, generator: object) -> int:
+    """Return the current line of a generator; 1 if it is in another file, or not a generator."""
+    frame = getattr(generator, "gi_frame", None)
     return frame.f_lineno if frame is not None and frame.f_code.co_filename == str(path) else 1
 
 
@@ -213,7 +213,7 @@ def _line_in(path: Path, error: BaseException) -> int:
 
 
 def example_stimulus(datapath: Datapath, cycles: int = 16) -> str:
-    """Return a stimulus in CSV for this datapath: all that counts comes in, and what then fires is expected."""
+    """Return an example stimulus in CSV: all inputs are active, and the simulated fires are the expectations."""
     wires = [
         wire for wire in input_wires(datapath) if not wire.name.startswith(("target_shadow", "clear_status"))
     ]
@@ -223,12 +223,12 @@ def example_stimulus(datapath: Datapath, cycles: int = 16) -> str:
         collector.cycle(((wire, False, value, 1) for wire, value in zip(wires, row, strict=True)), 1)
     run = list(Reference(datapath).cycles(collector.stimulus().rows))
     fires = [f"{EXPECT}fire[{each.module}.{each.count}]" for each in run[0].counts]
-    written = io.StringIO()
-    table = csv.writer(written, lineterminator="\n")
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
     table.writerow(["cycle", *(_short(wire.name) for wire in wires), *fires])
-    for cycle, (row, seen) in enumerate(zip(rows, run, strict=True)):
-        table.writerow([cycle, *row, *(int(count.fires) for count in seen.counts)])
-    return written.getvalue()
+    for cycle, (row, simulated) in enumerate(zip(rows, run, strict=True)):
+        table.writerow([cycle, *row, *(int(count.fires) for count in simulated.counts)])
+    return text.getvalue()
 
 
 def _short(name: str) -> str:
@@ -237,7 +237,7 @@ def _short(name: str) -> str:
 
 
 def _example_row(wires: list[Wire], cycle: int) -> list[int]:
-    """Return a row: every other stream begins a cycle later, and outputs are not ready now and then."""
+    """Return a row of example inputs: every other element pauses now and then, and so does ready."""
     row = []
     for place, wire in enumerate(wires):
         late = wire.low % 2 and cycle % 8 == 0
@@ -250,8 +250,8 @@ def _example_row(wires: list[Wire], cycle: int) -> list[int]:
     return row
 
 
-_AROUND = 8
-"""Cycles that are shown."""
+_WINDOW = 8
+"""Cycles in the table around a failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +267,7 @@ class Failure:
 
 
 def failures(stimulus: Stimulus, outputs: Rows) -> tuple[Failure, ...]:
-    """Return every expectation that is not met, in the order of the cycles."""
+    """Return every unmet expectation, in the order of cycles."""
     series: dict[Wire, list[int]] = {}
     failed = []
     for expected in stimulus.expectations:
@@ -280,10 +280,10 @@ def failures(stimulus: Stimulus, outputs: Rows) -> tuple[Failure, ...]:
 
 
 def window(datapath: Datapath, inputs: Rows, outputs: Rows, failure: Failure) -> Iterator[str]:
-    """Return the eight cycles around a failure as a table: what is not always 0, and what was expected."""
-    first = max(0, min(failure.expected.cycle - _AROUND // 2, len(inputs) - _AROUND))
-    span = slice(first, first + _AROUND)
-    cycles = range(first, min(first + _AROUND, len(inputs)))
+    """Yield the table of the eight cycles around a failure: wires that are not always 0, and the expected value."""
+    first = max(0, min(failure.expected.cycle - _WINDOW // 2, len(inputs) - _WINDOW))
+    span = slice(first, first + _WINDOW)
+    cycles = range(first, min(first + _WINDOW, len(inputs)))
     table = [("cycle", [f"*{each}" if each == failure.expected.cycle else str(each) for each in cycles])]
     table += _tabulate((wire, wire.series(inputs[span])) for wire in input_wires(datapath))
     table += _tabulate((wire, wire.series(outputs[span])) for wire in output_wires(datapath))

@@ -1,4 +1,4 @@
-"""A run as a plot of waveforms: the counts and what they bring about, fires marked."""
+"""Plot of the waveforms of a run, with fires marked."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Trace = tuple[Wire, list[int], str]
 
 
 def draw(datapath: Datapath, inputs: Rows, outputs: Rows, path: Path, *, first: int = 0) -> None:
-    """Write a PNG of up to 64 cycles and 32 wires; of more, those that do most.
+    """Write a PNG of up to 64 cycles and the 32 most active wires.
 
-    Raises ImportError when matplotlib is not installed, OSError when the file cannot be written.
+    Raise ImportError if matplotlib is not installed, and OSError if the file cannot be written.
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -38,30 +38,30 @@ def draw(datapath: Datapath, inputs: Rows, outputs: Rows, path: Path, *, first: 
     axes = figure.subplots()
     for row, trace in enumerate(traces):
         _draw_trace(axes, -row, trace)
-    _dress(axes, datapath, traces, first, cycles)
+    _draw_axes(axes, datapath, traces, first, cycles)
     save_figure(figure, path)
 
 
 def choose_traces(datapath: Datapath, inputs: Rows, outputs: Rows) -> list[Trace]:
-    """Return the wires that do something, inputs first, then modules; of too many the most active."""
+    """Return the active wires, inputs first, then modules; at most the 32 most active."""
     wires = [(wire, inputs, _INPUT) for wire in input_wires(datapath)]
     wires += [(wire, outputs, _colour(wire)) for wire in output_wires(datapath)]
-    lively = [(place, _liveliness(wire, rows)) for place, (wire, rows, _) in enumerate(wires)]
-    ranked = sorted(lively, key=lambda each: (-_weight(wires[each[0]][0]) if each[1] else 0, -each[1]))
-    kept = sorted(place for place, changes in ranked[:MAX_WIRES] if changes) or [
+    activities = [(place, _activity(wire, rows)) for place, (wire, rows, _) in enumerate(wires)]
+    ranked = sorted(activities, key=lambda each: (-_weight(wires[each[0]][0]) if each[1] else 0, -each[1]))
+    places = sorted(place for place, changes in ranked[:MAX_WIRES] if changes) or [
         place for place, _ in ranked[:4]
     ]
-    return [(wire, wire.series(rows), colour) for wire, rows, colour in (wires[place] for place in kept)]
+    return [(wire, wire.series(rows), colour) for wire, rows, colour in (wires[place] for place in places)]
 
 
-def _liveliness(wire: Wire, rows: Rows) -> float:
-    """Return how often a wire changes; a bit that is always 1 says something, too."""
+def _activity(wire: Wire, rows: Rows) -> float:
+    """Return the number of changes of a wire; 0.5 for a constant 1, which is still informative."""
     steady = wire.width == 1 and any(wire.series(rows[:1]))
     return float(activity(wire, rows).sum()) or 0.5 * steady
 
 
 def _weight(wire: Wire) -> int:
-    """Return the rank of a wire: fires and counts are looked at first, data last."""
+    """Return the priority of a wire: 3 for fires and counts, 1 for data, 2 for others."""
     return 3 if wire.name.startswith(("fire_o", "count_o")) else 1 if "_data_" in wire.name else 2
 
 
@@ -87,7 +87,7 @@ def _draw_bit(axes: Any, base: float, values: list[int], colour: str) -> None:
 
 
 def _draw_bus(axes: Any, base: float, values: list[int], colour: str) -> None:
-    """Draw a lozenge for every run of equal values, with the value in it where there is room; 0 is a plain line."""
+    """Draw a lozenge for every run of equal values, with the value in it if there is room; 0 is a plain line."""
     begin = 0
     for end in range(1, len(values) + 1):
         if end < len(values) and values[end] == values[begin]:
@@ -110,8 +110,8 @@ def _draw_lozenge(axes: Any, base: float, ends: tuple[int, int], colour: str) ->
     axes.fill(across, up, facecolor=colour + "22", edgecolor=colour, linewidth=1)
 
 
-def _dress(axes: Any, datapath: Datapath, traces: list[Trace], first: int, cycles: int) -> None:
-    """Add names, cycles, and a line of the grid where something fires."""
+def _draw_axes(axes: Any, datapath: Datapath, traces: list[Trace], first: int, cycles: int) -> None:
+    """Add the names of wires, the numbers of cycles, and a shaded band for each fire."""
     for row, (wire, values, _) in enumerate(traces):
         if wire.name.startswith("fire_o"):
             for cycle in (place for place, value in enumerate(values) if value):

@@ -1,6 +1,6 @@
-"""A run as a value change dump (IEEE 1364-2005, clause 18), which every waveform viewer reads.
+"""Value change dump (VCD) of a run (IEEE 1364-2005, clause 18), which every waveform viewer reads.
 
-A cycle takes 10 ns and begins with a rising clock edge; the outputs of a cycle are what registers carry after it.
+A cycle takes 10 ns and begins with a rising clock edge; the outputs of a cycle are the values after that edge.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from fpga.count_action.simulate.signals import Wire, activity, input_wires, outp
 
 _PERIOD_NS = 10
 _FIRST, _LAST = 33, 126
-"""Printable characters, of which identifiers are made."""
+"""Codes of the first and last printable character for identifiers."""
 
 
 def vcd_text(datapath: Datapath, inputs: Rows, outputs: Rows) -> str:
-    """Return the text of a VCD file: a scope for every module, the clock and what comes from outside in the top."""
+    """Return the text of a VCD file: a scope for every module, with the clock and external inputs in the top scope."""
     wires = [(wire, inputs) for wire in input_wires(datapath)]
     wires += [(wire, outputs) for wire in output_wires(datapath)]
     codes = [_code(place + 1) for place in range(len(wires))]
@@ -53,7 +53,7 @@ def _header(datapath: Datapath, wires: list[Wire], codes: list[str]) -> Iterator
 
 
 def _plain(wire: Wire) -> str:
-    """Return the name in its scope: letters, digits and underscores."""
+    """Return the name of a wire in its scope, with letters, digits and underscores only."""
     port, _, label = wire.name.partition("[")
     label = label.rstrip("]")
     if wire.owner and label.startswith(f"{wire.owner}."):
@@ -67,7 +67,7 @@ def _bits(wire: Wire) -> str:
 
 
 def _code(place: int) -> str:
-    """Return a short identifier.
+    """Return the identifier of the wire at a position, as short as possible.
 
     >>> _code(0), _code(94)
     ('!', '!"')
