@@ -60,7 +60,7 @@ def test_an_epoch_that_was_never_verified_is_nothing_to_go_back_to(testbed, lab_
     assert (refused.code, refused.json["error"]["code"]) == (1, "rollback.none")
     assert testbed("apply", lab_file).code == 0
     refused = testbed("rollback", lab_file, 7, "--json")
-    assert "epoch 7 is not a verified one before the current epoch 1" in refused.json["error"]["message"]
+    assert "epoch 7 is not a verified epoch before the current epoch 1" in refused.json["error"]["message"]
 
 
 def test_a_stopped_lab_does_not_move_until_it_is_released(testbed, lab_file, two_epochs, held):

@@ -25,7 +25,7 @@ def write_lab_text(bare: Path, result: Discovered, output: Path) -> tuple[str, b
     """Return the bare file with the results of a discovery, and whether its own text could be kept.
 
     The text is lost, with its comments, if rows share YAML anchors, or if `output` is in another folder than the one
-    to which paths in the file are relative: then the whole file is written anew.
+    to which paths in the file are relative: then the whole file is written again.
     """
     rows, lab = make_rows(result), load_bare_lab(bare)
     try:
