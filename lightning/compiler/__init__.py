@@ -4,16 +4,16 @@
     model = compile_network(network, samples, Options(...))     # `samples`: raw inputs, for ranges
     save_model(model, "model.lng"); model = load_model("model.lng")
 
-| module | what it is for |
+| module | purpose |
 |---|---|
 | `model`, `options` | `CompiledModel`, `PhotonicLayer`, `Geometry`; lanes, wavelengths, cores; choices |
 | `compilation` | `compile_network`; `load_or_compile` for any file that a command takes |
 | `lowering` | layers as rows of products, and their sums |
 | `measured` | the noise of the prototype |
 | `schemes` | the two schemes, `published` and `scaled`: floats as magnitudes of 8 bits |
-| `datapath` | which product is sent when, what that costs, where activations lie; `program_of` |
+| `datapath` | schedule, cycles and memory plan; `program_of` |
 | `lng_file` | the `.lng` file |
-| `explain` | `report`: layer by layer, what light computes and what not |
+| `explain` | `report`: which nodes are photonic, and what they cost |
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From a network, or from any file that a command takes, to a compiled model."""
+"""Compilation of a network, or of any model file that a command accepts."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ def compile_network(
     *,
     source: Mapping[str, Any] | None = None,
 ) -> CompiledModel:
-    """Return the network in integers.
+    """Return the compiled model of a network.
 
-    `samples` are raw inputs (n, ...) as in a data file, of which ranges are measured: training data, a hundred or so,
-    never those on which accuracy is measured later; for a network with several inputs an array for each, by name. The
-    `published` scheme needs none. `source` says where the network comes from and is kept. Raises `CompileError` for a
-    network that the scheme cannot carry, and `InputError` for samples that the network does not take.
+    `samples` are raw inputs (n, ...) on which ranges are measured: about a hundred of the training data, never those on
+    which accuracy is measured later; for a network with several inputs an array each, by name. The `published` scheme
+    needs none. `source` describes the origin of the network and is stored. Raise `CompileError` for a network that the
+    scheme does not support, or without samples, and `InputError` for samples that do not fit the network.
     """
     options = options or Options()
     if options.scheme == "published":
-        layers, seen = compile_published(network), {}
+        layers, sample_origin = compile_published(network), {}
     else:
         from lightning.compiler.schemes.scaled import compile_scaled
 
         raw = _require_samples(network, samples)
-        layers, seen = compile_scaled(network, raw, options), _origin_of_samples(raw)
+        layers, sample_origin = compile_scaled(network, raw, options), _origin_of_samples(raw)
     origin = {
         "toolkit": toolkit_version(),
         "source": dict(source or {}),
         "options": dict(options.document),
-        "samples": seen,
+        "samples": sample_origin,
     }
     return CompiledModel(
         network, layers, options.hardware, options.scheme, options.wrap, origin, options.perfect_scaling
@@ -83,12 +83,12 @@ def _require_samples(
     if isinstance(samples, Mapping):
         return raw_of(network, samples)
     try:
-        found = np.asarray(samples)
+        array = np.asarray(samples)
     except ValueError as error:
         raise InputError("samples are of different shapes", hint="Give one array (n, ...)") from error
-    if found.ndim == 0:
+    if array.ndim == 0:
         raise InputError("samples are a single number", hint="Give one array (n, ...)")
-    return found
+    return array
 
 
 def _origin_of_samples(raw: npt.NDArray[Any]) -> dict[str, Any]:
@@ -114,9 +114,9 @@ def load_or_compile(
 
     Without `options`, or with `choose_scheme`, an `.npz` of weights without biases is compiled as `published` with
     activations scaled to 255 (`perfect_scaling`), as the published accuracies under noise assume; everything else as
-    `scaled`, which needs `samples`: raw inputs, or arrays by the names of the inputs. `choices` are what an ONNX file
-    leaves open. The datapath's own shifts are had by asking for `published`. Raises what
-    `load_model`, `load_network` and `compile_network` raise.
+    `scaled`, which needs `samples`: raw inputs, or arrays by input name. `choices` settle what an ONNX file leaves
+    open. Request `published` explicitly for the datapath's own shifts. Raise the errors of `load_model`,
+    `load_network` and `compile_network`.
     """
     path = Path(path)
     if path.suffix == ".lng":

@@ -1,4 +1,4 @@
-"""An account of every node: computed by light or digitally, why, and at what cost."""
+"""A report on every node: photonic or digital, why, and at what cost."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ class NodeReport:
     photonic: bool
     why: str
     shape: tuple[int, ...]
-    """Of what comes out, for one image."""
+    """Shape of its output, for one image."""
     macs: int
     work: LayerWork | None = None
     """Of a photonic node."""
     cycles: LayerCycles | None = None
     zeros: float = 0.0
-    """Part of its weights that is 0."""
+    """Share of its weights that are 0."""
     signed: bool = False
     """Its activations may be negative."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """A compiled model, explained."""
+    """The report on a compiled model."""
 
     name: str
     scheme: str
@@ -67,7 +67,7 @@ class Report:
 
     @property
     def photonic_macs(self) -> int:
-        """Multiply-accumulates an image that light computes, zero weights included."""
+        """Photonic multiply-accumulates of one image, zero weights included."""
         return sum(node.macs for node in self.nodes if node.photonic)
 
     @property
@@ -77,7 +77,7 @@ class Report:
 
     @property
     def photonic_share(self) -> float:
-        """Part of the multiply-accumulates that light computes, 0 .. 1; 1 for a network without any."""
+        """Photonic share of the multiply-accumulates, 0 .. 1; 1 for a network without any."""
         return self.photonic_macs / self.macs if self.macs else 1.0
 
     @property
@@ -87,7 +87,7 @@ class Report:
 
     @property
     def latency_s(self) -> float:
-        """Time of those cycles."""
+        """Time of `cycles` in seconds."""
         return self.cycles / self.clock_hz
 
     @property
@@ -112,7 +112,7 @@ class Report:
 
 
 def report(model: CompiledModel) -> Report:
-    """Layer by layer what light computes and what not, and what it takes."""
+    """Return the report on a model: which nodes are photonic, and what they cost."""
     network, macs = model.network, macs_of(model.network)
     return Report(
         network.name,
@@ -145,7 +145,7 @@ def _node(model: CompiledModel, node: Node, macs: int) -> NodeReport:
 
 
 def why_digital(node: Node) -> str:
-    """Why light does not compute it."""
+    """Return the reason why a node is digital."""
     if node.operation in _BYTES_ONLY:
         return "moves values, computes nothing"
     return _REASONS.get(node.operation, _ELSE)

@@ -1,7 +1,7 @@
 """The `.lng` file: a zip of `model.json`, arrays as `.npy` without pickle, and `SHA256SUMS` over all of them.
 
-Equal models give equal bytes. What is read is bounded, checked against the sums, and then against itself; whatever is
-wrong with a file is a `ModelFileError`. The sums find damage; they do not prove who made the file.
+Equal models give equal bytes. Reading is bounded; contents are checked against the sums, and then for consistency.
+Every fault of a file is a `ModelFileError`. The sums detect damage; they do not authenticate the file.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from lightning.networks.operations.operation_list import apply
 from lightning.networks.preprocess import check_preprocessing
 
 FORMAT = 1
-"""Of `model.json`; a later one is refused."""
+"""Version of `model.json`; later versions are rejected."""
 MAX_BYTES = 2**30
-"""Of all members together, unpacked: a file may declare anything."""
+"""Limit of all members together, unpacked: a file may declare any size."""
 MAX_MEMBERS = 20_000
 _SUMS = "SHA256SUMS"
 _DOCUMENT = "model.json"
@@ -43,7 +43,7 @@ _DAMAGE = (
     zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, LookupError, TypeError, AttributeError,
     ArithmeticError, RuntimeError, MemoryError, LightningError,
 )  # fmt: skip
-"""What reading bytes that somebody has changed may raise: in the zip, in JSON, in arrays, in what they say."""
+"""Errors that reading manipulated bytes may raise: in the zip, in JSON, in arrays and in their values."""
 
 _HINT = "Compile the model again: lightning compile NETWORK -o MODEL.lng"
 Array = npt.NDArray[Any]
@@ -51,11 +51,11 @@ _LAYER_ARRAYS = {"weights": np.int16, "bias": np.int32, "output_scale": np.float
 
 
 class _TooLarge(ValueError):
-    """A file declares more than anybody would want to read."""
+    """A file declares more than `MAX_MEMBERS` or `MAX_BYTES`."""
 
 
 def save_model(model: CompiledModel, path: str | Path) -> None:
-    """Write a `.lng` file. Raises `ModelFileError` where it cannot be written."""
+    """Write a `.lng` file. Raise `ModelFileError` if it cannot be written."""
     try:
         write_output(path, pack_model(model))
     except OSError as error:
@@ -65,7 +65,7 @@ def save_model(model: CompiledModel, path: str | Path) -> None:
 
 
 def load_model(path: str | Path) -> CompiledModel:
-    """Read a `.lng` file. Raises `ModelFileError` for one that is none, damaged, too large, or of a later version."""
+    """Return the model in a `.lng` file. Raise `ModelFileError` if it is invalid, too large, or of a later version."""
     try:
         content = Path(path).read_bytes()
     except OSError as error:
@@ -74,9 +74,9 @@ def load_model(path: str | Path) -> CompiledModel:
 
 
 def model_hash(model: CompiledModel) -> str:
-    """Return the identity of a model: SHA-256 over the sums of all it consists of, in hexadecimal.
+    """Return the identity of a model: SHA-256 over the sums of its members, in hexadecimal.
 
-    The count-action program is left out: it follows from the rest, and not every environment can make it.
+    The count-action program is not included: it follows from the rest, and needs an optional library.
     """
     return hashlib.sha256(_sums(_members(model)).encode()).hexdigest()
 
@@ -89,7 +89,7 @@ def pack_model(model: CompiledModel) -> bytes:
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, content in sorted(members.items()):
             member = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
-            member.create_system = 3  # otherwise that of this machine
+            member.create_system = 3  # Unix; the default depends on the platform
             archive.writestr(member, content, zipfile.ZIP_DEFLATED, 6)
     return buffer.getvalue()
 
@@ -122,7 +122,7 @@ def _members(model: CompiledModel) -> dict[str, bytes]:
 
 
 def _program_members(model: CompiledModel) -> dict[str, bytes]:
-    """Return the count-action program, where the datapath can carry the model and the language is installed."""
+    """Return the count-action program; empty if the datapath does not support the model or its parser is missing."""
     from lightning.compiler.datapath.program import program_of
 
     try:
@@ -153,14 +153,14 @@ def _read(content: bytes) -> dict[str, bytes]:
 
 
 def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
-    """Never more than is declared, whatever the packed bytes would become."""
+    """Return the content of a member, limited to its declared size."""
     if member.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
         raise ValueError(f"{member.filename} uses an unsupported compression")
-    with archive.open(member) as opened:
-        found = opened.read(member.file_size)
-    if len(found) != member.file_size:
+    with archive.open(member) as stream:
+        content = stream.read(member.file_size)
+    if len(content) != member.file_size:
         raise ValueError(f"{member.filename} is truncated")
-    return found
+    return content
 
 
 def _check_format(document: Any, name: str) -> None:
@@ -168,16 +168,16 @@ def _check_format(document: Any, name: str) -> None:
     if type(number) is not int or number < 1:
         raise ValueError(f"format {number!r}")
     if number > FORMAT:
-        made = document["origin"]["toolkit"]
+        toolkit = document["origin"]["toolkit"]
         raise ModelFileError(
-            f"{name} has format {number}, written by lightbed {made}; this version reads up to {FORMAT}",
+            f"{name} has format {number}, written by lightbed {toolkit}; this version reads up to {FORMAT}",
             hint="install a newer lightbed",
         )
 
 
 def _check_sums(members: Mapping[str, bytes]) -> None:
-    held = {name: content for name, content in members.items() if name != _SUMS}
-    if members[_SUMS].decode("ascii") != _sums(held):
+    contents = {name: content for name, content in members.items() if name != _SUMS}
+    if members[_SUMS].decode("ascii") != _sums(contents):
         raise ValueError("the contents do not match SHA256SUMS")
 
 
@@ -190,7 +190,7 @@ def _arrays(members: Mapping[str, bytes]) -> dict[str, npt.NDArray[Any]]:
 
 
 def _array(content: bytes) -> npt.NDArray[Any]:
-    """Return an array of numbers, as large as its bytes: a header may declare anything."""
+    """Return an array of numbers from its bytes; a header that declares another size raises `ValueError`."""
     buffer = io.BytesIO(content)
     if np.lib.format.read_magic(buffer) != (1, 0):
         raise ValueError("an array of an unsupported version")
@@ -201,10 +201,10 @@ def _array(content: bytes) -> npt.NDArray[Any]:
 
 
 def check_model(model: CompiledModel) -> None:
-    """Raise `ModelFileError` for a document whose parts do not fit together.
+    """Raise `ModelFileError` for an inconsistent model.
 
-    These are nodes that cannot be computed, products that no layer takes, layers without a node, and numbers
-    out of their ranges.
+    These are nodes that cannot be computed, photonic nodes without a layer, layers without a node, and numbers out of
+    range.
     """
     _check_network(model.network)
     if model.scheme not in {"published", "scaled"}:
@@ -213,8 +213,8 @@ def check_model(model: CompiledModel) -> None:
         raise _unfit("perfect scaling requires the scheme `published`")
     nodes = {node.name: node for node in photonic_nodes(model.network)}
     if nodes.keys() != model.layers.keys():
-        odd = ", ".join(sorted(nodes.keys() ^ model.layers.keys()))
-        raise _unfit(f"layers do not match the Gemm and Conv nodes of the network: {odd}")
+        differing = ", ".join(sorted(nodes.keys() ^ model.layers.keys()))
+        raise _unfit(f"layers do not match the Gemm and Conv nodes of the network: {differing}")
     for name, layer in model.layers.items():
         _check_layer(model.network, nodes[name], layer)
     if model.scheme == "published":
@@ -231,47 +231,47 @@ def _check_network(network: Network) -> None:
     for ports, tensor in ((network.inputs, network.input), (network.outputs, network.output)):
         if ports and sum(port.size for port in ports) != prod(network.shapes[tensor]):
             raise _unfit(f"{', '.join(port.name for port in ports)} do not make up {tensor}")
-    there, names = {network.input, *network.constants}, set()
+    defined, names = {network.input, *network.constants}, set()
     for node in network.nodes:
-        missing = [name for name in node.inputs if name and name not in there]
+        missing = [name for name in node.inputs if name and name not in defined]
         if missing or not node.inputs or node.output not in network.shapes:
             raise _unfit(
                 f"{node.operation} {node.name} reads inputs that are not defined yet, or have no shape"
             )
-        if node.output in there or node.name in names:
+        if node.output in defined or node.name in names:
             raise _unfit(f"{node.operation} {node.name} is defined twice, or defines a tensor again")
         _check_node(network, node)
-        there.add(node.output)
+        defined.add(node.output)
         names.add(node.name)
-    if network.output not in there:
+    if network.output not in defined:
         raise _unfit("the network has no output")
 
 
 def _check_node(network: Network, node: Node) -> None:
-    """Send an empty batch through: what `node` gives must have the shape that the model says."""
-    given = [network.shapes[name] for name in node.inputs if name in network.shapes]
+    """Raise `ModelFileError` unless the output of `node` for an empty batch has the shape in the model."""
+    input_shapes = [network.shapes[name] for name in node.inputs if name in network.shapes]
     empty = {
         name: np.zeros((0, *network.shapes[name]), np.float32)
         for name in node.inputs
         if name in network.shapes
     }
     try:
-        found = apply(node, empty, network.constants).shape
+        shape = apply(node, empty, network.constants).shape
     except Exception as error:  # attributes may hold anything
         raise _unfit(f"{node.operation} {node.name} cannot be computed ({error!r})") from error
-    wanted = network.shapes[node.output]
-    as_many = node.operation != "Reshape" or prod(given[0]) == prod(wanted)
-    if found != (0, *wanted) or not as_many:
-        raise _unfit(f"{node.operation} {node.name} gives {found[1:]} for an input instead of {wanted}")
+    expected = network.shapes[node.output]
+    as_many = node.operation != "Reshape" or prod(input_shapes[0]) == prod(expected)
+    if shape != (0, *expected) or not as_many:
+        raise _unfit(f"{node.operation} {node.name} gives {shape[1:]} for an input instead of {expected}")
 
 
 def _check_layer(network: Network, node: Node, layer: PhotonicLayer) -> None:
-    wanted = lower(network, node)
-    rows = wanted.weights.shape[:2]
+    lowered = lower(network, node)
+    rows = lowered.weights.shape[:2]
     shapes = layer.weights.shape, layer.bias.shape, layer.output_scale.shape
-    if shapes != (wanted.weights.shape, rows, rows) or (layer.geometry, layer.vectors) != (
-        wanted.geometry,
-        wanted.vectors,
+    if shapes != (lowered.weights.shape, rows, rows) or (layer.geometry, layer.vectors) != (
+        lowered.geometry,
+        lowered.vectors,
     ):
         raise _unfit(f"layer {node.name} differs in size from its node")
     if prod(network.shapes[node.output]) != layer.positions * prod(rows):
@@ -289,7 +289,7 @@ def _unfit(what: str) -> ModelFileError:
 def to_document(model: CompiledModel) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return the document, and the arrays that it names.
 
-    Raises `CompileError` for an attribute that is no plain value.
+    Raise `CompileError` for an attribute that is not a plain value.
     """
     arrays: dict[str, Array] = {}
     document = {
@@ -308,7 +308,7 @@ def to_document(model: CompiledModel) -> tuple[dict[str, Any], dict[str, Array]]
 
 
 def from_document(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> CompiledModel:
-    """Return the model. Raises KeyError, TypeError or ValueError for a document that is none."""
+    """Return the model of a document. Raise `KeyError`, `TypeError` or `ValueError` for an invalid one."""
     layers = {each["node"]: _layer(each, arrays) for each in document["layers"]}
     return CompiledModel(
         _network(document["network"], arrays),
@@ -322,14 +322,14 @@ def from_document(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> C
 
 
 def _network_document(network: Network, arrays: dict[str, Array]) -> dict[str, Any]:
-    named = {name: f"constants/{place}" for place, name in enumerate(sorted(network.constants))}
-    arrays.update({named[name]: np.asarray(values) for name, values in network.constants.items()})
+    array_names = {name: f"constants/{place}" for place, name in enumerate(sorted(network.constants))}
+    arrays.update({array_names[name]: np.asarray(values) for name, values in network.constants.items()})
     return {
         "name": network.name,
         "input": network.input,
         "output": network.output,
         "nodes": [_node_document(node) for node in network.nodes],
-        "constants": named,
+        "constants": array_names,
         "shapes": {name: list(shape) for name, shape in network.shapes.items()},
         "preprocessing": asdict(network.preprocessing),
         "notes": list(network.notes),
@@ -342,7 +342,7 @@ def _network_document(network: Network, arrays: dict[str, Array]) -> dict[str, A
 
 
 def _network(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Network:
-    given = document["preprocessing"]
+    preprocessing = document["preprocessing"]
     return Network(
         _text(document["name"]),
         tuple(_node(each) for each in document["nodes"]),
@@ -350,7 +350,12 @@ def _network(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Networ
         document["input"],
         document["output"],
         {name: tuple(int(size) for size in shape) for name, shape in document["shapes"].items()},
-        Preprocessing(given["scale"], tuple(given["mean"]), tuple(given["deviation"]), given["layout"]),
+        Preprocessing(
+            preprocessing["scale"],
+            tuple(preprocessing["mean"]),
+            tuple(preprocessing["deviation"]),
+            preprocessing["layout"],
+        ),
         tuple(document["notes"]),
         *(tuple(_port(*each) for each in document.get(name, ())) for name in ("inputs", "outputs")),
     )
@@ -385,7 +390,7 @@ def _node(document: Mapping[str, Any]) -> Node:
 
 
 def _encode(value: Any) -> Any:
-    """JSON has no infinity, which a `Clip` may have."""
+    """Return the value for JSON, which has no infinity (a `Clip` may have one). Raise `TypeError` for other types."""
     plain = value.item() if isinstance(value, np.generic) else value
     if isinstance(plain, tuple | list):
         return [_encode(each) for each in plain]
@@ -403,9 +408,9 @@ def _decode(value: Any) -> Any:
 
 
 def _layer_document(node: str, layer: PhotonicLayer, place: int, arrays: dict[str, Array]) -> dict[str, Any]:
-    named = {each: f"layers/{place}.{each}" for each in _LAYER_ARRAYS}
+    array_names = {each: f"layers/{place}.{each}" for each in _LAYER_ARRAYS}
     arrays.update(
-        {named[each]: np.asarray(getattr(layer, each), kind) for each, kind in _LAYER_ARRAYS.items()}
+        {array_names[each]: np.asarray(getattr(layer, each), kind) for each, kind in _LAYER_ARRAYS.items()}
     )
     return {
         "node": node,
@@ -414,7 +419,7 @@ def _layer_document(node: str, layer: PhotonicLayer, place: int, arrays: dict[st
         "signed": layer.signed,
         "vectors": layer.vectors,
         "geometry": None if layer.geometry is None else asdict(layer.geometry),
-        **named,
+        **array_names,
     }
 
 
@@ -422,13 +427,13 @@ def _layer(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Photonic
     values = {each: arrays[document[each]] for each in _LAYER_ARRAYS}
     if any(values[each].dtype != kind for each, kind in _LAYER_ARRAYS.items()):
         raise ValueError(f"layer {document['name']} has arrays of another data type")
-    given = document["geometry"]
+    geometry = document["geometry"]
     return PhotonicLayer(
         document["name"],
         **values,
         input_scale=float(document["input_scale"]),
         signed=_flag(document["signed"]),
-        geometry=None if given is None else _geometry(given),
+        geometry=None if geometry is None else _geometry(geometry),
         vectors=int(document["vectors"]),
     )
 

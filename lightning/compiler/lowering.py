@@ -1,4 +1,4 @@
-"""`Gemm` and `Conv` as rows of products: weights (groups, rows, terms), and how activations meet them and add up."""
+"""`Gemm` and `Conv` as rows of products: weights (groups, rows, terms), vectors of activations, and sums."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Floats = npt.NDArray[np.float32]
 
 Integers = npt.NDArray[np.int32]
 _EXACT_TERMS = 2**16
-"""So many products of up to 254 are added up without loss in float32, which holds whole numbers up to 2**24."""
+"""Most products of up to 254 whose sum is exact in float32, which holds integers up to 2**24."""
 
 
 @dataclass(frozen=True)
@@ -34,21 +34,21 @@ class Lowered:
 
     @property
     def values(self) -> int:
-        """That activations of one image become, as vectors for every position and group."""
+        """Number of values in the vectors of one image, over all positions and groups."""
         positions = self.vectors if self.geometry is None else prod(self.geometry.output)
         groups, _, terms = self.weights.shape
         return int(positions * groups * terms)
 
 
 def photonic_nodes(network: Network) -> tuple[Node, ...]:
-    """Those whose products are computed by light, in the order of execution."""
+    """Return the nodes whose products are photonic, in the order of execution."""
     return tuple(
         node for node in network.nodes if node.operation in PHOTONIC and node.inputs[1] in network.constants
     )
 
 
 def lower(network: Network, node: Node) -> Lowered:
-    """Return the rows of products of a photonic node. Raises `CompileError` for weights that do not fit."""
+    """Return the rows of products of a photonic node. Raise `CompileError` for weights that are not finite."""
     weights = _constant(network, node, node.inputs[1])
     bias = _constant(network, node, node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else None
     shape = network.shapes[node.inputs[0]]
@@ -87,7 +87,7 @@ def vectors_of(layer: Lowered, activations: npt.NDArray[Any]) -> npt.NDArray[Any
         return activations.reshape(-1, 1, layer.weights.shape[2])
     from lightning.networks.patches import patches
 
-    found = patches(
+    rows = patches(
         activations,
         geometry.kernel,
         strides=geometry.strides,
@@ -95,17 +95,17 @@ def vectors_of(layer: Lowered, activations: npt.NDArray[Any]) -> npt.NDArray[Any
         dilations=geometry.dilations,
         groups=len(layer.weights),
     )
-    return np.asarray(found).reshape(-1, *layer.weights.shape[::2])
+    return np.asarray(rows).reshape(-1, *layer.weights.shape[::2])
 
 
 def _constant(network: Network, node: Node, name: str) -> Floats:
-    found = np.asarray(network.constants[name], np.float32)
-    if not np.isfinite(found).all():
+    values = np.asarray(network.constants[name], np.float32)
+    if not np.isfinite(values).all():
         raise CompileError(
             f"{node.operation} {node.name}: {name} holds values that are not finite",
             hint="Train the network again, or repair the file",
         )
-    return found
+    return values
 
 
 def _pair(values: Any) -> tuple[int, int]:
@@ -129,10 +129,10 @@ def sums_of(activations: npt.NDArray[np.int16], weights: npt.NDArray[np.int16]) 
     kind = np.float32 if weights.shape[1] <= _EXACT_TERMS else np.float64
     magnitudes = np.abs(activations).astype(np.uint16)  # 255 * 255 fits
     signs = np.sign(activations).astype(kind) if activations.min(initial=0) < 0 else None
-    found = np.empty((len(activations), len(weights)), np.int32)
+    sums = np.empty((len(activations), len(weights)), np.int32)
     for row, values in enumerate(weights):
         used = np.flatnonzero(values)
         products = ((magnitudes[:, used] * np.abs(values[used]).astype(np.uint16)) >> 8).astype(kind)
         signed = products if signs is None else products * signs[:, used]
-        found[:, row] = signed @ np.sign(values[used]).astype(kind)
-    return found
+        sums[:, row] = signed @ np.sign(values[used]).astype(kind)
+    return sums

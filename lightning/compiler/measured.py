@@ -1,4 +1,4 @@
-"""Figures that were measured on the prototype."""
+"""Figures measured on the prototype."""
 
 MEASURED_SIGMA = 1.6569279459762971
 """Noise of a readout, of 255: measured on Lightning's prototype, as its artifact states."""

@@ -1,14 +1,14 @@
-"""A network in the integers that light computes in, and the hardware for it.
+"""A network in integers for photonic hardware, and that hardware.
 
 Activations and weights are sign and magnitude, magnitudes 0 .. 255. One product is `(|a| * |w|) >> 8` with the sign of
-a * w; a row's products are added up without loss:
+a * w; a row's products are summed exactly:
 
     sums[row] = sum_k sign(a_k w_k) * ((|a_k| * |w_k|) >> 8)             (int32; 16 bits, wrapping, with `wrap`)
     real[row] = (sums[row] + bias[row]) * output_scale[row]              (float32)
     output_scale[row] = 256 * input_scale * weight_scale[row]
 
-and the next photonic layer's activations are clip(rint(real / input_scale), 0 or -255, 255). What lies in between is
-digital, in float32. A chain of the `published` scheme has no scales: activations are the sums before them,
+and the next photonic layer's activations are clip(rint(real / input_scale), 0 or -255, 255). The operations in between
+are digital, in float32. A chain of the `published` scheme has no scales: activations are the previous layer's sums,
 negative ones 0, shifted so that the highest set bit of the largest becomes bit 7 (`shift_normalised`).
 """
 
@@ -33,17 +33,17 @@ FULL = 255
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """One cycle takes `lanes` detector samples a core; a sample adds up `wavelengths` products of one sign."""
+    """Hardware whose cores take `lanes` samples per cycle; a sample sums `wavelengths` products of one sign."""
 
     lanes: int = 16
     """Samples in a clock cycle of the datapath."""
     wavelengths: int = 1
     """Products whose light falls on one detector: they share a sample, so they share a sign."""
     cores: int = 1
-    """Each computes other rows."""
+    """Cores, each of which computes other rows."""
     clock_hz: float = float(CLOCK_HZ)
     skip_zeros: bool = False
-    """Products of which the weight is 0 are left out of the schedule. The published datapath sends them."""
+    """Whether the schedule omits products whose weight is 0. The published datapath sends them."""
 
     def __post_init__(self) -> None:
         """Raise `OutOfRange` for hardware without lanes, wavelengths, cores, or a clock."""
@@ -60,19 +60,19 @@ class LayerWork:
     macs: int
     """Multiply-accumulates of the network, zero weights included."""
     products: int
-    """That are sent through light: without skipped zeros, times passes."""
+    """Products sent through light: without skipped zeros, times passes."""
     readouts: int
     """Detector samples that count, each a draw of noise and a conversion."""
     beats: int
     """Cycles in which `lanes` samples a core are sent."""
     passes: int
-    """2 where activations are signed: their positive and their negative part."""
+    """2 if activations are signed, for their positive and their negative part."""
     overhead: int
     """Cycles of preamble, detection, fill and turnaround."""
 
     @property
     def cycles(self) -> int:
-        """From start to finish."""
+        """Total cycles."""
         return self.beats + self.overhead
 
 
@@ -91,7 +91,7 @@ class Geometry:
 
     @property
     def output(self) -> tuple[int, int]:
-        """Height and width of what comes out."""
+        """Height and width of the output."""
         return output_size((self.height, self.width), self.kernel, self.strides, self.pads, self.dilations)
 
 
@@ -103,32 +103,32 @@ class PhotonicLayer:
     weights: npt.NDArray[np.int16]
     """(groups, rows, terms), -255 .. 255; a dense layer has one group."""
     bias: Integers
-    """(groups, rows), in units of sums; the mean that `>> 8` takes away is in it. Zeros where there is none."""
+    """(groups, rows), in units of sums; includes the mean loss of `>> 8`. Zeros if there is none."""
     input_scale: float
-    """What one step of an activation is worth. Where `shift_normalised`: of the raw data in the first layer, then 1."""
+    """Value of one step of an activation. If `shift_normalised`: of the raw data in the first layer, then 1."""
     output_scale: Floats
-    """(groups, rows) what one step of a sum is worth; 1 where `shift_normalised`."""
+    """(groups, rows) value of one step of a sum; 1 if `shift_normalised`."""
     signed: bool = False
     """Whether activations may be negative: two passes."""
     geometry: Geometry | None = None
     """Of a convolution."""
     vectors: int = 1
-    """Of a dense layer: vectors of activations an image, more than 1 for (..., terms) as in sequences."""
+    """Of a dense layer: vectors of activations per image, more than 1 for (..., terms) as in sequences."""
 
     @property
     def positions(self) -> int:
-        """Vectors of activations an image: those of a dense layer, or the pixels that come out of a convolution."""
+        """Vectors of activations per image: those of a dense layer, or the output pixels of a convolution."""
         return self.vectors if self.geometry is None else int(np.prod(self.geometry.output))
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates an image, zeros included."""
+        """Multiply-accumulates per image, zeros included."""
         return int(self.weights.size) * self.positions
 
 
 @dataclass(frozen=True)
 class CompiledModel:
-    """Content of a `.lng` file. `layers` by the name of the node that each replaces in `network`."""
+    """Content of a `.lng` file. `layers` are by the name of the node that each replaces in `network`."""
 
     network: Network
     layers: Mapping[str, PhotonicLayer]
@@ -138,16 +138,16 @@ class CompiledModel:
     wrap: bool = False
     """Sums wrap to 16 bits, as in the published datapath."""
     origin: Mapping[str, Any] = field(default_factory=dict)
-    """Where it comes from: source file and its hash, version of the toolkit, options, samples, seed."""
+    """Source file and its hash, version of the toolkit, options and samples."""
     perfect_scaling: bool = False
-    """Of the `published` scheme: activations are multiplied so that the largest of an image is 255, not shifted."""
+    """In the `published` scheme: activations are multiplied, not shifted, so that the largest of an image is 255."""
 
     @property
     def shift_normalised(self) -> bool:
-        """True where activations of later layers are made of sums alone, by shifting or by perfect scaling."""
+        """True if activations of later layers are computed from sums alone, by shifting or by perfect scaling."""
         return self.scheme == "published"
 
     @property
     def scheme_in_words(self) -> str:
-        """The scheme, and how it departs from what its name says."""
+        """The scheme, with "perfect scaling" if that is used."""
         return f"{self.scheme}, perfect scaling" if self.perfect_scaling else self.scheme

@@ -18,23 +18,23 @@ Rounding = Literal["fitted", "nearest"]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options by which a network becomes integers. Raises `OutOfRange` for what cannot be chosen."""
+    """Options of compilation. Raise `OutOfRange` for an invalid choice."""
 
     scheme: Scheme = "scaled"
     """`published`: one scale for all weights, no biases, activations normalised by shifting. `scaled`: all else."""
     per_channel: bool = True
-    """Every row has a weight scale of its own, not every layer."""
+    """Whether every row has its own weight scale, else every layer."""
     ranges: Ranges = "error"
-    """How the largest activation that is kept is chosen (`lightning.compiler.schemes.ranges`)."""
+    """Method that chooses the largest activation without clipping (`lightning.compiler.schemes.ranges`)."""
     percentile: float = 99.9
-    """Of the magnitudes seen, where `ranges` is `percentile`."""
+    """Percentile of the nonzero magnitudes, for `ranges` of `percentile`."""
     sigma: float = MEASURED_SIGMA
-    """The noise of a readout, of 255, that ranges by `error` are chosen for: more noise, smaller ranges. With averaging
-    over K readouts it is smaller by the root of K; 0 is best for exact integers."""
+    """The noise of a readout, of 255, for which ranges by `error` are chosen: more noise, smaller ranges. Averaging
+    over K readouts divides it by the root of K; 0 is best for exact integers."""
     rounding: Rounding = "fitted"
-    """Of weights: `fitted` to what `>> 8` takes away (`compiler.schemes.rounding`), or to the `nearest` step."""
+    """Rounding of weights: `fitted` to the loss of `>> 8` (`compiler.schemes.scaled`), or to the `nearest` step."""
     correct_floor: bool = True
-    """The mean error of a row (the mean that `>> 8` takes away, mostly) goes into its bias."""
+    """Whether the mean error of a row (mostly the mean loss of `>> 8`) is added to its bias."""
     wrap: bool = False
     """Sums wrap to 16 bits, as in the published datapath."""
     perfect_scaling: bool = False
@@ -42,7 +42,7 @@ class Options:
     its datapath does. Noise then matters less."""
     hardware: Hardware = field(default_factory=Hardware)
     seed: int = 0
-    """Of the choice of samples, where there are more than are needed."""
+    """Seed of the choice of samples, if there are more than needed."""
 
     def __post_init__(self) -> None:
         _one_of("scheme", self.scheme, get_args(Scheme))
@@ -63,7 +63,7 @@ class Options:
 
     @property
     def document(self) -> Mapping[str, Any]:
-        """As plain values, without the hardware, which a model keeps anyway."""
+        """The options as plain values, without the hardware, which a model stores separately."""
         return {name: value for name, value in asdict(self).items() if name != "hardware"}
 
 

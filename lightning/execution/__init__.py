@@ -4,7 +4,7 @@
     executor = open_executor(model, "noisy", noise=Noise(sigma=1.657), seed=1)
     answers = executor.run(images, keys)          # `keys`: image index or request id
 
-| fidelity | how products are had |
+| fidelity | products |
 |---|---|
 | `exact` | integers |
 | `noisy` | integers and noise, keyed by seed and image |

@@ -1,9 +1,9 @@
-"""Chains of dense layers, fused: bytes in, scores out, at the pace of the light and above.
+"""Chains of dense layers as one compiled function: bytes in, scores out, at least as fast as the light.
 
     chain = Chain(model, noise=Noise(), seed=1)
     chain.answer_one(pixels, key, scores)          # for serving: no checks, no lock, nothing compiled
 
-Same integers and same noise as the interpreter's, image by image; tests hold the two together.
+Integers and noise are those of the interpreter for every image; tests compare the two.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _SHAPE_ONLY = frozenset({"Flatten", "Reshape", "Identity", "Dropout"})
 Bytes = npt.NDArray[np.uint8]
 COUNTERS = ("clipped_activations", "wrapped_sums")
 FEWEST = 32
-"""Images from which lanes are faster: a vector is computed whole, however few images it holds."""
+"""Fewest images for which lanes are faster: a vector costs the same however few images it holds."""
 SPARSE_BELOW = 0.25
-"""Part of a chain's weights that are not 0, below which lanes are faster than image after image."""
+"""Share of nonzero weights below which lanes are faster than one image at a time."""
 _FOUR = 4
 
 
 @dataclass(frozen=True)
 class Links:
-    """The layers of a chain, whether a ReLU follows each, and what is digital after the last."""
+    """The layers of a chain, whether a ReLU follows each, and the digital nodes after the last."""
 
     layers: tuple[PhotonicLayer, ...]
     rectified: tuple[bool, ...]
@@ -50,9 +50,9 @@ class Links:
 
 
 def links_of(model: CompiledModel) -> Links | None:
-    """Return what the network is as a chain: dense layers, ReLU between them or nothing; None for any other.
+    """Return the network as a chain of dense layers with optional ReLUs between them; None for any other network.
 
-    What follows the last layer reads nothing from before it, and gives as many scores.
+    The nodes after the last layer read only its sums and return as many scores.
     """
     layers: list[PhotonicLayer] = []
     rectified: list[bool] = []
@@ -74,12 +74,12 @@ def links_of(model: CompiledModel) -> Links | None:
             tail.append(node)
     if not layers or tensor != model.network.output or any(node.operation in PHOTONIC for node in tail):
         return None
-    found = Links(tuple(layers), tuple(rectified), tuple(tail))
-    return found if _ends(model.network, layers[-1], tail) else None
+    links = Links(tuple(layers), tuple(rectified), tuple(tail))
+    return links if _ends(model.network, layers[-1], tail) else None
 
 
 def _ends(network: Network, last: PhotonicLayer, tail: list[Node]) -> bool:
-    """Return whether `tail` makes of the last layer's sums, and of nothing else, as many scores."""
+    """Return whether `tail` reads only the last layer's sums and constants, and returns as many scores."""
     scores = (last.weights.shape[1],)
     if prod(network.output_shape) != prod(scores):
         return False
@@ -91,7 +91,7 @@ def _ends(network: Network, last: PhotonicLayer, tail: list[Node]) -> bool:
 
 
 def fits(model: CompiledModel, noise: Noise | None = None) -> bool:
-    """Return whether `Chain` takes this model with this noise."""
+    """Return whether `Chain` supports this model with this noise."""
     if links_of(model) is None or model.network.preprocessing.layout != "as-is":
         return False
     if noise is None:
@@ -103,9 +103,9 @@ def fits(model: CompiledModel, noise: Noise | None = None) -> bool:
 
 
 class Chain:
-    """A model as one compiled function. Several threads may call it at a time: it keeps nothing from call to call.
+    """A model as one compiled function. It has no state between calls, so several threads may call it at a time.
 
-    Raises `CompileError` for a model or a noise that `fits` refuses, and `MissingLibrary` without numba.
+    Raise `CompileError` for a model or a noise that `fits` rejects, and `MissingLibrary` without numba.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Chain:
         self.outputs = links.layers[-1].weights.shape[1]
         self.tail = links.tail
         self.kernel: Callable[..., None] = answers
-        """What computes: `kernel(raw, keys, *arrays, out, counters)`. A packet server calls it from machine code."""
+        """The compiled function `kernel(raw, keys, *arrays, out, counters)`; a packet server calls it directly."""
         self._tensor = links.tail[0].inputs[0] if links.tail else ""
         self.arrays = (
             _look_up_table(model, links.layers[0], signs_dropped=(quirks or Quirks()).signs_dropped),
@@ -138,11 +138,11 @@ class Chain:
 
     @property
     def takes_lanes(self) -> bool:
-        """True where batches are computed with images as lanes, see `kernels.lanes`."""
+        """True if batches are computed with images as lanes, see `kernels.chain`."""
         return self._lanes is not None
 
     def answer_one(self, raw: Bytes, key: int, out: Floats) -> None:
-        """Write the scores of one input, contiguous bytes, into `out` (outputs,) float32. Checks nothing."""
+        """Write the scores of one input, contiguous bytes, to `out` (outputs,) float32. Arguments are not checked."""
         self.answer_many(raw.reshape(1, -1), np.array([key], np.uint64), out.reshape(1, -1))
 
     def answer_many(
@@ -152,20 +152,23 @@ class Chain:
         out: Floats,
         counters: npt.NDArray[np.int64] | None = None,
     ) -> None:
-        """Write the scores (images, outputs) of bytes (images, inputs); add to `counters`, named in `COUNTERS`."""
-        counted = np.zeros(len(COUNTERS), np.int64) if counters is None else counters
+        """Write the scores of bytes `raw` (images, inputs) to `out` (images, outputs), and add to `counters`.
+
+        `COUNTERS` names the entries of `counters`. Arguments are not checked.
+        """
+        totals = np.zeros(len(COUNTERS), np.int64) if counters is None else counters
         if self._lanes is None or len(raw) < FEWEST:
-            self.kernel(raw, keys, *self.arrays, out, counted)
+            self.kernel(raw, keys, *self.arrays, out, totals)
         else:
             from lightning.execution.kernels.chain import answers_in_lanes
 
             many: Callable[..., None] = answers_in_lanes
-            many(raw, keys, *self._lanes, *self.arrays, out, counted)
+            many(raw, keys, *self._lanes, *self.arrays, out, totals)
         if self.tail:
             out[:] = self._finish(out)
 
     def warm(self) -> None:
-        """Answer zeros once, from memory that may be written and from memory that may not."""
+        """Compute zeros once for one image and a batch, from writable and read-only memory, to load the kernels."""
         out = np.empty(self.outputs, np.float32)
         self.answer_one(np.zeros(self.inputs, np.uint8), 0, out)
         self.answer_one(np.frombuffer(bytes(self.inputs), np.uint8), 0, out)
@@ -183,7 +186,7 @@ class Chain:
 
 
 def name_counters(counters: npt.NDArray[np.int64], *, wrap: bool) -> Mapping[str, int]:
-    """Return the counters by name; sums that wrap only where they can."""
+    """Return the counters by name; `wrapped_sums` only with `wrap`."""
     return {
         name: count
         for name, count in zip(COUNTERS, counters.tolist(), strict=True)
@@ -194,9 +197,9 @@ def name_counters(counters: npt.NDArray[np.int64], *, wrap: bool) -> Mapping[str
 def _look_up_table(
     model: CompiledModel, first: PhotonicLayer, *, signs_dropped: bool
 ) -> npt.NDArray[np.int16]:
-    """Return what every byte becomes, (1 or inputs, 256).
+    """Return the activation of every byte, (1 or inputs, 256); one row if all inputs have the same.
 
-    256 stands for what is clipped, and so does what is too low.
+    Values are limited to -256..256, so that a value beyond the range of activations still counts as clipped.
     """
     network = model.network
     bytes_ = np.arange(256, dtype=np.uint8).reshape(-1, *([1] * len(network.input_shape)))
@@ -207,7 +210,7 @@ def _look_up_table(
 
 
 def _pack(links: Links) -> tuple[npt.NDArray[np.generic], ...]:
-    """Table, steps, values, pointers, places, biases and scales of all layers, as `chain_kernels` takes them."""
+    """Return table, steps, values, pointers, places, biases and scales of all layers, for `kernels.chain`."""
     weights = [groups_of(layer)[0] for layer in links.layers]
     steps = np.array([layer.input_scale for layer in links.layers], np.float32)
     return (
@@ -222,7 +225,7 @@ def _pack(links: Links) -> tuple[npt.NDArray[np.generic], ...]:
 
 
 def _pad_places(weights: OrderedWeights) -> npt.NDArray[np.uint32]:
-    """Return as many places as values, so that one offset serves both."""
+    """Return as many places as values, so that both have the same offsets."""
     return (
         np.resize(weights.places, len(weights.values))
         if len(weights.pointers)
@@ -252,13 +255,13 @@ def _table(links: Links, weights: list[OrderedWeights]) -> npt.NDArray[np.int64]
 def _pack_noise(
     model: CompiledModel, links: Links, noise: Noise | None
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return the means, spreads (deviations where they are constant, else variances), and the numbers."""
-    given = check_noise(noise or Noise(sigma=0.0))
-    known = [row_noise(layer, given, model.hardware) for layer in links.layers]
-    means = np.concatenate([each.means for each in known])
-    variances = np.concatenate([each.variances for each in known])
+    """Return the means, the spreads (deviations if they are constant, else variances), and the noise parameters."""
+    checked = check_noise(noise or Noise(sigma=0.0))
+    row_noises = [row_noise(layer, checked, model.hardware) for layer in links.layers]
+    means = np.concatenate([each.means for each in row_noises])
+    variances = np.concatenate([each.variances for each in row_noises])
     law = NoiseLaw.WITHOUT if noise is None else noise.law
-    numbers = np.concatenate([[law], output_numbers(given)])
+    numbers = np.concatenate([[law], output_numbers(checked)])
     return means, np.sqrt(variances) if law == NoiseLaw.CONSTANT else variances, numbers
 
 
@@ -274,7 +277,7 @@ def _rules(model: CompiledModel, quirks: Quirks) -> int:
 
 
 class LaneWeights(NamedTuple):
-    """Weights that are not 0, by row, as `kernels.lanes` describes them."""
+    """Nonzero weights by row, as described in `kernels.chain`."""
 
     magnitudes: npt.NDArray[np.uint16]
     terms: npt.NDArray[np.uint32]
@@ -282,9 +285,9 @@ class LaneWeights(NamedTuple):
 
 
 def takes_lanes(layers: Sequence[PhotonicLayer], law: NoiseLaw) -> bool:
-    """Return whether lanes give the same numbers, faster.
+    """Return whether lanes give the same results, and faster.
 
-    No activation may be negative, and no noise may need the light of each image.
+    Activations must not be negative, and noise must not depend on the light of each image.
     """
     if law == NoiseLaw.VARYING or any(layer.signed for layer in layers):
         return False
@@ -293,18 +296,18 @@ def takes_lanes(layers: Sequence[PhotonicLayer], law: NoiseLaw) -> bool:
 
 
 def lane_weights(layers: Sequence[PhotonicLayer]) -> LaneWeights:
-    """Return the weights of all layers of a chain, each part of a row filled up to fours with weights of 0."""
+    """Return the nonzero weights of all layers of a chain; parts of rows are padded with 0 to a multiple of four."""
     magnitudes: list[npt.NDArray[np.generic]] = []
     terms: list[npt.NDArray[np.generic]] = []
     begins, place = [], 0
     for layer in layers:
         for row in layer.weights[0]:
             begins.append([place])
-            for chosen in (np.flatnonzero(row > 0), np.flatnonzero(row < 0)):
-                padding = (0, -len(chosen) % _FOUR)
-                magnitudes.append(np.pad(np.abs(row[chosen]), padding))
-                terms.append(np.pad(chosen, padding))
-                place += len(chosen) + padding[1]
+            for terms_of_sign in (np.flatnonzero(row > 0), np.flatnonzero(row < 0)):
+                padding = (0, -len(terms_of_sign) % _FOUR)
+                magnitudes.append(np.pad(np.abs(row[terms_of_sign]), padding))
+                terms.append(np.pad(terms_of_sign, padding))
+                place += len(terms_of_sign) + padding[1]
                 begins[-1].append(place)
     return LaneWeights(
         np.concatenate(magnitudes).astype(np.uint16),
@@ -314,7 +317,7 @@ def lane_weights(layers: Sequence[PhotonicLayer]) -> LaneWeights:
 
 
 class FusedExecutor:
-    """Answers bytes by a `Chain`, and data of other types by the interpreter, which gives the same."""
+    """An executor that runs bytes on a `Chain`, and data of other types on the interpreter, with equal results."""
 
     def __init__(self, chain: Chain, interpreter: Interpreter) -> None:
         self.model: CompiledModel = interpreter.model
@@ -323,35 +326,37 @@ class FusedExecutor:
         self.interpreter = interpreter
 
     def run(self, inputs: npt.ArrayLike, keys: npt.ArrayLike | None = None) -> Answers:
-        """Answer as `Interpreter.run` does: the same scores, counters and errors."""
+        """Return the scores, counters and cycles of `Interpreter.run`, and raise its errors."""
         array = as_array(inputs)
         if array.dtype != np.uint8 or not self._fits(array.shape):
             return self.interpreter.run(array, keys)
-        named = check_keys(keys, len(array))
+        image_keys = check_keys(keys, len(array))
         scores = np.empty((len(array), self.chain.outputs), np.float32)
         counters = np.zeros(len(COUNTERS), np.int64)
         raw = np.ascontiguousarray(array).reshape(len(array), -1)
-        self.chain.answer_many(raw, named, scores, counters)
+        self.chain.answer_many(raw, image_keys, scores, counters)
         shaped = scores.reshape(len(array), *self.model.network.output_shape)
-        clipped = {"clipped_readouts": 0} if self.fidelity == "noisy" else {}  # `fits` has seen to it
+        clipped = (
+            {"clipped_readouts": 0} if self.fidelity == "noisy" else {}
+        )  # `fits` rejects noise that may clip
         return Answers(
             shaped, self.interpreter.cycles, {**name_counters(counters, wrap=self.model.wrap), **clipped}
         )
 
     def warm(self) -> None:
-        """Touch both ways."""
+        """Warm the chain and the interpreter."""
         self.chain.warm()
         self.interpreter.warm()
 
     def close(self) -> None:
-        """Do nothing: nothing is held."""
+        """Do nothing: it holds no device."""
 
     def _fits(self, shape: tuple[int, ...]) -> bool:
-        """Return whether these are inputs as the network takes them, or images for a network that takes rows."""
-        wanted = self.model.network.input_shape
-        given = shape[1:]
+        """Return whether these are inputs of the network's shape, or images for a network that takes rows."""
+        expected = self.model.network.input_shape
+        shape_of_one = shape[1:]
         return (
             bool(shape)
             and shape[0] > 0
-            and (given == wanted or (len(wanted) == 1 and prod(given) == wanted[0]))
+            and (shape_of_one == expected or (len(expected) == 1 and prod(shape_of_one) == expected[0]))
         )

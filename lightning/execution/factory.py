@@ -30,10 +30,10 @@ def open_executor(
 ) -> Executor:
     """Return an executor for `model`.
 
-    `noise`, `seed` and `average` are for `noisy` (by default what was measured on the prototype); `device` (an
-    address, or what `lightning.connect` gives; the twin by default) and `average` for `device`; `bus` (an address, or
-    an open bus; the fast simulator by default) for `datapath`; `quirks` for models of the published scheme. Raises
-    `OutOfRange` for a fidelity or noise that cannot be, and `MissingLibrary` for noise without numba.
+    `noise` (default: that measured on the prototype), `seed` and `average` apply to `noisy`; `device` (an address, or
+    the result of `lightning.connect`; default: the twin), `seed` and `average` to `device`; `bus` (an address, or an
+    open bus; default: the fast simulator) to `datapath`; `quirks` to models of the published scheme. Raise `OutOfRange`
+    for an invalid fidelity, noise, seed or average, and `MissingLibrary` for noise without numba.
     """
     if fidelity not in get_args(Fidelity):
         raise OutOfRange(
@@ -56,11 +56,11 @@ def _noisy(model: CompiledModel, noise: Noise, seed: int, average: int, quirks: 
     require("numba", "for noise")
     from lightning.execution.multipliers.noisy import NoisyMultiplier, PerReadoutMultiplier
 
-    given = check_noise(replace(noise, average=average) if average != 1 else noise)
-    if may_clip(given, model.hardware):
-        return Interpreter(model, PerReadoutMultiplier(model, given, seed), "noisy", quirks)
-    multiplier = NoisyMultiplier(model, given, seed)
-    return _fuse_or_interpret(model, multiplier, "noisy", quirks, given, seed)
+    checked = check_noise(replace(noise, average=average) if average != 1 else noise)
+    if may_clip(checked, model.hardware):
+        return Interpreter(model, PerReadoutMultiplier(model, checked, seed), "noisy", quirks)
+    multiplier = NoisyMultiplier(model, checked, seed)
+    return _fuse_or_interpret(model, multiplier, "noisy", quirks, checked, seed)
 
 
 def _fuse_or_interpret(

@@ -1,4 +1,4 @@
-"""An interface for all fidelities: the multiplier, the answers, and checks of inputs that preprocessing leaves out."""
+"""The interface of all fidelities: multipliers, executors, results, and checks of inputs before preprocessing."""
 
 from __future__ import annotations
 
@@ -19,62 +19,64 @@ Fidelity = Literal["exact", "noisy", "device", "datapath"]
 
 
 class Multiplier(Protocol):
-    """Sums of products of one layer; where fidelities differ."""
+    """Computes the sums of products of one layer; each fidelity has its own."""
 
     def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> npt.NDArray[Any]:
         """Return sums (images, positions, groups, rows) of activations (images, positions, groups, terms).
 
-        They are int32, or float32 with noise. `keys` (images,) say which image each is, so that its noise
-        does not depend on its neighbours.
+        They are int32, or float32 with noise. `keys` (images,) identify the images, so that the noise of one does not
+        depend on the others in the batch.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Answers:
-    """Answers for a batch."""
+    """Results for a batch."""
 
     scores: npt.NDArray[np.float32]
     """(images, ...) of the network's output; integers of the last layer in the `published` scheme."""
     cycles: int = 0
-    """Of the datapath, for one image."""
+    """Cycles of the datapath for one image."""
     counters: Mapping[str, int] = field(default_factory=dict)
-    """Things that happened: `clipped_activations`; with noise `clipped_readouts`; with `wrap`, other than in hardware,
-    `wrapped_sums`. What cannot be seen is left out."""
+    """Counts of events: `clipped_activations`; with noise `clipped_readouts`; with `wrap`, except in hardware,
+    `wrapped_sums`. Events that cannot be observed are omitted."""
 
     @property
     def classes(self) -> npt.NDArray[np.int64]:
-        """(images,) as `classes_of` finds them."""
+        """The class of each image, (images,), see `classes_of`."""
         return classes_of(self.scores)
 
 
 def classes_of(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
-    """Return the first of the largest scores, (images,); of a single one, a logit, 1 where it is above 0.
+    """Return the index of the largest score, the first if several are equal, (images,); a single score is a logit.
+
+    The class of a logit is 1 if it is above 0, else 0.
 
     >>> classes_of(np.float32([[1, 3, 3], [2, 1, 0]])).tolist(), classes_of(np.float32([[-1], [2]])).tolist()
     ([1, 0], [0, 1])
     """
     flat = scores.reshape(len(scores), -1)
-    found = flat[:, 0] > 0 if flat.shape[1] == 1 else flat.argmax(axis=1)
-    return np.asarray(found, np.int64)
+    classes = flat[:, 0] > 0 if flat.shape[1] == 1 else flat.argmax(axis=1)
+    return np.asarray(classes, np.int64)
 
 
 class Executor(Protocol):
-    """A model that answers. Not for several threads at a time."""
+    """An executable model. Not safe for several threads at a time."""
 
     model: CompiledModel
     fidelity: Fidelity
 
     def run(self, inputs: npt.ArrayLike, keys: npt.ArrayLike | None = None) -> Answers:
-        """Return the answers for raw inputs (images, ...), to which the model's preprocessing is applied.
+        """Return the results for raw inputs (images, ...), to which the model's preprocessing is applied.
 
-        `keys` are whole numbers, one an image; by default 0, 1, 2, ... Raises `InputError` for a shape, a data type
-        or values (NaN, infinity) that the model does not take.
+        `keys` are integers, one per image; by default 0, 1, 2, ... Raise `InputError` for a shape, a data type or
+        values (NaN, infinity) that the model does not accept.
         """
         ...
 
     def warm(self) -> None:
-        """Compile and touch everything that the first answer needs, for one image and for a batch."""
+        """Compile and load everything that the first run needs, for one image and for a batch."""
         ...
 
     def close(self) -> None:
@@ -83,7 +85,7 @@ class Executor(Protocol):
 
 
 def raw_shape(network: Network) -> tuple[int, ...]:
-    """Return the shape of one raw input: that of the network, or with channels last where preprocessing turns them."""
+    """Return the shape of one raw input: that of the network, or channels last if preprocessing transposes them."""
     shape = network.input_shape
     if network.preprocessing.layout == "HWC" and len(shape) == 3:
         return (*shape[1:], shape[0])
@@ -91,7 +93,7 @@ def raw_shape(network: Network) -> tuple[int, ...]:
 
 
 def as_array(inputs: npt.ArrayLike) -> npt.NDArray[Any]:
-    """Return the inputs as an array. Raises `InputError` for rows of unequal length."""
+    """Return the inputs as an array. Raise `InputError` for rows of unequal length."""
     try:
         return np.asarray(inputs)
     except ValueError as error:
@@ -99,7 +101,7 @@ def as_array(inputs: npt.ArrayLike) -> npt.NDArray[Any]:
 
 
 def check_keys(keys: npt.ArrayLike | None, images: int) -> Keys:
-    """Return one whole number an image; 0, 1, 2, ... by default. Raises `InputError`."""
+    """Return one integer per image, by default 0, 1, 2, ... Raise `InputError` for other counts or types."""
     if keys is None:
         return np.arange(images, dtype=np.uint64)
     try:

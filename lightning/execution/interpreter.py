@@ -1,7 +1,7 @@
-"""Node by node: digital operations in float32, photonic ones by a multiplier. Works for every network and fidelity.
+"""Execution of every network and fidelity, node by node: digital operations in float32, photonic ones by a multiplier.
 
-Departures of the published artifact from what its datapath computes are chosen by name (`Quirks`). Facts:
-Lightning, SIGCOMM 2023 artifact, `rtl/tb/lightning_emulator.py` and `rtl/datapath`.
+`Quirks` select differences of the published emulator from its datapath. Source: Lightning, SIGCOMM 2023 artifact,
+`rtl/tb/lightning_emulator.py` and `rtl/datapath`.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from lightning.networks.patches import patches as images_as_rows
 from lightning.networks.preprocess import preprocess
 
 PATCHES_BYTES = 2**23
-"""What the activations of a layer may take: more images at a time would not stay in the processor's memory."""
+"""Size limit of a layer's activations, which should stay in the processor's caches."""
 MOST_IMAGES = 256
 
 EXPONENTS = (1, 3, 7, 20, 55, 148, 403, 1096, 2980, 8103, 22026, 59874)
-"""exp(0) .. exp(11) in the log-softmax block, rounded to whole numbers: exp(11) is 59874.14."""
+"""exp(0) .. exp(11) in the log-softmax block, rounded to integers: exp(11) is 59874.14."""
 MISPRINTED = 2206
-"""What its table holds for exp(10)."""
+"""The artifact's table entry for exp(10), in which a digit is missing."""
 
 
 class Interpreter:
-    """Runs any compiled model on any multiplier, in order, as the network's nodes say."""
+    """An executor of any compiled model on any multiplier."""
 
     def __init__(
         self,
@@ -62,21 +62,21 @@ class Interpreter:
         self._normalises_last = model.shift_normalised and self.quirks.last_layer_normalised
 
     def run(self, inputs: npt.ArrayLike, keys: npt.ArrayLike | None = None) -> Answers:
-        """Return the answers for raw inputs (images, ...). Raises `InputError` for what the model does not take."""
+        """Return the results for raw inputs (images, ...). Raise `InputError` for inputs that do not fit the model."""
         array = as_array(inputs)
-        named = check_keys(keys, len(array) if array.ndim else 0)
-        counted: Counter[str] = Counter()
+        image_keys = check_keys(keys, len(array) if array.ndim else 0)
+        counters: Counter[str] = Counter()
         clipped = getattr(self.multiplier, "clipped", 0)
         scores = []
-        for start in range(0, max(len(named), 1), self._chunk):
+        for start in range(0, max(len(image_keys), 1), self._chunk):
             part = slice(start, start + self._chunk)
-            scores.append(self._answer(array[part] if array.ndim else array, named[part], counted))
+            scores.append(self._answer(array[part] if array.ndim else array, image_keys[part], counters))
         if self.fidelity == "noisy":
-            counted["clipped_readouts"] = getattr(self.multiplier, "clipped", 0) - clipped
-        return Answers(np.concatenate(scores), self.cycles, dict(counted))
+            counters["clipped_readouts"] = getattr(self.multiplier, "clipped", 0) - clipped
+        return Answers(np.concatenate(scores), self.cycles, dict(counters))
 
     def warm(self) -> None:
-        """Run zeros, one image and a batch, so that kernels are there when the first request comes."""
+        """Run zeros, one image and a batch, so that kernels are loaded before the first request."""
         shape = raw_shape(self.model.network)
         for images in (1, 2):
             self.run(np.zeros((images, *shape), np.uint8))
@@ -87,46 +87,46 @@ class Interpreter:
         if close is not None:
             close()
 
-    def _answer(self, raw: npt.NDArray[Any], keys: Keys, counted: Counter[str]) -> Floats:
+    def _answer(self, raw: npt.NDArray[Any], keys: Keys, counters: Counter[str]) -> Floats:
         network = self.model.network
         tensors: dict[str, npt.NDArray[Any]] = {network.input: preprocess(network, raw)}
         for node, spent in network.last_uses():
-            tensors[node.output] = self._node(node, tensors, keys, counted)
+            tensors[node.output] = self._node(node, tensors, keys, counters)
             for name in spent:
                 tensors.pop(name, None)
         return np.asarray(tensors[network.output], np.float32)
 
     def _node(
-        self, node: Node, tensors: Mapping[str, npt.NDArray[Any]], keys: Keys, counted: Counter[str]
+        self, node: Node, tensors: Mapping[str, npt.NDArray[Any]], keys: Keys, counters: Counter[str]
     ) -> npt.NDArray[Any]:
         layer = self.model.layers.get(node.name)
         if layer is None:
             return apply(node, tensors, self.model.network.constants)
         real = np.asarray(tensors[node.inputs[0]], np.float32)
-        activations = self._activations(layer, real, counted)
+        activations = self._activations(layer, real, counters)
         sums = self.multiplier.sums(layer, _as_terms(layer, activations), keys)
-        finished = real_of(self._whole(layer, sums, counted), layer)
+        results = real_of(self._whole(layer, sums, counters), layer)
         if layer.geometry is not None:
-            return pixels(finished, layer.geometry)
-        return finished.reshape(*real.shape[:-1], -1)
+            return pixels(results, layer.geometry)
+        return results.reshape(*real.shape[:-1], -1)
 
-    def _activations(self, layer: PhotonicLayer, real: Floats, counted: Counter[str]) -> Activations:
+    def _activations(self, layer: PhotonicLayer, real: Floats, counters: Counter[str]) -> Activations:
         if self.model.shift_normalised and layer.name != self._photonic[0]:
             return (perfectly_scaled if self.model.perfect_scaling else shift_normalised)(real)
-        given = np.abs(real) if self.quirks.signs_dropped else real
-        activations, clipped = quantise(given, layer)
-        counted["clipped_activations"] += clipped
+        inputs = np.abs(real) if self.quirks.signs_dropped else real
+        activations, clipped = quantise(inputs, layer)
+        counters["clipped_activations"] += clipped
         return activations
 
     def _whole(
-        self, layer: PhotonicLayer, sums: npt.NDArray[Any], counted: Counter[str]
+        self, layer: PhotonicLayer, sums: npt.NDArray[Any], counters: Counter[str]
     ) -> npt.NDArray[np.int32]:
-        """Noise is rounded away here, once a sum, as a converter's average is; then the accumulator may wrap."""
+        """Return the sums as integers: noisy ones rounded once per sum, then wrapped with `wrap`."""
         whole = sums if sums.dtype == np.int32 else np.rint(sums).astype(np.int32)
         if self.model.wrap:
-            whole, changed = wrap_sums(whole)
+            whole, wrapped = wrap_sums(whole)
             if not getattr(self.multiplier, "wraps", False):
-                counted["wrapped_sums"] += changed
+                counters["wrapped_sums"] += wrapped
         if self._normalises_last and layer.name == self._photonic[-1]:
             return last_normalised(whole, perfect=self.model.perfect_scaling)
         return whole
@@ -141,7 +141,7 @@ def _as_terms(layer: PhotonicLayer, activations: Activations) -> Activations:
 
 
 def _images_at_a_time(model: CompiledModel) -> int:
-    """So many that the activations of the largest layer, as patches, take `PATCHES_BYTES`."""
+    """Return the number of images for which the largest layer's activations, as patches, take `PATCHES_BYTES`."""
     terms = (layer.positions * len(layer.weights) * layer.weights.shape[2] for layer in model.layers.values())
     return min(max(PATCHES_BYTES // (2 * max(terms, default=1)), 1), MOST_IMAGES)
 
@@ -149,8 +149,7 @@ def _images_at_a_time(model: CompiledModel) -> int:
 def patches(activations: Activations, geometry: Geometry, groups: int = 1) -> Activations:
     """Return the patches, (images, positions, groups, terms), of images (images, channels, height, width).
 
-    Padding is 0. Terms run over the channels of a group, then down, then across, as the weights of a `Conv`
-    do.
+    Padding is 0. Terms run over the channels of a group, then rows, then columns, as in the weights of a `Conv`.
 
     >>> geometry = Geometry(1, 2, 3, kernel=(2, 2))
     >>> patches(np.arange(6, dtype=np.int16).reshape(1, 1, 2, 3), geometry).tolist()
@@ -172,7 +171,7 @@ def pixels(sums: npt.NDArray[np.float32], geometry: Geometry) -> npt.NDArray[np.
 def quantise(real: Floats, layer: PhotonicLayer) -> tuple[Activations, int]:
     """Return the activations in steps of the layer's `input_scale`, and how many of them were clipped.
 
-    What is below 0 becomes 0 unless the layer takes signs, and counts, too. Behind a ReLU there is nothing below 0.
+    Negative values are clipped to 0, and counted, unless the layer is signed.
     """
     steps, lowest = steps_of(real, layer), -FULL if layer.signed else 0
     beyond = int(np.count_nonzero((steps > FULL) | (steps < lowest)))
@@ -180,17 +179,17 @@ def quantise(real: Floats, layer: PhotonicLayer) -> tuple[Activations, int]:
 
 
 def steps_of(real: Floats, layer: PhotonicLayer) -> Floats:
-    """Whole steps, not clipped; ties are rounded to even, as in ONNX's QuantizeLinear."""
+    """Return the values in whole steps, not clipped; ties are rounded to even, as in ONNX's QuantizeLinear."""
     return np.asarray(np.rint(real / np.float32(layer.input_scale)), np.float32)
 
 
 def real_of(sums: Integers, layer: PhotonicLayer) -> Floats:
-    """Return the real values, (images, positions, groups, rows): sums with bias, times what a step is worth."""
+    """Return the real values, (images, positions, groups, rows): sums plus bias, times `output_scale`."""
     return np.asarray((sums + layer.bias).astype(np.float32) * layer.output_scale, np.float32)
 
 
 def wrap_sums(sums: Integers) -> tuple[Integers, int]:
-    """Return the sums as a 16-bit accumulator leaves them, in two's complement, and how many of them that changed.
+    """Return the sums wrapped to 16 bits in two's complement, and how many of them changed.
 
     >>> wrap_sums(np.array([32767, 32768, -40000], np.int32))
     (array([ 32767, -32768,  25536], dtype=int32), 2)
@@ -200,10 +199,10 @@ def wrap_sums(sums: Integers) -> tuple[Integers, int]:
 
 
 def shift_normalised(sums: npt.NDArray[np.float32] | Integers) -> Activations:
-    """Return the sums (images, ...) as the datapath makes activations of them.
+    """Return the activations that the datapath computes from sums (images, ...).
 
-    Negative ones are 0, the others shifted, image by image, so that the highest set bit of the largest
-    becomes bit 7.
+    Negative sums become 0; the others are shifted, per image, so that the highest set bit of the largest becomes
+    bit 7.
 
     >>> shift_normalised(np.array([[1000, -7, 3], [5, 1, 0]], np.int32)).tolist()
     [[250, 0, 0], [160, 32, 0]]
@@ -212,7 +211,7 @@ def shift_normalised(sums: npt.NDArray[np.float32] | Integers) -> Activations:
 
 
 def perfectly_scaled(sums: npt.NDArray[np.float32] | Integers) -> Activations:
-    """Return the same by the emulator's perfect scaling: times 255 over the largest, ties to even.
+    """Return the activations by the emulator's perfect scaling: times 255 over the largest, ties to even.
 
     >>> perfectly_scaled(np.array([[1000, -7, 3]], np.int32)).tolist()
     [[255, 0, 1]]
@@ -221,7 +220,7 @@ def perfectly_scaled(sums: npt.NDArray[np.float32] | Integers) -> Activations:
 
 
 def last_normalised(sums: Integers, *, perfect: bool) -> Integers:
-    """Return the sums (images, ...) of the last layer as the emulator shifts them: negative ones down.
+    """Return the last layer's sums (images, ...), normalised with their signs as in the emulator.
 
     >>> last_normalised(np.array([[1000, -7, 3]], np.int32), perfect=False).tolist()
     [[250, -2, 0]]
@@ -231,11 +230,11 @@ def last_normalised(sums: Integers, *, perfect: bool) -> Integers:
 
 
 def log_softmax(results: Sequence[int] | Integers, *, misprinted: bool = False) -> npt.NDArray[np.float64]:
-    """Return the log-softmax as the datapath's block begins it.
+    """Return the log-softmax with the exponentials of the datapath's block. Raise `InputError` unless 1-D integers.
 
-    Results are raised so that the largest is 11, exponentials come from a table of twelve whole numbers, 0
-    below. The logarithm of their sum is exact here, not from a table. No executor has this block, as it
-    changes no class. `misprinted`: the artifact's table, in which a digit is missing.
+    Results are shifted so that the largest is 11; exponentials come from a table of twelve integers, and are 0 below
+    it. The logarithm of their sum is exact here, not from a table. No executor uses this block, since it changes no
+    class. `misprinted` selects the artifact's table, in which a digit is missing.
 
     >>> log_softmax([5, 4]).round(3).tolist()  # 11 and 10: ln(59874 + 22026) = 11.313
     [-0.313, -1.313]

@@ -1,7 +1,7 @@
-"""Noise of detector readouts: where it is drawn, how it grows with the light, and the limits of both.
+"""Noise of detector readouts: where it is drawn, its growth with the light, and the limits of both.
 
-The terms of the variance are declared here, in `TERMS`. Machine code computes them by `kernels.laws`, up to the power
-of the light that is known there; everything else asks `Noise`.
+`TERMS` declares the terms of the variance. Machine code computes them with `kernels.laws`, up to the power of the light
+that is supported there; everything else uses `Noise`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lightning.execution.kernels.laws import HIGHEST_POWER, NoiseLaw
 Place = Literal["per-output", "per-product", "per-product-dense"]
 
 LARGEST_NOISE = 1e4
-"""Forty times full light: beyond it sums of long rows would not be 32-bit numbers any more."""
+"""Forty times full light: with more, sums of long rows would exceed 32 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class NoisePlace:
     """A place where noise is drawn."""
 
     per_readout: bool = True
-    """Whether every readout of the detector has noise of its own; else every sum has."""
+    """Whether noise is drawn per readout of the detector, else per sum."""
     dense: bool = False
-    """Whether products whose weight is 0 are read, too."""
+    """Whether products whose weight is 0 are also read."""
 
 
 PLACES: Mapping[Place, NoisePlace] = {
@@ -48,7 +48,7 @@ class Term:
     """Whether the number is a standard deviation, to be squared; else it is a variance."""
 
     def coefficient(self, number: float) -> float:
-        """Return what the power of the level is multiplied by."""
+        """Return the factor of the power of the level."""
         return number**2 if self.is_deviation else number
 
     def scale(self, number: float, factor: float) -> float:
@@ -67,7 +67,7 @@ TERMS: Mapping[str, Term] = {"sigma": Term(0, is_deviation=True), "shot": Term(1
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Gaussian noise of detector readouts, in LSB (a product of 255 and 255 is 254 of them).
+    """Gaussian noise of detector readouts, in LSB (a product of 255 and 255 is 254 LSB).
 
     The variance of a readout at `level` is sigma^2 + shot * level + intensity * level^2. `per-product` leaves out
     products whose weight is 0, `per-product-dense` does not; `per-output` draws once for a sum, on a scale on which
@@ -80,17 +80,17 @@ class Noise:
     shot: float = 0.0
     """Variance per step of level."""
     intensity: float = 0.0
-    """Relative variance: of the laser."""
+    """Relative variance, as of the laser."""
     average: int = 1
-    """Readouts of which the mean is taken: variances are divided by it, the mean is not."""
+    """Number of averaged readouts: variances are divided by it, the mean is not."""
     identity: str = ""
-    """Whose noise this is: the calibration it was fitted in; empty where the numbers were given."""
+    """Identity of the calibration or link that it comes from; empty for numbers of the user."""
     full_scale: float = 510.0
-    """Where the converter clips a readout, both ways, in steps for each wavelength: twice a full product by default."""
+    """Magnitude at which the converter clips a readout, in steps per wavelength; by default twice a full product."""
 
     @property
     def drawn(self) -> NoisePlace:
-        """The place where it is drawn."""
+        """The place where the noise is drawn."""
         return PLACES[self.place]
 
     @property
@@ -103,14 +103,14 @@ class Noise:
     @property
     def coefficients(self) -> tuple[float, ...]:
         """The variance of one readout as a polynomial of its level, lowest power first."""
-        found = [0.0] * (1 + max(HIGHEST_POWER, *(term.power for term in TERMS.values())))
+        coefficients = [0.0] * (1 + max(HIGHEST_POWER, *(term.power for term in TERMS.values())))
         for name, term in TERMS.items():
-            found[term.power] += term.coefficient(getattr(self, name))
-        return tuple(found)
+            coefficients[term.power] += term.coefficient(getattr(self, name))
+        return tuple(coefficients)
 
     @property
     def is_linear(self) -> bool:
-        """True where light adds as much to the variance in one readout as divided among several."""
+        """True if the variance from light is the same in one readout as divided among several."""
         return not any(self.coefficients[2:])
 
     def variance(self, level: Any) -> Any:
@@ -135,7 +135,7 @@ class Noise:
 
 
 def check_noise(noise: Noise) -> Noise:
-    """Return the noise, if it can be. Raises `OutOfRange`."""
+    """Return the noise unchanged. Raise `OutOfRange` for an invalid field."""
     if noise.place not in PLACES:
         raise OutOfRange(
             f"noise.place {noise.place!r} is not known", hint=f"Choose one of: {', '.join(PLACES)}"
@@ -158,7 +158,7 @@ def check_noise(noise: Noise) -> Noise:
 
 
 def check_average(average: object) -> int:
-    """Return a number of readouts. Raises `OutOfRange`."""
+    """Return the number of averaged readouts. Raise `OutOfRange` unless it is an integer of 1 or more."""
     if not isinstance(average, Integral) or int(average) < 1:
         raise OutOfRange(f"cannot average {average!r} readouts", hint="Give an integer of 1 or more")
     return int(average)

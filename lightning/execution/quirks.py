@@ -1,4 +1,4 @@
-"""Departures of the published artifact, by which results of its emulator are had again."""
+"""Quirks of the published artifact, which reproduce the results of its emulator."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Quirks:
-    """Departures of the published artifact. All are off unless asked for; then results are those of the datapath.
+    """Quirks of the published emulator. All are off by default, which gives the results of the datapath.
 
-    Two more are properties of a model: sums of the emulator do not wrap, and those of the datapath do (`wrap`); the
-    emulator has an option to scale activations exactly (`perfect_scaling`).
+    Two more are properties of a model: sums wrap in the datapath but not in the emulator (`wrap`), and the emulator has
+    an option to scale activations exactly (`perfect_scaling`).
     """
 
     last_layer_normalised: bool = False
-    """The emulator normalises the last layer's results, too, as it does activations but with their signs; the datapath
-    hands them out as they are. Equal classes, unless a small difference is shifted away."""
+    """The emulator also normalises the last layer's results, with their signs; the datapath returns them unchanged.
+    Classes are equal, unless a small difference is shifted away."""
     signs_dropped: bool = False
-    """Inputs are reduced to magnitudes before they are sent: a negative one counts as its positive."""
+    """Inputs are replaced by their magnitudes before they are sent."""
 
 
 EMULATOR = Quirks(last_layer_normalised=True, signs_dropped=True)
-"""As the published emulator computes."""
+"""The quirks of the published emulator."""

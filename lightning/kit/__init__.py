@@ -1,16 +1,16 @@
-"""The kit of modulators, fibre and detector: what it is asked for, and what it answers.
+"""The photonic kit of modulators, fibre and detector: acquisitions, calibration and decoding.
 
-| room | what lives there | imports of these |
+| module | purpose | imports |
 |---|---|---|
 | `settings`, `config` | one acquisition; the sliders of a notebook | |
-| `profiles`, `checks` | firmware that is known; what is checked before anything is sent | `settings` |
+| `profiles`, `checks` | known firmware; checks before anything is sent | `settings` |
 | `programs` | programs of the timed processor | `settings` |
 | `instruments` | laser, supply and power meter of a bench | |
-| `devices` | deadlines before every device | `checks`, `programs` |
+| `devices` | deadlines for every device | `checks`, `programs` |
 | `calibration` | fringes, decoding, documents; `measurement`, and the guided run | `devices` |
-| `connection` | `connect("sim://kit")`: where an address leads | `calibration` |
-| `recordings` | a session with a device in a file, and the device that the file makes | `calibration` |
+| `connection` | `connect("sim://kit")`: from an address to a device | `calibration` |
+| `recordings` | a file of a session with a device, and a device that replays it | `calibration` |
 | `dot` | vectors as waveforms | `calibration` |
-| `waveform`, `plots` | what a readout recorded, and plots of it | `calibration` |
-| `control`, `compute`, `signal_processing` | acquisitions, products, decoding: the faces | all |
+| `waveform`, `plots` | the trace of a readout, and plots of it | `calibration` |
+| `control`, `compute`, `signal_processing` | the public interface: acquisitions, products, decoding | all |
 """

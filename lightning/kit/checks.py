@@ -18,19 +18,19 @@ SAME_RATE = 1e-6
 """Relative difference below which two clock rates are the same."""
 LEAST_RELAX_US = 0.2
 """Shortest pause between shots. The processor waits for the window's end and then fetches the next shot's four pulses:
-31 clocks of 384 MHz, 0.08 us (20 of 430 MHz with version 2). After a shorter pause they come late in their window. The
-limit is twice that and a little."""
+31 clocks of 384 MHz, 0.08 us (20 of 430 MHz with version 2). After a shorter pause they are late in their window. The
+limit is a little more than twice that."""
 
 
 def check(soccfg: Any, settings: Settings) -> None:
-    """Raise `WrongChannel`, `OutOfRange` or `UnsupportedClock` when the firmware cannot do this."""
+    """Raise `WrongChannel`, `OutOfRange` or `UnsupportedClock` if the firmware cannot run these settings."""
     check_channels(soccfg, settings)
     check_pause(settings)
     check_clocks(soccfg)
 
 
 def check_channels(soccfg: Any, settings: Settings) -> None:
-    """Check that generators and readouts are there."""
+    """Raise `WrongChannel` if the firmware lacks a generator or a readout."""
     gens, readouts = len(soccfg["gens"]), len(soccfg["readouts"])
     for modulator, channel in settings.driven.items():
         if channel >= gens:
@@ -47,7 +47,7 @@ def check_channels(soccfg: Any, settings: Settings) -> None:
 
 
 def check_pause(settings: Settings) -> None:
-    """Check that every shot begins on time. Raises `OutOfRange`."""
+    """Raise `OutOfRange` if the pause is too short for the next shot to start on time."""
     if settings.reps > 1 and settings.relax_delay_us < LEAST_RELAX_US:
         raise OutOfRange(
             f"relax_delay_us is {settings.relax_delay_us:g}, too short to have the next shot's pulses ready",
@@ -56,15 +56,15 @@ def check_pause(settings: Settings) -> None:
 
 
 def check_buffers(soccfg: Any, settings: Settings) -> None:
-    """Check that all shots of a run fit into the decimated buffer."""
+    """Raise `ReadoutTooLong` if the shots of a run exceed the decimated buffer."""
     for readout in settings.readouts:
         room = int(soccfg["readouts"][readout]["buf_maxlen"])
         # QICK leaves the last sample unused.
-        wanted, usable = settings.readout_length * settings.reps, room - 1
-        if wanted > usable:
+        needed, usable = settings.readout_length * settings.reps, room - 1
+        if needed > usable:
             raise ReadoutTooLong(
                 (
-                    f"{settings.reps} shots of {settings.readout_length} samples need {wanted}, but the buffer of "
+                    f"{settings.reps} shots of {settings.readout_length} samples need {needed}, but the buffer of "
                     f"readout {readout} holds {room}, one of which cannot be used"
                 ),
                 hint=_shorter(settings, usable),
@@ -72,7 +72,7 @@ def check_buffers(soccfg: Any, settings: Settings) -> None:
 
 
 def _shorter(settings: Settings, usable: int) -> str:
-    """Return a hint at what fits into the buffer: shorter shots where they keep one sample at least, or fewer."""
+    """Return a hint for settings that fit the buffer: shorter shots of at least one sample, or fewer shots."""
     ways = []
     if samples := usable // settings.reps:
         ways.append(f"readout_length to {samples} or less")
@@ -82,7 +82,7 @@ def _shorter(settings: Settings, usable: int) -> str:
 
 
 def check_clocks(soccfg: Any) -> None:
-    """Check that reference clock and converters run at rates for which the profiles of this board are made."""
+    """Raise `UnsupportedClock` if reference clock or converters run at rates that no profile of this board has."""
     known = profiles.of_board(str(soccfg["board"]))
     if not known:
         return
@@ -97,18 +97,18 @@ def check_clocks(soccfg: Any) -> None:
 
 
 def check_same_firmware(compiled_for: Any, device: Any) -> None:
-    """Check that a program runs on the kind of firmware that it was compiled for. Raises `ProgramError`."""
-    wanted, found = _rates(compiled_for), _rates(device)
-    if wanted != found:
+    """Raise `ProgramError` if the device has other firmware than the program was compiled for."""
+    expected, actual = _rates(compiled_for), _rates(device)
+    if expected != actual:
         raise ProgramError(
-            f"the program was compiled for {wanted[0]} with other firmware than this device has ({found[0]})",
+            f"the program was compiled for {expected[0]} with other firmware than this device has ({actual[0]})",
             device=_name(device),
             hint="Pass the device itself to LightningControl instead of a configuration",
         )
 
 
 def _rates(soccfg: Any) -> tuple[Any, ...]:
-    """Return what a compiled program depends on."""
+    """Return the properties of the firmware that a compiled program depends on."""
     processor = soccfg["tprocs"][0]
     gens = tuple((each["type"], each["fs"], each["tproc_ch"]) for each in soccfg["gens"])
     readouts = tuple((each["ro_type"], each["fs"], each["f_output"]) for each in soccfg["readouts"])
@@ -116,18 +116,18 @@ def _rates(soccfg: Any) -> tuple[Any, ...]:
 
 
 def check_running_clocks(soc: Any) -> None:
-    """Check that the converters of a live device are locked, and run at the rates of its configuration."""
+    """Raise `UnsupportedClock` unless the converters are locked and run at the rates of the configuration."""
     if not soc.clocks_locked():
         raise UnsupportedClock("the converter clocks are not locked", device=_name(soc), hint=_RELOAD)
     rates = soc.get_sample_rates()
     for kind, tiles in rates.items():
-        for tile, found in tiles.items():
-            wanted = soc["rf"]["tiles"][kind][_key(soc["rf"]["tiles"][kind], tile)]["fs"]
-            if not _same(found, wanted):
+        for tile, rate in tiles.items():
+            configured = soc["rf"]["tiles"][kind][_key(soc["rf"]["tiles"][kind], tile)]["fs"]
+            if not _same(rate, configured):
                 raise UnsupportedClock(
                     (
-                        f"the {kind.upper()} tile {tile} runs at {found:g} MS/s, but its firmware is made for "
-                        f"{wanted:g}"
+                        f"the {kind.upper()} tile {tile} runs at {rate:g} MS/s, but its firmware is made for "
+                        f"{configured:g}"
                     ),
                     device=_name(soc),
                     hint=_RELOAD,
@@ -138,15 +138,15 @@ _RELOAD = "Set the clocks again (QickSoc(force_init_clks=True)), or power the bo
 
 
 def _key(tiles: dict[Any, Any], tile: Any) -> Any:
-    """Return the key of a tile: their numbers are texts in a configuration that went through JSON."""
+    """Return the key of a tile: JSON turns the tile numbers of a configuration into strings."""
     return tile if tile in tiles else str(tile)
 
 
-def _check_allowed(what: str, found: float, allowed: list[float], unit: str) -> None:
-    if not any(_same(found, each) for each in allowed):
+def _check_allowed(clock: str, rate: float, allowed: list[float], unit: str) -> None:
+    if not any(_same(rate, each) for each in allowed):
         choices = " or ".join(f"{each:g}" for each in sorted(set(allowed)))
         raise UnsupportedClock(
-            f"the {what} runs at {found:g} {unit}; this board is supported at {choices} {unit}",
+            f"the {clock} runs at {rate:g} {unit}; this board is supported at {choices} {unit}",
             hint="Load firmware made for these rates, or add a profile for your board",
         )
 

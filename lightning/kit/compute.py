@@ -6,9 +6,9 @@
     compute.multiply_accumulate([[200, -30]], [[10, 40]])
     compute.dot([200, -30, 7], [10, 40, 90])       # as a waveform, of any length: see `lightning.kit.dot`
 
-Values are whole numbers of -255 to 255. Light has no sign: magnitudes are sent, signs are kept by the controller.
-A product takes one row of light. The sum of two products takes one row when both have the same sign, because the
-detector adds them; with different signs it takes two rows, one for what is added and one for what is subtracted.
+Values are integers from -255 to 255. Light has no sign: magnitudes are sent, the controller applies the signs.
+A product takes one row of light. The sum of two products takes one row if both have the same sign, because the
+detector adds them; with different signs it takes two rows, one for each sign.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ SHOTS = 4
 
 
 class LightningCompute:
-    """Computes with one kit.
+    """Multiplication with one kit.
 
-    `device` is what `lightning.connect` gives, or an address for it. `calibration` is the one kept for this device
-    unless another is given. Raises `NotCalibrated` where there is none, `ForeignCalibration` for one of another
-    device, `StaleCalibration` for one that is too old.
+    `device` is the result of `lightning.connect`, or an address for it. `calibration` defaults to the one stored for
+    this device. Raise `NotCalibrated` if there is none, `ForeignCalibration` if it belongs to another device,
+    `StaleCalibration` if it is too old.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class LightningCompute:
     def multiply(self, a: npt.ArrayLike, b: npt.ArrayLike, *, shots: int | None = None) -> Any:
         """Return the product a*b/255, rounded: an int for two numbers, an array of int64 for arrays (which broadcast).
 
-        It is kept inside what such a product can be: 0 to 255, or -255 to 0 where the signs differ.
-        Raises `OutOfRange` for anything but whole numbers of -255 to 255, and for shapes that do not broadcast.
+        It is clipped to the range of such a product: 0 to 255, or -255 to 0 if the signs differ.
+        Raise `OutOfRange` for anything but integers from -255 to 255, and for shapes that do not broadcast.
         """
         first, second = self._operands(a, b)
         answers = np.rint(self.analogue_product(first, second, shots=shots)).astype(np.int64)
@@ -71,9 +71,9 @@ class LightningCompute:
         return _like(np.clip(answers, FULL * np.minimum(sign, 0), FULL * np.maximum(sign, 0)), first.shape)
 
     def analogue_product(self, a: npt.ArrayLike, b: npt.ArrayLike, *, shots: int | None = None) -> Floats:
-        """Return the product as `multiply` does, before rounding, in units of 1/255; shaped as the operands.
+        """Return the product of `multiply` before rounding, in units of 1/255, in the shape of the operands.
 
-        Noise may lead out of the range.
+        Noise may push it out of range.
         """
         first, second = self._operands(a, b)
         values = np.zeros((first.size, MODULATORS), dtype=np.int64)
@@ -85,14 +85,14 @@ class LightningCompute:
     def multiply_accumulate(self, a: npt.ArrayLike, b: npt.ArrayLike, *, shots: int | None = None) -> Any:
         """Return the sum a[..., 0]*b[..., 0] + a[..., 1]*b[..., 1] over 255, rounded: -510 to 510.
 
-        An int for two pairs, an array of int64 for more. Raises `OutOfRange` for other shapes or values.
+        An int for one sum, an array of int64 for more. Raise `OutOfRange` for other shapes or values.
         """
         sums = self.analogue_sum(a, b, shots=shots)
         answers = np.clip(np.rint(sums).astype(np.int64), -2 * FULL, 2 * FULL)
         return _like(answers, sums.shape)
 
     def analogue_sum(self, a: npt.ArrayLike, b: npt.ArrayLike, *, shots: int | None = None) -> Floats:
-        """Return the sum as `multiply_accumulate` does, before rounding, in units of 1/255."""
+        """Return the sum of `multiply_accumulate` before rounding, in units of 1/255."""
         first, second = self._operands(a, b)
         if not first.ndim or first.shape[-1] != 2:
             raise errors.OutOfRange(
@@ -101,14 +101,14 @@ class LightningCompute:
             )
         pairs = np.stack([first, second], axis=-1).reshape(-1, 2, 2)
         sign = np.sign(pairs).prod(axis=2)
-        added = self._light_where(pairs, sign > 0, shots)
-        subtracted = self._light_where(pairs, sign < 0, shots)
-        total: Floats = (added - subtracted).reshape(first.shape[:-1])
+        positive = self._measure_masked(pairs, sign > 0, shots)
+        negative = self._measure_masked(pairs, sign < 0, shots)
+        total: Floats = (positive - negative).reshape(first.shape[:-1])
         return total
 
     @property
     def vectors(self) -> VectorCore:
-        """Vectors on the same device and calibration, as waveforms; made once, so it is tuned once."""
+        """The core for vectors on the same device and calibration; cached, so it is tuned only once."""
         from lightning.kit.dot.core import VectorCore
 
         if self._vectors is None or self._vectors.calibration is not self.calibration:
@@ -116,19 +116,18 @@ class LightningCompute:
         return self._vectors
 
     def dot(self, weights: npt.ArrayLike, inputs: npt.ArrayLike, *, shots: int | None = None) -> Any:
-        """Return the sum of products over 255 of two vectors, as `VectorCore.dot`; `shots` as of the other methods."""
+        """Return the dot product of two vectors over 255, by `VectorCore.dot`."""
         return self.vectors.dot(weights, inputs, shots=self.shots if shots is None else shots)
 
     def matvec(self, matrix: npt.ArrayLike, vector: npt.ArrayLike, *, shots: int | None = None) -> Integers:
-        """Return a matrix (m, n) times a vector (n,), as `VectorCore.matvec`."""
+        """Return a matrix (m, n) times a vector (n,) over 255, (m,), by `VectorCore.matvec`."""
         return self.vectors.matvec(matrix, vector, shots=self.shots if shots is None else shots)
 
     def measure(self, values: npt.ArrayLike, *, shots: int | None = None) -> Floats:
-        """Return the analogue answers in units of 1/255 for (n, 4) values of 0..255, (n,): v0*v1 + v2*v3.
+        """Return the analogue results in units of 1/255 for (n, 4) values of 0..255, (n,): v0*v1 + v2*v3.
 
-        Warns with `SaturationWarning` when there was more light than can be measured, and with `DarkWarning` when none
-        came where it should, as all products here do.
-        Raises `OutOfRange` for other values.
+        Warn with `SaturationWarning` if there was more light than can be measured, and with `DarkWarning` if light was
+        expected and none arrived; so do all methods that measure. Raise `OutOfRange` for other values.
         """
         if not len(np.atleast_1d(values)):
             return np.zeros(0)
@@ -143,11 +142,11 @@ class LightningCompute:
         return answers
 
     def decode(self, level: float, values: dict[int, int], *, peak: float | None = None) -> Decoded:
-        """Return the answer that a level above idle means, in counts, when generators were given these values."""
+        """Return the result of a level in counts above idle, for these values per generator."""
         return self.calibration.decode(level, values, peak=peak)
 
     def _operands(self, a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Integers, Integers]:
-        """Return both in one shape. Raises `OutOfRange`."""
+        """Return both operands as integers, broadcast to one shape. Raise `OutOfRange`."""
         device = self.calibration.device
         first, second = _check_operands(a, device), _check_operands(b, device)
         try:
@@ -160,10 +159,10 @@ class LightningCompute:
             ) from None
         return one, other
 
-    def _light_where(self, pairs: Integers, wanted: npt.NDArray[np.bool_], shots: int | None) -> Floats:
-        """Return the sums of wanted products (n, 2) of (n, 2, 2) operands, (n,); rows with none are not measured."""
-        values = (np.abs(pairs) * wanted[:, :, None]).reshape(-1, MODULATORS)
-        rows = wanted.any(axis=1)
+    def _measure_masked(self, pairs: Integers, mask: npt.NDArray[np.bool_], shots: int | None) -> Floats:
+        """Return the sums of the products that `mask` (n, 2) selects, (n,), of (n, 2, 2) operands."""
+        values = (np.abs(pairs) * mask[:, :, None]).reshape(-1, MODULATORS)
+        rows = mask.any(axis=1)
         total = np.zeros(len(pairs))
         if rows.any():
             total[rows] = self.measure(values[rows], shots=shots)
@@ -190,25 +189,25 @@ def _reader(device: Any, calibration: Calibration, window: int | None) -> Reader
 
 
 def _check_operands(values: npt.ArrayLike, device: str) -> Integers:
-    """Return the operands as integers. Raises `OutOfRange`, which shows the first that is none."""
+    """Return the operands as integers. Raise `OutOfRange`, which shows the first invalid one."""
     try:
-        given = np.asarray(values)
+        array = np.asarray(values)
     except ValueError:  # rows of unequal lengths
-        raise _no_operand(values, device) from None
-    if not given.size:
-        return np.zeros(given.shape, dtype=np.int64)
-    if given.dtype.kind not in "biuf":
-        raise _no_operand(
-            next((each for each in given.flat if not isinstance(each, int) or abs(each) > FULL), values),
+        raise _operand_error(values, device) from None
+    if not array.size:
+        return np.zeros(array.shape, dtype=np.int64)
+    if array.dtype.kind not in "biuf":
+        raise _operand_error(
+            next((each for each in array.flat if not isinstance(each, int) or abs(each) > FULL), values),
             device,
         )
-    wrong = ~((np.abs(given.astype(float)) <= FULL) & (given == np.rint(given.astype(float))))
+    wrong = ~((np.abs(array.astype(float)) <= FULL) & (array == np.rint(array.astype(float))))
     if wrong.any():
-        raise _no_operand(given[wrong][0], device)
-    return given.astype(np.int64)
+        raise _operand_error(array[wrong][0], device)
+    return array.astype(np.int64)
 
 
-def _no_operand(value: Any, device: str) -> errors.OutOfRange:
+def _operand_error(value: Any, device: str) -> errors.OutOfRange:
     shown = value.item() if isinstance(value, np.generic) else value
     return errors.OutOfRange(
         f"{shown!r:.60} is not a valid operand: these are whole numbers of -255 to 255",
@@ -218,5 +217,5 @@ def _no_operand(value: Any, device: str) -> errors.OutOfRange:
 
 
 def _like(answers: Integers, shape: tuple[int, ...]) -> Any:
-    """Return a plain int for plain numbers."""
+    """Return an int if the operands were plain numbers."""
     return int(answers.reshape(-1)[0]) if shape == () else answers

@@ -1,4 +1,4 @@
-"""The configuration that users write into: a dictionary that is checked at once.
+"""The configuration that users write into: a dictionary that is checked on every write.
 
 >>> from lightning.kit.config import Configuration
 >>> config = Configuration()
@@ -7,7 +7,7 @@
 (100, 100)
 
 The library published for the kit uses `dac_0` for a channel number and `dac_gain_0` for the drive. The two are
-never distinguished by guessing: dictionaries come in through `from_slide` (the talk) or `from_lts` (the library).
+never distinguished by guessing: dictionaries are read by `from_slide` (the talk) or `from_lts` (the library).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ALIASES = {
     "res_phase": "phase_deg",
     **{f"value_{i}": f"dac_{i}" for i in range(MODULATORS)},
 }
-"""Names of the published library that mean the same in the talk, and explicit names of the talk's."""
+"""Names of the published library with the same meaning in the talk, and explicit names for keys of the talk."""
 
 _TUPLES = {"dac": "values", "word": "words", "channel": "channels"}
 _KEYS = (
@@ -55,8 +55,8 @@ class Configuration(Mapping[str, Any]):
 
     Keys: `dac_0`..`dac_3` (value 0..255; also `value_i`), `word_i` (gain word 0..32766, in place of a value),
     `channel_i` (generator, or None), `readouts`, `reps`, `soft_avgs`, `length`, `readout_length`, `adc_trig_offset`,
-    `relax_delay_us`, `pulse_freq_mhz`, `phase_deg`. Raises `UnknownKey`, `OutOfRange`, `AmbiguousConfig`; after an
-    error it is as before.
+    `relax_delay_us`, `pulse_freq_mhz`, `phase_deg`. Raise `UnknownKey`, `OutOfRange` or `AmbiguousConfig`; an error
+    leaves it unchanged.
     """
 
     def __init__(self, settings: Settings | None = None) -> None:
@@ -64,7 +64,7 @@ class Configuration(Mapping[str, Any]):
 
     @property
     def settings(self) -> Settings:
-        """Return the settings of this moment, as a record that later writes do not change."""
+        """The current settings, as a record that later writes do not change."""
         return self._settings
 
     def __getitem__(self, key: str) -> Any:
@@ -99,11 +99,11 @@ class Configuration(Mapping[str, Any]):
         self._settings = settings
 
     def copy(self) -> Configuration:
-        """Another one that says the same."""
+        """Return an independent configuration with the same settings."""
         return Configuration(self._settings)
 
     def reset(self) -> None:
-        """Back to the defaults: all values 0, the kit's pulse and readout."""
+        """Restore the defaults: all values 0, the kit's pulse and readout."""
         self._settings = Settings()
 
     def __copy__(self) -> Configuration:
@@ -117,7 +117,7 @@ class Configuration(Mapping[str, Any]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        """Return what differs from the defaults."""
+        """Return the keys that differ from the defaults."""
         plain = Configuration()
         changed = {key: self[key] for key in self if self[key] != plain[key]}
         return f"Configuration({changed})"
@@ -155,10 +155,10 @@ def _write_setting(settings: Settings, key: str, value: Any) -> Settings:
     return replace(settings, **{name: value})
 
 
-def _with_channels(settings: Settings, written: Mapping[str, Any]) -> Settings:
-    """Together, because two that are exchanged would collide one after the other."""
+def _with_channels(settings: Settings, changes: Mapping[str, Any]) -> Settings:
+    """Return the settings with all channels changed at once: exchanging two one by one would collide."""
     channels = settings.channels
-    for key, value in written.items():
+    for key, value in changes.items():
         _canonical(key)
         channels = put(channels, int(key.rpartition("_")[2]), value)
     return replace(settings, channels=channels)
@@ -167,7 +167,8 @@ def _with_channels(settings: Settings, written: Mapping[str, Any]) -> Settings:
 def from_slide(mapping: Mapping[str, Any]) -> Configuration:
     """Return a configuration in the talk's vocabulary: `dac_0`..`dac_3` are values 0..255.
 
-    Raises `AmbiguousConfig` when there is a `dac_gain_i` too, which only the published library has.
+    Raise `AmbiguousConfig` if it has a `dac_gain_i`, which only the published library uses, `UnknownKey` or
+    `OutOfRange`.
     """
     config = Configuration()
     config.update(mapping)
@@ -177,8 +178,8 @@ def from_slide(mapping: Mapping[str, Any]) -> Configuration:
 def from_lts(mapping: Mapping[str, Any]) -> Configuration:
     """Return a configuration in the published vocabulary: `dac_i` (generator), `dac_gain_i` (drive, 0..1).
 
-    A drive is a fraction of the gain word 20000 (default 1), as there; it passes no encoder. Other keys mean the
-    same as in the talk. Raises `OutOfRange`, `UnknownKey`, `ConfigError`.
+    A drive is a fraction of the gain word 20000 (default 1), as in that library; no encoder is applied. Other keys
+    mean the same as in the talk. Raise `OutOfRange`, `UnknownKey` or `ConfigError`.
 
     >>> from_lts({"dac_0": 0, "dac_gain_0": 0.5})["word_0"]
     10000
@@ -208,10 +209,10 @@ def _lts_channel(modulator: int, value: Any) -> int:
 
 
 def settings_of(config: Settings | Configuration | Mapping[str, Any]) -> Settings:
-    """Return the settings meant, however they are given.
+    """Return the settings of a `Settings`, a `Configuration` or a plain dictionary.
 
-    Raises `AmbiguousConfig` for a plain dictionary with `dac_i` in it (value or channel is not to be seen), and
-    `ConfigError` for what is not a valid configuration at all.
+    Raise `AmbiguousConfig` for a plain dictionary with a key `dac_i` (a value or a channel), and `ConfigError` for
+    other types.
     """
     if isinstance(config, Settings):
         return config

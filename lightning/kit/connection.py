@@ -19,7 +19,7 @@ _OURS = {
     "qick": "lightning.kit.devices.board:connect",
     "replay": "lightning.kit.recordings.replay:connect",
 }
-"""As in our own distribution's entry points: also in a source tree that is not installed."""
+"""The same as this distribution's entry points, for a source tree that is not installed."""
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 
@@ -27,10 +27,10 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 def connect(address: str, *, patience: Patience | None = None) -> Any:
     """Return the device at this address, a QickSoc (and QickConfig) with deadlines.
 
-    `sim://kit` and `sim://loopback` are twins, `qick://HOST` is a board in the network, `qick://local` the one this
-    runs on, `replay://FILE` a recording. Others come by entry points of the group `lightning.devices`, which lead to
-    a function from the address to a QickSoc. `patience` are other deadlines than the default ones. Raises
-    `AddressError`, `UnknownScheme`, `DeviceGone`, `MissingLibrary`.
+    `sim://kit` and `sim://loopback` are twins, `qick://HOST` is a board in the network, `qick://local` the board this
+    runs on, `replay://FILE` a recording. Packages add schemes by entry points of the group `lightning.devices`, each a
+    function from the address to a QickSoc. `patience` replaces the default deadlines. Raise `AddressError`,
+    `UnknownScheme`, `DeviceGone` or `MissingLibrary`.
     """
     scheme = scheme_of(address)
     known = schemes()
@@ -39,11 +39,11 @@ def connect(address: str, *, patience: Patience | None = None) -> Any:
             f"no package is installed for {scheme}://",
             hint=f"Known are {', '.join(f'{each}://' for each in sorted(known))}",
         )
-    found = known[scheme]
+    entry_point = known[scheme]
     require("qick", f"for {address}")
     from lightning.kit.devices.guard import guard_soc
 
-    soc = guard_soc(_connect(found, address))
+    soc = guard_soc(_connect(entry_point, address))
     if patience is not None:
         soc.be_patient(patience)
     if about := getattr(soc, "about", "") or (_introduce(soc) if soc.simulated else ""):
@@ -67,23 +67,23 @@ def scheme_of(address: str) -> str:
 
 
 def entry_points(**select: str) -> Any:
-    """Return what `importlib.metadata.entry_points` does, imported when it is asked for: it is slow."""
+    """Return the result of `importlib.metadata.entry_points`, whose slow import is delayed to the first call."""
     from importlib import metadata
 
     return metadata.entry_points(**select)
 
 
 def schemes() -> dict[str, EntryPoint]:
-    """Return the installed schemes; nobody replaces ours."""
+    """Return the entry point of each scheme; other packages cannot replace the built-in ones."""
     from importlib.metadata import EntryPoint
 
     others = {each.name: each for each in entry_points(group=GROUP)}
     return {**others, **{name: EntryPoint(name, value, GROUP) for name, value in _OURS.items()}}
 
 
-def _connect(found: EntryPoint, address: str) -> Any:
+def _connect(entry_point: EntryPoint, address: str) -> Any:
     try:
-        return found.load()(address)
+        return entry_point.load()(address)
     except LightningError:
         raise
     except ValueError as error:
@@ -93,13 +93,13 @@ def _connect(found: EntryPoint, address: str) -> Any:
 
 
 def _introduce(soc: Any) -> str:
-    """Return the kind of twin and its calibration: the factory's unless one was measured on it."""
+    """Return one line that says the device is simulated, and which calibration it has."""
     from lightning.kit.calibration.store import find
 
     try:
-        found = find(soc)
-    except (LightningError, OSError):  # reported with its hint when a value is asked for
+        calibration = find(soc)
+    except (LightningError, OSError):  # reported with its hint when the calibration is needed
         suffix = ", with a calibration that cannot be used"
     else:
-        suffix = ", without a calibration" if found is None else f", with its {found.kind}"
+        suffix = ", without a calibration" if calibration is None else f", with its {calibration.kind}"
     return f"SIMULATED device {soc.identity}{suffix}"

@@ -3,9 +3,9 @@
     runtime = LightningControl(soc, LightningConfig)
     waveform = runtime.acquire_decimated(soc)
 
-`LightningControl` takes what the configuration says at that moment, looks whether the firmware can do it, and
-compiles; nothing is sent before `acquire_decimated`. A bare `QickConfig` names no device, so what was compiled for one
-is compiled again with the calibration of the device that then runs it.
+`LightningControl` takes the current settings of the configuration, checks that the firmware supports them, and
+compiles; nothing is sent before `acquire_decimated`. A bare `QickConfig` names no device, so a program compiled for one
+is compiled again with the calibration of the device that runs it.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 class LightningControl:
     """One acquisition, compiled for one device.
 
-    `device` is what `lightning.connect` gives, a `QickSoc`, or a `QickConfig` (also QICK's `soccfg` of a proxy).
-    `calibration` is the one kept for the device unless another is given; without any, values are driven linearly,
-    value 255 with gain word 20000. Raises `WrongChannel`, `OutOfRange`, `UnsupportedClock`, `AmbiguousConfig`, and the
-    errors of a calibration that must not be used.
+    `device` is the result of `lightning.connect`, a `QickSoc`, or a `QickConfig` (also QICK's `soccfg` of a proxy).
+    `calibration` defaults to the one stored for the device; without any, values are driven linearly, value 255 with
+    gain word 20000. Raise `WrongChannel`, `OutOfRange`, `UnsupportedClock`, `AmbiguousConfig`, or a `CalibrationError`
+    for a calibration that is not valid for the device.
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class LightningControl:
         self._soccfg = device = _configure(device)
         check_is_calibration(calibration)
         check(device, self.settings)
-        self._given = calibration
+        self._explicit_calibration = calibration
         self._compile(device)
 
     def _compile(self, device: Any) -> None:
-        """Gain words by the calibration of this device, and the program that has them."""
+        """Compute the gain words from the calibration of this device, and compile the program with them."""
         self.calibration = self._calibration_of(device)
         if self.calibration is not None:
             check_calibrated_channels(self.calibration, self.settings)
@@ -67,26 +67,26 @@ class LightningControl:
         self.compiled = build(device, self.settings, by_generator)
 
     def _calibration_of(self, device: Any) -> Calibration | None:
-        """Bare gain words need none, so one that must not be used does not stand in their way."""
-        if self._given is None:
+        """Return the calibration to use; None for bare gain words, which an invalid calibration must not block."""
+        if self._explicit_calibration is None:
             return (
                 find_calibration(device) if any(each is not None for each in self.settings.values) else None
             )
         if _runs(device):
-            check_calibration(self._given, device)
-        return self._given
+            check_calibration(self._explicit_calibration, device)
+        return self._explicit_calibration
 
     @property
     def program(self) -> Any:
-        """QICK's own program: `asm()`, `dump_prog()`, `binprog`."""
+        """The QICK program: `asm()`, `dump_prog()`, `binprog`."""
         return self.compiled.program
 
     def acquire_decimated(self, soc: Any, *, progress: bool = False) -> Waveform:
-        """Run it on `soc` and bring back every sample, averaged over `soft_avgs` runs.
+        """Run the program on `soc` and return every sample, averaged over `soft_avgs` runs.
 
-        Raises `DeviceStuck` or `DeviceGone` when the device hangs or is lost, `UnsupportedClock` when its clocks
-        have changed, `ReadoutTooLong` when the samples do not fit its buffer, and `ForeignCalibration` or
-        `StaleCalibration` when the calibration in use is not (or no longer) one for this device.
+        Raise `DeviceStuck` or `DeviceGone` if the device hangs or is lost, `UnsupportedClock` if its clocks have
+        changed, `ProgramError` if it is a configuration or has other firmware, `ReadoutTooLong` if the samples exceed
+        its buffer, and `ForeignCalibration` or `StaleCalibration` if the calibration is not valid for this device.
         """
         check_buffers(self._soccfg, self.settings)
         device = self._ready(soc)
@@ -94,10 +94,10 @@ class LightningControl:
         return Waveform(readouts, self._origin(device))
 
     def acquire(self, soc: Any, *, progress: bool = False) -> list[Floats]:
-        """Run it on `soc` and bring back one mean (I, Q) per readout, over the whole window and all shots.
+        """Run the program on `soc` and return one mean (I, Q) per readout, over the whole window and all shots.
 
-        The window must lie inside the pulses for this to be a level. Raises as `acquire_decimated`, but for
-        `ReadoutTooLong`: sums need no buffer for samples.
+        The mean is a level only if the window lies inside the pulses. Raise the errors of `acquire_decimated` except
+        `ReadoutTooLong`: sums need no sample buffer.
         """
         return self.compiled.acquire(self._ready(soc), progress=progress)
 
@@ -138,7 +138,7 @@ class LightningControl:
 
 
 def _configure(device: Any) -> Any:
-    """Return the device with its configuration, which a proxy of QICK's lacks until it is guarded."""
+    """Return the device, guarded if it is a QICK proxy, which has no configuration of its own."""
     if hasattr(type(device), "__getitem__") or not _runs(device):
         return device
     require("qick", "to run programs")
@@ -148,12 +148,12 @@ def _configure(device: Any) -> Any:
 
 
 def _runs(device: Any) -> bool:
-    """Return whether it is a device, and not only the configuration of one."""
+    """Return whether it is a device rather than a configuration."""
     return callable(getattr(device, "start_tproc", None))
 
 
 def drive(settings: Settings, calibration: Calibration | None) -> tuple[int, ...]:
-    """Gain word of each modulator: as given, through the calibration's encoder, or linear.
+    """Return the gain word of each modulator: its word, its value through the calibration's encoder, or linear.
 
     >>> drive(Settings(values=(255, 51, 0, 0)), None)
     (20000, 4000, 0, 0)
@@ -179,18 +179,18 @@ def drive(settings: Settings, calibration: Calibration | None) -> tuple[int, ...
 
 
 def find_calibration(device: Any) -> Calibration | None:
-    """Return the calibration kept for this device, or brought along by a twin; None where there is none.
+    """Return the calibration stored for this device, or the factory calibration of a twin; None if there is none.
 
-    Of a recording the age is that at its time.
-    Raises `ForeignCalibration`, `StaleCalibration` or another `CalibrationError`.
+    For a recording the age is counted to its date. Raise `ForeignCalibration`, `StaleCalibration` or another
+    `CalibrationError`.
     """
     from lightning.kit.calibration import store
 
-    return store.find(device, now=store.find_date(device))
+    return store.find(device, now=store.recording_date(device))
 
 
 def check_calibration(calibration: Calibration, device: Any) -> None:
-    """Raise `ForeignCalibration` or `StaleCalibration` where this one must not be used for this device."""
+    """Raise `ForeignCalibration` or `StaleCalibration` if the calibration is not valid for this device."""
     from lightning.kit.calibration import store
 
-    store.check(calibration, device, now=store.find_date(device))
+    store.check(calibration, device, now=store.recording_date(device))

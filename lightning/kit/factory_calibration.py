@@ -1,9 +1,9 @@
-"""The calibration that a twin brings along: measured on a nominal device, like any other.
+"""Measurement of the factory calibration that a twin delivers, on a nominal device.
 
     python -m lightning.kit.factory_calibration "sim://kit?drift=off" sim/twins/rfsoc/kit/factory_calibration.json
 
-Run this when the twin's nominal kit, the readout's filter or the form of the document changes. Nothing is copied
-from the twin's parameters.
+Run this if the twin's nominal kit, the readout's filter or the format of the document changes. No parameter of the
+twin is copied.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ SHOTS = 16
 
 
 def make(address: str, file: Path, *, shots: int = SHOTS) -> None:
-    """Calibrate the device at this address and write the document. Raises `CalibrationError` where a step fails."""
+    """Calibrate the device at this address and write the document. Raise `CalibrationError` if a step fails."""
     from lightning.kit.connection import connect
 
-    run = calibrate(connect(address), shots=shots, origin="factory", report=_say)
+    run = calibrate(connect(address), shots=shots, origin="factory", report=_print_outcome)
     assert run.calibration is not None
     file.write_text(to_text(run.calibration), encoding="utf-8")
     sys.stdout.write(f"{run.calibration.describe()} -> {file}\n")
 
 
-def _say(outcome: Outcome) -> None:
+def _print_outcome(outcome: Outcome) -> None:
     sys.stdout.write(f"{outcome.step}: {outcome.figure}\n")
 
 

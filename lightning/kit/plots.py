@@ -1,14 +1,14 @@
-"""Plots of what the light did: matplotlib figures that nobody shows or saves by itself.
+"""Plots of measurements, as matplotlib figures that are neither shown nor saved.
 
 | plot | shows |
 |---|---|
-| `waveform` | what a readout recorded, and where the pulses were |
-| `transfer_curves` | sweeps of modulators with their fits, and what the fits leave |
-| `error_histogram` | how far results are from the true products |
+| `waveform` | the trace of each readout, and the time of the pulses |
+| `transfer_curves` | sweeps of modulators with their fits and residuals |
+| `error_histogram` | errors of results against the true products |
 | `constellation` | every result against its true product |
 
-A notebook shows a figure that a cell returns; `save(figure, "x.png")` writes it. No state of pyplot is touched. All
-raise `MissingLibrary` without matplotlib, and what comes from a simulated device says SIMULATED.
+A notebook shows a figure that a cell returns; `save(figure, "x.png")` writes it. The state of pyplot is not used. The
+import raises `MissingLibrary` without matplotlib. Plots of a simulated device are marked SIMULATED.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lightning.optional import require
 
 require("matplotlib", "to draw plots")
 
-from lightning.canvas import (  # noqa: E402  after the look above
+from lightning.canvas import (  # noqa: E402  after the check above
     FAINT,
     INK,
     SERIES,
@@ -64,7 +64,7 @@ HEADROOM = 1.16
 def error_histogram(
     results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, device: DeviceIdentity
 ) -> Plot:
-    """Plot how many results of a*b/255 are off by how much, in LSB, with a normal distribution fitted.
+    """Plot a histogram of the errors of results of a*b/255, in LSB, with a fitted normal distribution.
 
     `results` may be rounded or analogue; `a`, `b` are values of 0..255 (or signed), shaped as the results.
     """
@@ -89,22 +89,22 @@ def error_histogram(
 
 
 def constellation(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, device: DeviceIdentity) -> Plot:
-    """Plot every result against a*b/255: above on the line where it should be, below how far it is off.
+    """Plot every result against a*b/255 (above), and its error (below).
 
     Arguments as for `error_histogram`.
     """
     truth = true_product(a, b).ravel()
-    given, error = np.asarray(results, dtype=float).ravel(), _errors(results, a, b)
+    values, error = np.asarray(results, dtype=float).ravel(), _errors(results, a, b)
     figure = sheet(6.4, 6.4)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     ends = [min(0.0, float(truth.min())), max(255.0, float(truth.max()))]
     top.plot(ends, ends, color=FAINT, linewidth=1, zorder=1, label="exact")
-    size = 9.0 if given.size <= 2_000 else 4.0
-    alpha = float(np.clip(600 / given.size, 0.12, 0.8))
-    top.scatter(truth, given, s=size, color=SERIES[0], alpha=alpha, linewidths=0, label="measured", zorder=2)
+    size = 9.0 if values.size <= 2_000 else 4.0
+    alpha = float(np.clip(600 / values.size, 0.12, 0.8))
+    top.scatter(truth, values, s=size, color=SERIES[0], alpha=alpha, linewidths=0, label="measured", zorder=2)
     bottom.axhline(0, color=FAINT, linewidth=1)
     bottom.scatter(truth, error, s=size, color=SERIES[0], alpha=alpha, linewidths=0)
-    # Symmetric about zero, with the half step of rounding as two lines.
+    # The dotted lines mark the rounding error of half an LSB.
     reach = max(1.2 * float(np.abs(error).max()), 0.8)
     bottom.set_ylim(-reach, reach)
     for half in (-0.5, 0.5):
@@ -113,7 +113,7 @@ def constellation(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, de
     plain(bottom, x="a × b / 255", y="error\n(LSB)")
     top.set_xlim(ends[0] - 5, ends[1] + 5)
     legend(top, loc="upper left")
-    # Symbols of the legend are visible, however faint the cloud of points is.
+    # Legend symbols inherit the faint alpha of the points, which would make them invisible.
     for handle in top.get_legend().legend_handles:
         handle.set_alpha(1)
     add_heading(figure, _verdict(results, a, b), _describe(error, device), simulated=device.simulated)
@@ -121,8 +121,8 @@ def constellation(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, de
 
 
 def _errors(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
-    found: Floats = np.asarray(results, dtype=float).ravel() - true_product(a, b).ravel()
-    return found
+    error: Floats = np.asarray(results, dtype=float).ravel() - true_product(a, b).ravel()
+    return error
 
 
 def _verdict(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> str:
@@ -134,7 +134,7 @@ def _describe(error: Floats, device: DeviceIdentity) -> str:
 
 
 class Swept(Protocol):
-    """A sweep as `lightning.kit.calibration.measurement.transfer` makes it."""
+    """The part of `transfer.Sweep` used here."""
 
     @property
     def words(self) -> npt.NDArray[np.int64]:
@@ -148,7 +148,7 @@ class Swept(Protocol):
 
     @property
     def curve(self) -> Fringe:
-        """Return what was fitted."""
+        """The fitted curve."""
         ...
 
 
@@ -180,7 +180,7 @@ def transfer_curves(sweeps: Mapping[int, Swept], device: DeviceIdentity) -> Plot
 
 
 def load_sweeps(calibration: Calibration, raw: Mapping[str, npt.NDArray[Any]]) -> dict[int, Sweep]:
-    """Return the sweeps of a calibration, from the raw data kept with it; empty where none were kept."""
+    """Return the sweeps of a calibration by modulator, from its raw data; empty if it has none."""
     return {
         index: Sweep(
             index=index,
@@ -205,15 +205,14 @@ def _draw_modulator(top: Any, bottom: Any, index: int, sweep: Swept) -> None:
             top.plot(
                 word, curve.level(word), mark, color=colour, markerfacecolor="white", markersize=7, zorder=4
             )
-    left = 100 * (sweep.levels - curve.level(sweep.words)) / curve.amplitude
-    bottom.plot(sweep.words, left, ".", color=colour, markersize=3.5, alpha=0.7)
+    residuals = 100 * (sweep.levels - curve.level(sweep.words)) / curve.amplitude
+    bottom.plot(sweep.words, residuals, ".", color=colour, markersize=3.5, alpha=0.7)
 
 
 def waveform(recorded: Waveform, *, decoded: int | None = None) -> Plot:
-    """I of every readout in counts over the time since the pulses began: the mean, and behind it every shot.
+    """Plot I of every readout in counts over the time since the start of the pulses: the mean, and faintly every shot.
 
-    Where a calibration says when light arrives, the time of the pulses at the detector is shaded. `decoded` is named
-    in the title.
+    With a calibration, the time of the pulses at the detector is shaded. The title shows `decoded`.
     """
     figure = sheet()
     axes = figure.subplots()
@@ -254,7 +253,7 @@ def _shade(axes: Any, recorded: Waveform, calibration: Calibration) -> None:
 
 
 def _operands(settings: Settings, words: tuple[int, ...], decoded: int | None) -> str:
-    """Return `100 × 50 / 255 = 20`; of the second pair only when it is lit, of bare words what they are."""
+    """Return a title like `100 × 50 / 255 = 20`; the second pair is shown only if lit, bare gain words as they are."""
     if any(settings.values[i] is None for i in settings.driven):
         return f"gain words {', '.join(map(str, words))}"
     one, two, three, four = (each or 0 for each in settings.values)
@@ -267,6 +266,6 @@ def _operands(settings: Settings, words: tuple[int, ...], decoded: int | None) -
 def _below(recorded: Waveform) -> str:
     settings = recorded.origin.settings
     shots = f"{settings.reps} shots" if settings.reps > 1 else "1 shot"
-    taken = f"{shots}, each the mean of {settings.soft_avgs} runs" if settings.soft_avgs > 1 else shots
-    driven = "calibrated" if recorded.calibration else "not calibrated: driven linearly"
-    return f"{recorded.device.name} · {taken} · {driven}"
+    averaging = f"{shots}, each the mean of {settings.soft_avgs} runs" if settings.soft_avgs > 1 else shots
+    encoding = "calibrated" if recorded.calibration else "not calibrated: driven linearly"
+    return f"{recorded.device.name} · {averaging} · {encoding}"

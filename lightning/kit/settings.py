@@ -1,4 +1,4 @@
-"""Settings of one acquisition, as a frozen record whose every number is checked.
+"""Settings of one acquisition, as a frozen record that checks every number.
 
 >>> Settings(values=(100, 50, 0, 0)).with_value(3, 7).values
 (100, 50, 0, 7)
@@ -23,39 +23,42 @@ LINEAR_TOP_WORD = 20000
 
 
 def whole(name: str, value: Any, low: int, high: int) -> int:
-    """Return the value as an int. Raises `OutOfRange` for anything else, and outside `low` to `high`."""
+    """Return the value as an int. Raise `OutOfRange` unless it is an integer from `low` to `high`."""
     try:
         number = operator.index(value)
     except TypeError:
-        raise OutOfRange(f"{name} is {value!r}, not an integer", hint=_say(low, high)) from None
+        raise OutOfRange(f"{name} is {value!r}, not an integer", hint=_range_hint(low, high)) from None
     if isinstance(value, bool) or not low <= number <= high:
-        raise OutOfRange(f"{name} is {value!r}, outside {low}..{high}", hint=_say(low, high))
+        raise OutOfRange(f"{name} is {value!r}, outside {low}..{high}", hint=_range_hint(low, high))
     return number
 
 
 def real(name: str, value: Any, low: float, high: float) -> float:
-    """Return the value as a finite float. Raises `OutOfRange` for anything else, and outside `low` to `high`."""
+    """Return the value as a float. Raise `OutOfRange` unless it is a finite number from `low` to `high`."""
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise OutOfRange(f"{name} is {value!r}, not a number", hint=_say(low, high)) from None
+        raise OutOfRange(f"{name} is {value!r}, not a number", hint=_range_hint(low, high)) from None
     if isinstance(value, bool) or not (math.isfinite(number) and low <= number <= high):
-        raise OutOfRange(f"{name} is {value!r}, outside {low:g}..{high:g}", hint=_say(low, high))
+        raise OutOfRange(f"{name} is {value!r}, outside {low:g}..{high:g}", hint=_range_hint(low, high))
     return number
 
 
-def _say(low: float, high: float) -> str:
+def _range_hint(low: float, high: float) -> str:
     return f"Give a number from {low:g} to {high:g}"
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of one acquisition. Raises `OutOfRange` for a number outside its range."""
+    """Settings of one acquisition.
+
+    Raise `OutOfRange` for a number outside its range, `ConfigError` for settings that contradict each other.
+    """
 
     values: tuple[int | None, ...] = (0, 0, 0, 0)
-    """Operand of each modulator, 0..255; None where a gain word is given instead."""
+    """Operand of each modulator, 0..255; None if it has a gain word instead."""
     words: tuple[int | None, ...] = (None, None, None, None)
-    """Gain word of each modulator's generator, 0..32766, past any encoder; None where a value is given."""
+    """Gain word of each modulator's generator, 0..32766, without an encoder; None if it has a value."""
     channels: tuple[int | None, ...] = (0, 1, 2, 3)
     """Generator that drives each modulator; None for one that has none."""
     readouts: tuple[int, ...] = (1,)
@@ -69,14 +72,14 @@ class Settings:
     readout_length: int = 250
     """Samples (decimated) of one shot."""
     adc_trig_offset: int = 100
-    """Start of the readout after that of the pulses, ticks of the processor's clock."""
+    """Start of the readout relative to that of the pulses, ticks of the processor's clock."""
     relax_delay_us: float = 1.0
     """Pause after each shot."""
     pulse_freq_mhz: float = 0.0
     phase_deg: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check every field, and hold plain numbers only."""
+        """Check every field and convert it to plain numbers."""
         checked = {name: check(getattr(self, name)) for name, check in CHECKS.items()}
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -97,13 +100,13 @@ class Settings:
         return {i: channel for i, channel in enumerate(self.channels) if channel is not None}
 
     def with_value(self, modulator: int, value: int) -> Settings:
-        """Return the same with this operand, in place of a word if there was one."""
+        """Return the settings with this operand, which replaces a gain word."""
         return replace(
             self, values=put(self.values, modulator, value), words=put(self.words, modulator, None)
         )
 
     def with_word(self, modulator: int, word: int) -> Settings:
-        """Return the same with this gain word, in place of a value."""
+        """Return the settings with this gain word, which replaces a value."""
         return replace(self, words=put(self.words, modulator, word), values=put(self.values, modulator, None))
 
     def as_dict(self) -> dict[str, Any]:
@@ -113,61 +116,59 @@ class Settings:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Settings:
-        """Back from `as_dict`. Raises `UnknownKey` for a name that is not a field."""
+        """Return the settings that `as_dict` converted. Raise `UnknownKey` for a name that is not a field."""
         known = {each.name for each in fields(cls)}
         for name in document:
             if name not in known:
                 raise UnknownKey(f"settings have no {name!r}", hint=f"Known are {', '.join(sorted(known))}")
-        fields_given: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in document.items()
-        }
-        return cls(**fields_given)
+        arguments: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in document.items()}
+        return cls(**arguments)
 
 
 def put(before: tuple[Any, ...], index: int, value: Any) -> tuple[Any, ...]:
-    """Return the tuple with one entry, a modulator's, replaced."""
+    """Return the tuple with the entry of modulator `index` replaced. Raise `OutOfRange` for another index."""
     index = whole("modulator", index, 0, MODULATORS - 1)
     return (*before[:index], value, *before[index + 1 :])
 
 
-def _per_modulator(name: str, given: Any, high: int) -> tuple[int | None, ...]:
-    found = _several(name, given)
-    if len(found) != MODULATORS:
-        raise OutOfRange(f"{name} has {len(found)} entries", hint=f"Give {MODULATORS}, one per modulator")
+def _per_modulator(name: str, value: Any, high: int) -> tuple[int | None, ...]:
+    entries = _entries(name, value)
+    if len(entries) != MODULATORS:
+        raise OutOfRange(f"{name} has {len(entries)} entries", hint=f"Give {MODULATORS}, one per modulator")
     return tuple(
-        None if each is None else whole(f"{name[:-1]}_{i}", each, 0, high) for i, each in enumerate(found)
+        None if each is None else whole(f"{name[:-1]}_{i}", each, 0, high) for i, each in enumerate(entries)
     )
 
 
-def _several(name: str, given: Any, *, one: bool = False) -> tuple[Any, ...]:
-    """Return the entries of a list, an array or a tuple; where `one` is enough, a whole number stands for itself."""
-    if one and hasattr(given, "__index__") and not hasattr(given, "__len__"):
-        return (given,)
+def _entries(name: str, value: Any, *, one: bool = False) -> tuple[Any, ...]:
+    """Return the entries of a list, an array or a tuple; with `one`, a single integer is also accepted."""
+    if one and hasattr(value, "__index__") and not hasattr(value, "__len__"):
+        return (value,)
     try:
-        return tuple(given)
+        return tuple(value)
     except TypeError:
-        raise OutOfRange(f"{name} are {given!r}, not a list", hint="Give a list of numbers") from None
+        raise OutOfRange(f"{name} are {value!r}, not a list", hint="Give a list of numbers") from None
 
 
-def _channels(given: Any) -> tuple[int | None, ...]:
-    found = _per_modulator("channels", given, 15)
-    used = [each for each in found if each is not None]
+def _channels(value: Any) -> tuple[int | None, ...]:
+    channels = _per_modulator("channels", value, 15)
+    used = [each for each in channels if each is not None]
     if not used or len(set(used)) != len(used):
         raise ConfigError(
             (
-                f"channels are {list(found)}: every modulator needs its own generator, and there must be at "
+                f"channels are {list(channels)}: every modulator needs its own generator, and there must be at "
                 "least one"
             ),
             hint="Make all different; None is for a modulator without a generator",
         )
-    return found
+    return channels
 
 
-def _readouts(given: Any) -> tuple[int, ...]:
-    found = _several("readouts", given, one=True)
-    if not found or len(set(found)) != len(found):
-        raise ConfigError(f"readouts are {list(found)}", hint="Name at least one, and each only once")
-    return tuple(whole("readout", each, 0, 63) for each in found)
+def _readouts(value: Any) -> tuple[int, ...]:
+    readouts = _entries("readouts", value, one=True)
+    if not readouts or len(set(readouts)) != len(readouts):
+        raise ConfigError(f"readouts are {list(readouts)}", hint="Name at least one, and each only once")
+    return tuple(whole("readout", each, 0, 63) for each in readouts)
 
 
 CHECKS: dict[str, Any] = {
@@ -184,4 +185,4 @@ CHECKS: dict[str, Any] = {
     "pulse_freq_mhz": lambda v: real("pulse_freq_mhz", v, -12000, 12000),
     "phase_deg": lambda v: real("phase_deg", v, -360, 360),
 }
-"""What each field may be: a function that returns the value in its plain form, or raises."""
+"""Per field a function that returns the value in its plain form, or raises."""

@@ -4,9 +4,9 @@
     sp.plot_waveform(waveform)
     print(sp.decode_adc_result)  # 0..255; 0..510 where both products are lit
 
-`plot_waveform` binds the waveform to this object; `decode_adc_result` is then an int, which can also be called with
-another waveform. It is read from the readout that the calibration was measured with, wherever in the waveform that
-stands. The helpers of the library published for the kit are here too, with its defects repaired.
+`plot_waveform` binds the waveform to this object; `decode_adc_result` is then an int that can also be called with
+another waveform. It uses the readout that the calibration was measured with, at any position in the waveform. The
+helpers of the library published for the kit are here too, with its defects repaired.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lightning.kit.calibration.decoder import Decoded
 
 SETTLE_TICKS = 8
-"""Samples left out at either edge of a pulse: the edges themselves, and fibres that differ in length."""
+"""Samples omitted at either edge of a pulse: the edges themselves, and fibres that differ in length."""
 
 
 class DecodedResult(int):
@@ -42,13 +42,13 @@ class DecodedResult(int):
     _processing: LightningSignalProcessing
 
     def __new__(cls, value: int, processing: LightningSignalProcessing) -> Self:
-        """Return the number, and who decodes."""
+        """Return the number, bound to the object that decodes further waveforms."""
         result = super().__new__(cls, value)
         result._processing = processing
         return result
 
     def __call__(self, waveform: Waveform) -> int:
-        """Decode the product in another waveform; what is bound stays."""
+        """Return the product in another waveform; the bound waveform does not change."""
         return self._processing.decode(waveform)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -56,14 +56,14 @@ class DecodedResult(int):
 
 
 class LightningSignalProcessing:
-    """Looks at waveforms and decodes them. Arguments of the published library's form are taken and not needed."""
+    """Plotting and decoding of waveforms. The arguments of the published library are accepted and ignored."""
 
     def __init__(self, soccfg: Any = None, soc: Any = None, config: Any = None) -> None:
         del soccfg, soc, config
         self.waveform: Waveform | None = None
 
     def plot_waveform(self, waveform: Waveform, *, draw: bool = True) -> Any:
-        """Bind the waveform, and draw it: a matplotlib figure, which nobody shows; None without matplotlib."""
+        """Bind the waveform and return a matplotlib figure of it; None without matplotlib or `draw`."""
         self.waveform = _check_waveform(waveform)
         return _draw(waveform) if draw else None
 
@@ -71,7 +71,7 @@ class LightningSignalProcessing:
     def decode_adc_result(self) -> DecodedResult:
         """The product in the bound waveform, 0..255, or the sum of two, 0..510.
 
-        Raises `NoWaveformError`, and what `decode` raises.
+        Raise `NoWaveformError` if no waveform is bound, and the errors of `decode`.
         """
         if self.waveform is None:
             raise NoWaveformError(
@@ -80,24 +80,24 @@ class LightningSignalProcessing:
         return DecodedResult(self.decode(self.waveform), self)
 
     def decode(self, waveform: Waveform) -> int:
-        """Return the product in this waveform, 0..255, or the sum of two where both are lit, 0..510.
+        """Return the product in this waveform, 0..255, or the sum of two if both are lit, 0..510.
 
-        Warns with `SaturationWarning` when there was more light than can be measured, with `DarkWarning` when none came
-        where it should. Raises `NotCalibrated`;
-        `ForeignCalibration` when it was driven by the calibration of another device; `WrongChannel` without the
-        detector's readout; `OutOfRange` for pulses, windows or samples that the calibration does not know.
+        Warn with `SaturationWarning` if there was more light than can be measured, with `DarkWarning` if light was
+        expected and none arrived. Raise `NotCalibrated`; `ForeignCalibration` if it was driven with the calibration of
+        another device; `WrongChannel` without the detector's readout; `OutOfRange` for pulses, windows or samples that
+        the calibration does not cover.
         """
-        found = decode_answer(waveform)
-        if found.saturated:
+        decoded = decode_answer(waveform)
+        if decoded.saturated:
             warn_of_saturation(waveform.device.label)
-        if found.dark:
+        if decoded.dark:
             warn_of_darkness(waveform.device.label)
-        return found.value
+        return decoded.value
 
     def get_signal_timeseries(self, waveform: Waveform, readout: int = 0) -> Floats:
         """Return |I + jQ| in counts of one readout, (samples,); shots are averaged as complex numbers.
 
-        The published library averaged the magnitudes, which lifts a dark line by its noise.
+        The published library averaged the magnitudes, which raises a dark line by its noise.
         """
         return timeseries(_check_waveform(waveform), readout)
 
@@ -106,14 +106,14 @@ class LightningSignalProcessing:
         return find_plateaus(signal, window_size)
 
     def find_peak_floor(self, signal: npt.ArrayLike) -> tuple[float, float]:
-        """Level of the pulse and of the idle line; see the function of this name."""
+        """Return the levels of the pulse and of the idle line; see the function of this name."""
         return find_peak_floor(signal)
 
 
 def decode_answer(waveform: Waveform) -> Decoded:
-    """Return the answer in this waveform, and what is to be known about it; raise as `decode` does."""
+    """Return the decoded result of this waveform with its flags, without warnings. Raise the errors of `decode`."""
     calibration = _calibration_of(_check_waveform(waveform))
-    # A calibration is of a pulse without carrier: others open a modulator by another curve.
+    # A calibration is measured with pulses without a carrier; with others a modulator follows another curve.
     settings = waveform.origin.settings
     for name, value in (("pulse_freq_mhz", settings.pulse_freq_mhz), ("phase_deg", settings.phase_deg)):
         if value:
@@ -127,14 +127,14 @@ def decode_answer(waveform: Waveform) -> Decoded:
 
 
 def timeseries(waveform: Waveform, readout: int = 0) -> Floats:
-    """Return |I + jQ| of the shots' mean, in counts, (samples,)."""
+    """Return |I + jQ| of the mean of all shots, in counts, (samples,)."""
     mean = waveform[readout].mean(axis=0)
     magnitude: Floats = np.hypot(mean[0], mean[1])
     return magnitude
 
 
 def find_plateaus(signal: npt.ArrayLike, window_size: int) -> Floats:
-    """Return the moving mean by one running sum; raise `OutOfRange` for a window that does not fit.
+    """Return the moving mean, (samples - window_size + 1,). Raise `OutOfRange` for a window that does not fit.
 
     >>> find_plateaus([0, 0, 2, 2], 2).tolist()
     [0.0, 1.0, 2.0]
@@ -150,12 +150,12 @@ def find_plateaus(signal: npt.ArrayLike, window_size: int) -> Floats:
 
 
 def find_peak_floor(signal: npt.ArrayLike) -> tuple[float, float]:
-    """Return the two levels of a signal that is a pulse on an idle line: (farther from the edges' level, the other).
+    """Return (peak, floor) of a signal that is a pulse on an idle line; the pulse may be positive or negative.
 
-    Samples are parted at the threshold that leaves the least variance within the two groups (N. Otsu, 1979), and
-    each level is the median of its group: so neither the share of time that the pulse takes nor a single spike
-    moves them. The floor is the group to which the first and last samples belong. Raises `OutOfRange` for fewer
-    than four samples.
+    Samples are split at the threshold that leaves the least variance within the two groups (N. Otsu, 1979), and
+    each level is the median of its group: neither the duration of the pulse nor a single spike moves it. The peak is
+    the upper group, unless the first and last samples both belong to it. Raise `OutOfRange` for fewer than four
+    samples.
 
     >>> find_peak_floor([1, 1, 9, 9, 9, 9, 9, 1])
     (9.0, 1.0)
@@ -174,7 +174,7 @@ def find_peak_floor(signal: npt.ArrayLike) -> tuple[float, float]:
 
 
 def _threshold(values: Floats) -> float:
-    """Return the largest value of the lower group."""
+    """Return Otsu's threshold, the largest value of the lower group."""
     ordered = np.sort(values)
     count = np.arange(1, ordered.size)
     below = np.cumsum(ordered)[:-1]
@@ -184,10 +184,10 @@ def _threshold(values: Floats) -> float:
 
 
 def level_of(waveform: Waveform, calibration: Calibration) -> tuple[float, float]:
-    """Return (level above idle, peak) of the pulse, in counts of I, where the calibration says that its light arrives.
+    """Return (level above idle, peak) of the pulse in counts of I, at the arrival time of the calibration.
 
-    Raises `WrongChannel` when the calibration's readout was not recorded, `OutOfRange` when the window holds no
-    plateau, or no idle line to compare it with, or samples that are no numbers.
+    Raise `WrongChannel` if the calibration's readout was not recorded, `OutOfRange` if the window lacks the plateau or
+    the idle line, or a sample is not finite.
     """
     index = _detector(waveform, calibration)
     samples = waveform[index].mean(axis=0)[0]
@@ -216,7 +216,7 @@ def level_of(waveform: Waveform, calibration: Calibration) -> tuple[float, float
 
 
 def _detector(waveform: Waveform, calibration: Calibration) -> int:
-    """Place in the waveform of the readout that the calibration was measured with."""
+    """Return the index in the waveform of the readout that the calibration was measured with."""
     readouts = waveform.origin.settings.readouts
     if calibration.readout not in readouts:
         raise WrongChannel(
@@ -231,7 +231,7 @@ def _detector(waveform: Waveform, calibration: Calibration) -> int:
 
 
 def _edges(waveform: Waveform, calibration: Calibration, index: int) -> tuple[float, float, float, float]:
-    """Return the edges in samples: first and past the last of the plateau; end and next begin of the idle line."""
+    """Return the start and end of the plateau, then the end and next start of the idle line, in samples."""
     origin, timing = waveform.origin, calibration.timing
     offset = origin.trigger_ns / timing.tick_ns
     scale = timing.tick_ns / origin.tick_ns[index]
@@ -246,7 +246,7 @@ def _edges(waveform: Waveform, calibration: Calibration, index: int) -> tuple[fl
 
 
 def _values(waveform: Waveform) -> dict[int, int]:
-    """Value of each generator. Raises `OutOfRange` for one that was driven by a bare gain word."""
+    """Return the value of each generator. Raise `OutOfRange` for one that was driven by a bare gain word."""
     settings = waveform.origin.settings
     values = {}
     for modulator, channel in settings.driven.items():

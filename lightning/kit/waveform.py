@@ -1,4 +1,4 @@
-"""Waveforms: the samples of an acquisition, and what they were made with."""
+"""Waveforms: the samples of an acquisition, and its origin."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Origin of a waveform."""
+    """Settings, device and timing of the acquisition of a waveform."""
 
     settings: Settings
     words: tuple[int, ...]
@@ -32,7 +32,7 @@ class Origin:
     tick_ns: tuple[float, ...]
     """Time between two samples, per readout."""
     trigger_ns: float
-    """Start of the first sample after that of the pulses."""
+    """Time of the first sample, from the start of the pulses."""
     pulse_ns: float
     """Length of the pulses."""
     rounds: Sequence[Sequence[Floats]] = field(default=(), repr=False)
@@ -42,7 +42,7 @@ class Origin:
 class Waveform(list[Floats]):
     """One array (reps, 2, samples) per readout: I and Q in counts of the converter, averaged over the runs.
 
-    A list as in the library published for the kit, which besides knows its `origin`.
+    A list, as in the library published for the kit, with its `origin`.
     """
 
     def __init__(self, readouts: Sequence[Floats], origin: Origin) -> None:
@@ -73,7 +73,7 @@ class Waveform(list[Floats]):
         return Waveform, (list(self), self.origin)
 
     def __repr__(self) -> str:
-        """Whose, with what, and how much."""
+        """Return the device, the operands and the shapes."""
         operands = [
             word if value is None else value
             for value, word in zip(self.origin.settings.values, self.origin.words, strict=True)

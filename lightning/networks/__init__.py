@@ -1,17 +1,17 @@
-"""Trained networks as floats: what is imported, before anything is quantised.
+"""Trained networks as floats: imported, not yet quantised.
 
     from lightning.networks import load_network
     network = load_network("model.onnx")     # or an .npz of weights w1, w2, ...
 
-| module | what it is for |
+| module | purpose |
 |---|---|
 | `network` | `Network`, `Node`, `Preprocessing` |
 | `imports` | ONNX files, `torch.nn` modules, `.npz` of weights |
 | `onnx_writer` | back to ONNX, for other runtimes, with the preprocessing next to the graph |
-| `work` | multiply-accumulates, node by node |
-| `preprocess` | from raw data to what a network takes |
-| `operations` | every operation: what it becomes, and what it computes in float32; `run_float`, the reference |
-| `patches`, `electronic` | what lies under a window; operations that ONNX Runtime computes |
+| `work` | multiply-accumulates per node |
+| `preprocess` | from raw data to a network's inputs |
+| `operations` | every operation: its translation and its float32 computation; `run_float`, the reference |
+| `patches`, `electronic` | patches of a convolution; operations that ONNX Runtime computes |
 """
 
 from __future__ import annotations

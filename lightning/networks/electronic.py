@@ -1,18 +1,18 @@
-"""Operations of ONNX that stay electronic, whatever they are: computed by ONNX Runtime, sample by sample.
+"""ONNX operations that stay electronic: computed by ONNX Runtime, one sample at a time.
 
-A node `Electronic` carries one operation of ONNX as plain values, so that a `.lng` file keeps it like any other:
+An `Electronic` node holds one ONNX operation as plain values, so a `.lng` file stores it like any other node:
 
 | attribute | meaning |
 |---|---|
-| `operation`, `domain`, `opset` | which operation it is |
-| `kinds` | the data types of its inputs, "" for one that is left out |
+| `operation`, `domain`, `opset` | the operation |
+| `kinds` | the data types of its inputs, "" for an omitted one |
 | `shapes` | the shapes of its inputs for one sample, as ONNX has them; None for a constant |
 | `given` | its attributes, as (name, value) |
-| `outputs`, `place` | how many outputs it has, and which of them this node gives |
+| `outputs`, `place` | the number of its outputs, and the index of the one that this node returns |
 | `shape` | the shape of that output in the network, without the axis of samples |
 | `macs` | its multiply-accumulates for one sample |
 
-Between operations every number is a float32, integers and booleans too: whole numbers are exact up to 2**24.
+Between operations every number is a float32, also integers and booleans; integers are exact up to 2**24.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from lightning.optional import require
 Array = npt.NDArray[Any]
 ELECTRONIC = "Electronic"
 TENSOR = "tensor"
-"""In front of (data type, shape, values) of an attribute that is a tensor."""
+"""Tag before (data type, shape, values) of an attribute that is a tensor."""
 IR_VERSION = 8
 MOST_SESSIONS = 4096
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation of ONNX with its attributes, hashable."""
+    """One ONNX operation with its attributes, hashable."""
 
     name: str
     domain: str
@@ -49,23 +49,23 @@ class Operation:
     outputs: int
 
     def run(self, inputs: Sequence[Array | None]) -> list[Array]:
-        """Return the outputs. Raises `NetworkError` where the inputs do not fit."""
-        fed = {
+        """Return the outputs. Raise `NetworkError` if they cannot be computed from these inputs."""
+        feeds = {
             f"i{place}": np.asarray(array, dtype=kind, order="C")
             for place, (array, kind) in enumerate(zip(inputs, self.kinds, strict=True))
             if array is not None and kind
         }
         try:
-            return [np.asarray(found) for found in _session(self)(fed)]
+            return [np.asarray(results) for results in _session(self)(feeds)]
         except Exception as error:  # the runtimes raise errors of their own, of many classes
-            first = _in_short(str(error))
+            first = _shorten(str(error))
             raise NetworkError(
                 f"{self.name} cannot be computed: {first}", hint="Check the shapes and values of the inputs"
             ) from error
 
 
-def _in_short(message: str) -> str:
-    """Return what a runtime says without its own sources and codes."""
+def _shorten(message: str) -> str:
+    """Return the first 200 characters of a runtime's message, without its source locations and codes."""
     text = " ".join(message.split())
     for mark in ("Status Message: ", "Error "):
         text = text.rpartition(mark)[2]
@@ -73,7 +73,7 @@ def _in_short(message: str) -> str:
 
 
 def operation_of(attributes: Mapping[str, Any]) -> Operation:
-    """Return the operation that a node `Electronic` carries."""
+    """Return the operation in the attributes of an `Electronic` node."""
     return Operation(
         attributes["operation"],
         attributes["domain"],
@@ -85,19 +85,19 @@ def operation_of(attributes: Mapping[str, Any]) -> Operation:
 
 
 def electronic(inputs: Sequence[Array], attributes: Mapping[str, Any]) -> Array:
-    """Return one output of the operation for every sample."""
+    """Return the output that `attributes` select, for every sample, (samples, *shape)."""
     shapes = [shape for kind, shape in zip(attributes["kinds"], attributes["shapes"], strict=True) if kind]
     samples = next(len(array) for array, shape in zip(inputs, shapes, strict=True) if shape is not None)
-    found = np.zeros((samples, *attributes["shape"]), np.float32)
+    results = np.zeros((samples, *attributes["shape"]), np.float32)
     operation = operation_of(attributes)
     for sample in range(samples):
-        given = iter(
+        arrays = iter(
             array if shape is None else array[sample].reshape(shape)
             for array, shape in zip(inputs, shapes, strict=True)
         )
-        fed = [next(given) if kind else None for kind in operation.kinds]
-        found[sample] = operation.run(fed)[attributes["place"]].reshape(attributes["shape"])
-    return found
+        feeds = [next(arrays) if kind else None for kind in operation.kinds]
+        results[sample] = operation.run(feeds)[attributes["place"]].reshape(attributes["shape"])
+    return results
 
 
 @lru_cache(maxsize=MOST_SESSIONS)
@@ -105,13 +105,13 @@ def _session(operation: Operation) -> Callable[[Mapping[str, Array]], Sequence[A
     model = _model(operation)
     if not find_spec("onnxruntime"):
         reference = require("onnx.reference", "to compute electronic operations").ReferenceEvaluator(model)
-        return lambda fed: reference.run(None, dict(fed))
+        return lambda feeds: reference.run(None, dict(feeds))
     runtime = require("onnxruntime", "to compute electronic operations")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
     session = runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return lambda fed: session.run(None, dict(fed))
+    return lambda feeds: session.run(None, dict(feeds))
 
 
 def _model(operation: Operation) -> Any:

@@ -1,13 +1,13 @@
 """A trained network: nodes in the order of execution, constants, one input, one output.
 
 Tensors carry a batch axis in front, which `shapes` leave out. Operations have the names that ONNX gives them
-(https://onnx.ai/onnx/operators), in a canonical form that importers bring about:
+(https://onnx.ai/onnx/operators), in a canonical form that importers produce:
 
 - `Gemm`: activations (..., k), weights (rows, k), bias (rows,) or none.
 - `Conv`: activations (channels, height, width), weights (rows, channels / groups, kh, kw), bias (rows,) or none;
   attributes `strides` (2), `pads` (top, left, bottom, right), `dilations` (2), `groups`.
 - `MaxPool`, `AveragePool`: attributes `kernel` (2), `strides`, `pads`, `dilations`, `count_include_pad`, and `excess`
-  (bottom, right): what `ceil_mode` adds behind the pads, which never counts.
+  (bottom, right): the extra padding of `ceil_mode`, which never counts in a mean.
 - `Add`, `Mul`, `MatMul`: two tensors, either of them a constant or not.
 - `Reshape`: attribute `shape`, without the batch axis. `Slice`: `axis`, `start`, `stop` (or None), `step`. `Pad`:
   `value` and `pads`, (before, after) an axis. `Clip`: `min`, `max`. `Gather`: constant places. `Concat`: constants
@@ -32,15 +32,15 @@ Floats = npt.NDArray[np.float32]
 LARGEST = 1 << 28
 """Numbers in one activation of one image; more is a damaged file rather than a network."""
 PHOTONIC = frozenset({"Gemm", "Conv"})
-"""Operations with constant weights: light multiplies. All others are digital."""
+"""Operations with constant weights, which are computed photonically. All others are digital."""
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """From what a data file holds to what the network takes: (raw * scale - mean) / deviation.
+    """Conversion of raw data to network inputs: (raw * scale - mean) / deviation.
 
-    Always applied, whatever the data type. `mean` and `deviation` are numbers or have one entry a channel (or a
-    feature); `layout` is that of the raw data: "as-is", or "HWC", which is turned into channels first.
+    Applied to every data type. `mean` and `deviation` have one entry, or one per channel (or feature); `layout` is
+    that of the raw data: "as-is", or "HWC", which is transposed to channels first.
     """
 
     scale: float = 1.0
@@ -51,7 +51,7 @@ class Preprocessing:
 
 @dataclass(frozen=True)
 class Node:
-    """One operation. `inputs` name tensors, of activations or among the constants."""
+    """One operation. `inputs` name activations or constants."""
 
     name: str
     operation: str
@@ -62,7 +62,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output as the file has it, with all its axes."""
+    """An input or output of the file, with all its axes."""
 
     name: str
     shape: tuple[int, ...]
@@ -70,13 +70,13 @@ class Port:
 
     @property
     def size(self) -> int:
-        """Numbers in it."""
+        """Number of entries."""
         return prod(self.shape)
 
 
 @dataclass(frozen=True)
 class Network:
-    """A network as importers give it. Nodes are sorted; every node's inputs are there before it."""
+    """An imported network. Nodes are in topological order."""
 
     name: str
     nodes: tuple[Node, ...]
@@ -87,28 +87,31 @@ class Network:
     """Of every tensor of activations, without the batch axis."""
     preprocessing: Preprocessing = field(default_factory=Preprocessing)
     notes: tuple[str, ...] = ()
-    """What the importer did that a person would want to know, as "BatchNormalization bn1 folded into Conv conv1"."""
+    """Changes that the importer made, for example "BatchNormalization bn1 folded into Conv conv1"."""
     inputs: tuple[Port, ...] = ()
-    """Those of the file where its shapes are fixed; several of them lie one behind the other in `input`."""
+    """Inputs of a file with fixed shapes; several are concatenated in `input`."""
     outputs: tuple[Port, ...] = ()
-    """Those of the file where its shapes are fixed; several of them lie one behind the other in `output`."""
+    """Outputs of a file with fixed shapes; several are concatenated in `output`."""
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Shape of one image or row, as the network takes it."""
+        """Shape of one input, without the batch axis."""
         return self.shapes[self.input]
 
     @property
     def output_shape(self) -> tuple[int, ...]:
-        """Shape of one answer."""
+        """Shape of one output, without the batch axis."""
         return self.shapes[self.output]
 
-    def last_uses(self, wanted: Collection[str] = ()) -> Iterator[tuple[Node, frozenset[str]]]:
-        """Return every node, and the tensors that no node after it reads: they may go, which bounds the memory.
+    def last_uses(self, retained: Collection[str] = ()) -> Iterator[tuple[Node, frozenset[str]]]:
+        """Yield every node with the tensors that no later node reads, which can be freed to bound the memory.
 
-        The output stays, and so do those `wanted`.
+        The output and the `retained` tensors are never among them.
         """
         last = {name: place for place, node in enumerate(self.nodes) for name in node.inputs}
-        kept = {self.output, *wanted}
+        permanent = {self.output, *retained}
         for place, node in enumerate(self.nodes):
-            yield node, frozenset(name for name in node.inputs if last[name] == place and name not in kept)
+            yield (
+                node,
+                frozenset(name for name in node.inputs if last[name] == place and name not in permanent),
+            )

@@ -1,4 +1,4 @@
-"""A network as ONNX, for other runtimes and other importers. Opset 20, which has an operation for each of ours."""
+"""Export of a network to ONNX, for other runtimes. Opset 20 has every operation of a network."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lightning.optional import require
 
 OPSET, IR_VERSION = 20, 9
 THROUGH = -(1 << 63)
-"""Where a slice that steps backwards ends, when it takes the first entry too."""
+"""End of a backward slice that includes the first entry."""
 
 PREPROCESSING = "lightbed.preprocessing"
 """The key in `metadata_props`; the value is a JSON object with the fields of `Preprocessing`."""
@@ -24,7 +24,7 @@ PREPROCESSING = "lightbed.preprocessing"
 def to_onnx(network: Network) -> Any:
     """Return an `onnx.ModelProto` with the same tensor names and a symbolic batch axis.
 
-    Preprocessing is no part of the graph: it stands in the metadata, where `load_network` finds it again.
+    Preprocessing is not part of the graph but of the metadata, from which `load_network` reads it.
     """
     onnx = require("onnx", "to write ONNX")
     helper, float32 = onnx.helper, onnx.TensorProto.FLOAT
@@ -36,8 +36,8 @@ def to_onnx(network: Network) -> Any:
         graph.hold(network.constants[name], name)
     entry = helper.make_tensor_value_info(network.input, float32, ["batch", *network.input_shape])
     result = helper.make_tensor_value_info(network.output, float32, ["batch", *network.output_shape])
-    written = helper.make_graph(graph.nodes, network.name, [entry], [result], graph.held)
-    model = helper.make_model(written, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    proto = helper.make_graph(graph.nodes, network.name, [entry], [result], graph.held)
+    model = helper.make_model(proto, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
     helper.set_model_props(model, as_metadata(network.preprocessing))
     return model
 
@@ -54,8 +54,8 @@ class _Graph:
         return name
 
     def add(self, operation: str, inputs: list[str], output: str, **attributes: Any) -> str:
-        made = self.onnx.helper.make_node(operation, inputs, [output], name=output, **attributes)
-        self.nodes.append(made)
+        proto = self.onnx.helper.make_node(operation, inputs, [output], name=output, **attributes)
+        self.nodes.append(proto)
         return output
 
     def rank(self, tensor: str) -> int:
@@ -71,26 +71,35 @@ def _gemm(graph: _Graph, node: Node) -> None:
     if graph.rank(x) == 2:
         graph.add("Gemm", [x, weights, *bias], node.output, transB=1)
         return
-    turned = graph.hold(graph.network.constants[weights].T, f"{node.output}//turned")
-    product = graph.add("MatMul", [x, turned], f"{node.output}//product" if bias else node.output)
+    transposed = graph.hold(graph.network.constants[weights].T, f"{node.output}//turned")
+    product = graph.add("MatMul", [x, transposed], f"{node.output}//product" if bias else node.output)
     if bias:
         graph.add("Add", [product, *bias], node.output)
 
 
 def _conv(graph: _Graph, node: Node) -> None:
-    given = dict(node.attributes)
+    attributes = dict(node.attributes)
     kernel = graph.network.constants[node.inputs[1]].shape[2:]
-    graph.add("Conv", list(node.inputs), node.output, group=given.pop("groups"), kernel_shape=kernel, **given)
+    graph.add(
+        "Conv",
+        list(node.inputs),
+        node.output,
+        group=attributes.pop("groups"),
+        kernel_shape=kernel,
+        **attributes,
+    )
 
 
 def _pool(graph: _Graph, node: Node) -> None:
-    given = dict(node.attributes)
-    if "count_include_pad" in given:
-        given["count_include_pad"] = int(given["count_include_pad"])
-    given["ceil_mode"] = int(any(given.pop("excess", ())))
-    if set(given.get("dilations", ())) == {1}:
-        del given["dilations"]  # the default; ONNX Runtime's quantised pools do not know the attribute
-    graph.add(node.operation, list(node.inputs), node.output, kernel_shape=given.pop("kernel"), **given)
+    attributes = dict(node.attributes)
+    if "count_include_pad" in attributes:
+        attributes["count_include_pad"] = int(attributes["count_include_pad"])
+    attributes["ceil_mode"] = int(any(attributes.pop("excess", ())))
+    if set(attributes.get("dilations", ())) == {1}:
+        del attributes["dilations"]  # the default; ONNX Runtime's quantised pools do not know the attribute
+    graph.add(
+        node.operation, list(node.inputs), node.output, kernel_shape=attributes.pop("kernel"), **attributes
+    )
 
 
 def _reshape(graph: _Graph, node: Node) -> None:
@@ -110,24 +119,29 @@ def _reduce(graph: _Graph, node: Node) -> None:
 
 
 def _slice(graph: _Graph, node: Node) -> None:
-    given = node.attributes
-    stop = THROUGH if given["stop"] is None else given["stop"]
-    parts = {"start": given["start"], "stop": stop, "axis": given["axis"], "step": given["step"]}
-    held = [
+    attributes = node.attributes
+    stop = THROUGH if attributes["stop"] is None else attributes["stop"]
+    parts = {
+        "start": attributes["start"],
+        "stop": stop,
+        "axis": attributes["axis"],
+        "step": attributes["step"],
+    }
+    names = [
         graph.hold(np.array([value], np.int64), f"{node.output}//{name}") for name, value in parts.items()
     ]
-    graph.add("Slice", [node.inputs[0], *held], node.output)
+    graph.add("Slice", [node.inputs[0], *names], node.output)
 
 
 def _pad(graph: _Graph, node: Node) -> None:
     amounts = np.array(node.attributes["pads"], np.int64).T.reshape(-1)
-    held = graph.hold(amounts, f"{node.output}//pads")
+    names = graph.hold(amounts, f"{node.output}//pads")
     value = graph.hold(np.float32(node.attributes["value"]), f"{node.output}//value")
-    graph.add("Pad", [node.inputs[0], held, value], node.output)
+    graph.add("Pad", [node.inputs[0], names, value], node.output)
 
 
 def _concat(graph: _Graph, node: Node) -> None:
-    """Write a concatenation, whose constants are repeated for every image."""
+    """Write a concatenation with constants expanded to the batch."""
     shapes, constants = graph.network.shapes, graph.network.constants
     activation = next(tensor for tensor in node.inputs if tensor in shapes)
     inputs = []
@@ -160,7 +174,7 @@ _WRITERS: Mapping[str, Callable[[_Graph, Node], None]] = {
 
 
 def as_metadata(preprocessing: Preprocessing) -> dict[str, str]:
-    """Return what a file says of it.
+    """Return the preprocessing as metadata of an ONNX file.
 
     >>> as_metadata(Preprocessing(scale=0.5))["lightbed.preprocessing"]
     '{"scale": 0.5, "mean": [0.0], "deviation": [1.0], "layout": "as-is"}'
@@ -169,11 +183,11 @@ def as_metadata(preprocessing: Preprocessing) -> dict[str, str]:
 
 
 def from_metadata(text: str, name: str) -> Preprocessing:
-    """Return the preprocessing that metadata say; `name` is the file's. Raises `NetworkError` where it is damaged."""
+    """Return the preprocessing in the metadata of the file `name`. Raise `NetworkError` if they are damaged."""
     try:
-        given = json.loads(text)
-        mean, deviation = (tuple(map(float, given[field])) for field in ("mean", "deviation"))
-        return Preprocessing(float(given["scale"]), mean, deviation, str(given["layout"]))
+        document = json.loads(text)
+        mean, deviation = (tuple(map(float, document[field])) for field in ("mean", "deviation"))
+        return Preprocessing(float(document["scale"]), mean, deviation, str(document["layout"]))
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise NetworkError(
             f"{name}.onnx: its metadata {PREPROCESSING} are damaged ({error})",

@@ -14,7 +14,7 @@ Pads = tuple[int, int, int, int]
 
 
 def output_size(size: Pair, kernel: Pair, strides: Pair, pads: Pads, dilations: Pair = (1, 1)) -> Pair:
-    """Height and width of what comes out of a window that moves over an image of `size`.
+    """Return height and width of the output of a window that moves over an image of `size`.
 
     >>> output_size((28, 28), kernel=(5, 5), strides=(2, 2), pads=(2, 2, 2, 2))
     (14, 14)
@@ -25,7 +25,7 @@ def output_size(size: Pair, kernel: Pair, strides: Pair, pads: Pads, dilations: 
 
 
 def pad_image(x: Array, pads: Pads, value: float = 0) -> Array:
-    """Return `x` (n, channels, height, width) with `value` around it; `x` itself where there is nothing to add."""
+    """Return `x` (n, channels, height, width) padded with `value`; `x` itself if all pads are 0."""
     if not any(pads):
         return x
     top, left, bottom, right = pads
@@ -74,9 +74,9 @@ def patches(
 
 
 def slide(x: Array, kernel: Pair, strides: Pair, dilations: Pair = (1, 1)) -> Iterator[Array]:
-    """Yield for every place in the window, row by row, the view (n, channels, tall, wide) of what lies under it.
+    """Yield, for every position in the window in row order, the view (n, channels, tall, wide) of the values under it.
 
-    Cheaper than patches where windows are only reduced, as in pooling. `x` is padded already.
+    Cheaper than patches for reductions of windows, as in pooling. `x` must already be padded.
     """
     tall, wide = output_size((x.shape[2], x.shape[3]), kernel, strides, (0, 0, 0, 0), dilations)
     for row in range(kernel[0]):

@@ -1,4 +1,4 @@
-"""From what a data file or a request holds to what a network takes, and its outputs by name."""
+"""Conversion of raw data of a file or request to network inputs, and of outputs to names."""
 
 from __future__ import annotations
 
@@ -16,33 +16,37 @@ LAYOUTS = ("as-is", "HWC")
 
 Array = npt.NDArray[Any]
 LARGEST_WHOLE = 1 << 24
-"""Whole numbers beyond are not exact in float32."""
+"""Larger integers are not exact in float32."""
 
 
 def preprocess(network: Network, raw: npt.ArrayLike) -> Floats:
     """Return the network's inputs, (n, *input_shape), of raw data: numbers or booleans (n, ...).
 
-    Axes of length 1 may be missing or too many, and rows may come as images: (n, 28, 28) for 784 inputs. Raises
-    `InputError` for another shape, an empty batch, values that are no numbers, NaN and infinity.
+    Axes of length 1 may be missing or extra, and rows may have the shape of images: (n, 28, 28) for 784 inputs. Raise
+    `InputError` for another shape, values that are not numbers, NaN and infinity.
     """
     numbers = _numbers(raw)
     if network.preprocessing.layout == "HWC" and numbers.ndim == 4:
         numbers = numbers.transpose(0, 3, 1, 2)
-    wanted = network.input_shape
+    expected_shape = network.input_shape
     shape = numbers.shape[1:]
-    same = [size for size in shape if size != 1] == [size for size in wanted if size != 1]
-    as_rows = len(wanted) == 1 and prod(shape) == wanted[0] and network.preprocessing.layout == "as-is"
+    same = [size for size in shape if size != 1] == [size for size in expected_shape if size != 1]
+    as_rows = (
+        len(expected_shape) == 1
+        and prod(shape) == expected_shape[0]
+        and network.preprocessing.layout == "as-is"
+    )
     if numbers.ndim == 0 or not (same or as_rows):
-        expected = ", ".join(map(str, wanted))
+        expected = ", ".join(map(str, expected_shape))
         raise InputError(f"{network.name} takes (n, {expected}), but the data have shape {numbers.shape}")
-    images = numbers.reshape(len(numbers), *wanted)
-    given = network.preprocessing
+    images = numbers.reshape(len(numbers), *expected_shape)
+    preprocessing = network.preprocessing
     with np.errstate(over="ignore"):  # what is beyond float32 becomes infinity, which is refused
-        ready = images.astype(np.float32) * np.float32(given.scale)
-        if any(given.mean):
-            ready -= _along_channels(given.mean, images.ndim)
-        if any(deviation != 1 for deviation in given.deviation):
-            ready /= _along_channels(given.deviation, images.ndim)
+        ready = images.astype(np.float32) * np.float32(preprocessing.scale)
+        if any(preprocessing.mean):
+            ready -= _along_channels(preprocessing.mean, images.ndim)
+        if any(deviation != 1 for deviation in preprocessing.deviation):
+            ready /= _along_channels(preprocessing.deviation, images.ndim)
     if not np.isfinite(ready).all():
         raise InputError(
             f"{network.name}: the data contain NaN or infinity", hint="Clean them, or check their scale"
@@ -51,7 +55,7 @@ def preprocess(network: Network, raw: npt.ArrayLike) -> Floats:
 
 
 def check_preprocessing(preprocessing: Preprocessing, input_shape: tuple[int, ...]) -> None:
-    """Raise `OutOfRange` where `preprocessing` cannot be applied to inputs of this shape."""
+    """Raise `OutOfRange` if `preprocessing` cannot be applied to inputs of this shape."""
     channels = input_shape[0] if input_shape else 1
     for name in ("mean", "deviation"):
         values = getattr(preprocessing, name)
@@ -108,15 +112,15 @@ def raw_of(network: Network, arrays: Mapping[str, npt.ArrayLike]) -> Array:
 
 
 def pack(network: Network, arrays: Mapping[str, npt.ArrayLike]) -> Array:
-    """Return raw inputs (n, ...) of one array for each input, (n, *shape) or of one sample, by name.
+    """Return the raw inputs (n, ...) of arrays by input name, each (n, *shape) or of one sample.
 
-    Raises `InputError` for names, shapes and whole numbers that the network does not take.
+    Raise `InputError` for names, shapes or integers that the network does not accept.
     """
     ports = network.inputs or (Port(network.input, (1, *network.input_shape)),)
-    odd = sorted(arrays.keys() ^ {port.name for port in ports})
-    if odd:
+    differing = sorted(arrays.keys() ^ {port.name for port in ports})
+    if differing:
         names = ", ".join(port.name for port in ports)
-        raise InputError(f"{network.name} takes {names}; these differ: {', '.join(odd)}")
+        raise InputError(f"{network.name} takes {names}; these differ: {', '.join(differing)}")
     parts = [_samples(network, port, np.asarray(arrays[port.name])) for port in ports]
     if len({len(part) for part in parts}) > 1:
         lengths = ", ".join(f"{port.name} {len(part)}" for port, part in zip(ports, parts, strict=True))
@@ -140,13 +144,13 @@ def _samples(network: Network, port: Port, array: Array) -> Array:
 
 
 def unpack(network: Network, scores: Array) -> dict[str, Array]:
-    """Return the outputs by name, (n, *shape), of what the network gives."""
+    """Return the outputs by name, (n, *shape), from the network's scores."""
     if not network.outputs:
         return {network.output: scores}
     flat = scores.reshape(len(scores), -1)
-    found, start = {}, 0
+    outputs, start = {}, 0
     for port in network.outputs:
         part = flat[:, start : start + port.size]
-        found[port.name] = part.reshape(len(scores), *port.shape)
+        outputs[port.name] = part.reshape(len(scores), *port.shape)
         start += port.size
-    return found
+    return outputs

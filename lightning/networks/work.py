@@ -1,4 +1,4 @@
-"""Multiply-accumulates of a network, node by node: on photonics, or digital."""
+"""Multiply-accumulates of a network per node, photonic or digital."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from lightning.networks.network import PHOTONIC, Network, Node
 
 
 def macs_of(network: Network) -> Mapping[str, int]:
-    """Return the multiply-accumulates of one image, by the name of the node; only nodes that multiply and accumulate.
+    """Return the multiply-accumulates of one image by node name, without nodes that have none.
 
-    `MatMul` of two activations is one of them, and is digital. Padding counts as its zeros do.
+    `MatMul` of two activations counts and is digital. Products with padding count, too.
     """
     counted = {node.name: _macs(network, node) for node in network.nodes}
     return {name: macs for name, macs in counted.items() if macs}
 
 
 def photonic_macs(network: Network) -> int:
-    """Those that light computes: of `Gemm` and `Conv`."""
+    """Return the multiply-accumulates of one image that are photonic: of `Gemm` and `Conv`."""
     macs = macs_of(network)
     return sum(macs[node.name] for node in network.nodes if node.operation in PHOTONIC)
 
 
 def photonic_share(network: Network) -> float:
-    """Return the share of all multiply-accumulates, 0 .. 1; 1 for a network without any."""
+    """Return the photonic share of all multiply-accumulates, 0 .. 1; 1 for a network without any."""
     every = sum(macs_of(network).values())
     return photonic_macs(network) / every if every else 1.0
 

@@ -1,8 +1,8 @@
-"""A place for every tensor of activations, from when it is made to when it is last read, in as few bytes as can be.
+"""Memory plan of the activations: each tensor has a place from its first write to its last read.
 
-Placed by size, the largest first, each into the smallest gap that is free all its life: "greedy by size for offset
-calculation" of Y. Pisarchyk and J. Lee, "Efficient memory management for deep neural net inference" (MLSys 2020
-workshop, arXiv:2001.03288).
+Buffers are placed by size, the largest first, each into the smallest gap that is free for its whole lifetime: "greedy
+by size for offset calculation" of Y. Pisarchyk and J. Lee, "Efficient memory management for deep neural net inference"
+(MLSys 2020 workshop, arXiv:2001.03288).
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ _SAME_BYTES = frozenset({"Flatten", "Reshape"})
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Room for one tensor, and for those that only see its values in another shape."""
+    """Memory of one tensor, and of those that are the same bytes in another shape."""
 
     tensors: tuple[str, ...]
     size: int
     """Bytes, a multiple of `ALIGNMENT`."""
     first: int
-    """The node that writes it; -1: there from the start."""
+    """Index of the node that writes it; -1 for the network's input."""
     last: int
-    """The node that is the last to read it; the number of nodes: the answer."""
+    """Index of the last node that reads it; the number of nodes for the network's output."""
     offset: int = 0
 
     def meets(self, other: Buffer) -> bool:
-        """Return whether both are alive at one time."""
+        """Return whether the lifetimes of both overlap."""
         return self.first <= other.last and other.first <= self.last
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """Buffers and their places."""
+    """Placed buffers."""
 
     buffers: tuple[Buffer, ...]
 
     @property
     def size(self) -> int:
-        """Bytes that all of it takes."""
+        """Total size in bytes."""
         return max((each.offset + each.size for each in self.buffers), default=0)
 
     @property
     def unshared(self) -> int:
-        """Bytes that it would take if every buffer had its own."""
+        """Total size in bytes without sharing."""
         return sum(each.size for each in self.buffers)
 
 
@@ -60,7 +60,7 @@ def memory_plan(model: CompiledModel) -> MemoryPlan:
 
 
 def buffers_of(network: Network, width: int) -> tuple[Buffer, ...]:
-    """Return every tensor of activations with its life, `width` bytes a value; not placed yet."""
+    """Return the buffers of all activations with their lifetimes, `width` bytes per value, without offsets."""
     owner = _owners(network)
     lives: dict[str, tuple[int, int]] = {network.input: (-1, -1)}
     members: dict[str, list[str]] = {network.input: [network.input]}
@@ -79,16 +79,16 @@ def buffers_of(network: Network, width: int) -> tuple[Buffer, ...]:
 
 
 def plan_memory(buffers: Iterable[Buffer]) -> MemoryPlan:
-    """Return the plan, in the order in which buffers are written."""
-    done: list[Buffer] = []
+    """Place the buffers; the plan lists them in the order in which they are written."""
+    placed: list[Buffer] = []
     for buffer in sorted(buffers, key=lambda each: (-each.size, each.first, each.tensors)):
-        neighbours = sorted((each for each in done if each.meets(buffer)), key=lambda each: each.offset)
-        done.append(replace(buffer, offset=_gap(neighbours, buffer.size)))
-    return MemoryPlan(tuple(sorted(done, key=lambda each: (each.first, each.offset))))
+        neighbours = sorted((each for each in placed if each.meets(buffer)), key=lambda each: each.offset)
+        placed.append(replace(buffer, offset=_gap(neighbours, buffer.size)))
+    return MemoryPlan(tuple(sorted(placed, key=lambda each: (each.first, each.offset))))
 
 
 def _gap(neighbours: list[Buffer], size: int) -> int:
-    """Return the start of the smallest gap between neighbours, sorted by their offsets, that holds `size` bytes."""
+    """Return the start of the smallest gap of `size` bytes between neighbours sorted by offset, else their end."""
     end, gaps = 0, []
     for each in neighbours:
         if each.offset - end >= size:
@@ -98,7 +98,7 @@ def _gap(neighbours: list[Buffer], size: int) -> int:
 
 
 def _owners(network: Network) -> dict[str, str]:
-    """Return for every tensor the one in whose bytes it lies."""
+    """Return for every tensor the one whose bytes it shares."""
     owner = {network.input: network.input}
     for node in network.nodes:
         is_view = node.operation in _SAME_BYTES and node.inputs[0] in owner

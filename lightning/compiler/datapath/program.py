@@ -1,10 +1,10 @@
 """A compiled model as an `fpga.Program`: targets of the count-action datapath `photonic_dot`, layer by layer.
 
-Names of targets are all that is known here; where their registers lie is known to the driver alone.
+This module uses only the names of targets; the driver maps them to registers.
 
-The datapath adds up a fixed number of beats for a sum, its target `adder.beats`. Rows of which zeros are left out take
-fewer beats than others; so they are sent in segments of rows with equally many, each with targets of its own, which
-come into force in one cycle. Where no zeros are left out a layer is one segment.
+The datapath sums a fixed number of beats, its target `adder.beats`. With skipped zeros rows need different numbers of
+beats, so rows with equal numbers form a segment with its own targets, which take effect in one cycle. Without skipped
+zeros a layer is one segment.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lightning.optional import require
 
 Whole = npt.NDArray[np.int64]
 DARK = -1
-"""In the place of a term: nothing is sent in this lane."""
+"""In place of a term: the lane is dark."""
 
 DATAPATH = "photonic_dot"
 """In the library that comes with the language (`fpga/library`)."""
@@ -33,20 +33,20 @@ _WRAPPING, _WIDE = 16, 32
 
 @dataclass(frozen=True)
 class Segment:
-    """Rows of one layer that take equally many beats, at least one each."""
+    """Rows of one layer with the same number of beats, at least one."""
 
     beats: int
-    """Of one row, in one position and pass."""
+    """Beats of one row, in one position and pass."""
     rows: Whole
-    """(n,) which they are, all groups counted through."""
+    """(n,) index of each row, counted over all groups."""
     terms: Whole
-    """(n, beats * lanes) which activation goes into each lane, all groups counted through; `DARK` for none."""
+    """(n, beats * lanes) index of the activation in each lane, counted over all groups; `DARK` for none."""
     weights: Whole
     """(n, beats * lanes) with their signs; 0 in dark lanes."""
 
 
 def segments_of(layer: PhotonicLayer, hardware: Hardware) -> tuple[Segment, ...]:
-    """Return the rows of a layer by their beats, most beats first. Rows without products are in none.
+    """Return the rows of a layer by their beats, most beats first; rows without products are omitted.
 
     >>> layer = PhotonicLayer("fc", np.array([[[3, 0, -5], [0, 0, 0]]], np.int16), None, 1.0, None)
     >>> [(each.rows.tolist(), each.terms[0, :3].tolist()) for each in segments_of(layer, Hardware())]
@@ -60,30 +60,30 @@ def segments_of(layer: PhotonicLayer, hardware: Hardware) -> tuple[Segment, ...]
     terms, readouts = _all_groups(layer, hardware)
     beats = -(-readouts // hardware.lanes)
     return tuple(
-        _stretch(layer, terms, np.flatnonzero(beats == each), each, hardware.lanes)
+        _segment(layer, terms, np.flatnonzero(beats == each), each, hardware.lanes)
         for each in sorted(set(beats.tolist()) - {0}, reverse=True)
     )
 
 
-def _stretch(layer: PhotonicLayer, terms: Whole, rows: Whole, beats: int, lanes: int) -> Segment:
+def _segment(layer: PhotonicLayer, terms: Whole, rows: Whole, beats: int, lanes: int) -> Segment:
     weights = layer.weights.reshape(len(terms), -1).astype(np.int64)[rows]
-    places = _as_long(terms[rows], beats * lanes)
-    chosen = np.take_along_axis(weights, places % weights.shape[1], axis=1)
-    return Segment(beats, rows, places, np.where(places == DARK, 0, chosen))
+    places = _resize(terms[rows], beats * lanes)
+    row_weights = np.take_along_axis(weights, places % weights.shape[1], axis=1)
+    return Segment(beats, rows, places, np.where(places == DARK, 0, row_weights))
 
 
 def _all_groups(layer: PhotonicLayer, hardware: Hardware) -> tuple[Whole, Whole]:
-    """Return the term of each readout, (groups * rows, readouts), and how many there are, (groups * rows,)."""
+    """Return the term of each readout, (groups * rows, readouts), and the number of readouts, (groups * rows,)."""
     groups = schedule_of(layer, hardware)
     most = max(each.order.shape[1] for each in groups)
     width = layer.weights.shape[2]
-    orders = [_as_long(each.order[:, :, 0].astype(np.int64), most) for each in groups]
+    orders = [_resize(each.order[:, :, 0].astype(np.int64), most) for each in groups]
     terms = [np.where(each == DARK, DARK, each + group * width) for group, each in enumerate(orders)]
     return np.concatenate(terms), np.concatenate([each.readouts for each in groups])
 
 
-def _as_long(terms: Whole, length: int) -> Whole:
-    """Return the lanes cut to this length, or filled with dark ones, (rows, length)."""
+def _resize(terms: Whole, length: int) -> Whole:
+    """Return the lanes cut to this length, or padded with dark ones, (rows, length)."""
     spare = max(0, length - terms.shape[1])
     return np.pad(terms, ((0, 0), (0, spare)), constant_values=DARK)[:, :length]
 
@@ -101,9 +101,9 @@ class Sending:
 
 
 def program_of(model: CompiledModel) -> Program:
-    """Return the targets of everything that `sendings_of` lists, in its order.
+    """Return the program with the targets of all entries of `sendings_of`, in their order.
 
-    Raises `CompileError` for hardware that the datapath is not made for, and for a layer too large for its counters.
+    Raise `CompileError` for hardware that the datapath does not have, and for a layer too large for its counters.
     """
     hardware = model.hardware
     if (hardware.lanes, hardware.wavelengths, hardware.cores) != (LANES, 1, 1):
@@ -112,7 +112,7 @@ def program_of(model: CompiledModel) -> Program:
             f" {hardware.lanes} lanes, {hardware.wavelengths} wavelengths and {hardware.cores} cores",
             hint="Compile it again without --lanes, --wavelengths and --cores",
         )
-    # The language's parser.
+
     require("lark", "to read the library of count-action modules")
     from fpga.photonic_mac.control import library_datapath
 
@@ -130,7 +130,7 @@ def program_of(model: CompiledModel) -> Program:
 
 
 def sendings_of(model: CompiledModel) -> Iterator[Sending]:
-    """Return what is sent for one image: layer by layer, pass by pass, segment by segment."""
+    """Yield the entries for one image, ordered by layer, pass and segment."""
     for _, layer in order_layers(model):
         segments = segments_of(layer, model.hardware)
         products = layer.positions * sum(each.beats * len(each.rows) for each in segments)
@@ -140,7 +140,7 @@ def sendings_of(model: CompiledModel) -> Iterator[Sending]:
 
 
 def order_layers(model: CompiledModel) -> Iterator[tuple[str, PhotonicLayer]]:
-    """Photonic layers in the order of execution, whatever the order in which they are kept."""
+    """Yield the photonic layers in the order of execution, as (node name, layer)."""
     for node in model.network.nodes:
         if node.name in model.layers:
             yield node.name, model.layers[node.name]

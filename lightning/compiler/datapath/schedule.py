@@ -1,14 +1,14 @@
 """The order in which products are sent: rows of products tiled over detector samples, beats, cores and passes.
 
-A detector adds up the light of `wavelengths` products in one sample, and light has no sign: a sign is put back per
-sample, after the converter. Terms of a row are therefore sorted into positive and negative, zeros fill the holes, and
-every sample (a readout) holds terms of one sign. With one wavelength the terms stay in their order.
+A detector sums the light of `wavelengths` products in one sample, and light has no sign: the sign is applied per
+sample, after the converter. Terms of a row are therefore sorted into positive and negative, zeros fill the gaps, and
+every sample (a readout) holds terms of one sign. With one wavelength the terms keep their order.
 
     W = 2, weights 3 -1 4 0 -5:    | 3 4 | -1 -5 | 0 . |        signs  + - +
-    with zeros left out:           | 3 4 | -1 -5 |              signs  + -
+    with zeros skipped:            | 3 4 | -1 -5 |              signs  + -
 
-Signed activations are sent twice: first what is positive of them, then what is negative, whose readouts count with
-the opposite sign.
+Signed activations are sent twice: first the positive ones, then the negative ones, whose readouts count with the
+opposite sign.
 """
 
 from __future__ import annotations
@@ -36,34 +36,34 @@ class GroupSchedule:
     order: npt.NDArray[np.int32]
     """(rows, readouts, wavelengths) the term in every place; -1 where a place stays dark."""
     signs: npt.NDArray[np.int8]
-    """(rows, readouts) 1 or -1, what the sample counts as; 0 beyond a row's last readout."""
+    """(rows, readouts) sign of each sample in the sum, 1 or -1; 0 after a row's last readout."""
 
     @property
     def readouts(self) -> Counts:
-        """(rows,) how many there are in each row."""
+        """The number of readouts in each row, (rows,)."""
         return np.asarray(np.count_nonzero(self.signs, axis=1), np.int64)
 
 
 @dataclass(frozen=True)
 class Readouts:
-    """Readings of the detector for every sum, in one pass: each is a draw of noise."""
+    """Numbers of detector readouts for every sum, in one pass; each readout is a draw of noise."""
 
     count: Counts
     """(groups, rows)."""
     net_sign: Counts
-    """(groups, rows) positive readouts less negative ones: as often does a mean error that is not 0 count."""
+    """(groups, rows) positive readouts minus negative ones: the factor of a mean error in the sum."""
 
 
 def passes_of(layer: PhotonicLayer) -> int:
-    """Return 2 where activations are signed: what is positive of them, and what is negative."""
+    """Return the number of passes: 2 if activations are signed, else 1."""
     return 2 if layer.signed else 1
 
 
 def readouts_of(layer: PhotonicLayer, hardware: Hardware, *, dense: bool | None = None) -> Readouts:
-    """Return the readouts of every row in a pass; `dense` sends products whose weight is 0, too.
+    """Return the readouts of every row in a pass; `dense` also sends products whose weight is 0.
 
-    Of P positive, N negative and Z zero weights: ceil(P / W) and ceil(N / W) readouts; zeros that find no room
-    there have positive ones of their own. With one wavelength every term has its own, and a zero counts as positive.
+    P positive and N negative weights take ceil(P / W) and ceil(N / W) readouts; zeros that do not fit there take
+    further positive ones. With one wavelength every term has its own readout, and a zero counts as positive.
 
     >>> layer = PhotonicLayer("fc", np.array([[[3, -1, 4, 0, -5]]], np.int16), None, 1.0, None)
     >>> readouts_of(layer, Hardware(wavelengths=2)).count.tolist()
@@ -75,7 +75,7 @@ def readouts_of(layer: PhotonicLayer, hardware: Hardware, *, dense: bool | None 
 
 
 def readouts_of_weights(weights: Weights, hardware: Hardware, *, dense: bool | None = None) -> Readouts:
-    """Return the same for weights (groups, rows, terms) that are not in a layer yet."""
+    """Return the readouts like `readouts_of`, for weights (groups, rows, terms)."""
     positive = _places((weights > 0).sum(axis=2), hardware.wavelengths)
     negative = _places((weights < 0).sum(axis=2), hardware.wavelengths)
     if dense if dense is not None else not hardware.skip_zeros:
@@ -87,7 +87,7 @@ def readouts_of_weights(weights: Weights, hardware: Hardware, *, dense: bool | N
 def schedule_of(
     layer: PhotonicLayer, hardware: Hardware, *, dense: bool | None = None
 ) -> tuple[GroupSchedule, ...]:
-    """Return every readout of every row, group by group; the same in both passes. `dense` as in `readouts_of`.
+    """Return the readouts of all rows for each group, the same in both passes. `dense` as in `readouts_of`.
 
     >>> layer = PhotonicLayer("fc", np.array([[[3, -1, 4, 0, -5]]], np.int16), None, 1.0, None)
     >>> (group,) = schedule_of(layer, Hardware(wavelengths=2))
@@ -104,7 +104,7 @@ def schedule_of(
 
 
 def _in_order(weights: Weights, readouts: int, _: int, keep_zeros: bool) -> GroupSchedule:
-    """Return one term a readout, as they come."""
+    """Return a schedule with one term per readout, in the order of terms."""
     sent = np.ones_like(weights, bool) if keep_zeros else weights != 0
     order = np.full((len(weights), readouts), -1, np.int32)
     rows, terms = np.nonzero(sent)
@@ -114,7 +114,7 @@ def _in_order(weights: Weights, readouts: int, _: int, keep_zeros: bool) -> Grou
 
 
 def _by_sign(weights: Weights, readouts: int, width: int, keep_zeros: bool) -> GroupSchedule:
-    """First the positive terms, then the negative ones, zeros in what is left of both, then the other zeros."""
+    """Return a schedule with positive terms, then negative ones; zeros fill the gaps of both, then further readouts."""
     order = np.full((len(weights), readouts * width), -1, np.int32)
     positive, negative = weights > 0, weights < 0
     above, below = (_places(each.sum(axis=1), width)[:, None] for each in (positive, negative))
@@ -130,7 +130,7 @@ def _by_sign(weights: Weights, readouts: int, width: int, keep_zeros: bool) -> G
 
 
 def _hole_of_rank(holes: Bits, ends: Counts, ranks: Counts) -> Counts:
-    """Return the place of the zero of each rank, (rows, terms): holes before the row's end, then what is behind it."""
+    """Return the place of the zero of each rank, (rows, terms): gaps before the row's end, then places after it."""
     holes = holes & (np.arange(holes.shape[1]) < ends)
     many = holes.sum(axis=1, keepdims=True)
     first = np.argsort(~holes, axis=1, kind="stable")
@@ -148,7 +148,7 @@ def _put(order: npt.NDArray[np.int32], sent: Bits, places: Counts) -> None:
 
 
 def _ranks(chosen: Bits) -> Counts:
-    """Return how many of the chosen ones stand before each, (rows, terms)."""
+    """Return the number of chosen terms before each term, (rows, terms)."""
     return np.asarray(np.cumsum(chosen, axis=1) - chosen, np.int64)
 
 
@@ -157,11 +157,11 @@ def _places(terms: Counts | np.int64, width: int) -> Counts:
 
 
 def work_of(layer: PhotonicLayer, hardware: Hardware) -> LayerWork:
-    """Return what one image costs in `layer`.
+    """Return the work of one image in `layer`.
 
-    A row takes ceil(readouts / lanes) beats; rows are dealt out to the cores in turn, and the slowest core counts.
-    So it is for every position and every pass. Every group of a convolution follows the one before without a gap;
-    a pass begins with a preamble.
+    A row takes ceil(readouts / lanes) beats; rows are distributed to the cores in turn, and the slowest core counts,
+    for every position and pass. The groups of a convolution follow each other without a gap; a pass starts with a
+    preamble.
     """
     lines = cycles_of(layer, hardware)
     passes = passes_of(layer)
@@ -178,7 +178,7 @@ def work_of(layer: PhotonicLayer, hardware: Hardware) -> LayerWork:
 
 
 def cycles_of(layer: PhotonicLayer, hardware: Hardware, timing: Timing = TIMING) -> LayerCycles:
-    """Return the lines of a layer, of all its passes together."""
+    """Return the cycles of a layer by kind, summed over its passes."""
     passes = passes_of(layer)
     return LayerCycles(
         beats=_beats(layer, hardware) * layer.positions * passes,
@@ -190,7 +190,7 @@ def cycles_of(layer: PhotonicLayer, hardware: Hardware, timing: Timing = TIMING)
 
 
 def _beats(layer: PhotonicLayer, hardware: Hardware) -> int:
-    """Return the beats of one position and pass: for each group the core that has most to send."""
+    """Return the beats of one position and pass: for each group those of the busiest core."""
     rows = -(-readouts_of(layer, hardware).count // hardware.lanes)
     return int(
         sum(max(each[core :: hardware.cores].sum() for core in range(hardware.cores)) for each in rows)
@@ -198,5 +198,5 @@ def _beats(layer: PhotonicLayer, hardware: Hardware) -> int:
 
 
 def cycles_of_model(model: CompiledModel) -> int:
-    """Return the cycles from an image to its answer: all photonic layers in turn; digital work is not counted."""
+    """Return the cycles of one image: those of all photonic layers; digital work is not counted."""
     return sum(work_of(layer, model.hardware).cycles for layer in model.layers.values())

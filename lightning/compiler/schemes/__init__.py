@@ -1,1 +1,1 @@
-"""From floats to integers: the schemes `published` and `scaled`, and what they measure on samples."""
+"""Quantisation: the schemes `published` and `scaled`, and the ranges measured on samples."""

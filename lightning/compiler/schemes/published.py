@@ -1,6 +1,6 @@
 """The scheme of the published datapath: one scale for all weights, no biases, activations shifted.
 
-Facts: Lightning, SIGCOMM 2023 artifact; the arithmetic is that of `fpga.photonic_mac.network`.
+Source: Lightning, SIGCOMM 2023 artifact; the arithmetic is that of `fpga.photonic_mac.network`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HINT = "Compile it with --scheme scaled, which takes every network"
 
 
 def compile_published(network: Network) -> dict[str, PhotonicLayer]:
-    """Return the layers of a chain of `Gemm` and `Relu` without biases. Raises `CompileError` for others."""
+    """Return the layers of a chain of `Gemm` and `Relu` without biases. Raise `CompileError` for other networks."""
     step = _raw_step(network)
     chain = _chain(network)
     weights = [lower(network, node).weights[0] for node in chain]
@@ -32,7 +32,7 @@ def compile_published(network: Network) -> dict[str, PhotonicLayer]:
 
 
 def check_published(network: Network) -> None:
-    """Raise `CompileError` for a network that the published datapath does not compute."""
+    """Raise `CompileError` for a network that the published datapath does not support."""
     _raw_step(network)
     _chain(network)
 
@@ -45,7 +45,7 @@ def _layer(name: str, values: npt.NDArray[np.int32], step: float) -> PhotonicLay
 
 
 def _chain(network: Network) -> list[Node]:
-    """Return the `Gemm` nodes. Whatever is not part of the published datapath is refused, by name."""
+    """Return the `Gemm` nodes. Raise `CompileError` that names the first unsupported node."""
     chain: list[Node] = []
     tensor, rectified, ended = network.input, True, False
     for node in network.nodes:
@@ -79,10 +79,10 @@ def _check_gemm(network: Network, node: Node, *, rectified: bool) -> None:
 
 
 def _raw_step(network: Network) -> float:
-    """Return what one step of the raw data is worth to the network: raw data are sent as they are, 0 .. 255."""
-    given = network.preprocessing
-    step = given.scale / given.deviation[0]
-    if any(given.mean) or len(set(given.deviation)) > 1 or step <= 0:
+    """Return the value of one step of the raw data, which are sent unchanged, 0 .. 255. Raise `CompileError`."""
+    preprocessing = network.preprocessing
+    step = preprocessing.scale / preprocessing.deviation[0]
+    if any(preprocessing.mean) or len(set(preprocessing.deviation)) > 1 or step <= 0:
         raise CompileError(
             (
                 f"network {network.name} shifts or inverts its inputs; the published datapath sends bytes "

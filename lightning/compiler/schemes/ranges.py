@@ -1,4 +1,4 @@
-"""The largest activation that is kept; larger ones are cut off, so that small ones are rounded more finely.
+"""Choice of the largest activation; larger ones are clipped, so that small ones are rounded more finely.
 
 | `ranges` | largest kept |
 |---|---|
@@ -7,8 +7,7 @@
 | `entropy` | where the distribution, rounded to 256 levels, differs least from the one seen |
 | `error` | of several, where the outputs of the layer differ least from the float ones, in the integers of light |
 
-Noise has its part in `error`: it is a number of steps, whatever a step is worth. A smaller range makes steps finer and
-noise with them, and cuts off more.
+`error` includes noise, which is a fixed number of steps: a smaller range makes steps and noise finer, but clips more.
 
 `entropy` is the method of S. Migacz, "8-bit inference with TensorRT" (GPU Technology Conference, 2017): the
 Kullback-Leibler divergence over candidates of a histogram with 2,048 bins. Its first bin is given the count of the
@@ -32,28 +31,28 @@ from lightning.errors import CompileError
 from lightning.networks.network import Network, Node
 
 _IMAGES = 256
-"""Samples of which ranges are measured; of more, so many are chosen."""
+"""Most samples on which ranges are measured; of more, this many are chosen at random."""
 _FEWEST = 8
 _FLOATS = 2**26
-"""Of the largest tensor of all samples together, or of the vectors cut from them; with more, fewer are taken."""
+"""Limit of the largest tensor of all samples, or of their vectors; fewer samples are used above it."""
 _VECTORS = (64, 1024)
-"""At least and at most so many vectors of activations, on which a layer's errors are measured."""
+"""Least and most vectors of activations on which a layer's errors are measured."""
 _PRODUCTS = 2**28
-"""Of all these vectors: a large layer is measured on fewer, so that compiling takes seconds."""
+"""Limit of the products of these vectors: a large layer is measured on fewer, so that compiling takes seconds."""
 _TOO_LARGE = 1e37
 _KEEPS_SIGN = frozenset(
     {"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Flatten", "Reshape", "Transpose", "Slice",
      "ReduceMean", "ReduceSum", "ReduceMax", "Concat", "Add", "Mul", "Max", "Min"}
 )  # fmt: skip
-"""None of their outputs is negative where none of their inputs is."""
+"""Operations whose outputs are not negative if no input is."""
 _NOT_NEGATIVE = frozenset({"Relu", "Softmax", "Sigmoid", "HardSigmoid", "Softplus", "Exp", "Abs", "Sqrt"})
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 PARTS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
-"""Of the largest seen, among which `error` chooses."""
+"""Shares of the largest observed magnitude, among which `error` chooses."""
 _NO_WORSE = 1.5
-"""Errors that differ by less count as equal: few samples show the extremes."""
+"""Errors up to this factor above the least count as equal: few samples show the extremes."""
 _BINS = 2048
 _LEVELS = FULL + 1
 _STEP = 16
@@ -75,7 +74,10 @@ class Observed:
 
 
 def observe(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterator[Observed]:
-    """Return the layers in the order of execution, each with what it is given by the float network."""
+    """Yield the photonic layers in the order of execution, each with its inputs in the float network.
+
+    Raise `CompileError` if values are not finite, or nearly.
+    """
     random = np.random.default_rng(seed)
     positive, rectified = never_negative(network), only_rectified(network)
     largest = max(prod(shape) for shape in network.shapes.values())
@@ -99,17 +101,19 @@ def observe(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterator[Obse
 
 def never_negative(network: Network) -> frozenset[str]:
     """Return the tensors that are never negative: of a rectifier, or of operations that keep them so."""
-    found: set[str] = set()
+    tensors: set[str] = set()
     for node in network.nodes:
-        kept = node.operation in _KEEPS_SIGN and all(_positive(name, found, network) for name in node.inputs)
+        keeps_sign = node.operation in _KEEPS_SIGN and all(
+            _positive(name, tensors, network) for name in node.inputs
+        )
         clipped = node.operation == "Clip" and node.attributes["min"] >= 0
-        if kept or clipped or node.operation in _NOT_NEGATIVE:
-            found.add(node.output)
-    return frozenset(found)
+        if keeps_sign or clipped or node.operation in _NOT_NEGATIVE:
+            tensors.add(node.output)
+    return frozenset(tensors)
 
 
 def only_rectified(network: Network) -> frozenset[str]:
-    """Return the tensors of which only what is positive is ever used: all nodes that take them are rectifiers."""
+    """Return the tensors that only rectifiers read, so that their negative values do not matter."""
     takers: dict[str, set[bool]] = {network.output: {False}}
     for node in network.nodes:
         rectifier = node.operation == "Relu" or (node.operation == "Clip" and node.attributes["min"] == 0)
@@ -118,13 +122,13 @@ def only_rectified(network: Network) -> frozenset[str]:
     return frozenset(name for name, rectifiers in takers.items() if rectifiers == {True})
 
 
-def _positive(name: str, found: set[str], network: Network) -> bool:
+def _positive(name: str, tensors: set[str], network: Network) -> bool:
     constant = network.constants.get(name)
-    return name in found if constant is None else bool(np.all(constant >= 0))
+    return name in tensors if constant is None else bool(np.all(constant >= 0))
 
 
 def _inputs(network: Network, raw: npt.NDArray[Any]) -> Iterator[tuple[Node, Floats]]:
-    """Photonic nodes and their activations (images, ...). Tensors are let go after their last use."""
+    """Yield the photonic nodes and their activations (images, ...); tensors are freed after their last use."""
     from lightning.networks.operations.operation_list import apply
     from lightning.networks.preprocess import preprocess
 
@@ -133,14 +137,14 @@ def _inputs(network: Network, raw: npt.NDArray[Any]) -> Iterator[tuple[Node, Flo
     for node, spent in network.last_uses():
         if node.name in photonic:
             yield node, tensors[node.inputs[0]]
-        with np.errstate(all="ignore"):  # what is not finite is found where it would be multiplied
+        with np.errstate(all="ignore"):  # `observe` rejects values that are not finite
             tensors[node.output] = apply(node, tensors, network.constants)
         for name in spent:
             tensors.pop(name, None)
 
 
 def _affordable(values: int) -> int:
-    """Return how many images of so many values each."""
+    """Return the number of images to use, for `values` values per image."""
     return min(_IMAGES, max(_FEWEST, _FLOATS // max(values, 1)))
 
 
@@ -149,14 +153,14 @@ def _enough(layer: Lowered) -> int:
 
 
 def _some(rows: npt.NDArray[Any], most: int, random: np.random.Generator) -> npt.NDArray[Any]:
-    """Return all rows, or so many of them, in their order."""
+    """Return all rows, or a random choice of `most` of them, in their order."""
     if len(rows) <= most:
         return rows
     return np.asarray(rows[np.sort(random.choice(len(rows), most, replace=False))])
 
 
 def candidates(magnitudes: Floats, options: Options) -> tuple[float, ...]:
-    """Largest activations to keep, among which the layer's error decides; one, unless `ranges` is `error`."""
+    """Return the candidates for the largest activation, largest first; only one unless `ranges` is `error`."""
     largest = float(magnitudes.max(initial=0.0))
     if largest == 0:
         return (1.0,)
@@ -168,10 +172,10 @@ def candidates(magnitudes: Floats, options: Options) -> tuple[float, ...]:
 
 
 def best_of(errors: Sequence[float], noises: Sequence[float]) -> int:
-    """Return which of several ranges, the largest first, has the least mean square error, noise included.
+    """Return the index of the range, largest first, with the least mean square error including noise.
 
-    Errors that are nearly the least count as equal, and of equal sums the first is taken: without noise the largest
-    range that is no worse. As noise grows with the range, more of it never makes the range larger.
+    Errors that are nearly the least count as equal, and of equal sums the first is used: without noise, the largest
+    range that is not worse. Noise grows with the range, so more noise never selects a larger range.
 
     >>> best_of([14, 10, 20, 90], [0, 0, 0, 0])
     0
@@ -186,35 +190,37 @@ def best_of(errors: Sequence[float], noises: Sequence[float]) -> int:
 
 
 def least_divergent(magnitudes: Floats) -> float:
-    """Return the largest value kept at which rounding to 256 levels loses the least information (Kullback-Leibler)."""
+    """Return the clipping value at which rounding to 256 levels loses the least information (Kullback-Leibler)."""
     largest = float(magnitudes.max())
     counts, _ = np.histogram(magnitudes[magnitudes > 0], _BINS, (0.0, largest))
     counts[0] = counts[1]
-    kept = range(_LEVELS, _BINS + 1, _STEP)
-    divergences = [_divergence(counts.astype(np.float64), bins) for bins in kept]
-    return largest * kept[int(np.argmin(divergences))] / _BINS
+    sizes = range(_LEVELS, _BINS + 1, _STEP)
+    divergences = [_divergence(counts.astype(np.float64), bins) for bins in sizes]
+    return largest * sizes[int(np.argmin(divergences))] / _BINS
 
 
 def _divergence(counts: Doubles, bins: int) -> float:
     """Return the divergence of the first `bins` bins, with the tail in the last, from the same in 256 levels.
 
-    A level's counts are spread evenly over those of its bins that held anything.
+    A level's counts are spread evenly over its nonempty bins.
     """
-    seen = counts[:bins].copy()
+    original = counts[:bins].copy()
     levels = np.arange(bins) * _LEVELS // bins
-    held = (seen > 0).astype(np.float64)
-    totals = np.bincount(levels, seen, _LEVELS)
-    places = np.maximum(np.bincount(levels, held, _LEVELS), 1)
-    rounded = (totals / places)[levels] * held
-    seen[-1] += counts[bins:].sum()
-    return _kullback_leibler(seen / seen.sum(), rounded / max(rounded.sum(), 1.0))
+    occupied = (original > 0).astype(np.float64)
+    totals = np.bincount(levels, original, _LEVELS)
+    places = np.maximum(np.bincount(levels, occupied, _LEVELS), 1)
+    rounded = (totals / places)[levels] * occupied
+    original[-1] += counts[bins:].sum()
+    return _kullback_leibler(original / original.sum(), rounded / max(rounded.sum(), 1.0))
 
 
-def _kullback_leibler(seen: Doubles, rounded: Doubles) -> float:
+def _kullback_leibler(original: Doubles, rounded: Doubles) -> float:
     """Sum p log(p / q); what q cannot have and p has counts as a millionth.
 
     >>> round(_kullback_leibler(np.array([0.5, 0.5]), np.array([0.25, 0.75])), 4)
     0.1438
     """
-    there = seen > 0
-    return float(np.sum(seen[there] * np.log(seen[there] / np.maximum(rounded[there], 1e-6))))
+    occupied = original > 0
+    return float(
+        np.sum(original[occupied] * np.log(original[occupied] / np.maximum(rounded[occupied], 1e-6)))
+    )

@@ -1,4 +1,4 @@
-"""The scheme `scaled`: ranges measured on samples, weight scales a row, biases, the mean of `>> 8` put back.
+"""The scheme `scaled`: ranges measured on samples, weight scales per row, biases, and a correction for `>> 8`.
 
 a = clip(rint(x / input_scale), -255 or 0, 255)            input_scale = largest kept / 255
 w = rint(v / weight_scale[row])                            weight_scale = largest of the row (or layer) / 255
@@ -6,13 +6,13 @@ sum_k v_k x_k = 256 * input_scale * weight_scale * sum_k (a_k w_k / 256)
 
 Weights are rounded for products that lose their lowest 8 bits.
 
-A product (a * w) >> 8 is too small by 0 .. 255/256, and by nothing where a is 0: the loss depends on a, so a bias takes
-only its mean away. What remains is least where w is rounded not to the nearest whole number, but to the one whose
-products differ least from the true ones, on the average over the activations that the layer meets:
+A product (a * w) >> 8 is too small by 0 .. 255/256, and exact if a is 0: the loss depends on a, so a bias corrects only
+its mean. The remaining error is least if w is rounded not to the nearest integer, but to the one whose products differ
+least from the true ones, averaged over the layer's activations:
 
     choose w' for v so that Var_a[((a * w') >> 8) - a * v / 256] is least
 
-It is worth most where many activations are 0 and others are not, together, as in images: their losses add up.
+This helps most if many activations are 0 together, as in images: then the losses of the others add up.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from lightning.networks.network import Network
 _FINER = 8
 """Steps of the table for one step of a weight."""
 _REACH = 16
-"""How far from the nearest whole number a weight may be rounded."""
+"""Largest distance of a rounded weight from the exact one."""
 
 Doubles = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.float32]
 Small = npt.NDArray[np.int16]
 _LARGEST_BIAS = 2**22
-"""In steps of a sum: with its sum it stays exact in float32."""
+"""In steps of a sum, so that bias plus sum is exact in float32."""
 
 
 def rounding_table(activations: Small) -> Small:
-    """Return the magnitude for every eighth of a step, for activations like these; 0 stays 0, (255 * 8 + 1,)."""
+    """Return the rounded magnitude for every eighth of a step, (255 * 8 + 1,), fitted to these activations."""
     magnitudes = np.abs(activations).ravel()
     share = np.bincount(magnitudes, minlength=FULL + 1) / max(magnitudes.size, 1)
     values = np.arange(FULL + 1, dtype=np.float64)
@@ -51,24 +51,24 @@ def rounding_table(activations: Small) -> Small:
     means = products @ share
     variance = products**2 @ share - means**2
     covariance = (products * values) @ share / 256 - means * (values @ share) / 256
-    wanted = np.arange(FULL * _FINER + 1) / _FINER
-    loss = variance - 2 * wanted[:, None] * covariance
-    loss[np.abs(wanted[:, None] - values) > _REACH] = np.inf
-    nearest = np.rint(wanted).astype(np.int64)
-    worse = loss[np.arange(len(wanted)), nearest] > loss.min(axis=1) + 1e-12
-    found = np.where(worse, loss.argmin(axis=1), nearest)
-    found[: _FINER // 2 + 1] = 0
-    return np.asarray(found, np.int16)
+    targets = np.arange(FULL * _FINER + 1) / _FINER
+    loss = variance - 2 * targets[:, None] * covariance
+    loss[np.abs(targets[:, None] - values) > _REACH] = np.inf
+    nearest = np.rint(targets).astype(np.int64)
+    worse = loss[np.arange(len(targets)), nearest] > loss.min(axis=1) + 1e-12
+    rounded = np.where(worse, loss.argmin(axis=1), nearest)
+    rounded[: _FINER // 2 + 1] = 0
+    return np.asarray(rounded, np.int16)
 
 
 def round_weights(table: Small, steps: Doubles) -> Small:
-    """Return the weights in steps of their scales (any sign, up to 255) as whole numbers."""
+    """Return weights, given in steps of their scales (any sign, up to 255), rounded by the table."""
     places = np.rint(np.minimum(np.abs(steps), FULL) * _FINER).astype(np.int64)
     return np.asarray(np.sign(steps).astype(np.int16) * table[places])
 
 
 def quantise(values: npt.NDArray[np.floating], scale: float, *, signed: bool) -> Small:
-    """Return the activations in steps of `scale`, ties to even; what is beyond the range becomes its end.
+    """Return the activations in steps of `scale`, ties to even, clipped to 0 or -255 .. 255.
 
     >>> quantise(np.array([-1.0, 0.6, 9.0]), 0.01, signed=False).tolist()
     [0, 60, 255]
@@ -78,7 +78,7 @@ def quantise(values: npt.NDArray[np.floating], scale: float, *, signed: bool) ->
 
 
 def weight_scales(weights: Floats, *, per_channel: bool) -> Doubles:
-    """Return what one step of a weight is worth, (groups, rows). Rows of nothing but 0 take the scale of the layer.
+    """Return the value of one step of a weight, (groups, rows). Rows of zeros use the scale of the layer.
 
     >>> weight_scales(np.array([[[0.5, -1.0], [0.0, 0.0]]], np.float32), per_channel=True).tolist() == [
     ...     [1 / 255] * 2
@@ -97,83 +97,86 @@ def quantise_weights(weights: Floats, scales: Doubles) -> Small:
 
 
 def output_scales(input_scale: float, scales: Doubles) -> Floats:
-    """Return what one step of a sum is worth, (groups, rows): products lose 8 bits."""
+    """Return the value of one step of a sum, (groups, rows): products lose 8 bits."""
     return (256.0 * input_scale * scales).astype(np.float32)
 
 
 @dataclass(frozen=True)
 class _Fit:
-    """A layer for one choice of its range, and how far its outputs are from the float ones on the samples."""
+    """A layer for one choice of its range, and its errors against the float network on the samples."""
 
     weights: Small
     input_scale: float
     outputs: Floats
     mean: Doubles
-    """(groups, rows) of what sums lack, in their own units: by `>> 8`, by rounding, by ends that are cut off."""
+    """(groups, rows) mean error of sums, in their units, from `>> 8`, rounding and clipping."""
     error: float
-    """Mean square of what remains when the mean is put back, added up over rows."""
+    """Mean square error, after the correction of the mean if that is enabled, summed over rows."""
     noise: float
-    """Mean square of the noise that is expected in those outputs that count, added up over rows."""
+    """Mean square of the expected noise in the outputs that count, summed over rows."""
 
 
 def compile_scaled(network: Network, raw: npt.NDArray[Any], options: Options) -> dict[str, PhotonicLayer]:
     """Return all photonic layers of the network, by the names of their nodes, quantised on samples."""
-    return {seen.layer.node.name: _layer(seen, options) for seen in observe(network, raw, options.seed)}
+    return {
+        observed.layer.node.name: _layer(observed, options)
+        for observed in observe(network, raw, options.seed)
+    }
 
 
-def _layer(seen: Observed, options: Options) -> PhotonicLayer:
+def _layer(observed: Observed, options: Options) -> PhotonicLayer:
     # Sums of products in float32, (groups, vectors, rows).
-    wanted = np.asarray(seen.vectors.transpose(1, 0, 2) @ seen.layer.weights.transpose(0, 2, 1))
-    fits = [_fit(seen, wanted, largest, options) for largest in candidates(seen.magnitudes, options)]
+    exact = np.asarray(observed.vectors.transpose(1, 0, 2) @ observed.layer.weights.transpose(0, 2, 1))
+    fits = [_fit(observed, exact, largest, options) for largest in candidates(observed.magnitudes, options)]
     fit = fits[best_of([each.error for each in fits], [each.noise for each in fits])]
     # Biases in units of sums, (groups, rows).
-    own = np.zeros(fit.outputs.shape) if seen.layer.bias is None else seen.layer.bias / fit.outputs
+    own = np.zeros(fit.outputs.shape) if observed.layer.bias is None else observed.layer.bias / fit.outputs
     bias = own + fit.mean if options.correct_floor else own
     return PhotonicLayer(
-        seen.layer.node.name,
+        observed.layer.node.name,
         fit.weights,
         np.asarray(np.rint(bias).astype(np.int32)),
         fit.input_scale,
         fit.outputs,
-        seen.signed,
-        seen.layer.geometry,
-        seen.layer.vectors,
+        observed.signed,
+        observed.layer.geometry,
+        observed.layer.vectors,
     )
 
 
-def _fit(seen: Observed, wanted: Floats, largest: float, options: Options) -> _Fit:
+def _fit(observed: Observed, exact: Floats, largest: float, options: Options) -> _Fit:
     input_scale = largest / FULL
-    integers = quantise(seen.vectors, input_scale, signed=seen.signed)
-    scales = _scales(seen, input_scale, options)
-    weights = _round(seen.layer.weights, scales, integers, options)
+    integers = quantise(observed.vectors, input_scale, signed=observed.signed)
+    scales = _scales(observed, input_scale, options)
+    weights = _round(observed.layer.weights, scales, integers, options)
     outputs = output_scales(input_scale, scales)
-    found = np.stack([sums_of(integers[:, group], rows) for group, rows in enumerate(weights)])
-    lacking = wanted / outputs[:, None] - found  # (groups, vectors, rows)
+    sums = np.stack([sums_of(integers[:, group], rows) for group, rows in enumerate(weights)])
+    lacking = exact / outputs[:, None] - sums  # (groups, vectors, rows)
     mean = lacking.mean(axis=1)
     remains = lacking - mean[:, None] if options.correct_floor else lacking
     error = float(((remains * outputs[:, None]) ** 2).mean(axis=1).sum())
-    noise = _noise(seen, wanted, weights, outputs, options)
+    noise = _noise(observed, exact, weights, outputs, options)
     return _Fit(weights, input_scale, outputs, mean, error, noise)
 
 
-def _noise(seen: Observed, wanted: Floats, weights: Small, outputs: Floats, options: Options) -> float:
-    """Return sigma^2 of each readout on the hardware, in units of outputs, times the part that counts.
+def _noise(observed: Observed, exact: Floats, weights: Small, outputs: Floats, options: Options) -> float:
+    """Return the variance of the noise, summed over all outputs, in units of outputs squared.
 
-    What is cut off is wrong each time that such an image comes, and counts even in outputs that a rectifier cuts off;
-    of noise only what passes counts.
+    An output that only rectifiers read counts by the share of vectors for which it is positive. Clipping errors have no
+    such factor: they recur with every such image.
     """
-    readouts = readouts_of_weights(weights, options.hardware).count * (2 if seen.signed else 1)
-    bias = 0 if seen.layer.bias is None else seen.layer.bias[:, None]
-    passed = (wanted + bias > 0).mean(axis=1) if seen.rectified else 1.0
+    readouts = readouts_of_weights(weights, options.hardware).count * (2 if observed.signed else 1)
+    bias = 0 if observed.layer.bias is None else observed.layer.bias[:, None]
+    passed = (exact + bias > 0).mean(axis=1) if observed.rectified else 1.0
     return float((readouts * passed * (options.sigma * outputs.astype(np.float64)) ** 2).sum())
 
 
-def _scales(seen: Observed, input_scale: float, options: Options) -> Doubles:
-    """Return the scales of weights; coarser in rows whose bias would be too large a number otherwise."""
-    scales = weight_scales(seen.layer.weights, per_channel=options.per_channel)
-    if seen.layer.bias is None:
+def _scales(observed: Observed, input_scale: float, options: Options) -> Doubles:
+    """Return the scales of weights, coarser in rows whose bias would otherwise exceed `_LARGEST_BIAS`."""
+    scales = weight_scales(observed.layer.weights, per_channel=options.per_channel)
+    if observed.layer.bias is None:
         return scales
-    return np.asarray(np.maximum(scales, np.abs(seen.layer.bias) / (_LARGEST_BIAS * 256 * input_scale)))
+    return np.asarray(np.maximum(scales, np.abs(observed.layer.bias) / (_LARGEST_BIAS * 256 * input_scale)))
 
 
 def _round(weights: Floats, scales: Doubles, integers: Small, options: Options) -> Small:

@@ -1,1 +1,1 @@
-"""Functions in machine code. Import them inside functions only: numba takes its time; `laws` needs none."""
+"""Functions compiled by numba. Import them only inside functions, as numba loads slowly; `laws` needs none."""

@@ -1,14 +1,14 @@
-"""A chain of dense layers from bytes to scores, without a step of Python in between. Machine code.
+"""A chain of dense layers from bytes to scores, as machine code.
 
-`table` has a row for each layer: its rows, its terms, where its values, its pointers (-1: dense) and its rows begin
-in the arrays of all layers, and whether it is rectified, takes signs. `steps` are the input scales. `noise`: kind,
-mean, and the coefficients of the variance, divided by the readouts averaged.
+`table` has a row for each layer: its rows, its terms, the offsets of its values, its pointers (-1: dense) and its rows
+in the arrays of all layers, and whether it is rectified and signed. `steps` are the input scales. `noise`: law, mean,
+and the coefficients of the variance, divided by the number of averaged readouts.
 
-`answers_in_lanes` takes many images at a time: each is a lane of the processor's vectors. A weight that is not 0 is
-multiplied with the activations of `LANES` images at once, in 16 bits: the magnitude of a product before its division by
-256 is at most 255 * 255. So activations are not negative there. Weights are ordered by row, positive ones first, in
-fours: `magnitudes`, `terms`, and `begins` (rows of all layers, 3): where the positive ones begin, the negative ones,
-and where they end.
+`answers_in_lanes` computes many images at a time: each is a lane of the processor's vectors. A nonzero weight is
+multiplied by the activations of `LANES` images at once, in unsigned 16 bits: a product before its division by 256 is at
+most 255 * 255, so activations must not be negative. Weights are ordered by row, positive ones first, in fours:
+`magnitudes`, `terms`, and `begins` (rows of all layers, 3): the start of the positive ones, the start of the negative
+ones, and their end.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LANES = 64
 FOUR = 4
 """Weights taken in one pass over the lanes."""
 AT_MOST = 256
-"""Products that 16 bits add up without loss: each is at most 254."""
+"""Products whose sum fits in 16 bits: each is at most 254."""
 
 Array = npt.NDArray[Any]
 ROWS, TERMS, VALUES, POINTERS, FIRST_ROW, RECTIFIED, SIGNED = range(7)
@@ -47,7 +47,7 @@ _BYTES, _KEYS = _CONSTANT.format("uint8", 2), _CONSTANT.format("uint64", 1)
 
 @compile_kernel()
 def look_up(raw: Array, looked_up: Array, signed: Any, activations: Array, counters: Array) -> None:
-    """Write the activations of bytes, by a table for all features or for each. What is beyond the range is clipped."""
+    """Write the activations of bytes, from one table or one per feature; clip and count those beyond the range."""
     each = np.int64(len(looked_up) > 1)
     lowest = np.int16(-255) if signed else np.int16(0)
     for term in range(len(raw)):
@@ -60,7 +60,7 @@ def look_up(raw: Array, looked_up: Array, signed: Any, activations: Array, count
 
 @compile_kernel()
 def weights_of(layer: Array, values: Array, pointers: Array, places: Array) -> Any:
-    """Return the values, pointers and places of one layer, as `kernels` take them."""
+    """Return the values, pointers and places of one layer, as described in `sums`."""
     begin, start = layer[VALUES], layer[POINTERS]
     if start < 0:
         return values[begin : begin + layer[ROWS] * layer[TERMS]], pointers[:0], places[:0]
@@ -81,7 +81,7 @@ def disturb(
     key: Any,
     stream: Any,
 ) -> None:
-    """Add noise to the sums of one layer, rounded to whole numbers. `known`: means, spreads, noise."""
+    """Add noise to the sums of one layer, and round them to integers. `known`: means, spreads, noise."""
     means, spreads, noise = known
     rows = len(sums)
     noisy = np.empty((1, rows), np.float32)
@@ -101,7 +101,7 @@ def disturb(
 
 @compile_kernel()
 def wrap(sums: Array, counters: Array) -> None:
-    """Keep 16 bits of every sum."""
+    """Wrap every sum to 16 bits, and count those that change."""
     for row in range(len(sums)):
         low = np.int32(np.int16(sums[row]))
         counters[WRAPPED_SUMS] += np.int64(low != sums[row])
@@ -110,7 +110,7 @@ def wrap(sums: Array, counters: Array) -> None:
 
 @compile_kernel()
 def highest_bit(largest: Any) -> Any:
-    """Return the place of the highest set bit; 0 for 0."""
+    """Return the index of the highest set bit; 0 for 0."""
     place = 0
     while largest > 1:
         largest >>= 1
@@ -120,7 +120,7 @@ def highest_bit(largest: Any) -> Any:
 
 @compile_kernel()
 def normalise(sums: Array, perfect: Any) -> None:
-    """Normalise in place, with signs: the highest set bit of the largest magnitude in place 7, or the largest 255."""
+    """Normalise in place with signs: shift the largest magnitude's highest bit to bit 7, or scale it to 255."""
     largest = np.int64(1)
     for row in range(len(sums)):
         largest = max(largest, abs(np.int64(sums[row])))
@@ -136,7 +136,7 @@ def normalise(sums: Array, perfect: Any) -> None:
 
 @compile_kernel()
 def rectify_and_send(sums: Array, perfect: Any, activations: Array) -> None:
-    """Make activations as the published datapath does: negative ones 0, the others normalised."""
+    """Write activations like the published datapath: negative sums become 0, the others are normalised."""
     for row in range(len(sums)):
         sums[row] = max(sums[row], np.int32(0))
     normalise(sums, perfect)
@@ -156,7 +156,7 @@ def give(sums: Array, bias: Array, scale: Array, rectified: Any, out: Array) -> 
 def quantise(
     sums: Array, bias: Array, scale: Array, rectified: Any, after: Any, activations: Array, counters: Array
 ) -> None:
-    """Write sums as the activations of the layer `after`: whether it takes signs, and its step."""
+    """Write the activations of the next layer from sums; `after` is whether it is signed, and its step."""
     signed, step = after
     lowest = np.float32(-255.0) if signed else np.float32(0.0)
     for row in range(len(sums)):
@@ -182,9 +182,9 @@ def finish(
     out: Array,
     counters: Array,
 ) -> None:
-    """Make of one image's sums the activations of the layer after, or the scores `out`.
+    """Write the next layer's activations from one image's sums, or the scores `out` after the last layer.
 
-    `lit`: activations, weights, pointers and places, read by noise that grows with light only.
+    `lit`: activations, weights, pointers and places, which only noise that grows with light reads.
     """
     table, steps, biases, scales, means, spreads, noise = numbers
     first, last = table[layer, FIRST_ROW], table[layer, FIRST_ROW] + table[layer, ROWS]
@@ -313,7 +313,7 @@ def answers_in_lanes(
     out: Array,
     counters: Array,
 ) -> None:
-    """Write the scores as `answers` of `chain` does, for noise that does not grow with the light of each image."""
+    """Write the scores of `answers`, for noise that does not depend on the light of each image."""
     widest = max(table[:, ROWS].max(), table[:, TERMS].max())
     sent = np.zeros((widest, LANES), np.uint16)
     sums = np.empty((widest, LANES), np.int32)

@@ -1,6 +1,6 @@
-"""Functions as machine code, with their signatures declared: nothing is compiled when a request comes.
+"""Compilation of functions for declared signatures at import, so that no request waits for it.
 
-Modules that use this are imported inside functions only: numba takes its time.
+Import modules that use this only inside functions, because numba is slow to import.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def compile_kernel(*signatures: str) -> Callable[[Function], Function]:
-    """Return a decorator: the function in machine code, for these signatures alone; without any, for its callers'.
+    """Return a decorator that compiles a function for these signatures; without any, for the types of its callers.
 
-    It does not hold the interpreter's lock. Raises `MissingLibrary` without numba.
+    The function releases the GIL. Raise `MissingLibrary` without numba.
     """
     require("numba", "for noise, and for answers at the pace of light")
 

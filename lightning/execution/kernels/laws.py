@@ -1,4 +1,4 @@
-"""Laws of noise as machine code knows them: their numbers, and the variance. Needs no numba: `sums` compiles these.
+"""Laws of noise for machine code: their numbers, and the variance. `sums` compiles them; this module needs no numba.
 
 `coefficients` are those of `Noise`, lowest power of the light first. A higher power needs `HIGHEST_POWER` and a line in
 each function.
@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import Any
 
 HIGHEST_POWER = 2
-"""Of the level of a readout, in its variance."""
+"""Highest power of a readout's level in its variance."""
 
 
 class NoiseLaw(IntEnum):
@@ -34,5 +34,5 @@ def add_light(light: Any, row: Any, level: Any) -> None:
 
 
 def growth(coefficients: Any, light: Any) -> Any:
-    """Return the variance that light adds, from the powers of all readouts, added up (powers from 1, ...)."""
+    """Return the variance that light adds, from the sums of the powers of all readouts (powers from 1, ...)."""
     return coefficients[1] * light[0] + coefficients[2] * light[1]

@@ -1,4 +1,4 @@
-"""Normal random numbers that depend on a seed and on names alone: of image, of layer. Machine code.
+"""Normal random numbers that depend only on a seed, an image key and a layer's stream. Machine code.
 
 Generator: xoshiro256++ (D. Blackman and S. Vigna, Scrambled linear pseudorandom number generators, 2021), its state
 filled by SplitMix64 from a hash of the names. Normals: the ziggurat of G. Marsaglia and W. W. Tsang (2000) in the form
@@ -18,13 +18,13 @@ Doubles = npt.NDArray[np.float64]
 
 STRIPS = 256
 EDGE = 3.6541528853610088
-"""Where the tail begins, for 256 strips."""
+"""Start of the tail, for 256 strips."""
 AREA = 0.00492867323399
 """Of every strip, the tail's included."""
 
 
 def _strips() -> tuple[Doubles, Doubles]:
-    """Right ends of the strips from the bottom up, and the density there (without 1 / sqrt(2 pi))."""
+    """Return the right ends of the strips from the bottom up, and the density there (without 1 / sqrt(2 pi))."""
     ends = np.zeros(STRIPS + 1)
     density = np.exp(-0.5 * EDGE * EDGE)
     ends[0], ends[1] = AREA / density, EDGE
@@ -48,7 +48,7 @@ _HALF = np.int64(2**52)
 
 @compile_kernel()
 def mix(word: Any) -> Any:
-    """Return the output function of SplitMix64: every bit depends on every bit."""
+    """Return SplitMix64's mix of a word: every output bit depends on every input bit."""
     word = (word ^ (word >> _U30)) * _FIRST
     word = (word ^ (word >> _U27)) * _SECOND
     return word ^ (word >> _U31)
@@ -56,7 +56,7 @@ def mix(word: Any) -> Any:
 
 @compile_kernel()
 def seed_state(seed: Any, key: Any, stream: Any) -> Any:
-    """Return the state (four words) of the generator that belongs to these three."""
+    """Return the generator state (four words) for a seed, a key and a stream."""
     word = mix(seed + _GOLDEN)
     word = mix((word ^ key) + _GOLDEN)
     word = mix((word ^ stream) + _GOLDEN)
@@ -68,7 +68,7 @@ def seed_state(seed: Any, key: Any, stream: Any) -> Any:
 
 @compile_kernel()
 def advance(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
-    """Return the next 64 random bits, and the state after them; words apart, as an array would cost thrice."""
+    """Return the next 64 random bits and the new state, in separate words: an array would take three times longer."""
     total = s0 + s3
     word = ((total << _U23) | (total >> _U41)) + s0
     carried = s1 << _U17
@@ -82,13 +82,13 @@ def advance(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
 
 @compile_kernel()
 def _uniform(word: Any) -> Any:
-    """Above 0, at most 1."""
+    """Return a uniform number above 0 and at most 1."""
     return np.float64(np.int64(word >> _U11) + np.int64(1)) * _UNIT
 
 
 @compile_kernel()
 def normal(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
-    """Return the next normal number, of mean 0 and deviation 1, and the state after it."""
+    """Return the next normal number, of mean 0 and deviation 1, and the new state."""
     word, s0, s1, s2, s3 = advance(s0, s1, s2, s3)
     strip = np.int64(word & _U255)
     place = np.float64(np.int64(word >> _U11) - _HALF) * _SIGNED_UNIT * ENDS[strip]
@@ -99,7 +99,7 @@ def normal(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
 
 @compile_kernel()
 def _at_the_rim(place: Any, strip: Any, s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
-    """Return a place that is beyond the part of its strip that is surely below the density: taken, or drawn again."""
+    """Return a normal number for a place outside its strip's inner part: accept it by its density, or draw again."""
     while True:
         if strip == 0:
             beyond, s0, s1, s2, s3 = _tail(s0, s1, s2, s3)

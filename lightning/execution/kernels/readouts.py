@@ -1,6 +1,6 @@
-"""Every readout of the schedule, one by one: its light, and its own draws. Machine code.
+"""Light and noise of every single readout of the schedule. Machine code.
 
-`vectors` (positions, groups, terms); `sizes`, `order` and `signs` as in `readouts.OrderedReadouts`.
+`vectors` (positions, groups, terms); `sizes`, `order` and `signs` as in `noisy.OrderedReadouts`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ORDER = "int32[:, :, ::1], uint32[:, :, :, ::1], int8[:, :, ::1]"
 
 @compile_kernel()
 def light_in(activations: Array, turn: Any, magnitudes: Array) -> None:
-    """Write the magnitudes (terms + 1) that a pass sends: of activations above 0 in turn 0, of others in turn 1."""
+    """Write the magnitudes (terms + 1) of a pass: positive activations in turn 0, negative ones in turn 1."""
     for term in range(len(activations)):
         activation = np.int32(activations[term])
         magnitudes[term] = max(-activation if turn else activation, np.int32(0))
@@ -44,7 +44,7 @@ def levels_of(magnitudes: Array, sizes: Array, terms: Array, signs: Array, level
 
 @compile_kernel(f"void(int16[:, :, ::1], {ORDER}, int64, float64[:, :, :, ::1])")
 def light_into(vectors: Array, sizes: Array, order: Array, signs: Array, passes: Any, light: Array) -> None:
-    """Write the light of all readouts and its powers, added up (groups, positions, powers, rows)."""
+    """Write the sums of the powers of all readouts' light, (groups, positions, powers, rows)."""
     levels = np.empty(signs.shape[2])
     magnitudes = np.zeros(vectors.shape[2] + 1, np.int32)
     light[:] = 0
@@ -59,7 +59,7 @@ def light_into(vectors: Array, sizes: Array, order: Array, signs: Array, passes:
 
 @compile_kernel()
 def spread(levels: Array, coefficients: Array, deviations: Array) -> None:
-    """Write the deviation of readouts of these levels."""
+    """Write the standard deviations of readouts at these levels."""
     for readout in range(len(levels)):
         deviations[readout] = np.sqrt(variance(coefficients, levels[readout]))
 
@@ -79,9 +79,9 @@ def read_into(
     stream: Any,
     out: Array,
 ) -> Any:
-    """Add up one image (positions, groups, rows) by readouts; return how many samples the converter clipped.
+    """Write the sums of one image (positions, groups, rows) from noisy readouts; return the number of clipped samples.
 
-    `noise`: mean, samples averaged, full scale, and the coefficients of the variance.
+    `noise`: mean, number of averaged samples, full scale, and the coefficients of the variance.
     """
     s0, s1, s2, s3 = seed_state(seed, key, stream)
     mean, averaged, limit, coefficients = noise[0], np.int64(noise[1]), noise[2], noise[3:]

@@ -1,9 +1,9 @@
 """Products, their sums and the noise on them, in machine code. One vector of activations at a time.
 
-A layer's weights come in one of two forms, both ordered by term, so that an activation of 0 costs one comparison:
+A layer's weights have one of two forms, both ordered by term, so that an activation of 0 costs one comparison:
 
-    dense     values (terms * rows), row by row within a term; pointers and places empty
-    sparse    values and places (row) of the weights that are not 0; those of term k are pointers[k] .. pointers[k + 1]
+    dense     values (terms * rows), the rows of a term together; pointers and places empty
+    sparse    values and places (row) of the nonzero weights; those of term k are pointers[k] .. pointers[k + 1]
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lightning.execution.kernels.normal import normal, seed_state
 Array = npt.NDArray[Any]
 
 WEIGHTS = "int16[::1], int64[::1], uint32[::1]"
-"""Values, pointers, places: how kernels are declared."""
+"""Types of values, pointers and places in the signatures of kernels."""
 
 variance = compile_kernel()(laws.variance)
 add_light = compile_kernel()(laws.add_light)
@@ -40,7 +40,7 @@ def add_products(activations: Array, values: Array, pointers: Array, places: Arr
     rows = len(sums)
     lit = np.empty(len(activations), np.uint32)
     count = 0
-    for term in range(len(activations)):  # without a branch: a processor cannot guess which activations are 0
+    for term in range(len(activations)):  # branch-free: a processor cannot predict which activations are 0
         lit[count] = term
         count += activations[term] != 0
     for place in range(count):
@@ -57,7 +57,7 @@ def add_products(activations: Array, values: Array, pointers: Array, places: Arr
 
 @compile_kernel()
 def add_levels(activations: Array, values: Array, pointers: Array, places: Array, light: Array) -> None:
-    """Add up the magnitudes of products, and their powers: what light there was, one product a readout."""
+    """Add the magnitudes of products and their powers to `light` (powers, rows), for one product per readout."""
     rows = light.shape[1]
     for term in range(len(activations)):
         activation = np.int32(activations[term])
@@ -83,7 +83,7 @@ def sums_into(vectors: Array, values: Array, pointers: Array, places: Array, sum
 
 @compile_kernel(f"void(int16[:, ::1], {WEIGHTS}, float64[:, :, ::1])")
 def levels_into(vectors: Array, values: Array, pointers: Array, places: Array, light: Array) -> None:
-    """Write the levels and their powers, added up (vectors, powers, rows), for vectors (vectors, terms)."""
+    """Write the sums of levels and their powers, (vectors, powers, rows), for vectors (vectors, terms)."""
     light[:] = 0
     for vector in range(len(vectors)):
         add_levels(vectors[vector], values, pointers, places, light[vector])
@@ -93,7 +93,7 @@ def levels_into(vectors: Array, values: Array, pointers: Array, places: Array, l
 def constant_noise(
     sums: Array, means: Array, deviations: Array, seed: Any, key: Any, stream: Any, out: Array
 ) -> None:
-    """Add one draw to each of an image's sums (vectors, rows); mean and deviation of a row are known beforehand."""
+    """Add one draw to each of an image's sums (vectors, rows), with a constant mean and deviation per row."""
     s0, s1, s2, s3 = seed_state(seed, key, stream)
     for vector in range(sums.shape[0]):
         for row in range(sums.shape[1]):
@@ -107,7 +107,7 @@ def constant_noise(
 def varying_noise(
     sums: Array, growing: Array, means: Array, variances: Array, seed: Any, key: Any, stream: Any, out: Array
 ) -> None:
-    """Add noise as `constant_noise` does, with a variance (vectors, rows) from light added to that of the row."""
+    """Add one draw to each of an image's sums, with a variance (vectors, rows) from light added to that of the row."""
     s0, s1, s2, s3 = seed_state(seed, key, stream)
     for vector in range(sums.shape[0]):
         for row in range(sums.shape[1]):
@@ -120,8 +120,8 @@ def varying_noise(
 def output_noise(sums: Array, noise: Array, seed: Any, key: Any, stream: Any, out: Array) -> None:
     """Add one draw to each of an image's sums on a scale on which the largest magnitude is 255.
 
-    As in the published emulation, sign(x) * | |x| + n |: nothing changes sign or 0. `noise`: mean, and
-    the coefficients of the variance.
+    As in the published emulation the result is sign(x) * | |x| + n |, so signs and zeros do not change. `noise`: mean,
+    and the coefficients of the variance.
     """
     s0, s1, s2, s3 = seed_state(seed, key, stream)
     mean, coefficients = noise[0], noise[1:]

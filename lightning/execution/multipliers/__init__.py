@@ -1,1 +1,1 @@
-"""Sums of products of a layer: where the fidelities differ."""
+"""Multipliers: the sums of products of a layer, one per fidelity."""

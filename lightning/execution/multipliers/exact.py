@@ -1,4 +1,4 @@
-"""Sums of products in whole numbers: `sign(a w) * ((|a| * |w|) >> 8)`, added up without loss."""
+"""Sums of products in integers: `sign(a w) * ((|a| * |w|) >> 8)`, without overflow."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from lightning.compiler.model import Integers, PhotonicLayer
 from lightning.execution.interface import Activations, Keys, Multiplier
 
 SPARSE_BELOW = 0.03
-"""Part of the weights that are not 0, below which to jump from one to the next is faster than to take all in a row: a
-processor multiplies eight to thirty-two neighbours at a time."""
+"""Share of nonzero weights below which the sparse form is faster than the dense one: a processor multiplies eight to
+thirty-two neighbours at a time."""
 
 
 @dataclass(frozen=True)
 class OrderedWeights:
-    """One group of a layer, as `kernels` describe it."""
+    """The weights of one group of a layer, in the form of `kernels.sums`."""
 
     values: npt.NDArray[np.int16]
     pointers: npt.NDArray[np.int64]
@@ -29,12 +29,12 @@ class OrderedWeights:
     def arrays(
         self,
     ) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
-        """As kernels take them."""
+        """The arguments of kernels."""
         return self.values, self.pointers, self.places
 
 
 def order_weights(weights: npt.NDArray[np.int16]) -> OrderedWeights:
-    """Return the weights (rows, terms) in the order of kernels.
+    """Return the weights (rows, terms) in the form of `kernels.sums`: dense, or sparse below `SPARSE_BELOW`.
 
     >>> order_weights(np.eye(1, 50, 1, np.int16)).pointers[:4].tolist()  # the second of fifty is not 0
     [0, 0, 1, 1]
@@ -48,30 +48,30 @@ def order_weights(weights: npt.NDArray[np.int16]) -> OrderedWeights:
 
 
 def groups_of(layer: PhotonicLayer) -> tuple[OrderedWeights, ...]:
-    """Return every group of a layer."""
+    """Return the ordered weights of every group of a layer."""
     return tuple(order_weights(group) for group in layer.weights)
 
 
 def exact_multiplier() -> Multiplier:
-    """Machine code where numba is installed, else numpy; both give the same integers."""
+    """Return a multiplier in machine code if numba is installed, else in numpy; both give the same integers."""
     return CompiledMultiplier() if find_spec("numba") else ExactMultiplier()
 
 
 class ExactMultiplier:
-    """Integers of light without noise, in plain numpy: nothing to install, and tens of times slower."""
+    """`Multiplier` without noise in plain numpy: it needs no numba, and is tens of times slower."""
 
     def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Integers:
-        """Return the sums as `Multiplier.sums` does; `keys` do not matter."""
+        """Return the exact sums, int32; `keys` are ignored."""
         images, positions, _, terms = activations.shape
-        found = [
+        sums = [
             sums_of(activations[:, :, group].reshape(-1, terms), rows)
             for group, rows in enumerate(layer.weights)
         ]
-        return np.stack(found, axis=1).reshape(images, positions, *layer.weights.shape[:2])
+        return np.stack(sums, axis=1).reshape(images, positions, *layer.weights.shape[:2])
 
 
 class CompiledMultiplier:
-    """The same integers from machine code."""
+    """`Multiplier` without noise in machine code."""
 
     def __init__(self) -> None:
         self._ordered: dict[str, tuple[PhotonicLayer, tuple[OrderedWeights, ...]]] = {}
@@ -91,8 +91,8 @@ class CompiledMultiplier:
         return found
 
     def order(self, layer: PhotonicLayer) -> tuple[OrderedWeights, ...]:
-        """Return the layer's weights as kernels read them, made once."""
-        kept = self._ordered.get(layer.name)
-        if kept is None or kept[0] is not layer:  # a layer of another model may have this name
-            kept = self._ordered[layer.name] = layer, groups_of(layer)
-        return kept[1]
+        """Return the layer's ordered weights, which are cached."""
+        cached = self._ordered.get(layer.name)
+        if cached is None or cached[0] is not layer:  # a layer of another model may have this name
+            cached = self._ordered[layer.name] = layer, groups_of(layer)
+        return cached[1]

@@ -1,16 +1,16 @@
-"""Sums with noise, one draw for each: the exact integer sum, and a normal number with the variance of all readouts.
+"""Noisy sums with one draw each: the exact integer sum plus a normal number with the variance of all readouts.
 
-The readouts of a sum are independent and normal, so their signed sum is normal, too, and one draw says the same as
-all of them:
+The readouts of a sum are independent and normal, so their signed sum is normal too, and one draw is equivalent to one
+per readout:
 
     mean      = exact sum + noise.mean * (positive readouts - negative readouts)
     variance  = sum of `noise.variance(level)` of all readouts / average
 
 A level is the light of one readout: of up to W products of one sign. Signed activations are sent in two passes, the
-second of which counts negative: twice the readouts, and a mean that cancels. This holds as long as the converter clips
-nothing: `may_clip` says when that is not sure. `PerReadoutMultiplier` takes the readouts one by one, as the schedule
-sends them: slow, and right by construction. Every readout there is bipolar, its baseline subtracted, not rounded, and
-clipped at the converter's full scale alone, which is counted. Tests hold the two together.
+second of which counts negative: twice the readouts, and a mean that cancels. This holds if the converter never clips;
+`may_clip` says when it might. `PerReadoutMultiplier` draws for every readout of the schedule: slow, and correct by
+construction. Its readouts are bipolar, with the baseline subtracted, not rounded, and clipped only at the converter's
+full scale, which is counted. Tests compare the two.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ Doubles = npt.NDArray[np.float64]
 
 LARGEST_PRODUCT = 254
 SURE_DEVIATIONS = 6.5
-"""A readout is farther off than this once in 10^10."""
+"""A readout deviates by more than this once in 10^10."""
 
 
 def check_seed(seed: object) -> int:
-    """Return the seed that names a run's noise. Raises `OutOfRange`."""
+    """Return the seed of a run's noise. Raise `OutOfRange` unless it is an integer from 0 to 2**64 - 1."""
     if not isinstance(seed, Integral) or not 0 <= int(seed) < 2**64:
         raise OutOfRange(f"the seed is {seed!r}; it must be an integer from 0 to 2**64 - 1")
     return int(seed)
 
 
 def may_clip(noise: Noise, hardware: Hardware) -> bool:
-    """Return whether a readout could lie beyond the converter's full scale more often than once in 10^10."""
+    """Return whether a readout could exceed the converter's full scale more often than once in 10^10."""
     if not noise.drawn.per_readout:
         return False
     brightest = float(LARGEST_PRODUCT * hardware.wavelengths)
@@ -56,14 +56,14 @@ def may_clip(noise: Noise, hardware: Hardware) -> bool:
 
 @dataclass(frozen=True)
 class RowNoise:
-    """Noise of every row (groups * rows) as far as it is known before there is light."""
+    """Means and variances of every row (groups * rows) that do not depend on the light."""
 
     means: Doubles
     variances: Doubles
 
 
 def row_noise(layer: PhotonicLayer, noise: Noise, hardware: Hardware) -> RowNoise:
-    """Return the noise of a layer's rows, by how often the detector is read for each sum."""
+    """Return the noise of a layer's rows, from the number of readouts of each sum."""
     readouts = readouts_of(layer, hardware, dense=noise.drawn.dense)
     net = readouts.net_sign.reshape(-1) * (0.0 if layer.signed else noise.mean)
     counts = readouts.count.reshape(-1) * passes_of(layer)
@@ -72,7 +72,7 @@ def row_noise(layer: PhotonicLayer, noise: Noise, hardware: Hardware) -> RowNois
 
 
 class NoisyMultiplier:
-    """Exact sums and one draw each. `seed` and an image's key name its noise; neighbours do not matter."""
+    """`Multiplier` with one draw per sum. The noise of an image depends only on `seed` and its key."""
 
     def __init__(self, model: CompiledModel, noise: Noise, seed: int = 0) -> None:
         self.noise = check_noise(noise)
@@ -98,17 +98,17 @@ class NoisyMultiplier:
     def _drawing(
         self, layer: PhotonicLayer, activations: Activations
     ) -> tuple[Callable[..., None], Sequence[tuple[Doubles, ...]]]:
-        """Return the kernel that draws by the noise's law, and what it takes of each image's noise."""
+        """Return the kernel for the noise's law, and its noise arguments for each image."""
         from lightning.execution.kernels.sums import constant_noise, output_noise, varying_noise
 
         images = len(activations)
         if self.noise.law == NoiseLaw.PER_OUTPUT:
             return output_noise, [(output_numbers(self.noise),)] * images
-        known = self._known(layer)
+        rows = self._known(layer)
         if self.noise.law == NoiseLaw.CONSTANT:
-            return constant_noise, [(known.means, np.sqrt(known.variances))] * images
+            return constant_noise, [(rows.means, np.sqrt(rows.variances))] * images
         growing = self._growing(layer, activations)
-        return varying_noise, [(each, known.means, known.variances) for each in growing]
+        return varying_noise, [(each, rows.means, rows.variances) for each in growing]
 
     def _known(self, layer: PhotonicLayer) -> RowNoise:
         if layer.name not in self._rows:
@@ -116,7 +116,7 @@ class NoisyMultiplier:
         return self._rows[layer.name]
 
     def _growing(self, layer: PhotonicLayer, activations: Activations) -> Doubles:
-        """Return the variance that comes with light, (images, positions, groups * rows)."""
+        """Return the variance that depends on light, (images, positions, groups * rows)."""
         images, positions = activations.shape[:2]
         vectors = activations.reshape(images * positions, *activations.shape[2:])
         light = np.empty((len(layer.weights), len(vectors), HIGHEST_POWER, layer.weights.shape[1]))
@@ -128,14 +128,14 @@ class NoisyMultiplier:
         return cast("Doubles", variances.reshape(images, positions, -1))
 
     def _add_products(self, layer: PhotonicLayer, vectors: Activations, light: Doubles) -> None:
-        """Write light and its powers, of readouts of one product each, added up, (groups, vectors, powers, rows)."""
+        """Write the sums of the powers of light, (groups, vectors, powers, rows), for readouts of one product each."""
         from lightning.execution.kernels.sums import levels_into
 
         for group, weights in enumerate(self._exact.order(layer)):
             levels_into(np.ascontiguousarray(vectors[:, group]), *weights.arrays, light[group])
 
     def _add_readouts(self, layer: PhotonicLayer, vectors: Activations, light: Doubles) -> None:
-        """Write light and its powers as `_add_products` does, where products share a readout."""
+        """Write the sums of the powers of light, (groups, vectors, powers, rows), for products that share a readout."""
         from lightning.execution.kernels.readouts import light_into
 
         if layer.name not in self._readouts:
@@ -147,30 +147,30 @@ class NoisyMultiplier:
 
 
 def streams_of(model: CompiledModel) -> dict[str, np.uint64]:
-    """Return a number for each photonic layer, in the order of the network: its noise is its own."""
+    """Return the number of each photonic layer, in the order of the network, as the stream of its own noise."""
     photonic = (node.name for node in model.network.nodes if node.name in model.layers)
     return {name: np.uint64(place) for place, name in enumerate(photonic)}
 
 
 def output_numbers(noise: Noise) -> Doubles:
-    """Return the numbers as the kernel of noise per output takes them."""
+    """Return the mean and the coefficients of the variance, for the kernel of noise per output."""
     return np.array([noise.mean, *(each / noise.average for each in noise.coefficients)])
 
 
 @dataclass(frozen=True)
 class OrderedReadouts:
-    """Readouts of all groups in order. A dark place names one term beyond the last, with weight 0: no branch."""
+    """Readouts of all groups in order. A dark place refers to an extra last term of weight 0, which avoids a branch."""
 
     sizes: npt.NDArray[np.int32]
     """(groups, rows, terms + 1) magnitudes of weights."""
     order: npt.NDArray[np.uint32]
     """(groups, rows, readouts, wavelengths) the term in every place."""
     signs: npt.NDArray[np.int8]
-    """(groups, rows, readouts) what each counts as; 0 beyond a row's last."""
+    """(groups, rows, readouts) sign of each in the sum; 0 after a row's last readout."""
 
 
 def readouts_in_order(layer: PhotonicLayer, hardware: Hardware, *, dense: bool) -> OrderedReadouts:
-    """Return the readouts of one pass, in order. `dense`: products whose weight is 0 are read, too."""
+    """Return the readouts of one pass, in order; with `dense` including products whose weight is 0."""
     schedules = schedule_of(layer, hardware, dense=dense)
     longest = max(each.signs.shape[1] for each in schedules)
     terms = layer.weights.shape[2]
@@ -182,12 +182,12 @@ def readouts_in_order(layer: PhotonicLayer, hardware: Hardware, *, dense: bool) 
 
 
 def _order(schedule: GroupSchedule, longest: int, dark: int) -> npt.NDArray[np.uint32]:
-    named = np.where(schedule.order < 0, dark, schedule.order).astype(np.uint32)
-    return np.pad(named, ((0, 0), (0, longest - named.shape[1]), (0, 0)), constant_values=dark)
+    terms = np.where(schedule.order < 0, dark, schedule.order).astype(np.uint32)
+    return np.pad(terms, ((0, 0), (0, longest - terms.shape[1]), (0, 0)), constant_values=dark)
 
 
 class PerReadoutMultiplier:
-    """One draw a readout. `clipped` counts the samples that were beyond the converter's full scale."""
+    """`Multiplier` with one draw per readout. `clipped` counts the samples beyond the converter's full scale."""
 
     def __init__(self, model: CompiledModel, noise: Noise, seed: int = 0) -> None:
         if not noise.drawn.per_readout:
@@ -221,7 +221,7 @@ class PerReadoutMultiplier:
         return out
 
     def _numbers(self) -> npt.NDArray[np.float64]:
-        """Return the noise as the kernel takes it."""
+        """Return the noise arguments of the kernel."""
         noise = self.noise
         limit = noise.full_scale * self._hardware.wavelengths
         return np.array([noise.mean, noise.average, limit, *noise.coefficients])

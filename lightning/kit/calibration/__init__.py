@@ -1,13 +1,13 @@
-"""Calibration: drive codes for transmissions, and the product that a level means.
+"""Calibration: drive codes for transmissions, and products from detector levels.
 
-| module | what it is for |
+| module | purpose |
 |---|---|
-| `fringe` | the curve of a modulator, found in a sweep |
-| `encoder` | from a value of 0..255 to a word |
-| `decoder` | from a level to a product, and how good products are |
-| `noise` | which noise there is |
-| `document`, `form`, `store` | the calibration, as a document that is checked, as a file; `find(device)` |
-| `measurement` | what is measured on a device |
+| `fringe` | the curve of a modulator, fitted to a sweep |
+| `encoder` | from a value of 0..255 to a gain word |
+| `decoder` | from a level to a product, and the accuracy of products |
+| `noise` | thermal, shot and relative intensity noise |
+| `document`, `form`, `store` | the calibration, its JSON form, its file; `find(device)` |
+| `measurement` | the measurements on a device |
 | `guided` | the guided run |
 | `drift` | whether a calibration still holds |
 """

@@ -1,17 +1,17 @@
-"""From what the detector says to the product of two values, or to the sum of two products; the accuracy of products.
+"""From detector levels to the product of two values, or the sum of two products; the accuracy of products.
 
-Modulators 0 and 1 stand one behind the other, and so do 2 and 3; both pairs shine on one detector. Each modulator
+Modulators 0 and 1 are in series, and so are 2 and 3; both pairs illuminate one detector. Each modulator
 passes floor and slope times its operand v (0..1), so the level above the idle level is
 
     y = offset + sum_i leak_i v_i + gain_0 v_0 v_1 + gain_1 v_2 v_3 - curvature y^2
 
-The terms linear in the operands come from light that a shut modulator still lets through (its extinction ratio),
-and the controller knows those operands; it subtracts what they add with coefficients that it measured. The last
-term is the compression of detector and amplifier. All coefficients come from a regression over measured pairs.
+The terms linear in the operands come from light that a closed modulator still transmits (its extinction ratio).
+The controller knows the operands, so it subtracts these terms. The last term is the compression of detector and
+amplifier. All coefficients come from a regression over measured pairs.
 
-Where both pairs are lit, the sum of two full products need not fit the converter: the first modulator of each pair
-is then opened less far, so that both products weigh the same and their sum fits. `shared` is what one such product
-brings at its fullest.
+Where both pairs are lit, the sum of two full products may exceed the converter's range: the first modulator of each
+pair is then opened less far, so that both products have the same weight and their sum fits. `shared` is the level of
+one full product in such a sum.
 
 Worked value: gains 20,000 counts, no leak, offset 0: y = 10,000 with v_0 = 1 is v_0 v_1 = 0.5, or 127.5 of 255.
 
@@ -38,26 +38,26 @@ FULL = TOP_VALUE
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """One answer, with what is to be known about it."""
+    """One decoded result, with its flags."""
 
     value: int
     """Rounded, and kept inside the range: 0..255 for one product, 0..510 for the sum of two."""
     analogue: float
     """Before rounding, in the same unit."""
     saturated: bool
-    """The converter was at its end, or the answer lay clearly beyond the range: it is too small."""
+    """The converter clipped, or the result lay clearly beyond the range: `value` is too small."""
     dark: bool = False
-    """No light came, though the product of the values is well above zero."""
+    """No light arrived, though the product of the values is well above zero."""
 
     @property
     def residual(self) -> float:
-        """Return how far the analogue answer is from the value; beyond 0.5 it lay outside the range."""
+        """Return the analogue result minus the value; a magnitude above 0.5 means that it was outside the range."""
         return self.analogue - self.value
 
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """The coefficients of the equation above, in counts of the readout."""
+    """The coefficients of the equation in the module's docstring, in counts of the readout."""
 
     offset: float
     leak: tuple[float, float, float, float]
@@ -66,12 +66,12 @@ class Decoder:
     shared: float
     """Counts for one full product where both pairs are lit, the same for either."""
     full_scale: float
-    """Counts at which the converter is at its end."""
+    """Counts at which the converter clips."""
     residual_rms: float
-    """Of the regression, in units of 1/255 of a product."""
+    """Rms residual of the regression, in units of 1/255 of the first pair's product."""
 
     def predict(self, operands: npt.ArrayLike) -> Floats:
-        """Return the level for (n, 4) operands, (n,): what a measurement should show."""
+        """Return the expected levels above idle in counts, (n,), for (n, 4) operands."""
         v = _rows(operands)
         bright: Floats = self.offset + v @ np.array(self.leak) + _products(v) @ np.array(self.gain)
         if not self.curvature:
@@ -80,10 +80,10 @@ class Decoder:
         return level
 
     def decode(self, levels: npt.ArrayLike, operands: npt.ArrayLike, lit: npt.ArrayLike) -> Floats:
-        """Return the analogue answers in units of 1/255, (n,), of (n,) levels above idle and (n, 4) operands.
+        """Return the analogue results in units of 1/255, (n,), of (n,) levels above idle and (n, 4) operands.
 
-        `lit` (n, 2) says which pairs have a value above 0: a row with one pair dark is divided by the other pair's
-        gain, a row with both by `shared`.
+        `lit` (n, 2) says which pairs have a value above 0: a row with one lit pair is divided by the gain of that
+        pair, a row with two by `shared`.
         """
         y, v = np.atleast_1d(np.asarray(levels, dtype=float)), _rows(operands)
         straight = y + self.curvature * y**2
@@ -96,9 +96,9 @@ class Decoder:
 def fit_decoder(
     levels: npt.ArrayLike, operands: npt.ArrayLike, *, shared: float, full_scale: float
 ) -> Decoder:
-    """Regression over (n,) levels measured at (n, 4) operands.
+    """Return the decoder that a regression over (n,) levels, measured at (n, 4) operands, gives.
 
-    Raises `ValueError` for fewer than 32 rows, or rows that do not tell the coefficients apart.
+    Raise `ValueError` for fewer than 32 rows, or rows that do not separate the coefficients.
     """
     y, v = np.asarray(levels, dtype=float), _rows(operands)
     if y.size < 32:
@@ -122,14 +122,14 @@ def fit_decoder(
 
 
 def round_products(analogue: npt.ArrayLike, *, products: int = 1) -> npt.NDArray[np.int64]:
-    """Fixed-point answers: nearest whole number inside 0..255 times the number of products.
+    """Return each result rounded to an integer and clipped to 0..255 times `products`.
 
     >>> round_products([-0.7, 19.6, 255.9]).tolist()
     [0, 20, 255]
     """
     whole = np.rint(np.asarray(analogue, dtype=float)).astype(np.int64)
-    answers: npt.NDArray[np.int64] = np.clip(whole, 0, FULL * products)
-    return answers
+    rounded: npt.NDArray[np.int64] = np.clip(whole, 0, FULL * products)
+    return rounded
 
 
 def _rows(operands: npt.ArrayLike) -> Floats:
@@ -152,7 +152,7 @@ def accuracy(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> floa
 
 
 def rms_error(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> float:
-    """Root of the mean square error, in units of 1/255."""
+    """Return the root mean square error of results (0..255) against the products of a and b, in units of 1/255."""
     error = np.asarray(results, dtype=float) - true_product(a, b)
     return float(np.sqrt(np.mean(error**2)))
 

@@ -1,7 +1,7 @@
-"""The calibration of one device: what is kept, and what it answers.
+"""The calibration of one device: its data, and the encoding and decoding of values with it.
 
-A `Calibration` is plain numbers in frozen dataclasses; `form` leads to and from a file. Which calibration may be used
-for which device is asked in `check`.
+A `Calibration` is plain numbers in frozen dataclasses; `form` converts it to and from JSON. `Calibration.check` says
+which calibration is valid for which device.
 """
 
 from __future__ import annotations
@@ -23,30 +23,31 @@ from lightning.kit.calibration.noise import NoiseModel
 from lightning.kit.settings import MODULATORS, Settings
 
 MAX_AGE = timedelta(hours=24)
-"""A bias drifts by parts of V_pi in hours; a calibration older than a day is not believed."""
+"""A bias drifts by a fraction of V_pi in hours, so a calibration older than a day is not valid."""
 CLOCKS_APART = timedelta(minutes=10)
-"""By which the clocks of two machines may differ."""
+"""Largest accepted difference between the clocks of two machines."""
 BEYOND = 10.0
-"""Of 255. Noise and the errors of a good calibration leave an answer nearer to the range than this."""
+"""Of 255. Noise and the errors of a good calibration leave a result nearer to the range than this."""
 WELL_LIT, UNLIT = 16.0, 1.0
-"""Of 255. What should be the one and comes as the other, or less, got no light: noise is a tenth of the difference."""
+"""Of 255. A product of at least the first that is decoded as the second or less got no light: noise is a tenth of the
+difference."""
 AT_END = 0.999
-"""Of the converter's full scale, from which a plateau is taken for cut off."""
+"""Share of the converter's full scale from which a plateau counts as clipped."""
 HINT = "run `lightning calibrate` with this device"
 
 
 @dataclass(frozen=True, slots=True)
 class Modulator:
-    """One modulator: its transfer curve, and the words of its values."""
+    """One modulator: its transfer curve, and the gain words of its values."""
 
     channel: int
     """Generator that drives it."""
     curve: Fringe
     encoder: Encoder
     shared: Encoder
-    """As `encoder`, opened less far, for rows in which both pairs are lit."""
+    """Like `encoder`, but opened less far, for rows in which both pairs are lit."""
     partner_share: float
-    """How far its partner stood open while the curve was swept, 0..1."""
+    """How far its partner was open while the curve was swept, 0..1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +55,14 @@ class Timing:
     """Arrival of the light of a pulse, in ticks of the readout (decimated samples) after the pulse's time."""
 
     arrival: tuple[float, float, float, float]
-    """Of each modulator's edge at the readout."""
+    """Arrival of each modulator's edge at the readout."""
     tick_ns: float
     offset_trigger: int
     """Trigger offset that `lightning` uses so that a window lies inside the pulses."""
 
     @property
     def skew_ns(self) -> tuple[float, float]:
-        """Return how much later the second modulator of each pair acts than the first."""
+        """Return how much later the second modulator of each pair acts than the first, in ns."""
         first, second, third, fourth = self.arrival
         return (second - first) * self.tick_ns, (fourth - third) * self.tick_ns
 
@@ -73,23 +74,23 @@ class Outcome:
     step: str
     passed: bool
     figure: str
-    """What was measured, with its unit."""
+    """The measured value, with its unit."""
     limit: str
-    """What it had to be."""
+    """The value that was required."""
     hint: str
-    """What to do when it failed; empty when it passed."""
+    """What to do if it failed; empty if it passed."""
     skipped: bool = False
-    """Nothing at hand to carry it out with; `hint` says how to do it by hand."""
+    """The instrument is missing; `hint` may say how to do the step by hand."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """All that is known about one device."""
+    """The measured properties of one device."""
 
     device: str
-    """Identity of the device it belongs to."""
+    """Identity of the device."""
     made: datetime
-    """With its time zone."""
+    """Time of the measurement, with its time zone."""
     origin: str
     """"measured" by `lightning calibrate`, or "factory": measured on a nominal device and delivered with a twin."""
     simulated: bool
@@ -101,12 +102,12 @@ class Calibration:
     conditions: Mapping[str, float | str] = field(default_factory=dict)
     outcomes: tuple[Outcome, ...] = ()
     raw: str = ""
-    """File name of the raw data kept with the document; empty where none is kept."""
+    """Name of the raw data file next to the document; empty if there is none."""
 
     def words(self, values: Mapping[int, int]) -> dict[int, int]:
-        """Gain word per generator for a value (0..255) per generator; generators not named get value 0, dark.
+        """Return the gain word per generator for a value (0..255) per generator; generators not named get value 0.
 
-        Raises `OutOfRange` for a value or a generator that there is not.
+        Raise `OutOfRange` for a value outside 0..255, or for a generator that drives no modulator.
         """
         words = self.word_table(self._row(values))[0]
         return {m.channel: int(word) for m, word in zip(self.modulators, words, strict=True)}
@@ -116,34 +117,34 @@ class Calibration:
         return self._table(values, lambda encoder: encoder.words)
 
     def operands(self, values: npt.ArrayLike) -> Floats:
-        """Return the operands (0..1) that those words really give, (n, 4)."""
+        """Return the operands (0..1) that the words of `word_table` give after rounding, (n, 4)."""
         return self._table(values, lambda encoder: encoder.operands)
 
     def _table(
         self, values: npt.ArrayLike, column: Callable[[Encoder], npt.NDArray[Any]]
     ) -> npt.NDArray[Any]:
         """Return a column of each modulator's encoder at (n, 4) values: the shared one where both pairs are lit."""
-        chosen = _valid(values)
-        both = _find_lit(chosen).all(axis=1)
+        rows = _valid(values)
+        both = _lit_pairs(rows).all(axis=1)
         columns = [
-            np.where(both, column(m.shared)[chosen[:, i]], column(m.encoder)[chosen[:, i]])
+            np.where(both, column(m.shared)[rows[:, i]], column(m.encoder)[rows[:, i]])
             for i, m in enumerate(self.modulators)
         ]
         return np.stack(columns, axis=1)
 
     def decode_table(self, levels: npt.ArrayLike, values: npt.ArrayLike) -> Floats:
-        """Return the analogue answers in units of 1/255, for levels in counts above idle at (n, 4) values, (n,)."""
-        return self.decoder.decode(levels, self.operands(values), _find_lit(_valid(values)))
+        """Return the analogue results in units of 1/255, (n,), for (n,) counts above idle at (n, 4) values."""
+        return self.decoder.decode(levels, self.operands(values), _lit_pairs(_valid(values)))
 
     def decode(self, level: float, values: Mapping[int, int], *, peak: float | None = None) -> Decoded:
-        """Return the answer of one measurement.
+        """Return the decoded result of one measurement.
 
         `level` is peak minus floor in counts of the readout (mean I of the plateau less mean I of the idle
-        line), `values` what the generators were given, `peak` the plateau itself, from which saturation is seen.
+        line), `values` the value per generator, `peak` the plateau itself, which shows saturation (default: `level`).
         """
         row = self._row(values)
         analogue = float(self.decode_table([level], row)[0])
-        both = bool(_find_lit(row).all())
+        both = bool(_lit_pairs(row).all())
         return Decoded(
             value=int(round_products(analogue, products=2 if both else 1)),
             analogue=analogue,
@@ -154,28 +155,29 @@ class Calibration:
     def find_saturated(
         self, peaks: npt.ArrayLike, analogue: npt.ArrayLike, values: npt.ArrayLike
     ) -> npt.NDArray[np.bool_]:
-        """Return where there was too much light, (n,): the converter at its end, or an answer beyond all range.
+        """Return a mask of the rows with too much light, (n,): the converter clipped, or the result is out of range.
 
-        For plateaus (n,) in counts, idle level included, the answers (n,) decoded from them, and their (n, 4) values.
+        `peaks` (n,) are plateaus in counts, idle level included, `analogue` (n,) the results decoded from them, and
+        `values` (n, 4) their values.
         """
         at_end = np.abs(np.asarray(peaks, dtype=float)) >= AT_END * self.decoder.full_scale
-        products = np.where(_find_lit(_valid(values)).all(axis=1), 2, 1)
+        products = np.where(_lit_pairs(_valid(values)).all(axis=1), 2, 1)
         beyond = np.asarray(analogue, dtype=float) > products * FULL + BEYOND
         too_bright: npt.NDArray[np.bool_] = at_end | beyond
         return too_bright
 
     def dark(self, analogue: npt.ArrayLike, values: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-        """Return where no light came, (n,), for (n, 4) values whose products are well above zero, from the answers."""
+        """Return a mask of the rows without light, (n,): a result of about 0 where the products are well above 0."""
         v = _valid(values)
         expected = (v[:, 0] * v[:, 1] + v[:, 2] * v[:, 3]) / FULL
         no_light: npt.NDArray[np.bool_] = (expected >= WELL_LIT) & (np.asarray(analogue) <= UNLIT)
         return no_light
 
     def check(self, device: str, *, now: datetime, max_age: timedelta | None = MAX_AGE) -> None:
-        """Raise `ForeignCalibration` when it is of another device, `StaleCalibration` when it is too old.
+        """Raise `ForeignCalibration` if it belongs to another device, `StaleCalibration` if it is too old.
 
-        Raises `CalibrationError` when it was made later than now. With `max_age` None its time is not looked at: a
-        twin begins again with every connection, so what it brings along itself does not age.
+        Raise `CalibrationError` if it is dated more than `CLOCKS_APART` in the future. With `max_age` None its date is
+        not checked: a twin starts afresh with every connection, so the calibration that it delivers does not age.
         """
         if device != self.device:
             raise errors.ForeignCalibration(
@@ -209,16 +211,16 @@ class Calibration:
 
     @property
     def kind(self) -> str:
-        """Delivered or measured, in a person's words."""
+        """Its origin in words: "factory calibration" or "calibration"."""
         return "factory calibration" if self.origin == "factory" else "calibration"
 
     def describe(self) -> str:
-        """Return one line for a person: whose, from when, and whether measured, delivered or simulated."""
+        """Return one line for a person: origin, device, date, and whether the device is simulated."""
         suffix = " (SIMULATED device)" if self.simulated else ""
         return f"{self.kind} of {self.device}, made {self.made.isoformat(timespec='seconds')}{suffix}"
 
     def _row(self, values: Mapping[int, int]) -> npt.NDArray[np.int64]:
-        """Return the values per generator as a row, (1, 4)."""
+        """Return the values per generator as a row in the order of the modulators, (1, 4)."""
         row = np.zeros((1, MODULATORS))
         for channel, value in values.items():
             row[0, self._modulator(channel)] = value
@@ -233,7 +235,7 @@ class Calibration:
 
 
 def _valid(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Return the whole numbers of 0..255, (n, 4). Raises `OutOfRange` otherwise."""
+    """Return the values as integers, (n, 4). Raise `OutOfRange` for another shape or values that are not 0..255."""
     table = np.atleast_2d(np.asarray(values))
     whole = table.astype(np.int64)
     if table.shape[1:] != (MODULATORS,):
@@ -243,13 +245,13 @@ def _valid(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
     return whole
 
 
-def _find_lit(values: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Return which pairs have a value above 0, (n, 2); where both have, their sum must fit the converter."""
+def _lit_pairs(values: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Return which pairs have a value above 0, (n, 2); if both do, their sum must fit the converter."""
     return np.stack([values[:, :2].any(axis=1), values[:, 2:].any(axis=1)], axis=1)
 
 
 def check_is_calibration(given: Any) -> None:
-    """Raise `ConfigError` for what is handed over as a calibration and is neither one nor None."""
+    """Raise `ConfigError` if `given` is neither a `Calibration` nor None."""
     if given is not None and not isinstance(given, Calibration):
         raise ConfigError(
             f"{given!r:.60} is not a valid calibration",
@@ -261,7 +263,7 @@ def check_is_calibration(given: Any) -> None:
 
 
 def check_calibrated_channels(calibration: Calibration, settings: Settings) -> None:
-    """Raise `WrongChannel` where values go to other generators than the modulators were measured with."""
+    """Raise `WrongChannel` if a value goes to another generator than the one its modulator was calibrated with."""
     for index, channel in settings.driven.items():
         measured = calibration.modulators[index].channel
         if settings.values[index] is not None and channel != measured:

@@ -1,8 +1,8 @@
-"""Drift: whether a calibration still holds, and the short way back when it does not.
+"""Drift: whether a calibration is still valid, and a short recalibration if it is not.
 
-Biases drift with temperature and time. A few known products are measured and decoded; when they come out wrong by
-more than a limit, the device asks for a new calibration. Where only modulators have drifted, one sweep of each is
-enough: what belongs to detector and extinction stays, and the strength of the light is taken from the sweeps.
+Biases drift with temperature and time. A few known products are measured and decoded; if their error exceeds a
+limit, the device needs a new calibration. If only modulators have drifted, one sweep of each is enough: the
+coefficients of detector and extinction stay, and the strength of the light is taken from the sweeps.
 """
 
 from __future__ import annotations
@@ -32,22 +32,24 @@ REFERENCES = np.array(
 """(50, 4) values whose products are known."""
 
 BRIGHTEST = np.full((1, 4), 255)
-"""The sum of two full products, which is the first thing to reach the converter's end."""
+"""The sum of two full products, which is the first to clip at the converter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Deviation of the references from what they should be."""
+    """Errors of the reference products, in units of 1/255."""
 
     rms: float
-    """Root mean square error, of 255."""
+    """Root mean square error."""
     mean: float
     worst: float
+    """Greatest magnitude."""
     limit: float
+    """Of `rms`."""
 
     @property
     def recalibrate(self) -> bool:
-        """True where the device asks for a new calibration."""
+        """True if the device needs a new calibration."""
         return self.rms > self.limit
 
     def __str__(self) -> str:
@@ -57,18 +59,23 @@ class Drift:
 
 
 def drift(rows: Rows, calibration: Calibration, *, limit: float = LIMIT, shots: int = SHOTS) -> Drift:
-    """Measure the references and compare."""
+    """Measure the reference products with this calibration, and return their errors."""
     words = calibration.word_table(REFERENCES)
     readings = rows.read(words, shots=shots)
-    wrong = calibration.decode_table(readings.levels, REFERENCES) - sum_truth(REFERENCES)
-    return Drift(float(np.sqrt(np.mean(wrong**2))), float(wrong.mean()), float(np.abs(wrong).max()), limit)
+    deviations = calibration.decode_table(readings.levels, REFERENCES) - sum_truth(REFERENCES)
+    return Drift(
+        float(np.sqrt(np.mean(deviations**2))),
+        float(deviations.mean()),
+        float(np.abs(deviations).max()),
+        limit,
+    )
 
 
 class Monitor:
-    """Inspects the references now and then, while a device is in use.
+    """Periodic check of the reference products while a device is in use.
 
-    Call `inspect()` between measurements: it measures when `interval_s` have gone by since the last time, and raises
-    `StaleCalibration` when the device has drifted. `last` is the newest result.
+    Call `inspect()` between measurements: it measures at the first call and then every `interval_s`, and raises
+    `StaleCalibration` if the device has drifted. `last` is the newest result.
     """
 
     def __init__(
@@ -89,7 +96,7 @@ class Monitor:
         self._due = clock()
 
     def inspect(self) -> Drift | None:
-        """Measure if it is time, and return the newest result, None before the first. Raises `StaleCalibration`."""
+        """Measure if it is time, and return the newest result. Raise `StaleCalibration` if the device has drifted."""
         if self._clock() >= self._due:
             self.last = drift(self.rows, self.calibration, limit=self.limit)
             self._due = self._clock() + self.interval_s
@@ -104,11 +111,11 @@ class Monitor:
 
 
 def recalibrate(rows: Rows, calibration: Calibration, *, points: int = POINTS, shots: int = 4) -> Calibration:
-    """Return the same calibration with curves, words and strengths from one new sweep per modulator.
+    """Return the calibration with curves, words and gains from one new sweep per modulator.
 
-    Raises `CalibrationError` when that does not bring the products back: a modulator shows no fringe any more, a
-    curve leaves more than `RESIDUAL` unexplained (a converter or an amplifier clips), or known products come out
-    wrong afterwards. Then a whole calibration is needed.
+    Raise `CalibrationError` if that does not correct the products: a modulator shows no fringe any more, a
+    curve leaves more than `RESIDUAL` unexplained (a converter or an amplifier clips), or known products are still
+    wrong afterwards. Then a full calibration is needed.
     """
     curves = [modulator.curve for modulator in calibration.modulators]
     try:
@@ -129,15 +136,16 @@ def recalibrate(rows: Rows, calibration: Calibration, *, points: int = POINTS, s
     fresh = replace(
         calibration, modulators=modulators, decoder=decoder, made=datetime.now(UTC), origin="measured"
     )
-    # Known products and the brightest sum prove the new curves.
-    seen = drift(rows, fresh)
+    # The references light one pair at a time; only the brightest sum shows whether two full products clip.
+    deviation = drift(rows, fresh)
     brightest = rows.read(fresh.word_table(BRIGHTEST), shots=SHOTS)
     missing = float(sum_truth(BRIGHTEST)[0] - fresh.decode_table(brightest.levels, BRIGHTEST)[0])
-    if seen.recalibrate or abs(missing) > 2 * seen.limit:
+    if deviation.recalibrate or abs(missing) > 2 * deviation.limit:
         raise errors.CalibrationError(
             (
-                f"after new sweeps, known products are still off by {seen.rms:.2f} of 255 rms (limit "
-                f"{seen.limit:.2f}), and the brightest sum lacks {missing:.1f} (limit {2 * seen.limit:.1f})"
+                f"after new sweeps, known products are still off by {deviation.rms:.2f} of 255 rms (limit "
+                f"{deviation.limit:.2f}), and the brightest sum lacks {missing:.1f} (limit "
+                f"{2 * deviation.limit:.1f})"
             ),
             device=fresh.device,
             hint=HINT,
@@ -146,7 +154,7 @@ def recalibrate(rows: Rows, calibration: Calibration, *, points: int = POINTS, s
 
 
 def _refresh(old: Modulator, sweeps: dict[int, Sweep], index: int) -> Modulator:
-    """Return the modulator with the new curve; in sums it opens as far as before."""
+    """Return the modulator with the new curve; in sums it opens to the same share as before."""
     sweep, partner = sweeps[index], sweeps[PARTNER[index]]
     full = encoder(sweep.curve)
     factor = (old.shared.top - old.shared.floor) / (old.encoder.top - old.encoder.floor)
@@ -156,7 +164,7 @@ def _refresh(old: Modulator, sweeps: dict[int, Sweep], index: int) -> Modulator:
 
 
 def _rescale(calibration: Calibration, new: tuple[Modulator, ...]) -> Decoder:
-    """Return the decoder in today's light: each pair's gain and leaks in the ratio of its sweeps' amplitudes."""
+    """Return the decoder for the present light: each pair's gain and leaks, scaled by the ratio of its amplitudes."""
     old, decoder = calibration.modulators, calibration.decoder
     ratios = []
     for pair in (0, 1):
@@ -172,5 +180,5 @@ def _rescale(calibration: Calibration, new: tuple[Modulator, ...]) -> Decoder:
 
 
 def _brightness(modulator: Modulator) -> float:
-    """Return the counts that its pair gives with both open."""
+    """Return the counts of its pair with both modulators fully open."""
     return modulator.curve.amplitude / max(modulator.partner_share, 1e-6)

@@ -1,12 +1,12 @@
-"""Drive codes for transmissions: from a value of 0 to 255 to the word of a modulator.
+"""Drive codes for transmissions: from a value of 0 to 255 to the gain word of a modulator.
 
-The words of one modulator run from its null to its peak, or as near to them as the generator reaches. Value x is
-given the word whose share of the modulator's transmission is
+The words of one modulator run from its null to its peak, or as near to them as the generator reaches. Value x gets
+the word whose share of the modulator's transmission is
 
     s(x) = floor + (top - floor) * x / 255
 
-so that light is linear in the value. Words are whole numbers, hence the operand really given differs a little
-from x/255; the encoder keeps both.
+so that light is linear in the value. Words are integers, so the effective operand differs a little from x/255; the
+encoder stores both.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ Words = npt.NDArray[np.int64]
 
 LEVELS = 256
 WORD_LIMIT = 32766
-"""Greatest gain word of a generator of QICK, either sign."""
+"""Greatest magnitude of a gain word of a QICK generator."""
 LEAST_RANGE = 0.1
+"""Least share of its range by which the available words must open a modulator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """Words of the 256 values of one modulator, and what they give."""
+    """Gain words of the 256 values of one modulator, and the operands that they give."""
 
     words: Words
     """(256,) gain words."""
     operands: Floats
-    """(256,) operand that each word gives: value/255 times what the encoder opens, but for the rounding."""
+    """(256,) operand that each word gives: value/255 before rounding, scaled by the factor of `dim`."""
     floor: float
     """Share of the transmission (between null and peak of the modulator) at value 0."""
     top: float
@@ -43,25 +44,25 @@ class Encoder:
 def encoder(curve: Fringe, *, top: float = 1.0, limit: int = WORD_LIMIT) -> Encoder:
     """Return the words that make a modulator with this curve linear, up to the share `top` of its peak.
 
-    Raises `ValueError` when the words at hand open the modulator by less than a tenth of its range.
+    Raise `ValueError` if words up to `limit` open the modulator by less than a tenth of its range.
     """
     low, high = max(-limit, curve.null), min(limit, curve.peak)
     floor, reach = (float(share) for share in curve.share([low, high]))
     top = min(top, reach)
     if high <= low or top - floor < LEAST_RANGE:
         raise ValueError(f"words up to {limit} open the modulator to only {top - floor:.3f} of its range")
-    wanted = floor + (top - floor) * np.arange(LEVELS) / (LEVELS - 1)
+    targets = floor + (top - floor) * np.arange(LEVELS) / (LEVELS - 1)
     # The curve, whose phase grows over [low, high], is inverted on a table of all words.
     table = np.arange(int(np.ceil(low)), int(np.floor(high)) + 1)
-    angles = np.arcsin(np.sqrt(np.clip(wanted, 0.0, 1.0)))
+    angles = np.arcsin(np.sqrt(np.clip(targets, 0.0, 1.0)))
     words = np.rint(np.interp(angles, curve.angle(table), table)).astype(np.int64)
     return Encoder(words, (curve.share(words) - floor) / (top - floor), floor, top)
 
 
 def dim(curve: Fringe, full: Encoder, factor: float) -> Encoder:
-    """Return the same modulator opened `factor` times as far, 0..1; operands stay in the unit of the full encoder.
+    """Return the encoder of a modulator opened `factor` (0..1) times as far; operands keep the unit of `full`.
 
-    Raises `ValueError` when that leaves less than a tenth of its range.
+    Raise `ValueError` if that leaves less than a tenth of its range.
     """
     less = encoder(curve, top=full.floor + factor * (full.top - full.floor))
     return replace(less, operands=less.operands * (less.top - less.floor) / (full.top - full.floor))

@@ -1,7 +1,7 @@
 """The calibration as a document: versioned JSON that a person can read.
 
-A damaged or edited file must not become wrong products. So ranges are checked, too, and that words and operands belong
-to their curve. The checks raise `ValueError`, which `from_json` turns into a `CalibrationError` that names the file.
+A damaged or edited file must not lead to wrong products, so the checks cover ranges, and that words and operands
+agree with their curve. They raise `ValueError`, which `from_json` turns into a `CalibrationError` that names the file.
 """
 
 from __future__ import annotations
@@ -31,36 +31,36 @@ ORIGINS = ("measured", "factory")
 CHANNELS = 16
 """Generators and readouts that one processor of QICK can have."""
 LATEST_TICKS = 8_192
-"""Light is looked for in four windows of about a thousand ticks; nothing can have been found later than this."""
+"""Latest valid arrival: light is searched in four windows of about a thousand ticks."""
 SLOWEST_TICK_NS = 1_000.0
 HIGHEST_COUNT = 2.0**31
-"""Of an accumulated reading."""
+"""Magnitude limit of an accumulated reading."""
 BENT = 0.25
 """Share of the full scale that curvature can take; beyond, levels would not grow with the light."""
 SAME_OPERAND = 1e-6
-"""Operands are kept with nine digits."""
+"""Tolerance of operands, which are stored with nine digits."""
 LEAST_OPENING = 0.09
-"""`encoder` refuses a modulator that opens by less than a tenth."""
+"""Slightly below `encoder.LEAST_RANGE`, which leaves room for rounding."""
 
 
 def to_json(calibration: Calibration) -> dict[str, Any]:
-    """Return the document: numbers, text, lists and dictionaries only."""
+    """Return the JSON document: numbers, text, lists and dictionaries only."""
     plain = _plain(asdict(calibration))
     return {"format": FORMAT, "version": VERSION, **plain, "made": calibration.made.isoformat()}
 
 
 def to_text(calibration: Calibration) -> str:
-    """Return the document as it is kept: one line for each list of numbers."""
+    """Return the text of the document file, with each list of numbers on one line."""
     indented = json.dumps(to_json(calibration), indent=1)
-    flat = re.sub(r"\[\n[^\[\]{}]*\]", lambda found: re.sub(r"\n\s*", " ", found.group()), indented)
+    flat = re.sub(r"\[\n[^\[\]{}]*\]", lambda match: re.sub(r"\n\s*", " ", match.group()), indented)
     return flat + "\n"
 
 
 def from_json(document: Any, *, source: str = "this document") -> Calibration:
-    """Return the calibration that `to_json` wrote.
+    """Return the calibration of a document that `to_json` wrote.
 
-    Raises `UnknownVersion` for another format or a version that is not ours, `CalibrationError` for one that is
-    damaged, or whose numbers cannot be those of a device (`validity`).
+    Raise `UnknownVersion` for another format or version, `CalibrationError` for a document that is damaged or has
+    numbers that no device can have (`validate`).
     """
     if not isinstance(document, Mapping) or document.get("format") != FORMAT:
         raise errors.UnknownVersion(
@@ -156,7 +156,7 @@ def _truth(value: Any) -> bool:
 
 
 def validate(calibration: Calibration) -> Calibration:
-    """Return the same calibration, checked. Raises `ValueError` that names the first thing that cannot be."""
+    """Return the calibration unchanged. Raise `ValueError` or `TypeError` that names the first invalid field."""
     if not calibration.device:
         raise ValueError("the device has no name")
     if calibration.origin not in ORIGINS:
@@ -172,28 +172,28 @@ def validate(calibration: Calibration) -> Calibration:
 
 
 def number(name: str, value: Any, low: float = -math.inf, high: float = math.inf) -> float:
-    """Return a finite number between the ends. Raises `TypeError` and `ValueError`.
+    """Return `value` as a float. Raise `TypeError` if it is not a number, `ValueError` if outside `low` to `high`.
 
     >>> number("gain", 2, 1, 3)
     2.0
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} is {value!r:.40}, not a number")
-    found = float(value)
-    if not (math.isfinite(found) and low <= found <= high):
-        raise ValueError(f"{name} is {found:g}, not between {low:g} and {high:g}")
-    return found
+    checked = float(value)
+    if not (math.isfinite(checked) and low <= checked <= high):
+        raise ValueError(f"{name} is {checked:g}, not between {low:g} and {high:g}")
+    return checked
 
 
 def whole(name: str, value: Any, low: int, high: int) -> int:
-    """Return a whole number between the ends. Raises `ValueError`."""
+    """Return `value`. Raise `ValueError` if it is not an integer from `low` to `high`."""
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise ValueError(f"{name} is {value!r:.40}, not an integer from {low} to {high}")
     return value
 
 
 def _check_beside(raw: str) -> None:
-    """Raw data lie next to the document, nowhere else."""
+    """Raise `ValueError` if the raw data would be read from another folder than the document's."""
     if raw and (PurePosixPath(raw).name != raw or "\\" in raw or raw == ".."):
         raise ValueError(f"raw is {raw!r}, not a plain file name")
 
@@ -225,7 +225,7 @@ def _check_modulator(name: str, modulator: Modulator) -> None:
 
 
 def _check_encoder(name: str, modulator: Modulator, encoder: Encoder, opening: float) -> None:
-    """Check that words grow with the value, and that operands are what the curve says of the words."""
+    """Raise `ValueError` unless words grow with the value and operands follow from curve and words."""
     floor, top = (
         number(f"floor of the {name}", encoder.floor, 0, 1),
         number(f"top of the {name}", encoder.top, 0, 1),

@@ -1,11 +1,11 @@
-"""The interference fringe: how light depends on what is applied to a modulator, and how to find it in a sweep.
+"""The interference fringe: transmitted light against the setting of a modulator, and its fit to a sweep.
 
-An intensity modulator of the Mach-Zehnder kind passes, between its null and its peak, the share
-sin^2(phi), where phi grows with what is applied: a word of a converter, or a bias voltage. phi is a straight
-line for an ideal driver; a driver that compresses bends it, so it may be a cubic here.
+A Mach-Zehnder intensity modulator passes, between its null and its peak, the share sin^2(phi), where phi grows
+with the setting: a converter word, or a bias voltage. phi is a straight line for an ideal driver; a driver that
+compresses bends it, so it may be a cubic here.
 
 Source: B. E. A. Saleh and M. C. Teich, Fundamentals of Photonics, chapter on electro-optics (the interferometer
-as intensity modulator); half-wave setting is what moves phi by pi/2.
+as intensity modulator); the half-wave setting is the change that moves phi by pi/2.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Floats = npt.NDArray[np.float64]
 GRID = 240
 """Candidate periods tried for the start of a fit."""
 SHORTEST, LONGEST = 0.25, 4.0
-"""Half-wave settings that are looked for, as shares of the swept range."""
+"""Range of half-wave settings that the fit searches, as shares of the swept range."""
 BEND_THRESHOLD = 10.0
-"""F statistic from which the two further terms of the cubic are believed (chance of one in about 15,000)."""
+"""F statistic above which the cubic is preferred (exceeded by chance once in about 15,000 fits)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,26 +46,26 @@ class Fringe:
     """Of the residuals of the fit, in the unit of the levels."""
 
     def angle(self, settings: npt.ArrayLike) -> Floats:
-        """Phase angle phi in radians."""
+        """Return the phase angle phi in radians."""
         unit = (np.asarray(settings, dtype=float) - self.centre) / self.scale
         return np.asarray(np.polynomial.polynomial.polyval(unit, self.phase), dtype=np.float64)
 
     def share(self, settings: npt.ArrayLike) -> Floats:
-        """Return how far from null (0) to peak (1) the modulator is opened."""
+        """Return the share of the transmission, from null (0) to peak (1)."""
         return np.sin(self.angle(settings)) ** 2
 
     def level(self, settings: npt.ArrayLike) -> Floats:
-        """Return the level that the fit gives."""
+        """Return the fitted level."""
         return self.baseline + self.amplitude * self.share(settings)
 
     @property
     def half_wave(self) -> float:
-        """Change of the setting that leads from a null to the next peak, on the straight part."""
+        """Change of the setting from a null to the next peak, without the cubic terms."""
         return float(np.pi / 2 * self.scale / self.phase[1])
 
     @property
     def null(self) -> float:
-        """The setting of no transmission that belongs to phi = 0."""
+        """The setting of least transmission at phi = 0."""
         return self.setting(0.0)
 
     @property
@@ -79,7 +79,7 @@ class Fringe:
         return self.setting(np.pi / 4)
 
     def setting(self, angle: float) -> float:
-        """Return where phi has this value: Newton's steps from the straight line's answer."""
+        """Return the setting at which phi is `angle`, by Newton's method from the solution of the straight line."""
         unit: float = (angle - self.phase[0]) / self.phase[1]
         slope = np.polynomial.polynomial.polyder(np.asarray(self.phase))
         for _ in range(20):
@@ -89,9 +89,9 @@ class Fringe:
 
 
 def fit(settings: npt.ArrayLike, levels: npt.ArrayLike) -> Fringe:
-    """Return the fringe through a sweep of one setting, straight or bent as the data ask for.
+    """Return the fringe fitted to a sweep of one setting, with a cubic phase if the data need it.
 
-    The null with phi = 0 is the one nearest to setting 0. Raises `ValueError` for fewer than 16 points, or for
+    The null with phi = 0 is the one nearest to setting 0. Raise `ValueError` for fewer than 16 points, or for
     levels that are not finite.
     """
     x, y = np.asarray(settings, dtype=float), np.asarray(levels, dtype=float)
@@ -101,7 +101,7 @@ def fit(settings: npt.ArrayLike, levels: npt.ArrayLike) -> Fringe:
     unit = (x - centre) / scale
     straight = _refine(unit, y, _start(unit, y))
     bent = _refine(unit, y, np.concatenate([straight, [0.0, 0.0]]))
-    chosen = bent if _worth(unit, y, straight, bent) else straight
+    chosen = bent if _needs_cubic(unit, y, straight, bent) else straight
     rms = float(np.sqrt(_rss(unit, y, chosen) / max(1, unit.size - chosen.size)))
     return _nearest_null(
         Fringe(tuple(float(c) for c in chosen[2:]), centre, scale, float(chosen[0]), float(chosen[1]), rms)
@@ -109,9 +109,9 @@ def fit(settings: npt.ArrayLike, levels: npt.ArrayLike) -> Fringe:
 
 
 def _start(unit: Floats, y: Floats) -> Floats:
-    """Return (baseline, amplitude, p0, p1) of the best of a grid of periods.
+    """Return (baseline, amplitude, p0, p1) for the best period of a grid.
 
-    Each is a linear problem in cosine and sine, so there is no local minimum.
+    For each period the fit is linear in cosine and sine, so it cannot end in a local minimum.
     """
     best = (np.inf, np.zeros(4))
     for half in np.geomspace(2 * SHORTEST, 2 * LONGEST, GRID):
@@ -137,7 +137,7 @@ def _model(unit: Floats, p: Floats) -> tuple[Floats, Floats]:
 
 
 def _refine(unit: Floats, y: Floats, p: Floats) -> Floats:
-    """Least squares by Levenberg's damped steps, which need no more than numpy."""
+    """Return the least-squares parameters, by the Levenberg-Marquardt method (numpy has none)."""
     damping = 1e-3
     values, jacobian = _model(unit, p)
     rss = float(np.sum((y - values) ** 2))
@@ -163,8 +163,8 @@ def _rss(unit: Floats, y: Floats, p: Floats) -> float:
     return float(np.sum((y - _model(unit, p)[0]) ** 2))
 
 
-def _worth(unit: Floats, y: Floats, straight: Floats, bent: Floats) -> bool:
-    """F test of the two further terms, and a phase that only ever grows over the sweep."""
+def _needs_cubic(unit: Floats, y: Floats, straight: Floats, bent: Floats) -> bool:
+    """Return whether the cubic terms pass an F test and leave a phase that grows over the whole sweep."""
     growing = bool(np.all(np.diff(np.polynomial.polynomial.polyval(np.linspace(-1, 1, 64), bent[2:])) > 0))
     before, after = _rss(unit, y, straight), _rss(unit, y, bent)
     floor = 1e-24 * float(np.sum(y**2)) + 1e-300
@@ -172,7 +172,7 @@ def _worth(unit: Floats, y: Floats, straight: Floats, bent: Floats) -> bool:
 
 
 def _nearest_null(fringe: Fringe) -> Fringe:
-    """Amplitude above zero, phase growing, and phi = 0 at the null nearest to setting 0."""
+    """Return the same curve with positive amplitude, growing phase, and phi = 0 at the null nearest to setting 0."""
     baseline, amplitude, phase = fringe.baseline, fringe.amplitude, np.array(fringe.phase)
     if amplitude < 0:
         baseline, amplitude, phase[0] = baseline + amplitude, -amplitude, phase[0] + np.pi / 2

@@ -1,4 +1,4 @@
-"""`calibrate`: the steps carried out on a device, and the calibration that comes of them."""
+"""`calibrate`: the guided run of all steps on a device, and its calibration."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class GuidedRun:
 
     outcomes: tuple[Outcome, ...]
     calibration: Calibration | None
-    """None where a step failed without which there is none."""
+    """None if a step failed that the calibration depends on."""
     raw: Raw
 
     @property
     def passed(self) -> bool:
-        """True where every step passed, or was skipped."""
+        """True if there is a calibration and every step passed; a skipped step counts as passed."""
         return self.calibration is not None and all(outcome.passed for outcome in self.outcomes)
 
 
@@ -47,11 +47,11 @@ def run_guided(
     now: datetime | None = None,
     origin: Literal["measured", "factory"] = "measured",
 ) -> GuidedRun:
-    """Carry out all steps on this device; `report` hears of each as it ends.
+    """Run all steps on this device, and call `report` with each outcome.
 
     `instruments` has the attributes laser, bias and meter, each an instrument or None. `turn_paddles` is called for
-    the polarisation, with a function that reads the light. Raises what the device and the instruments raise; a step
-    that finds something wrong with the light does not raise, it fails.
+    the polarisation, with a function that reads the light. Errors of the device and the instruments pass through; a
+    measurement outside its limit is a failed step, not an exception.
     """
     bench = Bench(soc, shots=shots, rng=np.random.default_rng(seed), turn_paddles=turn_paddles)
     if instruments is not None:
@@ -61,14 +61,14 @@ def run_guided(
         outcomes.append(_execute(name, step, bench))
         if report is not None:
             report(outcomes[-1])
-        if name in NEEDED and not outcomes[-1].passed and _stands_on_nothing(bench, name):
+        if name in NEEDED and not outcomes[-1].passed and _lacks_result(bench, name):
             return GuidedRun(tuple(outcomes), None, bench.raw)
-    made = _calibration(bench, tuple(outcomes), now or datetime.now(UTC), origin)
-    return GuidedRun(tuple(outcomes), made, bench.raw)
+    calibration = _calibration(bench, tuple(outcomes), now or datetime.now(UTC), origin)
+    return GuidedRun(tuple(outcomes), calibration, bench.raw)
 
 
 def calibrate(soc: Any, **options: Any) -> GuidedRun:
-    """Calibrate as `run_guided` does; raise `CalibrationError` where a step failed."""
+    """Calibrate with `run_guided`, and raise `CalibrationError` if a step failed."""
     run = run_guided(soc, **options)
     for outcome in run.outcomes:
         if not outcome.passed:
@@ -81,7 +81,7 @@ def calibrate(soc: Any, **options: Any) -> GuidedRun:
 
 
 def _execute(name: str, step: Callable[[Bench], Outcome], bench: Bench) -> Outcome:
-    """Carry out a step: a fit that finds nothing to fit is a failed step, not a crash."""
+    """Return the outcome of a step; a fit that raises `ValueError` is a failed step."""
     try:
         return step(bench)
     except ValueError as error:
@@ -92,20 +92,20 @@ def _execute(name: str, step: Callable[[Bench], Outcome], bench: Bench) -> Outco
             False,
             str(error),
             "a fit",
-            "see that the laser is on and the fibres are joined, then begin again",
+            "check that the laser is on and the fibres are connected, then start again",
         )
 
 
-def _stands_on_nothing(bench: Bench, name: str) -> bool:
-    """Return whether a step failed without a result; one that failed by its limit alone lets the run go on."""
-    left = {
+def _lacks_result(bench: Bench, name: str) -> bool:
+    """Return whether a failed step left no result; a step that only missed its limit lets the run continue."""
+    results = {
         "delay": bool(bench.arrivals),
         "light": False,
         "transfer": bool(bench.sweeps),
         "gain": bench.coded is not None,
         "decoder": bench.decoder is not None,
     }
-    return not left[name]
+    return not results[name]
 
 
 def _calibration(

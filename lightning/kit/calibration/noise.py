@@ -1,4 +1,4 @@
-"""Noise by its kinds, from how its variance grows with the light.
+"""Noise by kind, from the growth of its variance with the light.
 
 Thermal noise is the same in the dark, shot noise has a variance proportional to the current, and relative
 intensity noise (RIN) one proportional to its square:
@@ -31,11 +31,11 @@ class NoiseModel:
     """Coefficients for one reading of `window` decimated samples, levels in counts above the dark."""
 
     constant: float
-    """Counts squared."""
+    """In counts squared."""
     shot: float
-    """Counts."""
+    """In counts."""
     rin: float
-    """Without dimension."""
+    """Dimensionless."""
     mean: float
     """Mean error of decoded answers after calibration, in units of 1/255."""
     window: int
@@ -48,11 +48,11 @@ class NoiseModel:
         return variance
 
     def sigma(self, levels: npt.ArrayLike) -> Floats:
-        """Return the deviation in counts."""
+        """Return the standard deviation in counts."""
         return np.sqrt(self.variance(levels))
 
     def rin_db_hz(self, bandwidth_hz: float) -> float:
-        """Return the laser's RIN, when single readings see this noise bandwidth; -inf where none was found."""
+        """Return the laser's RIN in dB/Hz, for readings with this noise bandwidth; -inf if `rin` is 0."""
         return float(10 * np.log10(self.rin / bandwidth_hz)) if self.rin > 0 else -np.inf
 
 
@@ -61,8 +61,8 @@ def fit_noise(
 ) -> NoiseModel:
     """Return the coefficients, none negative, through (n,) variances of `readings` readings each at (n,) levels.
 
-    A variance estimated from m readings has itself the variance 2 v^2/(m-1), so each point weighs as 1/v, and v
-    is taken from the fit before. Raises `ValueError` for fewer than 6 levels or 3 readings.
+    A variance v estimated from m readings has itself the variance 2 v^2/(m-1), so each residual is weighted by 1/v, and
+    v is taken from the previous fit. Raise `ValueError` for fewer than 6 levels or 3 readings.
     """
     y, v = np.maximum(np.asarray(levels, dtype=float), 0.0), np.asarray(variances, dtype=float)
     if y.size < 6 or readings < 3:
@@ -71,15 +71,15 @@ def fit_noise(
     design = np.vander(y / scale, 3, increasing=True)
     weights = np.full(y.size, 1.0 / max(float(v.mean()), 1e-30))
     for _ in range(8):
-        found = nonnegative(design * weights[:, None], v * weights)
-        weights = 1.0 / np.maximum(design @ found, 1e-6 * max(float(v.mean()), 1e-30))
-    constant, shot, rin = (float(c) for c in found)
+        coefficients = nonnegative(design * weights[:, None], v * weights)
+        weights = 1.0 / np.maximum(design @ coefficients, 1e-6 * max(float(v.mean()), 1e-30))
+    constant, shot, rin = (float(c) for c in coefficients)
     return NoiseModel(constant, shot / scale, rin / scale**2, mean, window)
 
 
 def nonnegative(design: Floats, target: Floats) -> Floats:
-    """Least squares with no coefficient below zero: the best of the eight ways to leave terms out."""
-    best, found = np.inf, np.zeros(design.shape[1])
+    """Return the least-squares coefficients with none below zero: the best over all subsets of the columns."""
+    best, coefficients = np.inf, np.zeros(design.shape[1])
     for used in itertools.product([False, True], repeat=design.shape[1]):
         mask = np.array(used)
         trial = np.zeros(design.shape[1])
@@ -87,5 +87,5 @@ def nonnegative(design: Floats, target: Floats) -> Floats:
             trial[mask] = np.linalg.lstsq(design[:, mask], target, rcond=None)[0]
         rss = float(np.sum((design @ trial - target) ** 2))
         if (trial >= 0).all() and rss < best:
-            best, found = rss, trial
-    return found
+            best, coefficients = rss, trial
+    return coefficients

@@ -1,4 +1,4 @@
-"""Files of calibrations: one per device, in the user's data folder.
+"""Calibration files: one per device, in the user's data folder.
 
 The folder is the argument `folder`, else `$LIGHTBED_CALIBRATIONS`, else `lightbed/calibrations` in the data folder
 of the XDG base directory specification (`$XDG_DATA_HOME`, by default `~/.local/share`).
@@ -43,7 +43,7 @@ def folder(given: str | os.PathLike[str] | None = None) -> Path:
 
 
 def path_of(device: str, given: str | os.PathLike[str] | None = None) -> Path:
-    """Return the file of this device: its name made safe, with a hash so that two names never share a file.
+    """Return the file of this device: its name made safe, with a hash if it changed, so two names never share a file.
 
     >>> path_of("ZCU111/lab 3", "/x").name
     'ZCU111-lab-3-653165d3.json'
@@ -57,17 +57,17 @@ def path_of(device: str, given: str | os.PathLike[str] | None = None) -> Path:
 def save(
     calibration: Calibration, *, raw: Raw | None = None, folder: str | os.PathLike[str] | None = None
 ) -> Path:
-    """Keep it, and the raw data with it, each whole or not at all. Returns the document's path."""
+    """Write the calibration and its raw data, each atomically, and return the path of the document."""
     path = path_of(calibration.device, folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     if raw:
-        kept = path.with_suffix(".npz")
+        raw_path = path.with_suffix(".npz")
         packed = io.BytesIO()
         arrays: dict[str, Any] = dict(raw)
         np.savez_compressed(packed, **arrays)
-        with replace_file(kept) as file:
+        with replace_file(raw_path) as file:
             file.write(packed.getvalue())
-        calibration = replace(calibration, raw=kept.name)
+        calibration = replace(calibration, raw=raw_path.name)
     with replace_file(path) as file:
         file.write(to_text(calibration).encode())
     return path
@@ -76,7 +76,7 @@ def save(
 def load(path: str | os.PathLike[str]) -> Calibration:
     """Return the calibration in this file, not checked against a device.
 
-    Raises `CalibrationError` when the file cannot be read or is not a valid calibration of ours.
+    Raise `CalibrationError` if the file cannot be read or is not a valid calibration.
     """
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -88,7 +88,7 @@ def load(path: str | os.PathLike[str]) -> Calibration:
 
 
 def load_raw(path: str | os.PathLike[str]) -> dict[str, npt.NDArray[Any]]:
-    """Return the raw data of the calibration in this file: empty where none were kept."""
+    """Return the raw data of the calibration in this file; empty if it has none."""
     calibration = load(path)
     if not calibration.raw:
         return {}
@@ -103,31 +103,31 @@ def find(
     max_age: timedelta | None = None,
     now: datetime | None = None,
 ) -> Calibration | None:
-    """Return the calibration for this device (a soc, or its name), or None where there is none.
+    """Return the calibration for this device (a soc, or its name), or None if there is none.
 
-    What the user measured comes before what a twin brings along. Raises `ForeignCalibration`, `StaleCalibration`
-    or another `CalibrationError` for a file that must not be used.
+    A measured calibration takes precedence over the factory calibration of a twin. Raise `ForeignCalibration`,
+    `StaleCalibration` or another `CalibrationError` for a calibration that is not valid for the device.
     """
     path = path_of(identity(device), folder)
-    found = load(path) if path.exists() else _load_delivered(device)
-    if found is not None:
-        check(found, device, max_age=max_age, now=now)
-    return found
+    calibration = load(path) if path.exists() else _load_delivered(device)
+    if calibration is not None:
+        check(calibration, device, max_age=max_age, now=now)
+    return calibration
 
 
 def check(
     calibration: Calibration, device: Any, *, max_age: timedelta | None = None, now: datetime | None = None
 ) -> None:
-    """Raise `ForeignCalibration` or `StaleCalibration` where this one must not be used for this device.
+    """Raise `ForeignCalibration` or `StaleCalibration` if the calibration is not valid for this device.
 
-    It may be as old as `max_age`, else `$LIGHTBED_CALIBRATION_HOURS`, else a day; and its ticks and counts are those of
-    one build of the firmware. That it is a factory calibration, which does not age, is believed of what the device
-    itself brings along, not of what a file says. Raises `CalibrationError` for one made in the future, or with
-    generators or a readout that the device has not.
+    Its age limit is `max_age`, else `$LIGHTBED_CALIBRATION_HOURS`, else a day; and it is valid for one build of the
+    firmware only, whose ticks and counts it uses. A factory calibration does not age, if it equals the one that the
+    device itself delivers; the origin in a file is not trusted. Raise `CalibrationError` for one dated in the future,
+    or with generators or a readout that the device lacks.
     """
-    holds = _max_age() if max_age is None else max_age
+    limit = _max_age() if max_age is None else max_age
     ageless = calibration.origin == "factory" and _is_delivered(calibration, device)
-    calibration.check(identity(device), now=now or datetime.now(UTC), max_age=None if ageless else holds)
+    calibration.check(identity(device), now=now or datetime.now(UTC), max_age=None if ageless else limit)
     if _other_firmware(calibration, device):
         raise errors.StaleCalibration(
             (
@@ -137,16 +137,16 @@ def check(
             device=identity(device),
             hint=HINT,
         )
-    # Unknown firmware passes.
+
     used = {
         "gens": ("generator", max(modulator.channel for modulator in calibration.modulators)),
         "readouts": ("readout", calibration.readout),
     }
     for key, (name, highest) in used.items():
-        there = _length(device, key)
-        if there is not None and highest >= there:
+        count = _length(device, key)
+        if count is not None and highest >= count:
             raise errors.CalibrationError(
-                f"this calibration uses {name} {highest}, but the firmware has 0 to {there - 1}",
+                f"this calibration uses {name} {highest}, but the firmware has 0 to {count - 1}",
                 device=identity(device),
                 hint=HINT,
             )
@@ -159,58 +159,58 @@ def require(
     max_age: timedelta | None = None,
     now: datetime | None = None,
 ) -> Calibration:
-    """Return the calibration as `find` does; raise `NotCalibrated` where there is none."""
-    found = find(device, folder=folder, max_age=max_age, now=now)
-    if found is None:
+    """Return the calibration that `find` returns; raise `NotCalibrated` if there is none."""
+    calibration = find(device, folder=folder, max_age=max_age, now=now)
+    if calibration is None:
         raise errors.NotCalibrated(
             "it has no calibration, so light cannot be converted to values",
             device=identity(device),
             hint=HINT,
         )
-    return found
+    return calibration
 
 
 def fitting(device: Any, calibration: Calibration | None = None) -> Calibration:
-    """Return the calibration given, checked for this device, or the one kept for it.
+    """Return `calibration`, checked for this device, or by default the one stored for it.
 
-    Of a recording the age is that at its time. Raises as `check` and `require`.
+    For a recording the age is counted to its date. Raise the errors of `check` and `require`.
     """
-    now = find_date(device)
+    now = recording_date(device)
     if calibration is None:
         return require(device, now=now)
     check(calibration, device, now=now)
     return calibration
 
 
-def find_date(device: Any) -> datetime | None:
-    """Return when a recording was made; None for a device that works now."""
-    found = getattr(device, "made", None)
-    return found if isinstance(found, datetime) else None
+def recording_date(device: Any) -> datetime | None:
+    """Return the date of a recording; None for a live device."""
+    date = getattr(device, "made", None)
+    return date if isinstance(date, datetime) else None
 
 
 def identity(device: Any) -> str:
-    """Return the stable name of a device: a text is taken as it is, a soc is asked."""
+    """Return the stable name of a device (a soc, or its name)."""
     return device if isinstance(device, str) else identity_of(device).name
 
 
 def _load_delivered(device: Any) -> Calibration | None:
-    """Return the calibration that a twin brings along; with another firmware than its factory's it has none."""
+    """Return the factory calibration of a twin, or None if it has none or runs other firmware."""
     ask = getattr(device, "factory_calibration", None)
     document = ask() if callable(ask) else None
     if not document:
         return None
-    found = from_json(document, source="the factory calibration")
-    return None if _other_firmware(found, device) else found
+    delivered = from_json(document, source="the factory calibration")
+    return None if _other_firmware(delivered, device) else delivered
 
 
 def _is_delivered(calibration: Calibration, device: Any) -> bool:
-    """Return whether it is, to the last digit, what this device brings along."""
+    """Return whether the calibration equals the factory calibration of this device exactly."""
     own = _load_delivered(device)
     return own is not None and to_json(own) == to_json(calibration)
 
 
 def _length(device: Any, key: str) -> int | None:
-    """Return how many the device's configuration lists; None for a name, or a device without a configuration."""
+    """Return the number of entries under `key` in the device's configuration; None for a name or without one."""
     try:
         return None if isinstance(device, str) else len(device[key])
     except (KeyError, TypeError):
@@ -218,7 +218,7 @@ def _length(device: Any, key: str) -> int | None:
 
 
 def _other_firmware(calibration: Calibration, device: Any) -> bool:
-    """Return whether both builds of the firmware are known, and differ."""
+    """Return whether both firmware builds are known and differ; an unknown build counts as equal."""
     measured = str(calibration.conditions.get("firmware", ""))
     running = "" if isinstance(device, str) else identity_of(device).firmware
     return bool(measured and running) and measured != running
@@ -229,12 +229,12 @@ def _max_age() -> timedelta:
     if not hours:
         return MAX_AGE
     try:
-        holds = timedelta(hours=float(hours))
-        if holds <= timedelta(0):
+        limit = timedelta(hours=float(hours))
+        if limit <= timedelta(0):
             raise ValueError("not above 0")
     except (ValueError, OverflowError) as error:
         raise errors.OutOfRange(
             f"{AGE_VARIABLE}={hours!r} is not a valid number of hours",
             hint="set it to a number above 0, as in 24",
         ) from error
-    return holds
+    return limit

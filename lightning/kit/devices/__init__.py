@@ -1,6 +1,6 @@
-"""Devices behind deadlines: what stands between us and a board that does not answer.
+"""Devices with deadlines: protection against a board that does not answer.
 
-| module | what it is for |
+| module | purpose |
 |---|---|
 | `board` | `qick://host` (Pyro4) and `qick://local` |
 | `deadline`, `guard` | deadlines for every device |

@@ -1,8 +1,8 @@
 """Boards: `qick://HOST[:PORT][/NAME]` through QICK's Pyro4 server, `qick://local` on the board itself.
 
-The server authenticates nobody, and what it exchanges is pickled: whoever reaches its port can run anything on the
-board, and whoever answers in its place anything here. So without a host the loopback interface is meant (`qick://`
-followed by `/NAME` or nothing but a port), and any other host brings a warning.
+The server has no authentication and exchanges pickles: anyone who reaches its port can run code on the board, and
+anyone who answers in its place can run code here. So an address without a host (`qick:///NAME`, `qick://:PORT`) means
+the loopback interface, and any other host causes a warning.
 """
 
 from __future__ import annotations
@@ -25,15 +25,13 @@ DEFAULT_PORT = 8888
 DEFAULT_NAME = "myqick"
 LOOPBACK = "127.0.0.1"
 CONNECT_S = 10.0
-"""For the name server and the first answer of the board."""
+"""Timeout of the name server and of the board's first reply."""
 
 _ADDRESS = re.compile(
     r"qick://(?P<host>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]*)(?::(?P<port>\d{1,5}))?(?:/(?P<name>[^/]*))?"
 )
-_SAID_PER_HOST = (
-    "warning: qick://{host} is reached through Pyro4, which authenticates nobody and runs what it is \
-sent: keep the board's port in a network of its own\n"
-)
+_WARNING = "warning: qick://{host} uses Pyro4, which has no authentication and runs whatever it receives: \
+keep the board's port in an isolated network\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +44,7 @@ class BoardAddress:
 
     @property
     def loopback(self) -> bool:
-        """True where it stays on this machine."""
+        """True if the host is this machine."""
         if self.host == "localhost":
             return True
         with contextlib.suppress(ValueError):
@@ -55,7 +53,7 @@ class BoardAddress:
 
 
 def parse(address: str) -> BoardAddress:
-    """Take an address apart. Raises `AddressError`.
+    """Return the parts of an address. Raise `AddressError`.
 
     >>> parse("qick://10.0.0.7/kit")
     BoardAddress(host='10.0.0.7', port=8888, name='kit')
@@ -75,7 +73,7 @@ def parse(address: str) -> BoardAddress:
 def connect(address: str) -> Any:
     """Return the board at this address, with deadlines.
 
-    Raises `AddressError`, `DeviceGone` when nobody answers, `MissingLibrary`.
+    Raise `AddressError`, `MissingLibrary`, or `DeviceGone` if the board does not answer.
     """
     if address == "qick://local":
         return local()
@@ -83,7 +81,7 @@ def connect(address: str) -> Any:
 
 
 def local() -> Any:
-    """Return the board that this runs on. Raises `DeviceGone` where there is none."""
+    """Return the board that this runs on. Raise `DeviceGone` if this is not a board."""
     qick = require("qick", "to speak to a board")
     from lightning.kit.devices.guard import guard_soc
 
@@ -99,17 +97,17 @@ def local() -> Any:
 def remote(at: BoardAddress, patience: Patience | None = None) -> Any:
     """Return a board in the network, by QICK's own proxy; each call has a deadline.
 
-    Raises `DeviceGone` when nobody answers, `MissingLibrary`.
+    Raise `MissingLibrary`, or `DeviceGone` if the board does not answer.
     """
     pyro = require("qick.pyro", "to reach a board in the network")
     pyro4 = require("Pyro4", "to reach a board in the network")
     from lightning.kit.devices.guard import GuardedSoc
 
     if not at.loopback:
-        sys.stderr.write(_SAID_PER_HOST.format(host=at.host))
+        sys.stderr.write(_WARNING.format(host=at.host))
     failures = (pyro4.errors.PyroError, OSError)
     try:
-        with _waiting_at_most(pyro4, CONNECT_S), contextlib.redirect_stdout(io.StringIO()):
+        with _timeout(pyro4, CONNECT_S), contextlib.redirect_stdout(io.StringIO()):
             soc, soccfg = pyro.make_proxy(
                 at.host.strip("[]"), ns_port=at.port, proxy_name=at.name, remote_traceback=False
             )
@@ -140,33 +138,33 @@ class _Remote:
         self.simulated = "simulated" in proxy._pyroAttrs and bool(proxy.simulated)  # noqa: SLF001  as above
 
     def get_cfg(self) -> Any:
-        """Return the configuration of the time when we connected."""
+        """Return the configuration that was read on connecting."""
         return self._soccfg.get_cfg()
 
     def limit_calls(self, patience: Patience) -> None:
-        """Give up calls that have no answer after so long."""
+        """Set the time after which a call without an answer fails."""
         self._patience = patience
         self._proxy._pyroTimeout = patience.call_s  # noqa: SLF001  Pyro4's documented setting of a proxy
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._proxy, name)
-        return self._given_time(name, found) if name in COMPUTING else found
+        attribute = getattr(self._proxy, name)
+        return self._with_timeout(name, attribute) if name in COMPUTING else attribute
 
-    def _given_time(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the call with a limit of its own; the proxy has one for all."""
+    def _with_timeout(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the call with its own timeout; a proxy has one timeout for all calls, so set and restore it."""
 
-        def made(*args: Any, **kwargs: Any) -> Any:
+        def timed(*args: Any, **kwargs: Any) -> Any:
             self._proxy._pyroTimeout = self._patience.of_call(name)  # noqa: SLF001  as above
             try:
                 return call(*args, **kwargs)
             finally:
                 self._proxy._pyroTimeout = self._patience.call_s  # noqa: SLF001  as above
 
-        return made
+        return timed
 
 
 def _name(soc: Any, soccfg: Any, at: BoardAddress) -> str:
-    """Return the name of a board: a served twin keeps its own, a board is known by type, host and firmware."""
+    """Return the name of a device: a served twin has its own, a board is named by type, host and firmware."""
     if "identity" in soc._pyroAttrs:  # noqa: SLF001  what the server offers
         return str(soc.identity)
     config = soccfg.get_cfg()
@@ -174,7 +172,7 @@ def _name(soc: Any, soccfg: Any, at: BoardAddress) -> str:
 
 
 @contextlib.contextmanager
-def _waiting_at_most(pyro4: Any, seconds: float) -> Iterator[None]:
+def _timeout(pyro4: Any, seconds: float) -> Iterator[None]:
     before = pyro4.config.COMMTIMEOUT
     pyro4.config.COMMTIMEOUT = seconds
     try:

@@ -1,13 +1,13 @@
 """A guard before a board that may not answer: a QickSoc with deadlines.
 
-QICK asks a running program for its shot counter without pause and without end, and waits for streamed data for
-ever. `GuardedSoc` passes every call on, and raises `DeviceStuck` when the counter stands still for five seconds or
-the run is far over its compiled length, and `DeviceGone` when the device does not answer. It is a `QickConfig`, so
-programs are compiled from it as from the board itself.
+QICK polls the shot counter of a running program for ever, and waits for streamed data for ever. `GuardedSoc` forwards
+every call, and raises `DeviceStuck` if the counter does not change for five seconds or the run far exceeds its
+compiled length, and `DeviceGone` if the device does not answer. It is a `QickConfig`, so programs are compiled from it
+as from the board itself.
 
-Hardware on this very machine has its calls made by a `Worker`: a transfer that never ends cannot be interrupted there.
-A thread makes the call; whoever waits for it gives up in time. A thread that hangs is left behind (it is a daemon, so
-the program can still end), and the next call gets a new one. The thread ends with its `Worker`.
+A transfer that hangs on local hardware cannot be interrupted, so a `Worker` makes these calls in a thread and the
+caller waits with a timeout. A thread that hangs is abandoned (it is a daemon, so the program can still end), and the
+next call starts a new one. The thread ends with its `Worker`.
 """
 
 from __future__ import annotations
@@ -30,38 +30,38 @@ from lightning.kit.programs import ticks
 Job = Callable[[], None]
 
 POLL_S = 0.2
-"""For one look into the stream, before the counter is asked whether the device is alive."""
+"""Timeout of one read of the stream; the shot counter is read between two."""
 INSTRUCTION_TICKS = 16
-"""Reckoned for an instruction of version 1, which takes a few clocks: on the safe side."""
+"""Upper bound for an instruction of version 1, which takes a few clocks."""
 OVERFLOWED = "Overflowed the averages buffer"
-"""So QICK's reader of streamed sums begins; on a board it is the cause of what its thread's reader raises."""
+"""Start of QICK's error for streamed sums; on a board it is the `__cause__` of the error."""
 Call = Callable[..., Any]
 
 
 class Worker:
-    """Makes calls one after the other in a thread of its own."""
+    """A thread that makes calls one at a time."""
 
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Job | None] | None = None
 
     def bound_call(self, call: Callable[..., Any], limit_s: float) -> Callable[..., Any]:
-        """Return `call`, which now raises `TimeoutError` when it has not returned after `limit_s`."""
+        """Return a function that makes `call` and raises `TimeoutError` if it takes longer than `limit_s`."""
 
-        def made(*args: Any, **kwargs: Any) -> Any:
+        def bounded(*args: Any, **kwargs: Any) -> Any:
             outcome: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
 
             def job() -> None:
                 try:
                     outcome.put((True, call(*args, **kwargs)))
-                except BaseException as error:  # noqa: BLE001  raised again where it is waited for
+                except BaseException as error:  # noqa: BLE001  raised again in the waiting thread
                     outcome.put((False, error))
 
             return self._wait(job, outcome, limit_s)
 
-        return made
+        return bounded
 
     def _wait(self, job: Job, outcome: queue.SimpleQueue[tuple[bool, Any]], limit_s: float) -> Any:
-        self._running().put(job)
+        self._job_queue().put(job)
         try:
             returned, value = outcome.get(timeout=limit_s)
         except queue.Empty:
@@ -71,7 +71,7 @@ class Worker:
             raise value
         return value
 
-    def _running(self) -> queue.SimpleQueue[Job | None]:
+    def _job_queue(self) -> queue.SimpleQueue[Job | None]:
         if self._jobs is None:
             self._jobs = queue.SimpleQueue()
             weakref.finalize(self, self._jobs.put, None)
@@ -82,11 +82,11 @@ class Worker:
 def _work(jobs: queue.SimpleQueue[Job | None]) -> None:
     while (job := jobs.get()) is not None:
         job()
-        del job  # it holds the worker, whose end is waited for
+        del job  # it references the worker, which could otherwise not be finalized
 
 
 class GuardedSoc(QickConfig):  # type: ignore[misc]
-    """A QickSoc (board, proxy or twin) with deadlines. Attributes that are not here are the soc's."""
+    """A QickSoc (board, proxy or twin) with deadlines. Other attributes are forwarded to it."""
 
     def __init__(
         self,
@@ -98,11 +98,11 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         lost: tuple[type[Exception], ...] = (),
         worker: Worker | None = None,
     ) -> None:
-        """Guard `soc`; `lost` are exceptions of its transport that mean that nobody answers."""
+        """Guard `soc`; `lost` are exceptions of its transport which mean that the device does not answer."""
         super().__init__(soc.get_cfg())
         self.unguarded = soc
         self._cached: list[str] = []
-        """Names under which guarded calls are kept in this object's dictionary."""
+        """Names of the guarded calls that are cached in this object's dictionary."""
         self.simulated = bool(getattr(soc, "simulated", False))
         self.identity = identity or identity_of(soc).name
         self.patience = patience or (SIMULATED if self.simulated else Patience())
@@ -118,13 +118,13 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "unguarded" not in self.__dict__:
             raise AttributeError(name)
-        found = getattr(self.unguarded, name)
-        if not callable(found):
-            return found
-        return self._keep(name, self._guarding(name, found))
+        attribute = getattr(self.unguarded, name)
+        if not callable(attribute):
+            return attribute
+        return self._cache(name, self._guard(name, attribute))
 
     def be_patient(self, patience: Patience) -> None:
-        """Wait by other limits from now on."""
+        """Replace the time limits."""
         self.patience = self._progress.patience = patience
         while self._cached:
             del self.__dict__[self._cached.pop()]
@@ -132,7 +132,7 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
             limit_calls(patience)
 
     def guarding(self) -> dict[str, Any]:
-        """Return how it guards, for another that stands before the same device."""
+        """Return the arguments for a second guard of the same device."""
         return {
             "patience": self.patience,
             "clock": self._clock,
@@ -141,19 +141,19 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         }
 
     def expect(self, seconds: float | None) -> None:
-        """Take how long one run of the program takes that is loaded next, where its words do not say."""
+        """Set the length of one run of the next program, for programs whose words do not show it."""
         self._announced_s = seconds
 
     def start_src(self, src: str) -> None:
-        """Set the source of the start, as QickSoc does; an external start is not a stuck device."""
+        """Set the start source; a device that waits for an external start is not stuck."""
         self._progress.external = src == "external"
-        self._pass_on("start_src", src)
+        self._forward("start_src", src)
 
     def load_bin_program(self, binprog: Any, load_mem: bool = True) -> None:
-        """Load a program, as QickSoc does; from the words of a version 1 program its length is read.
+        """Load a program; the length of a version 1 program is computed from its words.
 
-        Raises `UnsupportedClock` when the converters' clocks are not locked, or not those of the configuration:
-        whatever the program measured would be wrong.
+        Raise `UnsupportedClock` if the converters' clocks are not locked, or not those of the configuration: all
+        measurements would be wrong.
         """
         # Not everything with a QickSoc's interface has converters.
         if hasattr(self.unguarded, "clocks_locked") and hasattr(self.unguarded, "get_sample_rates"):
@@ -164,16 +164,16 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
             f_time_hz = float(self["tprocs"][0]["f_time"]) * 1e6
             self._expected_s = None if length is None else length / f_time_hz
         self._progress.note_load()
-        self._pass_on("load_bin_program", binprog, load_mem=load_mem)
+        self._forward("load_bin_program", binprog, load_mem=load_mem)
 
     def start_tproc(self) -> None:
-        """Start the processor, as QickSoc does; time runs from here."""
-        self._pass_on("start_tproc")
+        """Start the processor and the deadline of the run."""
+        self._forward("start_tproc")
         self._progress.begin(self._expected_s)
 
     def get_tproc_counter(self, addr: int) -> int:
-        """Return the counter, as QickSoc does. Raises `DeviceStuck` when it has stood still for too long."""
-        count = int(self._pass_on("get_tproc_counter", addr))
+        """Return the shot counter. Raise `DeviceStuck` if it has not changed for too long or the run is late."""
+        count = int(self._forward("get_tproc_counter", addr))
         self._progress.note_count(count)
         return count
 
@@ -185,42 +185,37 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         reads_per_shot: int | list[int] = 1,
         stride: int | None = None,
     ) -> None:
-        """Start a readout, as QickSoc does; time runs from here."""
-        self._pass_on("start_readout", total_shots, counter_addr, ch_list, reads_per_shot, stride)
+        """Start a readout and the deadline of the run."""
+        self._forward("start_readout", total_shots, counter_addr, ch_list, reads_per_shot, stride)
         self._counter_addr = counter_addr
         self._streamed = 0
         self._progress.begin(self._expected_s)
 
     def poll_data(self, totaltime: float = 0.1, timeout: float | None = None) -> list[Any]:
-        """Return streamed data, as QickSoc does, but never wait for ever: without data, the counter must move on.
-
-        Raises `DeviceStuck` when it does not.
-        """
+        """Return streamed data. Raise `DeviceStuck` if neither data nor the shot counter advance for too long."""
         wait_s = POLL_S if timeout is None else timeout
-        found: list[Any] = self._pass_on("poll_data", totaltime=totaltime, timeout=wait_s)
-        if found:
-            self._streamed += sum(points for points, _ in found)
+        data: list[Any] = self._forward("poll_data", totaltime=totaltime, timeout=wait_s)
+        if data:
+            self._streamed += sum(points for points, _ in data)
             self._progress.note_count(self._streamed)
         else:
-            counted = int(self._pass_on("get_tproc_counter", self._counter_addr))
-            self._progress.note_count(max(counted, self._streamed))
-        return found
+            count = int(self._forward("get_tproc_counter", self._counter_addr))
+            self._progress.note_count(max(count, self._streamed))
+        return data
 
-    def _pass_on(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
-        kept = f"_call_{name}"
-        guarded = self.__dict__.get(kept) or self._keep(
-            kept, self._guarding(name, getattr(self.unguarded, name))
-        )
+    def _forward(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
+        key = f"_call_{name}"
+        guarded = self.__dict__.get(key) or self._cache(key, self._guard(name, getattr(self.unguarded, name)))
         return guarded(*args, **kwargs)
 
-    def _keep(self, name: str, guarded: Call) -> Call:
-        """Return a call, which is found without `__getattr__` from now on."""
+    def _cache(self, name: str, guarded: Call) -> Call:
+        """Return the call after storing it in the instance dictionary, which bypasses `__getattr__`."""
         self.__dict__[name] = guarded
         self._cached.append(name)
         return guarded
 
-    def _guarding(self, name: str, call: Call) -> Call:
-        """Return the call, with its failures named; kept by who asks, because some are made thousands of times."""
+    def _guard(self, name: str, call: Call) -> Call:
+        """Return the call with its errors translated. Callers cache it, as some calls repeat thousands of times."""
         run = call if self._worker is None else self._worker.bound_call(call, self.patience.of_call(name))
         lost = self._lost
 
@@ -231,7 +226,7 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
                 raise
             except lost as error:
                 raise self._make_gone(name, error) from error
-            except RuntimeError as error:  # QICK's reader of streamed data tells so what its own thread met
+            except RuntimeError as error:  # QICK reports errors of its streaming thread this way
                 if isinstance(error.__cause__, lost):
                     raise self._make_gone(name, error.__cause__) from error
                 if OVERFLOWED in f"{error} {error.__cause__}":
@@ -242,7 +237,7 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
 
     def _overrun(self) -> ReadoutOverrun:
         return ReadoutOverrun(
-            "the memory of sums ran over: they came faster than they were fetched",
+            "the sum buffer overflowed: sums arrived faster than they were read",
             device=self.identity,
             hint="Raise relax_delay_us, or lower reps and raise soft_avgs, which starts again each time",
         )
@@ -256,7 +251,7 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
 
 
 def guard_soc(soc: Any) -> GuardedSoc:
-    """Return the soc with deadlines, once: a bare QickSoc, a twin, or one that has them already."""
+    """Return `soc` (a QickSoc or a twin) with deadlines; a `GuardedSoc` is returned unchanged."""
     if isinstance(soc, GuardedSoc):
         return soc
     return GuardedSoc(soc, worker=None if getattr(soc, "simulated", False) else Worker())

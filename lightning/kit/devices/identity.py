@@ -1,4 +1,4 @@
-"""A name by which a calibration knows its device."""
+"""The stable name that ties a calibration to its device."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class DeviceIdentity:
     """Stable: the same after a restart."""
     board: str = ""
     firmware: str = ""
-    """When the firmware was built."""
+    """Build date of the firmware."""
     simulated: bool = False
 
     @property
     def label(self) -> str:
-        """Its name, and that it is simulated if it is."""
+        """Its name, marked if it is simulated."""
         return f"{self.name} (SIMULATED)" if self.simulated else self.name
 
     def as_dict(self) -> dict[str, Any]:
@@ -36,8 +36,7 @@ class DeviceIdentity:
 def identity_of(soc: Any) -> DeviceIdentity:
     """Return the identity of a QickSoc, of its twin, or of a QickConfig.
 
-    A twin has a name of its own. A board has none: it is known by its type, the build of its firmware and, where
-    known, the host that it was reached at.
+    A twin and a guarded device have their own names. A bare board is named by its type and the build of its firmware.
     """
     board, firmware = _entry(soc, "board"), _entry(soc, "fw_timestamp")
     own = getattr(soc, "identity", None)

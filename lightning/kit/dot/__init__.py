@@ -1,19 +1,19 @@
-"""Dot products as waveforms: vectors are played as envelopes, and the detector's light is added up.
+"""Dot products as waveforms: vectors are played as envelopes, and the detector's light is summed.
 
     from lightning.kit.dot import VectorCore
     core = VectorCore(soc)
     core.dot(weights, inputs)            # sum of products over 255, for vectors of any length
     core.matvec(matrix, vector, shots=4)
-    inspect(soc, calibration, weights, inputs)     # every product by itself, as a waveform
+    inspect(soc, calibration, weights, inputs)     # the products of each symbol, as a waveform
 
-| module | what it is for |
+| module | purpose |
 |---|---|
-| `symbol` | how many samples carry an operand, and which of them count; from values to samples |
+| `symbol` | the samples of an operand; from values to samples |
 | `packing` | which product goes into which symbol of which tile |
 | `program` | tiles on a device: many in one program |
-| `tuning` | the gates' curves, and what a tile brings |
+| `tuning` | the gates' curves, and the decoder of tiles |
 | `core` | `VectorCore` |
-| `inspection` | a vector seen as a waveform |
+| `inspection` | a vector as a waveform |
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Inspection", "Symbol", "VectorCore", "core_of", "dot", "inspect", "m
 
 
 class Computes(Protocol):
-    """As much of `LightningCompute` as is needed here."""
+    """The part of `LightningCompute` used here."""
 
     @property
     def vectors(self) -> VectorCore:
@@ -53,12 +53,12 @@ def core_of(compute: Computes) -> VectorCore:
 
 
 def dot(compute: Computes, weights: npt.ArrayLike, inputs: npt.ArrayLike, *, shots: int | None = None) -> Any:
-    """Return the product as `VectorCore.dot` does, with the shots of `compute` unless others are given."""
+    """Return the result of `VectorCore.dot`; `shots` defaults to that of `compute`."""
     return compute.dot(weights, inputs, shots=shots)
 
 
 def matvec(
     compute: Computes, matrix: npt.ArrayLike, vector: npt.ArrayLike, *, shots: int | None = None
 ) -> Integers:
-    """Return the product as `VectorCore.matvec` does, with the shots of `compute` unless others are given."""
+    """Return the result of `VectorCore.matvec`; `shots` defaults to that of `compute`."""
     return compute.matvec(matrix, vector, shots=shots)

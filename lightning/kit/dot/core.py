@@ -19,17 +19,17 @@ from lightning.kit.dot.tuning import WORST_RESIDUAL, Tiles, Tuning, play, tune
 
 SHOTS = 4
 WHOLE_SYMBOLS = 4
-"""Tiles are made longer to a multiple of this: fewer programs are compiled."""
+"""Tile lengths are rounded up to a multiple of this, so that fewer programs are compiled."""
 UNLIT = 0.1
-"""Share of the expected light below which there was none: leaks of shut modulators are less."""
+"""Share of the expected light below which a tile counts as dark: leaks of closed modulators are less."""
 
 
 class VectorCore:
-    """Computes with vectors on one kit.
+    """Dot products of vectors on one kit.
 
-    `device` is what `lightning.connect` gives. `calibration` is the one kept for it unless another is given.
-    The first product tunes the core (`tune`, about a second). Raises `NotCalibrated`, `ForeignCalibration` and
-    `StaleCalibration` as `LightningCompute` does, and `ProgramError` for firmware that cannot play vectors.
+    `device` is the result of `lightning.connect`. `calibration` defaults to the one stored for it. The first product
+    tunes the core (`tune`, about a second). Raise `NotCalibrated`, `ForeignCalibration` or `StaleCalibration` as
+    `LightningCompute` does, and `ProgramError` for firmware that cannot play vectors.
     """
 
     def __init__(
@@ -49,13 +49,13 @@ class VectorCore:
 
     @property
     def tuning(self) -> Tuning:
-        """As found by `tune`, which is done when it is first asked for."""
+        """The result of `tune`, which runs on first access."""
         return self._tuning or self.tune()
 
     def tune(self) -> Tuning:
-        """Measure the gates and the decoder of tiles; again when the device has drifted.
+        """Measure the gates and the decoder of tiles; call it again if the device has drifted.
 
-        Raises `CalibrationError` when the device does not answer as its calibration says.
+        Raise `CalibrationError` if the device does not agree with its calibration.
         """
         self._tuning = tune(self.tiles, self.calibration, self.symbol, self._rng)
         return self._tuning
@@ -63,9 +63,9 @@ class VectorCore:
     def dot(self, weights: npt.ArrayLike, inputs: npt.ArrayLike, *, shots: int = SHOTS) -> Any:
         """Return sum_k weights_k inputs_k / 255 over the last axis, rounded: an int for two vectors, else an array.
 
-        Values are whole numbers of -255 to 255; leading axes broadcast. Each of the `shots` plays all vectors, and
-        their mean is taken. Raises `OutOfRange` for other values, lengths that differ, or no shot. Warns with
-        `DarkWarning` when no light came where it should.
+        Values are integers from -255 to 255; leading axes broadcast. The result is the mean of `shots` measurements.
+        Raise `OutOfRange` for other values, lengths that differ, or less than one shot. Warn with `DarkWarning` if
+        light was expected and none arrived.
         """
         answers = np.rint(self.analogue(weights, inputs, shots=shots)).astype(np.int64)
         return answers if answers.ndim else int(answers)
@@ -87,7 +87,7 @@ class VectorCore:
         return answers
 
     def analogue(self, weights: npt.ArrayLike, inputs: npt.ArrayLike, *, shots: int = SHOTS) -> Floats:
-        """Return the product as `dot` does, before rounding."""
+        """Return the result of `dot` before rounding, in units of 1/255."""
         first, second = operands(weights, inputs)
         if isinstance(shots, bool) or shots != int(shots) or shots < 1:
             raise OutOfRange(f"shots must be an integer of 1 or more, not {shots}")
@@ -114,7 +114,7 @@ class VectorCore:
 
 
 def _unlit(answers: Floats, values: Integers) -> npt.NDArray[np.bool_]:
-    """Return the tiles, (tiles,), that brought next to nothing where values (tiles, symbols, 4) mean far more."""
+    """Return a mask of the tiles, (tiles,), with far less light than their values (tiles, symbols, 4) give."""
     expected = (values[..., 0::2] * values[..., 1::2]).sum(axis=(1, 2)) / FULL
     noise = WORST_RESIDUAL * np.sqrt(values.shape[1])
     unlit: npt.NDArray[np.bool_] = (expected >= 10 * noise) & (answers <= UNLIT * expected)

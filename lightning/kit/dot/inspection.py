@@ -1,9 +1,9 @@
-"""A vector seen as a waveform: every product by itself, from decimated samples.
+"""A vector as a waveform: the products of each symbol, from decimated samples.
 
-The readout's filter reaches 7.5 ticks either way, so a symbol must last 15 of them for one sample to be settled, the
-one in its middle; all others are guard. That is what a person wants to see, and it names the symbol that is wrong;
-sums of products are had faster and better from `VectorCore.dot` (its symbols are shorter by a factor of 7.5, and all of
-their light counts).
+The readout's filter reaches 7.5 ticks either way, so a symbol must last 15 ticks for one sample to be settled, the
+one in its middle; all others are guard. The waveform suits a person, and shows which symbol is wrong. Sums of products
+are faster and more accurate with `VectorCore.dot` (its symbols are shorter by a factor of 7.5, and all of their light
+counts).
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Inspection:
     tick_ns: float
     """Between two samples."""
     settled: Integers
-    """(symbols,) which sample is settled."""
+    """(symbols,) index of the settled sample."""
     sums: Floats
-    """(symbols,) of the two products of a symbol, in units of 1/255, without sign."""
+    """(symbols,) sum of the magnitudes of a symbol's two products, in units of 1/255."""
 
 
 def inspect(
@@ -51,7 +51,7 @@ def inspect(
 ) -> Inspection:
     """Play magnitudes of two vectors, products 0 and 1 in the first symbol, 2 and 3 in the second, and so on.
 
-    Raises `OutOfRange` for vectors longer than `capacity`, and as `VectorCore`.
+    Raise `OutOfRange` for vectors longer than `capacity`, and the errors of `VectorCore`.
     """
     reader = TileReader(device, calibration)
     first, second = operands(weights, inputs)
@@ -63,14 +63,14 @@ def inspect(
         )
     values = _by_symbol(np.abs(first), np.abs(second))
     tile = reader.tile(len(values), SYMBOL)
-    # The words that the calibration gives for constant values.
+
     one, two, three, four = (modulator.encoder for modulator in calibration.modulators)
     words = calibration.word_table(values)[None]
     dark = Coding((one, two, three, four)).dark
     waveforms = envelopes(words, dark, tile, reader.wiring.alignment)[:, 0]  # (4, samples)
     counts = reader.trace(waveforms, tile, rounds=rounds)
-    settled = find_settled_samples(tile)
-    # The filter keeps the samples at either end apart from all symbols.
+    settled = settled_samples(tile)
+    # Samples at either end are beyond the filter's reach of any symbol, so they show the idle level.
     clear = REACH_TICKS - FILTER_TICKS
     idle = float(np.concatenate([counts[:clear], counts[-clear:]]).mean())
     sums = calibration.decode_table(counts[settled] - idle, values)
@@ -86,10 +86,10 @@ def capacity(reader: TileReader) -> int:
     return PAIRS * (ticks * reader.samples_per_tick // SYMBOL.samples)
 
 
-def find_settled_samples(tile: Tile) -> Integers:
-    """Return the number of the sample in the middle of each symbol.
+def settled_samples(tile: Tile) -> Integers:
+    """Return the index of the sample in the middle of each symbol, (symbols,).
 
-    >>> find_settled_samples(Tile(3, SYMBOL, 16)).tolist()
+    >>> settled_samples(Tile(3, SYMBOL, 16)).tolist()
     [17, 32, 47]
     """
     per_symbol = tile.symbol.samples / tile.samples_per_tick
@@ -99,7 +99,7 @@ def find_settled_samples(tile: Tile) -> Integers:
 
 
 def _by_symbol(first: Integers, second: Integers) -> Integers:
-    """Return the values of (n,) magnitudes, (symbols, 4)."""
+    """Return (n,) magnitudes of both operands as values per symbol, (symbols, 4)."""
     symbols = -(-first.size // PAIRS)
     values = np.zeros((symbols, PAIRS, 2), dtype=np.int64)
     flat = values.reshape(-1, 2)

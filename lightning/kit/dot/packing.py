@@ -1,8 +1,8 @@
 """From vectors to rows of light: which product goes into which symbol of which tile.
 
-Light has no sign, so the products of a row are sorted: those that are added go into tiles of their own, and those
-that are subtracted into others. Both pairs of modulators are used at once: a symbol carries one product in each,
-and the detector adds the two. Products with a factor of zero are left out; they are zero without light.
+Light has no sign, so positive and negative products of a row go into separate tiles. Both pairs of modulators are used
+at once: a symbol carries one product in each, and the detector adds the two. Products with a factor of zero need no
+light and are omitted.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class Packed:
     values: Integers
     """(tiles, symbols, 4) of 0..255; a pair without a product has both values 0."""
     row: Integers
-    """(tiles,) which row of products each belongs to."""
+    """(tiles,) the row of products of each tile."""
     sign: Integers
-    """(tiles,) 1 for what is added, -1 for what is subtracted."""
+    """(tiles,) 1 for positive products, -1 for negative ones."""
 
 
 def operands(weights: npt.ArrayLike, inputs: npt.ArrayLike) -> tuple[Integers, Integers]:
-    """Return both as whole numbers of one shape (..., n), broadcast but for the last axis.
+    """Return both operands as integers of one shape (..., n); all axes but the last broadcast.
 
-    Raises `OutOfRange` for anything but whole numbers of -255 to 255, for vectors of unequal length, and for
+    Raise `OutOfRange` for anything but integers from -255 to 255, for vectors of unequal length, and for
     leading axes that do not broadcast.
     """
     first, second = _whole("weights", weights), _whole("inputs", inputs)
@@ -58,7 +58,7 @@ def operands(weights: npt.ArrayLike, inputs: npt.ArrayLike) -> tuple[Integers, I
 def pack(weights: Integers, inputs: Integers, most: int) -> Packed:
     """Return the tiles of at most `most` symbols for the products of (rows, n) weights and inputs.
 
-    All tiles have the same length, that of the longest. No tile for a row whose products are all zero.
+    All tiles have the length of the longest. A row whose products are all zero has no tile.
 
     >>> packed = pack(np.array([[1, -2, 3]]), np.array([[4, 5, 6]]), 8)
     >>> packed.values.tolist(), packed.sign.tolist()
@@ -69,16 +69,16 @@ def pack(weights: Integers, inputs: Integers, most: int) -> Packed:
     values = np.zeros((len(pieces), PAIRS, 2, longest), dtype=np.int64)
     for tile, (row, _, places) in enumerate(pieces):
         for pair in range(PAIRS):
-            mine = places[pair::PAIRS]
-            values[tile, pair, 0, : mine.size] = weights[row, mine]
-            values[tile, pair, 1, : mine.size] = inputs[row, mine]
+            of_pair = places[pair::PAIRS]
+            values[tile, pair, 0, : of_pair.size] = weights[row, of_pair]
+            values[tile, pair, 1, : of_pair.size] = inputs[row, of_pair]
     rows, signs = (np.array([piece[i] for piece in pieces], dtype=np.int64) for i in (0, 1))
     by_symbol = np.abs(values).reshape(len(pieces), 2 * PAIRS, longest).transpose(0, 2, 1)
     return Packed(by_symbol, rows, signs)
 
 
 def _pieces(signs: Integers, most: int) -> Iterator[tuple[int, int, Integers]]:
-    """Yield the pieces of a row, `most` products at a time, (row, sign, places of its products)."""
+    """Yield (row, sign, places of the products) for pieces of at most `most` products of one row and sign."""
     for row, of_row in enumerate(signs):
         for sign in (1, -1):
             places = np.flatnonzero(of_row == sign)
@@ -87,12 +87,12 @@ def _pieces(signs: Integers, most: int) -> Iterator[tuple[int, int, Integers]]:
 
 
 def _whole(name: str, values: npt.ArrayLike) -> Integers:
-    given = np.asarray(values)
-    if given.ndim == 0 or given.size == 0:
-        raise OutOfRange(f"{name} are {'empty' if given.ndim else 'a single number'}", hint="Give vectors")
-    if given.dtype.kind not in "biuf" or not np.isfinite(given).all():
+    array = np.asarray(values)
+    if array.ndim == 0 or array.size == 0:
+        raise OutOfRange(f"{name} are {'empty' if array.ndim else 'a single number'}", hint="Give vectors")
+    if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
         raise OutOfRange(f"{name} are not all numbers", hint="Give integers from -255 to 255")
-    whole = given.astype(np.int64)
-    if (whole != given).any() or np.abs(whole).max() > FULL:
+    whole = array.astype(np.int64)
+    if (whole != array).any() or np.abs(whole).max() > FULL:
         raise OutOfRange(f"{name} must be integers from -255 to 255", hint="Scale or round them first")
     return whole

@@ -1,9 +1,9 @@
-"""Tiles measured on a device: one program plays as many as the generators' memories hold, one after the other.
+"""Tiles measured on a device: one program plays as many as the generators' memories hold, in sequence.
 
-The envelopes of all tiles lie side by side in the memory of each generator; the program steps the address from
+The envelopes of all tiles are side by side in the memory of each generator; the program steps the address from
 tile to tile, plays the four generators, and opens one window of the accumulating readout for each. So one run
-brings one sum a tile (and shot), whatever the tile's number of products. The first tiles and the last of every run
-are dark: what they bring is taken off the others.
+returns one sum per tile and shot, whatever the tile's number of products. The first and last tiles of every run
+are dark: their mean is subtracted from the others.
 
 Why sums and not decimated samples: a window of the accumulating readout may be as long as the tile, while the
 decimated buffer holds 1,024 samples; and the readout's filter, which mixes neighbouring symbols in decimated
@@ -28,17 +28,17 @@ from lightning.optional import require
 
 FULL_GAIN = 32767
 DARK_TILES = 4
-"""At either end of a run of short tiles, which are dark for most of their window; of long ones there is one."""
+"""At either end of a run of short tiles; a run of long tiles has one."""
 REST_TICKS = 240
-"""Between two shots: the processor needs some 100 to count, to step addresses and to set four pulses, and a pulse set
+"""Between two tiles: the processor needs some 100 to count, to step addresses and to set four pulses, and a pulse set
 too late plays late."""
 LONGEST_TICKS = 60_000
-"""Of a pulse: its length has 16 bits."""
+"""Limit of a pulse, whose length has 16 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """Wiring: which generator drives which modulator, which readout listens, and when the light arrives."""
+    """Generators of the modulators, readout of the detector, and the alignment of their light."""
 
     channels: tuple[int, ...]
     readout: int
@@ -46,11 +46,11 @@ class Wiring:
 
 
 class TileReader:
-    """Plays tiles on one device and brings their sums back.
+    """Measurement of tiles on one device.
 
-    `soc` is what `lightning.connect` gives, or a `QickSoc`; either is used with deadlines. Raises `ProgramError` for
-    firmware whose processor is not of version 1, or whose generators, readouts and processor do not run at one rate;
-    `WrongChannel` where the calibration's generators or readout are not there.
+    `soc` is the result of `lightning.connect`, or a `QickSoc`; both are used with deadlines. Raise `ProgramError` for
+    firmware whose processor is not version 1, or whose generators, readouts and processor do not run at one rate;
+    `WrongChannel` if it lacks the calibration's generators or readout.
     """
 
     def __init__(self, soc: Any, calibration: Calibration) -> None:
@@ -68,27 +68,27 @@ class TileReader:
         self.wiring = Wiring(channels, calibration.readout, alignment)
 
     def tile(self, symbols: int, symbol: Symbol) -> Tile:
-        """Return the measures of a tile of so many symbols on this device."""
+        """Return the dimensions of a tile with this number of symbols on this device."""
         return Tile(symbols, symbol, self.samples_per_tick)
 
     def most_symbols(self, symbol: Symbol) -> int:
-        """Return the symbols of the longest tile of which a run holds one besides the dark ones."""
+        """Return the number of symbols in the longest tile that fits in a run with two dark ones."""
         ticks = min(self.memory // self.samples_per_tick // 3, LONGEST_TICKS)
         edges = self.tile(0, symbol).ticks
         return (ticks - edges) * self.samples_per_tick // symbol.samples
 
     def per_run(self, tile: Tile) -> int:
-        """Return the tiles that one run takes besides the dark ones."""
+        """Return the number of tiles that one run holds besides the dark ones."""
         return min(self.memory // tile.samples, self.buffer) - 2 * self.dark_tiles(tile)
 
     def dark_tiles(self, tile: Tile) -> int:
-        """Return how many dark tiles stand at either end of a run."""
+        """Return the number of dark tiles at either end of a run."""
         return DARK_TILES if 8 * DARK_TILES * tile.samples <= self.memory else 1
 
     def sums(self, envelopes: Samples, tile: Tile, dark: Samples, *, shots: int) -> Floats:
         """Return the light of each tile above the dark, in counts times ticks, (tiles, shots).
 
-        `envelopes` are (4, tiles, samples), `dark` (4, samples). A run takes `per_run` tiles; more take more runs.
+        `envelopes` are (4, tiles, samples), `dark` (4, samples). More than `per_run` tiles take several runs.
         """
         step = self.per_run(tile)
         parts = [
@@ -98,7 +98,7 @@ class TileReader:
         return np.concatenate(parts)
 
     def trace(self, envelopes: Samples, tile: Tile, *, rounds: int) -> Floats:
-        """Return the decimated counts of a tile's window, (samples,), for (4, samples) envelopes; mean of rounds."""
+        """Return the decimated counts of a tile's window, (samples,), for (4, samples) envelopes; mean of `rounds`."""
         self._load(envelopes)
         program = self.program(tile, 1, 1)
         runs = [
@@ -114,14 +114,14 @@ class TileReader:
         tiles = memory.shape[1]
         self._load(memory.reshape(MODULATORS, -1))
         per_pass = max(1, self.buffer // tiles)
-        passes = [min(per_pass, shots - done) for done in range(0, shots, per_pass)]
+        passes = [min(per_pass, shots - first) for first in range(0, shots, per_pass)]
         raw = np.concatenate([self._pass(tile, tiles, count) for count in passes], axis=1)
         floor = float(np.concatenate([raw[:ends], raw[-ends:]]).mean())
         lit: Floats = raw[ends:-ends] - floor
         return lit
 
     def _pass(self, tile: Tile, tiles: int, shots: int) -> Floats:
-        """Return the sums as they come, (tiles, shots)."""
+        """Return the raw sums in counts times ticks, (tiles, shots)."""
         program = self.program(tile, tiles, shots)
         program.acquire(self.soc, load_pulses=False, progress=False)
         counts = np.asarray(program.get_raw()[0], dtype=float).reshape(tiles, shots, -1, 2)
@@ -129,11 +129,11 @@ class TileReader:
         return sums
 
     def program(self, tile: Tile, tiles: int, shots: int) -> Any:
-        """Return QICK's own object for a run of so many tiles, dark ones included."""
+        """Return the QICK program for a run of `tiles` tiles, dark ones included."""
         return _program_class()(self.soc, tile, tiles, shots, self.wiring)
 
     def _load(self, memory: Samples) -> None:
-        """Load envelopes into the memories of the generators, (4, samples)."""
+        """Load (4, samples) envelopes into the memories of the generators."""
         for channel, samples in zip(self.wiring.channels, memory, strict=True):
             rows = np.zeros((samples.size, 2), dtype=np.int16)
             rows[:, 0] = samples
@@ -143,7 +143,7 @@ class TileReader:
 def _is_here(soc: Any) -> bool:
     """Return whether the device is an object of this process.
 
-    To others QICK sends lists: their numpy may be another.
+    QICK sends lists to other processes, whose numpy version may differ.
     """
     from qick import QickConfig
 
@@ -176,11 +176,11 @@ def _check(soc: Any, channels: tuple[int, ...], readout: int) -> None:
 
 @lru_cache(maxsize=1)
 def _program_class() -> Any:
-    """Return QICK's sweeping program with an address in place of a gain; made when QICK is there."""
+    """Return a subclass of QICK's sweep program that steps an address; a function, because QICK is optional."""
     qick = require("qick", "to compile programs for the board")
 
     class TileProgram(qick.RAveragerProgram):  # type: ignore[misc, name-defined]  # QICK has no types
-        """Tiles out of the envelope memories, one window each."""
+        """Tiles from the envelope memories, one window each."""
 
         def __init__(self, soccfg: Any, tile: Tile, tiles: int, shots: int, wiring: Wiring) -> None:
             self.tile, self.wiring = tile, wiring

@@ -1,17 +1,16 @@
-r"""The form of a symbol: how many samples of a generator carry one operand, and which of them count.
+r"""The shape of a symbol: the samples of a generator that carry one operand, and how many of them count.
 
-Two modulators stand one behind the other. The first is held at its operand for the whole symbol; the second, the
-gate, is dark while the first changes, opens to its operand in the middle of the symbol, and shuts again before the
-first moves on:
+Two modulators are in series. The first is held at its operand for the whole symbol; the second, the gate, is dark
+while the first changes, opens to its operand in the middle of the symbol, and closes again before the first changes:
 
     first    ____/¯¯¯¯¯¯¯¯¯¯¯¯¯¯¯¯¯¯\______________________/¯¯¯
     gate     _______/¯¯¯¯¯¯¯¯¯¯¯¯\___________/¯¯¯¯¯¯¯¯¯¯¯¯\____
              |guard |   settled   |  guard  |
 
-So the light of a symbol, added up over time, is the first operand times what the gate's pulse lets through, its
-edges included: a product of a number of the one and a number of the other, whatever the edges look like, and
-whatever is left of the skew between the two as long as it is shorter than the guard. The readout need not resolve
-symbols: its filter keeps sums, and a window that begins and ends in the dark adds up all light of its tile.
+So the light of a symbol, integrated over time, is the first operand times the light that the gate's pulse passes, its
+edges included. It is a product of a function of each operand, whatever the shape of the edges and the residual skew,
+as long as the skew is shorter than the guard. The readout need not resolve symbols: its filter preserves sums, and a
+window that starts and ends in the dark sums all light of its tile.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ from lightning.kit.calibration.fringe import Floats
 from lightning.kit.settings import MODULATORS
 
 REACH_TICKS = 10
-"""Beyond the symbols the window is longer by this, either way: light that the readout's filter (120 samples, 8 ticks
-either way) or a fraction of a tick has moved is still added up."""
+"""The window extends beyond the symbols by this at both ends, so that light which the readout's filter (120 samples, 8
+ticks either way) or a fraction of a tick has shifted is still summed."""
 EDGE_TICKS = 2 * REACH_TICKS
 """Dark ticks before the first symbol of a tile and after the last, so that the filter sees no other tile."""
 
 GATES = (1, 3)
 """The second modulator of each pair."""
 HALF_STEP = 2
-"""A generator's converter drops the two lowest bits of a word; half of what they count makes that a rounding."""
+"""A generator's converter truncates the two lowest bits of a word; adding half their range rounds instead."""
 Integers = npt.NDArray[np.int64]
 Samples = npt.NDArray[np.int16]
 
@@ -47,13 +46,13 @@ class Symbol:
     """Samples of one operand, all at the rate of the generators' converters.
 
     With the default, at 6.144 GS/s, a symbol lasts 5.2 ns: 192 million products a second for each pair.
-    Raises `OutOfRange` when nothing is left between the guards.
+    Raise `OutOfRange` for guards below 1 sample, or fewer than 4 samples between the guards.
     """
 
     samples: int = 32
     """Of one symbol."""
     guard: int = 4
-    """At either end of a symbol, during which the gate is dark: longer than the skew that is left, plus one rise."""
+    """Samples at either end of a symbol during which the gate is dark: more than the residual skew plus one rise."""
 
     def __post_init__(self) -> None:
         if self.guard < 1 or self.settled < 4:
@@ -94,7 +93,7 @@ class Alignment:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """The measures of one tile: a row of symbols between two dark edges, which one window adds up."""
+    """Dimensions of one tile: a row of symbols between two dark edges, summed by one window."""
 
     symbols: int
     symbol: Symbol
@@ -102,7 +101,7 @@ class Tile:
 
     @property
     def lit_ticks(self) -> int:
-        """Ticks that the symbols take, the last one begun counted whole."""
+        """Ticks of the symbols, rounded up."""
         return -(-self.symbols * self.symbol.samples // self.samples_per_tick)
 
     @property
@@ -128,7 +127,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Coding:
-    """Words and operands of the four modulators: the first of each pair held, the second gated."""
+    """Words and operands of the four modulators: the first of each pair is held, the second gated."""
 
     encoders: tuple[Encoder, Encoder, Encoder, Encoder]
 
@@ -153,18 +152,18 @@ class Coding:
 
 
 def envelopes(words: Integers, dark: tuple[int, ...], tile: Tile, alignment: Alignment) -> Samples:
-    """Return the envelopes for (tiles, symbols, 4) words, symbols beyond these dark, (4, tiles, samples).
+    """Return the envelopes for (tiles, symbols, 4) words, (4, tiles, samples); further symbols of `tile` are dark.
 
     The shift of an alignment moves symbols into the dark edge, which is longer than any shift.
     """
     tiles, symbols, _ = words.shape
-    made = np.empty((MODULATORS, tiles, tile.samples), dtype=np.int16)
+    samples = np.empty((MODULATORS, tiles, tile.samples), dtype=np.int16)
     form = tile.symbol
     for index in range(MODULATORS):
         within = slice(form.guard, form.samples - form.guard) if index in GATES else slice(None)
         pattern = np.full((tiles, symbols, form.samples), dark[index], dtype=np.int64)
         pattern[:, :, within] = words[:, :, index, None]
         begin = EDGE_TICKS * tile.samples_per_tick + alignment.shifts[index]
-        made[index] = dark[index] + HALF_STEP
-        made[index, :, begin : begin + symbols * form.samples] = pattern.reshape(tiles, -1) + HALF_STEP
-    return made
+        samples[index] = dark[index] + HALF_STEP
+        samples[index, :, begin : begin + symbols * form.samples] = pattern.reshape(tiles, -1) + HALF_STEP
+    return samples

@@ -1,15 +1,14 @@
-"""Tuning of a device before vectors can be decoded: the gates' curves, and what a tile brings.
+"""Tuning of a device before vectors can be decoded: the gates' curves, and the decoder of tiles.
 
-The calibration knows what constant words do. A gate's pulse has edges, so what it lets through is not quite in
-proportion to what its word lets through when constant; but it is a fringe again, which a sweep of pulses finds.
-Then the light of a tile is
+The calibration covers constant words. A gate's pulse has edges, so its transmitted light is not quite proportional to
+that of the constant word; but it follows a fringe again, which a sweep of pulses measures. Then the light of a tile is
 
     sum over pairs of ( gain sum_k h_k g_k + leak_h sum_k h_k + leak_g sum_k g_k )
 
-with operands h of the modulator that is held and g of the gate; the sums that the leaks are multiplied with are
-known to the controller, which subtracts them. All coefficients come from a regression over random tiles.
+with operands h of the held modulator and g of the gate. The controller knows the sums in the leak terms and subtracts
+these terms. All coefficients come from a regression over random tiles.
 
-The formula is linear in light: a receiver that compresses shows in the residual of the regression and refused.
+The formula is linear in light: a receiver that compresses raises the residual of the regression and is rejected.
 """
 
 from __future__ import annotations
@@ -29,31 +28,31 @@ from lightning.kit.dot.symbol import GATES, Coding, Integers, Samples, Symbol, T
 from lightning.kit.settings import MODULATORS
 
 SWEPT_SYMBOLS = 8
-"""Of one tile of a sweep, all alike."""
+"""Equal symbols in one tile of a sweep."""
 SWEPT_POINTS = 64
 BEYOND = 0.08
-"""Of the half-wave word, by which a sweep of a gate begins before its null and ends behind its peak."""
+"""Share of the half-wave word by which a sweep of a gate starts before its null and ends after its peak."""
 TRAINING_TILES = 64
 TRAINING_SYMBOLS = 128
 SHOTS = 8
 WORD_LIMIT = 32_760
 LEAST_PEAK = 0.3
-"""Share of the light that the calibration expects, below which nothing that is found here is believed."""
+"""Least share of the light that the calibration predicts; with less, the tuning fails."""
 WORST_RESIDUAL = 0.6
-"""In units of 1/255 of a product and root of the number of symbols: noise is below, compression beyond it."""
+"""In units of 1/255 of a product per root of the number of symbols: noise stays below, compression exceeds it."""
 
 
 class Tiles(Protocol):
-    """Whatever plays tiles: `program.TileReader` on a device."""
+    """Measurement of tiles; `program.TileReader` on a device."""
 
     wiring: Wiring
 
     def tile(self, symbols: int, symbol: Symbol) -> Tile:
-        """Return the measures of a tile."""
+        """Return the dimensions of a tile."""
         ...
 
     def most_symbols(self, symbol: Symbol) -> int:
-        """Return the symbols of the longest tile."""
+        """Return the number of symbols in the longest tile."""
         ...
 
     def sums(self, envelopes: Samples, tile: Tile, dark: Samples, *, shots: int) -> Floats:
@@ -63,16 +62,16 @@ class Tiles(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TileDecoder:
-    """Decoder of what tiles bring, in counts times ticks."""
+    """Decoder of the light of tiles, in counts times ticks."""
 
     leak: tuple[float, ...]
     """(4,) per unit of the sum of a modulator's operands."""
     gain: tuple[float, float]
     """Per unit of the sum of a pair's products."""
     unit: float
-    """What a full product brings: the same for both pairs, because the brighter one is dimmed."""
+    """Light of a full product, the same for both pairs, because the brighter one is dimmed."""
     residual: float
-    """Of the regression: units of 1/255 of a product, per root of a tile's symbols."""
+    """Rms residual of the regression, in units of 1/255 of a product per root of a tile's symbols."""
 
     def decode(self, levels: Floats, sums: Floats) -> Floats:
         """Return the sums of products in units of 1/255, (tiles,), for levels and the (tiles, 4) sums of operands."""
@@ -82,7 +81,7 @@ class TileDecoder:
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """All that playing and decoding vectors needs besides the calibration."""
+    """The data for playing and decoding vectors, besides the calibration."""
 
     symbol: Symbol
     coding: Coding
@@ -95,15 +94,15 @@ def play(tiles: Tiles, words: Integers, dark: tuple[int, ...], symbol: Symbol, *
     tile = tiles.tile(words.shape[1], symbol)
     blank = np.broadcast_to(np.array(dark), (1, words.shape[1], MODULATORS))
     alignment = tiles.wiring.alignment
-    made = envelopes(words, dark, tile, alignment)
-    return tiles.sums(made, tile, envelopes(blank, dark, tile, alignment)[:, 0], shots=shots)
+    samples = envelopes(words, dark, tile, alignment)
+    return tiles.sums(samples, tile, envelopes(blank, dark, tile, alignment)[:, 0], shots=shots)
 
 
 def tune(tiles: Tiles, calibration: Calibration, symbol: Symbol, rng: np.random.Generator) -> Tuning:
-    """Sweep both gates, then fit the decoder to random tiles.
+    """Sweep both gates, fit the decoder to random tiles, and return the tuning.
 
-    Raises `CalibrationError` when the device does not answer as its calibration says: less light, or light that
-    does not add up.
+    Raise `CalibrationError` if the device does not agree with its calibration: too little light, or light that does
+    not add up.
     """
     plain = tuple(m.encoder for m in calibration.modulators)
     curves = [_gate_curve(tiles, calibration, symbol, pair, plain) for pair in (0, 1)]
@@ -117,33 +116,36 @@ def tune(tiles: Tiles, calibration: Calibration, symbol: Symbol, rng: np.random.
 def _gate_curve(
     tiles: Tiles, calibration: Calibration, symbol: Symbol, pair: int, plain: tuple[Encoder, ...]
 ) -> Fringe:
-    """Light of a pair against the word of its gate's pulses, the other modulator open and the other pair dark."""
+    """Return the curve of a gate's pulses, measured with its partner open and the other pair dark.
+
+    Raise `CalibrationError` for too little light.
+    """
     gate = GATES[pair]
     curve = calibration.modulators[gate].curve
-    beyond = BEYOND * curve.half_wave
-    low, high = max(curve.null - beyond, -WORD_LIMIT), min(curve.peak + beyond, WORD_LIMIT)
-    swept = np.rint(np.linspace(low, high, SWEPT_POINTS)).astype(np.int64)
+    margin = BEYOND * curve.half_wave
+    low, high = max(curve.null - margin, -WORD_LIMIT), min(curve.peak + margin, WORD_LIMIT)
+    sweep_words = np.rint(np.linspace(low, high, SWEPT_POINTS)).astype(np.int64)
     dark = tuple(int(e.words[0]) for e in plain)
-    words = np.tile(np.array(dark), (swept.size, SWEPT_SYMBOLS, 1))
+    words = np.tile(np.array(dark), (sweep_words.size, SWEPT_SYMBOLS, 1))
     words[:, :, gate - 1] = plain[gate - 1].words[-1]
-    words[:, :, gate] = swept[:, None]
+    words[:, :, gate] = sweep_words[:, None]
     levels = play(tiles, words, dark, symbol, shots=SHOTS).mean(axis=1)
     expected = calibration.decoder.gain[pair] * _open_ticks(tiles, symbol)
-    found = float(np.ptp(levels))
-    if found < LEAST_PEAK * expected:
+    swing = float(np.ptp(levels))
+    if swing < LEAST_PEAK * expected:
         raise CalibrationError(
             (
-                f"the pulses of generator {calibration.modulators[gate].channel} give {found:.0f} counts "
+                f"the pulses of generator {calibration.modulators[gate].channel} give {swing:.0f} counts "
                 f"instead of {expected:.0f}"
             ),
             device=calibration.device,
             hint="Check that the laser is on, then run `lightning calibrate` with this device",
         )
-    return fit(swept, levels)
+    return fit(sweep_words, levels)
 
 
 def _open_ticks(tiles: Tiles, symbol: Symbol) -> float:
-    """Return the ticks of all gates' pulses in a swept tile."""
+    """Return the total open time of the gate in a tile of a sweep, in ticks."""
     return SWEPT_SYMBOLS * symbol.settled / tiles.tile(1, symbol).samples_per_tick
 
 
@@ -155,11 +157,11 @@ def _train(tiles: Tiles, coding: Coding, symbol: Symbol, rng: np.random.Generato
     products = operands[..., 0::2] * operands[..., 1::2]
     design = np.column_stack([operands.sum(axis=1), products.sum(axis=1)])
     weights, *_ = np.linalg.lstsq(design, levels, rcond=None)
-    rest = levels - design @ weights
+    residuals = levels - design @ weights
     w = [float(weight) for weight in weights]
     gain = (w[MODULATORS], w[MODULATORS + 1])
     unit = float(np.mean(np.array(gain) * coding.fullest))
-    rms = float(np.sqrt(np.mean(rest**2) / length)) * FULL / unit
+    rms = float(np.sqrt(np.mean(residuals**2) / length)) * FULL / unit
     if not rms <= WORST_RESIDUAL:
         raise CalibrationError(
             (
@@ -175,9 +177,9 @@ def _train(tiles: Tiles, coding: Coding, symbol: Symbol, rng: np.random.Generato
 
 
 def training_values(rng: np.random.Generator, length: int) -> Integers:
-    """Return the random values, (tiles, length, 4).
+    """Return random values, (tiles, length, 4).
 
-    Each modulator of each tile has its own range, so that sums of operands and of products are distinguished.
+    Each modulator of each tile has its own range, so that the regression can separate sums of operands and of products.
     """
     top = rng.integers(0, LEVELS, (TRAINING_TILES, 1, MODULATORS))
     base = rng.integers(0, top + 1)

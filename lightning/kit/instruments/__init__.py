@@ -1,7 +1,7 @@
 """Laboratory instruments around the photonic kit, by PyVISA: tunable laser, bias supply, optical power meter.
 
-    line      lines of text over PyVISA, with a deadline on every wait; what can go wrong, with the hint
-    session   one connection: identity, error queue, reading back
+    line      lines of text over PyVISA, with a deadline on every wait; the errors and their hints
+    session   one connection: identity, error queue, verified settings
     laser     `TunableLaser`, and Santec's TSL series
     supply    `BiasSupply`, and Keysight's N6700 family
     meter     `PowerMeter`, and Thorlabs' meters

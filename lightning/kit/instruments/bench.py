@@ -1,4 +1,4 @@
-"""Instruments by what they are for and where they are."""
+"""The instruments of a bench, by role and address."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def open_instrument(
 ) -> TunableLaser | BiasSupply | PowerMeter:
     """Return the instrument at a VISA resource (`TCPIP::192.0.2.7::5025::SOCKET`, `USB0::...::INSTR`).
 
-    It has answered. Supported: for "laser" Santec's TSL series, for "bias" Keysight's N6700 family, for
-    "meter" Thorlabs' power meters. Raises `InstrumentGone`, `InstrumentSilent`, `WrongInstrument`,
-    `AddressError` for an unknown role or what is not a resource, and `MissingLibrary` without PyVISA or what
-    it needs for the resource's bus.
+    Its identity has been checked. Supported are Santec's TSL series as "laser", Keysight's N6700 family as "bias", and
+    Thorlabs' power meters as "meter". Raise `InstrumentGone`, `InstrumentSilent`, `WrongInstrument`, `AddressError`
+    for an unknown role or an invalid resource, and `MissingLibrary` without PyVISA or its library for the resource's
+    bus.
     """
     if role == "laser":
         return SantecLaser(_open_session(resource, "santec", timeout_s, end="\r\n"))
@@ -51,7 +51,7 @@ def _open_session(resource: str, make: str, timeout_s: float, *, end: str = "\n"
 
 @dataclass(frozen=True, slots=True)
 class Instruments:
-    """The instruments of a bench; None for those that it lacks. A context that disconnects at its end."""
+    """The instruments of a bench; None for those that it lacks. A context manager that disconnects on exit."""
 
     laser: TunableLaser | None = None
     bias: BiasSupply | None = None
@@ -73,7 +73,10 @@ class Instruments:
 
 
 def open_bench(resources: Mapping[str, str], *, timeout_s: float = 2.0) -> Instruments:
-    """Return the instruments of a bench by role, such as `soc.bench()` gives. Raises as `open_instrument`."""
+    """Return the instruments at the resources by role, such as `soc.bench()` returns; all or none are open.
+
+    Raise the errors of `open_instrument`.
+    """
     opened: dict[str, TunableLaser | BiasSupply | PowerMeter] = {}
     try:
         for role, resource in resources.items():

@@ -9,7 +9,7 @@ from lightning.kit.instruments.session import Identity, Session
 
 
 class TunableLaser(Protocol):
-    """A laser with power, wavelength and an output that can be switched. All raise `InstrumentError`."""
+    """A laser with settable power and wavelength, and a switched output. All methods raise `InstrumentError`."""
 
     @property
     def identity(self) -> Identity:
@@ -25,27 +25,27 @@ class TunableLaser(Protocol):
         ...
 
     def is_on(self) -> bool:
-        """Return whether it lets light out, by its own account."""
+        """Return whether the laser reports that it emits light."""
         ...
 
     def set_power_dbm(self, power_dbm: float) -> None:
-        """Set the power and return when it is steady. Raises `OutOfRange` before sending."""
+        """Set the power and return when it is steady. Raise `OutOfRange` before sending."""
         ...
 
     def power_dbm(self) -> float:
-        """Power that it was set to."""
+        """Return the power setpoint."""
         ...
 
     def output_dbm(self) -> float:
-        """Power that comes out, by its own monitor."""
+        """Return the emitted power, from the laser's own monitor."""
         ...
 
     def set_wavelength_nm(self, wavelength_nm: float) -> None:
-        """Tune and return when it is steady. Raises `OutOfRange` before sending."""
+        """Set the wavelength and return when it is steady. Raise `OutOfRange` before sending."""
         ...
 
     def wavelength_nm(self) -> float:
-        """Wavelength that it was set to."""
+        """Return the wavelength setpoint."""
         ...
 
     def close(self) -> None:
@@ -56,8 +56,8 @@ class TunableLaser(Protocol):
 class SantecLaser:
     """A laser of Santec's TSL series (550, 570, 710, 770) with the command set "legacy".
 
-    There the shutter is opened with 0 and closed with 1, `*OPC?` answers 0 while the laser settles, and wavelengths are
-    in nm. Powers are taken in dBm whatever the display shows.
+    In this set 0 opens the shutter and 1 closes it, `*OPC?` answers 0 while the laser settles, and wavelengths are in
+    nm. The power unit is set to dBm before every power command.
     """
 
     POWER_DBM = (-15.0, 13.0)
@@ -71,7 +71,10 @@ class SantecLaser:
         return self._session.identity
 
     def turn_on(self) -> None:
-        """Switch the diode on, open the shutter, wait until it is steady, and see that no alarm keeps it dark."""
+        """Switch the diode on, open the shutter and wait until it is steady.
+
+        Raise `NotAsSet` if the laser reports that it is off, or an alarm.
+        """
         self._session.tell(":POW:STAT 1")
         self._session.tell(":POW:SHUT 0")
         self._settle("the laser's output")
@@ -82,7 +85,7 @@ class SantecLaser:
             raise self._dark(f"it reports {alarm}")
 
     def turn_off(self) -> None:
-        """Close the shutter and leave the diode on, which keeps it warm."""
+        """Close the shutter and leave the diode on, which keeps it warm. Raise `NotAsSet` if it still reports on."""
         self._session.tell(":POW:SHUT 1")
         self._settle("the laser's shutter")
         if self.is_on():
@@ -93,40 +96,40 @@ class SantecLaser:
             )
 
     def is_on(self) -> bool:
-        """Return whether the diode is on and the shutter open, by its own account."""
+        """Return whether the laser reports that the diode is on and the shutter open."""
         return self._session.ask_truth(":POW:STAT?") and not self._session.ask_truth(":POW:SHUT?")
 
     def set_power_dbm(self, power_dbm: float) -> None:
         """Set the power, -15 to 13 dBm, and return when it is steady."""
         self._session.within("a power in dBm of", power_dbm, *self.POWER_DBM)
-        self._in_dbm()
+        self._use_dbm()
         self._session.tell(f":POW {power_dbm:.2f}")
         self._settle("the laser's power")
         self._session.compare("the power in dBm", power_dbm, self.power_dbm(), 0.006)
 
     def power_dbm(self) -> float:
-        """Power that it was set to."""
-        self._in_dbm()
+        """Return the power setpoint."""
+        self._use_dbm()
         return self._session.ask_number(":POW?")
 
     def output_dbm(self) -> float:
-        """Power that comes out, by its own monitor."""
-        self._in_dbm()
+        """Return the emitted power, from the laser's own monitor."""
+        self._use_dbm()
         return self._session.ask_number(":POW:ACT?")
 
     def wavelength_range_nm(self) -> tuple[float, float]:
-        """Return the ends of its tuning."""
+        """Return the ends of its tuning range."""
         return self._session.ask_number(":WAV:MIN?"), self._session.ask_number(":WAV:MAX?")
 
     def set_wavelength_nm(self, wavelength_nm: float) -> None:
-        """Tune to 0.1 pm and return when it is steady."""
+        """Set the wavelength, with a resolution of 0.1 pm, and return when it is steady."""
         self._session.within("a wavelength in nm of", wavelength_nm, *self.wavelength_range_nm())
         self._session.tell(f":WAV {wavelength_nm:.4f}")
         self._settle("the laser's wavelength")
         self._session.compare("the wavelength in nm", wavelength_nm, self.wavelength_nm(), 0.0005)
 
     def wavelength_nm(self) -> float:
-        """Wavelength that it was set to."""
+        """Return the wavelength setpoint."""
         return self._session.ask_number(":WAV?")
 
     def close(self) -> None:
@@ -136,8 +139,8 @@ class SantecLaser:
     def _settle(self, what: str) -> None:
         self._session.wait_until(lambda: self._session.ask_truth("*OPC?"), what)
 
-    def _in_dbm(self) -> None:
-        """Check that powers are in dBm: they are in mW where somebody pressed the key."""
+    def _use_dbm(self) -> None:
+        """Set the power unit to dBm: someone may have chosen mW at the front panel."""
         if self._session.ask_truth(":POW:UNIT?"):
             self._session.tell(":POW:UNIT 0")
 

@@ -1,20 +1,20 @@
 """Lines of text to an instrument and back, by PyVISA, with a deadline on every wait; errors of instruments.
 
 On raw sockets (`TCPIP::host::port::SOCKET`) the pure-Python backend has defaults that would corrupt a session: a
-refused connection opens all the same, a read spins until its timeout once the other end has closed, a late answer is
-given to the next question. So we wait on the socket ourselves, take only what has arrived, and cut the lines here.
-Other resources (USB, GPIB, VXI-11) are framed by their bus and go through whichever VISA is installed.
+refused connection opens without an error, a read spins until its timeout after the other end has closed, and a late
+reply is returned for the next query. So we wait on the socket ourselves, read only what has arrived, and split the
+lines here. Other resources (USB, GPIB, VXI-11) are framed by their bus and use whichever VISA is installed.
 
     DeviceError
     └── InstrumentError
-        ├── InstrumentGone     nobody answers at the address, or the connection broke
-        ├── InstrumentSilent   it took the question and did not answer in time
-        ├── UnreadableReply    it answered something that is not an answer to the question
-        ├── InstrumentRefused  it put an error into its queue
-        ├── WrongInstrument    something else answers at the address
-        └── NotAsSet           it took the setting, and reads back another value, or never settled
+        ├── InstrumentGone     no instrument at the address, or the connection broke
+        ├── InstrumentSilent   no reply to a query in time
+        ├── UnreadableReply    the reply does not fit the query
+        ├── InstrumentRefused  the instrument reports an error in its queue
+        ├── WrongInstrument    another instrument is at the address
+        └── NotAsSet           a setting reads back another value, or did not settle
 
-After the first three the connection is closed, so that a late answer meets nobody; the next use connects again.
+After the first three the connection is closed, so that a late reply is dropped; the next use connects again.
 """
 
 from __future__ import annotations
@@ -33,49 +33,49 @@ from lightning.errors import AddressError, DeviceError, MissingLibrary
 _CHUNK_BYTES = 4096
 _LONGEST_REPLY_BYTES = 1 << 16
 _LACKING = re.compile(r"Please install .*\n*No module named '(\w+)'")
-"""What pyvisa-py says, in a ValueError, of a bus that it reaches through another library."""
+"""Message of pyvisa-py's ValueError for a bus whose library is missing."""
 _LIBRARIES = {"usb": "pyusb", "gpib": "gpib-ctypes", "serial": "pyserial"}
-"""What to install for a module."""
+"""Package that provides a module."""
 _ENDS = re.compile(rb"[\r\n]+")
 
 
 class InstrumentError(DeviceError, code="instrument"):
-    """A laboratory instrument."""
+    """An error of a laboratory instrument."""
 
 
 class InstrumentGone(InstrumentError, ConnectionError, code="instrument.gone"):
-    """Nobody answers at the address, or the connection broke."""
+    """No instrument answers at the address, or the connection broke."""
 
 
 class InstrumentSilent(InstrumentError, TimeoutError, code="instrument.silent"):
-    """It took the question and did not answer in time."""
+    """The instrument did not reply in time."""
 
 
 class UnreadableReply(InstrumentError, code="instrument.unreadable-reply"):
-    """It answered something that is not an answer to the question."""
+    """The reply does not fit the query."""
 
 
 class InstrumentRefused(InstrumentError, code="instrument.refused"):
-    """It put an error into its queue."""
+    """The instrument reports an error in its queue."""
 
 
 class WrongInstrument(InstrumentError, code="instrument.wrong"):
-    """Something else answers at the address."""
+    """Another instrument answers at the address."""
 
 
 class NotAsSet(InstrumentError, code="instrument.not-as-set"):
-    """It took the setting, and reads back another value, or never settled."""
+    """A setting reads back another value, or did not settle."""
 
 
 class Line(Protocol):
     """An open connection to one instrument."""
 
     def write(self, text: str) -> None:
-        """Send one line. Raises `InstrumentGone`, `InstrumentSilent`."""
+        """Send one line. Raise `InstrumentGone` or `InstrumentSilent`."""
         ...
 
     def query(self, text: str) -> str:
-        """Send one line and give the line that answers it. Raises also `UnreadableReply`."""
+        """Send one line and return the reply. Raise the errors of `write`, and `UnreadableReply`."""
         ...
 
     def close(self) -> None:
@@ -84,10 +84,10 @@ class Line(Protocol):
 
 
 def open_line(resource: str, timeout_s: float, *, end: str = "\n") -> Line:
-    """Connect to a VISA resource; lines end with `end`, and answers with CR, LF or both.
+    """Connect to a VISA resource; sent lines end with `end`, replies with CR, LF or both.
 
-    Raises `InstrumentGone` when nobody is there, `AddressError` for what is no VISA resource, and `MissingLibrary`
-    without PyVISA or the library that a bus needs.
+    Raise `InstrumentGone` if there is no connection, `AddressError` for an invalid resource, and `MissingLibrary`
+    without PyVISA or its library for the bus.
     """
     is_socket = resource.upper().endswith("::SOCKET")
     visa = _open_resource(resource, timeout_s, backend="@py" if is_socket else "")
@@ -103,11 +103,11 @@ def _open_resource(resource: str, timeout_s: float, *, backend: str) -> Any:
     except MissingLibrary:
         raise
     except Exception as error:  # pyvisa-py raises a bare Exception here
-        raise _not_opened(resource, error) from error
+        raise _open_error(resource, error) from error
 
 
-def _not_opened(resource: str, error: Exception) -> Exception:
-    """Return the error for a resource that PyVISA could not open: its name, our installation, or nobody there."""
+def _open_error(resource: str, error: Exception) -> Exception:
+    """Return `AddressError`, `MissingLibrary` or `InstrumentGone` for a resource that PyVISA could not open."""
     import pyvisa
 
     if getattr(error, "error_code", None) == pyvisa.constants.StatusCode.error_invalid_resource_name:
@@ -165,22 +165,22 @@ class SocketLine:
             raise _make_gone(self._resource, error) from error
 
     def query(self, text: str) -> str:
-        """Send one line and give the line that answers it."""
+        """Send one line and return the reply."""
         deadline_s = time.monotonic() + self._timeout_s
-        # What waits to be read already would be taken for the answer.
+        # Bytes that arrived before the query would be taken for its reply.
         while self._wait(select.POLLIN, 0.0):
-            self._rest += self._take()
+            self._rest += self._receive()
         if self._rest.strip():
             raise _unreadable(self._resource, self._rest)
         self._rest = b""
         self.write(text)
         while True:
-            line, found = self._cut()
-            if found:
+            line, is_complete = self._split_line()
+            if is_complete:
                 return line
             if not self._wait(select.POLLIN, deadline_s - time.monotonic()):
                 raise _silent(self._resource, text, self._timeout_s)
-            self._rest += self._take()
+            self._rest += self._receive()
             if len(self._rest) > _LONGEST_REPLY_BYTES:
                 raise _unreadable(self._resource, self._rest[:40])
 
@@ -189,8 +189,8 @@ class SocketLine:
         with contextlib.suppress(_visa_error(), OSError):
             self._visa.close()
 
-    def _cut(self) -> tuple[str, bool]:
-        """Return the first complete line of what has arrived, and whether there is one."""
+    def _split_line(self) -> tuple[str, bool]:
+        """Remove and return the first complete line of the received bytes, and whether there is one."""
         self._rest = self._rest.lstrip(b"\r\n")
         match = _ENDS.search(self._rest)
         if match is None:
@@ -201,8 +201,8 @@ class SocketLine:
         except UnicodeDecodeError:
             raise _unreadable(self._resource, line) from None
 
-    def _take(self) -> bytes:
-        """Return what has arrived and no more, so that PyVISA never waits. Raises `InstrumentGone` once closed."""
+    def _receive(self) -> bytes:
+        """Return only the bytes that have arrived, so that PyVISA never waits. Raise `InstrumentGone` if closed."""
         try:
             count = len(self._socket.recv(_CHUNK_BYTES, socket.MSG_PEEK))
             data: bytes = self._visa.read_bytes(count) if count else b""
@@ -232,7 +232,7 @@ class MessageLine:
         self._do(self._visa.write, text)
 
     def query(self, text: str) -> str:
-        """Send one line and give the line that answers it."""
+        """Send one line and return the reply."""
         return str(self._do(self._visa.query, text)).strip()
 
     def close(self) -> None:
@@ -282,5 +282,5 @@ def _unreadable(resource: str, data: bytes) -> UnreadableReply:
     return UnreadableReply(
         f"unreadable or unsolicited bytes {data[:40]!r}; the connection was closed",
         device=resource,
-        hint="See whether another program talks to the instrument; the next use connects again",
+        hint="Check whether another program uses the instrument; the next use connects again",
     )

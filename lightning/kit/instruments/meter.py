@@ -9,7 +9,7 @@ from lightning.kit.instruments.session import Identity, Session
 
 
 class PowerMeter(Protocol):
-    """Reads the mean optical power at its head. All raise `InstrumentError`."""
+    """A meter of the mean optical power at its head. All methods raise `InstrumentError`."""
 
     @property
     def identity(self) -> Identity:
@@ -17,19 +17,19 @@ class PowerMeter(Protocol):
         ...
 
     def power_w(self) -> float:
-        """Power in W; in the dark a little noise of either sign."""
+        """Return the power in W; in the dark, noise of either sign."""
         ...
 
     def power_dbm(self) -> float:
-        """Return the same in dBm; minus infinity where the reading is not above zero."""
+        """Return the power in dBm; minus infinity if the reading is not above zero."""
         ...
 
     def set_wavelength_nm(self, wavelength_nm: float) -> None:
-        """Say which wavelength is measured: the head is calibrated for each."""
+        """Set the wavelength of the light, which selects the calibration of the head."""
         ...
 
     def set_averages(self, count: int) -> None:
-        """Set the readings of which each answer is the mean."""
+        """Set the number of readings that are averaged."""
         ...
 
     def close(self) -> None:
@@ -52,18 +52,18 @@ class ThorlabsMeter:
         return self._session.identity
 
     def power_w(self) -> float:
-        """Power in W."""
+        """Return the power in W."""
         if self._session.ask_word("SENS:POW:UNIT?", "W", "DBM") != "W":
             self._session.tell("SENS:POW:UNIT W")
         return self._session.ask_number("MEAS:POW?")
 
     def power_dbm(self) -> float:
-        """Power in dBm; minus infinity where the reading is not above zero."""
+        """Return the power in dBm; minus infinity if the reading is not above zero."""
         power_w = self.power_w()
         return 10.0 * math.log10(power_w / 1e-3) if power_w > 0.0 else -math.inf
 
     def set_wavelength_nm(self, wavelength_nm: float) -> None:
-        """Say which wavelength is measured."""
+        """Set the wavelength of the light, 400 to 1900 nm."""
         self._session.within("a wavelength in nm of", wavelength_nm, *self.WAVELENGTH_NM)
         self._session.tell(f"SENS:CORR:WAV {wavelength_nm:.3f}")
         self._session.compare(
@@ -71,7 +71,7 @@ class ThorlabsMeter:
         )
 
     def set_averages(self, count: int) -> None:
-        """Set the readings of which each answer is the mean."""
+        """Set the number of readings that are averaged, 1 to 10,000."""
         self._session.within("a number of readings of", count, *self.AVERAGES)
         self._session.tell(f"SENS:AVER:COUN {count}")
         self._session.compare("the number of readings", count, self._session.ask_number("SENS:AVER:COUN?"), 0)

@@ -1,4 +1,4 @@
-"""A session with one SCPI instrument: who it is, questions, settings that are seen to have been taken."""
+"""A session with one SCPI instrument: its identity, queries, and settings that are verified."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class Identity:
 
 
 class Session:
-    """Holds the connection to an instrument; connects when it is used, and again after a failure.
+    """A connection to one instrument, opened at the first use and again after a failure.
 
-    Safe among threads, but not among processes: let one program have the instrument. `expected` must occur in the
-    identity (in any case), or it is the wrong instrument.
+    Safe for threads, but not for several processes: only one program may use the instrument. Every word of `expected`
+    must occur in its identity (in any case); otherwise `WrongInstrument` is raised.
     """
 
     def __init__(
@@ -67,19 +67,19 @@ class Session:
 
     @property
     def identity(self) -> Identity:
-        """Return who answers at the address."""
+        """The identity of the instrument at the address; connects if necessary."""
         with self._lock:
             self._connect_once()
             assert self._identity is not None
             return self._identity
 
     def open(self) -> None:
-        """Connect now, and see who is there. Raises `InstrumentError`."""
+        """Connect and check the identity. Raise `InstrumentError`."""
         with self._lock:
             self._connect_once()
 
     def ask(self, query: str) -> str:
-        """Send a query, and return the answer. Raises `InstrumentError`."""
+        """Send a query and return the reply. Raise `InstrumentError`."""
         with self._lock:
             line = self._connect_once()
             try:
@@ -89,7 +89,7 @@ class Session:
                 raise
 
     def ask_number(self, query: str) -> float:
-        """Send a query, and return the answer, a finite number. Raises `InstrumentError`."""
+        """Send a query and return the reply as a finite number. Raise `InstrumentError`."""
         reply = self.ask(query)
         try:
             value = float(reply)
@@ -100,18 +100,18 @@ class Session:
         return value
 
     def ask_truth(self, query: str) -> bool:
-        """Send a query, and return the answer, `1` or `0`, `ON` or `OFF`, as a truth. Raises `InstrumentError`."""
+        """Send a query and return the reply (`1` or `ON`, `0` or `OFF`) as a bool. Raise `InstrumentError`."""
         return self.ask_word(query, "1", "0", "ON", "OFF") in ("1", "ON")
 
     def ask_word(self, query: str, *words: str) -> str:
-        """Send a query, and return the answer, one of some words, in upper case. Raises `InstrumentError`."""
+        """Send a query and return the reply, one of `words`, in upper case. Raise `InstrumentError`."""
         reply = self.ask(query)
         if reply.upper() not in words:
             raise self._unreadable(query, reply, " or ".join(words[:2]))
         return reply.upper()
 
     def tell(self, command: str) -> None:
-        """Send a command and look into the error queue. Raises `InstrumentRefused` with all that stands there."""
+        """Send a command and read the error queue. Raise `InstrumentRefused` with all its entries."""
         with self._lock:
             line = self._connect_once()
             try:
@@ -124,13 +124,13 @@ class Session:
             raise InstrumentRefused(
                 f"{command!r} was refused: {'; '.join(errors)}",
                 device=self.resource,
-                hint="See the instrument's manual for the error, and its display for what it wants",
+                hint="Look up the error in the instrument's manual, and check its display",
             )
 
-    def wait_until(self, is_so: Callable[[], bool], what: str) -> None:
-        """Ask again and again until something is so. Raises `NotAsSet` after `settle_s`."""
+    def wait_until(self, is_settled: Callable[[], bool], what: str) -> None:
+        """Poll `is_settled` until it is true. Raise `NotAsSet` after `settle_s`."""
         deadline_s = time.monotonic() + self.settle_s
-        while not is_so():
+        while not is_settled():
             if time.monotonic() > deadline_s:
                 raise NotAsSet(
                     f"{what} did not settle within {self.settle_s:g} s",
@@ -139,20 +139,20 @@ class Session:
                 )
             time.sleep(_POLL_S)
 
-    def compare(self, what: str, wanted: float, got: float, tolerance: float) -> None:
-        """Raise `NotAsSet` unless a value reads back as it was set."""
-        if not abs(got - wanted) <= tolerance:
+    def compare(self, what: str, setpoint: float, reading: float, tolerance: float) -> None:
+        """Raise `NotAsSet` unless a reading is within `tolerance` of its setpoint."""
+        if not abs(reading - setpoint) <= tolerance:
             raise NotAsSet(
-                f"{what} was set to {wanted:g} and reads {got:g}",
+                f"{what} was set to {setpoint:g} and reads {reading:g}",
                 device=self.resource,
                 hint="Look at the instrument's display: a limit, an interlock or another program may hold it",
             )
 
     def within(self, what: str, value: float, low: float, high: float) -> None:
-        """Raise `OutOfRange`, before anything is sent, unless a value lies between the ends."""
+        """Raise `OutOfRange`, before anything is sent, unless a value lies from `low` to `high`."""
         if not low <= value <= high:
             raise OutOfRange(
-                f"{what} {value:g} lies outside {low:g} to {high:g}; nothing was sent",
+                f"{what} {value:g} is outside {low:g} to {high:g}; nothing was sent",
                 device=self.resource,
                 hint="Choose a value in the range",
             )
@@ -185,7 +185,7 @@ class Session:
         return Identity(fields[0], fields[1], fields[2], fields[3])
 
     def _errors(self) -> list[str]:
-        """Empty the error queue."""
+        """Read the error queue until it is empty, and return its entries."""
         errors: list[str] = []
         for _ in range(_MOST_ERRORS):
             reply = self.ask("SYST:ERR?")
@@ -197,12 +197,12 @@ class Session:
             errors.append(f"{match[1]} {match[2]}")
         return errors
 
-    def _unreadable(self, query: str, reply: str, wanted: str) -> UnreadableReply:
+    def _unreadable(self, query: str, reply: str, expected: str) -> UnreadableReply:
         self.close()
         return UnreadableReply(
-            f"{query!r} was answered {reply[:80]!r}, which is not {wanted}; the connection was closed",
+            f"the reply to {query!r} is {reply[:80]!r}, which is not {expected}; the connection was closed",
             device=self.resource,
-            hint="See whether another program talks to the instrument; the next use connects again",
+            hint="Check whether another program uses the instrument; the next use connects again",
         )
 
     def _disconnect(self) -> None:

@@ -8,7 +8,7 @@ from lightning.kit.instruments.session import Identity, Session
 
 
 class BiasSupply(Protocol):
-    """Voltages for the bias electrodes; outputs are counted from 1, as on the front. All raise `InstrumentError`."""
+    """A supply of bias voltages; outputs are counted from 1, as on its front. All methods raise `InstrumentError`."""
 
     @property
     def identity(self) -> Identity:
@@ -22,15 +22,15 @@ class BiasSupply(Protocol):
 
     @property
     def limit_v(self) -> float:
-        """The highest voltage that this driver sends: what the modulators stand."""
+        """The highest voltage that this driver sends, which protects the modulators."""
         ...
 
     def set_voltage_v(self, output: int, voltage_v: float) -> None:
-        """Set an output, and see that it is so. Raises `OutOfRange` before sending."""
+        """Set an output and check it. Raise `OutOfRange` before sending."""
         ...
 
     def voltage_v(self, output: int) -> float:
-        """Voltage measured at an output."""
+        """Return the voltage measured at an output."""
         ...
 
     def turn_on(self, output: int) -> None:
@@ -51,10 +51,10 @@ class BiasSupply(Protocol):
 
 
 class KeysightSupply:
-    """A supply of Keysight's N6700 family: it takes lists of channels (`VOLT 3.1,(@2)`) and tells how many it has.
+    """A supply of Keysight's N6700 family, whose commands take lists of channels (`VOLT 3.1,(@2)`).
 
-    `limit_v` protects the modulators: nothing above it is sent. `tolerance_v` is how far a measured voltage may be
-    from the set one.
+    `limit_v` protects the modulators: nothing above it is sent. `tolerance_v` is the largest accepted difference
+    between a measured voltage and its setpoint.
     """
 
     def __init__(self, session: Session, *, limit_v: float = 12.0, tolerance_v: float = 0.02) -> None:
@@ -81,7 +81,7 @@ class KeysightSupply:
         return self._limit_v
 
     def set_voltage_v(self, output: int, voltage_v: float) -> None:
-        """Set an output to 0 V or more, and measure it where it is on."""
+        """Set an output to 0 V or more, read the setpoint back, and measure the voltage if the output is on."""
         channel = self._channel(output)
         self._session.within("a bias voltage of", voltage_v, 0.0, self._limit_v)
         self._session.tell(f"VOLT {voltage_v:.4f},{channel}")
@@ -94,7 +94,7 @@ class KeysightSupply:
             )
 
     def voltage_v(self, output: int) -> float:
-        """Voltage measured at an output."""
+        """Return the voltage measured at an output."""
         return self._session.ask_number(f"MEAS:VOLT? {self._channel(output)}")
 
     def turn_on(self, output: int) -> None:

@@ -1,7 +1,7 @@
-"""Firmware that `lightning` knows: configurations to compile for without a board, with what QICK's do not say.
+"""Profiles of known firmware: QICK configurations to compile for without a board, with couplings and clock rates.
 
-`load("lightning-zcu111")` gives the profile; `soccfg()` of it a `QickConfig`. Coupling matters because the kit's
-pulses have frequency 0: through baluns (AC) they droop.
+`load("lightning-zcu111").soccfg()` returns a `QickConfig`. Coupling matters because the kit's pulses have frequency 0:
+through baluns (AC) they droop.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Profile:
     dac_coupling: Coupling
     adc_coupling: Coupling
     coupling_note: str
-    """Which connectors this is about, and what else there is."""
+    """The connectors that the couplings describe, and other options."""
     refclk_mhz: tuple[float, ...]
     dac_msps: tuple[float, ...]
     adc_msps: tuple[float, ...]
@@ -70,5 +70,5 @@ def parse(document: dict[str, Any]) -> Profile:
 
 @lru_cache
 def of_board(board: str) -> tuple[Profile, ...]:
-    """Return the profiles for this board, however its name is written."""
+    """Return the profiles for this board; upper and lower case are equal."""
     return tuple(each for each in map(load, NAMES) if each.board.lower() == board.lower())

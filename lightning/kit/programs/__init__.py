@@ -1,8 +1,7 @@
 """Programs of the timed processor, compiled by QICK on board or off.
 
-`build(soccfg, settings, words)` gives the program for the processor that the firmware has; `Shot` is the record
-that both versions compile, so both put out the same pulses and record the same window. `ticks` reads the duration of a
-compiled program from its words.
+`build(soccfg, settings, words)` returns the program for the firmware's processor; both versions compile the same
+`Settings` to the same pulses and the same window. `ticks` computes the duration of a compiled program from its words.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Floats = npt.NDArray[np.float64]
 
 SYNCI, REGWI, LOOPNZ = 0x14, 0x19, 0x30
 UNTOLD = frozenset((0x31, 0x52, 0x54))
-"""Opcodes of version 1, and those after which its words do not tell how long a program takes."""
+"""Opcodes of version 1 that make the duration of a program depend on data: `condj`, `sync`, `wait`."""
 _IMMEDIATE = (1 << 31) - 1
 
 PROCESSORS = {"axis_tproc64x32_x8": "v1", "qick_processor": "v2"}
@@ -30,10 +29,10 @@ PROCESSORS = {"axis_tproc64x32_x8": "v1", "qick_processor": "v2"}
 
 
 class Compiled(Protocol):
-    """A program, ready for a device."""
+    """A compiled program."""
 
     program: Any
-    """QICK's own object: `asm()`, `dump_prog()`, `binprog`."""
+    """The QICK program: `asm()`, `dump_prog()`, `binprog`."""
 
     def acquire_decimated(self, soc: Any, *, progress: bool) -> list[Floats]:
         """Return one array (reps, 2, samples) per readout, averaged over the runs."""
@@ -48,14 +47,14 @@ class Compiled(Protocol):
         ...
 
     def duration_s(self) -> float:
-        """Return how long one run takes on the device."""
+        """Return the duration of one run on the device."""
         ...
 
 
 def build(soccfg: Any, settings: Settings, words: dict[int, int]) -> Compiled:
     """Compile one shot for this firmware, with these gain words per generator.
 
-    Raises `ProgramError` for a processor that is of neither version, `MissingLibrary` without QICK.
+    Raise `ProgramError` for an unsupported processor, `MissingLibrary` without QICK.
     """
     require("qick", "to compile programs")
     kind = str(soccfg["tprocs"][0]["type"])
@@ -70,20 +69,20 @@ def build(soccfg: Any, settings: Settings, words: dict[int, int]) -> Compiled:
 
 
 def by_shot(data: npt.NDArray[np.float64], settings: Settings) -> Floats:
-    """Return the samples by shot, (reps, 2, samples), also when QICK leaves out the axis of a single repetition."""
+    """Return the samples by shot, (reps, 2, samples); QICK omits the first axis for a single repetition."""
     return np.asarray(data, dtype=float).reshape(settings.reps, 2, settings.readout_length)
 
 
 def ticks(words: Sequence[int], *, per_instruction: int = 0) -> int | None:
-    """Return the ticks of the processor's clock from the start to the end of a program of version 1.
+    """Return the duration of a version 1 program in ticks of the processor's clock, or None if it depends on data.
 
-    Time passes by `synci` (0x14), which moves the reference time on; `loopnz` (0x30) jumps back and counts a register
-    down, which `regwi` (0x19) has set before. Fields as in QICK's table of instructions: page in bits 55..53, register
-    in bits 45..41, immediate in bits 30..0, target of a jump in bits 15..0. None for a program that moves time by a
-    register (`sync`, 0x52), waits for one (`wait`, 0x54) or branches on data (`condj`, 0x31): its words do not tell.
+    `synci` (0x14) advances the reference time; `loopnz` (0x30) jumps back and decrements a register that an earlier
+    `regwi` (0x19) has set. Fields as in QICK's table of instructions: page in bits 55..53, register in bits 45..41,
+    immediate in bits 30..0, jump target in bits 15..0. The result is None for a program that advances time by a
+    register (`sync`, 0x52), waits for one (`wait`, 0x54) or branches on data (`condj`, 0x31), or whose loop count is
+    unknown.
 
-    `per_instruction` ticks are added for each instruction that is carried out. A loop of three rounds, of ten ticks
-    each:
+    `per_instruction` ticks are added for each executed instruction. A loop of three rounds, of ten ticks each:
 
     >>> regwi = (0x19 << 56) | (14 << 41) | 2
     >>> loopnz = (0x30 << 56) | (14 << 41) | (8 << 46) | (14 << 36) | 1
@@ -91,7 +90,7 @@ def ticks(words: Sequence[int], *, per_instruction: int = 0) -> int | None:
     30
     """
     elapsed = [0]
-    """At each address the ticks until it is first reached with all loops before it done."""
+    """Per address, the ticks until it is first reached after all earlier loops have ended."""
     for address, word in enumerate(words):
         opcode = int(word) >> 56
         if opcode in UNTOLD:
@@ -110,7 +109,7 @@ def ticks(words: Sequence[int], *, per_instruction: int = 0) -> int | None:
 
 
 def _count(words: Sequence[int], loop: int, start: int) -> int | None:
-    """Return how often the loop jumps back: what was last written into its register, if it is known."""
+    """Return how often the loop jumps back: the last value written to its register before it, or None."""
     register = _register(words[loop])
     if start > loop:
         return None

@@ -11,14 +11,14 @@ from lightning.kit.programs import Floats, by_shot, ticks
 from lightning.kit.settings import Settings
 
 SETTLE_TICKS = 200
-"""Before the first shot: time for the processor to fetch what the pulses need."""
+"""Before the first shot: time for the processor to fetch the pulses."""
 
 
 class ShotProgram(AveragerProgram):  # type: ignore[misc]
     """Constant pulses on four generators at once, and one window of the readouts."""
 
     def initialize(self) -> None:
-        """Declare what is used, and leave the pulses in the generators' registers."""
+        """Declare generators and readouts, and set the pulse registers."""
         settings: Settings = self.cfg["settings"]
         freq = self.freq2reg(
             settings.pulse_freq_mhz, gen_ch=next(iter(self.cfg["words"])), ro_ch=settings.readouts[0]
@@ -39,7 +39,7 @@ class ShotProgram(AveragerProgram):  # type: ignore[misc]
         self.synci(SETTLE_TICKS)
 
     def body(self) -> None:
-        """Play one shot."""
+        """Play one shot and record its window."""
         settings: Settings = self.cfg["settings"]
         for channel in self.cfg["words"]:
             self.pulse(ch=channel, t=0)
@@ -63,8 +63,8 @@ class ShotV1:
 
     def acquire_decimated(self, soc: Any, *, progress: bool) -> list[Floats]:
         """Return one array (reps, 2, samples) per readout, averaged over the runs."""
-        found = self.program.acquire_decimated(soc, progress=progress)
-        return [by_shot(each, self.settings) for each in found]
+        readouts = self.program.acquire_decimated(soc, progress=progress)
+        return [by_shot(each, self.settings) for each in readouts]
 
     def rounds(self) -> list[list[Floats]]:
         """Return the runs of the last acquisition, before averaging."""
@@ -76,7 +76,7 @@ class ShotV1:
         return [np.array([each_i[0], each_q[0]]) for each_i, each_q in zip(i, q, strict=True)]
 
     def duration_s(self) -> float:
-        """Return how long one run takes: ticks of the compiled program over the processor's clock."""
+        """Return the duration of one run: ticks of the compiled program over the processor's clock."""
         f_time_mhz = float(self.program.tproccfg["f_time"])
         length = ticks(self.program.binprog)
         assert length is not None, "this program has neither branches nor times in registers"

@@ -1,7 +1,7 @@
 """The kit's program for the timed processor of version 2 (`qick_processor`).
 
-The same shot as of version 1: lengths and times are given in ticks of the same clocks, turned into microseconds,
-because version 2 takes no ticks.
+The same shot as for version 1: lengths and times in ticks of the same clocks are converted to microseconds, because
+version 2 does not accept ticks.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class ShotV2:
 
     def acquire_decimated(self, soc: Any, *, progress: bool) -> list[Floats]:
         """Return one array (reps, 2, samples) per readout, averaged over the runs."""
-        found = self.program.acquire_decimated(soc, rounds=self.settings.soft_avgs, progress=progress)
-        return [self._by_shot(each) for each in found]
+        readouts = self.program.acquire_decimated(soc, rounds=self.settings.soft_avgs, progress=progress)
+        return [self._by_shot(each) for each in readouts]
 
     def rounds(self) -> list[list[Floats]]:
         """Return the runs of the last acquisition, before averaging."""
@@ -79,11 +79,11 @@ class ShotV2:
 
     def acquire(self, soc: Any, *, progress: bool) -> list[Floats]:
         """Return the mean I and Q of the window in counts, over all shots and runs, (2,) per readout."""
-        found = self.program.acquire(soc, rounds=self.settings.soft_avgs, progress=progress)
-        return [np.asarray(each, dtype=float).reshape(2) for each in found]
+        means = self.program.acquire(soc, rounds=self.settings.soft_avgs, progress=progress)
+        return [np.asarray(each, dtype=float).reshape(2) for each in means]
 
     def duration_s(self) -> float:
-        """Return how long one run takes: a lower bound from the windows and pauses, whatever the instructions take."""
+        """Return a lower bound for the duration of one run: windows, pulses and pauses, without the instructions."""
         settings = self.settings
         window = self.program.cycles2us(settings.adc_trig_offset) + max(
             self.program.cycles2us(settings.readout_length, ro_ch=each) for each in settings.readouts

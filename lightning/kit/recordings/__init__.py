@@ -1,7 +1,7 @@
-"""A session with a device in a file, and the device that the file makes.
+"""Recordings of sessions with a device, and their replay.
 
-| module | what it is for |
+| module | purpose |
 |---|---|
-| `recording` | `record(soc, file)`; the file |
-| `replay` | `replay://FILE`: a device that answers as the recorded one did |
+| `recording` | `record(soc, file)`; the file format |
+| `replay` | `replay://FILE`: a device with the recorded results |
 """

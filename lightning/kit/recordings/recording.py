@@ -1,10 +1,10 @@
-"""A session with a device, in one file: so that a fault can be sent to others.
+"""A file of one session with a device, to share a fault with others.
 
     with lightning.record(soc, "fault.npz") as soc:
         LightningControl(soc, LightningConfig).acquire_decimated(soc)
 
-The file (numpy's npz, no pickle in it) holds a JSON head and the arrays that went to and fro: the device's identity
-and configuration, its calibration, the settings, and every call with its arguments and its answer or its error.
+The file (numpy's npz, without pickles) holds a JSON head and the arrays of all calls: the device's identity and
+configuration, its calibration, the settings, and every call with its arguments and its result or error.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ _NO_ARCHIVE = (
     EOFError,
     NotImplementedError,
     RuntimeError,
-    SyntaxError,  # numpy reads the heads of arrays as Python, by tokens
+    SyntaxError,  # numpy parses array headers as Python
     tokenize.TokenError,
     zipfile.BadZipFile,
     zlib.error,
 )
-"""What numpy and its archive raise for files that are none, or were damaged."""
+"""Errors of numpy and its archive for files of another format, or damaged files."""
 
 
 @dataclass(slots=True)
 class Event:
-    """One call of a QickSoc's method; `times` when it was made again and again with the same answer."""
+    """One call of a QickSoc's method; `times` counts consecutive equal calls with the same result."""
 
     call: str
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     result: Any = None
     error: tuple[str, str] | None = None
-    """(kind of exception, its message), in place of a result."""
+    """(name of the exception's class, its message), in place of a result."""
     times: int = 1
 
     def repeats(self, other: Event) -> bool:
-        """Return whether the other is the same look at the same thing: only looks at counters are gathered."""
+        """Return whether `other` is an equal read of the shot counter; other calls are never merged."""
         ours = (self.call, self.args, self.kwargs, self.result, self.error)
         return self.call == "get_tproc_counter" and ours == (
             other.call,
@@ -76,7 +76,7 @@ class Event:
 
 @dataclass(slots=True)
 class Recording:
-    """Content of a file."""
+    """Content of a recording file."""
 
     made: datetime
     device: Mapping[str, Any]
@@ -88,28 +88,28 @@ class Recording:
 
 
 class Recorder:
-    """A soc that does what another does, and writes down what was asked and answered."""
+    """A soc that forwards all calls to another and records them."""
 
     def __init__(self, soc: Any, recording: Recording) -> None:
         self._soc = soc
         self._recording = recording
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._soc, name)
-        if not callable(found) or name in {"get_cfg", "factory_calibration", "bench"}:
-            return found
+        attribute = getattr(self._soc, name)
+        if not callable(attribute) or name in {"get_cfg", "factory_calibration", "bench"}:
+            return attribute
 
         def recorded(*args: Any, **kwargs: Any) -> Any:
-            # Copies, because buffers are used again.
+            # Copies, because callers reuse buffers.
             event = Event(name, copy.deepcopy(args), copy.deepcopy(kwargs))
             try:
-                result = found(*args, **kwargs)
+                result = attribute(*args, **kwargs)
             except Exception as error:
                 event.error = (type(error).__name__, str(error))
-                self._keep(event)
+                self._append(event)
                 raise
             event.result = copy.deepcopy(result)
-            self._keep(event)
+            self._append(event)
             return result
 
         return recorded
@@ -118,10 +118,10 @@ class Recorder:
         return self._soc[key]
 
     def note_settings(self, settings: Mapping[str, Any]) -> None:
-        """Keep what the next acquisition is asked to do."""
+        """Store the settings of the next acquisition."""
         self._recording.settings = dict(settings)
 
-    def _keep(self, event: Event) -> None:
+    def _append(self, event: Event) -> None:
         events = self._recording.events
         if events and events[-1].repeats(event):
             events[-1].times += 1
@@ -131,9 +131,9 @@ class Recorder:
 
 @contextlib.contextmanager
 def record(soc: Any, file: str | Path) -> Iterator[GuardedSoc]:
-    """Yield the same device, writing down what happens; the file is there when the block ends, also by an error.
+    """Yield the device and record its calls; the file is written at the end of the block, also after an error.
 
-    Raises `RecordingError` when the file cannot be written.
+    Raise `RecordingError` if the file cannot be written.
     """
     from lightning.kit.devices.guard import GuardedSoc, guard_soc
 
@@ -151,18 +151,18 @@ def record(soc: Any, file: str | Path) -> Iterator[GuardedSoc]:
 
 
 def _calibration_document(device: GuardedSoc) -> dict[str, Any] | None:
-    """Return the calibration in use; one that must not be used is none."""
+    """Return the calibration of the device; None without a valid one."""
     from lightning.kit.calibration import find, to_json
 
     try:
-        found = find(device)
+        calibration = find(device)
     except LightningError:
         return None
-    return None if found is None else to_json(found)
+    return None if calibration is None else to_json(calibration)
 
 
 def save(recording: Recording, file: str | Path) -> None:
-    """Write the file. Raises `RecordingError`."""
+    """Write a recording to a file. Raise `RecordingError` if it cannot be written."""
     arrays: list[npt.NDArray[Any]] = []
     head = {
         "format": FORMAT,
@@ -174,11 +174,11 @@ def save(recording: Recording, file: str | Path) -> None:
         "settings": recording.settings,
         "events": [_event_document(each, arrays) for each in recording.events],
     }
-    written = io.BytesIO()
+    content = io.BytesIO()
     named: dict[str, Any] = {f"array{i}": each for i, each in enumerate(arrays)}
-    np.savez_compressed(written, **{HEAD: np.array(json.dumps(head)), **named})
+    np.savez_compressed(content, **{HEAD: np.array(json.dumps(head)), **named})
     try:
-        write_output(file, written.getvalue())
+        write_output(file, content.getvalue())
     except OSError as error:
         raise RecordingError(
             f"{file} cannot be written ({error.strerror})", hint="Give another path"
@@ -186,11 +186,11 @@ def save(recording: Recording, file: str | Path) -> None:
 
 
 def load(file: str | Path) -> Recording:
-    """Read a file. Raises `RecordingError`."""
+    """Return the recording in a file. Raise `RecordingError` if it cannot be read or is not valid."""
     hint = "Record it again with lightning.record(soc, FILE)"
     try:
-        with np.load(io.BytesIO(Path(file).read_bytes()), allow_pickle=False) as found:
-            arrays = {name: found[name] for name in found.files}
+        with np.load(io.BytesIO(Path(file).read_bytes()), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
         head = json.loads(str(arrays.pop(HEAD)))
     except OSError as error:
         raise RecordingError(
@@ -241,7 +241,7 @@ def _event_of(document: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]
 
 
 def pack(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:
-    """Return a value as JSON; arrays are put aside, tuples and dictionaries with other keys than texts marked."""
+    """Return a value as JSON; arrays are appended to `arrays`, tuples and dictionaries become tagged objects."""
     if isinstance(value, np.ndarray):
         arrays.append(value)
         return {"": "array", "name": f"array{len(arrays) - 1}"}
@@ -252,7 +252,7 @@ def pack(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:
     if isinstance(value, Mapping):
         pairs = [[pack(k, arrays), pack(v, arrays)] for k, v in value.items()]
         return {"": "dict", "items": pairs}
-    # A number or a text stays as it is; of what is neither, its looks are kept.
+    # Objects of other types cannot be restored; only their repr is stored.
     number = value.item() if isinstance(value, np.generic) else value
     if number is None or isinstance(number, (bool, int, float, str)):
         return number
@@ -260,7 +260,7 @@ def pack(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:
 
 
 def unpack(value: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> Any:
-    """Back from `pack`; the arrays by name."""
+    """Return the value that `pack` converted; `arrays` are by name."""
     if isinstance(value, list):
         return [unpack(each, arrays) for each in value]
     if not isinstance(value, dict):

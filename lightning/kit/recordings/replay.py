@@ -1,10 +1,10 @@
-"""`replay://FILE`: a device that does what a recording says.
+"""`replay://FILE`: a device that replays a recording.
 
-A program that is loaded must be one of the recorded, with the recorded tables, envelopes and windows; what is then
-read comes in the recorded order, errors too. So the same lines that met a fault meet it again, anywhere, and other
-operands are refused.
+A loaded program must be one of the recorded ones, with the recorded tables, envelopes and windows; its readings and
+errors are then returned in the recorded order. So the same code reproduces a fault anywhere, and other operands are
+rejected.
 
-A program is the same whatever its tables hold. So a replay compares these, too, by a digest of each.
+A program does not contain its tables, so a replay compares these too, by a digest of each.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lightning.kit.recordings.recording import Event, Recording
 from lightning.kit.settings import Settings
 
 Sent = dict[Hashable, str]
-"""Place -> digest of what was written there last."""
+"""Place -> digest of its last content."""
 
 _COMPARED: Mapping[str, tuple[tuple[str, Any], ...]] = {
     "load_mem": (("data", ()), ("mem_sel", "dmem"), ("addr", 0)),
@@ -37,9 +37,9 @@ _COMPARED: Mapping[str, tuple[tuple[str, Any], ...]] = {
     "config_avg": (("ch", 0), ("address", 0), ("length", 1)),
     "config_buf": (("ch", 0), ("address", 0), ("length", 1)),
 }
-"""Calls of QickSoc that are compared: names and defaults of their arguments."""
+"""QickSoc calls that are compared: names and defaults of their arguments."""
 _CONTENT = frozenset({"data", "ro_regs", "length"})
-"""Arguments that say what is written; the others say where."""
+"""Arguments that hold the content; the others hold the place."""
 
 PREFIX = "replay://"
 _READS = ("get_decimated", "get_accumulated", "poll_data", "get_tproc_counter")
@@ -63,7 +63,7 @@ _REPEATED = {
 
 
 def note(sent: Sent, call: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Hashable | None:
-    """Enter what this call writes, and return its place; None for a call that is not compared.
+    """Store the digest of the content that this call writes, and return its place; None if calls are not compared.
 
     >>> sent = {}
     >>> note(sent, "load_mem", ([1, 2],), {"addr": 16})
@@ -75,15 +75,15 @@ def note(sent: Sent, call: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     if call not in _COMPARED:
         return None
     names = _COMPARED[call]
-    given = {**dict(names), **dict(zip((name for name, _ in names), args, strict=False)), **kwargs}
-    place = (call, *(str(given[name]) for name, _ in names if name not in _CONTENT))
-    content = [given[name] for name, _ in names if name in _CONTENT]
+    arguments = {**dict(names), **dict(zip((name for name, _ in names), args, strict=False)), **kwargs}
+    place = (call, *(str(arguments[name]) for name, _ in names if name not in _CONTENT))
+    content = [arguments[name] for name, _ in names if name in _CONTENT]
     sent[place] = hashlib.sha256(repr([_plain(each) for each in content]).encode()).hexdigest()
     return place
 
 
 def _plain(value: Any) -> Any:
-    """Return the same for lists and arrays, and for numbers of any width: over a network QICK sends lists."""
+    """Return a form that is equal for lists and arrays and any width of numbers: over a network QICK sends lists."""
     if isinstance(value, Mapping):
         return sorted((str(key), _plain(each)) for key, each in value.items())
     if isinstance(value, np.generic):
@@ -97,16 +97,16 @@ def _plain(value: Any) -> Any:
 
 
 def _whole_numbers(value: Any) -> npt.NDArray[np.int64] | None:
-    """Return the words as one array, where they are whole numbers: envelopes are long."""
+    """Return the value as one array if it holds only integers, else None; long envelopes are fast this way."""
     try:
-        found = np.asarray(value)
-    except ValueError:  # of unequal lengths
+        array = np.asarray(value)
+    except ValueError:  # rows of unequal lengths
         return None
-    return found.astype(np.int64) if found.dtype.kind in "iu" else None
+    return array.astype(np.int64) if array.dtype.kind in "iu" else None
 
 
 def connect(address: str) -> ReplayedSoc:
-    """Return the device that the file makes. Raises `AddressError`, `RecordingError`."""
+    """Return a device that replays the file. Raise `AddressError` or `RecordingError`."""
     path = address.removeprefix(PREFIX)
     if not path:
         raise AddressError(f"{address!r} names no file", hint="Write replay://FILE, as in replay://fault.npz")
@@ -114,9 +114,9 @@ def connect(address: str) -> ReplayedSoc:
 
 
 class ReplayedSoc(QickConfig):  # type: ignore[misc]
-    """A QickSoc that answers from a recording.
+    """A QickSoc that replays a recording.
 
-    Raises `RecordingError` for a program or a question that was not recorded.
+    Raise `RecordingError` for a program or a reading that was not recorded.
     """
 
     def __init__(self, recording: Recording) -> None:
@@ -124,22 +124,22 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         self.identity = str(recording.device["name"])
         self.simulated = bool(recording.device["simulated"])
         self.made = recording.made
-        """When it was recorded: a calibration was of that age then."""
+        """Date of the recording, from which the age of a calibration is counted."""
         self.about = f"recording of {self.identity}, made {recording.made.isoformat(timespec='seconds')}"
         self.autoproxy: list[Any] = []
         self._recording = recording
         self._acquisitions = _by_program(recording.events)
         self._next = 0
         self._candidates: list[int] = []
-        """Acquisitions that ran the loaded program, the next first; empty once it has started."""
+        """Indices of the acquisitions with the loaded program, the next first; empty after its start."""
         self._sent: Sent = {}
         self._fresh: set[Hashable] = set()
-        """Places that were written since the last program began."""
+        """Places written since the start of the previous program."""
         self._answers: dict[str, deque[Event]] = _queues(recording.events)
 
     @property
     def config(self) -> Configuration:
-        """The configuration of the recorded acquisition. Raises `RecordingError` when another program was."""
+        """The configuration of the recorded acquisition. Raise `RecordingError` if another program was recorded."""
         if self._recording.settings is None:
             raise RecordingError(
                 "the recording is not an acquisition by LightningControl",
@@ -148,24 +148,24 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         return Configuration(Settings.from_dict(self._recording.settings))
 
     def factory_calibration(self) -> dict[str, Any] | None:
-        """Return the calibration that was in use; None when there was none."""
-        found = self._recording.calibration
-        return None if found is None else dict(found)
+        """Return the recorded calibration, or None."""
+        calibration = self._recording.calibration
+        return None if calibration is None else dict(calibration)
 
     def clocks_locked(self) -> bool:
-        """Return whether they were locked, as recorded; they were when nobody asked."""
-        found = [each.result for each in self._recording.events if each.call == "clocks_locked"]
-        return bool(found[-1]) if found else True
+        """Return the last recorded state of the clocks; True if none was recorded."""
+        results = [each.result for each in self._recording.events if each.call == "clocks_locked"]
+        return bool(results[-1]) if results else True
 
     def get_sample_rates(self) -> Any:
-        """Return the rates as recorded, or as the configuration says."""
-        found = [each.result for each in self._recording.events if each.call == "get_sample_rates"]
+        """Return the last recorded rates, or those of the configuration if none were recorded."""
+        results = [each.result for each in self._recording.events if each.call == "get_sample_rates"]
         tiles = self["rf"]["tiles"]
         nominal = {kind: {tile: each["fs"] for tile, each in tiles[kind].items()} for kind in ("dac", "adc")}
-        return found[-1] if found else nominal
+        return results[-1] if results else nominal
 
     def load_bin_program(self, binprog: Any, load_mem: bool = True) -> None:
-        """Turn to the next acquisition that ran this program, from the beginning again after the last."""
+        """Select the next acquisition with this program, cyclically. Raise `RecordingError` if there is none."""
         count = len(self._acquisitions)
         order = [(self._next + step) % count for step in range(count)]
         self._candidates = [i for i in order if _equal(self._acquisitions[i].program, binprog)]
@@ -175,33 +175,33 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
                 device=self.identity,
                 hint="Use the recorded configuration: LightningControl(soc, soc.config)",
             )
-        self._turn_to(self._candidates[0])
+        self._select(self._candidates[0])
 
     def start_tproc(self) -> None:
-        """Begin the acquisition that ran this program on these tables. Raises `RecordingError` when none did."""
-        self._begin()
+        """Start the acquisition with this program and these tables. Raise `RecordingError` if there is none."""
+        self._start()
         self._answer("start_tproc")
 
     def start_readout(self, *_: Any, **__: Any) -> None:
-        """Start a readout, as `start_tproc` does a program, for sums that are streamed."""
-        self._begin()
+        """Start the acquisition like `start_tproc`, for streamed sums."""
+        self._start()
         self._answer("start_readout")
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         if not self._candidates:  # a further run of the same acquisition
             return
         fitting = (i for i in self._candidates if self._acquisitions[i].fits(self._sent, self._fresh))
-        chosen = next(fitting, None)
-        if chosen is None:
+        index = next(fitting, None)
+        if index is None:
             raise RecordingError(
                 "this program was recorded with other operands or windows",
                 device=self.identity,
-                hint="Repeat the recorded calls; a recording holds no other answers",
+                hint="Repeat the recorded calls; a recording holds no other results",
             )
-        self._turn_to(chosen)
+        self._select(index)
         self._candidates, self._fresh = [], set()
 
-    def _turn_to(self, index: int) -> None:
+    def _select(self, index: int) -> None:
         self._next = (index + 1) % len(self._acquisitions)
         self._answers = _queues(self._acquisitions[index].events)
 
@@ -214,12 +214,12 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         return partial(self._answer, name)
 
     def _answer(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """Return what was recorded next for this call; what it sends is noted."""
+        """Return the next recorded result of this call, or raise its error; store the digest of what it writes."""
         place = note(self._sent, name, args, kwargs)
         if place is not None:
             self._fresh.add(place)
-        waiting = self._answers.get(name)
-        if not waiting:
+        queue = self._answers.get(name)
+        if not queue:
             if name in _READS:
                 raise RecordingError(
                     f"the recording ends before this {name}",
@@ -227,9 +227,9 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
                     hint="Record the whole session",
                 )
             return None
-        # A counter stays where it was last seen: that is how a stuck device looks.
-        stays = name == "get_tproc_counter" and len(waiting) == 1
-        event = waiting[0] if stays else waiting.popleft()
+        # The last reading of the counter repeats, as on a stuck device.
+        repeats = name == "get_tproc_counter" and len(queue) == 1
+        event = queue[0] if repeats else queue.popleft()
         if event.error is not None:
             raise _error(*event.error)
         return event.result
@@ -237,40 +237,41 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
 
 @dataclass(slots=True)
 class Acquisition:
-    """A program that was loaded, and what followed."""
+    """A loaded program, and the calls that followed."""
 
     program: Any
     sent: Sent
-    """What stood in the device when it began."""
+    """Content of the device when it started."""
     fresh: set[Hashable]
-    """Places that had been written since the program before began."""
+    """Places written since the start of the previous program."""
     events: list[Event] = field(default_factory=list)
     begun: bool = False
 
     def fits(self, sent: Sent, fresh: set[Hashable]) -> bool:
-        """Return whether the same is sent now, in all places that this program or the recorded one has written."""
+        """Return whether the content is the same in all places that this or the recorded session has written."""
         return all(self.sent.get(place) == sent.get(place) for place in self.fresh | fresh)
 
 
 def _by_program(events: list[Event]) -> list[Acquisition]:
-    """Return every program that was loaded."""
-    found: list[Acquisition] = []
+    """Return the acquisition of every loaded program, in order."""
+    acquisitions: list[Acquisition] = []
     sent: Sent = {}
     fresh: set[Hashable] = set()
     for event in events:
         if event.call == "load_bin_program":
             program = event.args[0] if event.args else event.kwargs["binprog"]
-            found.append(Acquisition(program, dict(sent), set(fresh)))
+            acquisitions.append(Acquisition(program, dict(sent), set(fresh)))
             continue
         if (place := note(sent, event.call, event.args, event.kwargs)) is not None:
             fresh.add(place)
-        if not found:
+        if not acquisitions:
             continue
-        found[-1].events.append(event)
-        if event.call in _STARTS and not found[-1].begun:
-            found[-1].sent, found[-1].fresh, found[-1].begun = dict(sent), fresh, True
+        last = acquisitions[-1]
+        last.events.append(event)
+        if event.call in _STARTS and not last.begun:
+            last.sent, last.fresh, last.begun = dict(sent), fresh, True
             fresh = set()
-    return found
+    return acquisitions
 
 
 def _queues(events: list[Event]) -> dict[str, deque[Event]]:
@@ -290,6 +291,6 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _error(kind: str, message: str) -> Exception:
-    """Return the recorded error as itself where it is a builtin one, else as a broken connection."""
-    found = _REPEATED.get(kind)
-    return ConnectionError(f"{kind}: {message}") if found is None else found(message)
+    """Return the recorded error if it is a known builtin, else a `ConnectionError`."""
+    error_class = _REPEATED.get(kind)
+    return ConnectionError(f"{kind}: {message}") if error_class is None else error_class(message)

@@ -1,11 +1,11 @@
 """Trained networks from files and from modules.
 
-| module | what it reads |
+| module | source |
 |---|---|
 | `weight_file` | `.npz` of weights w1, w2, ... |
 | `onnx` | ONNX files |
 | `torch` | modules of `torch.nn` |
-| `simplify` | nodes that are one |
+| `simplify` | folding of nodes into products |
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ def load_network(
 ) -> Network:
     """Return the network in an `.onnx` file, or of the weights in an `.npz` file.
 
-    `preprocessing` replaces what the file stands for: pixels / 255 for `.npz`; for `.onnx` what its metadata say, as
-    `to_onnx` writes them, else nothing. `choices` are what an ONNX file leaves open: shapes and values of inputs,
-    and which tensors are outputs. Raises
-    `NetworkError` for a file that is missing, damaged or of another kind, `UnsupportedNode` and `CyclicNetwork`
-    as their names say, `OutOfRange` for preprocessing that does not fit.
+    `preprocessing` replaces the file's own: pixels / 255 for `.npz`; for `.onnx` that of its metadata (written by
+    `to_onnx`), else none. `choices` settle what an ONNX file leaves open: shapes and values of inputs, and the outputs;
+    they are ignored for `.npz`. Raise `NetworkError` for a file that is missing, damaged or of another kind,
+    `UnsupportedNode` or `CyclicNetwork` for its graph, `OutOfRange` for preprocessing that does not fit the input.
     """
     path = Path(path)
     if not path.is_file():

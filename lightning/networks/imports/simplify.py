@@ -1,4 +1,4 @@
-"""Simplification of a network that keeps what it computes: folding into products, leaving out what nobody reads."""
+"""Simplification of a network without a change of its results: folding into products, removal of unused nodes."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class Affine:
 
 
 def finish(builder: Builder, name: str, entry: str, output: str, preprocessing: Preprocessing) -> Network:
-    """Return the network that was built, folded.
+    """Return the network of a builder, simplified.
 
-    Raises `NetworkError` where the output does not depend on the input, or weights are not finite.
+    Raise `NetworkError` if the output does not depend on the input, or weights are not finite.
     """
     if output not in builder.shapes:
         raise NetworkError(f"{name}: the output does not depend on the input", hint="Check the export")
     nodes, output = _fold(builder, output)
     nodes = _find_needed(_normalisations_apart(builder, nodes), output)
-    # Infinity may be in a mask, but not in what is multiplied by light.
+    # Masks may hold infinity, photonic weights may not.
     for node in nodes:
         if node.operation in PHOTONIC and not all(
             np.isfinite(builder.constants[t]).all() for t in node.inputs[1:]
@@ -58,35 +58,35 @@ def finish(builder: Builder, name: str, entry: str, output: str, preprocessing: 
 
 
 def _fold(builder: Builder, output: str) -> tuple[list[Node], str]:
-    """Return the nodes in which every scale and shift that follows a product has become part of it.
+    """Return the nodes with every scale and shift folded into the product before it, and the new output.
 
-    What the output does not need goes first: it must not change a product that the output is.
+    Unneeded nodes are removed first: a fold of one of them would change a product that the output depends on.
     """
     needed = _find_needed(builder.nodes, output)
     folding = _Folding(builder, Counter(tensor for node in needed for tensor in set(node.inputs)))
     for node in needed:
-        folding.take(node)
+        folding.add(node)
     return folding.nodes, folding.renamed.get(output, output)
 
 
 @dataclass
 class _Folding:
-    """Takes nodes in order; knows behind which product every tensor lies."""
+    """Folding of nodes in order; maps each tensor to the product that it comes from."""
 
     builder: Builder
     readers: Counter[str]
     nodes: list[Node] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
     places: dict[str, int] = field(default_factory=dict)
-    """Of the product in `nodes` whose rows a tensor holds."""
+    """Per tensor, the index in `nodes` of the product whose rows it holds."""
 
-    def take(self, node: Node) -> None:
+    def add(self, node: Node) -> None:
         current = replace(node, inputs=tuple(self.renamed.get(tensor, tensor) for tensor in node.inputs))
         source = _activation(self.builder, current)
         place = self.places.get(source) if self.readers[source] == 1 else None
         affine = None if place is None else _affine(self.builder, current, self.nodes[place])
         if place is None or affine is None:
-            self._keep(current, place)
+            self._append(current, place)
             return
         product = self.nodes[place] = _absorb(self.builder, self.nodes[place], affine)
         self.renamed[node.output] = source
@@ -94,7 +94,7 @@ class _Folding:
         verb = "merged" if node.operation in {"Add", "Sub"} else "folded"
         self.builder.note(f"{node.operation} {node.name} {verb} into {product.operation} {product.name}")
 
-    def _keep(self, node: Node, place: int | None) -> None:
+    def _append(self, node: Node, place: int | None) -> None:
         if node.operation in PHOTONIC:
             self.places[node.output] = len(self.nodes)
         elif place is not None and self._drops_a_row(node):
@@ -102,7 +102,7 @@ class _Folding:
         self.nodes.append(node)
 
     def _drops_a_row(self, node: Node) -> bool:
-        """Return whether `node` makes a sequence of an image of one row, as behind a convolution over a sequence."""
+        """Return whether `node` reshapes an image of one row to a sequence, as after a convolution over a sequence."""
         if node.operation != "Reshape":
             return False
         before, after = (self.builder.shapes[tensor] for tensor in (node.inputs[0], node.output))
@@ -110,13 +110,13 @@ class _Folding:
 
 
 def _activation(builder: Builder, node: Node) -> str:
-    """Return the only activation that `node` reads; "" where there are two."""
+    """Return the only activation that `node` reads; "" if it reads several or none."""
     read = [tensor for tensor in node.inputs if not builder.is_constant(tensor)]
     return read[0] if len(read) == 1 else ""
 
 
 def _affine(builder: Builder, node: Node, product: Node) -> Affine | None:
-    """Return what `node` does to every row of `product`; None where it does another thing to every value."""
+    """Return the scale and shift that `node` applies per row of `product`; None if it is not of this form."""
     source = _activation(builder, node)
     if node.operation not in AFFINE or builder.shapes[node.output] != builder.shapes[source]:
         return None
@@ -145,7 +145,7 @@ AFFINE: Mapping[str, Callable[[list[Array], bool], Affine | None]] = {
 
 
 def _by_row(builder: Builder, product: Node, source: str, tensor: str) -> Array | None:
-    """Return a constant (rows,), where it is one value for each row of `product`, which lies behind `source`."""
+    """Return a constant as (rows,) if it has one value per row of `product`, or one for all; else None."""
     value = builder.constants[tensor]
     rank = builder.rank(source)
     aligned = value.reshape((1,) * (rank - value.ndim) + value.shape)
@@ -171,28 +171,28 @@ def _absorb(builder: Builder, product: Node, affine: Affine) -> Node:
 
 
 def _normalisations_apart(builder: Builder, nodes: list[Node]) -> list[Node]:
-    """Return the nodes with every normalisation that could not be folded as a digital `Mul` and `Add`."""
-    apart: list[Node] = []
+    """Return the nodes with every remaining normalisation replaced by a digital `Mul` and `Add`."""
+    result: list[Node] = []
     for node in nodes:
         if node.operation != "BatchNormalization":
-            apart.append(node)
+            result.append(node)
             continue
         x, scale, shift = node.inputs
         scaled = f"{node.name}/scaled"
         builder.shapes[scaled] = builder.shapes[x]
-        apart.append(Node(scaled, "Mul", (x, scale), scaled))
-        apart.append(Node(node.name, "Add", (scaled, shift), node.output))
+        result.append(Node(scaled, "Mul", (x, scale), scaled))
+        result.append(Node(node.name, "Add", (scaled, shift), node.output))
         builder.note(
             f"BatchNormalization {node.name} computed digitally: no product with one reader before it"
         )
-    return apart
+    return result
 
 
 def _find_needed(nodes: list[Node], output: str) -> list[Node]:
-    """Those that the output depends on."""
-    read, kept = {output}, []
+    """Return the nodes that the output depends on, in their order."""
+    read, needed = {output}, []
     for node in reversed(nodes):
         if node.output in read:
             read |= set(node.inputs)
-            kept.append(node)
-    return kept[::-1]
+            needed.append(node)
+    return needed[::-1]

@@ -15,7 +15,7 @@ from lightning.errors import NetworkError
 from lightning.networks.network import Floats, Network, Node, Preprocessing
 
 PIXELS = Preprocessing(scale=1 / 255)
-"""What such networks are trained on, unless they say otherwise: bytes as 0 to 1."""
+"""Default preprocessing of these networks: bytes scaled to 0..1."""
 
 DAMAGED = (
     OSError,
@@ -31,13 +31,13 @@ DAMAGED = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""What zipfile and numpy raise for a file that is no archive of arrays, or a damaged one."""
+"""Errors of zipfile and numpy for a file of another format, or a damaged one."""
 
 
 def from_weights(path: Path, preprocessing: Preprocessing | None = None) -> Network:
-    """Return the network of w1 (outputs, inputs), w2, ... and, where there are any, b1 (outputs,), b2, ...
+    """Return the network of w1 (outputs, inputs), w2, ... and optional biases b1 (outputs,), b2, ...
 
-    Raises `NetworkError` for a file that is none, and for arrays that do not make a chain.
+    Raise `NetworkError` for an invalid file, and for arrays that do not form a chain of layers.
     """
     arrays = _arrays(path)
     depth = _depth(arrays, path)
@@ -61,8 +61,8 @@ def from_weights(path: Path, preprocessing: Preprocessing | None = None) -> Netw
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
     try:
-        with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as held:
-            return {name: held[name] for name in held.files}
+        with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
     except DAMAGED as error:
         raise NetworkError(
             f"{path} cannot be read as arrays: {error}",

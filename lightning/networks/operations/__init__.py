@@ -1,9 +1,9 @@
-"""Operations of ONNX, each in one place: what it becomes in a network, and what a node of its name computes in float32.
+"""ONNX operations, each in one place: its translation to nodes, and the float32 computation of its node.
 
-| module | what lives there |
+| module | content |
 |---|---|
 | `operation_list` | every operation by its name; `translate`, `apply`, and `run_float`, the reference |
-| `elementwise`, `axes`, `shaping` | on values one by one, along axes, and that only move values |
+| `elementwise`, `axes`, `shaping` | operations on single values, along axes, and those that only move values |
 | `products`, `windows` | matrix products; convolution and pooling |
-| `builder` | a network under construction, and what an operation is made of |
+| `builder` | a network under construction; `Call` and `Operator` |
 """

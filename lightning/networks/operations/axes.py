@@ -19,7 +19,7 @@ from lightning.networks.operations.builder import (
 
 
 def add_batch_normalisation(builder: Builder, call: Call) -> str:
-    """Scale and shift of every channel, from constant statistics; folded later where that can be."""
+    """Add a scale and shift per channel from constant statistics; `simplify` folds it into a product if possible."""
     x = builder.activation(call)
     scale, bias, mean, variance = (
         builder.require_constant(call, place).astype(np.float64) for place in (1, 2, 3, 4)
@@ -37,7 +37,7 @@ def add_batch_normalisation(builder: Builder, call: Call) -> str:
 
 
 def add_layer_normalisation(builder: Builder, call: Call) -> str:
-    """Over the last axes, with constant scale and bias."""
+    """Add a layer normalisation over the last axes, with constant scale and bias."""
     x, scale, bias = builder.activation(call), builder.require_constant(call, 1), builder.optional(call, 2)
     if call.outputs > 1:
         raise call.refuse("returns its statistics too", "Export it with one output")
@@ -53,21 +53,21 @@ def add_layer_normalisation(builder: Builder, call: Call) -> str:
 
 
 def add_softmax(builder: Builder, call: Call) -> str:
-    """`Softmax` or `LogSoftmax` along one axis."""
+    """Add `Softmax` or `LogSoftmax` along one axis."""
     x = builder.activation(call)
     axis = builder.axis(call, call.whole("axis", -1), builder.rank(x))
     return builder.emit(call.operation, [x], call.name, {"axis": axis})
 
 
 def add_reduction(builder: Builder, call: Call) -> str:
-    """`ReduceMean`, `ReduceSum` or `ReduceMax`; the axes an attribute, or an input as later opsets have it."""
+    """Add `ReduceMean`, `ReduceSum` or `ReduceMax`; the axes are an attribute, or an input in later opsets."""
     x = builder.activation(call)
     second = builder.optional(call, 1)
-    given = call.attributes.get("axes", ()) if second is None else second.reshape(-1).tolist()
-    if not given and call.whole("noop_with_empty_axes", 0):
+    requested = call.attributes.get("axes", ()) if second is None else second.reshape(-1).tolist()
+    if not requested and call.whole("noop_with_empty_axes", 0):
         return x
     rank = builder.rank(x)
-    axes = tuple(sorted(builder.axis(call, int(axis), rank) for axis in given or range(rank)))
+    axes = tuple(sorted(builder.axis(call, int(axis), rank) for axis in requested or range(rank)))
     attributes = {"axes": axes, "keepdims": bool(call.whole("keepdims", 1))}
     return builder.emit(call.operation, [x], call.name, attributes)
 
@@ -76,7 +76,7 @@ def add_reduction(builder: Builder, call: Call) -> str:
 
 
 def softmax(x: Array, axis: int) -> Array:
-    """Positive, with the sum 1 along `axis`; the largest is taken off first, so that nothing overflows."""
+    """Return the softmax along `axis`; the maximum is subtracted first to avoid overflow."""
     powers = np.exp(x - x.max(axis=axis, keepdims=True))
     return np.asarray(powers / powers.sum(axis=axis, keepdims=True))
 
@@ -88,7 +88,7 @@ def log_softmax(x: Array, axis: int) -> Array:
 
 
 def layer_norm(inputs: Sequence[Array], attributes: Attributes) -> Array:
-    """Mean 0 and variance 1 over the axes from `axis` on, then times scale, plus bias."""
+    """Return the input normalised over the axes from `axis` on, times scale, plus bias if there is one."""
     x = inputs[0]
     axes = tuple(range(attributes["axis"], x.ndim))
     centred = x - x.mean(axis=axes, keepdims=True)

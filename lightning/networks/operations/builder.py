@@ -1,4 +1,4 @@
-"""A network while it is built: nodes in canonical form, shapes that are found by sending an empty batch through."""
+"""A network under construction: nodes in canonical form, and shapes from the computation of an empty batch."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Attributes = Mapping[str, Any]
 Computation = Callable[[Sequence[Array], Attributes], Array]
 
 BATCH = (1 << 31) - 1
-"""Stands for the number of images in shapes that are computed; a prime that no real shape has as a factor."""
+"""Stands for the number of images in computed shapes; a prime that no real shape has as a factor."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One operation in ONNX's vocabulary, its inputs among the tensors of a `Builder`; "" where one is left out."""
+    """One call of an ONNX operation; its inputs name tensors of a `Builder`, "" if omitted."""
 
     name: str
     operation: str
@@ -35,16 +35,16 @@ class Call:
 
     @property
     def title(self) -> str:
-        """For messages: which node of which file or module."""
+        """The node's name and operation, for messages."""
         operation = f"{self.domain}::{self.operation}" if self.domain else self.operation
         return f"node {self.name} ({operation}, opset {self.opset or 'undeclared'})"
 
     def refuse(self, why: str, hint: str = "Check the export of this node") -> UnsupportedNode:
-        """Return the error that says why this node cannot be taken."""
+        """Return the error for a node that cannot be translated."""
         return UnsupportedNode(f"{self.title} {why}", hint=hint)
 
-    def given(self, place: int) -> str:
-        """Return the name of an input, "" where it is left out."""
+    def input_name(self, place: int) -> str:
+        """Return the name of an input, "" if it is omitted."""
         return self.inputs[place] if place < len(self.inputs) else ""
 
     def number(self, name: str, default: float) -> float:
@@ -59,7 +59,7 @@ class Call:
         return int(self.number(name, default))
 
     def wholes(self, name: str, default: Sequence[int], least: int = 0) -> tuple[int, ...]:
-        """Return an attribute of as many whole numbers as `default` has, each at least `least`."""
+        """Return an attribute of integers, as many as in `default`, each at least `least`. Raise `UnsupportedNode`."""
         value = self.attributes.get(name, default)
         numbers = tuple(value) if isinstance(value, (list, tuple)) else ()
         fits = len(numbers) == len(default) and all(isinstance(n, int) and n >= least for n in numbers)
@@ -70,9 +70,9 @@ class Call:
 
 @dataclass
 class Builder:
-    """Grows node by node; `batched` tells whether the batch axis is symbolic (else it is 1).
+    """A network under construction; `batched` says whether the batch axis is symbolic (else its length is 1).
 
-    `apply` computes a node, as that of `operation_list` does; shapes are found by it.
+    `apply` computes a node, like `operation_list.apply`; shapes are computed with it.
     """
 
     apply: Callable[[Node, Mapping[str, Array], Mapping[str, Array]], Array]
@@ -83,12 +83,12 @@ class Builder:
     notes: list[str] = field(default_factory=list)
 
     def constant(self, array: npt.ArrayLike, name: str) -> str:
-        """Keep `array` under `name`, or under a name like it; floats as float32."""
-        kept = np.asarray(array)
-        if kept.dtype.kind == "f" or kept.dtype.name == "bfloat16":
-            kept = kept.astype(np.float32)
+        """Add a constant, floats as float32, and return its name: `name`, with a number if that is in use."""
+        stored = np.asarray(array)
+        if stored.dtype.kind == "f" or stored.dtype.name == "bfloat16":
+            stored = stored.astype(np.float32)
         unique = self._unique(name, self._list_names())
-        self.constants[unique] = np.asarray(kept, order="C")
+        self.constants[unique] = np.asarray(stored, order="C")
         return unique
 
     def input(self, name: str, shape: Sequence[int]) -> str:
@@ -99,7 +99,7 @@ class Builder:
     def emit(
         self, operation: str, inputs: Sequence[str], name: str, attributes: Mapping[str, Any] | None = None
     ) -> str:
-        """Add a node in canonical form, and give the name of its output."""
+        """Add a node in canonical form, and return the name of its output. Raise `NetworkError` for its shape."""
         unique = self._unique(name, {node.name for node in self.nodes})
         output = self._unique(unique, self._list_names())
         node = Node(unique, operation, tuple(inputs), output, dict(attributes or {}))
@@ -108,7 +108,7 @@ class Builder:
         return output
 
     def shape_after(self, node: Node) -> tuple[int, ...]:
-        """Return the shape of one image after `node`; found with no image at all."""
+        """Return the shape of one image after `node`, from the computation of an empty batch."""
         empty = {
             name: np.zeros((0, *shape), np.float32)
             for name, shape in self.shapes.items()
@@ -122,16 +122,16 @@ class Builder:
         return after.shape[1:]
 
     def reshape(self, tensor: str, shape: Sequence[int], name: str) -> str:
-        """Add a node that gives `tensor` another shape an image; none where it has that shape."""
-        wanted = tuple(int(size) for size in shape)
-        if wanted == self.shapes[tensor]:
+        """Add a reshape of `tensor` per image and return its name; `tensor` itself if it has that shape."""
+        target = tuple(int(size) for size in shape)
+        if target == self.shapes[tensor]:
             return tensor
-        if prod(wanted) != prod(self.shapes[tensor]) or min(wanted, default=1) < 1:
-            raise NetworkError(f"node {name}: {self.shapes[tensor]} numbers per image do not match {wanted}")
-        return self.emit("Reshape", [tensor], name, {"shape": wanted})
+        if prod(target) != prod(self.shapes[tensor]) or min(target, default=1) < 1:
+            raise NetworkError(f"node {name}: {self.shapes[tensor]} numbers per image do not match {target}")
+        return self.emit("Reshape", [tensor], name, {"shape": target})
 
     def is_constant(self, tensor: str) -> bool:
-        """Return whether a tensor is known before any image is."""
+        """Return whether a tensor is constant."""
         return tensor in self.constants
 
     def rank(self, tensor: str) -> int:
@@ -139,28 +139,28 @@ class Builder:
         return len(self.shapes[tensor]) + 1
 
     def activation(self, call: Call, place: int = 0) -> str:
-        """Return an input that depends on the image. Raises `UnsupportedNode` where it is missing or constant."""
-        tensor = call.given(place)
+        """Return an input that depends on the image. Raise `UnsupportedNode` if it is missing or constant."""
+        tensor = call.input_name(place)
         if tensor in self.shapes:
             return tensor
         raise call.refuse(f"needs an activation as input {place}, not {tensor or 'nothing'}")
 
     def require_constant(self, call: Call, place: int) -> Array:
-        """Return an input that is constant. Raises `UnsupportedNode` where it is missing or depends on the image."""
-        tensor = call.given(place)
+        """Return a constant input. Raise `UnsupportedNode` if it is missing or depends on the image."""
+        tensor = call.input_name(place)
         if tensor in self.constants:
             return self.constants[tensor]
-        what = "depends on the image" if tensor else "is missing"
+        problem = "depends on the image" if tensor else "is missing"
         raise call.refuse(
-            f"needs a constant as input {place}, which {what}", "Export it with constant folding"
+            f"needs a constant as input {place}, which {problem}", "Export it with constant folding"
         )
 
     def optional(self, call: Call, place: int) -> Array | None:
-        """Return the input as `require_constant` does, None where it is left out."""
-        return self.require_constant(call, place) if call.given(place) else None
+        """Return a constant input, or None if it is omitted. Raise `UnsupportedNode` if it depends on the image."""
+        return self.require_constant(call, place) if call.input_name(place) else None
 
     def axis(self, call: Call, axis: int, rank: int) -> int:
-        """Return `axis` counted from the front; raise where it is the batch axis or does not exist."""
+        """Return `axis` counted from the front. Raise `UnsupportedNode` for the batch axis or an invalid one."""
         counted = axis + rank if axis < 0 else axis
         if not 0 <= counted < rank:
             raise call.refuse(f"uses axis {axis} of {rank}")
@@ -169,7 +169,7 @@ class Builder:
         return counted
 
     def note(self, sentence: str) -> None:
-        """Say what was changed."""
+        """Add a note about a change, for the user."""
         self.notes.append(sentence)
 
     def _check_shape(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -183,9 +183,9 @@ class Builder:
         return self.constants.keys() | self.shapes.keys()
 
     @staticmethod
-    def _unique(name: str, taken: Container[str]) -> str:
+    def _unique(name: str, used: Container[str]) -> str:
         unique, number = name, 1
-        while unique in taken:
+        while unique in used:
             number += 1
             unique = f"{name}_{number}"
         return unique
@@ -193,12 +193,12 @@ class Builder:
 
 @dataclass(frozen=True)
 class Operator:
-    """An operation of ONNX.
+    """An ONNX operation.
 
-    `translate` adds what a call of it means to a builder, and gives the names of its outputs. `compute` gives, in
-    float32, what a node of its name makes of its inputs and attributes; None where `translate` writes it as others.
-    Activations have the batch axis in front. An empty batch goes through everything and costs nothing: so shapes are
-    found, without a second description of every operation.
+    `translate` adds the nodes of a call to a builder and returns the names of its outputs. `compute` returns the
+    float32 result of a node of this name from its inputs and attributes; None if `translate` uses other operations
+    only. Activations have the batch axis in front. An empty batch costs nothing, so shapes are computed with it,
+    without a second description of every operation.
     """
 
     translate: Callable[[Builder, Call], str | tuple[str, ...]]

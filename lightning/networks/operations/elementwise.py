@@ -1,4 +1,4 @@
-"""Operations on every value by itself, and on pairs of values."""
+"""Operations on single values, and on pairs of values."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ERFC = (
 
 
 def add_unary(builder: Builder, call: Call) -> str:
-    """Return an importer of one activation in, one of the same shape out."""
+    """Add an operation of one activation, whose output has the same shape."""
     attributes = {
         name: call.number(name, default) for name, default in DEFAULTS.get(call.operation, {}).items()
     }
@@ -49,7 +49,7 @@ def add_unary(builder: Builder, call: Call) -> str:
 
 
 def leave_out(builder: Builder, call: Call) -> str:
-    """`Identity`, and `Dropout` when nothing is trained: the activation itself."""
+    """Return the activation of an `Identity`, or of a `Dropout` in inference."""
     if call.operation == "Dropout":
         mode = builder.optional(call, 2)
         if call.outputs > 1 or (mode is not None and mode.any()):
@@ -59,7 +59,7 @@ def leave_out(builder: Builder, call: Call) -> str:
 
 
 def leave_out_cast(builder: Builder, call: Call) -> str:
-    """Add a cast from one float to another; all are float32 here."""
+    """Return the activation of a cast between floats, which are all float32 here."""
     if call.whole("to", 1) not in FLOATS:
         raise call.refuse("converts activations to integers or booleans", "Keep activations floats")
     builder.note(f"Cast {call.name} left out: activations are float32")
@@ -75,7 +75,7 @@ def add_gelu(builder: Builder, call: Call) -> str:
 
 
 def add_clip(builder: Builder, call: Call) -> str:
-    """Between two constants, either of which may be missing."""
+    """Add a clip to two constant bounds, either of which may be missing."""
     bounds = []
     for place, missing in ((1, -np.inf), (2, np.inf)):
         bound = builder.optional(call, place)
@@ -86,8 +86,8 @@ def add_clip(builder: Builder, call: Call) -> str:
 
 
 def add_binary(builder: Builder, call: Call) -> str:
-    """Return an importer of two tensors, at least one of them of activations, broadcast image by image."""
-    if call.operation == "Pow" and call.given(0) in builder.constants:
+    """Add an operation of two tensors, at least one of them an activation, broadcast per image."""
+    if call.operation == "Pow" and call.input_name(0) in builder.constants:
         raise call.refuse("raises a constant to the power of activations", "Write it as Exp")
     if len(call.inputs) != 2:
         raise call.refuse(f"has {len(call.inputs)} inputs", "Give two")
@@ -95,7 +95,7 @@ def add_binary(builder: Builder, call: Call) -> str:
 
 
 def add_pairs(operation: str) -> Callable[[Builder, Call], str]:
-    """`Sum`, `Max`, `Min` of any number of tensors, as pairs of `operation`."""
+    """Return an importer of `Sum`, `Max` or `Min` of any number of tensors, as pairs of `operation`."""
 
     def translate(builder: Builder, call: Call) -> str:
         total, *others = sorted(call.inputs, key=builder.is_constant)
@@ -107,7 +107,7 @@ def add_pairs(operation: str) -> Callable[[Builder, Call], str]:
 
 
 def _align(builder: Builder, call: Call, inputs: tuple[str, ...]) -> list[str]:
-    """Return the inputs, once they are known to broadcast without mixing images."""
+    """Return the inputs, reshaped to broadcast without mixing images. Raise `UnsupportedNode` if impossible."""
     ranks = [builder.rank(tensor) for tensor in inputs if not builder.is_constant(tensor)]
     if len(set(ranks)) > 1 and builder.batched:
         raise call.refuse(
@@ -143,36 +143,36 @@ def _broadcastable(builder: Builder, call: Call, tensor: str, rank: int) -> str:
 
 
 def add_hard_swish(builder: Builder, call: Call) -> str:
-    """X times its hard sigmoid of slope 1/6."""
+    """Add x times its hard sigmoid of slope 1/6."""
     x = builder.activation(call)
     gate = builder.emit("HardSigmoid", [x], f"{call.name}/gate", {"alpha": 1 / 6, "beta": 0.5})
     return builder.emit("Mul", [x, gate], call.name)
 
 
 def add_mish(builder: Builder, call: Call) -> str:
-    """X times tanh(softplus(x))."""
+    """Add x times tanh(softplus(x))."""
     x = builder.activation(call)
     gate = builder.emit("Softplus", [x], f"{call.name}/softplus")
     return builder.emit("Mul", [x, builder.emit("Tanh", [gate], f"{call.name}/gate")], call.name)
 
 
 def add_swish(builder: Builder, call: Call) -> str:
-    """X times its sigmoid; torch calls it SiLU."""
+    """Add x times its sigmoid, which torch calls SiLU."""
     x = builder.activation(call)
     return builder.emit("Mul", [x, builder.emit("Sigmoid", [x], f"{call.name}/gate")], call.name)
 
 
 def add_where(builder: Builder, call: Call) -> str:
-    """Chosen by a constant condition, as attention masks are."""
+    """Add a selection by a constant condition, as in attention masks."""
     condition = builder.require_constant(call, 0)
-    chosen = _align(builder, call, call.inputs[1:])
-    rank = max(builder.rank(tensor) for tensor in chosen if not builder.is_constant(tensor))
+    branches = _align(builder, call, call.inputs[1:])
+    rank = max(builder.rank(tensor) for tensor in branches if not builder.is_constant(tensor))
     if condition.ndim > rank or (condition.ndim == rank and condition.shape[0] != 1):
         raise call.refuse(
             f"selects by a condition of shape {condition.shape} that has a batch axis", "Give it the length 1"
         )
-    kept = builder.constant(condition.astype(bool), f"{call.name}.condition")
-    return builder.emit("Where", [kept, *chosen], call.name)
+    condition_name = builder.constant(condition.astype(bool), f"{call.name}.condition")
+    return builder.emit("Where", [condition_name, *branches], call.name)
 
 
 # ------------------------------------------------------------------ computation
@@ -191,7 +191,7 @@ def erf(x: Array) -> Array:
 
 
 def gelu(x: Array, approximate: str = "none") -> Array:
-    """Return each value times the normal distribution's probability of less than it, or its approximation by `tanh`.
+    """Return x times the standard normal distribution function of x, or its approximation by `tanh`.
 
     >>> gelu(np.array([1.0])).round(4), gelu(np.array([1.0]), "tanh").round(4)
     (array([0.8413]), array([0.8412]))
@@ -212,17 +212,17 @@ def softplus(x: Array) -> Array:
 
 
 def leaky_relu(x: Array, alpha: float) -> Array:
-    """Negative values times `alpha`."""
+    """Return x, with negative values multiplied by `alpha`."""
     return np.where(x < 0, np.float32(alpha) * x, x)
 
 
 def elu(x: Array, alpha: float) -> Array:
-    """Negative values as alpha * (exp(x) - 1)."""
+    """Return x, with negative values replaced by alpha * (exp(x) - 1)."""
     return np.where(x < 0, np.float32(alpha) * np.expm1(np.minimum(x, 0)), x)
 
 
 def hard_sigmoid(x: Array, alpha: float, beta: float) -> Array:
-    """Return the values as alpha * x + beta, between 0 and 1."""
+    """Return alpha * x + beta, clipped to 0..1."""
     return np.asarray(np.clip(np.float32(alpha) * x + np.float32(beta), 0, 1))
 
 

@@ -1,7 +1,7 @@
-"""The list of operations of ONNX that are understood: what each becomes, and what it computes in float32.
+"""The list of supported ONNX operations: translation to nodes, and computation in float32.
 
-An operation is an entry of the table of its kind beside this file, such as `ELEMENTWISE`, with its functions above the
-table. One that is composed of others needs its translation alone.
+An operation is an entry in the table of a module next to this file, such as `ELEMENTWISE`, with its functions above
+the table. One that is composed of others needs only a translation.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CONTRADICTIONS = (
     ZeroDivisionError,
     MemoryError,
 )
-"""What numpy and Python raise where shapes, types or attributes of a damaged file contradict each other."""
+"""Errors of numpy and Python for contradictory shapes, types or attributes of a damaged file."""
 
 HINT = "Rewrite it with operations that are understood (reference page Trained networks), or cut the network before it"
 
@@ -44,10 +44,10 @@ INTEGERS_HINT = "Import the network in floats: `lightning compile` quantises it"
 
 
 def translate(builder: Builder, call: Call) -> tuple[str, ...]:
-    """Add what `call` means to `builder`; the names of its outputs.
+    """Add the nodes of `call` to `builder`, and return the names of its outputs.
 
-    Raises `UnsupportedNode` for an operation that is not understood, and `NetworkError` where inputs and attributes
-    contradict each other; both name the node.
+    Raise `UnsupportedNode` for an unsupported operation, and `NetworkError` for contradictory inputs and attributes;
+    both name the node.
     """
     if call.domain or call.operation not in OPERATORS:
         hint = INTEGERS_HINT if call.operation.startswith(INTEGERS) else HINT
@@ -62,9 +62,9 @@ def translate(builder: Builder, call: Call) -> tuple[str, ...]:
 
 
 def apply(node: Node, arrays: Mapping[str, Array], constants: Mapping[str, Array]) -> Array:
-    """Return what `node` gives, float32 (n, ...); `arrays` hold activations with the batch axis in front.
+    """Return the output of `node`, float32 (n, ...); `arrays` hold activations with the batch axis in front.
 
-    Raises `UnsupportedNode` for an unknown operation.
+    Raise `UnsupportedNode` for an unknown operation.
     """
     compute = _COMPUTATIONS.get(node.operation)
     if compute is None:
@@ -75,15 +75,15 @@ def apply(node: Node, arrays: Mapping[str, Array], constants: Mapping[str, Array
 
 
 def run_float(network: Network, inputs: npt.ArrayLike) -> Floats:
-    """Return the outputs, (n, *output_shape), of inputs (n, *input_shape) to which preprocessing has been applied.
+    """Return the outputs, (n, *output_shape), for preprocessed inputs (n, *input_shape).
 
-    Raises `InputError` for another shape. Overflow gives infinity, as in every other float32 runtime.
+    Raise `InputError` for another shape. Overflow gives infinity, as in every other float32 runtime.
     """
     return activations(network, inputs, (network.output,))[network.output]
 
 
 def activations(network: Network, inputs: npt.ArrayLike, wanted: tuple[str, ...]) -> dict[str, Floats]:
-    """Return the tensors `wanted`, as in `run_float`; others are let go as soon as nobody reads them."""
+    """Return the tensors `wanted`, computed like `run_float`; others are freed after their last use."""
     x = np.asarray(inputs, np.float32)
     if x.shape[1:] != network.input_shape or x.ndim == 0:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Matrix products of ONNX: `Gemm`, which light computes where a factor is constant, and `MatMul` of activations."""
+"""Matrix products of ONNX: photonic `Gemm` with a constant factor, and digital `MatMul` of activations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lightning.networks.operations.builder import (
 
 def add_gemm(builder: Builder, call: Call) -> str:
     """Add the matrix product alpha * A @ B + beta * C, with constant B."""
-    if builder.is_constant(call.given(0)):
+    if builder.is_constant(call.input_name(0)):
         raise call.refuse(
             "multiplies a constant by activations, so its rows are not images", "Swap the factors"
         )
@@ -32,8 +32,8 @@ def add_gemm(builder: Builder, call: Call) -> str:
 
 
 def _affine(builder: Builder, call: Call, x: str, weights: Array, beta: float) -> str:
-    """Add the product x @ weights.T + beta * (input 2), the last as a bias where it is constant."""
-    third = call.given(2)
+    """Add x @ weights.T + beta * (input 2); a constant input 2 becomes the bias."""
+    third = call.input_name(2)
     rows = len(weights)
     if builder.is_constant(third):
         bias = beta * np.broadcast_to(_row(call, builder.constants[third], rows), (rows,))
@@ -66,8 +66,8 @@ def add_dense(builder: Builder, call: Call, x: str, weights: Array, bias: Array 
 
 
 def add_matmul(builder: Builder, call: Call) -> str:
-    """Add a `Gemm` where one factor is a constant matrix; else a digital `MatMul`."""
-    first, second = call.given(0), call.given(1)
+    """Add a `Gemm` if one factor is a constant matrix or vector, else a digital `MatMul`."""
+    first, second = call.input_name(0), call.input_name(1)
     if builder.is_constant(second):
         return _times_constant(builder, call, builder.activation(call), _matrix(builder.constants[second]))
     if builder.is_constant(first):
@@ -82,7 +82,7 @@ def add_matmul(builder: Builder, call: Call) -> str:
 
 
 def _matrix(factor: Array) -> Array:
-    """Without leading axes of length 1."""
+    """Return a factor without the leading axes of length 1 that a matrix does not need."""
     while factor.ndim > 2 and factor.shape[0] == 1:
         factor = factor[0]
     return factor
@@ -106,8 +106,8 @@ def _constant_times(builder: Builder, call: Call, x: str, factor: Array) -> str:
     if factor.ndim > 2:
         return _stack(builder, call, [builder.constant(factor, f"{call.name}.factor"), x])
     swapped = (*range(rank - 2), rank - 1, rank - 2)
-    turned = builder.emit("Transpose", [x], f"{call.name}/turned", {"perm": swapped})
-    product = add_dense(builder, call, turned, np.atleast_2d(factor), None)
+    transposed = builder.emit("Transpose", [x], f"{call.name}/turned", {"perm": swapped})
+    product = add_dense(builder, call, transposed, np.atleast_2d(factor), None)
     builder.note(f"MatMul {call.name} computed as a Gemm between two transpositions")
     if factor.ndim == 1:
         return builder.reshape(product, builder.shapes[product][:-1], f"{call.name}/squeeze")
@@ -115,7 +115,7 @@ def _constant_times(builder: Builder, call: Call, x: str, factor: Array) -> str:
 
 
 def _stack(builder: Builder, call: Call, factors: list[str]) -> str:
-    """Add several constant matrices at once, one for each entry of another axis: digital."""
+    """Add a digital product with a stack of constant matrices, one per entry of another axis."""
     ranks = [builder.constants[f].ndim + 1 if builder.is_constant(f) else builder.rank(f) for f in factors]
     if (ranks[0] > ranks[1]) if builder.is_constant(factors[0]) else (ranks[1] > ranks[0]):
         raise call.refuse("multiplies by a constant that has more axes than an image")
@@ -126,7 +126,7 @@ def _stack(builder: Builder, call: Call, factors: list[str]) -> str:
 
 
 def gemm(inputs: Sequence[Array], _: Attributes) -> Array:
-    """Return x @ weights.T, plus the bias where there is one."""
+    """Return x @ weights.T, plus the bias if there is one."""
     product: Array = inputs[0] @ inputs[1].T
     return product + inputs[2] if len(inputs) > 2 else product
 

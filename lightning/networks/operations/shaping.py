@@ -1,4 +1,4 @@
-"""Operations that move values and do not change them, and never across images."""
+"""Operations that only move values, never across images."""
 
 from __future__ import annotations
 
@@ -31,47 +31,50 @@ def add_flatten(builder: Builder, call: Call) -> str:
 
 
 def add_reshape(builder: Builder, call: Call) -> str:
-    """Add a reshape to a constant shape whose first axis is still that of the images."""
+    """Add a reshape to a constant shape that keeps the batch axis first."""
     x = builder.activation(call)
     target = [int(size) for size in builder.require_constant(call, 1).reshape(-1)]
     return builder.reshape(x, image_shape(builder, call, x, target), call.name)
 
 
 def image_shape(builder: Builder, call: Call, x: str, target: list[int]) -> tuple[int, ...]:
-    """Return the shape of an image after ONNX's Reshape of `x` to `target`: 0 copies an axis, -1 is the rest."""
+    """Return the shape per image after ONNX's Reshape of `x` to `target`: 0 copies an axis, -1 is inferred.
+
+    Raise `UnsupportedNode` if the reshape mixes images.
+    """
     shape = builder.shapes[x]
     total = prod(shape)
     if not target or target[0] not in {-1, 0, 1, BATCH}:
         raise call.refuse(
             f"reshapes images to {target}, with another batch axis", "Keep the batch axis in front"
         )
-    wanted = [
+    result = [
         shape[axis - 1] if size == 0 and not call.whole("allowzero", 0) and axis <= len(shape) else size
         for axis, size in enumerate(target)
     ][1:]
-    if wanted.count(-1) == 1 and target[0] != -1:
-        known = prod(size for size in wanted if size != -1)
-        wanted[wanted.index(-1)] = total // known if known else 0
-    if prod(wanted) != total or min(wanted, default=1) < 1:
+    if result.count(-1) == 1 and target[0] != -1:
+        known = prod(size for size in result if size != -1)
+        result[result.index(-1)] = total // known if known else 0
+    if prod(result) != total or min(result, default=1) < 1:
         raise call.refuse(f"reshapes {shape} per image to {target}, which mixes images", "Keep images apart")
     if target[0] == 1 and builder.batched:
         builder.note(f"Reshape {call.name} to one image taken as one to as many as there are")
-    return tuple(wanted)
+    return tuple(result)
 
 
 def add_squeeze(builder: Builder, call: Call) -> str:
-    """Without axes of length 1, all of them or those given."""
+    """Remove axes of length 1, all of them or those of input 1."""
     x = builder.activation(call)
     shape, rank = builder.shapes[x], builder.rank(x)
-    given = builder.optional(call, 1)
-    if given is None:
+    requested = builder.optional(call, 1)
+    if requested is None:
         if not builder.batched:
             raise call.refuse("removes the batch axis too", "Give its axes")
         return builder.reshape(x, [size for size in shape if size != 1], call.name)
-    gone = {builder.axis(call, int(axis), rank) for axis in given.reshape(-1)}
-    if any(shape[axis - 1] != 1 for axis in gone):
-        raise call.refuse(f"removes axes {sorted(gone)} of {shape}, not all of length 1")
-    return builder.reshape(x, [size for axis, size in enumerate(shape, 1) if axis not in gone], call.name)
+    removed = {builder.axis(call, int(axis), rank) for axis in requested.reshape(-1)}
+    if any(shape[axis - 1] != 1 for axis in removed):
+        raise call.refuse(f"removes axes {sorted(removed)} of {shape}, not all of length 1")
+    return builder.reshape(x, [size for axis, size in enumerate(shape, 1) if axis not in removed], call.name)
 
 
 def add_unsqueeze(builder: Builder, call: Call) -> str:
@@ -110,7 +113,7 @@ def add_concat(builder: Builder, call: Call) -> str:
 
 
 def add_split(builder: Builder, call: Call) -> tuple[str, ...]:
-    """Into pieces along an axis: a `Slice` for each."""
+    """Split along an axis, with a `Slice` per output."""
     x = builder.activation(call)
     axis = builder.axis(call, call.whole("axis", 0), builder.rank(x))
     length, sizes = builder.shapes[x][axis - 1], builder.optional(call, 1)
@@ -148,7 +151,7 @@ def add_slices(builder: Builder, call: Call) -> str:
 
 
 def canonical_span(length: int, start: Any, stop: Any, step: Any) -> tuple[int, int | None, int]:
-    """Return the span as Python's own slices; None where a step backwards goes through to the beginning.
+    """Return (start, stop, step) for Python slices; stop is None for a backward slice that includes the first entry.
 
     >>> canonical_span(5, -1, -(2**63), -2)
     (4, None, -2)
@@ -159,7 +162,7 @@ def canonical_span(length: int, start: Any, stop: Any, step: Any) -> tuple[int, 
 
 def add_gather(builder: Builder, call: Call) -> str:
     """Add a choice of entries of an axis, at constant places."""
-    if builder.is_constant(call.given(0)):
+    if builder.is_constant(call.input_name(0)):
         raise call.refuse("looks up activations in a table", "Pass the vectors instead of their indices")
     x, places = builder.activation(call), builder.require_constant(call, 1)
     axis = builder.axis(call, call.whole("axis", 0), builder.rank(x))
@@ -206,7 +209,7 @@ def add_expand(builder: Builder, call: Call) -> str:
 
 
 def concat(inputs: Sequence[Array], attributes: Attributes) -> Array:
-    """Return the tensors one behind the other; constants, whose batch axis has the length 1, for every image."""
+    """Return the concatenated tensors; constants (batch axis of length 1) are repeated for every image."""
     images = max(len(x) for x in inputs) if all(len(x) for x in inputs) else 0
     full = [np.broadcast_to(x, (images, *x.shape[1:])) for x in inputs]
     return np.concatenate(full, axis=attributes["axis"])

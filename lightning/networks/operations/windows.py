@@ -21,7 +21,7 @@ Move = tuple[Pair, Pads, Pair]
 """Strides, pads, dilations."""
 
 BLOCK = 1 << 20
-"""Numbers in the patches of the images that are taken at once: more would leave the processor's caches."""
+"""Numbers in the patches of one block of images: more would exceed the processor's caches."""
 
 
 # ----------------------------------------------------------------- translation
@@ -48,7 +48,7 @@ def add_conv(builder: Builder, call: Call) -> str:
 
 
 def _check_kernel(builder: Builder, call: Call, weights: Array, bias: Array | None) -> None:
-    """Raise `UnsupportedNode` where weights, bias, groups and channels contradict each other."""
+    """Raise `UnsupportedNode` if weights, bias, groups and channels contradict each other."""
     x, groups, rows = builder.activation(call), call.whole("group", 1), len(weights)
     channels = builder.shapes[x][0]
     if weights.ndim != builder.rank(x):
@@ -60,9 +60,9 @@ def _check_kernel(builder: Builder, call: Call, weights: Array, bias: Array | No
 
 
 def as_image(builder: Builder, call: Call, x: str) -> tuple[str, bool]:
-    """Return `x` (channels, height, width); a sequence (channels, length) becomes an image of one row, and True.
+    """Return (image, flat): a sequence (channels, length) is reshaped to an image of one row, and `flat` is True.
 
-    Raises `UnsupportedNode` for more axes.
+    Raise `UnsupportedNode` for other numbers of axes.
     """
     shape = builder.shapes[x]
     if len(shape) not in {2, 3}:
@@ -74,7 +74,7 @@ def as_image(builder: Builder, call: Call, x: str) -> tuple[str, bool]:
 
 
 def without_row(builder: Builder, call: Call, image: str, *, flat: bool) -> str:
-    """Return the sequence of an image of one row, where it was a sequence."""
+    """Return the image, reshaped back to a sequence if `flat`."""
     if not flat:
         return image
     channels, _, length = builder.shapes[image]
@@ -82,7 +82,7 @@ def without_row(builder: Builder, call: Call, image: str, *, flat: bool) -> str:
 
 
 def add_pool(builder: Builder, call: Call) -> str:
-    """`MaxPool` or `AveragePool` over one axis or two."""
+    """Add `MaxPool` or `AveragePool` over one or two axes."""
     x = builder.activation(call)
     if call.outputs > 1:
         raise call.refuse("returns indices too", "Export it with one output")
@@ -107,16 +107,16 @@ def add_pool(builder: Builder, call: Call) -> str:
 
 
 def add_global_pool(builder: Builder, call: Call) -> str:
-    """`GlobalAveragePool` or `GlobalMaxPool` of images or sequences."""
+    """Add `GlobalAveragePool` or `GlobalMaxPool` of images or sequences."""
     x = builder.activation(call)
     image, flat = as_image(builder, call, x)
     return without_row(builder, call, builder.emit(call.operation, [image], call.name), flat=flat)
 
 
 def move_of(call: Call, size: tuple[int, ...], kernel: Pair, *, flat: bool) -> Move:
-    """Return the move of ONNX's attributes, for an image of `size`; `flat` says that the attributes are of one axis.
+    """Return strides, pads and dilations of a call, for an image of `size`; with `flat` its attributes have one axis.
 
-    Raises `UnsupportedNode` for attributes that cannot be, negative pads among them.
+    Raise `UnsupportedNode` for invalid attributes, for example negative pads.
     """
     ones = (1,) if flat else (1, 1)
     strides = _pair(call.wholes("strides", ones, least=1))
@@ -141,7 +141,7 @@ def _given_pads(call: Call, size: Pair, kernel: Pair, strides: Pair, dilations: 
 
 
 def same_pads(size: Pair, kernel: Pair, strides: Pair, dilations: Pair, *, upper: bool) -> Pads:
-    """Return pads such that ceil(size / stride) comes out; an odd one lies at the end with `upper`.
+    """Return pads for an output of ceil(size / stride); with `upper` an odd pad is at the end, else at the start.
 
     >>> same_pads((5, 6), kernel=(3, 3), strides=(1, 2), dilations=(1, 1), upper=True)
     (1, 0, 1, 1)
@@ -156,9 +156,9 @@ def same_pads(size: Pair, kernel: Pair, strides: Pair, dilations: Pair, *, upper
 
 
 def excess(size: Pair, kernel: Pair, move: Move) -> Pair:
-    """Return what `ceil_mode` adds behind the padding, so that a last, incomplete window counts.
+    """Return the extra padding (bottom, right) of `ceil_mode`, which completes a last, partial window.
 
-    A window that would start behind the image and its front padding does not.
+    A window that would start after the image and its front padding does not count.
 
     >>> excess((5, 6), kernel=(2, 2), move=((2, 2), (0, 0, 0, 0), (1, 1)))
     (1, 0)
@@ -178,7 +178,10 @@ def excess(size: Pair, kernel: Pair, move: Move) -> Pair:
 
 
 def conv(inputs: Sequence[Array], attributes: Attributes) -> Array:
-    """Cross-correlation of images (n, channels, height, width) with weights (rows, channels / groups, kh, kw)."""
+    """Return the cross-correlation of images and weights, plus the bias if there is one.
+
+    Images are (n, channels, height, width), weights (rows, channels / groups, kh, kw).
+    """
     x, weights = inputs[0], inputs[1]
     rows, kernel = weights.shape[0], (weights.shape[2], weights.shape[3])
     strides, pads = attributes["strides"], attributes["pads"]
@@ -188,25 +191,27 @@ def conv(inputs: Sequence[Array], attributes: Attributes) -> Array:
     out = np.empty((len(x), rows, tall * wide), np.float32)
     step = max(1, BLOCK // (tall * wide * groups * by_group.shape[1]))
     for start in range(0, len(x), step):
-        seen = patches(x[start : start + step], kernel, strides, pads, dilations, groups)
-        sums = np.matmul(seen.transpose(0, 2, 1, 3), by_group)
-        out[start : start + step] = sums.transpose(0, 1, 3, 2).reshape(len(seen), rows, tall * wide)
+        rows_of_patches = patches(x[start : start + step], kernel, strides, pads, dilations, groups)
+        sums = np.matmul(rows_of_patches.transpose(0, 2, 1, 3), by_group)
+        out[start : start + step] = sums.transpose(0, 1, 3, 2).reshape(
+            len(rows_of_patches), rows, tall * wide
+        )
     if len(inputs) > 2:
         out += inputs[2][:, None]
     return out.reshape(len(x), rows, tall, wide)
 
 
 def max_pool(inputs: Sequence[Array], attributes: Attributes) -> Array:
-    """Return the largest value in each window; what lies outside the image is never it."""
+    """Return the largest value in each window; padding never counts."""
     x = pad_image(inputs[0], _pads_with_excess(attributes), -np.inf)
     dilations = attributes.get("dilations", (1, 1))
     return reduce(np.maximum, slide(x, attributes["kernel"], attributes["strides"], dilations))
 
 
 def average_pool(inputs: Sequence[Array], attributes: Attributes) -> Array:
-    """Return the mean of each window: over what lies in the image, and over `pads` too with `count_include_pad`.
+    """Return the mean of each window over the image, and over `pads` too with `count_include_pad`.
 
-    `excess` (bottom, right) is what `ceil_mode` adds behind the padding; it never counts.
+    `excess` (bottom, right) is the extra padding of `ceil_mode`; it never counts.
     """
     x, pads = inputs[0], _pads_with_excess(attributes)
     move = attributes["kernel"], attributes["strides"], attributes.get("dilations", (1, 1))
@@ -222,7 +227,7 @@ def average_pool(inputs: Sequence[Array], attributes: Attributes) -> Array:
 
 
 def _pads_with_excess(attributes: Attributes) -> Pads:
-    """Return the padding and what `ceil_mode` adds to it."""
+    """Return the padding, including the extra padding of `ceil_mode`."""
     top, left, bottom, right = attributes["pads"]
     below, right_of_it = attributes.get("excess", (0, 0))
     return top, left, bottom + below, right + right_of_it

@@ -163,7 +163,7 @@ def served():
 def test_a_board_in_the_network_runs_the_kit(served, capsys):
     soc = lightning.connect(served["url"])
     assert (soc.identity, soc.simulated) == ("sim-kit-0001", True)
-    assert "authenticates nobody" not in capsys.readouterr().err
+    assert "has no authentication" not in capsys.readouterr().err
     waveform = LightningControl(soc, from_slide({"dac_0": 200, "dac_1": 255})).acquire_decimated(soc)
     processing = LightningSignalProcessing()
     processing.plot_waveform(waveform, draw=False)
@@ -240,7 +240,7 @@ def test_a_name_that_is_not_served_is_named(served):
 def test_a_host_other_than_loopback_brings_one_warning(served, capsys, monkeypatch):
     monkeypatch.setattr(board.BoardAddress, "loopback", False)
     lightning.connect(served["url"])
-    assert capsys.readouterr().err.count("authenticates nobody") == 1
+    assert capsys.readouterr().err.count("has no authentication") == 1
 
 
 @pytest.mark.socket

@@ -1,8 +1,8 @@
-"""The first steps of the guided run: light, when it comes, its polarisation, and the biases.
+"""The first steps of the guided run: the laser, arrival times, light, polarisation, and the biases.
 
-With a word of zero on the generator a modulator stands where its bias puts it. The kit wants the null there: no
-word, no light. The supply is swept, the light fitted by a fringe in volts, and the null nearest to the present
-voltage taken that the supply reaches.
+At word 0 the bias alone sets the transmission of a modulator. The kit needs the null there: no word, no light. The
+supply is swept, a fringe in volts is fitted to the light, and of the nulls within the supply's reach the one nearest
+to the present voltage is set.
 """
 
 from __future__ import annotations
@@ -29,38 +29,39 @@ from lightning.kit.calibration.measurement.transfer import GUESSES, PARTNER, Row
 from lightning.optional import require
 
 FOUND = 0.9
-"""Correlation of the received pattern with the one that was sent."""
+"""Least correlation of the received pattern with the transmitted one."""
 APART_TICKS = 10 * SETTLE_TICKS
-"""Arrivals that `Window.after` may still bring together by later starts: 0.6 us, or 125 m of fibre."""
+"""Largest spread of arrivals that `Window.after` may compensate by later starts: 0.6 us, or 125 m of fibre."""
 VISIBLE = 20.0
-"""Swing of a modulator's curve against its residuals."""
+"""Least ratio of a modulator's swing to the residuals of its curve."""
 BRIGHT = (0.4, 0.98)
 """Share of the converter's range that one full product should fill: below, its steps count; above, noise clips."""
 NULL_OFFSET = 0.12
-"""Of V_pi, from word 0 to the null: idle light stays below 4 per cent, and words of either sign reach both ends."""
+"""Largest distance from word 0 to the null, as a share of V_pi: idle light stays below 4 per cent, and words of either
+sign reach both ends."""
 
 POINTS = 33
 SPAN_V = 10.0
-"""Of a sweep, inside the supply's limits: about one period of a modulator with V_pi = 5 V."""
+"""Range of a bias sweep, inside the supply's limits: about one period of a modulator with V_pi = 5 V."""
 GUARD_TICKS = 20
-"""The partner opens so long before the pattern, and shuts so long after it."""
+"""Time for which the partner is open before and after the pattern."""
 MARGIN_TICKS = 250
-"""The partner stays open longer by this: fibres of two modulators differ by less."""
+"""Extra open time of the partner; the delays of two modulators' fibres differ by less."""
 START_TICKS = GUARD_TICKS + MARGIN_TICKS
-"""Of the pattern, after the partner opened."""
+"""Start of the pattern, after the partner opened."""
 ROUNDS = 16
 FULL_SCALE = 32_766
-"""Of an envelope's samples."""
+"""Greatest sample of an envelope."""
 LOOKS = 4
-"""Windows, one after the other, in which the pattern is looked for: some 2 us each."""
+"""Consecutive windows in which the pattern is searched, about 2 us each."""
 SURE = 0.7
-"""Correlation from which the pattern is believed to be found."""
+"""Correlation above which no further window is searched."""
 _Played = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 """Generators of modulator and partner; their words; offset and length of the window."""
 
 
 def laser(bench: Bench) -> Outcome:
-    """Switch the laser on, and see that it says so."""
+    """Switch the laser on, and check its output power; skipped without a laser."""
     if bench.instruments.laser is None:
         return Outcome(
             "laser", True, "no laser is connected by VISA", "on", "switch it on by hand", skipped=True
@@ -68,19 +69,19 @@ def laser(bench: Bench) -> Outcome:
     source = bench.instruments.laser
     if not source.is_on():
         source.turn_on()
-    output, wanted = source.output_dbm(), source.power_dbm()
+    output, setpoint = source.output_dbm(), source.power_dbm()
     bench.conditions.update(laser_dbm=output, wavelength_nm=source.wavelength_nm())
     return judge(
         "laser",
-        source.is_on() and output > wanted - 1.0,
+        source.is_on() and output > setpoint - 1.0,
         f"{output:.2f} dBm",
-        f"within 1 dB of the {wanted:.2f} dBm that are set",
-        "see its interlock and its shutter; wait until it has settled",
+        f"at most 1 dB below the setpoint of {setpoint:.2f} dBm",
+        "check its interlock and its shutter; wait until it has settled",
     )
 
 
 def delay(bench: Bench) -> Outcome:
-    """Measure when light answers to each generator, by the correlation of a pattern."""
+    """Measure the arrival of each modulator's light, by the correlation with a pattern."""
     arrivals: list[Arrival] = []
     for index in range(4):
         arrivals.append(_arrival(bench, index))
@@ -95,13 +96,13 @@ def delay(bench: Bench) -> Outcome:
         passed,
         f"correlation {worst:.3f}, arrivals {spread:.2f} ticks apart",
         f"correlation of {FOUND} or more, arrivals within {APART_TICKS} ticks",
-        "see that the laser is on, the fibres are joined, and each generator drives its modulator;"
+        "check that the laser is on, the fibres are connected, and each generator drives its modulator;"
         " `lightning scope` shows the waveform",
     )
 
 
 def light(bench: Bench) -> Outcome:
-    """Measure a rough curve of every modulator, with nothing known but when the light comes."""
+    """Measure a rough curve of every modulator; only the arrival times must be known."""
     bench.rough = coarse_peaks(bench.reader())
     visible = min(curve.amplitude / max(curve.rms, 1e-9) for curve in bench.rough)
     return judge(
@@ -109,12 +110,12 @@ def light(bench: Bench) -> Outcome:
         visible >= VISIBLE,
         f"the least visible modulator swings {visible:.0f} times the residuals of its curve",
         f"{VISIBLE:.0f} times or more",
-        "see that the laser is on, each modulator has its bias, and its partner opens",
+        "check that the laser is on, each modulator has its bias, and its partner opens",
     )
 
 
 def polarisation(bench: Bench) -> Outcome:
-    """Measure the brightness with both modulators of the first pair open; turned to its peak by hand where asked."""
+    """Measure the brightness with both modulators of the first pair open, after `turn_paddles` has maximised it."""
     words = np.array([[*(word(bench.rough[i].peak) for i in (0, 1)), 0, 0]])
     rows = bench.reader()
 
@@ -123,14 +124,14 @@ def polarisation(bench: Bench) -> Outcome:
 
     if bench.turn_paddles is not None:
         bench.turn_paddles(brightness)
-    found = brightness()
-    bench.conditions["brightness"] = found
+    share = brightness()
+    bench.conditions["brightness"] = share
     if bench.instruments.meter is not None:
         bench.conditions["meter_dbm"] = bench.instruments.meter.power_dbm()
     return judge(
         "polarisation",
-        found >= BRIGHT[0],
-        f"a full product fills {found:.1%} of the converter",
+        share >= BRIGHT[0],
+        f"a full product fills {share:.1%} of the converter",
         f"{BRIGHT[0]:.0%} or more",
         "turn the paddles of the polarisation controller until this is greatest (`lightning scope` shows it);"
         " then raise the laser's power or the amplifier's gain",
@@ -138,10 +139,10 @@ def polarisation(bench: Bench) -> Outcome:
 
 
 def bias_point(bench: Bench) -> Outcome:
-    """Set every modulator to its null with no word: by the supply, or seen from the curves and left to a person."""
+    """Bias every modulator to its null at word 0 if there is a supply, then judge the nulls of the rough curves."""
     if bench.instruments.bias is not None:
-        found = [find_null(bench.reader(), bench.instruments.bias, index) for index in range(4)]
-        for index, point in enumerate(found):
+        points = [find_null(bench.reader(), bench.instruments.bias, index) for index in range(4)]
+        for index, point in enumerate(points):
             bench.conditions[f"bias_{index}_v"] = point.null_v
             bench.conditions[f"half_wave_{index}_v"] = point.half_wave_v
         bench.rough = coarse_peaks(bench.reader())
@@ -155,27 +156,27 @@ def bias_point(bench: Bench) -> Outcome:
         f"within {NULL_OFFSET:.0%}",
         ""
         if abs(worst) <= NULL_OFFSET
-        else "move each bias by the figure times its V_pi, or connect the supply",
+        else "move each bias by its measured share of V_pi, or connect the supply",
         skipped=bench.instruments.bias is None and abs(worst) <= NULL_OFFSET,
     )
 
 
 def _arrival(bench: Bench, index: int) -> Arrival:
-    """Find the pattern through one modulator; with other words for its partner and itself while it is not found."""
+    """Return the arrival with the best correlation; tries further words for both modulators until it is good."""
     best = Arrival(0.0, 0.0, 0.0)
     for partner in GUESSES:
         for own in GUESSES[:2]:
-            found = find_arrival(
+            candidate = find_arrival(
                 bench.soc, index, (own, partner), channels=bench.channels, readout=bench.readout
             )
-            best = max(best, found, key=lambda arrival: arrival.quality)
+            best = max(best, candidate, key=lambda arrival: arrival.quality)
             if best.quality >= FOUND:
                 return best
     return best
 
 
 class Supply(Protocol):
-    """Functions of `lightning.kit.instruments.BiasSupply` that are needed; outputs are counted from 1."""
+    """The part of `lightning.kit.instruments.BiasSupply` used here; outputs are counted from 1."""
 
     @property
     def limit_v(self) -> float:
@@ -183,11 +184,11 @@ class Supply(Protocol):
         ...
 
     def set_voltage_v(self, output: int, voltage_v: float) -> None:
-        """Set an output."""
+        """Set the voltage of an output."""
         ...
 
     def voltage_v(self, output: int) -> float:
-        """Voltage at an output."""
+        """Return the voltage at an output."""
         ...
 
 
@@ -200,23 +201,23 @@ class BiasPoint:
     peak_v: float
     half_wave_v: float
     before_v: float
-    """What was set before."""
+    """The voltage before the sweep."""
     visibility: float
-    """Swing of the light over the sweep against the residuals of its fit."""
+    """Ratio of the swing of the light over the sweep to the residuals of its fit."""
 
 
 def find_null(rows: Rows, supply: Supply, index: int, *, shots: int = 4) -> BiasPoint:
-    """Sweep the bias of modulator `index` and set it to the null.
+    """Sweep the bias of modulator `index`, set it to the null, and return the bias point.
 
-    Of a few words for the partner the one that shows the greatest swing is believed. The old voltage is set again
-    when no fringe is found, which raises `ValueError`.
+    Several words are tried for the partner; the one with the greatest swing is used. Restore the old voltage and raise
+    `ValueError` if there is no fringe, or no null within the supply's reach.
     """
     output = index + 1
     before = supply.voltage_v(output)
     low = min(max(0.0, before - SPAN_V / 2), max(0.0, supply.limit_v - SPAN_V))
     volts = np.linspace(low, min(supply.limit_v, low + SPAN_V), POINTS)
     try:
-        levels = _swept(rows, supply, index, volts, shots)
+        levels = _sweep_bias(rows, supply, index, volts, shots)
         curve = fit(volts - before, levels[:, int(np.argmax(np.ptp(levels, axis=0)))])
         point = _point(curve, before, supply.limit_v)
     except ValueError:
@@ -226,8 +227,8 @@ def find_null(rows: Rows, supply: Supply, index: int, *, shots: int = 4) -> Bias
     return point
 
 
-def _swept(rows: Rows, supply: Supply, index: int, volts: Floats, shots: int) -> Floats:
-    """Return (volts, guesses): detector counts with the modulator's word at zero, idle level added back."""
+def _sweep_bias(rows: Rows, supply: Supply, index: int, volts: Floats, shots: int) -> Floats:
+    """Return the detector counts at word 0 of the modulator, idle level included, (volts, guesses of the partner)."""
     table = np.zeros((len(GUESSES), 4), dtype=np.int64)
     table[:, PARTNER[index]] = GUESSES
     levels = np.empty((volts.size, len(GUESSES)))
@@ -239,7 +240,10 @@ def _swept(rows: Rows, supply: Supply, index: int, volts: Floats, shots: int) ->
 
 
 def _point(curve: Fringe, before: float, limit: float) -> BiasPoint:
-    """Raise `ValueError` when the sweep shows no fringe, or none of its nulls is within the supply's reach."""
+    """Return the bias point of a fringe in volts relative to `before`.
+
+    Raise `ValueError` if the sweep shows no fringe, or no null lies between 0 V and `limit`.
+    """
     visibility = curve.amplitude / max(curve.rms, 1e-12)
     if visibility < 10:
         raise ValueError(
@@ -247,10 +251,10 @@ def _point(curve: Fringe, before: float, limit: float) -> BiasPoint:
         )
     period = 2 * curve.half_wave
     nulls = [before + curve.null + n * period for n in (-1, 0, 1)]
-    reached = [null for null in nulls if 0.0 <= null <= limit]
-    if not reached:
+    reachable = [null for null in nulls if 0.0 <= null <= limit]
+    if not reachable:
         raise ValueError(f"there is no null between 0 V and {limit:.1f} V")
-    null = min(reached, key=lambda candidate: abs(candidate - before))
+    null = min(reachable, key=lambda candidate: abs(candidate - before))
     half = curve.half_wave
     return BiasPoint(null, null + half / 2, null + half, half, before, visibility)
 
@@ -263,9 +267,9 @@ def find_arrival(
     channels: tuple[int, int, int, int] = CHANNELS,
     readout: int = READOUT,
 ) -> Arrival:
-    """Return when light through modulator `index` answers to its generator, in ticks after the pulse's time.
+    """Return the arrival of light through modulator `index`, in ticks after the time of the generator's pulse.
 
-    `words` open the modulator and its partner. The answer's quality is low when no window shows the pattern.
+    `words` open the modulator and its partner. The quality of the result is low if no window shows the pattern.
     """
     from lightning.kit.devices.guard import guard_soc
 
@@ -280,23 +284,23 @@ def find_arrival(
         # Counts, the mean of all rounds: I, then Q.
         received = np.asarray(program.acquire_decimated(soc, progress=False)[0], dtype=float)
         trace: Floats = received.reshape(2, -1)[0]
-        found = locate(trace)
-        if found.quality > best.quality:
-            began = _round_time(soc, readout, offset + MARGIN_TICKS) - _round_time(soc, readout, START_TICKS)
-            best = Arrival(found.ticks + began, found.swing, found.quality)
+        arrival = locate(trace)
+        if arrival.quality > best.quality:
+            start = _round_time(soc, readout, offset + MARGIN_TICKS) - _round_time(soc, readout, START_TICKS)
+            best = Arrival(arrival.ticks + start, arrival.swing, arrival.quality)
         if best.quality > SURE:
             break
     return best
 
 
 def _round_time(soccfg: Any, readout: int, ticks: float) -> float:
-    """Return a time in ticks of the readout, as the timed processor can keep it."""
+    """Return a time in ticks of the readout, rounded to whole ticks of the timed processor."""
     ratio = float(soccfg["readouts"][readout]["f_output"]) / float(soccfg["tprocs"][0]["f_time"])
     return processor_ticks(soccfg, readout, ticks) * ratio
 
 
 def envelope(soccfg: Any, readout: int, channel: int) -> npt.NDArray[np.int64]:
-    """Return the pattern in samples of this generator, edges at the nearest sample, filled up to whole ticks."""
+    """Return the pattern in samples of this generator, edges at the nearest sample, padded to whole ticks."""
     per_tick = int(soccfg["gens"][channel]["samps_per_clk"])
     rate = (
         float(soccfg["gens"][channel]["f_fabric"]) * per_tick / float(soccfg["readouts"][readout]["f_output"])
@@ -308,7 +312,7 @@ def envelope(soccfg: Any, readout: int, channel: int) -> npt.NDArray[np.int64]:
 
 @lru_cache(maxsize=1)
 def _program_class() -> Any:
-    """Return QICK's averaging program with a pattern; made when QICK is there."""
+    """Return a subclass of QICK's averaging program that plays the pattern; a function, because QICK is optional."""
     qick = require("qick", "to compile programs for the board")
 
     class PatternProgram(qick.AveragerProgram):  # type: ignore[misc, name-defined]  # QICK has no types
@@ -325,11 +329,11 @@ def _program_class() -> Any:
             self.declare_readout(ch=self.readout, length=self.length, freq=0)
             first, partner = self.played
             samples = envelope(self.soccfg, self.readout, first)
-            held = generator_ticks(self.soccfg, self.readout, partner, pattern().size + 2 * START_TICKS)
+            open_ticks = generator_ticks(self.soccfg, self.readout, partner, pattern().size + 2 * START_TICKS)
             play = {"freq": 0, "phase": 0}
             self.add_envelope(ch=first, name="pattern", idata=samples, qdata=np.zeros_like(samples))
             self.set_pulse_registers(ch=first, style="arb", waveform="pattern", gain=self.words[0], **play)
-            self.set_pulse_registers(ch=partner, style="const", length=held, gain=self.words[1], **play)
+            self.set_pulse_registers(ch=partner, style="const", length=open_ticks, gain=self.words[1], **play)
             self.synci(200)
 
         def body(self) -> None:

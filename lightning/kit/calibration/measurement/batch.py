@@ -1,8 +1,8 @@
 """Many rows of gain words measured inside one program of the timed processor.
 
-A row is one gain word per modulator; a reading is one window of the readout inside the pulses that these words
-make. The words lie as a table in the processor's data memory, four 32-bit words a row; the program fetches a row
-into the gain registers (`memr`), plays the four pulses, opens the window, and goes on to the next row. So one run
+A row is one gain word per modulator; a reading is one window of the readout inside the pulses of these words.
+The words are a table in the processor's data memory, four 32-bit words a row; the program fetches a row
+into the gain registers (`memr`), plays the four pulses, opens the window, and continues with the next row. So one run
 measures about a thousand rows without the host, `shots` times each, through the accumulating buffer.
 
     reader = Reader(soc)                       # the board, or its twin
@@ -11,9 +11,9 @@ measures about a thousand rows without the host, `shots` times each, through the
 
 The idle level is measured in the same run: the first and last rows of every table are all zero words.
 
-The generators' converters take 14 bits, so four words in a row give the same level. Where the number of shots is a
-multiple of four, a quarter of them is taken with each of the words w, w+1, w+2, w+3 (a dither): their mean moves
-with every single word. Timed processor version 1 (the kit's firmware) only; others raise `ProgramError`.
+The generators' converters have 14 bits, so four consecutive words give the same level. If the number of shots is a
+multiple of four, a quarter of them uses each of the words w, w+1, w+2, w+3 (a dither): their mean changes with every
+single word. Only timed processor version 1 (the kit's firmware) is supported; others raise `ProgramError`.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ READOUT = 1
 BASE = 16
 """First word of the table in data memory; QICK counts shots in word 1."""
 ADDRESS_REGISTERS = (1, 2, 3, 4)
-"""Registers left to the user on every page; two generators may share a page."""
+"""Registers free for the user on every page; two generators may share a page."""
 IDLE_ROWS = 8
 """At either end of a table."""
 DITHER = np.arange(4, dtype=np.int32)
-"""Added to the words of a row: as many as one step of a converter of 14 bits."""
+"""Added to the words of a row; four words are one step of a 14-bit converter."""
 MIXED = 0.5
-"""The readout gives the converter's samples as they are here; where it multiplies them with its oscillator, as in
-decimated waveforms, the product keeps the upper 16 of its 32 bits, which halves it. Counts are those of a waveform."""
+"""Accumulated readings bypass the readout's oscillator. Decimated waveforms pass it: the product keeps the upper 16 of
+its 32 bits, which halves it. This factor converts readings to counts of a waveform."""
 MOST_SHOTS = 1_000_000
 SETTLE_TICKS = 24
-"""Before and after the window, inside the pulses: the skew that is left, and the edges."""
+"""Before and after the window, inside the pulses: room for the residual skew and the edges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +58,16 @@ class Window:
     length: int = 16
     """Decimated samples averaged into one reading."""
     offset: int = 190
-    """Of the readout's trigger, after the time of the pulses."""
+    """Readout trigger, after the time of the pulses."""
     lead: int = 40
-    """From the arrival of the pulses to the opening of the window: the pulses are this much longer, both ways."""
+    """From the arrival of the pulses to the start of the window; the pulses exceed the window by this at both ends."""
     delays: tuple[int, int, int, int] = (0, 0, 0, 0)
     """Ticks by which each generator starts later, so that all act at the same time."""
     relax_us: float = 1.0
 
     @classmethod
     def after(cls, arrival: Sequence[float], *, length: int = 16) -> Window:
-        """Return the window for light that arrives so many ticks after the time of the pulses.
+        """Return the window for light that arrives `arrival` ticks after the time of the pulses, one per generator.
 
         >>> Window.after((146.0, 146.2, 140.0, 146.1)).delays
         (0, 0, 6, 0)
@@ -78,7 +78,7 @@ class Window:
 
     @property
     def pulse(self) -> int:
-        """Length of the pulses."""
+        """Length of the pulses, in ticks of the readout."""
         return self.length + 2 * self.lead
 
 
@@ -95,16 +95,16 @@ class Readings:
 
     @property
     def peak(self) -> float:
-        """Greatest level, idle included: what the converter saw."""
+        """Greatest level, idle included: the level at the converter."""
         return float(self.levels.max(initial=0.0)) + self.idle
 
 
 class Reader:
-    """Measures rows of gain words on one device.
+    """Measurement of rows of gain words on one device.
 
-    `soc` is what `lightning.connect` gives, or a `QickSoc`; either is used with deadlines, so that nothing hangs, and
-    `DeviceStuck` or `DeviceGone` tell of a lost board. Raises `ProgramError` when its processor is not of
-    version 1, `WrongChannel` when it has not these generators or this readout.
+    `soc` is the result of `lightning.connect`, or a `QickSoc`; both are used with deadlines, so a lost board raises
+    `DeviceStuck` or `DeviceGone` instead of hanging. Raise `ProgramError` if its processor is not version 1,
+    `WrongChannel` if it lacks these generators or this readout.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Reader:
 
     @property
     def capacity(self) -> int:
-        """Rows that one table takes besides its idle rows."""
+        """Rows that fit in one table besides its idle rows."""
         memory = (int(self.soc["tprocs"][0]["dmem_size"]) - BASE) // 4
         buffer = int(self.soc["readouts"][self.readout]["avg_maxlen"]) - 1
         return min(memory, buffer) - 2 * IDLE_ROWS
@@ -133,7 +133,7 @@ class Reader:
     def read(self, words: npt.ArrayLike, *, shots: int = 1) -> Readings:
         """Measure (n, 4) gain words, each `shots` times.
 
-        Raises `OutOfRange` for words beyond the generators' 16 bits, or for no rows or shots.
+        Raise `OutOfRange` for words beyond the generators' 16 bits, no rows, or shots outside 1 to a million.
         """
         table = _table(words, shots)
         rows, count = len(table), shots
@@ -149,11 +149,11 @@ class Reader:
         return Readings(singles.mean(axis=1), idle, singles)
 
     def _run(self, rows: npt.NDArray[np.int32], shots: int) -> Readings:
-        """Run one table, in as many passes as the accumulating buffer asks for."""
+        """Run one table, in as many passes as the accumulating buffer needs."""
         idle = np.zeros((IDLE_ROWS, 4), dtype=np.int32)
         table = np.concatenate([idle, rows, idle])
         per_pass = max(1, (int(self.soc["readouts"][self.readout]["avg_maxlen"]) - 1) // len(table))
-        passes = [min(per_pass, shots - done) for done in range(0, shots, per_pass)]
+        passes = [min(per_pass, shots - first) for first in range(0, shots, per_pass)]
         raw = np.concatenate([self._pass(table, count) for count in passes], axis=1)
         floor = float(np.concatenate([raw[:IDLE_ROWS], raw[-IDLE_ROWS:]]).mean())
         singles = raw[IDLE_ROWS:-IDLE_ROWS] - floor
@@ -169,26 +169,26 @@ class Reader:
         return singles
 
     def program(self, *, rows: int, shots: int) -> Any:
-        """Return the compiled program for a table of so many rows, idle ones included."""
+        """Return the compiled program for a table of `rows` rows, idle ones included."""
         config = {"expts": rows, "reps": shots, "start": 0, "step": 1}
         return _program_class()(self.soc, config, self.channels, self.readout, self.window)
 
 
 def processor_ticks(soccfg: Any, readout: int, ticks: float) -> int:
-    """Return the ticks of a readout in whole ticks of the timed processor; the kit's clocks are the same."""
+    """Return the ticks of a readout as ticks of the timed processor, rounded; on the kit both clocks are equal."""
     return round(
         ticks * float(soccfg["tprocs"][0]["f_time"]) / float(soccfg["readouts"][readout]["f_output"])
     )
 
 
 def generator_ticks(soccfg: Any, readout: int, channel: int, ticks: float) -> int:
-    """Return the ticks of a readout in whole ticks of a generator, none too few."""
+    """Return the ticks of a readout as whole ticks of a generator, rounded up."""
     ratio = float(soccfg["gens"][channel]["f_fabric"]) / float(soccfg["readouts"][readout]["f_output"])
     return math.ceil(round(ticks * ratio, 6))
 
 
 def check_firmware(soc: Any, channels: tuple[int, ...], readout: int) -> None:
-    """Raise `ProgramError` or `WrongChannel` where this firmware cannot measure tables."""
+    """Raise `ProgramError` or `WrongChannel` if this firmware cannot measure tables."""
     kind, device = soc["tprocs"][0]["type"], str(getattr(soc, "identity", ""))
     if kind != "axis_tproc64x32_x8":
         raise errors.ProgramError(
@@ -224,11 +224,11 @@ def _table(words: npt.ArrayLike, shots: int) -> npt.NDArray[np.int32]:
 
 @lru_cache(maxsize=1)
 def _program_class() -> Any:
-    """Return QICK's sweeping program with a table in place of a step; made when QICK is there."""
+    """Return a subclass of QICK's sweep program that reads a table; a function, because QICK is optional."""
     qick = require("qick", "to compile programs for the board")
 
     class TableProgram(qick.RAveragerProgram):  # type: ignore[misc, name-defined]  # QICK has no types
-        """Rows of gain words out of data memory: memr, four pulses, one window."""
+        """Rows of gain words from data memory: memr, four pulses, one window."""
 
         def __init__(
             self, soccfg: Any, cfg: dict[str, Any], channels: tuple[int, ...], readout: int, window: Window

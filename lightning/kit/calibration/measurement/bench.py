@@ -1,4 +1,4 @@
-"""A device on its way to a calibration, and what the steps of the guided run have found out about it."""
+"""The device under calibration, and the results of the steps of the guided run so far."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from lightning.kit.calibration.measurement.transfer import Sweep
 from lightning.kit.calibration.noise import NoiseModel
 
 CONVERTER = 8_449.0
-"""Counts of a waveform at the end of the converter's range, until the saturation step has seen it: 32767, halved by
+"""Counts of a waveform at the end of the converter's range, until the saturation step measures it: 32767, halved by
 the readout's oscillator, times 270382/2**19, the gain of the filter of `axis_readout_v2`."""
 
 
 class Instruments(NamedTuple):
-    """Instruments of a bench, with the board; `lightning.kit.instruments.open_bench` gives the like."""
+    """Instruments of a bench; `lightning.kit.instruments.open_bench` returns an object with the same attributes."""
 
     laser: Any = None
     bias: Any = None
@@ -33,9 +33,9 @@ class Instruments(NamedTuple):
 
 @dataclass(slots=True)
 class Bench:
-    """A device on its way to a calibration, and what has been found out about it.
+    """The device under calibration, and the results so far.
 
-    Raises `ProgramError` or `WrongChannel` for a device whose firmware cannot be calibrated.
+    Raise `ProgramError` or `WrongChannel` for a device whose firmware cannot be calibrated.
     """
 
     soc: Any
@@ -45,7 +45,7 @@ class Bench:
     shots: int = 4
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
     turn_paddles: Callable[[Callable[[], float]], None] | None = None
-    """Asked to turn the polarisation controller; it is given a function that reads the light."""
+    """Turns the polarisation controller; its argument is a function that reads the light."""
     window: Window = field(default_factory=Window)
     full_scale: float = CONVERTER
     idle: float = 0.0
@@ -59,11 +59,11 @@ class Bench:
     conditions: dict[str, float | str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Say at once what this firmware cannot do; QICK would say it in the middle."""
+        """Check the firmware now: QICK would report a mismatch only during a step."""
         check_firmware(self.soc, self.channels, self.readout)
 
     def reader(self, length: int | None = None) -> Reader:
-        """Return the rows on this device, in windows of `length` decimated samples."""
+        """Return a reader of rows on this device, in windows of `length` decimated samples."""
         window = (
             Window.after(self.ticks, length=length or self.window.length) if self.arrivals else self.window
         )
@@ -71,16 +71,16 @@ class Bench:
 
     @property
     def ticks(self) -> tuple[float, float, float, float]:
-        """Arrival of each modulator's light, after the time of the pulses."""
+        """Arrival of each modulator's light, in ticks after the time of the pulses."""
         one, two, three, four = (arrival.ticks for arrival in self.arrivals)
         return one, two, three, four
 
 
 def word(setting: float) -> int:
-    """Return the nearest word that a generator takes, room for a dither left."""
+    """Return the nearest gain word that a generator accepts; the dither may add 3 to it."""
     return round(min(max(setting, -32766), 32763))
 
 
 def judge(step: str, passed: bool, figure: str, limit: str, hint: str) -> Outcome:
-    """Return the outcome of a step; a hint is for what failed."""
+    """Return the outcome of a step; the hint is dropped if it passed."""
     return Outcome(step, bool(passed), figure, limit, "" if passed else hint)

@@ -1,9 +1,9 @@
-"""Arrival of the light: a known pattern is sent through one modulator, and found again in what is received.
+"""Arrival of the light: a known pattern is sent through one modulator and located in the received trace.
 
 The pattern is a maximal-length sequence (127 chips, each two ticks long), whose correlation with itself has one
-sharp peak (S. W. Golomb, Shift Register Sequences). The correlation at whole ticks says where to look. The readout
-filters before it decimates, so its samples determine what lay between them: the trace is shifted by parts of a tick
-through its spectrum until the correlation is greatest. Filter and pattern are symmetric, so that is the arrival.
+sharp peak (S. W. Golomb, Shift Register Sequences). The correlation at whole ticks gives a first estimate. The readout
+filters before it decimates, so its samples determine the signal between them: the trace is shifted by fractions of a
+tick through its spectrum until the correlation is greatest. Filter and pattern are symmetric, so that is the arrival.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ TAPS = (7, 6)
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Place where the pattern was found."""
+    """Position of the pattern in a trace."""
 
     ticks: float
     """From the first received sample to the first chip."""
     swing: float
-    """Counts between a low and a high chip; negative when light and pattern are each other's opposite."""
+    """Counts between a low and a high chip; negative if the light is the inverse of the pattern."""
     quality: float
-    """Correlation of what was received with the pattern, 0..1."""
+    """Correlation of the received trace with the pattern, 0..1."""
 
 
 def chips() -> npt.NDArray[np.int64]:
-    """Return the chips, (127,) of 0 and 1: 64 ones, and any shift of it agrees with it in all but 64 places.
+    """Return the chips, (127,) of 0 and 1: 64 ones; every shifted copy differs from it in 64 places.
 
     >>> int(chips().sum()), int((chips() == np.roll(chips(), 5)).sum())
     (64, 63)
@@ -53,9 +53,9 @@ def pattern(samples_per_tick: int = 1) -> npt.NDArray[np.int64]:
 
 
 def locate(received: npt.ArrayLike) -> Arrival:
-    """Return where the pattern begins in a received trace of one sample per tick, to a small part of a sample.
+    """Return the start of the pattern in a received trace of one sample per tick, to a small fraction of a sample.
 
-    Raises `ValueError` for a trace shorter than the pattern.
+    Raise `ValueError` for a trace with fewer than two samples more than the pattern.
     """
     trace = np.asarray(received, dtype=float)
     sent = pattern().astype(float)
@@ -77,18 +77,18 @@ def locate(received: npt.ArrayLike) -> Arrival:
 
 
 def _pad(size: int) -> int:
-    """Long enough that what is shifted out at one end does not come in at the other."""
+    """Return a transform length with enough zeros that a shift does not wrap around."""
     return 1 << (size + 63).bit_length()
 
 
 def _earlier(spectrum: npt.NDArray[np.complex128], ticks: float, count: int) -> Floats:
-    """Return `count` samples of the trace from `ticks` on, read between its samples through its spectrum."""
+    """Return `count` samples of the trace from `ticks` on, interpolated through its spectrum."""
     turns = np.exp(2j * np.pi * np.fft.rfftfreq(2 * (spectrum.size - 1)) * ticks)
     return np.fft.irfft(spectrum * turns)[:count]
 
 
 def _minimum(cost: Callable[[float], float], low: float, high: float) -> float:
-    """Golden-section search: the cost has one minimum within a tick of the true shift."""
+    """Return the minimum by golden-section search: the cost has one minimum within a tick of the true shift."""
     ratio = (np.sqrt(5) - 1) / 2
     inner, outer = high - ratio * (high - low), low + ratio * (high - low)
     for _ in range(48):

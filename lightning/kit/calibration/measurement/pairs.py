@@ -16,34 +16,34 @@ from lightning.kit.calibration.measurement.transfer import PARTNER, Rows, Sweep
 TRAINING_PAIRS = 160
 """Random pairs of values per product, besides the corners."""
 HEADROOM = 0.96
-"""Of the converter's range, which the sum of two full products may fill: noise needs the rest."""
+"""Share of the converter's range that the sum of two full products may fill; noise needs the rest."""
 
 Table = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Encoders:
-    """Of the four modulators: opened fully, and as far as a sum of two products allows."""
+    """Encoders of the four modulators: opened fully, and as far as a sum of two products allows."""
 
     full: tuple[Encoder, ...]
     shared: tuple[Encoder, ...]
     factors: tuple[float, float]
-    """How far the first modulator of each pair opens in a sum, of its full range."""
+    """Share of its full range to which the first modulator of each pair opens in a sum."""
 
     def word_table(self, values: npt.ArrayLike) -> Table:
         """Return the words for (n, 4) values, by the shared encoders where both pairs are lit, (n, 4)."""
         table = np.atleast_2d(np.asarray(values, dtype=np.int64))
-        return _choose(self, table, _find_lit(table), "words").astype(np.int64)
+        return _choose(self, table, _lit_pairs(table), "words").astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Rows of values that were measured, and what came."""
+    """Measured rows of values, and their levels."""
 
     values: Table
     """(n, 4) of 0..255."""
     operands: Floats
-    """(n, 4) that the words gave."""
+    """(n, 4), of the words."""
     levels: Floats
     """(n,) counts above idle."""
     idle: float
@@ -52,9 +52,9 @@ class Measured:
 
 
 def encoders(sweeps: Mapping[int, Sweep], *, full_scale: float, idle: float) -> Encoders:
-    """Return the words for all values. In a sum both products get the same weight, as great as the converter allows.
+    """Return the encoders. In a sum both products get the same weight, as great as the converter allows.
 
-    Raises `ValueError` for a modulator that the words at hand do not open.
+    Raise `ValueError` for a modulator that the available words do not open.
     """
     full = tuple(encoder(sweeps[index].curve) for index in range(4))
     strength = [pair_strength(sweeps, pair) for pair in (0, 1)]
@@ -67,7 +67,7 @@ def encoders(sweeps: Mapping[int, Sweep], *, full_scale: float, idle: float) -> 
 
 
 def pair_strength(sweeps: Mapping[int, Sweep], pair: int) -> float:
-    """Return the counts between a full product of this pair and darkness, from both its sweeps."""
+    """Return the counts of a full product of this pair above dark, the mean of its two sweeps."""
     first, second = 2 * pair, 2 * pair + 1
     amplitudes = [
         sweeps[index].curve.amplitude / float(sweeps[PARTNER[index]].curve.share(sweeps[index].partner_word))
@@ -77,9 +77,9 @@ def pair_strength(sweeps: Mapping[int, Sweep], pair: int) -> float:
 
 
 def measure(rows: Rows, coded: Encoders, values: npt.ArrayLike, *, shots: int) -> Measured:
-    """Return the rows of four values on the device, with the encoders that the values ask for."""
+    """Measure rows of four values on the device, with shared encoders where both pairs are lit."""
     table = np.atleast_2d(np.asarray(values, dtype=np.int64))
-    lit = _find_lit(table)
+    lit = _lit_pairs(table)
     readings = rows.read(coded.word_table(table), shots=shots)
     return Measured(table, _choose(coded, table, lit, "operands"), readings.levels, readings.idle, lit)
 
@@ -87,9 +87,9 @@ def measure(rows: Rows, coded: Encoders, values: npt.ArrayLike, *, shots: int) -
 def train(
     rows: Rows, coded: Encoders, *, full_scale: float, rng: np.random.Generator, shots: int
 ) -> tuple[Decoder, Measured]:
-    """Return the decoder, from random pairs of values on one product at a time, and sums for `shared`.
+    """Measure random pairs on one product at a time, and sums for `shared`; return the decoder and the single pairs.
 
-    Raises `ValueError` when the rows do not tell its coefficients apart.
+    Raise `ValueError` if the rows do not separate the decoder's coefficients.
     """
     alone = measure(rows, coded, _single_rows(rng), shots=shots)
     strength = float(alone.levels.max())
@@ -130,16 +130,20 @@ def _fit_shared(decoder: Decoder, coded: Encoders, sums: Measured) -> float:
     return float(light @ total / (total @ total))
 
 
-def _find_lit(table: Table) -> npt.NDArray[np.bool_]:
+def _lit_pairs(table: Table) -> npt.NDArray[np.bool_]:
     """Return which pairs have a value above 0, (n, 2)."""
     return np.stack([table[:, :2].any(axis=1), table[:, 2:].any(axis=1)], axis=1)
 
 
-def _choose(coded: Encoders, table: Table, lit: npt.NDArray[np.bool_], what: str) -> Floats:
+def _choose(coded: Encoders, table: Table, lit: npt.NDArray[np.bool_], attribute: str) -> Floats:
     """Return the words or operands, from the shared encoders where both pairs are lit, (n, 4)."""
     both = lit.all(axis=1)
     columns = [
-        np.where(both, getattr(coded.shared[i], what)[table[:, i]], getattr(coded.full[i], what)[table[:, i]])
+        np.where(
+            both,
+            getattr(coded.shared[i], attribute)[table[:, i]],
+            getattr(coded.full[i], attribute)[table[:, i]],
+        )
         for i in range(4)
     ]
     return np.stack(columns, axis=1)

@@ -1,8 +1,7 @@
-"""The guided first run: one step after the other, each with pass or fail, the figure, the limit and the hint.
+"""The steps of the guided run, each with pass or fail, the measured figure, the limit and a hint.
 
-A step is a function of the `Bench`, which carries what the steps before have found. What a step needs an instrument
-for, and the instrument is not there, is skipped and says how to do it by hand; what fails ends the run where the
-later steps would have nothing to stand on.
+A step is a function of the `Bench`, which holds the results of earlier steps. A step whose instrument is missing is
+skipped and says how to do it by hand; a failed step ends the run if later steps depend on its result.
 """
 
 from __future__ import annotations
@@ -30,23 +29,23 @@ from lightning.kit.calibration.noise import NoiseModel, fit_noise
 __all__ = ["NEEDED", "STEPS", "Bench", "Step", "delay", "light"]
 
 ADDITIVE = 0.01
-"""By which the sum of two products may fall short before the converter is taken to clip."""
+"""Share by which the sum of two products may fall short before the converter counts as clipping."""
 HELD_OUT = 99.7
-"""Accuracy in per cent on products that the decoder has not seen."""
+"""Least accuracy in per cent on products that the decoder was not fitted to."""
 NOISY = 4.0
-"""Of 255, rms of one decimated sample."""
+"""Greatest rms noise of one decimated sample, of 255."""
 
 Step = Callable[[Bench], Outcome]
 
 NEEDED = frozenset({"delay", "light", "transfer", "gain", "decoder"})
-"""Without these there is nothing for the later steps to stand on."""
+"""Steps whose results later steps depend on."""
 LEVELS = 24
 READINGS = 199
-"""Per level; no multiple of four, so that no dither adds to the noise."""
+"""Per level; not a multiple of four, so that no dither adds to the noise."""
 
 
 def transfer(bench: Bench) -> Outcome:
-    """Measure the curve of every modulator from 256 points, against polynomials through the same points."""
+    """Measure the curve of every modulator at 256 points, and compare it with polynomials through the same points."""
     bench.sweeps = sweep_all(bench.reader(), bench.rough, shots=bench.shots)
     for index, sweep in bench.sweeps.items():
         bench.raw[f"sweep_{index}_words"] = sweep.words
@@ -60,12 +59,12 @@ def transfer(bench: Bench) -> Outcome:
         f"residuals {worst:.3%} of the swing (polynomial of degree 2: {second:.2%},"
         f" Chebyshev of degree 3: {third:.2%})",
         f"{RESIDUAL:.1%} or less",
-        "see that no amplifier clips and nobody touches the fibres; raise the number of shots",
+        "check that no amplifier clips and nobody touches the fibres; raise the number of shots",
     )
 
 
 def saturation(bench: Bench) -> Outcome:
-    """Measure where the converter ends, and that what it sees below that adds up."""
+    """Measure the converter's full scale, and check that the levels of two products add up below it."""
     peaks = [word(sweep.curve.peak) for _, sweep in sorted(bench.sweeps.items())]
     nulls = [word(sweep.curve.null) for _, sweep in sorted(bench.sweeps.items())]
     rows = np.array([[*peaks[:2], *nulls[2:]], [*nulls[:2], *peaks[2:]], peaks, nulls])
@@ -80,13 +79,13 @@ def saturation(bench: Bench) -> Outcome:
         "saturation",
         fullest <= BRIGHT[1],
         f"a full product fills {fullest:.1%} of the range; the sum of both lacks {max(missing, 0.0):.1%}",
-        f"one product within {BRIGHT[1]:.0%} (where the sum of both is too much, sums are dimmed)",
+        f"one product within {BRIGHT[1]:.0%} (sums that exceed the range are dimmed)",
         "lower the laser's power or the amplifier's gain",
     )
 
 
 def gain(bench: Bench) -> Outcome:
-    """Set the words for all values; in sums both products get the same weight."""
+    """Compute the gain words for all values; in sums both products get the same weight."""
     bench.coded = pairs.encoders(bench.sweeps, full_scale=bench.full_scale, idle=bench.idle)
     strength = [pairs.pair_strength(bench.sweeps, pair) for pair in (0, 1)]
     least = min(bench.coded.factors)
@@ -96,36 +95,36 @@ def gain(bench: Bench) -> Outcome:
         f"full products bring {strength[0]:.0f} and {strength[1]:.0f} counts; in sums they are dimmed to"
         f" {bench.coded.factors[0]:.1%} and {bench.coded.factors[1]:.1%}",
         "no product dimmed below 20 %",
-        "make both pairs equally bright: see connectors, and the power of both wavelengths",
+        "make both pairs equally bright: check the connectors, and the power of both wavelengths",
     )
 
 
 def decoder(bench: Bench) -> Outcome:
-    """Fit the decoder to random pairs, judged on pairs that it has not seen."""
+    """Fit the decoder to random pairs, and judge it on 256 other pairs of the first product."""
     assert bench.coded is not None
     rows = bench.reader()
-    bench.decoder, seen = pairs.train(
+    bench.decoder, training = pairs.train(
         rows, bench.coded, full_scale=bench.full_scale, rng=bench.rng, shots=2 * bench.shots
     )
-    bench.raw.update(pairs_values=seen.values, pairs_levels=seen.levels)
+    bench.raw.update(pairs_values=training.values, pairs_levels=training.levels)
     fresh = np.zeros((256, 4), dtype=np.int64)
     fresh[:, :2] = bench.rng.integers(0, 256, (256, 2))
-    held = pairs.measure(rows, bench.coded, fresh, shots=2 * bench.shots)
-    answers = bench.decoder.decode(held.levels, held.operands, held.lit)
-    found = accuracy(round_products(answers), fresh[:, 0], fresh[:, 1])
-    bench.raw.update(held_values=fresh, held_levels=held.levels)
-    bench.conditions["mean_error"] = float(np.mean(answers - pairs.sum_truth(fresh)))
+    validation = pairs.measure(rows, bench.coded, fresh, shots=2 * bench.shots)
+    results = bench.decoder.decode(validation.levels, validation.operands, validation.lit)
+    per_cent = accuracy(round_products(results), fresh[:, 0], fresh[:, 1])
+    bench.raw.update(held_values=fresh, held_levels=validation.levels)
+    bench.conditions["mean_error"] = float(np.mean(results - pairs.sum_truth(fresh)))
     return judge(
         "decoder",
-        found >= HELD_OUT,
-        f"accuracy {found:.3f} % on 256 products that it has not seen",
+        per_cent >= HELD_OUT,
+        f"accuracy {per_cent:.3f} % on 256 products that it was not fitted to",
         f"{HELD_OUT} % or more",
-        "see the steps before; a device that drifts meanwhile wants a temperature-controlled bias",
+        "check the earlier steps; a device that drifts during the run needs a temperature-controlled bias",
     )
 
 
 def noise(bench: Bench) -> Outcome:
-    """Constant, shot and relative intensity noise, from single readings of one sample at several levels."""
+    """Measure constant, shot and relative intensity noise, from single readings of one sample at several levels."""
     assert bench.coded is not None
     assert bench.decoder is not None
     coded, mean = bench.coded, float(bench.conditions.get("mean_error", 0.0))
@@ -136,7 +135,7 @@ def noise(bench: Bench) -> Outcome:
         full <= NOISY,
         f"one decimated sample: {dark:.2f} of 255 in the dark, {full:.2f} at a full product; mean error {mean:+.2f}",
         f"{NOISY} of 255 or less",
-        "see the laser's RIN and power, and the receiver's supply; average more shots",
+        "check the laser's RIN and power, and the receiver's supply; average more shots",
     )
 
 
@@ -158,7 +157,7 @@ STEPS: Mapping[str, Step] = {
 def measure_noise(
     rows: Rows, word_table: Callable[[npt.ArrayLike], npt.NDArray[np.int64]], *, mean: float = 0.0
 ) -> NoiseModel:
-    """Return the noise of single readings on a device, at levels from dark to a full product of the first pair.
+    """Measure single readings at levels from dark to a full product of the first pair; return the noise model.
 
     `rows` should read windows of one sample; `word_table` encodes (n, 4) values.
     """

@@ -1,8 +1,8 @@
-"""Sweeps of the modulators on a device: which word opens each how far.
+"""Sweeps of the modulators on a device: transmission against gain word.
 
-A modulator is seen through its partner, which must stand open; light of the other pair is the same at every point
-and does no harm. Since neither is known at first, a coarse sweep tries a few words for the partner, and the full
-sweep of 256 points opens it where the coarse one found its peak.
+A modulator is measured through its partner, which must be open; light of the other pair is constant and does no harm.
+Since neither curve is known at first, a coarse sweep tries a few words for the partner, and the full sweep of 256
+points opens the partner at the peak that the coarse sweep found.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from lightning.kit.calibration.measurement.batch import Readings
 
 PARTNER = (1, 0, 3, 2)
 LOWEST_WORD = -6_000
-"""A null below word 0 is looked for down to here; a bias is set to within a few hundredths of V_pi."""
+"""Start of a sweep: a null may lie below word 0, since a bias is set to within a few hundredths of V_pi."""
 POINTS = 256
 RESIDUAL = 0.005
-"""Of the swing, that a curve may leave unexplained: 1.3 of 255."""
+"""Share of the swing that a curve may leave unexplained: 1.3 of 255."""
 COARSE_POINTS = 40
 GUESSES = (20_000, 12_000, 28_000, 4_000)
-"""Words tried for a partner of which nothing is known."""
+"""Words tried for a partner whose curve is unknown."""
 
 
 class Rows(Protocol):
-    """Whatever measures rows of four gain words: `batch.Reader` on a device."""
+    """Measurement of rows of four gain words; `batch.Reader` on a device."""
 
     def read(self, words: npt.ArrayLike, *, shots: int = 1) -> Readings:
         """Measure (n, 4) gain words, each `shots` times."""
@@ -50,22 +50,22 @@ class Sweep:
 
     @property
     def visible(self) -> bool:
-        """True where there is a fringe at all, not the fit of mere noise."""
+        """True if there is a fringe, not only noise."""
         return self.curve.amplitude > max(1.0, 20 * self.curve.rms)
 
     @property
     def residual(self) -> float:
-        """Root mean square of what the curve does not explain, as a share of the curve's amplitude."""
+        """Root mean square of the residuals, as a share of the curve's amplitude."""
         return self.curve.rms / self.curve.amplitude
 
     def polynomial_residual(self, degree: int = 2) -> float:
-        """Return the residual as `residual` does, for a polynomial through the same points between null and peak."""
+        """Return the residual of a polynomial of this degree through the points between null and peak."""
         inside, share = self._rising()
         fitted = np.polynomial.Polynomial.fit(inside, share, degree)
         return _rms(fitted(inside) - share)
 
     def chebyshev_residual(self, degree: int = 3) -> float:
-        """Return the residual as `residual` does, for a Chebyshev series through the points between null and peak."""
+        """Return the residual of a Chebyshev series of this degree through the points between null and peak."""
         inside, share = self._rising()
         fitted = np.polynomial.Chebyshev.fit(inside, share, degree)
         return _rms(fitted(inside) - share)
@@ -78,16 +78,16 @@ class Sweep:
 
 
 def coarse_peaks(rows: Rows, *, shots: int = 2) -> tuple[Fringe, Fringe, Fringe, Fringe]:
-    """Find a rough curve of every modulator, with nothing known about any of them.
+    """Return a rough curve of every modulator, without prior knowledge.
 
-    Of the words tried for the partner the one that shows the greatest swing is taken. Raises `ValueError` where
-    no fringe can be fitted.
+    Several words are tried for the partner; the one with the greatest swing is used. Raise `ValueError` if a level is
+    not finite.
     """
-    swept = np.linspace(LOWEST_WORD, WORD_LIMIT, COARSE_POINTS).round().astype(np.int64)
-    table = [_swept_rows(index, swept, guess, {}) for index in range(4) for guess in GUESSES]
+    sweep_words = np.linspace(LOWEST_WORD, WORD_LIMIT, COARSE_POINTS).round().astype(np.int64)
+    table = [_sweep_rows(index, sweep_words, guess, {}) for index in range(4) for guess in GUESSES]
     levels = rows.read(np.concatenate(table), shots=shots).levels.reshape(4, len(GUESSES), COARSE_POINTS)
     best = [trace[int(np.argmax(np.ptp(trace, axis=1)))] for trace in levels]
-    one, two, three, four = (fit(swept, trace) for trace in best)
+    one, two, three, four = (fit(sweep_words, trace) for trace in best)
     return one, two, three, four
 
 
@@ -99,33 +99,33 @@ def sweep_all(
     shots: int = 4,
     which: Sequence[int] = (0, 1, 2, 3),
 ) -> dict[int, Sweep]:
-    """Measure the full sweep of the modulators `which`, partners open and the other pair dark, in one table.
+    """Return the full sweep of each modulator of `which`, partners open and the other pair dark, from one table.
 
-    Raises `ValueError` where no fringe can be fitted.
+    Raise `ValueError` for fewer than 16 points or a level that is not finite.
     """
-    swept = np.linspace(LOWEST_WORD, WORD_LIMIT, points).round().astype(np.int64)
-    opened = {index: _within(curves[index].peak) for index in range(4)}
-    dark = {index: _within(curves[index].null) for index in range(4)}
-    table = [_swept_rows(index, swept, opened[PARTNER[index]], dark) for index in which]
+    sweep_words = np.linspace(LOWEST_WORD, WORD_LIMIT, points).round().astype(np.int64)
+    peaks = {index: _clip(curves[index].peak) for index in range(4)}
+    nulls = {index: _clip(curves[index].null) for index in range(4)}
+    table = [_sweep_rows(index, sweep_words, peaks[PARTNER[index]], nulls) for index in which]
     levels = rows.read(np.concatenate(table), shots=shots).levels.reshape(len(which), points)
     return {
-        index: Sweep(index, swept, trace, opened[PARTNER[index]], fit(swept, trace))
+        index: Sweep(index, sweep_words, trace, peaks[PARTNER[index]], fit(sweep_words, trace))
         for index, trace in zip(which, levels, strict=True)
     }
 
 
-def _swept_rows(
-    index: int, swept: npt.NDArray[np.int64], partner_word: int, dark: dict[int, int]
+def _sweep_rows(
+    index: int, sweep_words: npt.NDArray[np.int64], partner_word: int, nulls: dict[int, int]
 ) -> npt.NDArray[np.int64]:
-    """Return the words of a sweep, (points, 4): the partner at one word, the other pair dark, or idle."""
-    row = np.array([dark.get(other, 0) for other in range(4)])
+    """Return the words of a sweep, (points, 4): the partner at `partner_word`, the other pair at its nulls or 0."""
+    row = np.array([nulls.get(other, 0) for other in range(4)])
     row[PARTNER[index]] = partner_word
-    table = np.tile(row, (swept.size, 1))
-    table[:, index] = swept
+    table = np.tile(row, (sweep_words.size, 1))
+    table[:, index] = sweep_words
     return table
 
 
-def _within(word: float) -> int:
+def _clip(word: float) -> int:
     return round(min(max(word, -WORD_LIMIT), WORD_LIMIT))
 
 

@@ -1,1 +1,1 @@
-"""ONNX files: read, ordered, constants folded."""
+"""Import of ONNX files."""

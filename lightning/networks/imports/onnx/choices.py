@@ -14,13 +14,13 @@ from lightning.networks.network import Port
 from lightning.optional import require
 
 SEED = 7
-"""Of the example that shapes are found with."""
+"""Seed of the example inputs of a trace."""
 
 Array = npt.NDArray[Any]
 
 
 def ports_of(graph: Any, known: Mapping[str, Array]) -> tuple[Port, ...]:
-    """Return the inputs. Raises `NetworkError` for one whose shape is open, or that takes no numbers."""
+    """Return the inputs that are not constants. Raise `NetworkError` for an open shape or an input of other types."""
     return tuple(
         Port(entry.name, shape_of_entry(entry), kind_of(entry))
         for entry in graph.input
@@ -29,7 +29,7 @@ def ports_of(graph: Any, known: Mapping[str, Array]) -> tuple[Port, ...]:
 
 
 def kind_of(entry: Any) -> str:
-    """Return the data type of an input. Raises `NetworkError` for texts and for what is no tensor."""
+    """Return the data type of an input. Raise `NetworkError` unless it is a tensor of numbers or booleans."""
     helper = require("onnx.helper", "to read ONNX files")
     if not entry.type.HasField("tensor_type"):
         raise NetworkError(f"input {entry.name!r} is not a tensor", hint="Export the network with tensors")
@@ -43,7 +43,7 @@ def kind_of(entry: Any) -> str:
 
 
 def shape_of_entry(entry: Any) -> tuple[int, ...]:
-    """Return the shape of an input. Raises `NetworkError`, which says how to fix it, for one that is open."""
+    """Return the shape of an input. Raise `NetworkError`, with a hint to fix it, if it is open."""
     if is_open(entry):
         raise NetworkError(
             f"input {entry.name!r} has the open shape {open_shape(entry)}",
@@ -53,7 +53,7 @@ def shape_of_entry(entry: Any) -> tuple[int, ...]:
 
 
 def is_open(entry: Any) -> bool:
-    """Return whether a length of an input is not fixed."""
+    """Return whether the shape of an input is unknown or has an open length."""
     kind = entry.type.tensor_type
     return not kind.HasField("shape") or any(dim.dim_value < 1 for dim in kind.shape.dim)
 
@@ -65,12 +65,12 @@ def open_shape(entry: Any) -> str:
 
 
 def advise_shape(entry: Any, usual: int = 0) -> str:
-    """Return the option that fixes the shape of an input, with lengths that are usual."""
+    """Return the option that fixes the shape of an input, with default lengths."""
     return f"--shape {entry.name}={'x'.join(map(str, usual_shape(entry, usual)))}"
 
 
 def usual_shape(entry: Any, usual: int = 0) -> tuple[int, ...]:
-    """Return the shape with every open length filled: 1 for the batch axis, else `usual`."""
+    """Return the shape with defaults for open lengths: 1 for the batch, 3 for channels of images, else `usual`."""
     dims = [int(dim.dim_value) for dim in entry.type.tensor_type.shape.dim]
     chosen = usual or (224 if len(dims) == 4 else 64)
     return tuple(
@@ -80,7 +80,7 @@ def usual_shape(entry: Any, usual: int = 0) -> tuple[int, ...]:
 
 
 def example_of(port: Port) -> Array:
-    """Return an example: normal numbers, or ones where the input takes whole numbers."""
+    """Return an example input: normal random numbers for floats, else ones."""
     random = np.random.default_rng(SEED)
     kind = np.dtype(port.kind)
     if kind.kind == "f":
@@ -90,14 +90,14 @@ def example_of(port: Port) -> Array:
 
 @dataclass(frozen=True)
 class Choices:
-    """Decisions of the user on what a file leaves open."""
+    """The user's choices where a file leaves something open."""
 
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Of inputs, with the batch axis, by name."""
     values: Mapping[str, Array] = field(default_factory=dict)
-    """Of inputs that are constant from now on, by name."""
+    """Of inputs that become constants, by name."""
     outputs: tuple[str, ...] = ()
-    """Tensors that the network gives; those of the file where there are none."""
+    """Names of the output tensors; empty for those of the file."""
 
     def __bool__(self) -> bool:
         """Return whether anything is chosen."""
@@ -107,7 +107,7 @@ class Choices:
 def choices_of(
     shapes: Sequence[str] = (), values: Sequence[str] = (), outputs: Sequence[str] = ()
 ) -> Choices:
-    """Return the choices in the texts of the options. Raises `OutOfRange` for a text that is not valid.
+    """Return the choices of the command line options. Raise `OutOfRange` for an invalid one.
 
     >>> choices_of(["x=1x3x224x224"], ["rate=16000"]).shapes
     {'x': (1, 3, 224, 224)}
@@ -148,30 +148,29 @@ def _value(name: str, text: str) -> Array:
 
 
 def apply_choices(model: Any, name: str, choices: Choices) -> Any:
-    """Return a copy of the model as the choices say: its shapes fixed, values constant, other outputs.
+    """Return a copy of the model with the choices applied, or the model itself without choices.
 
-    Without choices it is the model itself. Raises `NetworkError` for a name that the file does not have, or another
-    number of axes.
+    Raise `NetworkError` for a name that the file does not have, or another number of axes.
     """
     if not choices:
         return model
-    changed = require("onnx", "to read ONNX files").ModelProto()
-    changed.CopyFrom(model)
-    graph = changed.graph
-    held = {initialiser.name for initialiser in graph.initializer}
-    entries = {entry.name: entry for entry in graph.input if entry.name not in held}
-    for asked in (*choices.shapes, *choices.values):
-        if asked not in entries:
+    copy = require("onnx", "to read ONNX files").ModelProto()
+    copy.CopyFrom(model)
+    graph = copy.graph
+    constant_names = {initialiser.name for initialiser in graph.initializer}
+    entries = {entry.name: entry for entry in graph.input if entry.name not in constant_names}
+    for requested in (*choices.shapes, *choices.values):
+        if requested not in entries:
             raise NetworkError(
-                f"{name}.onnx has no input {asked!r}", hint=f"Name one of: {', '.join(entries)}"
+                f"{name}.onnx has no input {requested!r}", hint=f"Name one of: {', '.join(entries)}"
             )
-    for asked, shape in choices.shapes.items():
-        _fix(entries[asked], shape)
-    for asked, value in choices.values.items():
-        _set(graph, entries[asked], value)
+    for requested, shape in choices.shapes.items():
+        _fix(entries[requested], shape)
+    for requested, value in choices.values.items():
+        _set(graph, entries[requested], value)
     if choices.outputs:
         _end(graph, name, choices.outputs)
-    return changed
+    return copy
 
 
 def _fix(entry: Any, shape: tuple[int, ...]) -> None:
@@ -188,7 +187,7 @@ def _fix(entry: Any, shape: tuple[int, ...]) -> None:
 
 
 def _set(graph: Any, entry: Any, value: Array) -> None:
-    """Make a constant of an input, with its data type, and its shape where that is fixed."""
+    """Turn an input into a constant of its data type, broadcast to its shape if the sizes allow it."""
     kind = entry.type.tensor_type
     array = value.astype(kind_of(entry))
     if kind.HasField("shape"):
@@ -201,13 +200,13 @@ def _set(graph: Any, entry: Any, value: Array) -> None:
 
 
 def _end(graph: Any, name: str, outputs: tuple[str, ...]) -> None:
-    made = {output for node in graph.node for output in node.output if output}
+    produced = {output for node in graph.node for output in node.output if output}
     known = ", ".join(output.name for output in graph.output)
     for output in outputs:
-        if output not in made:
+        if output not in produced:
             raise NetworkError(f"{name}.onnx has no tensor {output!r}", hint=f"Choose one of: {known}")
-    given = {each.name: each for each in (*graph.value_info, *graph.output)}
+    known_infos = {each.name: each for each in (*graph.value_info, *graph.output)}
     helper = require("onnx.helper", "to read ONNX files")
-    kept = [given.get(output) or helper.make_empty_tensor_value_info(output) for output in outputs]
+    infos = [known_infos.get(output) or helper.make_empty_tensor_value_info(output) for output in outputs]
     del graph.output[:]
-    graph.output.extend(kept)
+    graph.output.extend(infos)

@@ -1,6 +1,6 @@
-"""ONNX files, opset 7 to the newest. Nothing in a file is run, and pickles are not read.
+"""Import of ONNX files, opset 7 to the newest. No code of a file runs, and pickles are not read.
 
-What depends on constants only is folded: shapes above all, which exporters write as small programs.
+Nodes that depend only on constants are folded: mostly shapes, which exporters write as small programs.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from lightning.optional import require
 
 Array = npt.NDArray[Any]
 MOST = 1 << 28
-"""Numbers in a constant that is made of a few others."""
+"""Size limit of a folded constant, in numbers."""
 FOLDED = frozenset(
     "Abs Add And Cast CastLike Ceil Concat ConstantOfShape Div Equal Erf Exp Expand Flatten Floor Gather Gemm "  # noqa: SIM905
     "Greater GreaterOrEqual Identity Less LessOrEqual Log MatMul Max Min Mod Mul Neg Not Or Pad Pow Range ReduceMax "
     "ReduceMean ReduceMin ReduceProd ReduceSum Reciprocal Reshape Sigmoid Size Slice Softmax Split Sqrt Squeeze Sub "
     "Tanh Tile Transpose Trilu Unsqueeze Where".split()
 )
-"""Operations that ONNX's own reference computes for us. None draws random numbers or reads files."""
+"""Operations folded with ONNX's reference evaluator. None draws random numbers or reads files."""
 
 
 def from_onnx(
     path: Path, preprocessing: Preprocessing | None = None, choices: Choices | None = None
 ) -> Network:
-    """Return the network in a file. Raises `NetworkError` and those under it, never an error of onnx or protobuf."""
+    """Return the network in a file. Raise `NetworkError` or a subclass, never an error of onnx or protobuf."""
     return from_bytes(content_of(path), path.stem, path.parent, preprocessing, choices)
 
 
 def content_of(path: Path) -> bytes:
-    """Return the bytes of a file. Raises `NetworkError` where it cannot be read."""
+    """Return the bytes of a file. Raise `NetworkError` if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -60,7 +60,7 @@ def content_of(path: Path) -> bytes:
 
 
 def tensors_of(path: Path) -> frozenset[str]:
-    """Return the names of the tensors that the nodes of a file make. Raises `NetworkError`."""
+    """Return the names of all tensors that the nodes of a file produce. Raise `NetworkError`."""
     model = parse_model(content_of(path), path.stem)
     return frozenset(name for node in model.graph.node for name in node.output if name)
 
@@ -72,12 +72,12 @@ def from_bytes(
     preprocessing: Preprocessing | None = None,
     choices: Choices | None = None,
 ) -> Network:
-    """Return the network as `from_onnx` does; `folder` is where external data lie."""
+    """Return the network in the content of an ONNX file; `folder` holds its external data. Raise `NetworkError`."""
     model = apply_choices(parse_model(content, name), name, choices or Choices())
-    given = preprocessing or _of_metadata(model, name)
+    chosen_preprocessing = preprocessing or _of_metadata(model, name)
     try:
-        with np.errstate(all="ignore"):  # a weight that is not finite is refused in the end
-            return _import(model, name, folder, given)
+        with np.errstate(all="ignore"):  # `finish` rejects weights that are not finite
+            return _import(model, name, folder, chosen_preprocessing)
     except LightningError:
         raise
     except CONTRADICTIONS as error:
@@ -87,7 +87,7 @@ def from_bytes(
 
 
 def _import(model: Any, name: str, folder: Path, preprocessing: Preprocessing) -> Network:
-    """Return the network with an open batch where that can be, else with the shapes of the file."""
+    """Return the network with an open batch axis if possible, else with the fixed shapes of the file."""
     versions = convert_opset(model, name)
     try:
         return versions.add_note(_network(versions.newest, name, folder, preprocessing))
@@ -101,9 +101,9 @@ def _import(model: Any, name: str, folder: Path, preprocessing: Preprocessing) -
 
 
 def _of_metadata(model: Any, name: str) -> Preprocessing:
-    """Return the preprocessing as `to_onnx` has written it, or none."""
-    found = {entry.key: entry.value for entry in model.metadata_props}
-    return from_metadata(found[PREPROCESSING], name) if PREPROCESSING in found else Preprocessing()
+    """Return the preprocessing that `to_onnx` wrote into the metadata, or the neutral one."""
+    metadata = {entry.key: entry.value for entry in model.metadata_props}
+    return from_metadata(metadata[PREPROCESSING], name) if PREPROCESSING in metadata else Preprocessing()
 
 
 def _network(model: Any, name: str, folder: Path, preprocessing: Preprocessing) -> Network:
@@ -117,12 +117,12 @@ def _network(model: Any, name: str, folder: Path, preprocessing: Preprocessing) 
     for number, node in enumerate(graph.node):
         node.name = node.name or f"{node.op_type}_{number}"
     for node in sort_topologically(graph.node, tensors, output):
-        made = _outputs(builder, node, tensors, opsets, folder)
-        tensors.update(zip(node.output, made, strict=False))
-        lost = [tensor for tensor in node.output[len(made) :] if tensor]
-        if lost:
+        produced = _outputs(builder, node, tensors, opsets, folder)
+        tensors.update(zip(node.output, produced, strict=False))
+        missing = [tensor for tensor in node.output[len(produced) :] if tensor]
+        if missing:
             raise NetworkError(
-                f"node {node.name} ({node.op_type}) does not produce {lost} here", hint="Use one output"
+                f"node {node.name} ({node.op_type}) does not produce {missing} here", hint="Use one output"
             )
     return finish(builder, name, entry.name, tensors[output], preprocessing)
 
@@ -140,8 +140,8 @@ def _outputs(
 
 
 def _constant(node: Any, folder: Path) -> npt.NDArray[Any]:
-    given = attributes_of(node)
-    for name, value in given.items():
+    attributes = attributes_of(node)
+    for name, value in attributes.items():
         if name == "value":
             return array_of(value, folder)
         if name in {"value_float", "value_floats"}:
@@ -149,13 +149,13 @@ def _constant(node: Any, folder: Path) -> npt.NDArray[Any]:
         if name in {"value_int", "value_ints"}:
             return np.asarray(value, np.int64)
     raise NetworkError(
-        f"node {node.name} (Constant) holds {', '.join(given) or 'nothing'}", hint="Use numbers"
+        f"node {node.name} (Constant) holds {', '.join(attributes) or 'nothing'}", hint="Use numbers"
     )
 
 
 def _entry(graph: Any, name: str) -> Any:
-    held = {initialiser.name for initialiser in graph.initializer}
-    entries = [entry for entry in graph.input if entry.name not in held]
+    constant_names = {initialiser.name for initialiser in graph.initializer}
+    entries = [entry for entry in graph.input if entry.name not in constant_names]
     if len(entries) != 1:
         names = ", ".join(entry.name for entry in entries)
         raise NetworkError(
@@ -177,17 +177,17 @@ def _output(graph: Any, name: str) -> str:
 
 
 def foldable(builder: Builder, call: Call) -> bool:
-    """Return whether `call` needs no image."""
+    """Return whether `call` can be computed without an image: a shape, or a foldable operation of constants."""
     if call.operation == "Shape" and not call.domain:
         return True
-    given = [tensor for tensor in call.inputs if tensor]
-    known = bool(given) and all(builder.is_constant(tensor) for tensor in given)
+    tensors = [tensor for tensor in call.inputs if tensor]
+    known = bool(tensors) and all(builder.is_constant(tensor) for tensor in tensors)
     return known and not call.domain and call.operation in FOLDED
 
 
 def fold(builder: Builder, call: Call, node: Any) -> tuple[str, ...]:
-    """Compute ONNX's `node` and keep its outputs as constants; their names. Raises `NetworkError`."""
-    if call.operation == "Shape" and not builder.is_constant(call.given(0)):
+    """Compute `node`, add its outputs as constants, and return their names. Raise `NetworkError`."""
+    if call.operation == "Shape" and not builder.is_constant(call.input_name(0)):
         return (builder.constant(_shape(builder, call), call.name),)
     inputs: list[Any] = [builder.constants[tensor] if tensor else None for tensor in call.inputs]
     if call.operation == "Expand" and BATCH in np.ravel(inputs[1]):
@@ -206,14 +206,14 @@ def fold(builder: Builder, call: Call, node: Any) -> tuple[str, ...]:
 
 
 def _shape(builder: Builder, call: Call) -> Array:
-    """Return the shape of an activation, `BATCH` in front where any number of images may come."""
+    """Return the shape of an activation; its batch axis is `BATCH` if it is open, else 1."""
     shape = np.array([BATCH if builder.batched else 1, *builder.shapes[builder.activation(call)]], np.int64)
     stop = call.attributes.get("end")
     return shape[call.whole("start", 0) : stop if isinstance(stop, int) else None]
 
 
 def _largest(call: Call, inputs: Sequence[Any]) -> float:
-    """Return a limit of how many numbers come out, judged before they do."""
+    """Return an upper bound for the numbers in the output, before it is computed; 0 for harmless operations."""
     sizes = [abs(float(value)) for array in inputs[:1] if array is not None for value in np.ravel(array)[:16]]
     if call.operation == "ConstantOfShape":
         return prod(sizes)
@@ -230,10 +230,10 @@ def _largest(call: Call, inputs: Sequence[Any]) -> float:
 def _evaluate(call: Call, node: Any, inputs: Sequence[Any]) -> list[Array]:
     reference = require("onnx.reference", "to read ONNX files")
     names = [name for name in node.input if name]
-    given: Mapping[str, Any] = dict(zip(names, (value for value in inputs if value is not None), strict=True))
+    feeds: Mapping[str, Any] = dict(zip(names, (value for value in inputs if value is not None), strict=True))
     try:
         with np.errstate(all="ignore"):
-            outputs = reference.ReferenceEvaluator(node, opsets={"": call.opset}).run(None, dict(given))
+            outputs = reference.ReferenceEvaluator(node, opsets={"": call.opset}).run(None, dict(feeds))
     except (*CONTRADICTIONS, RuntimeError, AssertionError, ArithmeticError) as error:
         raise NetworkError(
             f"{call.title} is inconsistent: {error}", hint="Export the network again"

@@ -1,4 +1,4 @@
-"""Networks whose shapes are all fixed: any number of inputs and outputs, every operation that ONNX Runtime knows."""
+"""Import with fixed shapes: any number of inputs and outputs, and every operation that ONNX Runtime supports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lightning.networks.imports.onnx.choices import (
 from lightning.networks.imports.onnx.parts import Versions, array_of, opsets_for_tracing, sort_topologically
 from lightning.networks.imports.onnx.recurrent import recurrent_steps, transpose_convolution
 from lightning.networks.imports.onnx.scope import Scope, Value, sample_shape
-from lightning.networks.imports.onnx.tracing import constant_of, refuse, take
+from lightning.networks.imports.onnx.tracing import add_node, constant_of, refuse
 from lightning.networks.imports.simplify import finish
 from lightning.networks.network import Network, Port, Preprocessing
 from lightning.networks.operations.operation_list import CONTRADICTIONS
@@ -44,12 +44,12 @@ _RANDOM = frozenset(
 PACKED_INPUT, PACKED_OUTPUT = "inputs", "outputs"
 
 USUAL = (0, 64, 512, 16, 1)
-"""Lengths that are tried where the file leaves one open; 0 stands for what is usual with so many axes."""
+"""Lengths tried for open axes; 0 selects the default of `usual_shape`."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A node that cannot be taken, and what to do about it."""
+    """A node that cannot be imported, and how to avoid it."""
 
     node: str
     operation: str
@@ -63,8 +63,8 @@ class Refusal:
 
 
 @dataclass(frozen=True)
-class Followed:
-    """A file's graph after all of it was followed."""
+class TracedGraph:
+    """The traced graph of a file."""
 
     scope: Scope
     entry: str
@@ -76,19 +76,19 @@ class Followed:
 def import_fixed(
     model: Any, name: str, folder: Path, preprocessing: Preprocessing, opsets: Mapping[str, int]
 ) -> Network:
-    """Return the network of a model whose inputs all have fixed shapes. Raises `NetworkError`."""
-    found = trace_graph(model, name, folder, opsets)
-    if found.refusals:
-        raise found.refusals[0].error
-    ports = tuple(_port(found.scope, output) for output in found.outputs)
+    """Return the network of a model whose inputs all have fixed shapes. Raise `NetworkError`."""
+    traced = trace_graph(model, name, folder, opsets)
+    if traced.refusals:
+        raise traced.refusals[0].error
+    ports = tuple(_port(traced.scope, output) for output in traced.outputs)
     network = finish(
-        found.scope.builder, name, found.entry, _pack_outputs(found.scope, found.outputs), preprocessing
+        traced.scope.builder, name, traced.entry, _pack_outputs(traced.scope, traced.outputs), preprocessing
     )
-    return replace(network, inputs=found.inputs, outputs=ports)
+    return replace(network, inputs=traced.inputs, outputs=ports)
 
 
-def trace_graph(model: Any, name: str, folder: Path, opsets: Mapping[str, int]) -> Followed:
-    """Follow every node that the outputs need, and collect what cannot be taken."""
+def trace_graph(model: Any, name: str, folder: Path, opsets: Mapping[str, int]) -> TracedGraph:
+    """Trace every node that the outputs need, and collect the refusals of unsupported ones."""
     graph = model.graph
     scope = Scope(folder, opsets)
     for initialiser in graph.initializer:
@@ -100,16 +100,16 @@ def trace_graph(model: Any, name: str, folder: Path, opsets: Mapping[str, int]) 
         node.name = node.name or f"{node.op_type}_{number}"
     steps = [_step(node) for node in graph.node]
     scope.of_file.update(output for node in graph.node for output in node.output)
-    done: set[str] = set(scope.known) | set(scope.values)
+    available: set[str] = set(scope.known) | set(scope.values)
     for output in outputs:
-        for step in sort_topologically(steps, done, output):
-            _follow(scope, step.node, refusals)
-            done.update(step.output)
-    return Followed(scope, entry, inputs, outputs, tuple(refusals))
+        for step in sort_topologically(steps, available, output):
+            _add_node(scope, step.node, refusals)
+            available.update(step.output)
+    return TracedGraph(scope, entry, inputs, outputs, tuple(refusals))
 
 
 def _entries(scope: Scope, graph: Any, name: str) -> tuple[str, tuple[Port, ...]]:
-    """Declare the inputs; several are parts of one."""
+    """Declare the inputs and return (tensor, ports); several inputs are slices of one packed tensor."""
     ports = ports_of(graph, scope.known)
     scope.entries.update(port.name for port in ports)
     if not ports:
@@ -133,7 +133,7 @@ def _entries(scope: Scope, graph: Any, name: str) -> tuple[str, tuple[Port, ...]
 
 
 def _step(node: Any) -> Any:
-    """Return a node for `ordered`, with what the graphs inside it read from outside."""
+    """Return a node for `sort_topologically`, whose inputs include the outer tensors that its subgraphs read."""
     inside = sorted(_read_inside(node))
     return SimpleNamespace(name=node.name, input=[*node.input, *inside], output=node.output, node=node)
 
@@ -142,28 +142,28 @@ def _read_inside(node: Any) -> set[str]:
     read: set[str] = set()
     for attribute in node.attribute:
         if attribute.HasField("g"):
-            made = {each.name for each in (*attribute.g.initializer, *attribute.g.input)}
+            inner_names = {each.name for each in (*attribute.g.initializer, *attribute.g.input)}
             for inner in attribute.g.node:
-                read |= ({name for name in inner.input if name} | _read_inside(inner)) - made
-                made |= set(inner.output)
-            read |= {each.name for each in attribute.g.output} - made
+                read |= ({name for name in inner.input if name} | _read_inside(inner)) - inner_names
+                inner_names |= set(inner.output)
+            read |= {each.name for each in attribute.g.output} - inner_names
     return read
 
 
-def _follow(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
-    """Add one node to the network, or note why not; what needs it is passed over then."""
+def _add_node(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
+    """Add one node to the network, or append its refusal; skip a node whose inputs are missing for that reason."""
     missing = [name for name in node.input if name and name not in scope.known and name not in scope.values]
     if missing:
         return
     try:
-        _take(scope, node, refusals)
+        _translate(scope, node, refusals)
     except UnsupportedNode as error:
         advice = error.hint or _cut(scope, node)
         why = error.what.removeprefix(f"node {node.name} ({node.op_type}) ")
         refusals.append(Refusal(node.name, node.op_type, why, advice))
 
 
-def _take(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
+def _translate(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
     if node.op_type == "Constant" and not node.domain:
         scope.known[node.output[0]] = constant_of(node, scope.folder)
         return
@@ -175,21 +175,21 @@ def _take(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
     rewrite = None if known or node.domain not in {"", "ai.onnx"} else REWRITTEN.get(node.op_type)
     nodes = rewrite(scope, node) if rewrite else None
     for each in nodes or [node]:
-        take(scope, each)
+        add_node(scope, each)
 
 
 def _branch(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
-    """Take the branch of an `If` whose condition is constant."""
+    """Add the nodes of the branch that the constant condition of an `If` selects."""
     condition = scope.known.get(node.input[0])
     if condition is None:
         raise refuse(node, "branches on a value that depends on an input", _advice_of_if(scope, node))
-    wanted = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
-    graph = next(attribute.g for attribute in node.attribute if attribute.name == wanted)
+    branch = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
+    graph = next(attribute.g for attribute in node.attribute if attribute.name == branch)
     for initialiser in graph.initializer:
         scope.known[initialiser.name] = array_of(initialiser, scope.folder)
     for number, inner in enumerate(graph.node):
         inner.name = f"{node.name}/{inner.name or f'{inner.op_type}_{number}'}"
-        _follow(scope, inner, refusals)
+        _add_node(scope, inner, refusals)
     for outer, inside in zip(node.output, graph.output, strict=True):
         scope.alias(outer, inside.name)
 
@@ -205,14 +205,14 @@ def _check_supported(scope: Scope, node: Any) -> None:
 
 
 def _advice_of_if(scope: Scope, node: Any) -> str:
-    """Advise to set the input that decides where there is one, or to cut the network before."""
+    """Return advice: set the input that is the condition, or cut the network before the node."""
     if node.input[0] in scope.entries:
         return f"Give the value: --set {node.input[0]}=1"
     return _cut(scope, node)
 
 
 def _cut(scope: Scope, node: Any) -> str:
-    """Advise to end the network before `node`: at a tensor of floats that it needs, or the last that was made."""
+    """Return advice to end the network before `node`, at a float tensor that it reads, else at the latest one."""
     read = [*node.input, *sorted(_read_inside(node))]
     for name in [*read, *reversed(scope.values)]:
         value = scope.values.get(name)
@@ -232,7 +232,7 @@ def _port(scope: Scope, output: str) -> Port:
 
 
 def _pack_outputs(scope: Scope, outputs: Iterable[str]) -> str:
-    """Return the tensor that holds all outputs, one behind the other; a single one as it is."""
+    """Return the tensor of a single output, or all outputs flattened and concatenated."""
     names = list(outputs)
     if len(names) == 1 and names[0] in scope.values:
         return scope.values[names[0]].tensor
@@ -251,10 +251,10 @@ def _pack_outputs(scope: Scope, outputs: Iterable[str]) -> str:
 def import_fixed_or_advise(
     versions: Versions, name: str, folder: Path, preprocessing: Preprocessing, first: NetworkError
 ) -> Network:
-    """Return the network with the shapes of the file where all are fixed.
+    """Return the network with the shapes of the file if all are fixed.
 
-    Raises `first`, the refusal with an open batch, with the shapes as advice where they would help; and the refusal
-    with fixed shapes where they would not.
+    `first` is the error of the import with an open batch axis. Raise it, with a hint of shapes if fixing them would
+    help; raise the refusal with fixed shapes if it would not.
     """
     opens = open_entries(versions.newest)
     if not opens:
@@ -262,7 +262,7 @@ def import_fixed_or_advise(
     for usual in USUAL:
         shapes = {entry.name: usual_shape(entry, usual) for entry in opens}
         try:
-            # The network is thrown away: these shapes are advice only.
+            # Discard the network: these shapes are only advice.
             model = apply_choices(versions.newest, name, Choices(shapes))
             import_fixed(model, name, folder, preprocessing, opsets_for_tracing(model, name))
         except UnsupportedNode as error:
@@ -275,15 +275,15 @@ def import_fixed_or_advise(
 
 
 def open_entries(model: Any) -> list[Any]:
-    """Return the inputs with a length that is not fixed."""
-    held = {initialiser.name for initialiser in model.graph.initializer}
-    return [entry for entry in model.graph.input if entry.name not in held and is_open(entry)]
+    """Return the inputs with an open shape."""
+    constant_names = {initialiser.name for initialiser in model.graph.initializer}
+    return [entry for entry in model.graph.input if entry.name not in constant_names and is_open(entry)]
 
 
 def _import_fixed(
     versions: Versions, name: str, folder: Path, preprocessing: Preprocessing, first: NetworkError
 ) -> Network:
-    """Try the converted model, then the original."""
+    """Return the network of the converted model, else of the original. Raise the first refusal, or `first`."""
     models = [versions.newest] if versions.converted_to is None else [versions.newest, versions.original]
     errors = [first]
     for model in models:

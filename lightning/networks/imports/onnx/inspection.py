@@ -1,4 +1,4 @@
-"""A look at an ONNX file without samples: what could be imported of it, and everything that could not."""
+"""Inspection of an ONNX file: the nodes that can be imported, and all that cannot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from lightning.errors import LightningError, NetworkError
 from lightning.networks.imports.onnx.choices import Choices, apply_choices, is_open, kind_of, usual_shape
 from lightning.networks.imports.onnx.file import content_of, from_bytes
-from lightning.networks.imports.onnx.fixed import USUAL, Followed, Refusal, open_entries, trace_graph
+from lightning.networks.imports.onnx.fixed import USUAL, Refusal, TracedGraph, open_entries, trace_graph
 from lightning.networks.imports.onnx.parts import Versions, convert_opset, opsets_for_tracing, parse_model
 from lightning.networks.network import Network
 from lightning.networks.operations.operation_list import CONTRADICTIONS
@@ -22,29 +22,29 @@ _NODE = re.compile(r"node (.+?) \((\S+?)[,)] ?(.*)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Inspection:
-    """An ONNX file, and what an import makes of it."""
+    """Properties of an ONNX file, and the result of its import."""
 
     opset: int
     converted_to: int | None
     inputs: tuple[dict[str, Any], ...]
     outputs: tuple[dict[str, Any], ...]
     network: Network | None
-    """As far as it goes, where there are refusals; None where nothing could be followed."""
+    """Only the supported part if there are refusals; None if no node is supported."""
     refusals: tuple[Refusal, ...]
 
 
 def inspect_model(path: Path, choices: Choices | None = None) -> Inspection:
-    """Look at a file. Raises `NetworkError` for one that is not an ONNX file, and for choices that do not fit."""
-    content, given = content_of(path), choices or Choices()
-    model = apply_choices(parse_model(content, path.stem), path.stem, given)
+    """Inspect a file. Raise `NetworkError` if it is not an ONNX file, or for choices that do not fit."""
+    content, chosen = content_of(path), choices or Choices()
+    model = apply_choices(parse_model(content, path.stem), path.stem, chosen)
     versions = convert_opset(model, path.stem)
-    held = {initialiser.name for initialiser in model.graph.initializer}
-    inputs = tuple(_port(entry) for entry in model.graph.input if entry.name not in held)
+    constant_names = {initialiser.name for initialiser in model.graph.initializer}
+    inputs = tuple(_port(entry) for entry in model.graph.input if entry.name not in constant_names)
     outputs = tuple(_port(entry) for entry in model.graph.output)
     network: Network | None
     refusals: tuple[Refusal, ...] = ()
     try:
-        network = from_bytes(content, path.stem, path.parent, None, given)
+        network = from_bytes(content, path.stem, path.parent, None, chosen)
     except NetworkError as error:
         network, refusals = _partly(versions, path, _refusal_of(error))
     return Inspection(versions.opset, versions.converted_to, inputs, outputs, network, refusals)
@@ -64,33 +64,33 @@ def _port(entry: Any) -> dict[str, Any]:
 
 
 def _refusal_of(error: NetworkError) -> Refusal:
-    found = _NODE.match(error.what)
-    if found:
-        why = error.what[found.start(3) :].removeprefix(f"opset {found.group(2)}")
-        return Refusal(found.group(1), found.group(2), re.sub(r"^opset \S+\) ", "", why), error.hint or "")
+    match = _NODE.match(error.what)
+    if match:
+        why = error.what[match.start(3) :].removeprefix(f"opset {match.group(2)}")
+        return Refusal(match.group(1), match.group(2), re.sub(r"^opset \S+\) ", "", why), error.hint or "")
     return Refusal("", "", error.what, error.hint or "")
 
 
 def _partly(versions: Versions, path: Path, first: Refusal) -> tuple[Network | None, tuple[Refusal, ...]]:
-    """Follow the graph with usual shapes, as far as it goes."""
+    """Trace the graph with default shapes; return the supported part of the network and all refusals."""
     opens = open_entries(versions.newest)
     for usual in USUAL if opens else (0,):
         shapes = {entry.name: usual_shape(entry, usual) for entry in opens if is_open(entry)}
         try:
             model = apply_choices(versions.newest, path.stem, Choices(shapes))
             with np.errstate(all="ignore"):
-                found = trace_graph(model, path.stem, path.parent, opsets_for_tracing(model, path.stem))
+                traced = trace_graph(model, path.stem, path.parent, opsets_for_tracing(model, path.stem))
         except (NetworkError, *CONTRADICTIONS):
             continue
-        others = tuple(each for each in found.refusals if each.node != first.node)
-        return _so_far(found, path.stem), (first, *others)
+        others = tuple(each for each in traced.refusals if each.node != first.node)
+        return _so_far(traced, path.stem), (first, *others)
     return None, (first,)
 
 
-def _so_far(found: Followed, name: str) -> Network | None:
-    builder = found.scope.builder
+def _so_far(traced: TracedGraph, name: str) -> Network | None:
+    builder = traced.scope.builder
     if not builder.nodes:
         return None
     last = builder.nodes[-1].output
-    network = Network(name, tuple(builder.nodes), builder.constants, found.entry, last, builder.shapes)
-    return replace(network, notes=tuple(builder.notes), inputs=found.inputs)
+    network = Network(name, tuple(builder.nodes), builder.constants, traced.entry, last, builder.shapes)
+    return replace(network, notes=tuple(builder.notes), inputs=traced.inputs)

@@ -1,4 +1,4 @@
-"""Pieces of an ONNX file, read with `onnx`: opsets, the order of nodes; what it raises becomes `NetworkError` here."""
+"""Parts of an ONNX file, read with `onnx`, whose errors become `NetworkError`; topological order of nodes."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from lightning.networks.network import Network
 from lightning.optional import require
 
 OPSETS = range(13, 22)
-"""Versions of ONNX's own operations that are read without conversion; later ones change none that is read."""
+"""Opsets that are read without conversion; later ones change no supported operation."""
 OLDEST = 7
 
 AGAIN = "Export the network again"
 TARGET = 21
 RUNTIME = 26
-"""The newest opset that ONNX Runtime computes; later files are taken as of this one."""
+"""The newest opset that ONNX Runtime supports; later files are read as this one."""
 
 
 def newest_opset() -> int:
-    """Return the newest opset that the installed `onnx` knows."""
+    """Return the newest opset of the installed `onnx`."""
     return int(require("onnx.defs", "to read ONNX files").onnx_opset_version())
 
 
 def parse_model(content: bytes, name: str) -> Any:
-    """Return the `ModelProto`, its functions written out. Raises `NetworkError` for bytes that are none."""
+    """Return the `ModelProto` with its functions inlined. Raise `NetworkError` if the content is not valid."""
     onnx = require("onnx", "to read ONNX files")
     decode_error = require("google.protobuf.message", "to read ONNX files").DecodeError
     model = onnx.ModelProto()
@@ -54,16 +54,16 @@ def _without_functions(model: Any, name: str) -> Any:
 
 
 def opsets_of(model: Any, name: str) -> dict[str, int]:
-    """Return the versions by domain, "" for ONNX's own. Raises `NetworkError` where there is none."""
+    """Return the opset by domain, "" for ONNX's own. Raise `NetworkError` if that one is missing."""
     versions = [entry.version for entry in model.opset_import if entry.domain in {"", "ai.onnx"}]
     if not versions:
         raise NetworkError(f"{name}.onnx names no opset", hint="Export it with opset_version=17")
-    given = {entry.domain: int(entry.version) for entry in model.opset_import}
-    return {**given, "": int(versions[0])}
+    by_domain = {entry.domain: int(entry.version) for entry in model.opset_import}
+    return {**by_domain, "": int(versions[0])}
 
 
 def array_of(tensor: Any, folder: Path) -> npt.NDArray[Any]:
-    """Return the array of a `TensorProto`; `folder` is where external data lie. Raises `NetworkError`."""
+    """Return the array of a `TensorProto`; `folder` holds its external data. Raise `NetworkError`."""
     onnx = require("onnx", "to read ONNX files")
     helper = require("onnx.numpy_helper", "to read ONNX files")
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
@@ -101,9 +101,9 @@ def _with_data(onnx: Any, tensor: Any, folder: Path) -> Any:
 
 
 def attributes_of(node: Any) -> dict[str, Any]:
-    """Return the attributes by name; numbers, lists of numbers, strings, tensors. Raises `NetworkError`."""
+    """Return the attributes by name: numbers, lists of numbers, strings, tensors. Raise `NetworkError`."""
     helper = require("onnx.helper", "to read ONNX files")
-    given: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for attribute in node.attribute:
         try:
             value = helper.get_attribute_value(attribute)
@@ -111,12 +111,12 @@ def attributes_of(node: Any) -> dict[str, Any]:
             raise NetworkError(
                 f"node {node.name} ({node.op_type}) is damaged: {error}", hint="Export again"
             ) from error
-        given[attribute.name] = value.decode(errors="replace") if isinstance(value, bytes) else value
-    return given
+        attributes[attribute.name] = value.decode(errors="replace") if isinstance(value, bytes) else value
+    return attributes
 
 
 def shape_of(entry: Any) -> list[int]:
-    """Return the input's shape, 0 for a batch axis of any length. Raises `NetworkError` for what cannot be an input."""
+    """Return the shape of an input of floats, 0 for an open batch axis. Raise `NetworkError` for other inputs."""
     kind = entry.type.tensor_type
     if not entry.type.HasField("tensor_type") or not kind.HasField("shape") or not kind.shape.dim:
         raise NetworkError(
@@ -126,7 +126,7 @@ def shape_of(entry: Any) -> list[int]:
         raise NetworkError(
             f"input {entry.name!r} does not take floats", hint="Export a network that takes floats"
         )
-    # Only the batch axis may be symbolic: light needs to know how long its vectors are.
+    # Only the batch axis may be symbolic: photonic products need vectors of known length.
     for place, dim in enumerate(kind.shape.dim[1:], 1):
         if dim.dim_value < 1:
             length = repr(dim.dim_param) if dim.dim_param else f"{dim.dim_value or 'unknown'}"
@@ -152,21 +152,21 @@ def shape_of(entry: Any) -> list[int]:
 
 
 def sort_topologically(steps: Sequence[Any], known: Iterable[str], wanted: str) -> list[Any]:
-    """Return the nodes that `wanted` needs, each behind those that make its inputs; `known` tensors are there before.
+    """Return the nodes that `wanted` depends on, in topological order; `known` tensors are available from the start.
 
-    Nodes have `name`, `input` and `output`, as ONNX's do. Raises `CyclicNetwork`, which names the nodes that wait for
-    each other, and `NetworkError` for a tensor that nothing makes or that two nodes make.
+    Nodes have `name`, `input` and `output` as in ONNX. Raise `CyclicNetwork`, which names the nodes of the cycle, and
+    `NetworkError` for a tensor that no node or two nodes produce.
     """
-    makers, done = _makers(steps), {"", *known}
-    given: list[Any] = []
-    path = [] if wanted in done else [_maker(makers, wanted, "the network's output")]
-    while path:  # each node waits for the one behind it
+    makers, available = _makers(steps), {"", *known}
+    ordered: list[Any] = []
+    path = [] if wanted in available else [_maker(makers, wanted, "the network's output")]
+    while path:  # each node depends on the next one in the path
         step = steps[path[-1]]
-        missing = next((tensor for tensor in step.input if tensor not in done), None)
+        missing = next((tensor for tensor in step.input if tensor not in available), None)
         if missing is None:
             path.pop()
-            done.update(step.output)
-            given.append(step)
+            available.update(step.output)
+            ordered.append(step)
             continue
         path.append(_maker(makers, missing, f"node {step.name}"))
         if path[-1] in path[:-1]:
@@ -174,7 +174,7 @@ def sort_topologically(steps: Sequence[Any], known: Iterable[str], wanted: str) 
             raise CyclicNetwork(
                 f"nodes form a cycle: {names}", hint="Unroll the loop, or export the network again"
             )
-    return given
+    return ordered
 
 
 def _maker(makers: Mapping[str, int], tensor: str, reader: str) -> int:
@@ -196,7 +196,7 @@ def _makers(steps: Sequence[Any]) -> Mapping[str, int]:
 
 @dataclass(frozen=True)
 class Versions:
-    """A model as it came, and converted."""
+    """The original model, and the converted one."""
 
     original: Any
     opset: int
@@ -204,7 +204,7 @@ class Versions:
     converted_to: int | None
 
     def add_note(self, network: Network) -> Network:
-        """Return the network with a note of the conversion."""
+        """Return the network with a note of the conversion, if there was one."""
         if self.converted_to is None:
             return network
         note = f"converted from opset {self.opset} to {self.converted_to}"
@@ -212,7 +212,7 @@ class Versions:
 
 
 def convert_opset(model: Any, name: str) -> Versions:
-    """Return the model with its operations in an opset that is understood. Raises `NetworkError`."""
+    """Convert a model with an opset below 13 to `TARGET`, or keep it if that fails. Raise `NetworkError`."""
     opset = opsets_of(model, name)[""]
     if not OLDEST <= opset <= newest_opset():
         raise NetworkError(
@@ -229,6 +229,6 @@ def convert_opset(model: Any, name: str) -> Versions:
 
 
 def opsets_for_tracing(model: Any, name: str) -> Mapping[str, int]:
-    """Return the opsets by domain, none later than the runtime knows."""
-    given = opsets_of(model, name)
-    return {**given, "": min(given[""], RUNTIME)}
+    """Return the opsets by domain, that of ONNX limited to `RUNTIME`."""
+    opsets = opsets_of(model, name)
+    return {**opsets, "": min(opsets[""], RUNTIME)}

@@ -1,4 +1,4 @@
-"""The state of following the graph of a file: constants, tensors of the network, and their examples."""
+"""The state of a trace of a file's graph: constants, tensors of the network, and their examples."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from lightning.networks.operations.operation_list import apply
 
 Array = npt.NDArray[Any]
 
-MADE = "written as other operations"
-"""Marks nodes that stand for one of the file; they are of the opset `MADE_OPSET`."""
-MADE_OPSET = 21
+REWRITTEN = "written as other operations"
+"""Marks nodes that replace one of the file; they use the opset `REWRITTEN_OPSET`."""
+REWRITTEN_OPSET = 21
 
 
 @dataclass(frozen=True)
@@ -24,20 +24,20 @@ class Value:
     """A tensor that depends on the inputs."""
 
     tensor: str
-    """In the builder: without the first axis where that has the length 1."""
+    """Its name in the builder, where a first axis of length 1 is the batch axis."""
     shape: tuple[int, ...]
-    """As ONNX has it."""
+    """In ONNX, all axes included."""
     kind: str
 
 
 def sample_shape(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape for one sample: the first axis is the one of samples where it has the length 1."""
+    """Return the shape of one sample: without the first axis if its length is 1, else unchanged."""
     return tuple(shape[1:] if tuple(shape[:1]) == (1,) else shape)
 
 
 @dataclass
 class Scope:
-    """All that is known while a graph is followed."""
+    """Constants, tensors and examples during a trace."""
 
     folder: Path
     opsets: Mapping[str, int]
@@ -49,19 +49,19 @@ class Scope:
     entries: set[str] = field(default_factory=set)
     """Names of the inputs."""
     of_file: set[str] = field(default_factory=set)
-    """Names of the tensors that nodes of the file make, those inside branches left out."""
+    """Names of the tensors that nodes of the file produce, without those inside branches."""
 
     def opset_of(self, node: Any) -> int:
-        """Return the version of the operations that `node` is one of."""
+        """Return the opset of the domain of `node`."""
         domain = "" if node.domain == "ai.onnx" else node.domain
-        return MADE_OPSET if node.doc_string == MADE else self.opsets.get(domain, 1)
+        return REWRITTEN_OPSET if node.doc_string == REWRITTEN else self.opsets.get(domain, 1)
 
     def is_known(self, name: str) -> bool:
-        """Return whether a tensor is left out or constant."""
+        """Return whether a tensor is omitted or constant."""
         return not name or name in self.known
 
     def tensor(self, name: str) -> str:
-        """Return the name of a tensor in the builder; a constant is kept there when it is first asked for."""
+        """Return the name of a tensor in the builder; a constant is added to it at the first use."""
         if not name:
             return ""
         if name in self.values:

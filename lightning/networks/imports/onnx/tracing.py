@@ -1,8 +1,8 @@
-"""An import with fixed shapes: the file's graph is followed with an example, node by node.
+"""A trace of the file's graph with fixed shapes and an example, node by node.
 
 Every sample is one call of the whole network, so several inputs and outputs, states, masks, integers and batch axes
-that move are all allowed. What depends on no input is computed at once. The rest is taken over by the importers of
-`operations` where they understand it, so that its constant products go to light; what they refuse stays electronic.
+that move are all allowed. Nodes that depend on no input are computed now. The importers of `operations` translate the
+other nodes if they support them, so that constant products become photonic; the rest stays electronic.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ _PLAIN = frozenset(
 )
 Array = npt.NDArray[Any]
 OPEN_SINCE = 13
-"""Operations outside `UNCHANGED` are understood from this opset on; older ones stay electronic."""
+"""Operations outside `UNCHANGED` are translated from this opset on; older ones stay electronic."""
 UNCHANGED = frozenset(
     "Conv Gemm MatMul Relu Add Sub Mul Div Sigmoid Tanh MaxPool AveragePool GlobalAveragePool GlobalMaxPool Transpose "  # noqa: SIM905
     "Concat LeakyRelu Elu HardSigmoid Softplus Exp Sqrt BatchNormalization PRelu".split()
 )
 RESHAPES = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
 MOST_IMAGES = 16
-"""Images of a fixed batch that a convolution takes as groups."""
+"""Largest fixed batch that a convolution computes as groups."""
 LARGEST_CONSTANT = 1 << 28
 
 
 def shift_axes(builder: Builder, call: Call, ranks: Sequence[int]) -> Call | None:
-    """Return `call` for tensors with one more axis in front; None for an operation that does not allow it.
+    """Return `call` with its axes shifted for an extra leading axis, or None if unsupported.
 
-    `ranks` are those of its inputs as ONNX has them.
+    `ranks` of its inputs exclude that axis.
     """
     shift = _SHIFTS.get(call.operation)
     return None if shift is None else shift(builder, call, ranks)
@@ -68,7 +68,7 @@ def _shift(axes: Iterable[Any]) -> list[int]:
 
 
 def _reduction(builder: Builder, call: Call, ranks: Sequence[int]) -> Call | None:
-    if call.given(1):
+    if call.input_name(1):
         return _axes_input(builder, call, 1)
     if "axes" in call.attributes:
         return replace(call, attributes={**call.attributes, "axes": tuple(_shift(call.attributes["axes"]))})
@@ -78,18 +78,18 @@ def _reduction(builder: Builder, call: Call, ranks: Sequence[int]) -> Call | Non
 
 
 def _axes_input(builder: Builder, call: Call, place: int) -> Call | None:
-    axes = builder.constants.get(call.given(place))
+    axes = builder.constants.get(call.input_name(place))
     if axes is None:
         return None
-    kept = builder.constant(np.array(_shift(axes.reshape(-1)), np.int64), f"{call.name}.axes")
-    return replace(call, inputs=(*call.inputs[:place], kept, *call.inputs[place + 1 :]))
+    constant = builder.constant(np.array(_shift(axes.reshape(-1)), np.int64), f"{call.name}.axes")
+    return replace(call, inputs=(*call.inputs[:place], constant, *call.inputs[place + 1 :]))
 
 
 def _slices(builder: Builder, call: Call, _: Sequence[int]) -> Call | None:
-    starts = builder.constants.get(call.given(1))
+    starts = builder.constants.get(call.input_name(1))
     if starts is None:
         return None
-    if call.given(3):
+    if call.input_name(3):
         return _axes_input(builder, call, 3)
     axes = builder.constant(np.arange(1, starts.size + 1), f"{call.name}.axes")
     inputs = (*call.inputs, "", "")[:3]
@@ -123,7 +123,7 @@ _SHIFTS: Mapping[str, Callable[[Builder, Call, Sequence[int]], Call | None]] = {
 
 
 def attributes_in_words(node: Any, folder: Path) -> tuple[tuple[str, Any], ...]:
-    """Return the attributes of a node as plain values: numbers, texts, tuples of them. Raises `UnsupportedNode`."""
+    """Return the attributes of a node as plain values: numbers, strings, tuples. Raise `UnsupportedNode` for graphs."""
     return tuple((name, _plain(node, value, folder)) for name, value in sorted(attributes_of(node).items()))
 
 
@@ -142,7 +142,7 @@ def _plain(node: Any, value: Any, folder: Path) -> Any:
 
 
 def emit_electronic(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str]:
-    """Add a node for each output that has a name; the tensors they give."""
+    """Add an electronic node per named output, and return the tensors, "" for unnamed outputs."""
     builder = scope.builder
     names = list(node.input)
     attributes: dict[str, Any] = {
@@ -162,11 +162,11 @@ def emit_electronic(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[s
                 hint=f"Cut the network before it: --output {node.input[0]}",
             )
     tensors = [scope.tensor(name) for name in names if name]
-    made = []
+    tensors_out = []
     for place, (name, array) in enumerate(zip(node.output, outputs, strict=True)):
         own = {**attributes, "place": place, "shape": sample_shape(array.shape)}
-        made.append(builder.emit(ELECTRONIC, tensors, f"{node.name}", own) if name else "")
-    return made
+        tensors_out.append(builder.emit(ELECTRONIC, tensors, f"{node.name}", own) if name else "")
+    return tensors_out
 
 
 def _kind(scope: Scope, name: str) -> str:
@@ -174,7 +174,7 @@ def _kind(scope: Scope, name: str) -> str:
 
 
 def macs_of_call(node: Any, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> int:
-    """Return the multiply-accumulates of one operation of ONNX."""
+    """Return the multiply-accumulates of one ONNX operation; 0 for operations other than products."""
     size, operation = outputs[0].size, node.op_type
     if operation in {"MatMul", "Gemm", "MatMulInteger", "FusedMatMul"} and inputs[0] is not None:
         return size * int(inputs[0].shape[-1])
@@ -190,12 +190,12 @@ def macs_of_call(node: Any, inputs: Sequence[Array | None], outputs: Sequence[Ar
 
 
 def evaluate(scope: Scope, node: Any) -> list[Array]:
-    """Return the outputs of `node` for constants and examples. Raises `NetworkError`."""
+    """Return the outputs of `node` for its constants and examples. Raise `NetworkError`."""
     arrays = [scope.array(name) for name in node.input]
     kinds = tuple("" if array is None else array.dtype.name for array in arrays)
     domain = "" if node.domain == "ai.onnx" else node.domain
-    given = attributes_in_words(node, scope.folder)
-    operation = Operation(node.op_type, domain, scope.opset_of(node), kinds, given, len(node.output))
+    attributes = attributes_in_words(node, scope.folder)
+    operation = Operation(node.op_type, domain, scope.opset_of(node), kinds, attributes, len(node.output))
     _check_size(node, _size_before_running(node.op_type, arrays))
     outputs = operation.run(arrays)
     for array in outputs:
@@ -204,14 +204,14 @@ def evaluate(scope: Scope, node: Any) -> list[Array]:
 
 
 def _size_before_running(operation: str, arrays: Sequence[Array | None]) -> int:
-    """Return how many numbers an operation will make, where its inputs say so: they may not fit in memory; else 0."""
+    """Return the size of an operation's output if its inputs determine it, else 0; the output may not fit in memory."""
     place = {"ConstantOfShape": 0, "Expand": 1, "Pad": 1, "Tile": 1}.get(operation)
-    given = arrays[place] if place is not None and place < len(arrays) else None
-    if given is None or not np.issubdtype(given.dtype, np.integer):
+    sizes = arrays[place] if place is not None and place < len(arrays) else None
+    if sizes is None or not np.issubdtype(sizes.dtype, np.integer):
         return 0
-    numbers, data = [int(number) for number in given.ravel()], arrays[0]
+    numbers, data = [int(number) for number in sizes.ravel()], arrays[0]
     ours = () if data is None or operation == "ConstantOfShape" else data.shape
-    if operation == "Expand":  # where the shapes do not fit, running says so
+    if operation == "Expand":  # shapes that do not match fail later, in the runtime
         ours = (1,) * (len(numbers) - len(ours)) + ours
         return math.prod(map(max, zip(ours, numbers, strict=False)))
     if operation == "Pad":
@@ -221,7 +221,7 @@ def _size_before_running(operation: str, arrays: Sequence[Array | None]) -> int:
 
 
 def _check_size(node: Any, numbers: int) -> None:
-    """Raise `NetworkError` for an operation that makes more numbers than is sensible."""
+    """Raise `NetworkError` for an output of more than `LARGEST_CONSTANT` numbers."""
     if numbers > LARGEST_CONSTANT:
         raise NetworkError(
             (
@@ -233,7 +233,7 @@ def _check_size(node: Any, numbers: int) -> None:
 
 
 def constant_of(node: Any, folder: Path) -> Array:
-    """Return what a node `Constant` holds."""
+    """Return the value of a `Constant` node. Raise `NetworkError` unless it holds numbers."""
     for attribute in node.attribute:
         if attribute.name == "value":
             return array_of(attribute.t, folder)
@@ -246,8 +246,8 @@ def constant_of(node: Any, folder: Path) -> Array:
     raise NetworkError(f"node {node.name} (Constant) does not hold numbers", hint="Use numbers")
 
 
-def take(scope: Scope, node: Any) -> None:
-    """Add one node, which has no graphs inside, to the network."""
+def add_node(scope: Scope, node: Any) -> None:
+    """Add one node without subgraphs to the network, or compute it if it is constant."""
     if all(scope.is_known(name) for name in node.input) and node.input:
         scope.known.update(zip(node.output, evaluate(scope, node), strict=False))
         return
@@ -269,7 +269,7 @@ def take(scope: Scope, node: Any) -> None:
 
 
 def _translate(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str]:
-    """Return the builder's tensors: of an importer where one understands the node, else of an electronic node."""
+    """Return the builder's tensors, from an importer if one supports the node, else from an electronic node."""
     kinds = {array.dtype.kind for array in outputs}
     floats = kinds <= {"f"} and all(
         scope.values[name].kind.startswith("float") for name in node.input if name in scope.values
@@ -285,11 +285,11 @@ def _translate(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str]:
             nodes = len(scope.builder.nodes)
             notes = len(scope.builder.notes)
             try:
-                found = attempt(scope, node, used)
+                translated = attempt(scope, node, used)
             except NetworkError:
-                found = None
-            if found is not None:
-                rest = iter(found)
+                translated = None
+            if translated is not None:
+                rest = iter(translated)
                 return [next(rest, "") if name else "" for name in node.output]
             del scope.builder.nodes[nodes:], scope.builder.notes[notes:]
     return emit_electronic(scope, node, outputs)
@@ -306,22 +306,22 @@ def _is_understood(scope: Scope, node: Any) -> bool:
 
 
 def _call(scope: Scope, node: Any, tensors: Sequence[str]) -> Call:
-    given = dict(attributes_in_words(node, scope.folder))
+    attributes = dict(attributes_in_words(node, scope.folder))
     outputs = max((place for place, name in enumerate(node.output, 1) if name), default=1)
-    return Call(_name(node), node.op_type, tuple(tensors), given, outputs, "", scope.opset_of(node))
+    return Call(_name(node), node.op_type, tuple(tensors), attributes, outputs, "", scope.opset_of(node))
 
 
 def _plainly(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str] | None:
-    """All tensors have a batch axis of length 1 in front: as in a network whose batch is open."""
+    """Translate a node whose tensors all have a batch axis of length 1 in front; None for others."""
     shapes = [scope.values[name].shape for name in node.input if name in scope.values]
     if any(shape[:1] != (1,) for shape in [*shapes, *(array.shape for array in outputs)]):
         return None
-    found = translate(scope.builder, _call(scope, node, [scope.tensor(name) for name in node.input]))
-    return _check_shapes(scope, found, [array.shape[1:] for array in outputs])
+    translated = translate(scope.builder, _call(scope, node, [scope.tensor(name) for name in node.input]))
+    return _check_shapes(scope, translated, [array.shape[1:] for array in outputs])
 
 
 def _group(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str] | None:
-    """Add a convolution of several images as one of as many groups, with the same weights."""
+    """Translate a convolution of several images to one with a group per image; None for other nodes."""
     first = scope.values.get(node.input[0])
     if node.op_type != "Conv" or first is None or not 1 < first.shape[0] <= MOST_IMAGES:
         return None
@@ -333,13 +333,15 @@ def _group(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str] | Non
         weights = scope.builder.require_constant(call, place)
         tiled = np.concatenate([weights] * images)
         inputs.append(scope.builder.constant(tiled, f"{name}.tiled") if name else "")
-    given = {**call.attributes, "group": call.whole("group", 1) * images}
-    made = translate(scope.builder, Call(call.name, "Conv", tuple(inputs), given, 1, "", call.opset))
-    return [scope.builder.reshape(made[0], outputs[0].shape, f"{call.name}/apart")]
+    attributes = {**call.attributes, "group": call.whole("group", 1) * images}
+    tensors_out = translate(
+        scope.builder, Call(call.name, "Conv", tuple(inputs), attributes, 1, "", call.opset)
+    )
+    return [scope.builder.reshape(tensors_out[0], outputs[0].shape, f"{call.name}/apart")]
 
 
 def _with_one_axis_more(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str] | None:
-    """All axes are those of one sample, the first one too."""
+    """Translate a node with all axes inside one sample, behind an extra batch axis; None if unsupported."""
     builder = scope.builder
     tensors, ranks = [], []
     for place, name in enumerate(node.input):
@@ -353,18 +355,18 @@ def _with_one_axis_more(scope: Scope, node: Any, outputs: Sequence[Array]) -> li
     call = shift_axes(builder, _call(scope, node, tensors), ranks)
     if call is None:
         return None
-    found = _check_shapes(scope, translate(builder, call), [array.shape for array in outputs])
-    if found is None:
+    translated = _check_shapes(scope, translate(builder, call), [array.shape for array in outputs])
+    if translated is None:
         return None
     return [
         builder.reshape(tensor, sample_shape(array.shape), f"{_name(node)}/first")
-        for tensor, array in zip(found, outputs, strict=True)
+        for tensor, array in zip(translated, outputs, strict=True)
     ]
 
 
-def _check_shapes(scope: Scope, found: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> list[str] | None:
-    """Return the tensors where they have the shapes that ONNX Runtime found."""
-    tensors = [tensor for tensor in found if tensor]
+def _check_shapes(scope: Scope, names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> list[str] | None:
+    """Return the tensors if they have the shapes that ONNX Runtime computed, else None."""
+    tensors = [tensor for tensor in names if tensor]
     fits = len(tensors) == len(shapes) and all(
         scope.builder.shapes.get(tensor) == tuple(shape)
         for tensor, shape in zip(tensors, shapes, strict=True)
@@ -373,5 +375,5 @@ def _check_shapes(scope: Scope, found: Sequence[str], shapes: Sequence[tuple[int
 
 
 def refuse(node: Any, why: str, advice: str) -> UnsupportedNode:
-    """Return the error of a node that no choice of engine can take."""
+    """Return the error for a node that cannot be imported."""
     return UnsupportedNode(f"node {node.name} ({node.op_type}) {why}", hint=advice)

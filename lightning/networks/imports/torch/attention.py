@@ -1,4 +1,4 @@
-"""Layers of `torch.nn` for transformers, which `torch.fx` does not look into, written out as shapes."""
+"""Transformer layers of `torch.nn`, which `torch.fx` does not trace into, as functions of this package."""
 
 # ruff: noqa: ARG001 - signatures are torch's own, behind the scope
 
@@ -24,11 +24,11 @@ def multihead_attention(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, None]:
-    """Add attention, without its weights as a second answer. Projections are photonic, scores digital."""
+    """Add attention; the second result, its weights, is None. Projections are photonic, scores digital."""
     if not layer.batch_first:
         raise scope.refuse("has the batch axis second", "Build it with batch_first=True")
-    odd = layer.in_proj_weight is None or layer.bias_k is not None or layer.add_zero_attn
-    if odd or key_padding_mask is not None:
+    unsupported = layer.in_proj_weight is None or layer.bias_k is not None or layer.add_zero_attn
+    if unsupported or key_padding_mask is not None:
         raise scope.refuse("has key widths, biases or padding masks of its own", "Use plain self-attention")
     heads, width = layer.num_heads, layer.head_dim
     biases = (None,) * 3 if layer.in_proj_bias is None else layer.in_proj_bias.chunk(3)
@@ -42,15 +42,15 @@ def multihead_attention(
         )
         parts.append(functions.transpose(replace(inner, name=f"{inner.name}/turned"), split, 1, 2))
     mask = _mask(scope, attn_mask, is_causal=is_causal)
-    seen = functions.attention(scope, parts[0], parts[1], parts[2], mask)
-    together = functions.transpose(replace(scope, name=f"{scope.name}/together"), seen, 1, 2)
-    flat = functions.reshape(replace(scope, name=f"{scope.name}/flat"), together, *scope.shape(query))
+    attended = functions.attention(scope, parts[0], parts[1], parts[2], mask)
+    merged = functions.transpose(replace(scope, name=f"{scope.name}/together"), attended, 1, 2)
+    flat = functions.reshape(replace(scope, name=f"{scope.name}/flat"), merged, *scope.shape(query))
     out = replace(scope, name=f"{scope.name}.out_proj")
     return functions.linear(out, flat, layer.out_proj.weight, layer.out_proj.bias), None
 
 
 def _mask(scope: Scope, mask: Any, *, is_causal: bool) -> Any:
-    """Return a mask, of booleans true where nothing may be seen; `is_causal` only says of what kind a mask is."""
+    """Return the mask for `functions.attention`, which inverts boolean ones: torch.nn masks positions with true."""
     if mask is None and is_causal:
         raise scope.refuse("is causal but has no mask", "Give attn_mask")
     is_boolean = mask is not None and str(mask.dtype) == "torch.bool"
@@ -65,27 +65,32 @@ def encoder_layer(
     src_key_padding_mask: Any = None,
     is_causal: bool = False,
 ) -> Tensor:
-    """Attention and two linear layers, each with a way around it, normalised before or after."""
+    """Add attention and two linear layers, each with a residual connection, normalised before or after."""
 
     def name_part(part: str) -> Scope:
         return replace(scope, name=f"{scope.name}.{part}")
 
     def norm(part: str, value: Tensor) -> Tensor:
-        given = getattr(layer, part)
+        layer_norm = getattr(layer, part)
         return functions.layer_norm(
-            name_part(part), value, given.normalized_shape, given.weight, given.bias, given.eps
+            name_part(part),
+            value,
+            layer_norm.normalized_shape,
+            layer_norm.weight,
+            layer_norm.bias,
+            layer_norm.eps,
         )
 
     def attend(value: Tensor) -> Tensor:
         inputs = (value, value, value, src_key_padding_mask, False, src_mask)
         return multihead_attention(name_part("self_attn"), layer.self_attn, *inputs)[0]
 
-    def fed(value: Tensor) -> Tensor:
+    def feed_forward(value: Tensor) -> Tensor:
         wide = functions.linear(name_part("linear1"), value, layer.linear1.weight, layer.linear1.bias)
-        bent = _activation(name_part("activation"), layer.activation, wide)
-        return functions.linear(name_part("linear2"), bent, layer.linear2.weight, layer.linear2.bias)
+        activated = _activation(name_part("activation"), layer.activation, wide)
+        return functions.linear(name_part("linear2"), activated, layer.linear2.weight, layer.linear2.bias)
 
-    for norm_name, block in (("norm1", attend), ("norm2", fed)):
+    for norm_name, block in (("norm1", attend), ("norm2", feed_forward)):
         inside = norm(norm_name, x) if layer.norm_first else x
         x = name_part(f"{norm_name}/around").add("Add", [x, block(inside)])
         x = x if layer.norm_first else norm(norm_name, x)
@@ -96,12 +101,12 @@ def _activation(scope: Scope, activation: Any, x: Tensor) -> Tensor:
     name = getattr(activation, "__name__", type(activation).__name__).lower()
     if name not in {"relu", "gelu"}:
         raise scope.refuse(f"has the activation {name}", "Use relu or gelu")
-    bent: Tensor = functions.FUNCTIONS[name](scope, x)
-    return bent
+    activated: Tensor = functions.FUNCTIONS[name](scope, x)
+    return activated
 
 
 def encoder(scope: Scope, stack: Any, x: Tensor, *settings: Any, **named: Any) -> Tensor:
-    """Add one layer after the other, and a normalisation if there is one."""
+    """Add the layers in order, and the final normalisation if there is one."""
     for number, layer in enumerate(stack.layers):
         x = encoder_layer(replace(scope, name=f"{scope.name}.layers.{number}"), layer, x, *settings, **named)
     norm = stack.norm

@@ -1,6 +1,6 @@
-"""Functions and methods of torch in ONNX's vocabulary, by name: a function and a method of one name mean the same.
+"""Functions and methods of torch, translated to ONNX operations by name; a function and its method are the same.
 
-Values and axes come first, then shapes, products and pooling; `FUNCTIONS` names them all.
+Values and axes come first, then shapes, products and pooling; `FUNCTIONS` lists them all.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def plain(operation: str) -> Function:
 
 
 def relu6(scope: Scope, x: Tensor, inplace: bool = False) -> Tensor:
-    """Between 0 and 6."""
+    """Clip to 0..6."""
     return clamp(scope, x, 0.0, 6.0)
 
 
@@ -66,14 +66,14 @@ def softplus(scope: Scope, x: Tensor, beta: float = 1.0, threshold: float = 20.0
 
 
 def clamp(scope: Scope, x: Tensor, min: float | None = None, max: float | None = None) -> Tensor:  # noqa: A002
-    """Between two numbers, either of which may be missing."""
+    """Clip to two bounds, either of which may be missing."""
     return scope.add("Clip", [x, None if min is None else float(min), None if max is None else float(max)])
 
 
 def hardtanh(
     scope: Scope, x: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
-    """Between two numbers."""
+    """Clip to two bounds."""
     return clamp(scope, x, min_val, max_val)
 
 
@@ -98,7 +98,7 @@ def binary(operation: str) -> Function:
 
 
 def reversed_difference(scope: Scope, x: Any, y: Any) -> Tensor:
-    """Y - x."""
+    """Add `y - x`."""
     return scope.add("Sub", [y, x])
 
 
@@ -118,7 +118,7 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Normalise with running statistics."""
+    """Add a batch normalisation with running statistics."""
     if running_mean is None or running_var is None or training:
         raise scope.refuse("has no running statistics", "Train with track_running_stats=True")
     scale = running_var * 0 + 1 if weight is None else weight
@@ -129,14 +129,14 @@ def batch_norm(
 def layer_norm(
     scope: Scope, x: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Tensor:
-    """Over the last axes."""
+    """Add a layer normalisation over the last axes."""
     scale = 1.0 if weight is None else weight
     axis = -len(sizes(normalized_shape, 1))
     return scope.add("LayerNormalization", [x, scale, bias], axis=axis, epsilon=float(eps))
 
 
 def along(operation: str) -> Function:
-    """Return `softmax` and `log_softmax` along an axis."""
+    """Return a function that applies `Softmax` or `LogSoftmax` along an axis."""
 
     def function(scope: Scope, x: Tensor, dim: int | None = None, *_: Any, **__: Any) -> Tensor:
         if dim is None:
@@ -159,9 +159,9 @@ def reduction(operation: str) -> Function:
 
 
 def _flat(values: Sequence[Any]) -> list[int]:
-    """Return the sizes or axes, given one by one or as one sequence."""
-    given = values[0] if len(values) == 1 and isinstance(values[0], (tuple, list)) else values
-    return [int(value) for value in given]
+    """Return the sizes or axes of several arguments, or of one sequence."""
+    numbers = values[0] if len(values) == 1 and isinstance(values[0], (tuple, list)) else values
+    return [int(value) for value in numbers]
 
 
 def reshape(scope: Scope, x: Tensor, *shape: Any) -> Tensor:
@@ -199,7 +199,7 @@ def transpose(scope: Scope, x: Tensor, dim0: int, dim1: int) -> Tensor:
 
 
 def squeeze(scope: Scope, x: Tensor, *dims: Any) -> Tensor:
-    """Without axes of length 1; one that is longer stays."""
+    """Remove axes of length 1, all of them or those in `dims`; longer axes stay."""
     shape = scope.shape(x)
     axes = {scope.axis(x, axis) for axis in (_flat(dims) if dims else range(len(shape)))}
     return reshape(scope, x, *(size for axis, size in enumerate(shape) if size != 1 or axis not in axes))
@@ -230,25 +230,25 @@ def split(scope: Scope, x: Tensor, split_size_or_sections: Any, dim: int = 0) ->
 
 
 def unbind(scope: Scope, x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """Return every entry of an axis by itself."""
+    """Return the entries along an axis as separate tensors."""
     axis = scope.axis(x, dim)
     return tuple(scope.add("Gather", [x, k], str(k), axis=axis) for k in range(scope.shape(x)[axis]))
 
 
 def pad(scope: Scope, x: Tensor, padding: Any, mode: str = "constant", value: float | None = None) -> Tensor:
-    """Pad the last axis first, as torch counts."""
+    """Pad with a constant; `padding` starts with the last axis, as in torch."""
     pairs = [tuple(padding[place : place + 2]) for place in range(0, len(padding), 2)][::-1]
     before, after = zip(*((0, 0),) * (len(scope.shape(x)) - len(pairs)), *pairs, strict=True)
     return scope.add("Pad", [x, [*before, *after], float(value or 0)], mode=mode)
 
 
 def size(scope: Scope, x: Tensor, dim: int | None = None) -> Any:
-    """Return the numbers, the batch axis's a stand-in."""
+    """Return the shape or one length; `BATCH` stands for the batch axis."""
     return scope.shape(x) if dim is None else scope.shape(x)[dim]
 
 
 def attribute(scope: Scope, x: Tensor, name: str) -> Any:
-    """Return `shape`, `ndim` and transposed views."""
+    """Return the attribute `shape`, `ndim` or `mT`."""
     if name == "shape":
         return scope.shape(x)
     if name == "ndim":
@@ -259,7 +259,7 @@ def attribute(scope: Scope, x: Tensor, name: str) -> Any:
 
 
 def item(scope: Scope, x: Any, place: Any) -> Any:
-    """Return a piece of a tuple, or of an activation: `[:, 0]`, `[..., 1:]`, `[:, None]`."""
+    """Return an entry of a tuple, or a slice of an activation: `[:, 0]`, `[..., 1:]`, `[:, None]`."""
     if not isinstance(x, Tensor):
         return x[place]
     places = list(place) if isinstance(place, tuple) else [place]
@@ -301,7 +301,7 @@ def conv(
     groups: int = 1,
     padding_mode: str = "zeros",
 ) -> Tensor:
-    """Over one axis or two."""
+    """Add a convolution over one or two axes."""
     axes = moving(scope, x)
     if padding_mode != "zeros":
         raise scope.refuse(f"uses the padding mode {padding_mode!r}", "Pad with zeros")
@@ -341,8 +341,8 @@ def attention(
     rank, width = len(scope.shape(query)), scope.shape(query)[-1]
     if is_causal:
         attn_mask = np.tri(scope.shape(query)[-2], scope.shape(key)[-2], dtype=bool)
-    turned = scope.add("Transpose", [key], "key", perm=[*range(rank - 2), rank - 1, rank - 2])
-    scores = scope.add("MatMul", [query, turned], "scores")
+    transposed = scope.add("Transpose", [key], "key", perm=[*range(rank - 2), rank - 1, rank - 2])
+    scores = scope.add("MatMul", [query, transposed], "scores")
     scores = scope.add("Mul", [scores, float(scale or 1 / math.sqrt(width))], "scaled")
     if attn_mask is not None:
         scores = scope.add("Add", [scores, additive(attn_mask)], "masked")
@@ -359,7 +359,7 @@ def max_pool(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Tensor:
-    """Over one axis or two."""
+    """Add max pooling over one or two axes."""
     if return_indices:
         raise scope.refuse("returns indices too", "Request the values only")
     return _pool(scope, "MaxPool", x, kernel_size, stride, padding, ceil_mode, {"dilations": dilation})
@@ -375,7 +375,7 @@ def average_pool(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """Over one axis or two."""
+    """Add average pooling over one or two axes."""
     if divisor_override is not None:
         raise scope.refuse("divides by a number of its own", "Leave divisor_override out")
     return _pool(scope, "AveragePool", x, kernel_size, stride, padding, ceil_mode, {}, int(count_include_pad))
@@ -412,14 +412,14 @@ def adaptive(operation: str) -> Function:
 
     def function(scope: Scope, x: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
         size = scope.shape(x)[2:]
-        wanted = [
+        targets = [
             full if n is None else n for n, full in zip(sizes(output_size, len(size)), size, strict=True)
         ]
-        if all(n == 1 for n in wanted) and not return_indices:
+        if all(n == 1 for n in targets) and not return_indices:
             return scope.add(f"Global{operation}", [x])
-        if return_indices or any(full % n for n, full in zip(wanted, size, strict=True)):
-            raise scope.refuse(f"pools {size} to {wanted}", "Choose a size that divides it")
-        kernel = [full // n for n, full in zip(wanted, size, strict=True)]
+        if return_indices or any(full % n for n, full in zip(targets, size, strict=True)):
+            raise scope.refuse(f"pools {size} to {targets}", "Choose a size that divides it")
+        kernel = [full // n for n, full in zip(targets, size, strict=True)]
         return scope.add(operation, [x], kernel_shape=kernel, strides=kernel)
 
     return function

@@ -1,4 +1,4 @@
-"""Modules of torch, followed by `torch.fx`: whatever does not depend on the image is computed by torch itself."""
+"""Import of torch modules with `torch.fx`; torch itself computes everything that does not depend on the image."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ VIEWS = frozenset(
      "chunk", "split", "unbind", "narrow", "select", "contiguous", "detach", "float", "to", "dropout", "type_as",
      "Flatten", "Unflatten", "Identity", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout"}
 )  # fmt: skip
-"""What may give the memory of its first argument another shape, or none: methods, functions and layers."""
+"""Methods, functions and layers whose result may share the memory of their first argument."""
 OPSET = 17
 CLOSE = 1e-3
-"""Of the largest answer."""
+"""Tolerance, relative to the largest output."""
 Called = tuple[str, tuple[Any, ...]]
 
 
@@ -47,16 +47,16 @@ def from_torch(
 ) -> Network:
     """Return the network that a `torch.nn.Module` computes in inference.
 
-    `example_shape` is one image's, without batch axis. Dropout is left out and batch normalisation uses its
-    running statistics, whatever mode the module is in; the module stays as it is. What `torch.fx` does not understand
-    is imported by way of ONNX, for one image at a time. Raises `NetworkError` for a
-    module that `torch.fx` cannot follow, `UnsupportedNode` for an operation that nothing here computes.
+    `example_shape` is that of one image, without the batch axis. Dropout is omitted and batch normalisation uses its
+    running statistics in any mode of the module, which is not changed. A module with layers or functions that this
+    package does not translate is imported by way of ONNX. Raise `NetworkError` for a module that `torch.fx` cannot
+    trace, `UnsupportedNode` for an unsupported operation.
     """
     try:
         return _by_fx(module, example_shape, preprocessing)
     except (
         UnsupportedNode
-    ) as error:  # never where fx itself fails: an export would keep one branch of control flow
+    ) as error:  # not for errors of fx: an export would record only one branch of control flow
         if error.hint != EXPORT:
             raise
         return export_module(module, example_shape, preprocessing, error)
@@ -65,7 +65,7 @@ def from_torch(
 def _by_fx(module: Any, example_shape: Sequence[int], preprocessing: Preprocessing | None) -> Network:
     torch = require("torch", "to import modules")
     name = type(module).__name__
-    if name in LAYERS or name in ATTENTION:  # fx looks into the outermost module, whatever it is
+    if name in LAYERS or name in ATTENTION:  # fx always traces into the outermost module
         module = torch.nn.Sequential(module)
     graph, leaves = _trace(module, name)
     builder = Builder(apply)
@@ -89,7 +89,7 @@ def _trace(module: Any, name: str) -> tuple[Any, Mapping[str, Any]]:
 
 @contextmanager
 def _in_inference(module: Any) -> Iterator[None]:
-    """Code that asks `self.training` is followed as in inference."""
+    """Set the module to inference mode and restore the modes of its parts on exit."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -100,7 +100,7 @@ def _in_inference(module: Any) -> Iterator[None]:
 
 
 def _follow(builder: Builder, module: Any, graph: Any, leaves: Mapping[str, Any], entry: str) -> str:
-    """Return the name of the output, when every node of `graph` has been added to `builder`."""
+    """Add every node of `graph` to `builder`, and return the name of the output."""
     values: dict[Any, Any] = {}
     aliases = Aliases(leaves)
     for node in graph.nodes:
@@ -112,7 +112,7 @@ def _follow(builder: Builder, module: Any, graph: Any, leaves: Mapping[str, Any]
             return _answer(_known(node.args[0], values))
         else:
             values[node] = _value(builder, node, leaves, values)
-        for changed in aliases.take(node):
+        for changed in aliases.add(node):
             values[changed] = values[node]
     raise NetworkError("the module returns nothing", hint="Return the scores")
 
@@ -140,7 +140,7 @@ def _answer(value: Any) -> str:
 
 
 def _known(argument: Any, values: Mapping[Any, Any]) -> Any:
-    """Return an argument of fx with its nodes replaced by what they stand for."""
+    """Return an fx argument with its nodes replaced by their values."""
     fx = require("torch.fx", "to import modules")
     return fx.node.map_arg(argument, values.__getitem__)
 
@@ -150,7 +150,7 @@ def _value(builder: Builder, node: Any, leaves: Mapping[str, Any], values: Mappi
     if node.op == "call_module":
         return _layer(builder, str(node.target), leaves[node.target], arguments, keywords)
     title = node.target if node.op == "call_method" else getattr(node.target, "__name__", str(node.target))
-    title = str(title).removesuffix("_")  # in place, which is seen to elsewhere
+    title = str(title).removesuffix("_")  # in-place forms are handled by `Aliases`
     scope = Scope(builder, node.name, title)
     if not _holds_activation((arguments, keywords)):
         return _compute(scope, node, arguments, keywords)
@@ -179,7 +179,7 @@ def _call(scope: Scope, function: Callable[..., Any] | None, arguments: Any, key
 
 
 def _compute(scope: Scope, node: Any, arguments: Any, keywords: Any) -> Any:
-    """Return what torch makes of constants."""
+    """Return the result of a torch call on constants."""
     try:
         if node.op == "call_method":
             return getattr(arguments[0], node.target)(*arguments[1:], **keywords)
@@ -198,20 +198,20 @@ def _holds_activation(value: Any) -> bool:
 
 @dataclass
 class Aliases:
-    """The nodes of a graph of `torch.fx`, taken in order."""
+    """Aliases and shared memory among the nodes of an fx graph, which are added in order."""
 
     leaves: Mapping[str, Any]
     """Layers by name."""
     places: dict[Any, int] = field(default_factory=dict)
     memories: dict[Any, Any] = field(default_factory=dict)
-    """The node that made the memory in which a node's tensor lies."""
+    """Per node, the node that allocated the memory of its tensor."""
     tensors: dict[Any, Any] = field(default_factory=dict)
-    """The node that first gave the very tensor."""
+    """Per node, the node that first returned the same tensor."""
 
-    def take(self, node: Any) -> list[Any]:
-        """Return the nodes before `node` whose tensor it has changed in place.
+    def add(self, node: Any) -> list[Any]:
+        """Add a node, and return the earlier nodes whose tensor it changes in place.
 
-        Raises `UnsupportedNode` where that changes a view, too, that is read later: views are copies here.
+        Raise `UnsupportedNode` if that also changes a view that is read later: views are copies here.
         """
         self.places[node] = len(self.places)
         source = node.args[0] if node.args and node.args[0] in self.memories else node
@@ -236,14 +236,14 @@ class Aliases:
 
 
 def title(node: Any, leaves: Mapping[str, Any]) -> str:
-    """Return the name of the method, function or kind of layer."""
+    """Return the name of the method, function or layer class."""
     if node.op == "call_module":
         return type(leaves[node.target]).__name__
     return str(node.target) if node.op == "call_method" else str(getattr(node.target, "__name__", ""))
 
 
 def in_place(node: Any, leaves: Mapping[str, Any]) -> bool:
-    """Return whether whoever reads the first argument later sees what `node` made of it."""
+    """Return whether `node` writes its result into its first argument."""
     if node.op == "call_module":
         return bool(getattr(leaves[node.target], "inplace", False))
     if node.op == "call_method":
@@ -255,7 +255,7 @@ def in_place(node: Any, leaves: Mapping[str, Any]) -> bool:
 def export_module(
     module: Any, example_shape: Sequence[int], preprocessing: Preprocessing | None, first: LightningError
 ) -> Network:
-    """Return the network of a module with fixed shapes. Raises `first` where torch cannot write it either."""
+    """Return the network of a module by way of ONNX. Raise `first` if the export or import fails or disagrees."""
     torch = require("torch", "to import modules")
     require("onnx", "to import modules that torch.fx does not understand")
     modes = [(part, part.training) for part in module.modules()]
@@ -277,14 +277,14 @@ def export_module(
 
 
 def _agrees(torch: Any, module: Any, network: Network) -> bool:
-    """Return whether two images at once give what each gives alone: an export knows one image, and one branch."""
+    """Return whether module and network agree on two images: an export with one image may fix its batch or branch."""
     random = np.random.default_rng(0)
     images = random.standard_normal((2, *network.input_shape)).astype(np.float32)
     with torch.no_grad():
-        wanted = module(torch.from_numpy(images)).numpy()
-    found = run_float(network, images)
-    limit = CLOSE * max(float(np.abs(wanted).max()), CLOSE)
-    return found.shape == wanted.shape and bool(np.abs(found - wanted).max() <= limit)
+        expected = module(torch.from_numpy(images)).numpy()
+    outputs = run_float(network, images)
+    limit = CLOSE * max(float(np.abs(expected).max()), CLOSE)
+    return outputs.shape == expected.shape and bool(np.abs(outputs - expected).max() <= limit)
 
 
 def _convolution(layer: Any) -> Called:

@@ -1,4 +1,4 @@
-"""The place of a function of torch when it is turned into nodes: its name, the network so far, constants as tensors."""
+"""The context of one torch call during translation: its name, and the network so far."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Scope:
     operation: str
 
     def refuse(self, why: str, hint: str = "Write it in another way") -> UnsupportedNode:
-        """Return the error that says why this call cannot be taken."""
+        """Return the error for a call that cannot be translated."""
         return UnsupportedNode(f"node {self.name} (torch {self.operation}) {why}", hint=hint)
 
     def shape(self, x: Tensor) -> tuple[int, ...]:
@@ -37,17 +37,17 @@ class Scope:
         return (BATCH, *self.builder.shapes[x.name])
 
     def axis(self, x: Tensor, axis: int, more: int = 0) -> int:
-        """Return the axis counted from the front, of as many axes as `x` has, and `more`."""
+        """Return a possibly negative axis counted from the front, among the axes of `x` plus `more` new ones."""
         return axis % (len(self.shape(x)) + more)
 
     def add(self, operation: str, inputs: Sequence[Any], part: str = "", /, **attributes: Any) -> Tensor:
-        """Add a node of ONNX's vocabulary; inputs are activations, torch tensors, numbers, or None where left out."""
+        """Add an ONNX operation; inputs are activations, torch tensors, numbers, or None if omitted."""
         return self.add_several(operation, inputs, part, 1, attributes)[0]
 
     def add_several(
         self, operation: str, inputs: Sequence[Any], part: str, outputs: int, attributes: Mapping[str, Any]
     ) -> tuple[Tensor, ...]:
-        """Add a node as `add` does, for operations that give several tensors."""
+        """Add an ONNX operation with several outputs."""
         name = f"{self.name}/{part}" if part else self.name
         names = tuple(self._name_tensor(value, f"{name}.{place}") for place, value in enumerate(inputs))
         return tuple(
@@ -66,16 +66,16 @@ class Scope:
 
 
 def moving(scope: Scope, x: Tensor) -> int:
-    """Over how many axes a window moves."""
+    """Return the number of spatial axes, over which a window moves."""
     return len(scope.shape(x)) - 2
 
 
 def sizes(value: Any, axes: int) -> list[int | None]:
-    """Return the numbers given, or one number for every axis."""
-    given = list(value) if isinstance(value, (tuple, list)) else [value]
-    return given * axes if len(given) == 1 else given
+    """Return a sequence as a list, or a single number repeated for every axis."""
+    numbers = list(value) if isinstance(value, (tuple, list)) else [value]
+    return numbers * axes if len(numbers) == 1 else numbers
 
 
 def per_axis(value: Any, axes: int) -> list[int]:
-    """Return the numbers as `sizes` does, whole numbers."""
+    """Return the numbers of `sizes` as integers."""
     return [int(number or 0) for number in sizes(value, axes)]
