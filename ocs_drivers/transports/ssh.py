@@ -219,7 +219,7 @@ class SshTransport:
         try:
             self._connection, self._channel = self._loop.run(self._connect(self._inbox, timeout_s))
         except self._asyncssh.PermissionDenied as error:
-            raise self._not_welcome() from error
+            raise self._make_login_failed() from error
         except (self._asyncssh.KeyImportError, FileNotFoundError) as error:
             raise self._no_key(error) from error
         except self._asyncssh.HostKeyNotVerifiable as error:
@@ -295,7 +295,7 @@ class SshTransport:
             login_timeout=timeout_s,
         )
 
-    def _not_welcome(self) -> LoginFailed:
+    def _make_login_failed(self) -> LoginFailed:
         return LoginFailed(
             f"the device does not accept user {self._credentials.user!r} with this password or key",
             device=self._device,

@@ -54,9 +54,9 @@ class Tl1Driver(SwitchDriver):
     def _read(self) -> Snapshot:
         return Snapshot(self._connections(), self._clock.now())
 
-    def _look_again(self, step: Step) -> Snapshot:
+    def _read_again(self, step: Step) -> Snapshot:
         del step
-        return Snapshot(self._note_answer(self._connections), self._clock.now())
+        return Snapshot(self._read_current(self._connections), self._clock.now())
 
     def ports(self) -> Mapping[int, PortInfo]:
         """Return all ports as enabled, for devices that report no states."""

@@ -108,7 +108,7 @@ class CalientSwitch(SwitchDriver):
         """Return what is connected or provisioned, and unfit ports, where these are reported at once."""
         with self._session.lock():
             self._seen = self._ask_circuits()
-            with self._same_line():
+            with self._one_connection():
                 unfit = self._unfit(self._ask_ports_at_once())
         return self._seen.snapshot(self._clock.now(), unfit)
 
@@ -121,10 +121,10 @@ class CalientSwitch(SwitchDriver):
         }
         return {port: state for port, state in sorted(states.items()) if state is not PortState.ENABLED}
 
-    def _look_again(self, step: Step) -> Snapshot:
+    def _read_again(self, step: Step) -> Snapshot:
         """Count a circuit that we activated when its mirrors have arrived, any other as soon as it is reported."""
         del step
-        self._seen = self._note_answer(self._ask_circuits)
+        self._seen = self._read_current(self._ask_circuits)
         return self._seen.snapshot(self._clock.now(), {}, awaited=self._awaited)
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:

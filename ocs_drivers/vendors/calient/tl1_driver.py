@@ -113,7 +113,7 @@ class CalientTl1(CalientSwitch):
         """Ask something about all ports, which must be those of the beginning."""
         return self._session.ask_again(verb, lambda lines: self._names.of_all(decode(lines)), aid="0")
 
-    def _tells_of_change(self, event: Event) -> bool:
+    def _reports_change(self, event: Event) -> bool:
         return any(word in event.kind for word in _CHANGED)
 
     # -- changing

@@ -105,7 +105,7 @@ class GlimmerglassTl1(Tl1Driver):
         """Return all ports with health and label now; one that is connected beyond the matrix is locked."""
         with self._session.lock():
             elsewhere = self._circuits().elsewhere
-            with self._same_line():
+            with self._one_connection():
                 rows = self._port_rows()
         capabilities = self.capabilities
         missing = sorted(set(range(1, capabilities.inputs + capabilities.outputs + 1)) - rows.keys())
@@ -143,15 +143,15 @@ class GlimmerglassTl1(Tl1Driver):
         """Return what is connected, and the ports that cannot be used."""
         with self._session.lock():
             circuits = self._circuits()
-            with self._same_line():
+            with self._one_connection():
                 rows = self._port_rows()
         unfit = dict.fromkeys(circuits.elsewhere, PortState.LOCKED)
         unfit |= {number: PortState.FAILED for number, row in rows.items() if not row.healthy}
         return Snapshot(circuits.connections, self._clock.now(), unfit)
 
-    def _look_again(self, step: Step) -> Snapshot:
+    def _read_again(self, step: Step) -> Snapshot:
         """Count what the step was to make when its mirrors have arrived; every other circuit when it is reported."""
-        circuits = self._note_answer(self._circuits)
+        circuits = self._read_current(self._circuits)
         self._arriving = circuits.arriving & step.after.pairs & step.pairs.pairs
         return Snapshot(CrossConnects(circuits.connections.pairs - self._arriving), self._clock.now())
 

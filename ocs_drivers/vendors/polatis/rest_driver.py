@@ -209,9 +209,9 @@ class PolatisRest(SwitchDriver):
                 self._ask_ports()
             return replace(snapshot, unfit=self._unfit)
 
-    def _look_again(self, step: Step) -> Snapshot:
+    def _read_again(self, step: Step) -> Snapshot:
         del step
-        return self._note_answer(self._look_once)
+        return self._read_current(self._look_once)
 
     def _look_once(self) -> Snapshot:
         self._check_same_device()
@@ -241,7 +241,7 @@ class PolatisRest(SwitchDriver):
         else:
             self._change("DELETE", target, None, step, guard)
 
-    def _must_look(self, step: Step) -> bool:
+    def _needs_read(self, step: Step) -> bool:
         """Return True where the device does not compare by itself: its commands would undo what they meet."""
         return not self._etag[1]
 

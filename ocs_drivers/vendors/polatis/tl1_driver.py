@@ -95,7 +95,7 @@ class PolatisTl1(Tl1Driver):
         """Return what is connected, and the ports that are closed."""
         with self._session.lock():
             connections = self._connections()
-            with self._same_line():
+            with self._one_connection():
                 unfit = self._unfit()
         return Snapshot(connections, self._clock.now(), unfit)
 
@@ -111,9 +111,9 @@ class PolatisTl1(Tl1Driver):
             self._tells_shutters, states = False, {}
         return {port: state for port, state in states.items() if state is not PortState.ENABLED}
 
-    def _must_look(self, step: Step) -> bool:
+    def _needs_read(self, step: Step) -> bool:
         """Read before a removal always: it would take down whatever its inputs are connected to by now."""
-        return step.kind == "remove" or super()._must_look(step)
+        return step.kind == "remove" or super()._needs_read(step)
 
     def _perform(self, step: Step, guard: Guard) -> None:
         if step.kind == "replace":

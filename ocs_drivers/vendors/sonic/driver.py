@@ -228,7 +228,7 @@ class SonicOcs(SwitchDriver):
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
         """Return what the hardware holds, and what it reports as failed of what the step adds."""
-        read_back = self._look_again(step)
+        read_back = self._read_again(step)
         broken = self._seen.failed & self._under_way(step)
         if not broken:
             return read_back, None
@@ -239,7 +239,7 @@ class SonicOcs(SwitchDriver):
             ports=sorted(port for pair in broken for port in pair),
         )
 
-    def _look_again(self, step: Step) -> Snapshot:
+    def _read_again(self, step: Step) -> Snapshot:
         """Return what the hardware holds; of what the step adds, only what is tuned by now."""
         seen = self._retry(self._tables)
         return Snapshot(self._circuits(seen.held - self._under_way(step)), self._clock.now())
