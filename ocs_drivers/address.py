@@ -5,9 +5,9 @@
     polatis+serial:/dev/ttyUSB0?baud=38400           a serial line; serial:/dev/ttyUSB0 is the same
     TCPIP0::host::5025::SOCKET                       a VISA resource string: the same as polatis+scpi
     ASRL/dev/ttyUSB0::INSTR                          the same as polatis+serial
-    manual://panel.json                              a panel that a person patches, and the file that stores its circuits
+    manual://panel.json                              a panel that a person patches, and its file
     sim+calient+tl1://name?size=8x8                  a simulated switch, started for this address
-    <scheme>://...                                   a scheme that an entry point of the group `ocs_drivers.drivers` provides
+    <scheme>://...                                   a scheme of an entry point in `ocs_drivers.drivers`
 
 Credentials in an address are used for the login only; no message, log or `.address` shows them.
 """
@@ -171,7 +171,7 @@ def _shorten(text: str) -> str:
 
 
 def _without_credentials(text: str) -> str:
-    """Hide the text before the last `@`, except the scheme: an address that cannot be parsed may hold a password there."""
+    """Hide the text between the scheme and the last `@`: if it cannot be parsed, it may hold a password."""
     hidden, at, rest = text.rpartition("@")
     scheme, separator, _ = hidden.partition("://")
     return f"{scheme}{separator}***@{rest}" if at and separator else f"***@{rest}" if at else rest

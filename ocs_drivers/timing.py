@@ -103,7 +103,7 @@ class Silence:
         self.tell: Callable[[], float] | None = None
 
     def note_question(self, takes_s: float | None = None) -> None:
-        """Record a query whose answer may take `takes_s` (default: the limit). The first one after an answer starts the silence.
+        """Record a query whose answer may take `takes_s` (default: the limit); the first after an answer starts the silence.
 
         The limit counts from the last answer, but always leaves the query its time. A query that may take longer
         than the limit gets that time, plus `LOOK_S` to read the device after it.
@@ -134,15 +134,15 @@ class Silence:
     def remaining_of_outage_s(self, shortest_s: float) -> float:
         """Return the seconds left for an unreachable device, counted from its last answer.
 
-        At least `shortest_s` from the first unanswered query are allowed, since a pause may have preceded it. Raises the
-        allowed time to the limit, so that a last attempt has time to connect.
+        At least `shortest_s` from the first unanswered query are allowed, since a pause may have preceded it. The
+        allowed silence is raised to the limit, so that a last attempt has time to connect.
         """
         self._allowed_s = max(self._allowed_s, self.limit_s)
         from_answer_s = self._heard_s + self.limit_s - self._clock.now()
         return max(0.0, min(self.remaining_s(), max(from_answer_s, shortest_s - self.lasted_s)))
 
     def deadline(self, timeout_s: float) -> Deadline:
-        """Record a query and return the deadline of its answer: `timeout_s`, or the end of the silence if that is earlier."""
+        """Record a query and return the deadline of its answer: after `timeout_s`, or earlier at the end of the silence."""
         self.note_question(timeout_s)
         left_s = self.remaining_s()
         if timeout_s <= left_s:
@@ -151,7 +151,7 @@ class Silence:
 
     @contextmanager
     def watch(self, tell: Callable[[], float] | None = None) -> Iterator[Silence]:
-        """Bound the wait of every query inside; `tell` is called in long waits and returns the seconds to its next call."""
+        """Bound every wait inside; `tell` is called in long waits and returns the seconds until its next call."""
         self.tell = tell
         token = _silence.set(self)
         try:

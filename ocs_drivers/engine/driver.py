@@ -133,9 +133,9 @@ class SwitchDriver(ABC):
     """Longest pause between two reads of a switch that is still moving, in seconds."""
 
     after_loss: ClassVar[Literal["judge", "settle", "watch"]] = "judge"
-    """Recovery after the connection broke during a command. `judge`: read once. `settle`: wait the longest switching time,
-    then read once, for devices whose reads show circuits before their mirrors have arrived. `watch`: read until nothing
-    moves, for devices that report moves; also after a refusal, which may concern only part of the step."""
+    """Recovery after the connection broke during a command. `judge`: read once. `settle`: wait the longest switching
+    time, then read once, for devices whose reads show circuits before their mirrors have arrived. `watch`: read until
+    nothing moves, for devices that report moves; also after a refusal, which may concern only part of the step."""
 
     def __init__(
         self, address: str, session: Session, *, timeout_s: float, clock: Clock = SYSTEM_CLOCK
@@ -172,7 +172,7 @@ class SwitchDriver(ABC):
         """
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
-        """Return the configuration after a step, and the error of the step if the device reports it separately."""
+        """Return the configuration after a step, and its error if the device reports that separately."""
         return self._read_again(step), None
 
     def _read_again(self, step: Step) -> Snapshot:
@@ -246,7 +246,7 @@ class SwitchDriver(ABC):
         return snapshot
 
     def _note_claims(self, pending: Iterable[PendingMove]) -> None:
-        """Record the circuits that queued robot requests will remove, so that their loss is not reported as a conflict."""
+        """Record the circuits that queued robot requests will remove, so that their end is no conflict."""
         self._claimed |= {move.pair for move in pending if move.pair and move.kind == "disconnect"}
 
     def _read_after_outage(self) -> Snapshot:
@@ -282,7 +282,7 @@ class SwitchDriver(ABC):
     def _one_connection(self) -> Iterator[None]:
         """Run the later queries of a read on the connection of the first.
 
-        Raises `ConnectionLost` after a reconnection: reports in between were missed, so the whole read must be repeated.
+        Raises `ConnectionLost` after a reconnection: reports in between were missed, so the read must be repeated.
         """
         connections = self._session.connections
         yield
@@ -301,7 +301,7 @@ class SwitchDriver(ABC):
         return connections
 
     def _retry(self, ask: Callable[[], _T]) -> _T:
-        """Return the result of `ask`, which must be safe to repeat; retry after broken connections and invalid answers."""
+        """Return the result of `ask`, which must be safe to repeat; retry after a broken connection or invalid data."""
         for pause_s in RETRY_PAUSES_S:
             try:
                 return ask()
@@ -385,7 +385,7 @@ class SwitchDriver(ABC):
         return "DBCHG" in event.kind
 
     def _pauses(self) -> Iterator[float]:
-        """Yield increasing pauses between reads, so that a fast move is noticed soon and a slow one is not polled often."""
+        """Yield increasing pauses between reads: fast moves are noticed soon, slow ones are not polled often."""
         pause_s = FIRST_POLL_S
         while True:
             yield min(pause_s, self.poll_s)
@@ -396,7 +396,7 @@ class SwitchDriver(ABC):
         return self._timeout_s + self.capabilities.switch_time_s[1] * (1 + len(first.pending))
 
     def _explain(self, refusal: OcsError, step: Step) -> OcsError:
-        """Return the refusal of a step with the ports it concerns: those reported as unfit, else all ports of the step."""
+        """Return the refusal of a step with the ports it concerns: those reported as unfit, else all of the step."""
         if not isinstance(refusal, DeviceError):
             return refusal
         step_ports = sorted({port for pair in step.pairs.items() for port in pair})

@@ -59,7 +59,7 @@ def _undone_since(
 def _find_foreign_changes(
     target: CrossConnects, before: CrossConnects, current: CrossConnects, scope: Collection[int] | None
 ) -> frozenset[Pair]:
-    """Return the pairs of the target that were there before and are gone, and new pairs in the scope outside the target."""
+    """Return pairs of the target that existed before and are gone, and new pairs in the scope outside the target."""
     gone = (target.pairs & before.pairs) - current.pairs
     added = current.pairs - before.pairs - target.pairs
     return gone | {pair for pair in added if scope is None or pair[0] in scope}

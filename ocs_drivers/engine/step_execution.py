@@ -141,7 +141,7 @@ class StepExecution:
         }
 
     def run(self) -> Outcome:
-        """Execute the step and return its outcome. Raise `Conflict` if the device itself found a change and did nothing."""
+        """Execute the step and return its outcome. Raise `Conflict` if the device found a change and did nothing."""
         state = State.SENDING
         with self._hooks.silence.watch(self._hooks.progress.log_query):
             while state is not State.FINISHED:

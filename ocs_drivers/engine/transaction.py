@@ -129,7 +129,7 @@ def apply(
     """Set the circuits of `scope` to `target`. If nothing differs, only the read is sent.
 
     Ports are checked before the first byte. Stops at the first step that is not done. Raises `Conflict` if somebody
-    else has changed the ports of the next step, or if the switch does not hold `expect`, and the errors of `failure_of`.
+    else has changed the ports of the next step or the switch does not hold `expect`, and the errors of `failure_of`.
     """
     switch.plan(target, target, scope)
     seen = switch.read()

@@ -254,7 +254,7 @@ class HttpSession(TransportSession):
 
     @contextmanager
     def _closing_on_failure(self, sent: str) -> Iterator[None]:
-        """Close the connection on an error, except a refusal in a complete reply; add device and request to the error."""
+        """Close the connection on an error, except a refusal in a complete reply; add the request to the error."""
         try:
             yield
         except BaseException as error:

@@ -103,8 +103,8 @@ class TransportSession(ABC):
     def ready(self) -> None:
         """Ensure a live connection before a write; only a login is sent.
 
-        A connection that the device has closed, or that has unexpected input, is replaced. Raises `ConnectionLost` after
-        `close`.
+        A connection that the device has closed, or that has unexpected input, is replaced. Raises `ConnectionLost`
+        after `close`.
         """
         with self._lock:
             if not self._in_use:
@@ -127,7 +127,7 @@ class TransportSession(ABC):
         self._start()
 
     def _receive(self, deadline: Deadline) -> bytes:
-        """Return the bytes that have arrived, at least one. Long waits during a step are reported to the progress log."""
+        """Return the bytes that have arrived, at least one; report a long wait during a step to the progress log."""
         if not deadline.allow_look():
             raise silent(self._device, deadline)
         for part in parts_of(deadline):

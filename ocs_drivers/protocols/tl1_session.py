@@ -104,9 +104,9 @@ class Tl1Session(TransportSession):
     ) -> _T:
         """Send a command and decode the lines of its reply.
 
-        If the reply means that nobody is logged in, logs in, calls `before_resending` and sends again, once: the command
-        was refused, so nothing happens twice. Raises `SessionExpired` if that fails, `Unsupported` or `DeviceError` if
-        the command is denied.
+        If the reply means that nobody is logged in, logs in, calls `before_resending` and sends again, once: the
+        command was refused, so nothing happens twice. Raises `SessionExpired` if that fails, `Unsupported` or
+        `DeviceError` if the command is denied.
         """
         command = tl1.Command(
             verb, 0, aid=aid, positional=positional, keywords=keywords, short=self._dialect.short

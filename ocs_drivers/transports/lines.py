@@ -55,7 +55,7 @@ def serial_line(address: Address, default_baud: int) -> Transport:
 def with_http_port(address: Address, *, port: int, tls_port: int) -> Address:
     """Return the address with its own port, or the default: `tls_port` with `?tls=1`, else `port`.
 
-    The port is always set, so that a device has one address and thus one lock. Raises `AddressError` unless `tls` is 0 or 1.
+    The port is always set, so that a device has one address and one lock. Raises `AddressError` unless `tls` is 0 or 1.
     """
     return address.with_port(tls_port if _is_on(address, "tls") else port)
 

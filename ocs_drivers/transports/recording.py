@@ -179,7 +179,7 @@ class Replay:
             raise self._make_mismatch(recorded_data, blank(data, accounts))
 
     def receive(self, deadline: Deadline) -> bytes:
-        """Return the bytes received at this point of the recording. Raise `ConnectionLost` if the connection was lost there."""
+        """Return the bytes received at this point of the recording. Raise `ConnectionLost` if it broke there."""
         del deadline
         if self._next < len(self._entries) and self._entries[self._next][0] == "lost":
             self._next += 1

@@ -190,7 +190,7 @@ class BankSwitch(SwitchDriver):
 def size_in(address: Address) -> tuple[int, int]:
     """Return the numbers of banks (default 1) and channels from the options of an address.
 
-    Raises `AddressError`.
+    Raises `AddressError` if `channels` is missing or a number is out of range.
     """
     if "channels" not in address.options:
         raise AddressError(
