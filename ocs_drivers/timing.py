@@ -103,7 +103,7 @@ class Silence:
         self.tell: Callable[[], float] | None = None
 
     def note_question(self, takes_s: float | None = None) -> None:
-        """Record a query whose answer may take `takes_s` (default: the limit); the first after an answer starts the silence.
+        """Record a query whose answer may take `takes_s` (default: the limit); the first one starts the silence.
 
         The limit counts from the last answer, but always leaves the query its time. A query that may take longer
         than the limit gets that time, plus `LOOK_S` to read the device after it.
@@ -142,7 +142,7 @@ class Silence:
         return max(0.0, min(self.remaining_s(), max(from_answer_s, shortest_s - self.lasted_s)))
 
     def deadline(self, timeout_s: float) -> Deadline:
-        """Record a query and return the deadline of its answer: after `timeout_s`, or earlier at the end of the silence."""
+        """Record a query; return the deadline of its answer: after `timeout_s`, or earlier if the silence ends."""
         self.note_question(timeout_s)
         left_s = self.remaining_s()
         if timeout_s <= left_s:

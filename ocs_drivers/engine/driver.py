@@ -134,8 +134,8 @@ class SwitchDriver(ABC):
 
     after_loss: ClassVar[Literal["judge", "settle", "watch"]] = "judge"
     """Recovery after the connection broke during a command. `judge`: read once. `settle`: wait the longest switching
-    time, then read once, for devices whose reads show circuits before their mirrors have arrived. `watch`: read until
-    nothing moves, for devices that report moves; also after a refusal, which may concern only part of the step."""
+    time, then read once, for devices whose reads show circuits before their mirrors have arrived. `watch`: read
+    until nothing moves, for devices that report moves; also after a refusal, which may concern part of the step."""
 
     def __init__(
         self, address: str, session: Session, *, timeout_s: float, clock: Clock = SYSTEM_CLOCK
@@ -172,7 +172,7 @@ class SwitchDriver(ABC):
         """
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
-        """Return the configuration after a step, and its error if the device reports that separately."""
+        """Return the configuration after a step, and its error if the device reports that apart."""
         return self._read_again(step), None
 
     def _read_again(self, step: Step) -> Snapshot:

@@ -118,7 +118,7 @@ class VisaTransport:
                 raise make_lost(self._device, error) from error
 
     def receive(self, deadline: Deadline) -> bytes:
-        """Return the bytes that have arrived, at least one. Asks only for what the kernel holds: pyvisa-py never waits."""
+        """Return the bytes that have arrived, at least one, and no more: so pyvisa-py never waits."""
         resource, connection = self._require_resource()
         if not wait_for(connection, select.POLLIN, deadline.remaining_s()):
             raise silent(self._device, deadline)

@@ -25,7 +25,7 @@ DARK_FLOOR_DBM = -55.0
 
 
 class Circuits:
-    """The circuits of one read, by pair. Raises `ProtocolDesync` for unknown ports and for circuits that share a port."""
+    """The circuits of one read, by pair. Raises `ProtocolDesync` for unknown ports and circuits that share one."""
 
     def __init__(self, names: Names, circuits: Iterable[Circuit]) -> None:
         self._pairs_of = {circuit: names.pairs(circuit) for circuit in circuits}
@@ -44,7 +44,7 @@ class Circuits:
     def snapshot(
         self, monotonic_s: float, unfit: Mapping[int, PortState], *, awaited: Collection[Pair] = ()
     ) -> Snapshot:
-        """Return the connected pairs, without those of `awaited` whose mirrors still move. Two-way circuits are tied."""
+        """Return the connected pairs, except those of `awaited` whose mirrors still move. Two-way circuits are tied."""
         arriving = {pair for pair in awaited if self.is_moving(pair)}
         return Snapshot(
             CrossConnects(self._connections.pairs - arriving),
@@ -67,7 +67,7 @@ class Circuits:
         return next((c for c in self._provisioned if self._pairs_of[c] == frozenset({pair})), None)
 
     def find_blocking(self, pair: Pair) -> list[Circuit]:
-        """Return the provisioned circuits that occupy a port of a pair, except the one-way circuit of the pair itself."""
+        """Return the provisioned circuits that occupy a port of a pair, except the pair's own one-way circuit."""
         own = self.find_provisioned(pair)
         return [c for c in self._provisioned if c is not own and _share(self._pairs_of[c], {pair})]
 

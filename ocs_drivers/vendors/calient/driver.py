@@ -123,7 +123,7 @@ class CalientSwitch(SwitchDriver):
         return {port: state for port, state in sorted(states.items()) if state is not PortState.ENABLED}
 
     def _read_again(self, step: Step) -> Snapshot:
-        """Read the circuits; one that we activated counts once its mirrors have arrived, any other once it is reported."""
+        """Read the circuits; one that we activated counts once its mirrors have arrived, any other at once."""
         del step
         self._circuits = self._read_current(self._ask_circuits)
         return self._circuits.snapshot(self._clock.now(), {}, awaited=self._awaited)

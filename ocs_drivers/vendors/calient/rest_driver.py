@@ -154,7 +154,7 @@ class CalientRest(CalientSwitch):
         self._bulk("badd", [self._item(pair) for pair in pairs], [frozenset(pair) for pair in pairs], guard)
 
     def _find_to_delete(self, pair: Pair) -> list[Circuit]:
-        """Return the provisioned circuits on these ports, including that of the pair itself: adding creates it again."""
+        """Return the provisioned circuits on these ports, including the pair's own: adding creates it again."""
         provisioned = self._circuits.find_provisioned(pair)
         return [*self._circuits.find_blocking(pair), *([provisioned] if provisioned else [])]
 
@@ -169,7 +169,7 @@ class CalientRest(CalientSwitch):
         }
 
     def _delete(self, circuits: Sequence[tuple[str, Pair]], guard: Guard) -> None:
-        """Delete circuits, given with a pair each; a name that occurs twice is deleted once, with the ports of both pairs."""
+        """Delete circuits, given as (name, pair); a name that occurs twice is sent once, with all its ports."""
         ports: dict[str, frozenset[int]] = {}
         for name, pair in circuits:
             ports[name] = ports.get(name, frozenset()) | frozenset(pair)

@@ -85,7 +85,7 @@ def _state(fields: Mapping[str, str], side: str, line: str) -> PortState:
 
 
 def decode_powers(lines: Lines) -> dict[str, tuple[float | None, float | None]]:
-    """Decode the reply to `RTRV-PORT-SUM`: input and output power in dBm by port; None for `NONE`, no light or reading."""
+    """Decode the reply to `RTRV-PORT-SUM`: input and output power in dBm by port; `NONE` (no light) is None."""
     return _by_port(
         lines,
         lambda fields, line: (_power(fields.get("INPWR", ""), line), _power(fields.get("OUTPWR", ""), line)),

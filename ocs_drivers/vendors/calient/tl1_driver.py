@@ -46,7 +46,7 @@ _CHANGED = ("DBCHG", "DBGH")  # the second is how one public driver spells it
 class CalientTl1(CalientSwitch):
     """One Calient over TL1, raw or interactive, on any transport; `open` before use.
 
-    `timeout_s` bounds every wait for an answer; `activation_s` is the longest time from activation to an active circuit.
+    `timeout_s` bounds every wait for an answer; `activation_s` is the longest time until a circuit is active.
     """
 
     _session: Tl1Session
