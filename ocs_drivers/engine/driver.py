@@ -172,7 +172,7 @@ class SwitchDriver(ABC):
         """
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
-        """Return the configuration after a step, and its error if the device reports that apart."""
+        """Return the configuration after a step, and its error if that is reported apart."""
         return self._read_again(step), None
 
     def _read_again(self, step: Step) -> Snapshot:

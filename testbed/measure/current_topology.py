@@ -67,7 +67,7 @@ def collect(
     on_row: Callable[[Timing], None] = lambda _timing: None,
     ranks: Ranks | None = None,
 ) -> CollectiveResult:
-    """Measure on the hosts, or estimate with the flow model if hosts are only modelled; `on_row` gets rows as they come.
+    """Measure on the hosts, or estimate with the flow model if hosts are modelled; `on_row` gets rows as they come.
 
     `ranks`, if given, are used for the measurement and kept for the next; they have their own deadline.
     """
@@ -91,7 +91,7 @@ def collect(
 
 
 def record(run: Run, lab: Lab, spec: CollectiveSpec, result: CollectiveResult) -> None:
-    """Add the rest of a measurement to a run: byte counters, versions, and one nccl-tests document per configuration."""
+    """Add byte counters, versions, and one nccl-tests document per configuration to a run."""
     run.add_nic_bytes(result.nic_bytes)
     run.add_versions(result.versions)
     for configuration in spec.configurations:
@@ -102,7 +102,7 @@ def record(run: Run, lab: Lab, spec: CollectiveSpec, result: CollectiveResult) -
 
 
 def ring_proof(result: CollectiveResult) -> dict[str, int]:
-    """Return the numbers of NIC counters, at sizes large enough to prove it, that agree with and contradict the plan."""
+    """Return the numbers of NIC counters that agree with and contradict the plan, at sizes that can prove it."""
     wrong = find_misplaced(result.nic_bytes)
     proving = [entry for entry in result.nic_bytes if entry.size_bytes >= PROVING_SIZE_BYTES]
     return {"counters_as_planned": len(proving) - len(wrong), "counters_off_plan": len(wrong)}

@@ -107,7 +107,7 @@ def _bandwidth(timings: Sequence[Timing], before: str, after: str, group: int) -
 def _rows_of_demands(
     timings: Sequence[Timing], topology: str, demands: Sequence[AllReduceDemand], nodes: int
 ) -> list[Timing]:
-    """Return the timing for each AllReduce of the job: of its group, or the fastest over all nodes, at the largest size."""
+    """Return the timing for each AllReduce of the job, at the largest size: of its group, or the fastest over all."""
     return [
         _fastest_over_all(timings, topology, nodes)
         if demand.group == nodes

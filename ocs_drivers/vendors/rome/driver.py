@@ -246,7 +246,7 @@ class RomeCli(SwitchDriver):
     # -- moving
 
     def _begin(self, step: Step, guard: Guard) -> None:
-        """Read again before anything is sent: the last read may be minutes old. Raise `RobotFault` for a stopped robot."""
+        """Read again before anything is sent: the last read may be old. Raise `RobotFault` for a stopped robot."""
         self._session.ready()
         seen = self.read()
         transaction.check_unmoved(step, seen.connections, device=self._address)

@@ -174,7 +174,7 @@ class TelescentCli(SwitchDriver):
     def ports(self) -> Mapping[int, PortInfo]:
         """Return all ports with their current state.
 
-        The table has the outputs only; each input without a circuit takes its own query, which is slow on a large frame.
+        The table has the outputs only; each input without a circuit takes a query, which is slow on a large frame.
         """
         with self._session.lock():
             table = self._retry(self._table)

@@ -102,7 +102,7 @@ class Diagnosis:
         self.nodes = {host.name: node for node, host in enumerate(lab.hosts)}
 
     def not_ready(self) -> CollectiveError:
-        """Return the error if some ranks did not get ready; it names those that ended by themselves, else all missing ones.
+        """Return the error if some ranks did not get ready; it names those that ended by themselves, else all missing.
 
         If the deadline passed before that, return the timeout of `failure`.
         """

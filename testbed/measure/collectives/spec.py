@@ -61,9 +61,9 @@ class Configuration:
 class CollectiveSpec:
     """Measurements of one launch.
 
-    Per size one warm-up, then iterations for `min_time_s` or up to `max_iterations`, at least `min_iterations`; if these
-    take longer than `max_time_s`, three are enough. The backend `auto` is NCCL if every host has a GPU and there are no
-    exchanges, else Gloo. Gloo uses all `sets` of routes of a plan, with their weights; NCCL the first.
+    Per size one warm-up, then iterations for `min_time_s` or up to `max_iterations`, at least `min_iterations`; if
+    these take longer than `max_time_s`, three are enough. The backend `auto` is NCCL if every host has a GPU and
+    there are no exchanges, else Gloo. Gloo uses all `sets` of routes of a plan, with their weights; NCCL the first.
     """
 
     run_id: str

@@ -201,7 +201,7 @@ def _names(hosts: Sequence[str], of: int) -> str:
 
 
 def run_nccl(fleet: Fleet, lab: Lab, settings: NcclSettings, test: NcclTest | None = None) -> NcclRun:
-    """Run a test over all hosts and parse its results, from its JSON document if it wrote one.
+    """Run a test over all hosts and parse its results, from its JSON document if there is one.
 
     Raises `CollectiveError` if the hosts lack equipment or the test printed no row,
     `HostError` if a host cannot be reached.

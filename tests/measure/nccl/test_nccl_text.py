@@ -410,7 +410,7 @@ def test_two_tests_in_one_output_are_both_given_and_said_so():
     text = (DATA / "all_reduce_2026.txt").read_text()
     table = parse_text(text + text)
     assert len(table.rows) == 10
-    assert any("another test begins" in problem for problem in table.problems)
+    assert any("another test starts" in problem for problem in table.problems)
 
 
 @pytest.mark.parametrize(
