@@ -176,7 +176,7 @@ class SwitchDriver(ABC):
         return self._read_again(step), None
 
     def _read_again(self, step: Step) -> Snapshot:
-        """Read the configuration after a step, even if the connection broke; only settled circuits count as connected."""
+        """Read the configuration after a step, even if the connection broke; only settled circuits count."""
         del step
         return self.read()
 

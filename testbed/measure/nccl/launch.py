@@ -173,26 +173,26 @@ def find_nccl(fleet: Fleet, test: NcclTest | None = None) -> tuple[NcclHost, ...
     return tuple(parse_equipment(completed[host.name]) for host in fleet.hosts)
 
 
-def explain_missing(nccl_hosts: Sequence[NcclHost], test: NcclTest | None = None) -> str:
+def explain_missing(hosts: Sequence[NcclHost], test: NcclTest | None = None) -> str:
     """Return why nccl-tests cannot run on these hosts, and what to do; empty if they can."""
     test = test or NcclTest()
-    if not nccl_hosts:
+    if not hosts:
         return "there are no hosts"
-    without_gpus = [one.host for one in nccl_hosts if len(one.gpus) < test.gpus_per_host]
-    without_program = [one.host for one in nccl_hosts if not one.program]
+    no_gpu = [one.host for one in hosts if len(one.gpus) < test.gpus_per_host]
+    no_program = [one.host for one in hosts if not one.program]
     reasons = []
-    if without_gpus:
+    if no_gpu:
         reasons.append(
-            f"no GPU on {_names(without_gpus, len(nccl_hosts))} (`nvidia-smi -L` lists fewer than {test.gpus_per_host}); "
+            f"no GPU on {_names(no_gpu, len(hosts))} (`nvidia-smi -L` lists fewer than {test.gpus_per_host}); "
             f"the CPU collectives of `testbed nccl LAB` need none"
         )
-    if without_program:
+    if no_program:
         reasons.append(
-            f"no `{test.program}` on {_names(without_program, len(nccl_hosts))}; build nccl-tests with MPI=1 and put it on "
+            f"no `{test.program}` on {_names(no_program, len(hosts))}; build nccl-tests with MPI=1 and put it on "
             f"the PATH or into ~/nccl-tests/build"
         )
-    if not nccl_hosts[0].mpirun:
-        reasons.append(f"no `mpirun` on {nccl_hosts[0].host}, which starts the ranks; install Open MPI there")
+    if not hosts[0].mpirun:
+        reasons.append(f"no `mpirun` on {hosts[0].host}, which starts the ranks; install Open MPI there")
     return "; ".join(reasons)
 
 
@@ -214,17 +214,15 @@ def run_nccl(fleet: Fleet, lab: Lab, settings: NcclSettings, test: NcclTest | No
     variables = environment(settings)
     command = mpirun_command(lab, nccl_hosts, {host.name: variables for host in lab.hosts}, test)
     first = lab.hosts[0].name
-    completed = fleet.run({first: command}, timeout_s=test.timeout_s + 60.0)[first]
+    mpirun = fleet.run({first: command}, timeout_s=test.timeout_s + 60.0)[first]
     try:
-        table = _read_results(fleet, first, completed)
+        table = _read_results(fleet, first, mpirun)
     except ResultsError as error:
-        last = (completed.stderr.strip() or completed.stdout.strip()).splitlines()[-1:]
+        last = (mpirun.stderr.strip() or mpirun.stdout.strip()).splitlines()[-1:]
         raise CollectiveError(
-            f"{test.program} ended with status {completed.exit_status} on {first} and no results: {error} {''.join(last)}"
+            f"{test.program} ended with status {mpirun.exit_status} on {first} and no results: {error} {''.join(last)}"
         ) from error
-    return NcclRun(
-        table, parse_rings(completed.stdout + completed.stderr), completed.stdout + completed.stderr
-    )
+    return NcclRun(table, parse_rings(mpirun.stdout + mpirun.stderr), mpirun.stdout + mpirun.stderr)
 
 
 def _read_results(fleet: Fleet, first: str, completed: Completed) -> NcclTable:
