@@ -137,7 +137,7 @@ class Node:
         return nics
 
     def gloo_device(self, way: int) -> Any:
-        """Return Gloo's device of a set of routes, shared by all groups: each device is a thread that polls 100 times a second.
+        """Return Gloo's device of a set of routes, shared by all groups: each device is a thread that polls often.
 
         Only the first set has a route between all hosts: in the others, only hosts that exchange data connect.
         """
@@ -205,7 +205,7 @@ def pattern(elements: int, first: int, device: torch.device | str) -> torch.Tens
 
 
 def fill(tensor: torch.Tensor, rank: int, iteration: int, first: int = 0) -> None:
-    """Fill a tensor with this rank's input of one iteration from place `first`; it differs by rank, place and iteration."""
+    """Fill a tensor with an input from place `first` on; inputs differ by rank, place and iteration."""
     torch.add(pattern(tensor.numel(), first, tensor.device), 3 * rank + iteration, out=tensor)
 
 

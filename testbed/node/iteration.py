@@ -106,7 +106,7 @@ class Iteration:
             line.write()
 
     def _part_done(self, number: int) -> None:
-        """Count a part of a task that has arrived, or that the kernel has accepted. Raise `ValueError` for one too many."""
+        """Count a part that has arrived, or that the kernel has accepted. Raise `ValueError` for one too many."""
         self.parts[number] -= 1
         if self.parts[number] < 0:
             raise ValueError(f"more data of task {number} arrived than planned")

@@ -186,7 +186,7 @@ class Host:
 
 
 def _shape(connection: socket.socket, pace_bytes: int) -> None:
-    """Limit a connection to the rate of a link and the length of its queue, because losses on long paths load links twice."""
+    """Limit a connection to the rate of a link and the length of its queue: losses on long paths load links twice."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
     connection.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("@L", pace_bytes))
 

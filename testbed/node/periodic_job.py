@@ -63,7 +63,7 @@ class Slots:
         self.slot = self.alignments = 0
 
     def wait_s(self, now_s: float) -> float:
-        """Return the wait of the next iteration in seconds; one that is too late skips slots, which counts as an alignment.
+        """Return the wait of the next iteration in seconds; one that is too late skips slots (an alignment).
 
         >>> slots = Slots({"slot_s": 1.0, "tolerance": 0.05, "most_alignments": 1}, 10.0)
         >>> [round(slots.wait_s(now), 2) for now in (10.9, 12.04, 13.5, 15.5)], slots.alignments
@@ -116,7 +116,7 @@ class PeriodicJob:
         self.loop.until(began_s + seconds)
 
     def _burst(self, size: int, pace: float, give_up_s: float) -> None:
-        """Send the parts of a burst, each when the one before has been delivered and that of the other host has arrived."""
+        """Send the parts of a burst, each after the one before was delivered and that of the other host arrived."""
         steps = self.job["steps"]
         part = -(-size // steps)
         for _ in range(steps):

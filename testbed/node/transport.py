@@ -172,7 +172,7 @@ class Sender:
             self.control.on_ack(self.gain.at(ratio), now, self._round_trip.smoothed_s)
 
     def on_time(self, now: float) -> list[bytes]:
-        """Return a probe if the connection is silent; if the probe got no answer, count all packets in flight as lost."""
+        """Return a probe for a silent connection; if the probe got no answer, count all packets in flight as lost."""
         if self._deadline is None or now < self._deadline:
             return []
         if not self._is_probing and self._flying and self._round_trip.smoothed_s:

@@ -162,7 +162,7 @@ def _row(entry: object, place: int, problems: list[str]) -> NcclRow | None:
             iterations=_optional(int, entry.get("actual_iterations")),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        problems.append(f"results[{place}] is not whole and was left out: {type(error).__name__} {error}")
+        problems.append(f"results[{place}] is incomplete and was skipped: {type(error).__name__} {error}")
         return None
 
 

@@ -377,7 +377,7 @@ def test_a_failed_run_keeps_its_rows_and_says_why():
     assert any(
         "Test NCCL failure common.cu:303 'remote process exited" in problem for problem in table.problems
     )
-    assert "the row of size 32 is not whole" in " ".join(table.problems)
+    assert "the row of size 32 is incomplete" in " ".join(table.problems)
 
 
 def test_wrong_values_fail_the_run():

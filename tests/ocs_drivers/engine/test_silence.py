@@ -204,7 +204,7 @@ def test_progress_is_told_now_and_then_with_queue_and_silence(clock, caplog):
         clock.sleep(1.0)
         if clock.now_s == 113.0:
             silence.note_question()
-        progress.tell(2)
+        progress.log_wait(2)
     assert [record.getMessage() for record in caplog.records] == [
         "rome+cli://h: connect 1->10: 5 s so far; 2 moves in the device's queue",
         "rome+cli://h: connect 1->10: 10 s so far; 2 moves in the device's queue",

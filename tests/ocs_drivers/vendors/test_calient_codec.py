@@ -596,5 +596,5 @@ def test_admin_states_go_before_operational_ones():
 
 def test_a_summary_that_tells_no_powers_tells_none():
     item = {"port": "1.1.1", "inpower": "-3.4"}
-    assert rest_codec.tells(item, {"inpower"})
-    assert not rest_codec.tells(item, rest_codec.POWER_FIELDS)
+    assert rest_codec.has_fields(item, {"inpower"})
+    assert not rest_codec.has_fields(item, rest_codec.POWER_FIELDS)
