@@ -1,14 +1,13 @@
-"""Optical circuit switches and patch panels, whatever their maker, behind one contract.
+"""Optical circuit switches and patch panels of several vendors behind one interface.
 
     from ocs_drivers import open_switch
 
     with open_switch("polatis+scpi://10.99.0.2:5025") as switch:
         report = switch.connect({1: 49, 2: 50})
 
-A configuration is a map from input ports to output ports, numbered alike for every family: inputs 1..N,
-outputs N+1..N+M. What counts as done was read back from the device; what went wrong is one of
-`ocs_drivers.errors`. Everything said on the wire is logged at DEBUG by the logger `ocs_drivers.wire`,
-without passwords.
+A configuration maps input ports to output ports. Every family numbers its inputs 1..N and its outputs N+1..N+M.
+A change counts as done once it was read back from the device. Errors are those of `ocs_drivers.errors`. The logger
+`ocs_drivers.wire` logs all traffic at DEBUG, without passwords.
 """
 
 from ocs_drivers.address import Address, parse_address

@@ -1,15 +1,15 @@
-"""Addresses of switches, as text and taken apart.
+"""Addresses of switches, as text and parsed.
 
     polatis+scpi://host[:5025]                       a scheme and a host; `testbed switch --help` lists them all
     calient+rest://host?tls=1                        options follow a question mark
     polatis+serial:/dev/ttyUSB0?baud=38400           a serial line; serial:/dev/ttyUSB0 is the same
     TCPIP0::host::5025::SOCKET                       a VISA resource string: the same as polatis+scpi
     ASRL/dev/ttyUSB0::INSTR                          the same as polatis+serial
-    manual://panel.json                              a panel that a person patches, and the file that remembers it
-    sim+calient+tl1://name?size=8x8                  a simulated switch of one's own, started for it
-    <scheme>://...                                   what an entry point of the group `ocs_drivers.drivers` provides
+    manual://panel.json                              a panel that a person patches, and its file
+    sim+calient+tl1://name?size=8x8                  a simulated switch, started for this address
+    <scheme>://...                                   a scheme of an entry point in `ocs_drivers.drivers`
 
-Credentials in an address are used and then forgotten: they are in no message, log or `.address`.
+Credentials in an address are used for the login only; no message, log or `.address` shows them.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from ocs_drivers.errors import AddressError
 DEFAULT_TIMEOUT_S = 5.0
 
 LONGEST = 2048
-"""Characters of an address: no number in it is too long to be one."""
+"""Maximum length of an address, in characters; it also bounds the length of every number in it."""
 
 LONGEST_SHOWN = 100
-"""Characters of an address that an error shows."""
+"""Number of characters of an address that an error shows."""
 
 _ALIASES = {"serial": "polatis+serial"}
 _PATH_SCHEMES = re.compile(
@@ -40,9 +40,9 @@ _VISA_SERIAL = re.compile(r"ASRL(?P<path>/[^:]+)::INSTR", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A parsed address; `port` is None where the address names none. `str()` gives it without credentials.
+    """A parsed address; `port` is None if the address has none. `str()` omits the credentials.
 
-    Either `host` is given, or `path`: a serial line or a file. `options` are what followed `?`.
+    Either `host` or `path` (a serial line or a file) is set. `options` are the parameters after `?`.
     """
 
     scheme: str
@@ -58,11 +58,11 @@ class Address:
         return f"{self.scheme}://{where}" + (f"?{urlencode(self.options)}" if self.options else "")
 
     def with_port(self, default: int) -> Address:
-        """Return the same address with a port: its own, or the default of its protocol."""
+        """Return the address with its own port, or with `default` if it has none."""
         return replace(self, port=self.port or default)
 
     def only_options(self, *known: str) -> Address:
-        """Return the same address. Raises `AddressError` when it has an option that is not among `known`."""
+        """Return the address itself. Raise `AddressError` if it has an option that is not in `known`."""
         for name in self.options:
             if name not in known:
                 hint = f"Known here: {', '.join(known)}." if known else "This scheme takes none."
@@ -82,7 +82,7 @@ class Address:
 
 
 def parse_address(text: str) -> Address:
-    """Take an address apart. Raises `AddressError`, which shows no credentials.
+    """Parse an address. Raise `AddressError`, which shows no credentials.
 
     >>> str(parse_address("polatis+tl1://admin:secret@10.99.0.2:3082"))
     'polatis+tl1://10.99.0.2:3082'
@@ -142,7 +142,7 @@ def _port(port: int | None, text: str) -> int | None:
 
 
 def _check_host(host: str, text: str) -> None:
-    """Raise `AddressError` for a name that no resolver takes: they raise what is not an error of the network."""
+    """Raise `AddressError` for an invalid host name, on which a resolver would raise `UnicodeError`."""
     try:
         if not host.isascii():
             host.encode("idna")
@@ -171,7 +171,7 @@ def _shorten(text: str) -> str:
 
 
 def _without_credentials(text: str) -> str:
-    """Hide all that stands before the last `@`: an address that cannot be taken apart may hold a password there."""
+    """Hide the text between the scheme and the last `@`: if it cannot be parsed, it may hold a password."""
     hidden, at, rest = text.rpartition("@")
     scheme, separator, _ = hidden.partition("://")
     return f"{scheme}{separator}***@{rest}" if at and separator else f"***@{rest}" if at else rest

@@ -1,8 +1,8 @@
-"""The one contract of every switch driver. Code above the drivers sees this and nothing of a vendor.
+"""The interface of every switch driver; code above the drivers depends on nothing else of them.
 
-A driver offers `plan`, which is pure and says what would be done in the device's own atomic steps, and
-`execute`, which does one step and says what became of it by reading back. `apply` is the loop over both,
-for use without a lab; journal, rollback, retry policy and leases belong above.
+`plan` is pure and returns the device's own atomic steps. `execute` executes one step and reports its outcome
+from a read-back. `apply` is the loop over both, for use without a lab; journal, rollback, retry policy and leases
+belong to the layers above.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from ocs_drivers.model import (
 )
 
 Guard = Callable[[], None]
-"""Called before the first byte of every write; raise from it and nothing is sent."""
+"""Called before the first byte of every write; if it raises, nothing is sent."""
 
 
 def allow_all() -> None:
-    """Allow every write: the guard of whoever has none."""
+    """Allow every write: the default guard."""
 
 
 class OpticalSwitch(Protocol):
     """An optical circuit switch or patch panel.
 
-    Methods may be called from several threads. Every wait ends at the driver's timeout. Errors are those of
-    `ocs_drivers.errors`; a boolean never stands for a failure.
+    Methods may be called from several threads. Every wait ends at the driver's timeout. Failures are exceptions of
+    `ocs_drivers.errors`, never a boolean result.
     """
 
     @property
@@ -45,10 +45,10 @@ class OpticalSwitch(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Capabilities of this very device; known once the switch was opened."""
+        """Capabilities of this device; available after `open`."""
 
     def open(self) -> None:
-        """Connect, log in and find out capabilities; does nothing on an open switch.
+        """Connect, log in and read the capabilities. Do nothing on an open switch.
 
         Raises `ConnectError`, `LoginFailed`, `Timeout`, `ProtocolDesync`.
         """
@@ -63,13 +63,13 @@ class OpticalSwitch(Protocol):
         """Close."""
 
     def identity(self) -> Identity:
-        """Return the identity that the device gave when it was opened."""
+        """Return the identity that the device reported when it was opened."""
 
     def ports(self) -> Mapping[int, PortInfo]:
         """Return all ports by number (inputs 1..N, outputs N+1..N+M), with the device's own names and their state."""
 
     def read(self) -> Snapshot:
-        """Return the configuration the device holds now. Reconnects once when the device had closed the connection."""
+        """Return the configuration the device holds now. Reconnect if the device has closed the connection."""
 
     def plan(
         self,
@@ -77,19 +77,19 @@ class OpticalSwitch(Protocol):
         seen: Snapshot | CrossConnects,
         scope: Collection[int] | None = None,
     ) -> tuple[Step, ...]:
-        """Return the steps from `seen` to `target`, without a byte on the wire; empty when nothing differs.
+        """Return the steps from `seen` to `target`, without any I/O; empty if they agree.
 
-        `scope` are the input ports that may be touched (None: the whole switch). Raises `UnknownPort`,
-        `WrongSide`, `PortError` for an input outside the scope, and `PortBusy` when a circuit outside
-        the scope holds a wanted output.
+        `scope` contains the input ports that may change (None: the whole switch). Raises `UnknownPort`,
+        `WrongSide`, `PortError` for an input outside the scope, and `PortBusy` if a circuit outside
+        the scope uses an output of the target.
         """
 
     def execute(self, step: Step, guard: Guard = allow_all) -> Outcome:
-        """Do one step and read back.
+        """Execute one step and read back.
 
-        Raises only while nothing has been sent (what `guard` raises, `ConnectError`, `SwitchHeld`, `Conflict`);
-        whatever happens after the first byte is in the outcome, also a `guard` that stops the rest of a step.
-        Never sends a write a second time unless the device refused the first explicitly.
+        Raises only before anything is sent (the exception of `guard`, `ConnectError`, `SwitchHeld`, `Conflict`).
+        An error after the first byte is in the outcome, including that of a `guard` that stops the rest of a step.
+        Never sends a write again unless the device explicitly refused it.
         """
 
     def apply(
@@ -101,34 +101,34 @@ class OpticalSwitch(Protocol):
         guard: Guard = allow_all,
         require_light: bool = False,
     ) -> ApplyReport:
-        """Make the switch hold `target` within `scope`, and prove it by reading back.
+        """Set the circuits of `scope` to `target`, and verify them by reading back.
 
-        Raises what `plan` raises; `Conflict` when the switch does not hold `expect` or somebody else moves
+        Raises the errors of `plan`; `Conflict` if the switch does not hold `expect` or somebody else moves
         the same ports; once bytes have been sent, `VerifyMismatch`, `DeviceError`, `PortError`, `RobotFault`
-        or `PartialApply`, each with `.report`; and, with `require_light`, `NoLight` when it is as asked for
+        or `PartialApply`, each with `.report`; and, with `require_light`, `NoLight` if the circuits are connected
         but an output of the target is dark (`Unsupported` on a device that measures no light).
         """
 
     def connect(self, pairs: Mapping[int, int]) -> ApplyReport:
-        """Connect these inputs to these outputs, and touch no other input."""
+        """Connect these inputs to these outputs; leave all other inputs unchanged."""
 
     def disconnect(self, inputs: Iterable[int]) -> ApplyReport:
-        """Take down whatever circuits these inputs have, and touch no other input."""
+        """Disconnect these inputs; leave all other inputs unchanged."""
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
-        """Return the optical power at each port in dBm; None where the port has no monitor."""
+        """Return the optical power at each port in dBm, or None for a port without a monitor."""
 
     def attenuation(self, port: int) -> Attenuation:
-        """Return the setting of the attenuator of an output port. Raises `Unsupported` where there are none."""
+        """Return the attenuator setting of an output port. Raise `Unsupported` on a device without attenuators."""
 
     def set_attenuation(self, port: int, attenuation: Attenuation, guard: Guard = allow_all) -> None:
-        """Set the attenuator of an output port. Raises `Unsupported` where there are none."""
+        """Set the attenuator of an output port. Raise `Unsupported` on a device without attenuators."""
 
     def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = allow_all) -> None:
         """Open or close the shutters of these ports; circuits stay. Raises `Unsupported` without shutters."""
 
     def events(self, since: int = 0) -> tuple[Event, ...]:
-        """Return the unsolicited messages after event number `since`; a bounded buffer keeps the latest.
+        """Return the unsolicited messages after event number `since`, as far as a bounded buffer still holds them.
 
-        Always empty where `capabilities.async_events` is False.
+        Empty if `capabilities.async_events` is False.
         """

@@ -1,8 +1,8 @@
-"""Accounts on devices, and the places where they are found without being written into an address.
+"""Accounts on devices, and the sources they are read from if an address holds none.
 
-In this order: what the caller gave, the environment (`LIGHTBED_OCS_USER`, `LIGHTBED_OCS_PASSWORD`), a file
+In this order: the caller's argument, the environment (`LIGHTBED_OCS_USER`, `LIGHTBED_OCS_PASSWORD`), a file
 (`LIGHTBED_OCS_CREDENTIALS`, else `~/.config/lightbed/credentials.toml`), the factory account. The file has a table
-for each device, by its address or a pattern of it; the first that fits counts:
+for each device, named by its address or a pattern of addresses; the first match is used:
 
     ["calient+*://10.0.0.7*"]
     user = "operator"
@@ -38,15 +38,18 @@ _in_use: set[Credentials] = set()
 
 
 def credentials_in_use() -> frozenset[Credentials]:
-    """Return every account that was found in this process, for recordings to blank out."""
+    """Return every account that this process has used, for recordings to redact."""
     return frozenset(_in_use)
 
 
-def find_credentials(device: str, given: Credentials | None, *, factory: Credentials) -> Credentials:
-    """Return the account for `device`, an address without credentials. Raises `CredentialsError`."""
-    found = given or _from_environment(factory) or _from_file(device) or factory
-    _in_use.add(found)
-    return found
+def find_credentials(device: str, explicit: Credentials | None, *, factory: Credentials) -> Credentials:
+    """Return the account for `device` (an address without credentials); `factory` is the fallback.
+
+    Raises `CredentialsError` for a credentials file that is missing, malformed or readable by other users.
+    """
+    account = explicit or _from_environment(factory) or _from_file(device) or factory
+    _in_use.add(account)
+    return account
 
 
 def _from_environment(factory: Credentials) -> Credentials | None:
@@ -57,10 +60,10 @@ def _from_environment(factory: Credentials) -> Credentials | None:
 
 
 def _from_file(device: str) -> Credentials | None:
-    chosen = os.environ.get(FILE_VARIABLE)
-    path = Path(chosen) if chosen else DEFAULT_FILE.expanduser()
+    configured = os.environ.get(FILE_VARIABLE)
+    path = Path(configured) if configured else DEFAULT_FILE.expanduser()
     if not path.exists():
-        if chosen:
+        if configured:
             raise CredentialsError(f"file {path} does not exist", hint=f"{FILE_VARIABLE} points to it.")
         return None
     for pattern, account in _tables(path).items():
@@ -70,7 +73,7 @@ def _from_file(device: str) -> Credentials | None:
 
 
 def _tables(path: Path) -> dict[str, object]:
-    """Read the tables of the file, which must be its owner's alone."""
+    """Read the tables of the file, which only its owner may be able to read."""
     if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise CredentialsError(f"{path} is readable by other users", hint=f"Run: chmod 600 {path}")
     try:

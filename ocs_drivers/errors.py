@@ -29,7 +29,7 @@
     ├── PartialApply              (unknown)
     └── Unsupported               (user)
 
-Each class has a stable `code` and says in `who` whose turn it is. A message also says what to do next.
+Each class has a stable `code`, and `who` names who must act. Messages end with a hint: what to do next.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class OcsError(LightbedError, code="ocs.error", who="device"):
     """Root of all errors of `ocs_drivers`: `what` happened, at which device (no credentials), and what was sent."""
 
     report: ApplyReport | None = None
-    """What became of every pair, when the error ended an `apply` that had begun to write."""
+    """Status of every pair, if the error ended an `apply` that had begun to write."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class OcsError(LightbedError, code="ocs.error", who="device"):
         super().__init__(self._message())
 
     def locate(self, *, device: str, sent: str = "") -> Self:
-        """Fill in where it happened and what had been sent, where nobody said so yet."""
+        """Set the device and the text sent, unless already set; return the error."""
         self.device = self.device or device
         self.sent = self.sent or sent
         self.args = (self._message(),)

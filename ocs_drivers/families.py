@@ -1,7 +1,6 @@
 """Families of switches: the scheme of an address, the factory of its driver, and the twin that answers it.
 
-`FAMILIES` are those that come with this package: a line each, and no other place lists them. Others are added by an
-entry point of their own distribution.
+`FAMILIES` is the only list of the built-in families, one line each. Other distributions add families by entry points.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ ENTRY_POINTS = "ocs_drivers.drivers"
 """Entry point group: name = scheme, value = a `DriverFactory`."""
 
 SIMULATED = "sim+"
-"""Before any scheme: that driver, on a simulated switch that is started for it."""
+"""Prefix of any scheme: its driver, connected to a simulated switch that is started for it."""
 
 _SIMULATED_SWITCH = "ocs_drivers.simulated:simulate_switch"
 
@@ -27,9 +26,9 @@ _SIMULATED_SWITCH = "ocs_drivers.simulated:simulate_switch"
 class Family(NamedTuple):
     """The driver of a scheme, and its twin.
 
-    `factory` is a `DriverFactory`, written `module:function`. `twin` is the name that `python -m sim.twins` has for
-    the family, where that is not what stands before the `+` of the scheme. `in_labs` says that a simulated lab may
-    have such a switch: a matrix that answers on a network.
+    `factory` is a `DriverFactory`, written `module:function`. `twin` is the family's name in `python -m sim.twins`,
+    if it differs from the part of the scheme before `+`. `in_labs` is True if a simulated lab may have such a switch:
+    a matrix that answers on a network.
     """
 
     factory: str
@@ -64,7 +63,7 @@ DriverFactory = Callable[..., OpticalSwitch]
 
 
 def entry_points(**select: str) -> Any:
-    """Return what `importlib.metadata.entry_points` does, imported when it is asked for: most addresses need none."""
+    """Return the result of `importlib.metadata.entry_points`, imported late because most addresses need none."""
     from importlib import metadata
 
     return metadata.entry_points(**select)
@@ -73,10 +72,10 @@ def entry_points(**select: str) -> Any:
 def driver_factory(scheme: str) -> DriverFactory:
     """Return the factory for a scheme: built in, or provided by an installed distribution.
 
-    Raises `AddressError` when there is none, or when it cannot be imported.
+    Raises `AddressError` if there is none or its entry point cannot be loaded.
     """
     if scheme.startswith(SIMULATED):
-        driver_factory(scheme.removeprefix(SIMULATED))  # raises when there is no such driver
+        driver_factory(scheme.removeprefix(SIMULATED))  # raises if there is no such driver
         return _import_driver(_SIMULATED_SWITCH)
     if scheme in FAMILIES:
         return _import_driver(FAMILIES[scheme].factory)
@@ -99,7 +98,7 @@ def _import_driver(target: str) -> DriverFactory:
 
 
 def known_schemes() -> tuple[str, ...]:
-    """Return the schemes that `open_switch` understands here, sorted."""
+    """Return the schemes that `open_switch` supports in this installation, sorted."""
     return tuple(sorted({*FAMILIES, *entry_points(group=ENTRY_POINTS).names}))
 
 
@@ -109,7 +108,7 @@ def lab_schemes() -> tuple[str, ...]:
 
 
 def twin_of(scheme: str) -> str:
-    """Return the name that the twins have for the family of a scheme.
+    """Return the name of a scheme's family in `python -m sim.twins`.
 
     >>> twin_of("polatis+tl1"), twin_of("sonic-ocs")
     ('polatis', 'sonic')
@@ -124,9 +123,9 @@ def open_switch(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     credentials: Credentials | tuple[str, str] | None = None,
 ) -> OpticalSwitch:
-    """Connect to the switch at `address` and find out what it can do.
+    """Return an open driver of the switch at `address`.
 
-    `timeout_s` bounds every wait for an answer. `credentials` go before those in the address. Raises
+    `timeout_s` bounds every wait for an answer. `credentials` take precedence over those in the address. Raises
     `AddressError`, `ConnectError`, `Timeout`, `ProtocolDesync`, `LoginFailed`.
     """
     parsed = parse_address(address)

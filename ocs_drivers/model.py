@@ -1,8 +1,8 @@
-"""Types of the contract: what a switch is, what it holds, what a step does and what became of it.
+"""Types of the driver interface: capabilities, configurations, steps and their outcomes.
 
 A configuration is simplex: an injective partial map from input ports to output ports (`CrossConnects`).
-Ports are numbered alike for every family: inputs 1..N, outputs N+1..N+M; what the device itself calls a port
-is its `PortInfo.name`. Everything here is frozen.
+Every family numbers its inputs 1..N and its outputs N+1..N+M; `PortInfo.name` is the device's own name of a port.
+All types are immutable.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Literal
 class CrossConnects(Mapping[int, int]):
     """An injective partial map from input port to output port.
 
-    Iterates in ascending order of input port. Raises `ValueError` when two inputs share an output.
+    Iterates in ascending order of input port. Raises `ValueError` if two inputs share an output or an input has two.
 
     >>> CrossConnects({2: 49, 1: 50})
     CrossConnects({1: 50, 2: 49})
@@ -66,7 +66,7 @@ class CrossConnects(Mapping[int, int]):
         return {output: source for source, output in self._outputs.items()}
 
     def touching(self, ports: Collection[int]) -> frozenset[tuple[int, int]]:
-        """Return the pairs of which an input or output is among these ports."""
+        """Return the pairs whose input or output is one of these ports."""
         return frozenset(pair for pair in self._outputs.items() if pair[0] in ports or pair[1] in ports)
 
     @property
@@ -106,8 +106,8 @@ class Identity:
 class PortInfo:
     """One port as the device reports it.
 
-    `name` is what the device calls it (`1.1.1`, `20017`, `W4`), unique on its side; `label` is what people
-    wrote as its label; `moves` counts how often it was moved, None where the device does not report it.
+    `name` is the device's name for it (`1.1.1`, `20017`, `W4`), unique on its side; `label` is the text that people
+    assigned; `moves` counts its moves, None if the device does not report them.
     """
 
     number: int
@@ -121,14 +121,14 @@ class PortInfo:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """Capabilities of this very device, found out when it was opened.
+    """Capabilities of one device, read when it was opened.
 
     `switch_time_s` is (typical, longest) for one whole-configuration command or one move.
-    `hitless_keep` stays False until somebody measured that untouched circuits keep their light.
-    `bulk_add` is False where a command names one pair. `bank_outputs` is the width of a bank of 1xN switches,
-    whose input b reaches only the b-th block of that many outputs; None where any input reaches any output.
-    `disconnects` is False where an input is always somewhere. A `serial_robot` makes one move after another.
-    `reads_back` is False where a read tells only what a person confirmed.
+    `hitless_keep` is True only if a measurement showed that unchanged circuits keep their light.
+    `bulk_add` is False if a command names one pair. `bank_outputs` is the width of a bank of 1xN switches,
+    whose input b reaches only the b-th block of that many outputs; None if any input reaches any output.
+    `disconnects` is False if every input is always connected. A `serial_robot` makes one move after another.
+    `reads_back` is False if a read returns only what a person confirmed.
     """
 
     inputs: int
@@ -166,7 +166,7 @@ AttenuationMode = Literal["none", "absolute", "relative", "converged"]
 
 @dataclass(frozen=True, slots=True)
 class Attenuation:
-    """The setting of an output's attenuator, in the device's own modes.
+    """Setting of an output's attenuator, in the device's own modes.
 
     `level_db` is what the device calls LEVEL: a power in dBm in the absolute and converged modes, a
     loss in dB in the relative one. `reference` is the port that `relative` compares with, if any.
@@ -183,9 +183,9 @@ class Attenuation:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something the device sent unsolicited: `kind` is its own word (`REPT DBCHG`), `lines` the text.
+    """Unsolicited message of a device: `kind` is the device's own word (`REPT DBCHG`), `lines` the text.
 
-    `number` counts the events of one driver from 1, so that `events(since=number)` gives the rest.
+    `number` counts the events of one driver from 1, so that `events(since=number)` returns the later ones.
     """
 
     number: int
@@ -196,7 +196,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class PendingMove:
-    """A move in a robot's queue, as the device tells it: what, by whom, from where."""
+    """Move in a robot's queue, as the device reports it: its kind and pair, the user and the source of the request."""
 
     kind: Literal["connect", "disconnect"]
     pair: tuple[int, int] | None
@@ -207,11 +207,11 @@ class PendingMove:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Configuration that the switch held when it was read; `monotonic_s` is the reader's clock.
+    """Configuration of a switch at the time of a read; `monotonic_s` is that time on the reader's clock.
 
-    `unfit` are the ports that cannot be used now, as far as the device tells that with its connections.
+    `unfit` are the ports that cannot be used now, as far as the device reports that with its connections.
     `tied` are groups of pairs that the device keeps as one object, such as a two-way circuit: removing one
-    removes all. `pending` are moves that a robot still has to make, other people's included.
+    removes all. `pending` are the moves in a robot's queue, including those of other users.
     """
 
     connections: CrossConnects
@@ -228,10 +228,10 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The device's own atomic unit: one command that takes `before` to `after`.
+    """Atomic unit of the device: one command that changes `before` to `after`.
 
     `kind` is `replace` (whole configuration at once), `remove` or `add`; `pairs` are the pairs
-    the command names. `estimated_s` is the device's time, not ours.
+    the command names. `estimated_s` is the time that the device takes, without ours.
     """
 
     kind: Literal["replace", "remove", "add"]
@@ -242,14 +242,14 @@ class Step:
 
     @property
     def disturbed(self) -> frozenset[tuple[int, int]]:
-        """Pairs whose light may be interrupted: all that `replace` names or drops, else `pairs`."""
+        """Pairs whose light may be interrupted: for `replace` all pairs before and after, else `pairs`."""
         if self.kind == "replace":
             return self.before.pairs | self.after.pairs
         return self.pairs.pairs
 
 
 class Status(Enum):
-    """Status of a pair or a step afterwards; `UNKNOWN` waits for a read or a person."""
+    """Status of a pair or step after its execution; `UNKNOWN` must be resolved by a read or a person."""
 
     DONE = "done"
     FAILED = "failed"
@@ -258,9 +258,9 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Report of the device after a step. Only read-back makes `DONE`.
+    """Result of a step. Only a read-back yields `DONE`.
 
-    `pairs` gives the status of every pair the step was to make or remove.
+    `pairs` gives the status of every pair that the step adds or removes.
     `device_s` is the time from the first byte of the write until the device said it was complete.
     """
 
@@ -273,11 +273,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class ApplyReport:
-    """All of one apply: what was seen first, the outcomes in order, and the last read-back.
+    """Report of one apply: the first read (`seen`), the outcomes in order, and the last read-back.
 
-    `pairs` are those that the steps were to make or remove, and those in the scope that somebody else changed
-    meanwhile.
-    `dark` are the outputs that got no light, looked for only where the caller asked for light.
+    `pairs` are those that the steps add or remove, and those in the scope that somebody else changed
+    meanwhile. `dark` are the outputs without light, measured only with `require_light`.
     """
 
     target: CrossConnects
@@ -290,12 +289,12 @@ class ApplyReport:
 
     @property
     def changed(self) -> bool:
-        """True if anything was sent to the device."""
+        """True if a step was executed."""
         return bool(self.outcomes)
 
     @property
     def complete(self) -> bool:
-        """True if the device holds what was asked for: every step is done, and nobody has undone any of it since."""
+        """True if the device holds the target: every step is done, and nobody has undone any of it since."""
         return (
             len(self.outcomes) == len(self.steps)
             and all(outcome.status is Status.DONE for outcome in self.outcomes)

@@ -1,7 +1,7 @@
-"""A switch that is not there: `sim+calient+tl1://spare?size=16x16&speed=10` starts a twin of one's own, and opens it.
+"""Simulated switches by address: `sim+calient+tl1://spare?size=16x16&speed=10` starts a twin for the caller.
 
-For notebooks and first steps. The twin is a process (`python -m sim.twins`) that ends with ours; the same name, family
-and options are the same twin, so that `sim+polatis+scpi://a` and `sim+polatis+tl1://a` are two ways into one switch.
+For notebooks and first steps. The twin is a process (`python -m sim.twins`) that ends with ours. Addresses with the
+same name, family and options share a twin: `sim+polatis+scpi://a` and `sim+polatis+tl1://a` reach one switch.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _starting = threading.Lock()
 def simulate_switch(
     address: Address, *, timeout_s: float, credentials: Credentials | None = None
 ) -> OpticalSwitch:
-    """Return an unopened driver on a twin. Options: `size` and `speed`. Raises `AddressError`, `ConnectError`."""
+    """Return an unopened driver of a twin. Options: `size` and `speed`. Raises `AddressError`, `ConnectError`."""
     scheme = address.scheme.removeprefix(SIMULATED)
     make = driver_factory(scheme)
     name = (address.host or address.path).strip("/") or "ocs1"
-    ways_in = _twin(scheme, name, address.only_options("size", "speed"))
-    for url in ways_in.values():
+    addresses = _find_twin(scheme, name, address.only_options("size", "speed"))
+    for url in addresses.values():
         if url.partition("://")[0] == scheme:
             return make(parse_address(url), timeout_s=timeout_s, credentials=credentials)
     raise AddressError(
-        f"the twin does not speak {scheme}", device=str(address), hint=f"It speaks: {', '.join(ways_in)}."
+        f"the twin does not speak {scheme}", device=str(address), hint=f"It speaks: {', '.join(addresses)}."
     )
 
 
-def _twin(scheme: str, name: str, address: Address) -> dict[str, str]:
-    """Return the addresses of the twin of that name, started when it is not there."""
+def _find_twin(scheme: str, name: str, address: Address) -> dict[str, str]:
+    """Return the addresses of the twin with this name, by protocol; start it if it is not running."""
     options = [f"--{key}={value}" for key, value in sorted(address.options.items())]
     called_as = ["--called-as", "testbed sim switch"]
     command = module_command("sim.twins", *called_as, twin_of(scheme), f"--name={name}", *options)
@@ -74,4 +74,4 @@ def _start(command: list[str], device: str) -> dict[str, str]:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    process.communicate(timeout=10)  # closes its input, which is what it ends with
+    process.communicate(timeout=10)  # closes its input, on which the twin ends

@@ -1,4 +1,4 @@
-"""The time that drivers live in. Injected, so that tests decide how long a robot's minutes take."""
+"""Clocks, deadlines and silences of drivers. The clock is injected, so that tests need not wait for slow robots."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Seconds that never go back, and a way to let some pass."""
+    """A monotonic clock that can sleep."""
 
     def now(self) -> float:
-        """Return the seconds since some fixed moment."""
+        """Return the seconds since a fixed moment."""
 
     def sleep(self, seconds: float) -> None:
-        """Return when `seconds` have passed; used only between polls of a state."""
+        """Block for `seconds`; used only between polls."""
 
 
 class SystemClock:
@@ -44,24 +44,24 @@ class Deadline:
     ) -> None:
         self.timeout_s = timeout_s
         self.silence_s = silence_s
-        """Seconds that the device will have answered nothing, where that is why the wait ends."""
+        """Seconds of silence at the end of the wait, if the limit of a `Silence` ends it; else None."""
         self.is_part = False
-        """True for a part of a longer wait, which goes on afterwards."""
+        """True for a part of a longer wait, which continues afterwards."""
         self._late_looks = 0
         self._clock = clock
         self._end_s = clock.now() + timeout_s
 
     def allow_look(self) -> bool:
-        """Return True before the end, and once after it, for what had arrived by then.
+        """Return True before the deadline, and once after it, to read the input that had arrived by then.
 
-        A device that sends without end would otherwise be listened to for ever.
+        This ends the wait for a device that sends without end.
         """
         self._late_looks += self.passed
         return self._late_looks <= 1
 
     @property
     def is_flooded(self) -> bool:
-        """True if bytes came up to the end and beyond, and the answer was not among them."""
+        """True if bytes still arrived after the deadline without the answer among them."""
         return self._late_looks > 1
 
     def remaining_s(self) -> float:
@@ -70,27 +70,27 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
-        """True when nothing is left."""
+        """True if no time is left."""
         return self._clock.now() >= self._end_s
 
     def part(self, seconds: float) -> Deadline:
-        """Return the end of the next `seconds` of a longer wait."""
+        """Return the deadline of a part of this wait that lasts `seconds`."""
         part = Deadline(seconds, self._clock)
         part.is_part = True
         return part
 
     def extend(self, seconds: float) -> None:
-        """Give more time, because something else was shown to be in the way."""
+        """Move the deadline by `seconds`."""
         self.timeout_s += seconds
         self._end_s += seconds
 
 
 LOOK_S = 2.0
-"""Time to look at a device that left a question unanswered which may take longer than the limit of a silence."""
+"""Time to read a device after an unanswered query that may take longer than the limit of a silence."""
 
 
 class Silence:
-    """The time that a device leaves questions unanswered, over several of them and over new connections."""
+    """The time for which a device has not answered, over several queries and reconnections."""
 
     __slots__ = ("_allowed_s", "_clock", "_heard_s", "_since_s", "limit_s", "tell")
 
@@ -103,10 +103,10 @@ class Silence:
         self.tell: Callable[[], float] | None = None
 
     def note_question(self, takes_s: float | None = None) -> None:
-        """Note a question, whose answer may take `takes_s` (default: the limit); the first after an answer counts.
+        """Record a query whose answer may take `takes_s` (default: the limit); the first one starts the silence.
 
-        The limit counts from the last answer, as far as that leaves the question its time. A question that may take
-        longer than the limit is given its time, and a short while is left to look at the device after it.
+        The limit counts from the last answer, but always leaves the query its time. A query that may take longer
+        than the limit gets that time, plus `LOOK_S` to read the device after it.
         """
         now_s = self._clock.now()
         takes_s = self.limit_s if takes_s is None else takes_s
@@ -117,14 +117,14 @@ class Silence:
             self._allowed_s = max(self._allowed_s, now_s - self._since_s + takes_s + LOOK_S)
 
     def note_answer(self) -> None:
-        """Note an answer."""
+        """Record an answer, which ends the silence."""
         self._since_s = None
         self._allowed_s = self.limit_s
         self._heard_s = self._clock.now()
 
     @property
     def lasted_s(self) -> float:
-        """Seconds since the first unanswered question; 0 when there is none."""
+        """Seconds since the first unanswered query; 0 if there is none."""
         return 0.0 if self._since_s is None else self._clock.now() - self._since_s
 
     def remaining_s(self) -> float:
@@ -132,17 +132,17 @@ class Silence:
         return max(0.0, self._allowed_s - self.lasted_s)
 
     def remaining_of_outage_s(self, shortest_s: float) -> float:
-        """Return the seconds left to a device that nobody reaches: they count from its last answer.
+        """Return the seconds left for an unreachable device, counted from its last answer.
 
-        A short while is given from the first question on, since a pause may have been before that. An attempt at
-        their very end is given time to connect, too.
+        At least `shortest_s` from the first unanswered query are allowed, since a pause may have preceded it. The
+        allowed silence is raised to the limit, so that a last attempt has time to connect.
         """
         self._allowed_s = max(self._allowed_s, self.limit_s)
         from_answer_s = self._heard_s + self.limit_s - self._clock.now()
         return max(0.0, min(self.remaining_s(), max(from_answer_s, shortest_s - self.lasted_s)))
 
     def deadline(self, timeout_s: float) -> Deadline:
-        """Return the moment when the answer to a question that is asked now must be there."""
+        """Record a query; return the deadline of its answer: after `timeout_s`, or earlier if the silence ends."""
         self.note_question(timeout_s)
         left_s = self.remaining_s()
         if timeout_s <= left_s:
@@ -151,29 +151,29 @@ class Silence:
 
     @contextmanager
     def watch(self, tell: Callable[[], float] | None = None) -> Iterator[Silence]:
-        """Bound the wait of every question inside; `tell` is called in a longer wait, as often as it returns."""
+        """Bound every wait inside; `tell` is called in long waits and returns the seconds until its next call."""
         self.tell = tell
-        before = _silence.set(self)
+        token = _silence.set(self)
         try:
             yield self
         finally:
-            _silence.reset(before)
+            _silence.reset(token)
 
 
 _silence: ContextVar[Silence | None] = ContextVar("silence", default=None)
 
 
 def answer_deadline(timeout_s: float, clock: Clock = SYSTEM_CLOCK) -> Deadline:
-    """Return the moment when an answer must be there: after `timeout_s`, or earlier where a `Silence` is watched.
+    """Return the deadline of an answer: `timeout_s` from now, or earlier inside `Silence.watch`.
 
-    A question that may take longer than the limit of the silence by itself is given its time.
+    A query that may take longer than the limit of the silence gets its full time.
     """
     silence = _silence.get()
     return Deadline(timeout_s, clock) if silence is None else silence.deadline(timeout_s)
 
 
 def parts_of(deadline: Deadline) -> Iterator[Deadline]:
-    """Yield the parts of a wait up to a deadline, which is the last; between them, `Silence.watched` tells of it."""
+    """Yield the parts of a wait, the last being the deadline itself; call the `tell` of `Silence.watch` before each."""
     silence = _silence.get()
     tell = silence.tell if silence is not None else None
     while tell is not None and (part_s := tell()) < deadline.remaining_s():
@@ -182,7 +182,7 @@ def parts_of(deadline: Deadline) -> Iterator[Deadline]:
 
 
 def note_answer() -> None:
-    """Note that the device has answered, where a `Silence` is watched."""
+    """Record that the device has answered, inside `Silence.watch`."""
     silence = _silence.get()
     if silence is not None:
         silence.note_answer()

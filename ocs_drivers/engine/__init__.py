@@ -1,10 +1,9 @@
 """Parts that all drivers share.
 
 driver            the base class of drivers
-session           what it needs of a session, whatever the protocol
-step_execution    one step as a table of states
-planning          from what is held to what should be held; pure
+step_execution    the state machine that executes one step
+planning          the steps from the current configuration to the target; pure
 transaction       an apply: read, compare, plan, execute step by step
-reports           what became of every pair, and the error that says it best; pure
-device_lock       one writer at a time
+reports           the status of every pair, and the error that describes it; pure
+device_lock       the lock that admits one writer at a time
 """

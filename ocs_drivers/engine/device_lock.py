@@ -1,10 +1,10 @@
 """One writer at a time for each device: a lock among threads, and an advisory file lock among processes.
 
-A device has several names: the address as it was written, the place it stands for (its host's number, the file
-behind a link), and the serial number it tells. Whoever shares one of them shares the lock.
+A device has up to two names: its place (scheme, resolved host or path, port) and its serial number at that place.
+Drivers that share one of these names share the lock.
 
 VISA locks give no exclusion on a raw socket, so we do not use them. The file lock is `flock`, which the
-kernel drops when its process dies, however it dies: nothing is ever left to clean up.
+kernel releases when the process ends, even after SIGKILL: no stale lock is ever left.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from ocs_drivers.address import parse_address
 from ocs_drivers.errors import AddressError, SwitchHeld
 
 LOCK_DIRECTORY = "LIGHTBED_LOCK_DIR"
-"""Environment variable that names another directory for the lock files."""
+"""Environment variable that overrides the directory of the lock files."""
 
 
 def lock_directory() -> Path:
-    """Return the directory of lock files: the same for all users of the machine, made on first use."""
-    chosen = os.environ.get(LOCK_DIRECTORY)
-    directory = Path(chosen) if chosen else _find_shared_folder() / "ocs_drivers"
+    """Return the directory of lock files, shared by all users of the machine; create it on first use."""
+    configured = os.environ.get(LOCK_DIRECTORY)
+    directory = Path(configured) if configured else _find_shared_folder() / "ocs_drivers"
     if not directory.is_dir():
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o1777)
@@ -40,7 +40,7 @@ def lock_directory() -> Path:
 
 
 def _find_shared_folder() -> Path:
-    """Return the first directory in which everybody may make files, so that root does not lock elsewhere."""
+    """Return a directory in which every user may create files, so that root and other users share the locks."""
     shared = Path("/run/lock")
     open_to_all = shared.is_dir() and shared.stat().st_mode & stat.S_IWOTH
     return shared if open_to_all else Path("/tmp")  # noqa: S108 - TMPDIR differs from user to user
@@ -49,7 +49,7 @@ def _find_shared_folder() -> Path:
 def lock_names(address: str, vendor: str = "", serial: str = "") -> tuple[str, ...]:
     """Return the names under which one device is locked: its place, and its serial number if it gave one.
 
-    Options change nothing about whose turn it is. Addresses that are not understood stand for themselves.
+    Options are ignored. An address that cannot be parsed is its own name.
 
     >>> lock_names("polatis+scpi://127.0.0.1:5025?poll_s=1", "Polatis", "0123")
     ('polatis+scpi://127.0.0.1:5025', 'Polatis 0123 at 127.0.0.1')
@@ -59,14 +59,14 @@ def lock_names(address: str, vendor: str = "", serial: str = "") -> tuple[str, .
         parsed = parse_address(text)
     except AddressError:
         return (text,)
-    place = os.path.realpath(parsed.path) if parsed.path else _number_of(parsed.host)
+    place = os.path.realpath(parsed.path) if parsed.path else _resolve_host(parsed.host)
     port = "" if parsed.port is None else f":{parsed.port}"
     by_place = f"{parsed.scheme}://{place}{port}"
     return (by_place, f"{vendor} {serial} at {place}") if serial else (by_place,)
 
 
 @lru_cache(maxsize=256)
-def _number_of(host: str) -> str:
+def _resolve_host(host: str) -> str:
     try:
         return str(socket.getaddrinfo(host, None)[0][4][0])
     except OSError:
@@ -80,25 +80,25 @@ def lock_path(address: str) -> Path:
 
 
 class _Holder:
-    """Share of this process in the lock of one name of a device."""
+    """Lock of this process on one name of a device: re-entrant among threads, with one file lock for all of them."""
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self.threads = threading.RLock()
+        self.thread_lock = threading.RLock()
         self.depth = 0
         self.descriptor: int | None = None
 
-    def take(self) -> None:
-        self.threads.acquire()
+    def acquire(self) -> None:
+        self.thread_lock.acquire()
         try:
             if self.depth == 0:
                 self.descriptor = _lock_file(self.address)
             self.depth += 1
         except BaseException:
-            self.threads.release()
+            self.thread_lock.release()
             raise
 
-    def give(self) -> None:
+    def release(self) -> None:
         self.depth -= 1
         descriptor = self.descriptor
         try:
@@ -106,7 +106,7 @@ class _Holder:
                 self.descriptor = None
                 _unlock(descriptor)
         finally:
-            self.threads.release()
+            self.thread_lock.release()
 
 
 class DeviceLock:
@@ -120,21 +120,21 @@ class DeviceLock:
     _registry: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, *names: str) -> None:
-        with self._registry:  # in one order everywhere, or two drivers would wait for each other
+        with self._registry:  # sorted: one global order, or two drivers could deadlock
             self._holders = [self._known.setdefault(name, _Holder(name)) for name in sorted(set(names))]
 
     def __enter__(self) -> Self:
-        with ExitStack() as taken:
+        with ExitStack() as stack:
             for holder in self._holders:
-                holder.take()
-                taken.callback(holder.give)
-            taken.pop_all()
+                holder.acquire()
+                stack.callback(holder.release)
+            stack.pop_all()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        with ExitStack() as taken:
+        with ExitStack() as stack:
             for holder in self._holders:
-                taken.callback(holder.give)
+                stack.callback(holder.release)
 
 
 def _lock_file(address: str) -> int:
@@ -145,7 +145,7 @@ def _lock_file(address: str) -> int:
     except BlockingIOError:
         pid = _read_pid(descriptor)
         os.close(descriptor)
-        raise _make_held(address, path, pid) from None
+        raise _make_held_error(address, path, pid) from None
     _write_pid(descriptor, f"{os.getpid()}\n")
     return descriptor
 
@@ -154,7 +154,7 @@ def _open(path: Path) -> int:
     flags = os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         return os.open(path, flags | os.O_RDWR, 0o666)
-    except PermissionError:  # another user made it: enough to lock, not to leave our pid
+    except PermissionError:  # another user's file: we can lock it, but not write our pid
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
 
 
@@ -167,7 +167,7 @@ def _write_pid(descriptor: int, text: str) -> None:
     try:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, text.encode(), 0)
-    except OSError:  # opened read-only, or no space: the lock holds all the same
+    except OSError:  # opened read-only, or no space: the lock holds anyway
         return
 
 
@@ -176,7 +176,7 @@ def _read_pid(descriptor: int) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-def _make_held(address: str, path: Path, pid: int | None) -> SwitchHeld:
+def _make_held_error(address: str, path: Path, pid: int | None) -> SwitchHeld:
     holder = f"process {pid}" if pid is not None else "another process"
     return SwitchHeld(
         f"{holder} is changing this switch now; nothing was sent",

@@ -1,8 +1,8 @@
-"""The base class of drivers: a vendor adds a session, three readings and one write operation.
+"""The base class of drivers: a vendor adds a session, three read operations and one write operation.
 
-open ──> _discover                      who answers, and what it can do
+open ──> _discover                      identity and capabilities of the device
 read ──> _read                          retried on a new connection
-execute ──> ready, nobody else changed it, guard, then the states of `step_execution`
+execute ──> connect, check for foreign changes, call the guard, then the states of `step_execution`
 apply, connect, disconnect              loops over those: `ocs_drivers.engine.transaction`
 """
 
@@ -51,19 +51,19 @@ from ocs_drivers.transports.transport import make_lost
 _T = TypeVar("_T")
 
 RETRY_PAUSES_S = (0.1, 0.4)
-"""Before the second and the third attempt at a read that met a broken line or noise."""
+"""Pauses before the second and third attempt at a read that failed on a broken connection or invalid data."""
 
 SILENCE_S = 8.0
-"""A device that answers nothing for so long in the middle of a move counts as dead: its end is told within 10 s."""
+"""Silence after which a device counts as dead during a move, so that its loss is reported within 10 s."""
 
 SHORTEST_OUTAGE_S = 2.0
-"""A device that cannot be reached is tried for so long at least."""
+"""Minimum time for which an unreachable device is retried."""
 
 OUTAGE_PAUSE_S = 1.0
-"""Longest pause between two attempts to reach a device that does not answer in the middle of a move."""
+"""Longest pause between two attempts to reach a device that does not answer during a move."""
 
 FIRST_POLL_S = 0.02
-"""Before the second read of a switch that is still moving; every further pause is twice as long."""
+"""Pause before the second read of a switch that is still moving; each further pause is twice as long."""
 
 
 CHECK_PORT = "Check the port and the scheme of the address: something else may answer there."
@@ -71,7 +71,7 @@ ANOTHER_MAKE = "Or check the port and the scheme of the address: another make of
 SESSIONS = "It may have no free session: close other clients, or wait until the device ends idle ones."
 
 _CLOSED = re.compile("closed|reset|lost", re.IGNORECASE)
-"""In the reason of a `ConnectError` when somebody was there, and left."""
+"""Matches the reason of a `ConnectError` if a peer accepted the connection and then closed it."""
 
 _NO_SESSION = re.compile(
     r"\b(sessions?|logins?|users?)\b.*\b(reached|exceeded|limit|full|in use)\b", re.IGNORECASE
@@ -79,23 +79,23 @@ _NO_SESSION = re.compile(
 _TOO_MANY = re.compile(r"\b(maximum|max|too many|no more)\b.*\b(sessions?|logins?|users?)\b", re.IGNORECASE)
 
 _NO_SUCH_PAGE = frozenset({"404", "405", "406", "415", "501"})
-"""HTTP statuses of a server that has nothing where the scheme asks."""
+"""HTTP statuses of a server that does not serve the REST interface of the scheme."""
 
 _NO_SUCH_COMMAND = re.compile(r"(?<!\d)-113\b")
-"""The error that SCPI has for a command that the device does not know."""
+"""SCPI's error number for a command that the device does not know."""
 
 
 class Session(Protocol):
-    """Session of a driver with its device; those of `ocs_drivers.protocols` are such."""
+    """Session of a driver with its device, as implemented in `ocs_drivers.protocols`."""
 
     def open(self) -> object:
         """Connect and log in."""
 
     def close(self) -> None:
-        """Log out and close the connection; does nothing when closed."""
+        """Log out and close the connection. Do nothing if it is closed."""
 
     def disconnect(self) -> None:
-        """Drop the connection, for the next exchange to make a new one."""
+        """Drop the connection; the next exchange makes a new one."""
 
     @property
     def in_use(self) -> bool:
@@ -103,37 +103,37 @@ class Session(Protocol):
 
     @property
     def event_count(self) -> int:
-        """Number of unsolicited messages that have come in since it was made."""
+        """Number of unsolicited messages received since the session was created."""
 
     @property
     def connections(self) -> int:
-        """Number of connections made; when it grows, messages may have been missed in between."""
+        """Number of connections made so far; messages may have been missed between two of them."""
 
     def events(self, since: int) -> tuple[Event, ...]:
-        """Return the unsolicited messages after number `since`; asked for where the device sends any."""
+        """Return the unsolicited messages after number `since`; called only for devices that send them."""
 
     def lock(self) -> AbstractContextManager[object]:
-        """Return a re-entrant lock that holds off other threads over several exchanges."""
+        """Return a re-entrant lock that excludes other threads over several exchanges."""
 
     def ready(self) -> None:
-        """Make sure of a fresh connection with a login; takes in what waits. Raises `ConnectionLost` when closed."""
+        """Ensure a live connection with a login, and read pending input. Raise `ConnectionLost` after `close`."""
 
 
 class SwitchDriver(ABC):
     """The vendor-independent half of a driver.
 
-    Writes of all drivers of one address in this process take turns, and a write of another process is
-    refused with `SwitchHeld`. Reads never wait for writers of other connections. `timeout_s` bounds every
-    wait for an answer; `clock` is the time that waits are counted on.
+    All drivers of one device in this process write in turn; while another process writes, a write raises
+    `SwitchHeld`. Reads never wait for writers of other connections. `timeout_s` bounds every wait for an
+    answer, measured on `clock`.
     """
 
     poll_s = 0.5
     """Longest pause between two reads of a switch that is still moving, in seconds."""
 
     after_loss: ClassVar[Literal["judge", "settle", "watch"]] = "judge"
-    """What a step needs when the line broke under its command: one read (`judge`); the longest switching time, then one
-    read, where a read shows circuits before their mirrors have arrived (`settle`); or to be looked at until nothing
-    moves, where a read tells what does (`watch`; after a refusal as well, for that may be of a part)."""
+    """Recovery after the connection broke during a command. `judge`: read once. `settle`: wait the longest switching
+    time, then read once, for devices whose reads show circuits before their mirrors have arrived. `watch`: read
+    until nothing moves, for devices that report moves; also after a refusal, which may concern part of the step."""
 
     def __init__(
         self, address: str, session: Session, *, timeout_s: float, clock: Clock = SYSTEM_CLOCK
@@ -151,30 +151,30 @@ class SwitchDriver(ABC):
         self._silence = Silence(max(SILENCE_S, timeout_s), clock)
         self._progress = Progress(None, address, clock, self._silence)
 
-    # -- what a vendor adds
+    # -- parts that a vendor adds
 
     @abstractmethod
     def _discover(self) -> tuple[Identity, Capabilities]:
-        """Ask the device, just connected, who it is and what it can do."""
+        """Query the identity and the capabilities of the device, just after connecting."""
 
     @abstractmethod
     def _read(self) -> Snapshot:
-        """Ask for the configuration, once."""
+        """Read the configuration once, without retries."""
 
     @abstractmethod
     def _perform(self, step: Step, guard: Guard) -> None:
-        """Send what does the step; call `guard` again before each further write command.
+        """Send the commands of the step; call `guard` again before each further write command.
 
-        Return when the device says it is complete or, where it does not say, when it has accepted the
-        command (see `_still_moving`). Raises what the device objects.
+        Return when the device reports completion or, if it never does, when it has accepted the
+        command (see `_still_moving`). Raise the errors that the device reports.
         """
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
-        """Return what the device holds after a step, and what it objected to meanwhile, where it reports that apart."""
-        return self._look_again(step), None
+        """Return the configuration after a step, and its error if that is reported apart."""
+        return self._read_again(step), None
 
-    def _look_again(self, step: Step) -> Snapshot:
-        """Read what the device holds after a step, even one under which the line broke; made is what has arrived."""
+    def _read_again(self, step: Step) -> Snapshot:
+        """Read the configuration after a step, even if the connection broke; only settled circuits count."""
         del step
         return self.read()
 
@@ -183,11 +183,11 @@ class SwitchDriver(ABC):
         """Return all ports with their state now."""
 
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
-        """Return True while the device is at work on a step. Raises `RobotFault` if it never will be done."""
+        """Return True while the device is executing the step. Raise `RobotFault` if it cannot complete it."""
         del step, read_back
         return False
 
-    # -- what all have in common
+    # -- parts that all drivers share
 
     @property
     def address(self) -> str:
@@ -196,19 +196,19 @@ class SwitchDriver(ABC):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Capabilities of this very device. Raises `ConnectionLost` before the first `open`."""
+        """Capabilities of this device. Raises `ConnectionLost` before the first `open`."""
         if self._capabilities is None:
             raise make_lost(self._address, "it was never opened")
         return self._capabilities
 
     def identity(self) -> Identity:
-        """Return the identity that the device gave."""
+        """Return the identity that the device reported. Raise `ConnectionLost` before the first `open`."""
         if self._identity is None:
             raise make_lost(self._address, "it was never opened")
         return self._identity
 
     def open(self) -> None:
-        """Connect, log in and find out what the device can do; does nothing on an open switch."""
+        """Connect, log in and read the capabilities. Do nothing on an open switch."""
         if self._session.in_use:
             return
         try:
@@ -217,7 +217,7 @@ class SwitchDriver(ABC):
             self._writing = DeviceLock(
                 *lock_names(self._address, self._identity.vendor, self._identity.serial)
             )
-        except BaseException as error:  # also an interrupt: neither a login nor what is half known may stay
+        except BaseException as error:  # also an interrupt: leave no login behind
             self._session.close()
             if isinstance(error, OcsError):
                 advise(error)
@@ -238,34 +238,37 @@ class SwitchDriver(ABC):
         return f"<{type(self).__name__} {self._address}>"
 
     def read(self) -> Snapshot:
-        """Return the configuration the device holds now; read again, on new connections, after a broken line."""
-        self._known = snapshot = self._note_answer(self._read)
+        """Return the configuration the device holds now; retry on new connections after a broken one."""
+        self._known = snapshot = self._read_current(self._read)
         self._note_claims(snapshot.pending)
         return snapshot
 
     def _note_claims(self, pending: Iterable[PendingMove]) -> None:
-        """Note circuits that requests in a robot's queue will remove: their end is no surprise."""
+        """Record the circuits that queued robot requests will remove, so that their end is no conflict."""
         self._claimed |= {move.pair for move in pending if move.pair and move.kind == "disconnect"}
 
     def _read_after_outage(self) -> Snapshot:
-        """Read what the device holds, through a short outage of the network: a robot's move outlasts it."""
+        """Read the configuration; retry through a short network outage, during which a robot's move continues."""
         while True:
             try:
                 return self.read()
-            except TransportError as broken:
+            except TransportError as error:
                 left_s = self._silence.remaining_s()
-                if isinstance(broken, ConnectError | ConnectionLost):
+                if isinstance(error, ConnectError | ConnectionLost):
                     left_s = self._silence.remaining_of_outage_s(SHORTEST_OUTAGE_S)
                 if not left_s:
                     raise
-                self._progress.tell()
+                self._progress.log_wait()
                 self._clock.sleep(min(self.poll_s, OUTAGE_PAUSE_S, left_s))
 
-    def _note_answer(self, ask: Callable[[], _T]) -> _T:
-        """Return the answer to something that tells all connections; reports and line breaks after it are news."""
-        return self._retry(lambda: self._noting(ask))
+    def _read_current(self, ask: Callable[[], _T]) -> _T:
+        """Return the result of `ask`, a read of all circuits, and note which events and connections precede it.
 
-    def _noting(self, ask: Callable[[], _T]) -> _T:
+        Events and reconnections after that make the next step read again (see `_needs_read`).
+        """
+        return self._retry(lambda: self._read_current_once(ask))
+
+    def _read_current_once(self, ask: Callable[[], _T]) -> _T:
         session = self._session
         with session.lock():
             events = session.event_count
@@ -274,10 +277,10 @@ class SwitchDriver(ABC):
         return answer
 
     @contextmanager
-    def _same_line(self) -> Iterator[None]:
-        """Guard all queries of a read after the first: what was reported while the line was down was missed.
+    def _one_connection(self) -> Iterator[None]:
+        """Run the later queries of a read on the connection of the first.
 
-        Raises `ConnectionLost` when it was, so that the whole read is asked again.
+        Raises `ConnectionLost` after a reconnection: reports in between were missed, so the read must be repeated.
         """
         connections = self._session.connections
         yield
@@ -285,7 +288,7 @@ class SwitchDriver(ABC):
             raise make_lost(self._address, "between two queries of one read")
 
     def _check_possible(self, pairs: Iterable[tuple[int, int]], received: str = "") -> CrossConnects:
-        """Return the circuits that were read. Raises `ProtocolDesync` for those that the switch cannot have."""
+        """Return the circuits that were read. Raise `ProtocolDesync` for circuits that this switch cannot have."""
         try:
             connections = CrossConnects(pairs)
             planning.check_target(connections, None, self.capabilities)
@@ -296,12 +299,12 @@ class SwitchDriver(ABC):
         return connections
 
     def _retry(self, ask: Callable[[], _T]) -> _T:
-        """Return the answer to something that may be asked twice."""
+        """Return the result of `ask`, which must be safe to repeat; retry after a broken connection or invalid data."""
         for pause_s in RETRY_PAUSES_S:
             try:
                 return ask()
-            except (ConnectionLost, ConnectError, ProtocolDesync) as broken:
-                if isinstance(broken, AnotherDevice) or not self._session.in_use:
+            except (ConnectionLost, ConnectError, ProtocolDesync) as error:
+                if isinstance(error, AnotherDevice) or not self._session.in_use:
                     raise
                 self._clock.sleep(pause_s)
         return ask()
@@ -319,10 +322,10 @@ class SwitchDriver(ABC):
         return steps
 
     def execute(self, step: Step, guard: Guard = allow_all) -> Outcome:
-        """Do one step and read back until it is so; see the contract for what it raises."""
+        """Execute one step and read back until it is complete; raises as `OpticalSwitch.execute` does."""
         with self._writing, self._session.lock():
             self._begin(step, guard)
-            before, self._known = self._known, None  # until the step is proven
+            before, self._known = self._known, None  # unknown until the step is verified
             self._claimed = set()
             self._silence = Silence(max(SILENCE_S, self._timeout_s), self._clock)
             self._progress = Progress(step, self._address, self._clock, self._silence)
@@ -337,7 +340,7 @@ class SwitchDriver(ABC):
         return StepHooks(
             perform=self._perform,
             read_back=self._read_back,
-            look_again=self._look_again,
+            read_again=self._read_again,
             still_moving=self._still_moving,
             explain=self._explain,
             longest_s=self._longest_s,
@@ -349,58 +352,58 @@ class SwitchDriver(ABC):
         )
 
     def _begin(self, step: Step, guard: Guard) -> None:
-        """Do all that comes before the first byte: a fresh connection, nobody else's change, the caller's consent.
+        """Prepare the first byte of a step: ensure a connection, check for foreign changes, call the guard.
 
-        A step that was planned on anything older than the last read is compared with that, which costs nothing.
+        A step that was planned on an older read is compared with the last one, without reading again.
         """
         self._session.ready()
-        if self._known is None or self._must_look(step):
+        if self._known is None or self._needs_read(step):
             self.read()
         if self._known is not None:
             self._check_as_planned(step, self._known)
         guard()
 
-    def _check_as_planned(self, step: Step, found: Snapshot) -> None:
-        """Raise `Conflict`, or what says it better, when somebody else has changed what a step is about."""
-        transaction.check_unmoved(step, found.connections, device=self._address)
+    def _check_as_planned(self, step: Step, snapshot: Snapshot) -> None:
+        """Raise `Conflict`, or a more specific error, if somebody else has changed the ports of a step."""
+        transaction.check_unmoved(step, snapshot.connections, device=self._address)
         if self.capabilities.serial_robot:
-            transaction.check_unclaimed(step, found, device=self._address)
+            transaction.check_unclaimed(step, snapshot, device=self._address)
 
-    def _must_look(self, step: Step) -> bool:
-        """Return True to read once more before a step: a change was reported, or may have been missed."""
+    def _needs_read(self, step: Step) -> bool:
+        """Return True if the device must be read before a step: a change was reported, or may have been missed."""
         del step
         events, connections = self._known_at
         if self._session.connections != connections:
             return True
         news = self.events(events) if self._session.event_count > events else ()
-        return any(self._tells_of_change(event) for event in news)
+        return any(self._reports_change(event) for event in news)
 
-    def _tells_of_change(self, event: Event) -> bool:
-        """Return True if an unsolicited message says that the configuration was changed, by us or by somebody else."""
+    def _reports_change(self, event: Event) -> bool:
+        """Return True if an unsolicited message reports a change of the configuration, by us or by somebody else."""
         return "DBCHG" in event.kind
 
     def _pauses(self) -> Iterator[float]:
-        """Yield ever longer pauses between reads: what is quick is seen soon, what is slow is not asked too often."""
+        """Yield increasing pauses between reads: fast moves are noticed soon, slow ones are not polled often."""
         pause_s = FIRST_POLL_S
         while True:
             yield min(pause_s, self.poll_s)
             pause_s *= 2
 
     def _longest_s(self, first: Snapshot) -> float:
-        """Return the longest time a step may take, with all moves that are ahead of it in a robot's queue."""
+        """Return the longest time a step may take, including the moves ahead of it in a robot's queue."""
         return self._timeout_s + self.capabilities.switch_time_s[1] * (1 + len(first.pending))
 
     def _explain(self, refusal: OcsError, step: Step) -> OcsError:
-        """Return the refusal of a step with the ports it is about: those that the device says are unfit, else all."""
+        """Return the refusal of a step with the ports it concerns: those reported as unfit, else all of the step."""
         if not isinstance(refusal, DeviceError):
             return refusal
-        named = sorted({port for pair in step.pairs.items() for port in pair})
+        step_ports = sorted({port for pair in step.pairs.items() for port in pair})
         try:
-            now = self.ports()
-        except OcsError:  # the refusal itself matters more than why it cannot be explained
-            now = {}
+            current = self.ports()
+        except OcsError:  # the refusal matters more than the failure to explain it
+            current = {}
         for state in (PortState.LOCKED, PortState.DISABLED, PortState.FAILED):
-            unfit = [port for port in named if port in now and now[port].state is state]
+            unfit = [port for port in step_ports if port in current and current[port].state is state]
             if unfit:
                 return planning.unfit_error(
                     state,
@@ -409,8 +412,10 @@ class SwitchDriver(ABC):
                     sent=refusal.sent,
                     received=refusal.received or refusal.what,
                 )
-        refusal.ports = refusal.ports or tuple(named)
-        refusal.hint = refusal.hint or "Read the switch and compare with what was asked; a port may be held."
+        refusal.ports = refusal.ports or tuple(step_ports)
+        refusal.hint = (
+            refusal.hint or "Read the switch and compare it with the request; a port may be locked."
+        )
         return refusal.locate(device=self._address)
 
     def apply(
@@ -422,7 +427,7 @@ class SwitchDriver(ABC):
         guard: Guard = allow_all,
         require_light: bool = False,
     ) -> ApplyReport:
-        """Make the switch hold `target` within `scope`; see `ocs_drivers.engine.transaction.apply`."""
+        """Set the circuits of `scope` to `target`; see `ocs_drivers.engine.transaction.apply`."""
         if require_light and not self.capabilities.power_monitor:
             raise self._make_unsupported("measuring light")
         with self._writing:
@@ -432,38 +437,38 @@ class SwitchDriver(ABC):
         return report
 
     def connect(self, pairs: Mapping[int, int]) -> ApplyReport:
-        """Connect these inputs to these outputs, and touch no other input."""
+        """Connect these inputs to these outputs; leave all other inputs unchanged."""
         return self.apply(CrossConnects(pairs), scope=frozenset(pairs))
 
     def disconnect(self, inputs: Iterable[int]) -> ApplyReport:
-        """Take down whatever circuits these inputs have, and touch no other input."""
+        """Disconnect these inputs; leave all other inputs unchanged."""
         return self.apply(CrossConnects(), scope=frozenset(inputs))
 
-    # -- what not every device has
+    # -- functions that not every device has
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
-        """Return None for every port, where there is no monitor."""
+        """Return None for every port; drivers of devices with power monitors override this."""
         planning.check_known(ports, self.capabilities, device=self._address)
         return dict.fromkeys(ports)
 
     def attenuation(self, port: int) -> Attenuation:
-        """Raise `Unsupported`; drivers with attenuators return the setting of that of an output port."""
+        """Raise `Unsupported`; drivers with attenuators override this."""
         raise self._make_unsupported("reading an attenuator", (port,))
 
     def set_attenuation(self, port: int, attenuation: Attenuation, guard: Guard = allow_all) -> None:
-        """Set the attenuator of an output port; a driver without attenuators leaves it at that."""
+        """Raise `Unsupported`; drivers with attenuators override this."""
         del attenuation, guard
         raise self._make_unsupported("setting an attenuator", (port,))
 
     def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = allow_all) -> None:
-        """Open or close shutters; a driver without shutters leaves it at that."""
+        """Raise `Unsupported`; drivers with shutters override this."""
         del is_open, guard
         raise self._make_unsupported("shutters", ports)
 
     def events(self, since: int = 0) -> tuple[Event, ...]:
-        """Return the unsolicited messages after number `since`, where the device sends any.
+        """Return the unsolicited messages after number `since`; empty for a device that sends none.
 
-        They report alarms and changes by anybody; ours as well, where the device reports them to us.
+        They report alarms and changes by any client, including our own if the device reports those to us.
         """
         if self._capabilities is None or not self._capabilities.async_events:
             return ()
@@ -479,15 +484,15 @@ class SwitchDriver(ABC):
 
 
 def advise(error: OcsError) -> None:
-    """Complete the hint of an error that ended the opening of a switch."""
+    """Add the likely causes to the hint of an error that was raised while opening a switch."""
     hints = [error.hint]
-    hints += [hint for hint in _hints(error) if not _is_said(hint, error.hint)]
+    hints += [hint for hint in _hints(error) if not _has_hint(error.hint, hint)]
     error.hint = " ".join(filter(None, hints))
     error.locate(device=error.device)
 
 
 def _hints(error: OcsError) -> list[str]:
-    """Return what may be the reason; a refusal in the language of the scheme means the right port."""
+    """Return hints about likely causes. A refusal in the protocol of the scheme shows that the port is right."""
     text = f"{error.what} {error.received}"
     is_refusal = isinstance(error, DeviceError | AuthError)
     if is_refusal and (_NO_SESSION.search(text) or _TOO_MANY.search(text)):  # the device itself says so
@@ -505,6 +510,6 @@ def _hints(error: OcsError) -> list[str]:
     return []
 
 
-def _is_said(hint: str, already: str) -> bool:
-    said = "session" if hint is SESSIONS else "check the port"
-    return said in already.lower()
+def _has_hint(text: str, hint: str) -> bool:
+    keyword = "session" if hint is SESSIONS else "check the port"
+    return keyword in text.lower()

@@ -1,4 +1,4 @@
-"""From what a switch holds to what it should hold: pure, and the same for every vendor."""
+"""Steps from the current configuration of a switch to a target: pure, and the same for every vendor."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def check_target(
     *,
     device: str = "",
 ) -> None:
-    """Raise `UnknownPort`, `WrongSide` or `PortError` when the target cannot be right for this device."""
+    """Raise `UnknownPort`, `WrongSide` or `PortError` if this device cannot hold the target, or it leaves the scope."""
     check_inputs(target.keys(), capabilities, device=device)
     check_outputs(target.values(), capabilities, device=device)
     _check_banks(target, capabilities, device)
@@ -121,13 +121,13 @@ def plan(
     scope: Collection[int] | None = None,
     device: str = "",
 ) -> tuple[Step, ...]:
-    """Return the device's own atomic steps from `seen` to `target`; empty when nothing differs in the scope.
+    """Return the device's own atomic steps from `seen` to `target`; empty if they agree in the scope.
 
-    One `replace` when the whole switch is meant and the device can do that at once, else `remove`, then
-    `add` (break before make), limited to the inputs in `scope`: one of each where a command takes lists,
-    one per pair where it does not. Raises what `check_target` raises, `PortBusy` when a circuit outside
-    the scope is in the way, `PortLocked`, `PortDisabled` or `PortFailed` for a port that was seen unfit,
-    and `Unsupported` when an input that is always somewhere is to be nowhere.
+    One `replace` if the scope is the whole switch and the device supports it; else `remove`, then `add` (break
+    before make) for the inputs in `scope`: one of each if a command takes lists, else one per pair. Raises the
+    errors of `check_target`, `PortBusy` if a circuit outside the scope uses an output, `PortLocked`, `PortDisabled`
+    or `PortFailed` for a port that was read as unfit, and `Unsupported` if an input of a switch without
+    disconnects would be left unconnected.
     """
     check_target(target, scope, capabilities, device=device)
     if isinstance(seen, CrossConnects):
@@ -155,7 +155,7 @@ def _replace(target: CrossConnects, before: CrossConnects, capabilities: Capabil
 def _difference(
     target: CrossConnects, seen: Snapshot, scope: frozenset[int], device: str
 ) -> tuple[frozenset[Pair], frozenset[Pair]]:
-    """Return the pairs to remove and the pairs to add within the scope; what is tied to a removed pair goes with it."""
+    """Return the pairs to remove and to add within the scope; pairs tied to a removed pair are removed too."""
     before = seen.connections
     remove = {(i, o) for i, o in before.items() if i in scope and target.get(i) != o}
     tied = {pair for group in seen.tied if group & remove for pair in group & before.pairs} - remove
@@ -174,21 +174,21 @@ def _difference(
 
 
 def _without_disconnects(remove: frozenset[Pair], add: frozenset[Pair], device: str) -> frozenset[Pair]:
-    """Return no pairs to remove: an input that moves leaves its old output by itself."""
-    moved = {source for source, _ in add}
-    left = sorted(source for source, _ in remove if source not in moved)
-    if left:
+    """Return an empty set: an input that moves leaves its old output by itself. Raise `Unsupported` for any other."""
+    moved_inputs = {source for source, _ in add}
+    unmoved = sorted(source for source, _ in remove if source not in moved_inputs)
+    if unmoved:
         raise Unsupported(
             "every input of this switch is always connected to an output",
             device=device,
-            ports=left,
-            hint="Name the output where it may rest, or leave the input out of the scope.",
+            ports=unmoved,
+            hint="Name an output for each of these inputs, or leave them out of the scope.",
         )
     return frozenset()
 
 
 def _find_moved(before: CrossConnects, add: frozenset[Pair]) -> frozenset[Pair]:
-    """Return the pairs that end because their input is sent elsewhere."""
+    """Return the pairs that end because their input moves to another output."""
     sources = {source for source, _ in add}
     return frozenset(pair for pair in before.items() if pair[0] in sources)
 
@@ -197,20 +197,20 @@ def _break_then_make(
     remove: frozenset[Pair], add: frozenset[Pair], seen: Snapshot, capabilities: Capabilities
 ) -> tuple[Step, ...]:
     steps: list[Step] = []
-    held, switch_time_s = seen.connections, capabilities.switch_time_s[0]
+    current, switch_time_s = seen.connections, capabilities.switch_time_s[0]
     for pairs in _commands(remove, seen.tied, bulk=capabilities.bulk_add):
-        after = CrossConnects(held.pairs - pairs.pairs)
-        steps.append(Step("remove", pairs, held, after, switch_time_s))
-        held = after
+        after = CrossConnects(current.pairs - pairs.pairs)
+        steps.append(Step("remove", pairs, current, after, switch_time_s))
+        current = after
     for pairs in _commands(add, frozenset(), bulk=capabilities.bulk_add):
-        after = CrossConnects((held.pairs - _find_moved(held, pairs.pairs)) | pairs.pairs)
-        steps.append(Step("add", pairs, held, after, switch_time_s))
-        held = after
+        after = CrossConnects((current.pairs - _find_moved(current, pairs.pairs)) | pairs.pairs)
+        steps.append(Step("add", pairs, current, after, switch_time_s))
+        current = after
     return tuple(steps)
 
 
 def _commands(pairs: frozenset[Pair], tied: frozenset[frozenset[Pair]], *, bulk: bool) -> list[CrossConnects]:
-    """Return the pairs of each command: all in one where it takes lists, else one each, or what is tied together."""
+    """Return the pairs of each command: all in one if it takes lists, else one pair or one tied group per command."""
     if bulk:
         return [CrossConnects(pairs)] if pairs else []
     groups = {pair: group & pairs for group in tied for pair in group & pairs}
@@ -221,17 +221,17 @@ def _commands(pairs: frozenset[Pair], tied: frozenset[frozenset[Pair]], *, bulk:
 _UNFIT = {
     PortState.LOCKED: (PortLocked, "locked", "Ask who reserved it, or have it unlocked."),
     PortState.DISABLED: (PortDisabled, "disabled", "Open its shutter first."),
-    PortState.FAILED: (PortFailed, "reported as broken", "Use another port, and have this one looked at."),
+    PortState.FAILED: (PortFailed, "reported as broken", "Use another port, and have this one inspected."),
 }
 
 
 def _check_fit(seen: Snapshot, add: Collection[Pair], remove: Collection[Pair], device: str) -> None:
-    """Refuse what the device would refuse: nothing is made on an unfit port, nothing taken from a locked one."""
-    made = {port for pair in add for port in pair}
-    taken = {port for pair in remove for port in pair}
+    """Raise the error that the device would: no circuit is added on an unfit port or removed from a locked one."""
+    added_ports = {port for pair in add for port in pair}
+    removed_ports = {port for pair in remove for port in pair}
     for state in _UNFIT:
-        named = made | taken if state is PortState.LOCKED else made
-        ports = sorted(port for port in named if seen.unfit.get(port) is state)
+        checked = added_ports | removed_ports if state is PortState.LOCKED else added_ports
+        ports = sorted(port for port in checked if seen.unfit.get(port) is state)
         if ports:
             raise unfit_error(state, ports, device=device)
 
@@ -248,8 +248,8 @@ def unfit_error(
     return error(what, device=device, ports=ports, sent=sent, received=received, hint=hint)
 
 
-def _check_outputs_free(add: Collection[Pair], kept: CrossConnects, device: str) -> None:
-    holder = kept.inputs_of
+def _check_outputs_free(add: Collection[Pair], remaining: CrossConnects, device: str) -> None:
+    holder = remaining.inputs_of
     for source, output in sorted(add):
         if output in holder:
             raise PortBusy(

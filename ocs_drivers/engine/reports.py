@@ -1,4 +1,4 @@
-"""Reports of an apply: the status of every pair, and the error that says best what is missing. Pure."""
+"""Reports of an apply: the status of every pair, and the error that best describes an incomplete one. Pure."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def report_of(
     *,
     scope: Collection[int] | None,
 ) -> ApplyReport:
-    """Return the status of every pair of an apply that went through `outcomes` of its `steps`.
+    """Return the report of an apply that executed as many of its `steps` as there are `outcomes`.
 
-    Accounts for the pairs that the steps name, and for what somebody else changed meanwhile within `scope`.
+    It covers the pairs that the steps name, and the pairs that somebody else changed meanwhile within `scope`.
     """
     outcomes = tuple(outcomes)
     pairs: dict[Pair, Status] = {}
@@ -39,43 +39,44 @@ def report_of(
         pairs.update(outcome.pairs)
     read_back = outcomes[-1].read_back if outcomes else seen
     if outcomes and read_back is not None:
-        found = read_back.connections
-        pairs |= _undone_since(pairs, found, steps[len(outcomes) - 1].after)
-        others = _find_foreign_changes(target, seen.connections, found, scope)
-        pairs |= dict.fromkeys(sorted(others - pairs.keys()), Status.FAILED)
+        current = read_back.connections
+        pairs |= _undone_since(pairs, current, steps[len(outcomes) - 1].after)
+        foreign = _find_foreign_changes(target, seen.connections, current, scope)
+        pairs |= dict.fromkeys(sorted(foreign - pairs.keys()), Status.FAILED)
     for step in steps[len(outcomes) :]:  # never sent
         pairs.update(dict.fromkeys(step.pairs.items(), Status.FAILED))
     return ApplyReport(target, seen, steps, outcomes, read_back, pairs)
 
 
 def _undone_since(
-    pairs: Mapping[Pair, Status], found: CrossConnects, after: CrossConnects
+    pairs: Mapping[Pair, Status], current: CrossConnects, after: CrossConnects
 ) -> dict[Pair, Status]:
-    """Return the pairs that an earlier step had done, and that the last read-back does not show any more."""
-    done = (pair for pair, status in pairs.items() if status is Status.DONE)
-    return {pair: Status.FAILED for pair in done if (pair in found.pairs) != (pair in after.pairs)}
+    """Return as failed the pairs that an earlier step completed and that the last read-back contradicts."""
+    completed = (pair for pair, status in pairs.items() if status is Status.DONE)
+    return {pair: Status.FAILED for pair in completed if (pair in current.pairs) != (pair in after.pairs)}
 
 
 def _find_foreign_changes(
-    target: CrossConnects, before: CrossConnects, found: CrossConnects, scope: Collection[int] | None
+    target: CrossConnects, before: CrossConnects, current: CrossConnects, scope: Collection[int] | None
 ) -> frozenset[Pair]:
-    """Return the pairs in the scope that should have stayed and are gone, or that nobody asked for."""
-    gone = (target.pairs & before.pairs) - found.pairs
-    added = found.pairs - before.pairs - target.pairs
+    """Return pairs of the target that existed before and are gone, and new pairs in the scope outside the target."""
+    gone = (target.pairs & before.pairs) - current.pairs
+    added = current.pairs - before.pairs - target.pairs
     return gone | {pair for pair in added if scope is None or pair[0] in scope}
 
 
 def failure_of(report: ApplyReport, *, device: str) -> OcsError:
-    """Return the error that says best what an incomplete report means; the report is its `.report`.
+    """Return the error that best describes an incomplete report; the report is its `.report`.
 
-    `PartialApply` when a pair is unknown, or when the device objected after part of the work was done;
-    the device's own error when it objected and nothing was done; `VerifyMismatch` when it claimed success.
+    `Conflict` if the last step ended with one; `PartialApply` if a pair is unknown, if the step failed after part of
+    the work was done, or if the connection failed; the device's own error if it refused and nothing was done;
+    `VerifyMismatch` if it reported success.
     """
     error = report.outcomes[-1].error
     if isinstance(error, Conflict):
         error.report = report
         return error.locate(device=device)
-    if Status.UNKNOWN in report.pairs.values() or (error is not None and _anything_done(report)):
+    if Status.UNKNOWN in report.pairs.values() or (error is not None and _has_changed(report)):
         return _partial(report, device)
     failure: OcsError
     if isinstance(error, DeviceError | AuthError | PortError | RobotFault | Unsupported):
@@ -88,7 +89,7 @@ def failure_of(report: ApplyReport, *, device: str) -> OcsError:
     return failure
 
 
-def _anything_done(report: ApplyReport) -> bool:
+def _has_changed(report: ApplyReport) -> bool:
     if report.read_back is None:
         return True
     return report.read_back.connections != report.seen.connections
@@ -115,9 +116,9 @@ def _partial(report: ApplyReport, device: str) -> PartialApply:
 
 def _mismatch(report: ApplyReport, device: str) -> VerifyMismatch:
     wrong = [pair for pair, status in report.pairs.items() if status is not Status.DONE]
-    wanted = report.target.pairs
-    missing = {i: o for i, o in wrong if (i, o) in wanted}
-    extra = {i: o for i, o in wrong if (i, o) not in wanted}
+    target_pairs = report.target.pairs
+    missing = {i: o for i, o in wrong if (i, o) in target_pairs}
+    extra = {i: o for i, o in wrong if (i, o) not in target_pairs}
     parts = [f"missing {describe_pairs(missing.items())}"] if missing else []
     parts += [f"not removed or not ours {describe_pairs(extra.items())}"] if extra else []
     return VerifyMismatch(
@@ -131,7 +132,7 @@ def _mismatch(report: ApplyReport, device: str) -> VerifyMismatch:
 
 
 def describe_pairs(pairs: Iterable[Pair]) -> str:
-    """Format pairs as people write them: the first five, and how many more there are.
+    """Format pairs for people: the first few, and how many more there are.
 
     >>> describe_pairs([(1, 49), (2, 50)])
     '1->49, 2->50'

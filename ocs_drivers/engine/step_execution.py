@@ -1,8 +1,8 @@
-"""The execution of one step as a table of states: send, settle, read until it is so or time is up.
+"""The state machine that executes one step: send, settle, read until the step is complete or its time is up.
 
-`TRANSITIONS` lists all that can happen. `StepExecution` has one action for each state, which reports an event; the
-table gives the next state. Whatever goes wrong once bytes are out is judged by reading; nothing is sent twice.
-A long wait is told by the logger `ocs_drivers.progress`: nothing in the first seconds, then a line every few seconds.
+`TRANSITIONS` lists every transition. `StepExecution` has one action per state, which returns an event; the table
+gives the next state. After the first byte a read decides about every error; nothing is sent twice.
+The logger `ocs_drivers.progress` reports a long wait: one line every `EVERY_S` seconds.
 
     connect 1->10: 15 s so far; 2 moves in the device's queue
     connect 1->10: 20 s so far; no answer for 6 s, asking again
@@ -26,25 +26,25 @@ from ocs_drivers.timing import Clock, Deadline, Silence
 logger = logging.getLogger("ocs_drivers.progress")
 
 EVERY_S = 5.0
-"""Between two lines on one wait."""
+"""Seconds between two progress lines of one wait."""
 
 SOON_S = 0.001
-"""A line that is due so soon is due: sums of seconds are not exact."""
+"""Tolerance for a line to be due: sums of seconds are not exact."""
 
 _VERBS = {"add": "connect", "remove": "disconnect", "replace": "replace"}
 
 
 class State(Enum):
-    """State of a step after the caller's consent."""
+    """State of a step after the guard has allowed it."""
 
     SENDING = auto()
-    """The vendor's commands go out, each further one behind the caller's guard."""
+    """The vendor's commands are sent, each further one after a call of the guard."""
     SETTLING = auto()
-    """The line broke under a command: the mirrors get the time that they may take."""
+    """The connection broke during a command: wait for the mirrors to settle."""
     READING = auto()
-    """The device is read, and the step is judged by what it holds."""
+    """The device is read, and the step is judged by its configuration."""
     WAITING = auto()
-    """The device is at work: a pause before the next read."""
+    """The device is still moving: a pause before the next read."""
     FINISHED = auto()
 
 
@@ -58,8 +58,8 @@ class StepEvent(Enum):
     AS_WANTED = auto()
     UNREADABLE = auto()
     AT_WORK = auto()
-    AT_REST = auto()  # not as wanted, and nothing moves any more
-    FAULT = auto()  # the driver found out that it never will be as wanted
+    AT_REST = auto()  # not complete, and nothing moves any more
+    FAULT = auto()  # the driver knows that the step cannot complete
     RESTED = auto()
     OVERDUE = auto()
 
@@ -78,21 +78,21 @@ TRANSITIONS: Mapping[tuple[State, StepEvent], State] = {
     (State.WAITING, StepEvent.FAULT): State.FINISHED,
     (State.WAITING, StepEvent.OVERDUE): State.FINISHED,
 }
-"""All transitions; an event that a state does not have here is a fault of ours."""
+"""All transitions; an event without an entry for the state is a bug."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepHooks:
     """The vendor's part of a step: methods of `SwitchDriver` of the same names, and times.
 
-    `settle_s` is how long mirrors may take after a line broke, 0 where a read tells by itself. With
-    `watches_after_failure` a device is read as long as it is at work also after a command that failed. A device
-    that answers nothing for the limit of `silence` is not waited for; `progress` tells of a longer wait.
+    `settle_s` is the longest time that mirrors move after the connection broke, 0 if a read shows movement.
+    With `watches_after_failure` a device is also read until it stops after a failed command. The wait ends when the
+    device has been silent for the limit of `silence`; `progress` logs longer waits.
     """
 
     perform: Callable[[Step, Guard], None]
     read_back: Callable[[Step], tuple[Snapshot | None, OcsError | None]]
-    look_again: Callable[[Step], Snapshot]
+    read_again: Callable[[Step], Snapshot]
     still_moving: Callable[[Step, Snapshot], bool]
     explain: Callable[[OcsError, Step], OcsError]
     longest_s: Callable[[Snapshot], float]
@@ -103,8 +103,8 @@ class StepHooks:
     progress: Progress
 
 
-class _Watched:
-    """The caller's guard, and what it raised when it stopped a step that had begun."""
+class _RecordingGuard:
+    """The caller's guard; keeps the exception with which it stopped a step after its first command."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
@@ -119,11 +119,11 @@ class _Watched:
 
 
 class StepExecution:
-    """One step under way; `run` it once."""
+    """Execution of one step; call `run` once."""
 
     def __init__(self, step: Step, guard: Guard, hooks: StepHooks, *, device: str, clock: Clock) -> None:
         self._step = step
-        self._guard = _Watched(guard)
+        self._guard = _RecordingGuard(guard)
         self._hooks = hooks
         self._device = device
         self._clock = clock
@@ -141,15 +141,15 @@ class StepExecution:
         }
 
     def run(self) -> Outcome:
-        """Return the outcome. Raises `Conflict` of a device that compared by itself, and so did nothing."""
+        """Execute the step and return its outcome. Raise `Conflict` if the device found a change and did nothing."""
         state = State.SENDING
-        with self._hooks.silence.watch(self._hooks.progress.tell_of_question):
+        with self._hooks.silence.watch(self._hooks.progress.log_query):
             while state is not State.FINISHED:
-                state = self._after(state)
-        assert self._outcome is not None  # nothing finishes before a read, or the failure of one
+                state = self._advance(state)
+        assert self._outcome is not None  # every transition to FINISHED follows a read or its failure
         return self._outcome
 
-    def _after(self, state: State) -> State:
+    def _advance(self, state: State) -> State:
         return TRANSITIONS[state, self._actions[state]()]
 
     def _send(self) -> StepEvent:
@@ -192,7 +192,7 @@ class StepExecution:
         outcome = self._judge(error)
         if self._read_back is None:
             return StepEvent.UNREADABLE
-        self._hooks.silence.note_answer()  # a session of another maker may not note its answers
+        self._hooks.silence.note_answer()  # a third-party session may not note its answers
         if outcome.status is Status.DONE:
             return StepEvent.AS_WANTED
         self._deadline = self._deadline or Deadline(self._hooks.longest_s(self._read_back), self._clock)
@@ -205,24 +205,24 @@ class StepExecution:
         return StepEvent.AT_WORK if at_work else StepEvent.AT_REST
 
     def _look(self) -> Snapshot | None:
-        """Return what the device holds, None when it no longer answers; keeps what it objected to."""
+        """Return the configuration of the device, or None if it no longer answers; record its error as the failure."""
         if not isinstance(self._failure, TransportError):
             try:
                 read_back, objection = self._hooks.read_back(self._step)
-            except OcsError as broken:
-                self._failure = self._failure or broken
+            except OcsError as error:
+                self._failure = self._failure or error
             else:
                 self._failure = self._failure or objection
                 return read_back
         try:
-            return self._hooks.look_again(self._step)
-        except OcsError as again:
-            again.__context__ = self._failure
-            if isinstance(self._failure, Timeout) and isinstance(again, Timeout):
-                again.sent = (
-                    self._failure.sent or again.sent
-                )  # one silence, and the second knows how long it was
-                self._failure = again.locate(device=self._device)
+            return self._hooks.read_again(self._step)
+        except OcsError as second:
+            second.__context__ = self._failure
+            if isinstance(self._failure, Timeout) and isinstance(second, Timeout):
+                second.sent = (
+                    self._failure.sent or second.sent
+                )  # one silence: the second error knows its full length
+                self._failure = second.locate(device=self._device)
             return None
 
     def _wait(self) -> StepEvent:
@@ -245,7 +245,7 @@ class StepExecution:
         return StepEvent.RESTED
 
     def _judge_fault(self, fault: OcsError) -> StepEvent:
-        """Judge with what says more: a timeout, or what failed first."""
+        """Judge the step with the more informative error: a timeout, or else the first failure."""
         self._judge(fault if self._failure is None or isinstance(fault, Timeout) else self._failure)
         return StepEvent.FAULT
 
@@ -255,29 +255,29 @@ class StepExecution:
 
 
 class Progress:
-    """The wait for one step."""
+    """Log of the wait for one step."""
 
     def __init__(self, step: Step | None, device: str, clock: Clock, silence: Silence) -> None:
         self._step = step
         self._device = device
         self._clock = clock
         self._silence = silence
-        self._began_s = self._told_s = clock.now()
+        self._began_s = self._logged_s = clock.now()
 
-    def tell(self, pending: int = 0) -> None:
-        """Log a line when it is time for one; `pending` moves wait in the device's queue."""
+    def log_wait(self, pending: int = 0) -> None:
+        """Log a line if one is due; `pending` is the number of moves in the device's queue."""
         if self._silence.lasted_s:
             self._log(f"no answer for {self._silence.lasted_s:.0f} s, asking again")
         else:
             self._log(_queue(pending))
 
-    def tell_of_question(self) -> float:
-        """Log a line when it is time for one, while an answer is awaited; return the seconds to the next."""
+    def log_query(self) -> float:
+        """Log a line if one is due while an answer is awaited; return the seconds until the next line."""
         self._log("no answer yet")
         return self._due_s()
 
     def sleep(self, seconds: float, pending: int = 0) -> None:
-        """Wait between two questions; log a line whenever it is time for one."""
+        """Wait between two queries; log a line whenever one is due."""
         while (due_s := self._due_s()) < seconds:
             self._clock.sleep(due_s)
             seconds -= due_s
@@ -285,17 +285,17 @@ class Progress:
         self._clock.sleep(seconds)
 
     def _due_s(self) -> float:
-        due_s = self._told_s + EVERY_S - self._clock.now()
+        due_s = self._logged_s + EVERY_S - self._clock.now()
         return due_s if due_s > SOON_S else 0.0
 
     def _log(self, more: str) -> None:
         if self._due_s():
             return
-        self._told_s = now_s = self._clock.now()
+        self._logged_s = now_s = self._clock.now()
         if self._step is not None:
-            made = f"{_VERBS[self._step.kind]} {describe_pairs(self._step.pairs.items())}"
-            told = f"{made}: {now_s - self._began_s:.0f} s so far"
-            logger.info("%s: %s", self._device, "; ".join(filter(None, (told, more))))
+            action = f"{_VERBS[self._step.kind]} {describe_pairs(self._step.pairs.items())}"
+            text = f"{action}: {now_s - self._began_s:.0f} s so far"
+            logger.info("%s: %s", self._device, "; ".join(filter(None, (text, more))))
 
 
 def _queue(pending: int) -> str:

@@ -1,7 +1,7 @@
-"""One apply, the same for every driver: read, compare, plan, execute step by step, prove by reading back.
+"""One apply, the same for every driver: read, compare, plan, execute step by step, verify by reading back.
 
-The judgement of a step is pure: a step, what was read afterwards, and what went wrong on the way give an
-`Outcome`. Nothing here sends a write twice, and nothing is called done that was not read back.
+`judge` is pure: it makes the `Outcome` of a step from the read-back and the error on the way. No write is sent
+twice, and a pair counts as done only if it was read back.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Executor(Protocol):
         """Address where the device answers."""
 
     def read(self) -> Snapshot:
-        """Return what the device holds."""
+        """Return the configuration of the device."""
 
     def plan(
         self, target: CrossConnects, seen: Snapshot | CrossConnects, scope: Collection[int] | None = None
@@ -34,7 +34,7 @@ class Executor(Protocol):
         """Return the steps from `seen` to `target`."""
 
     def execute(self, step: Step, guard: Guard = allow_all) -> Outcome:
-        """Do one step."""
+        """Execute one step."""
 
 
 def judge(
@@ -44,18 +44,18 @@ def judge(
     device_s: float = 0.0,
     error: Exception | None = None,
 ) -> Outcome:
-    """Return the outcome of every pair of a step, from what was read afterwards.
+    """Return the outcome of a step, judged by the configuration that was read afterwards.
 
-    A pair that is not as wanted has failed, but is unknown when nothing could be read, and also after a
-    timeout: a device that was only slow may still carry the command out.
+    A pair that differs from `step.after` has failed, but is unknown if nothing could be read, and also after a
+    timeout: a slow device may still execute the command.
     """
     if read_back is None:
         pairs = dict.fromkeys(_pairs_moved(step, step.after), Status.UNKNOWN)
         return Outcome(Status.UNKNOWN, pairs, None, device_s, error)
     doubt = Status.UNKNOWN if isinstance(error, Timeout) else Status.FAILED
-    found, wanted = read_back.connections.pairs, step.after.pairs
+    current, goal = read_back.connections.pairs, step.after.pairs
     pairs = {
-        pair: Status.DONE if (pair in found) == (pair in wanted) else doubt
+        pair: Status.DONE if (pair in current) == (pair in goal) else doubt
         for pair in _pairs_moved(step, read_back.connections)
     }
     return Outcome(_worst(pairs.values()), pairs, read_back, device_s, error)
@@ -69,9 +69,9 @@ def check_undisturbed(
     *,
     device: str,
 ) -> None:
-    """Raise `Conflict` when a move that waits in the device's queue would undo the target and no step meets it.
+    """Raise `Conflict` if a move in the device's queue would undo the target and no step touches its ports.
 
-    Without that, "nothing to do" would be true for as long as the queue is long.
+    Without this check "nothing to do" would hold only until the queue is processed.
     """
     touched = {port for step in steps for pair in step.pairs.items() for port in pair}
     for move in seen.pending:
@@ -89,21 +89,21 @@ def check_undisturbed(
 
 
 def with_losses(step: Step, before: Snapshot, outcome: Outcome, claimed: Collection[Pair]) -> Outcome:
-    """Return the outcome of a robot's step, failed where circuits that it does not name are gone.
+    """Return the outcome of a robot's step, with circuits that the step does not name and that are gone as failed.
 
-    `claimed` are pairs that other requests in the robot's queue were to remove.
+    `claimed` are pairs that other requests in the robot's queue remove.
     """
     if outcome.read_back is None:
         return outcome
-    found = outcome.read_back.connections
-    kept = before.connections.pairs - (step.before.pairs - step.after.pairs) - step.pairs.pairs
-    gone = sorted(kept - found.pairs - frozenset(claimed))
+    current = outcome.read_back.connections
+    expected = before.connections.pairs - (step.before.pairs - step.after.pairs) - step.pairs.pairs
+    gone = sorted(expected - current.pairs - frozenset(claimed))
     if not gone:
         return outcome
     error = outcome.error or Conflict(
         f"circuits that the request does not name are gone: {describe_pairs(gone)}",
         expected=step.after,
-        found=found,
+        found=current,
         ports=ports_of(gone),
         hint="The device removed them with it, or somebody else did: read, and connect them again if they are wanted.",
     )
@@ -111,10 +111,10 @@ def with_losses(step: Step, before: Snapshot, outcome: Outcome, claimed: Collect
     return replace(outcome, status=_worst(pairs.values()), pairs=pairs, error=error)
 
 
-def _pairs_moved(step: Step, found: CrossConnects) -> list[Pair]:
-    """Return the pairs the step was to make or remove; a whole-switch step answers for every pair found as well."""
+def _pairs_moved(step: Step, current: CrossConnects) -> list[Pair]:
+    """Return the pairs that a step adds or removes; for a whole-switch step, all pairs before, after and now."""
     if step.kind == "replace":
-        return sorted(step.before.pairs | step.after.pairs | found.pairs)
+        return sorted(step.before.pairs | step.after.pairs | current.pairs)
     return sorted(step.pairs.pairs)
 
 
@@ -126,11 +126,10 @@ def apply(
     expect: CrossConnects | None = None,
     guard: Guard = allow_all,
 ) -> ApplyReport:
-    """Make `switch` hold `target` within `scope`; an unchanged target sends only the read.
+    """Set the circuits of `scope` to `target`. If nothing differs, only the read is sent.
 
-    Ports are checked before the first byte. Stops at the first step that is not done, and when somebody
-    else has changed the ports of the next one. Raises `Conflict` for that, or when `expect` is given and not
-    found, and the errors of `failure_of`.
+    Ports are checked before the first byte. Stops at the first step that is not done. Raises `Conflict` if somebody
+    else has changed the ports of the next step or the switch does not hold `expect`, and the errors of `failure_of`.
     """
     switch.plan(target, target, scope)
     seen = switch.read()
@@ -156,28 +155,28 @@ def apply(
 
 
 def _read_after(outcome: Outcome) -> CrossConnects:
-    """Return what was read after a step that is done."""
+    """Return the configuration that was read after a step that is done."""
     assert outcome.read_back is not None  # or the step would not be done
     return outcome.read_back.connections
 
 
-def check_unmoved(step: Step, found: CrossConnects, *, device: str) -> None:
-    """Raise `Conflict` unless the ports that `step` touches are as it expects to find them."""
+def check_unmoved(step: Step, current: CrossConnects, *, device: str) -> None:
+    """Raise `Conflict` unless the ports that `step` touches are connected as in `step.before`."""
     touched = ports_of(step.pairs.items()) if step.kind != "replace" else None
-    if _touching(found, touched) != _touching(step.before, touched):
-        raise conflict(step.before, found, device=device)
+    if _touching(current, touched) != _touching(step.before, touched):
+        raise conflict(step.before, current, device=device)
 
 
-def check_unclaimed(step: Step, found: Snapshot, *, device: str) -> None:
-    """Raise `Conflict` when a move of these ports that nobody here asked for waits in the device's queue."""
+def check_unclaimed(step: Step, snapshot: Snapshot, *, device: str) -> None:
+    """Raise `Conflict` if the device's queue holds a move of the step's ports that is not ours."""
     touched = ports_of(step.pairs.items())
-    for move in found.pending:
+    for move in snapshot.pending:
         if move.pair and set(touched) & set(move.pair):
             by = f" by {move.user}" if move.user else ""
             raise Conflict(
                 f"a request to {move.kind} {move.pair[0]}-{move.pair[1]}{by} is waiting in the device's queue",
                 expected=step.before,
-                found=found.connections,
+                found=snapshot.connections,
                 device=device,
                 ports=sorted(set(touched) & set(move.pair)),
                 hint="Wait until it is done, then read the switch and plan again.",
@@ -188,13 +187,13 @@ def _touching(connections: CrossConnects, ports: Collection[int] | None) -> froz
     return connections.pairs if ports is None else connections.touching(ports)
 
 
-def conflict(expected: CrossConnects, found: CrossConnects, *, device: str) -> Conflict:
+def conflict(expected: CrossConnects, current: CrossConnects, *, device: str) -> Conflict:
     """Return the error for a switch that somebody else has changed."""
-    differing = sorted(found.pairs ^ expected.pairs)
+    differing = sorted(current.pairs ^ expected.pairs)
     return Conflict(
         f"the switch is not as expected: {describe_pairs(differing)} differ; nothing more was sent",
         expected=expected,
-        found=found,
+        found=current,
         device=device,
         ports=ports_of(differing),
         hint="Somebody else changed it: read again, and plan from what is there now.",
@@ -210,7 +209,7 @@ def check_light(report: ApplyReport, readings: Mapping[int, Power | None], *, de
         "connected as asked for, but no light comes out",
         device=device,
         ports=dark,
-        hint="Look at the transmitters and fibres of these circuits; the configuration stands.",
+        hint="Check the transmitters and fibres of these circuits; they stay connected.",
     )
     error.report = replace(report, dark=dark)
     raise error

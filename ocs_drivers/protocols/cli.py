@@ -1,10 +1,9 @@
-"""A command line with a prompt, as a person would type at it, without any input or output.
+"""Codec of an interactive command line with a prompt, without any I/O.
 
-`Decoder` turns bytes into `Line`s and `Prompt`s, the same however the bytes were split. It does what the
-screen of a person would do: escape sequences (colours, window titles) vanish, a backspace takes a character
-back, CR, LF and CRLF end a line. Empty lines are skipped. A prompt has no line end: it is there as soon as the
-text since the last line end matches, and what follows on the same line is a line of its own. Bytes that are not
-UTF-8 become U+FFFD.
+`Decoder` turns bytes into `Line`s and `Prompt`s, however the bytes were split. It acts like a terminal: escape
+sequences (colours, window titles) are dropped, a backspace removes a character, and CR, LF or CRLF ends a line.
+Empty lines are skipped. A prompt has no line end: it is complete as soon as the text since the last line end
+matches, and the text after it on the same line is a line of its own. Bytes that are not UTF-8 become U+FFFD.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from enum import Enum, auto
 from ocs_drivers.errors import ProtocolDesync
 
 LONGEST_LINE = 1 << 16
-"""Characters of a line or of an escape sequence; no device comes near this."""
+"""Maximum length of a line or an escape sequence, in characters; far above that of any device."""
 
 LONGEST_PROMPT = 256
-"""Characters of a prompt; more is not looked at."""
+"""Maximum length of a prompt, in characters."""
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _PLAIN = re.compile(rf"[^\x00-\x1f\x7f-\x9f]{{1,{LONGEST_PROMPT}}}")
 _COLOUR = re.compile(r"\x1b\[[ -?]{0,32}[@-~]")
-"""A whole control sequence; what is cut short, or longer, goes character by character."""
+"""A complete control sequence; a partial or longer one is processed character by character."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """The device waits for a command; `text` is what it shows."""
+    """The device waits for a command; `text` is the prompt that it shows."""
 
     text: str
 
@@ -46,7 +45,7 @@ CliEvent = Line | Prompt
 
 
 def command_bytes(command: str, line_end: bytes) -> bytes:
-    r"""Return the command as it is typed. Raises `ValueError` when a character of it would end it or steer the device.
+    r"""Return the bytes of a command line. Raise `ValueError` if it contains a control character.
 
     >>> command_bytes("switchstate input 3", b"\r")
     b'switchstate input 3\r'
@@ -55,9 +54,9 @@ def command_bytes(command: str, line_end: bytes) -> bytes:
     ...
     ValueError: '\r' cannot be sent inside a command
     """
-    found = _UNPRINTABLE.search(command)
-    if found:
-        raise ValueError(f"{found.group()!r} cannot be sent inside a command")
+    control = _UNPRINTABLE.search(command)
+    if control:
+        raise ValueError(f"{control.group()!r} cannot be sent inside a command")
     return command.encode() + line_end
 
 
@@ -70,11 +69,11 @@ class _Inside(Enum):
 
 
 class Decoder:
-    """Bytes to lines and prompts, incrementally and in bounded memory.
+    """Incremental decoder of bytes to lines and prompts, in bounded memory.
 
     `prompt` is matched against all the text since the last line end, character by character: the shortest
     text that matches is the prompt. It must not look beyond its own end (no `$`, no look-ahead). Once
-    `feed` has raised `ProtocolDesync` it raises it for ever.
+    `feed` has raised `ProtocolDesync`, every later call raises it again.
     """
 
     def __init__(self, prompt: re.Pattern[str]) -> None:
@@ -89,7 +88,7 @@ class Decoder:
         self._broken: ProtocolDesync | None = None
 
     def feed(self, data: bytes) -> list[CliEvent]:
-        """Return the lines and prompts that `data` completes. Raises `ProtocolDesync` for a line without end."""
+        """Return the lines and prompts that `data` completes. Raise `ProtocolDesync` for a line that is too long."""
         if self._broken is None:
             try:
                 self._take_all(self._utf8.decode(data))
@@ -101,7 +100,7 @@ class Decoder:
         return events
 
     def _take_all(self, text: str) -> None:
-        """Take whole runs of plain text where no prompt can be in them, colours, and the rest one by one."""
+        """Process runs of plain text without a prompt and colours at once, and all else character by character."""
         position = 0
         while position < len(text):
             position = self._skip(text, position)
@@ -110,17 +109,18 @@ class Decoder:
                 position += 1
 
     def _skip(self, text: str, position: int) -> int:
-        """Take as much as can be taken at once; gives where the rest begins."""
+        """Process as much as possible at once; return the position of the rest."""
         while self._inside is _Inside.TEXT:
             if run := _PLAIN.match(text, position):
-                if not self._took_whole(run[0]):
+                if not self._append_run(run[0]):
                     break
             elif not (run := _COLOUR.match(text, position)):
                 break
             position = run.end()
         return position
 
-    def _took_whole(self, run: str) -> bool:
+    def _append_run(self, run: str) -> bool:
+        """Append plain text to the line; return False, with nothing done, if it must go character by character."""
         line = self._line + run
         if self._skip_blanks or len(line) > LONGEST_LINE or self._prompt.match(line, 0, LONGEST_PROMPT):
             return False

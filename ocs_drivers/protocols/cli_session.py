@@ -1,4 +1,4 @@
-"""A session at a prompt: login, one command at a time, and what the device says in between."""
+"""A session at a prompt: login, one command at a time, and the unsolicited lines in between."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from ocs_drivers.transports.transport import Transport, make_lost, silent
 _T = TypeVar("_T")
 
 CLOSE_TIMEOUT_S = 0.5
-"""Time that closing may take; the device notices by itself."""
+"""Time limit of a logout; the device notices a closed connection by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A login that the device asks for on the line itself, as over telnet.
+    """A login at prompts of the device itself, as over telnet.
 
-    `user_prompt` and `password_prompt` are what it shows, whole. A device that asks for the user a second time
-    has refused. Raises `LoginFailed` for a name or password that cannot be typed.
+    `user_prompt` and `password_prompt` match the whole prompt. A second user prompt means that the login was
+    refused. Raises `LoginFailed` for a name or password with a control character.
     """
 
     credentials: Credentials
@@ -46,14 +46,13 @@ class Login:
 class CliSession(TransportSession):
     """Commands and replies at a prompt; several threads may share it.
 
-    A reply is what stands between the command as the device repeats it and the next prompt. Set `echoes` to
-    False for a device that does not repeat commands. Lines that match `unsolicited`, and all lines outside a
-    reply (banners included), are kept for `events`; a group `kind` in the pattern gives the event its kind.
-    Where the device shows long output in pages, `pager` is the text it shows at the end of a page.
+    A reply is the text between the echo of the command and the next prompt. Set `echoes` to False for a device
+    that does not echo commands. Lines that match `unsolicited`, and all lines outside a reply (banners included),
+    become events; a group `kind` in the pattern gives the event its kind. If the device pages long output, `pager`
+    matches the text at the end of a page.
 
-    A lock is held over each exchange, and whatever breaks an exchange closes the connection. After
-    `idle_limit_s` without an exchange a new connection is made before the next, for devices that leave an idle
-    connection to die.
+    A lock is held over each exchange, and any failure of an exchange closes the connection. After
+    `idle_limit_s` without an exchange the next one makes a new connection, for devices that silently drop idle ones.
     """
 
     def __init__(
@@ -87,7 +86,7 @@ class CliSession(TransportSession):
         self._used_s = clock.now()
 
     def ready(self) -> None:
-        """Make sure that there is a fresh connection at its prompt, before a write; takes in what waits."""
+        """Ensure a live connection at its prompt before a write, and read pending input."""
         with self._lock:
             if self._idle_limit_s is not None and self._clock.now() - self._used_s >= self._idle_limit_s:
                 self._transport.close()
@@ -98,9 +97,9 @@ class CliSession(TransportSession):
     ) -> _T:
         """Send a command and decode the lines of its reply.
 
-        `decode` raises `ProtocolDesync` for lines that are not what the device says to this command, which
-        closes the line, or what a refusal means (`DeviceError` and the like), which does not. Raises
-        `ValueError`, before anything is sent, for a command with control characters.
+        `decode` raises `ProtocolDesync` for lines that do not answer this command, which closes the connection, or
+        the error of a refusal (such as `DeviceError`), which does not. Raises `ValueError`, before anything is sent,
+        for a command with control characters.
         """
         with self._lock:
             command_bytes(command, self._line_end)
@@ -118,7 +117,7 @@ class CliSession(TransportSession):
             raise objection
 
     def ask_again(self, command: str, decode: Callable[[tuple[str, ...]], _T]) -> _T:
-        """Ask once more, on a new connection, when the device had closed the connection: for reads only."""
+        """Ask; if the device had closed the connection, ask again on a new one. For reads only."""
         try:
             return self.ask(command, decode)
         except ConnectionLost:
@@ -147,14 +146,14 @@ class CliSession(TransportSession):
         self._used_s = self._clock.now()
 
     def _reach_prompt(self, deadline: Deadline) -> None:
-        """Take in banners, and log in where the line asks for it, up to the device's prompt."""
-        named = False
-        while prompt := self._next_prompt(deadline, after_user=named):
+        """Read banners, and log in if the device asks for it, up to its prompt."""
+        user_sent = False
+        while prompt := self._next_prompt(deadline, after_user=user_sent):
             login = self._login
             if login and login.user_prompt.fullmatch(prompt):
-                if named:
-                    raise self._not_welcome(login.credentials)
-                named = True
+                if user_sent:
+                    raise self._make_login_failed(login.credentials)
+                user_sent = True
                 self._type(login.credentials.user, deadline)
             elif login and login.password_prompt.fullmatch(prompt):
                 self._type(login.credentials.password, deadline, secret=True)
@@ -162,7 +161,7 @@ class CliSession(TransportSession):
                 return
 
     def _next_prompt(self, deadline: Deadline, *, after_user: bool) -> str:
-        """Return the next prompt; lines before it are events (but for the user name's echo), pages are turned."""
+        """Return the next prompt. Keep lines before it as events, except the echo of the user name; continue pages."""
         while True:
             event = self._next(deadline)
             if isinstance(event, Line):
@@ -171,7 +170,7 @@ class CliSession(TransportSession):
             elif not self._turns_page(event, deadline):
                 return event.text
 
-    def _not_welcome(self, credentials: Credentials) -> LoginFailed:
+    def _make_login_failed(self, credentials: Credentials) -> LoginFailed:
         return LoginFailed(
             f"the device does not accept user {credentials.user!r} with this password",
             device=self._device,
@@ -181,7 +180,7 @@ class CliSession(TransportSession):
     # -- exchanging
 
     def _converse(self, command: str, deadline: Deadline) -> tuple[str, ...]:
-        """Send one command and wait for all of its reply."""
+        """Send one command and return all lines of its reply."""
         self._type(command, deadline)
         if self._echoes:
             self._await_echo(command, deadline)
@@ -195,7 +194,7 @@ class CliSession(TransportSession):
         return tuple(lines)
 
     def _await_echo(self, command: str, deadline: Deadline) -> None:
-        """Skip what was under way before the command was received, another prompt included."""
+        """Skip output from before the device received the command, including another prompt."""
         while True:
             event = self._next(deadline)
             if isinstance(event, Prompt):
@@ -216,7 +215,7 @@ class CliSession(TransportSession):
                 return None
 
     def _turns_page(self, prompt: Prompt, deadline: Deadline) -> bool:
-        """Return True at the end of a page; then the next page is asked for."""
+        """Return True at the end of a page, after requesting the next page."""
         if self._pager is None or not self._pager.fullmatch(prompt.text):
             return False
         self._transport.send(b" ", deadline)
@@ -246,8 +245,8 @@ class CliSession(TransportSession):
         self._waiting.extend(self._decoder.feed(data))
 
     def _collect(self) -> None:
-        """Take in what came since the last exchange; forget a connection that turns out to be broken."""
-        deadline = Deadline(self._timeout_s, self._clock)  # of what comes without end
+        """Read the input since the last exchange; close a connection that proves to be broken."""
+        deadline = Deadline(self._timeout_s, self._clock)  # a device may send without end
         try:
             while self._transport.is_open and self._transport.has_input():
                 if not deadline.allow_look():
@@ -268,7 +267,7 @@ class CliSession(TransportSession):
 
 
 def _any_of(*patterns: re.Pattern[str] | None) -> re.Pattern[str]:
-    """Return a pattern that matches what any of these does; case may be ignored in some of them."""
+    """Return a pattern that matches where any of these does; each keeps its own IGNORECASE flag."""
     parts = [
         f"(?{'i' if pattern.flags & re.IGNORECASE else ''}:{pattern.pattern})"
         for pattern in patterns
@@ -278,5 +277,5 @@ def _any_of(*patterns: re.Pattern[str] | None) -> re.Pattern[str]:
 
 
 def _same(line: str, command: str) -> bool:
-    """Return True if a line is the command as the device repeats it; devices add and drop blanks."""
+    """Return True if a line is the echo of the command; devices add and drop blanks."""
     return line.split() == command.split()

@@ -1,7 +1,7 @@
-"""HTTP/1.1 as a client of a switch speaks it, without any input or output: on `h11` (extra `rest`).
+"""Client side of HTTP/1.1, without any I/O, based on `h11` (extra `rest`).
 
-`HttpConnection` is one connection: requests become bytes, bytes become replies, the same however they were
-split. Whatever is not HTTP, or never ends, raises `ProtocolDesync`. `CookieJar` keeps a login.
+`HttpConnection` turns requests into bytes and bytes into replies, however they were split. Bytes that are not
+HTTP, or a body that is too long, raise `ProtocolDesync`. `CookieJar` keeps a login.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import LoginFailed, ProtocolDesync, Unsupported
 
 LONGEST_BODY_BYTES = 1 << 24
-"""No table of any size of switch comes near this; more is not an answer to anything we ask."""
+"""Maximum size of a body; far above the largest table of any switch."""
 
 DEEPEST_DOCUMENT = 16
-"""No answer is nested so deeply; what is could not even be shown in an error."""
+"""Maximum nesting of a JSON document; a deeper one could not even be shown in an error."""
 
 JSON_TYPE = "application/json"
 
@@ -53,7 +53,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """One reply, complete. `headers` are by lower-case name; of a repeated one the last."""
+    """One complete reply. `headers` are keyed by lower-case name; of a repeated header the last one counts."""
 
     status: int
     body: bytes = b""
@@ -66,17 +66,17 @@ class HttpReply:
         return self.body.decode("utf-8", "replace").strip()
 
     def json(self) -> Any:
-        """Return the body as JSON. Raises `ProtocolDesync` when it is not JSON, or nested beyond sense."""
+        """Return the body as JSON. Raise `ProtocolDesync` if it is not JSON, or nested too deeply."""
         try:
-            return _not_deep(json.loads(self.body))
+            return _check_depth(json.loads(self.body))
         except (ValueError, RecursionError) as error:
             raise ProtocolDesync(
                 f"the body of the reply is not JSON: {error}", received=self.text[:_BYTES_SHOWN]
             ) from None
 
 
-def _not_deep(document: Any) -> Any:
-    """Return the document. Raises `ValueError` when it is nested more than `DEEPEST_DOCUMENT` times."""
+def _check_depth(document: Any) -> Any:
+    """Return the document. Raise `ValueError` if it is nested more than `DEEPEST_DOCUMENT` levels deep."""
     level = [document]
     for _ in range(DEEPEST_DOCUMENT):
         level = [inner for item in level for inner in _inside(item)]
@@ -92,7 +92,7 @@ def _inside(item: Any) -> Iterable[Any]:
 
 
 class CookieJar:
-    """The cookies of one device; no paths, no domains, for there is one device and one login."""
+    """Cookies of one device; paths and domains are ignored, since there is one device and one login."""
 
     def __init__(self) -> None:
         self._values: dict[str, str] = {}
@@ -113,7 +113,7 @@ class CookieJar:
         return (("Cookie", pairs),) if pairs else ()
 
     def take(self, set_cookie: str) -> None:
-        """Keep what a `Set-Cookie` header says; an empty value or `Max-Age=0` forgets."""
+        """Store the cookie of a `Set-Cookie` header; an empty value or `Max-Age=0` deletes it."""
         pair, *attributes = [part.strip() for part in set_cookie.split(";")]
         name, _, value = pair.partition("=")
         self._values.pop(name, None)
@@ -146,7 +146,7 @@ def basic_authorization(credentials: Credentials) -> tuple[str, str]:
 
 
 class HttpConnection:
-    """One connection as the client sees it: `request`, then `feed` until there is a reply, and again."""
+    """Client side of one connection: call `request`, then `feed` until it returns a reply, and so on."""
 
     def __init__(self, *, longest_body_bytes: int = LONGEST_BODY_BYTES) -> None:
         h11 = _h11()
@@ -158,7 +158,7 @@ class HttpConnection:
         self._beginning = b""
 
     def request(self, request: Request) -> bytes:
-        """Return the bytes of one request, which must have a Host header."""
+        """Return the bytes of one request, whose headers must include Host."""
         h11, body = self._h11, request.body
         headers = list(request.headers)
         if body is not None or request.method in {"POST", "PUT", "PATCH"}:
@@ -169,7 +169,7 @@ class HttpConnection:
         return b"".join(self._connection.send(event) or b"" for event in (*events, h11.EndOfMessage()))
 
     def feed(self, data: bytes) -> HttpReply | None:
-        """Return the reply, once these bytes complete it; `b""` says that the device has closed the connection."""
+        """Return the reply if these bytes complete it, else None; `b""` means that the device closed the connection."""
         self._check_http(data)
         try:
             self._connection.receive_data(data)
@@ -184,7 +184,7 @@ class HttpConnection:
             raise _desync(f"the answer is not HTTP: {error}", data) from None
 
     def _check_http(self, data: bytes) -> None:
-        """Raise `ProtocolDesync` at once for noise: without a line end, we would wait for the rest of it."""
+        """Raise `ProtocolDesync` at once for bytes that are not HTTP: h11 would wait for a line end."""
         if len(self._beginning) < len(_EVERY_REPLY):
             self._beginning += data[: len(_EVERY_REPLY) - len(self._beginning)]
             if not _EVERY_REPLY.startswith(self._beginning):
@@ -192,7 +192,7 @@ class HttpConnection:
 
     @property
     def reusable(self) -> bool:
-        """True if another request may follow on this connection; asked once after each reply."""
+        """True if another request may follow on this connection; read it once after each reply."""
         try:
             self._connection.start_next_cycle()
         except self._h11.LocalProtocolError:
@@ -212,7 +212,7 @@ class HttpConnection:
     def _finish(self) -> HttpReply:
         surplus, _ = self._connection.trailing_data
         if surplus:
-            raise _desync("more bytes than the reply has", surplus)
+            raise _desync("bytes after the end of the reply", surplus)
         return HttpReply(
             self._head.status_code, bytes(self._body), dict(self.headers), self._head.reason.decode("latin-1")
         )

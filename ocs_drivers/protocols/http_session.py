@@ -5,8 +5,8 @@
     session.get_json("/rest/crossconnects/?id=list")
     session.send_json("PUT", "/api/data/...", document, before_resending=guard)
 
-A request that changes something is never sent twice, but where the device refused the first explicitly
-(its session had expired) and the caller's guard lets the second pass.
+A request that changes something is sent twice only if the device refused the first explicitly (its session had
+expired) and the caller's guard allows the second.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ _TEXT_SHOWN = 200
 class HttpSession(TransportSession):
     """Requests and replies on one kept connection; several threads may share it.
 
-    A lock is held over each exchange. Whatever breaks an exchange closes the connection, so that a late
-    answer meets nobody. A connection that the device closed between two requests is replaced; reads are
-    sent again once when it closed while they were on their way. The `Host` header is that of `device`.
+    A lock is held over each exchange. Any failure of an exchange closes the connection, so that a late answer
+    is never taken for the next one. A connection that the device closed between two requests is replaced; a read
+    is sent again once if the connection closed during it. The `Host` header is that of `device`.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class HttpSession(TransportSession):
         self._accepted = False
 
     def open(self) -> None:
-        """Connect. Nothing is asked yet: the driver's first request finds out who is there, and logs in."""
+        """Connect, without a request: the driver's first request logs in."""
         with self._lock:
             self._cookies.clear()
             self._answered = self._accepted = False
@@ -95,11 +95,11 @@ class HttpSession(TransportSession):
         timeout_s: float | None = None,
         before_resending: Guard = allow_all,
     ) -> HttpReply:
-        """Send a request and give its reply, whatever its status but 401 and 403.
+        """Send a request and return its reply, with any status except 401 and 403.
 
-        `is_read` says that it may be sent again when the device closed the connection (default: methods that read).
-        A 401 to a cookie renews the login once: `before_resending` is asked, then the request is sent again.
-        Raises `LoginFailed`, `SessionExpired`, `PermissionDenied`, and whatever breaks a line.
+        `is_read` allows sending it again if the device closed the connection (default: True for GET, HEAD, OPTIONS).
+        A 401 to a cookie renews the login once: `before_resending` is called, then the request is sent again.
+        Raises `LoginFailed`, `SessionExpired`, `PermissionDenied` and any `TransportError`.
         """
         request = Request(method, target, tuple(headers), body)
         again = method in _READS if is_read is None else is_read
@@ -124,7 +124,7 @@ class HttpSession(TransportSession):
         accept: str = JSON_TYPE,
         statuses: Collection[int] = (200,),
     ) -> _T:
-        """Return what is at `target`, decoded. Raises `DeviceError` for any status but these."""
+        """Return the decoded resource at `target`. Raise `DeviceError` for a status that is not in `statuses`."""
         reply = self.request("GET", target, headers=(("Accept", accept), *headers))
         sent = f"GET {target}"
         with self._closing_on_failure(sent):
@@ -149,7 +149,7 @@ class HttpSession(TransportSession):
         timeout_s: float | None = None,
         before_resending: Guard = allow_all,
     ) -> HttpReply:
-        """Send a JSON document, once; the reply with whatever status."""
+        """Send a JSON document once; return the reply, as `request` does."""
         return self.request(
             method,
             target,
@@ -161,7 +161,7 @@ class HttpSession(TransportSession):
         )
 
     def refusal(self, reply: HttpReply, sent: str) -> DeviceError:
-        """Return the error for a status that is not a success; `device_code` is the status."""
+        """Return the error for an unsuccessful reply; its `device_code` is the status."""
         return DeviceError(
             f"the device refused: {reply.status} {reply.reason}".rstrip(),
             device_code=str(reply.status),
@@ -177,13 +177,13 @@ class HttpSession(TransportSession):
         self._http = HttpConnection(longest_body_bytes=self._longest_body_bytes)
 
     def _ask(self, request: Request, again: bool, deadline: Deadline) -> HttpReply:
-        """Exchange a request and its reply; once more on a new connection where `again` allows it."""
+        """Return the reply to a request; if the connection is lost and `again` is True, send it again on a new one."""
         try:
             return self._exchange(request, deadline)
         except ConnectionLost as error:
             self._transport.close()
             if not self._answered and self._in_use:
-                raise self._nobody() from error
+                raise self._make_connect_error() from error
             if not again or not self._in_use:
                 raise
             return self._exchange(request, deadline)
@@ -192,12 +192,12 @@ class HttpSession(TransportSession):
         self.ready()
         connection = self._http
         assert connection is not None  # made with every connection
-        data = connection.request(request.with_headers(("Host", self._host), *self._login()))
+        data = connection.request(request.with_headers(("Host", self._host), *self._login_headers()))
         wire.log_sent(self._device, f"{request.line} {(request.body or b'').decode('utf-8', 'replace')}")
         self._transport.send(data, deadline)
         reply = self._await_reply(connection, deadline)
         wire.log_received(self._device, f"{reply.status} {reply.reason}\n".encode() + reply.body)
-        self._keep(connection)
+        self._finish_exchange(connection)
         return reply
 
     def _await_reply(self, connection: HttpConnection, deadline: Deadline) -> HttpReply:
@@ -213,8 +213,8 @@ class HttpSession(TransportSession):
                 reply = connection.feed(data)
         return reply
 
-    def _keep(self, connection: HttpConnection) -> None:
-        """Keep the cookies, and the connection where both sides want to."""
+    def _finish_exchange(self, connection: HttpConnection) -> None:
+        """Store the cookies; close the connection unless both sides keep it."""
         self._answered = True
         for name, value in connection.headers:
             if name == "set-cookie":
@@ -222,8 +222,8 @@ class HttpSession(TransportSession):
         if not connection.reusable:
             self._transport.close()
 
-    def _login(self) -> Headers:
-        """Return the headers of the login: a cookie where there is one, and the account in any case."""
+    def _login_headers(self) -> Headers:
+        """Return the headers of the login: the account, if there is one, and the cookies."""
         basic = () if self._credentials is None else (basic_authorization(self._credentials),)
         return (*basic, *self._cookies.header)
 
@@ -245,7 +245,7 @@ class HttpSession(TransportSession):
             )
         raise LoginFailed("wrong user name or password", device=self._device, hint=hint)
 
-    def _nobody(self) -> ConnectError:
+    def _make_connect_error(self) -> ConnectError:
         return ConnectError(
             "the device closed the connection before its first answer",
             device=self._device,
@@ -254,7 +254,7 @@ class HttpSession(TransportSession):
 
     @contextmanager
     def _closing_on_failure(self, sent: str) -> Iterator[None]:
-        """Close a broken connection; a refusal that came as a whole reply leaves it open."""
+        """Close the connection on an error, except a refusal in a complete reply; add the request to the error."""
         try:
             yield
         except BaseException as error:
@@ -266,7 +266,7 @@ class HttpSession(TransportSession):
 
 
 def _reply_ended_by_close(connection: HttpConnection) -> HttpReply | None:
-    """Return the reply of a server that marks the end of a body by closing the connection, else None."""
+    """Return the reply of a server that ends a body by closing the connection, or None if it is incomplete."""
     try:
         return connection.feed(b"")
     except ProtocolDesync:

@@ -1,9 +1,9 @@
-"""SCPI as all instruments answer it, without any input or output.
+"""Codec of the SCPI that all instruments share, without any I/O.
 
-`ReplyReader` turns bytes into replies, the same however the bytes were split; the decoders turn replies into values.
-Whatever is not the language raises `ProtocolDesync`.
+`ReplyReader` turns bytes into replies, however the bytes were split; the decoders turn replies into values.
+Invalid replies raise `ProtocolDesync`.
 
-Set commands are silent: a refusal is found only in the device's error queue (`ERRORS`).
+Set commands have no reply: a refusal appears only in the device's error queue (`ERRORS`).
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ OPERATION_COMPLETE = "*OPC?"
 ERRORS = ":syst:err?"
 
 LONGEST_LINE_BYTES = 1 << 20
-"""No reply of any size of switch comes near this; more without a line end is not our protocol."""
+"""Maximum length of a reply; far above that of the largest switch."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedError:
-    """One entry of the device's error queue; number 0 says that the queue is empty."""
+    """One entry of the device's error queue; number 0 means that the queue is empty."""
 
     number: int
     text: str
 
 
 class ReplyReader:
-    """The receiving half: bytes in, replies out.
+    """Incremental decoder of bytes to replies.
 
     A line ends with LF, CR or CRLF, and holds one reply or several joined by `;` (outside quotes and
-    parentheses). Raises `ProtocolDesync` on bytes that are not printable ASCII and on endless lines,
-    and goes on raising it: after that nothing on this connection can be trusted.
+    parentheses). Raises `ProtocolDesync` on bytes that are not printable ASCII and on lines that are too long, and
+    on every later call: after that nothing on this connection can be trusted.
     """
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ _ERROR = re.compile(r'([+-]?\d{1,9})\s*,\s*"(.*)"')
 
 
 def decode_identity(reply: str) -> Identity:
-    """Decode maker, product code, serial number and firmware.
+    """Decode vendor, product code, serial number and firmware.
 
     >>> decode_identity("Polatis,I-OST-24x24-LU1-DMHNS,002414,6.5.2.18").serial
     '002414'

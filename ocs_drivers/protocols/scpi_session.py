@@ -1,4 +1,4 @@
-"""A session in SCPI: one question at a time, each with its own answers, over any transport."""
+"""A session in SCPI over any transport: one exchange of queries and answers at a time."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from ocs_drivers.transports.transport import Transport, make_lost
 
 _T = TypeVar("_T")
 _LONGEST_QUEUE = 64
-"""Entries after which we no longer believe that an error queue ends."""
+"""Maximum number of entries read from an error queue, for a device whose queue never ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """Differences between one instrument's SCPI and another's, as far as a session goes.
+    """Differences between the SCPI of instruments that concern a session.
 
-    `identity` is asked on every new connection and decoded by `decode_identity`; `errors` asks for the
-    oldest entry of the error queue, and is empty where there is none.
+    `identity` is queried on every new connection and decoded by `decode_identity`; `errors` queries the
+    oldest entry of the error queue, and is empty for a device without one.
     """
 
     terminator: bytes = b"\n"
@@ -46,11 +46,11 @@ STANDARD = Dialect()
 
 
 class ScpiSession(TransportSession):
-    """Questions and answers on one connection; several threads may share it.
+    """Queries and answers on one connection; several threads may share it.
 
-    A lock is held over each exchange, so that an answer reaches who asked. Whatever goes wrong in an
-    exchange closes the connection: a late answer then meets nobody. The next exchange reconnects, and
-    makes sure that the same device answers as before.
+    A lock is held over each exchange, so that each thread receives its own answer. Any failure of an exchange closes
+    the connection, so that a late answer is never taken for the next one. The next exchange reconnects and checks
+    that the same device answers as before.
     """
 
     def __init__(
@@ -66,17 +66,17 @@ class ScpiSession(TransportSession):
         self._dialect = dialect
         self._reader = scpi.ReplyReader()
         self._replies: deque[str] = deque()
-        self._known: Identity | None = None
+        self._identity: Identity | None = None
 
     @property
     def identity(self) -> Identity:
-        """Identity that the device gave when the connection was made."""
-        if self._known is None:
+        """Identity that the device reported when the connection was made."""
+        if self._identity is None:
             raise make_lost(self._device, "it was never opened")
-        return self._known
+        return self._identity
 
     def _collect(self) -> None:
-        """Take in the LF of a CRLF that came after its CR; close a connection where anything else waits."""
+        """Discard the late LF of a CRLF; close the connection if any other input is pending."""
         if not self._transport.is_open or not self._transport.has_input():
             return
         try:
@@ -86,7 +86,7 @@ class ScpiSession(TransportSession):
             self._transport.close()
 
     def ask(self, query: str, decode: Callable[[str], _T], *, timeout_s: float | None = None) -> _T:
-        """Return the decoded answer to one query, or to several where all but the last are silent.
+        """Return the decoded answer to one query, or to a chain in which only the last command has an answer.
 
         Never sends twice: for queries that may be repeated, see `ask_again`.
         """
@@ -94,19 +94,19 @@ class ScpiSession(TransportSession):
             return decode(next_reply())
 
     def tell(self, command: str) -> None:
-        """Send a command that the device answers with silence; what became of it shows in what it tells next."""
+        """Send a command without a reply; only later queries show its effect."""
         with self._exchange(command):
             pass
 
     def ask_again(self, query: str, decode: Callable[[str], _T]) -> _T:
-        """Ask once more, on a new connection, when the device had closed the connection: for reads only."""
+        """Ask; if the device had closed the connection, ask again on a new one. For reads only."""
         try:
             return self.ask(query, decode)
         except ConnectionLost:
             return self.ask(query, decode)
 
     def ask_together_again(self, queries: Sequence[str], decode: Callable[[Sequence[str]], _T]) -> _T:
-        """Return the decoded answers to several queries in one round trip; as `ask_again` in all else."""
+        """Return the decoded answers to several queries in one round trip; repeats them as `ask_again` does."""
         try:
             return self._ask_together(queries, decode)
         except ConnectionLost:
@@ -119,10 +119,10 @@ class ScpiSession(TransportSession):
     def ask_checked(
         self, query: str, decode: Callable[[str], _T]
     ) -> tuple[_T | None, tuple[DeviceError, ...]]:
-        """Return the answer and the error queue in one round trip; the answer is None when refused.
+        """Return the answer and the error queue in one round trip; the answer is None if the query was refused.
 
-        A refused query is silent, so the queue's entry is what ends the answer. Further entries are
-        drained by further questions.
+        A refused query has no answer, so the first reply is then the queue's entry. Further entries take
+        further queries.
         """
         with self._exchange(f"{query};{self._dialect.errors}") as next_reply:
             answer: _T | None = None
@@ -136,7 +136,7 @@ class ScpiSession(TransportSession):
         return answer, self._rest_of_queue(entry, query)
 
     def drain_errors(self, doing: str) -> tuple[DeviceError, ...]:
-        """Return everything in the device's error queue, oldest first."""
+        """Read the device's error queue until it is empty; return its errors, oldest first."""
         return self._rest_of_queue(self.ask(self._dialect.errors, scpi.decode_error), doing)
 
     def _rest_of_queue(self, entry: scpi.QueuedError, sent: str) -> tuple[DeviceError, ...]:
@@ -155,7 +155,7 @@ class ScpiSession(TransportSession):
         )
 
     def _start(self) -> None:
-        """Ask who is there; a port that is open but not a switch is found out here."""
+        """Query the identity: an open port that is not a switch is detected here."""
         self._reader = scpi.ReplyReader()
         self._replies.clear()
         try:
@@ -170,14 +170,14 @@ class ScpiSession(TransportSession):
         self._check_same_device(identity)
 
     def _check_same_device(self, identity: Identity) -> None:
-        if self._known is not None and self._known.serial != identity.serial:
+        if self._identity is not None and self._identity.serial != identity.serial:
             self._transport.close()
             raise AnotherDevice(
-                f"another device answers: serial number {identity.serial}, not {self._known.serial}",
+                f"another device answers: serial number {identity.serial}, not {self._identity.serial}",
                 device=self._device,
                 hint="Check the network address, then make a new driver for this device.",
             )
-        self._known = identity
+        self._identity = identity
 
     @contextmanager
     def _exchange(self, command: str, timeout_s: float | None = None) -> Iterator[Callable[[], str]]:
@@ -189,7 +189,7 @@ class ScpiSession(TransportSession):
 
     @contextmanager
     def _replies_to(self, command: str, timeout_s: float) -> Iterator[Callable[[], str]]:
-        """Send a command and give its replies one by one."""
+        """Send a command and yield a function that returns its next reply."""
         deadline = answer_deadline(timeout_s, self._clock)
         with self._closing_on_failure(command):
             wire.log_sent(self._device, command)

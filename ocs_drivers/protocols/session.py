@@ -1,4 +1,4 @@
-"""The base of all sessions: one connection over a transport, replaced when it broke, shared by several threads."""
+"""The base of all sessions: one connection over a transport, replaced after a failure, shared by several threads."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ocs_drivers.transports.transport import Transport, make_lost, silent
 EVENTS_KEPT = 1024
 
 SHORTEST_S = 0.001
-"""Time to connect when no time is left: none at all would mean not to wait in another sense."""
+"""Minimum timeout to connect: a socket timeout of 0 would mean non-blocking."""
 
 
 EARLY_S = 0.05
-"""Time by which a part of a wait may end early; one that ends earlier is no end of the part."""
+"""Time by which a partial wait may end early; a timeout that comes earlier is an error of the transport."""
 
 
 class TransportSession(ABC):
@@ -45,13 +45,13 @@ class TransportSession(ABC):
 
     @abstractmethod
     def _start(self) -> None:
-        """Start on the connection that was just made: log in, or find out who is there."""
+        """Initialise a new connection: log in, or query the identity of the device."""
 
     def _log_out(self) -> None:  # noqa: B027 - most protocols have no login
-        """Log out on the connection, where the protocol has a login."""
+        """Log out, if the protocol has a login."""
 
     def _collect(self) -> None:
-        """Take in what waits on the connection; here, close a connection where anything does."""
+        """Process pending input; by default, close a connection with any."""
         if self._transport.is_open and self._transport.has_input():
             self._transport.close()
 
@@ -70,7 +70,7 @@ class TransportSession(ABC):
             self._transport.close()
 
     def disconnect(self) -> None:
-        """Drop the connection, for the next exchange to make a new one."""
+        """Drop the connection; the next exchange makes a new one."""
         with self._lock:
             self._transport.close()
 
@@ -81,29 +81,30 @@ class TransportSession(ABC):
 
     @property
     def connections(self) -> int:
-        """Number of connections made; when it grows, another device may answer, or messages may have been missed."""
+        """Number of connections made so far; after a new one another device may answer, and messages may be missing."""
         return self._connections
 
     @property
     def event_count(self) -> int:
-        """Number of unsolicited messages that have come in since it was made."""
+        """Number of unsolicited messages received since the session was created."""
         return self._event_count
 
     def events(self, since: int) -> tuple[Event, ...]:
-        """Return the unsolicited messages after number `since`, with those that wait on the connection now."""
+        """Return the unsolicited messages after number `since`, including pending input."""
         with self._lock:
             if self._in_use:
                 self._collect()
             return tuple(event for event in self._events if event.number > since)
 
     def lock(self) -> AbstractContextManager[object]:
-        """Return a re-entrant lock that holds off the exchanges of other threads over several of ours."""
+        """Return a re-entrant lock that excludes other threads over several exchanges."""
         return self._lock
 
     def ready(self) -> None:
-        """Make sure that there is a fresh connection, before a write; nothing that matters is sent.
+        """Ensure a live connection before a write; only a login is sent.
 
-        A connection that the device has closed, or that holds bytes nobody asked for, is replaced.
+        A connection that the device has closed, or that has unexpected input, is replaced. Raises `ConnectionLost`
+        after `close`.
         """
         with self._lock:
             if not self._in_use:
@@ -126,7 +127,7 @@ class TransportSession(ABC):
         self._start()
 
     def _receive(self, deadline: Deadline) -> bytes:
-        """Return what has arrived, at least one byte; a longer wait in the middle of a step is told of."""
+        """Return the bytes that have arrived, at least one; report a long wait during a step to the progress log."""
         if not deadline.allow_look():
             raise silent(self._device, deadline)
         for part in parts_of(deadline):
@@ -138,13 +139,13 @@ class TransportSession(ABC):
         raise silent(self._device, deadline)
 
     def _keep_event(self, kind: str, lines: tuple[str, ...]) -> None:
-        """Keep an unsolicited message for `events`."""
+        """Store an unsolicited message for `events`."""
         self._event_count += 1
         self._events.append(Event(self._event_count, self._clock.now(), kind, lines))
 
     @contextmanager
     def _closing_on_failure(self, sent: str) -> Iterator[None]:
-        """Close the connection whatever goes wrong inside, also Ctrl-C; an error says what had been sent."""
+        """Close the connection on any exception, even Ctrl-C; add the device and the text sent to an `OcsError`."""
         try:
             yield
         except BaseException as error:

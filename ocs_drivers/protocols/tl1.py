@@ -1,9 +1,9 @@
-"""TL1, the telecommunications language of optical switches, without any input or output.
+"""Codec of TL1, the telecommunications language of optical switches, without any I/O.
 
-`Command` is what goes out. `Decoder` turns bytes into events, the same however the bytes were split:
+`Command` is an input message. `Decoder` turns bytes into events, however the bytes were split:
 `Reply` answers the command whose correlation tag it carries, `Autonomous` is an unsolicited message,
-`Acknowledgement` says that a command was received. Prompts (`<`, `agent>`) are skipped. A `;` inside quotes
-or a comment ends nothing. Whatever is not TL1 raises `ProtocolDesync`.
+`Acknowledgement` confirms that a command was received. Prompts (`<`, `agent>`) are skipped. A `;` inside quotes
+or a comment does not end a block. Bytes that are not TL1 raise `ProtocolDesync`.
 
 A reply on the wire, each line ended by CRLF (any of CR, LF and CRLF is taken):
 
@@ -27,10 +27,10 @@ from ocs_drivers.errors import ProtocolDesync
 Completion = Literal["COMPLD", "DENY", "PRTL", "DELAY", "RTRV"]
 
 LONGEST_BLOCK_BYTES = 1 << 20
-"""No block of any size of switch comes near this; more without an end is not our protocol."""
+"""Maximum length of a block; far above that of the largest switch."""
 
 LONGEST_LINE_BYTES = 1 << 14
-"""No line of a block comes near this; a longer one is not our protocol either."""
+"""Maximum length of a line of a block."""
 
 _RESERVED = re.compile(r'[;:"\r\n\\]|/\*|[^\x20-\x7e]')
 
@@ -39,9 +39,8 @@ _RESERVED = re.compile(r'[;:"\r\n\\]|/\*|[^\x20-\x7e]')
 class Command:
     """One input message: `VERB:tid:aid:ctag:general:positional:keywords;`.
 
-    `tid` is quoted when given; `short` leaves out the colon behind a tag that nothing follows. Raises
-    `ValueError` when a field holds a character that would end it, so that
-    no value can become a command of its own.
+    A non-empty `tid` is quoted; `short` omits the colon after a final tag. Raises `ValueError` if a field contains
+    a character that would end it, so that no value can inject a command.
 
     >>> Command("RTRV-PATCH", tag=5).text
     'RTRV-PATCH:::5:;'
@@ -63,9 +62,9 @@ class Command:
 
     def __post_init__(self) -> None:
         for value in (self.verb, self.aid, self.tid, self.positional, self.keywords):
-            found = _RESERVED.search(value)
-            if found:
-                raise ValueError(f"{found.group()!r} cannot be sent inside a TL1 field")
+            reserved = _RESERVED.search(value)
+            if reserved:
+                raise ValueError(f"{reserved.group()!r} cannot be sent inside a TL1 field")
 
     @property
     def text(self) -> str:
@@ -87,7 +86,7 @@ def port_list(ports: Iterable[int]) -> str:
 
 
 def ignore(lines: tuple[str, ...]) -> None:
-    """Ignore the lines of a reply that holds nothing of interest."""
+    """Ignore the lines of a reply: the decoder of commands without a result."""
     del lines
 
 
@@ -102,7 +101,7 @@ def port_range(first: int, last: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer to the command with tag `tag` (or a part of it, when `more` follows).
+    """The answer to the command with tag `tag`, or a part of it if `more` is True.
 
     `lines` are the text lines, without quotes where a line is one quoted string; `code` is the
     four-letter error code of a denial.
@@ -143,12 +142,12 @@ _REPORT = re.compile(r"(?P<alarm>\*C|\*\*|\*|A)\s+(?P<tag>\d+(?:\.\d+)?)\s+(?P<v
 _ACKNOWLEDGEMENT = re.compile(r"\s*(?P<code>IP|PF|OK|NA|NG|RL)\s+(?P<tag>\S+)\s*")
 _PROMPT = re.compile(r"\s*[\w@.-]*")
 _CODE = re.compile(r"[A-Z]{4}")
-# A quotation that nobody closes goes on to the end of the line.
+# An unclosed quotation extends to the end of the line.
 _QUOTED_OR_COMMENT = re.compile(r'"((?:[^"\\]|\\.)*)"|/\*(.*?)\*/|".*', re.DOTALL)
 
 
 class _Part(Enum):
-    """Part of a block that comes next."""
+    """Next part of a block."""
 
     HEADER = auto()
     IDENTIFICATION = auto()
@@ -173,9 +172,9 @@ _PLAIN = {
 
 
 class Decoder:
-    """The receiving half: bytes in, events out.
+    """Incremental decoder of bytes to events.
 
-    After a `ProtocolDesync` it goes on raising it: nothing on this connection can be trusted any more.
+    After a `ProtocolDesync` every later call raises it again: nothing on this connection can be trusted any more.
     """
 
     def __init__(self) -> None:
@@ -205,21 +204,21 @@ class Decoder:
         self._size_bytes = 0
 
     def _take_all(self, text: str) -> None:
-        """Take characters that mean nothing here in runs, the others one by one."""
+        """Process runs of characters without meaning at once, and all others one by one."""
         position = 0
         while position < len(text):
             run = _PLAIN[self._inside].match(text, position)
-            taken = run[0] if run else text[position]
-            position += len(taken)
-            self._size_bytes += len(taken)
+            piece = run[0] if run else text[position]
+            position += len(piece)
+            self._size_bytes += len(piece)
             if self._size_bytes > LONGEST_BLOCK_BYTES:
                 raise _desync("a block without end", self._line)
-            if len(self._line) + len(taken) > LONGEST_LINE_BYTES:
+            if len(self._line) + len(piece) > LONGEST_LINE_BYTES:
                 raise _desync("a line without end", self._line)
             if run:
-                self._line += taken
+                self._line += piece
             else:
-                self._take(taken)
+                self._take(piece)
 
     def _take(self, character: str) -> None:
         if self._inside is _Inside.COMMENT:
@@ -239,7 +238,7 @@ class Decoder:
             self._inside = _Inside.QUOTES
         elif character == "\\":
             self._inside = _Inside.ESCAPE
-        else:  # the closing quote: all other characters are taken in runs
+        else:  # the closing quote: `_take_all` consumes all other characters in runs
             self._inside = _Inside.NOTHING
 
     def _take_in_the_open(self, character: str) -> None:

@@ -1,4 +1,4 @@
-"""A session in TL1: login, one command at a time, and what the device says in between."""
+"""A session in TL1: login, one command at a time, and the unsolicited reports in between."""
 
 from __future__ import annotations
 
@@ -31,17 +31,16 @@ from ocs_drivers.transports.transport import Transport, silent
 _T = TypeVar("_T")
 
 CLOSE_TIMEOUT_S = 0.5
-"""Time that closing waits for the device to end the login; it times out there anyway."""
+"""Time limit of a logout; the device ends an idle login by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """Differences between one vendor's TL1 and another's, as far as a session goes.
+    """Differences between the TL1 of vendors that concern a session.
 
-    A denial means that nobody is logged in when it carries one of `login_codes` or its text matches
-    `login_text`, and that the function does not exist with one of `unsupported_codes`. A denied login whose
-    text matches `welcome` is a success all the same ("Already logged in"). `short` is how commands end (see
-    `tl1.Command`).
+    A denial with one of `login_codes`, or with a text that matches `login_text`, means that nobody is logged in;
+    one of `unsupported_codes` means that the function does not exist. A denied login whose text matches `welcome`
+    counts as a success ("Already logged in"). `short` omits the final colon of commands (see `tl1.Command`).
     """
 
     login_codes: frozenset[str] = frozenset({"PICC", "PLNA"})
@@ -51,7 +50,7 @@ class Dialect:
     short: bool = False
 
     def needs_login(self, reply: tl1.Reply) -> bool:
-        """Return True if the device says that nobody is logged in."""
+        """Return True if the reply means that nobody is logged in."""
         if reply.completion != "DENY":
             return False
         return reply.code in self.login_codes or _matches(self.login_text, reply)
@@ -72,8 +71,7 @@ class Tl1Session(TransportSession):
     """Commands and replies on one connection; several threads may share it.
 
     Replies are matched by correlation tag; reports that arrive in between are kept for `events`. A lock is
-    held over each exchange, and whatever breaks an exchange closes the connection. A login that the device
-    has forgotten is renewed once.
+    held over each exchange, and any failure of an exchange closes the connection. An expired login is renewed once.
     """
 
     def __init__(
@@ -106,9 +104,9 @@ class Tl1Session(TransportSession):
     ) -> _T:
         """Send a command and decode the lines of its reply.
 
-        When the device says that nobody is logged in, logs in and sends again, once: the command was
-        refused, so nothing happens twice. Raises `SessionExpired` when that does not help, `Unsupported`
-        or `DeviceError` when the command is denied.
+        If the reply means that nobody is logged in, logs in, calls `before_resending` and sends again, once: the
+        command was refused, so nothing happens twice. Raises `SessionExpired` if that fails, `Unsupported` or
+        `DeviceError` if the command is denied.
         """
         command = tl1.Command(
             verb, 0, aid=aid, positional=positional, keywords=keywords, short=self._dialect.short
@@ -127,14 +125,14 @@ class Tl1Session(TransportSession):
     def ask_again(
         self, verb: str, decode: Callable[[tuple[str, ...]], _T], *, aid: str = "", positional: str = ""
     ) -> _T:
-        """Ask once more, on a new connection, when the device had closed the connection: for reads only."""
+        """Ask; if the device had closed the connection, ask again on a new one. For reads only."""
         try:
             return self.ask(verb, decode, aid=aid, positional=positional)
         except ConnectionLost:
             return self.ask(verb, decode, aid=aid, positional=positional)
 
     def _log_out(self) -> None:
-        """End the login, so that the device has a session free."""
+        """End the login, so that the device frees its session."""
         if self._transport.is_open:
             with contextlib.suppress(OcsError):
                 logout = self._command("CANC-USER", aid=self._credentials.user)
@@ -193,7 +191,7 @@ class Tl1Session(TransportSession):
         )
 
     def _check_reply(self, reply: tl1.Reply, sent: str) -> None:
-        """Raise what a denial or a partial completion means."""
+        """Raise `SessionExpired`, `Unsupported` or `DeviceError` for a denial or a partial completion."""
         if reply.completion in {"COMPLD", "DELAY", "RTRV"}:
             return
         if self._dialect.needs_login(reply):
@@ -227,7 +225,7 @@ class Tl1Session(TransportSession):
         return reply
 
     def _converse(self, command: tl1.Command, deadline: Deadline) -> tl1.Reply:
-        """Send one command and wait for all of its reply, pages joined."""
+        """Send one command and return its reply, with all parts joined."""
         with self._closing_on_failure(wire.redact(command.text)):
             wire.log_sent(self._device, command.text)
             self._transport.send(command.text.encode("ascii") + b"\r\n", deadline)
@@ -246,8 +244,8 @@ class Tl1Session(TransportSession):
         return reply
 
     def _collect(self) -> None:
-        """Take in what waits on the connection; forget a connection that turns out to be broken."""
-        deadline = Deadline(self._timeout_s, self._clock)  # of what comes without end
+        """Process pending input; close a connection that proves to be broken."""
+        deadline = Deadline(self._timeout_s, self._clock)  # a device may send without end
         try:
             while self._transport.is_open and self._transport.has_input():
                 if not deadline.allow_look():
@@ -255,7 +253,7 @@ class Tl1Session(TransportSession):
                 self._take(self._transport.receive(Deadline(0, self._clock)))
         except TransportError:
             self._transport.close()
-        if self._replies:  # an answer nobody waits for: start afresh
+        if self._replies:  # a reply without a command: reconnect
             self._transport.close()
 
     def _take(self, data: bytes) -> None:

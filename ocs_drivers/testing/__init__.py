@@ -1,10 +1,10 @@
-"""The contract as tests, to be run by whoever writes a driver or has a real switch in front of him.
+"""The driver interface as a test suite, for authors of drivers and owners of real switches.
 
-On the ports of a switch that are free, and nothing else is touched:
+On the free ports of a switch, without touching any other:
 
     python -m ocs_drivers.testing calient+tl1://10.0.0.7 --free-ports 1-8:321-328 --record switch7.json
 
-In a suite of one's own:
+In your own test suite:
 
     from ocs_drivers.testing import SwitchContract
 
@@ -14,8 +14,8 @@ In a suite of one's own:
             with open_switch("mine://10.0.0.2") as switch:
                 yield switch
 
-Without the fixture `free_ports` that takes the switch over: all its circuits go. Needs four free inputs and
-outputs at least, and pytest. A passing driver can be used by everything above `ocs_drivers`.
+Without a fixture `free_ports` the suite uses the whole switch and removes all its circuits. It needs pytest and at
+least four free inputs and four free outputs. Everything above `ocs_drivers` can use a driver that passes.
 """
 
 from ocs_drivers.testing.contract import GuardRefused, OnFreePorts, SwitchContract

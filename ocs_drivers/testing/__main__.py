@@ -1,4 +1,4 @@
-"""`python -m ocs_drivers.testing ADDRESS --free-ports 1-8:49-56 [--record FILE]`: prove a driver on a switch."""
+"""`python -m ocs_drivers.testing ADDRESS --free-ports 1-8:49-56 [--record FILE]`: test a driver on a switch."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from ocs_drivers.testing.ports import find_free_ports
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the suite; the exit status is pytest's, 0 when everything held."""
+    """Run the suite and return pytest's exit status: 0 if all tests passed."""
     parser = argparse.ArgumentParser(prog="python -m ocs_drivers.testing", description=__doc__)
-    parser.add_argument("address", help="of the switch, as for open_switch")
+    parser.add_argument("address", help="address of the switch, as for open_switch")
     parser.add_argument("--free-ports", required=True, metavar="INPUTS:OUTPUTS", help="1-8:49-56, or `all`")
-    parser.add_argument("--control", metavar="HOST:PORT", help="control socket, of a simulated switch")
-    parser.add_argument("--timeout", default="5", metavar="SECONDS", help="for every answer")
-    parser.add_argument("--record", metavar="FILE", help="write what was tried and how it ended")
+    parser.add_argument("--control", metavar="HOST:PORT", help="control socket of a simulated switch")
+    parser.add_argument("--timeout", default="5", metavar="SECONDS", help="timeout of every answer")
+    parser.add_argument("--record", metavar="FILE", help="write a record of the tests and their results")
     parser.add_argument("--sign-with", metavar="KEY", help="OpenSSH private key to sign the record with")
     options, rest = parser.parse_known_args(arguments)
     command = [str(Path(__file__).with_name("test_conformance.py")), "-p", "ocs_drivers.testing.plugin"]
-    folder = str(Path(__file__).parent)  # no settings of a project around this environment
+    folder = str(Path(__file__).parent)  # ignore the pytest settings of any surrounding project
     command += ["-c", os.devnull, "--rootdir", folder]
     command += ["-p", "no:cacheprovider", "-q", "--import-mode=importlib"]
     command += ["--switch", options.address, "--free-ports", options.free_ports]
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ("--sign-with", options.sign_with),
     ):
         command += [option, value] if value else []
-    try:  # what would be an error of every test is told once
+    try:  # report a common error once, not in every test
         with open_switch(options.address, timeout_s=float(options.timeout)) as switch:
             find_free_ports(switch, options.free_ports)
     except OcsError as error:

@@ -1,4 +1,4 @@
-"""The contract of drivers, as tests on the ports of one switch that may be used."""
+"""The driver interface as tests on the free ports of one switch."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class GuardRefused(Exception):
     """Raised by the guards of these tests."""
 
 
-ALWAYS_SOMEWHERE = "an input of this switch is always somewhere: it cannot begin without circuits"
+ALWAYS_SOMEWHERE = "every input of this switch is always connected, so the test cannot start without circuits"
 
 
 def _without(connections: CrossConnects, free: FreePorts) -> CrossConnects:
-    """Return everybody else's circuits."""
+    """Return the circuits of inputs that are not free."""
     return CrossConnects((i, o) for i, o in connections.items() if i not in free.inputs)
 
 
@@ -48,23 +48,23 @@ def _all_pairs(free: FreePorts) -> set[tuple[int, int]]:
 
 
 class OnFreePorts:
-    """Base of tests on a switch: its free ports, empty before and after."""
+    """Base of tests on a switch, whose free ports are empty before and after each test."""
 
     @pytest.fixture
     def free_ports(self, switch: OpticalSwitch) -> FreePorts:
-        """Return the ports that may be used; override where others' circuits are on the switch."""
+        """Return the ports that may be used, by default all; override it if the switch carries other circuits."""
         return all_ports(switch.capabilities)
 
     @pytest.fixture
     def free(self, switch: OpticalSwitch, free_ports: FreePorts) -> FreePorts:
-        """Return the ports that may be used, on a switch where inputs need not be somewhere."""
+        """Return the ports that may be used; skip the test on a switch without disconnects."""
         if not switch.capabilities.disconnects:
             pytest.skip(ALWAYS_SOMEWHERE)
         return free_ports
 
     @pytest.fixture
     def empty(self, switch: OpticalSwitch, free: FreePorts) -> Iterator[OpticalSwitch]:
-        """Yield the switch with nothing on its free ports; nothing is left there, others' circuits are as before."""
+        """Yield the switch without circuits on its free ports; clear them afterwards, and check all other circuits."""
         others = _without(switch.read().connections, free)
         switch.apply(CrossConnects(), scope=free.scope)
         yield switch
@@ -74,13 +74,13 @@ class OnFreePorts:
 
     @staticmethod
     def read_held(switch: OpticalSwitch, free: FreePorts) -> CrossConnects:
-        """Return what the switch holds on its free ports."""
-        found = switch.read().connections
-        return CrossConnects(found.pairs - _without(found, free).pairs)
+        """Return the circuits of the free ports."""
+        connections = switch.read().connections
+        return CrossConnects(connections.pairs - _without(connections, free).pairs)
 
 
 class SwitchContract(OnFreePorts):
-    """Inherit, and give a fixture `switch` that yields an open switch."""
+    """Test suite to inherit, with a fixture `switch` that yields an open switch."""
 
     # -- who it is
 
@@ -280,7 +280,7 @@ class SwitchContract(OnFreePorts):
     def test_own_changes_are_events_only_where_there_are_any(
         self, empty: OpticalSwitch, free: FreePorts
     ) -> None:
-        """A device may leave the session that made a change out of its reports (a Polatis: unknown)."""
+        """A device may omit its reports to the session that made the change (unknown for a Polatis)."""
         last = max((event.number for event in empty.events()), default=0)
         empty.apply(free.pairs(1), scope=free.scope)
         news = empty.events(since=last)

@@ -1,13 +1,13 @@
 """The pytest plugin behind `python -m ocs_drivers.testing`: options, the switch, and the record.
 
-The record says what was tried on which switch, and how it ended: a JSON document with a SHA-256 over its content. With
-`sign_with`, an OpenSSH private key, a signature lies next to it (`FILE.sig`, namespace `lightbed-conformance`); anybody
-who has the public key can check it:
+The record is a JSON document with the switch, the result of each test, and a SHA-256 over its content. With
+`sign_with`, an OpenSSH private key, a signature is written next to it (`FILE.sig`, namespace `lightbed-conformance`).
+Check it with the public key:
 
     ssh-keygen -Y verify -f allowed_signers -I lab -n lightbed-conformance -s FILE.sig < FILE
 
-The digest proves that the document was not damaged, the signature who vouches for it; neither proves that
-a device was real. A simulated switch says so in its serial number.
+The digest detects damage, the signature names who vouches for the record; neither proves that the device was
+real. The serial number of a simulated switch starts with `SIM`.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from ocs_drivers.testing.ports import FreePorts, find_free_ports
 NAMESPACE = "lightbed-conformance"
 
 Control = Callable[..., dict[str, Any]]
-"""`control("set_fault", fault="stuck", pair=[1, 49])` asks a simulated switch; the reply is checked."""
+"""`control("set_fault", fault="stuck", pair=[1, 49])` sends a request to a simulated switch and checks the reply."""
 
 
 def now() -> str:
-    """Return the time of day, as it stands in a record."""
+    """Return the current UTC time in the format of records."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 class RecordError(OcsError, code="ocs.record", who="user"):
-    """The record cannot be written, signed or believed."""
+    """The record cannot be signed, or was modified."""
 
 
 @dataclass(slots=True)
 class Record:
-    """Collects the results of one run; `results` are by test name: passed, failed or skipped with the reason."""
+    """Results of one run; `results` maps each test to passed, failed or skipped with the reason."""
 
     address: str
     results: dict[str, str] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Record:
     started: str = field(default_factory=now)
 
     def describe(self, switch: OpticalSwitch) -> None:
-        """Note who answered and what it can do."""
+        """Add the address, identity, capabilities and driver of the switch."""
         self.address = switch.address
         self.switch = {
             "identity": asdict(switch.identity()),
@@ -67,7 +67,7 @@ class Record:
         }
 
     def document(self) -> dict[str, Any]:
-        """Return the record with its digest."""
+        """Return the record with its digest, as a JSON document."""
         content = {
             "record": NAMESPACE,
             "address": self.address,
@@ -93,7 +93,7 @@ def digest(content: Mapping[str, Any]) -> str:
 
 
 def write_record(record: Record, path: Path, *, sign_with: Path | None = None) -> None:
-    """Write the record, and its signature when a key is given. Raises `RecordError`."""
+    """Write the record, and its signature if a key is given. Raise `RecordError` if signing fails."""
     write_output(path, json.dumps(record.document(), indent=1, sort_keys=True) + "\n")
     if sign_with is None:
         return
@@ -110,7 +110,7 @@ def write_record(record: Record, path: Path, *, sign_with: Path | None = None) -
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """Read a record whose digest is right. Raises `RecordError`."""
+    """Read a record. Raise `RecordError` if its digest does not match."""
     document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     if document.get("sha256") != digest(document):
         raise RecordError(f"{path} was modified after it was written", hint="Run the suite again.")
@@ -128,28 +128,28 @@ _record = pytest.StashKey[Record]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of the kit."""
+    """Add the options of the suite."""
     group = parser.getgroup("optical switch conformance")
     group.addoption("--switch", metavar="ADDRESS", help="the switch under test")
-    group.addoption("--switch-control", metavar="HOST:PORT", help="control socket, of a simulated switch")
+    group.addoption("--switch-control", metavar="HOST:PORT", help="control socket of a simulated switch")
     group.addoption("--switch-timeout", type=float, default=5.0, metavar="SECONDS")
     group.addoption(
         "--free-ports",
         metavar="INPUTS:OUTPUTS",
-        help="ports that may be moved, such as 1-8:49-56; `all` takes the whole switch over",
+        help="ports that may be changed, such as 1-8:49-56; `all` uses the whole switch",
     )
     group.addoption("--record-to", type=Path, metavar="FILE", help="write a record of the run")
     group.addoption("--sign-with", type=Path, metavar="KEY", help="OpenSSH private key to sign the record")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin a record."""
+    """Start a record."""
     config.stash[_record] = Record(config.getoption("--switch") or "")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Any:
-    """Note how each test ended; what failed in setting up or clearing away counts as failed."""
+    """Record the result of each test; a failed setup or teardown counts as failed."""
     report = yield
     results = item.config.stash[_record].results
     if report.when == "call" or not report.passed:
@@ -181,7 +181,7 @@ def switch_address(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def switch(request: pytest.FixtureRequest, switch_address: str) -> Iterator[OpticalSwitch]:
-    """Yield the switch, open."""
+    """Yield the switch, opened and described in the record."""
     with open_switch(switch_address, timeout_s=request.config.getoption("--switch-timeout")) as switch:
         request.config.stash[_record].describe(switch)
         yield switch
@@ -189,16 +189,16 @@ def switch(request: pytest.FixtureRequest, switch_address: str) -> Iterator[Opti
 
 @pytest.fixture
 def free_ports(request: pytest.FixtureRequest, switch: OpticalSwitch) -> FreePorts:
-    """Return the ports that the operator named free. Fails when they carry circuits: then they are not."""
-    named: str | None = request.config.getoption("--free-ports")
-    if named is None:
+    """Return the ports of `--free-ports`. Raise `AddressError` if they carry circuits."""
+    free_text: str | None = request.config.getoption("--free-ports")
+    if free_text is None:
         pytest.fail("which ports are free? Give --free-ports INPUTS:OUTPUTS, or `all` for the whole switch")
-    return find_free_ports(switch, named)
+    return find_free_ports(switch, free_text)
 
 
 @pytest.fixture
 def control(request: pytest.FixtureRequest) -> Iterator[Control]:
-    """Yield the control socket of a simulated switch; faults are cleared afterwards."""
+    """Yield a function for the control socket of a simulated switch; clear all faults afterwards."""
     address: str | None = request.config.getoption("--switch-control")
     if address is None:
         pytest.skip("a real switch has no faults to set: no --switch-control")

@@ -15,7 +15,7 @@ _ITEM = re.compile(r"(\d+)(?:-(\d+))?")
 
 @dataclass(frozen=True, slots=True)
 class FreePorts:
-    """Inputs and outputs that carry nothing and may be moved; `whole` when they are all of the switch.
+    """Inputs and outputs that a test may use; `whole` is True if they are all ports of the switch.
 
     >>> free = FreePorts((3, 4, 7, 8), (49, 50, 51, 52), whole=False)
     >>> free.pairs(2, 1)
@@ -30,37 +30,37 @@ class FreePorts:
 
     @property
     def scope(self) -> frozenset[int] | None:
-        """Scope to give `apply`: None when the whole switch may be used."""
+        """Scope for `apply`: None if the whole switch may be used."""
         return None if self.whole else frozenset(self.inputs)
 
     def input(self, number: int) -> int:
-        """Return the free input counted from 1."""
+        """Return the port of a free input, counted from 1."""
         return self.inputs[number - 1]
 
     def output(self, number: int) -> int:
-        """Return the free output counted from 1."""
+        """Return the port of a free output, counted from 1."""
         return self.outputs[number - 1]
 
     def pairs(self, *outputs: int) -> CrossConnects:
-        """Connect the first free inputs to these free outputs counted from 1; 0 leaves an input out."""
+        """Return circuits from the first free inputs to these free outputs, counted from 1; 0 leaves an input out."""
         return CrossConnects(
             {self.input(number): self.output(output) for number, output in enumerate(outputs, 1) if output}
         )
 
     def full(self, shift: int = 0) -> CrossConnects:
-        """Return as many circuits as the free ports can hold, shifted."""
+        """Return as many circuits as the free ports can hold, with the outputs rotated by `shift`."""
         count = min(len(self.inputs), len(self.outputs))
         return CrossConnects({self.inputs[n]: self.outputs[(n + shift) % count] for n in range(count)})
 
 
 def all_ports(capabilities: Capabilities) -> FreePorts:
-    """Return every port of a switch that may be taken over."""
+    """Return all ports of a switch as free."""
     inputs, outputs = capabilities.inputs, capabilities.outputs
     return FreePorts(tuple(range(1, inputs + 1)), tuple(range(inputs + 1, inputs + outputs + 1)), whole=True)
 
 
 def parse_free_ports(text: str) -> FreePorts:
-    """Parse free ports as an operator names them. Raises `AddressError`.
+    """Parse free ports, written INPUTS:OUTPUTS. Raise `AddressError` for bad syntax or fewer than `FEWEST` per side.
 
     >>> parse_free_ports("1-3,9:49-52").outputs
     (49, 50, 51, 52)
@@ -76,16 +76,18 @@ def parse_free_ports(text: str) -> FreePorts:
 
 
 def find_free_ports(switch: OpticalSwitch, named: str) -> FreePorts:
-    """Return the ports that an operator names, or `all`. Raises `AddressError` where they carry circuits."""
+    """Return the free ports that `named` lists, or all ports for `all`. Raise `AddressError` if they carry circuits."""
     if named == "all":
         return all_ports(switch.capabilities)
     free = parse_free_ports(named)
-    switch.plan(free.full(), CrossConnects(), frozenset(free.inputs))  # known, and on the right side
+    switch.plan(
+        free.full(), CrossConnects(), frozenset(free.inputs)
+    )  # raises for unknown ports or the wrong side
     ports = {*free.inputs, *free.outputs}
-    taken = ports & {port for pair in switch.read().connections.items() for port in pair}
-    if taken:
+    busy = ports & {port for pair in switch.read().connections.items() for port in pair}
+    if busy:
         raise AddressError(
-            f"ports {sorted(taken)} carry circuits, so they are not free; they were not changed",
+            f"ports {sorted(busy)} carry circuits, so they are not free; they were not changed",
             device=switch.address,
             hint="Name other ports with --free-ports.",
         )

@@ -1,4 +1,4 @@
-"""The tests that `python -m ocs_drivers.testing` runs: the contract and, on a simulated switch, faults of any twin."""
+"""The tests of `python -m ocs_drivers.testing`: the contract and, on a simulated switch, faults that all twins have."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TestSwitch(SwitchContract):
 
 
 class TestUnderFaults(OnFreePorts):
-    """Tests of the driver on a device that misbehaves: it says what is true, or that it does not know."""
+    """Tests of the driver on a faulty device: each status that it reports is true, or unknown."""
 
     @pytest.fixture
     def free_ports(self, free_ports: FreePorts) -> FreePorts:
@@ -76,4 +76,4 @@ class TestUnderFaults(OnFreePorts):
 
 def _skip_unless_reading_back(switch: OpticalSwitch) -> None:
     if not switch.capabilities.reads_back:
-        pytest.skip("what this panel holds is known from what a person confirmed, and from nothing else")
+        pytest.skip("this panel reads back only what a person confirmed")

@@ -1,1 +1,1 @@
-"""Connections that carry bytes: TCP, PyVISA, serial lines, TLS, SSH and telnet; `lines` makes them from an address."""
+"""Connections that carry bytes: TCP, PyVISA, serial lines, TLS, SSH and telnet; `lines` creates them from addresses."""

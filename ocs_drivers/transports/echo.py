@@ -1,4 +1,4 @@
-"""Devices that repeat each TL1 command before they answer it; this removes the repetition."""
+"""Removal of the echo of devices that repeat each TL1 command before they answer it."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ _LOGIN = re.compile(rb"ACT-USER:[^:]*:[^:]*:[^:]*:[^:]*:(?=.)", re.IGNORECASE)
 
 
 class EchoCancelled:
-    """A transport on which the device may repeat each command before it answers, in any pieces.
+    """A transport that removes the echo of each command, however it is split.
 
-    What it repeats is known, so nothing else is ever removed; a device that repeats nothing is received as it is.
-    The password of a login may be repeated as it was, or hidden, as it is in a recording.
+    The echo is known, so nothing else is ever removed; input without an echo passes unchanged. The password of a
+    login may be echoed or hidden, as it is in a recording.
     """
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._expected = b""
         self._hides_rest = False
-        self._held = b""
+        self._pending = b""
 
     @property
     def is_open(self) -> bool:
-        """True if there is a connection, as far as we know."""
+        """True if there is a connection that is not known to be broken."""
         return self._transport.is_open
 
     def open(self, timeout_s: float) -> None:
         """Connect."""
-        self._expected = self._held = b""
+        self._expected = self._pending = b""
         self._transport.open(timeout_s)
 
     def close(self) -> None:
@@ -38,33 +38,33 @@ class EchoCancelled:
         self._transport.close()
 
     def has_input(self) -> bool:
-        """Return True if something can be read at once."""
+        """Return True if `receive` would not wait."""
         return self._transport.has_input()
 
     def send(self, data: bytes, deadline: Deadline) -> None:
-        """Send a command, and expect it to be repeated."""
+        """Send a command, and expect its echo."""
         login = _LOGIN.match(data)
         self._expected, self._hides_rest = (login[0], True) if login else (data.strip(), False)
         self._transport.send(data, deadline)
 
     def receive(self, deadline: Deadline) -> bytes:
-        """Return what has arrived without the repetition; nothing, when that was all or may yet become it."""
-        received = self._held + self._transport.receive(deadline)
-        before, found, after = received.partition(self._expected) if self._expected else (received, b"", b"")
-        if found and self._hides_rest:
+        """Return the bytes that have arrived without the echo; empty if they are the echo or may be its beginning."""
+        received = self._pending + self._transport.receive(deadline)
+        before, echo, after = received.partition(self._expected) if self._expected else (received, b"", b"")
+        if echo and self._hides_rest:
             _, end, rest = after.partition(b";")
             if not end:
-                self._held = found + after
+                self._pending = echo + after
                 return before
             after = rest
-        if found:
-            self._expected = self._held = b""
+        if echo:
+            self._expected = self._pending = b""
             return before + after
-        begun = self._count_begun(received)
-        self._held = received[len(received) - begun :]
-        return received[: len(received) - begun]
+        partial = self._count_partial_echo(received)
+        self._pending = received[len(received) - partial :]
+        return received[: len(received) - partial]
 
-    def _count_begun(self, received: bytes) -> int:
-        """Count the bytes at the end that may be the beginning of what we expect to be repeated."""
+    def _count_partial_echo(self, received: bytes) -> int:
+        """Return the number of bytes at the end that may be the beginning of the echo."""
         longest = min(len(received), len(self._expected) - 1)
         return next((n for n in range(longest, 0, -1) if received.endswith(self._expected[:n])), 0)

@@ -1,7 +1,7 @@
-"""The line that an address names: every driver's transport is made here.
+"""Transports from addresses: every driver gets its transport here.
 
-The one place where a connection is chosen (plain TCP, PyVISA, serial, TLS, SSH) and, inside a
-`ocs_drivers.transports.recording.recording`, recorded.
+The only place that selects a connection (plain TCP, PyVISA, serial, TLS, SSH) and, inside
+`ocs_drivers.transports.recording.recording`, records it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def telnet_line(address: Address, default_port: int) -> Transport:
 
 
 def visa_line(address: Address, default_port: int) -> Transport:
-    """Return a TCP connection held by PyVISA (extra `visa`)."""
+    """Return a TCP connection through PyVISA (extra `visa`)."""
     from ocs_drivers.transports.visa import VisaTransport
 
     device = str(address)
@@ -38,9 +38,9 @@ def visa_line(address: Address, default_port: int) -> Transport:
 
 
 def serial_line(address: Address, default_baud: int) -> Transport:
-    """Return a serial line, 8N1 without flow control; the option `baud` of the address goes before the default.
+    """Return a serial line, 8N1 without flow control; the option `baud` of the address overrides the default.
 
-    Raises `AddressError` for a rate that is none.
+    Raises `AddressError` for an invalid rate.
     """
     from ocs_drivers.transports.serial_port import SerialTransport
 
@@ -53,18 +53,18 @@ def serial_line(address: Address, default_baud: int) -> Transport:
 
 
 def with_http_port(address: Address, *, port: int, tls_port: int) -> Address:
-    """Return the address with its own port, or the default of what it asks for: plain, or with `?tls=1` inside TLS.
+    """Return the address with its own port, or the default: `tls_port` with `?tls=1`, else `port`.
 
-    A device has one address, so that it has one lock. Raises `AddressError` for an option without sense.
+    The port is always set, so that a device has one address and one lock. Raises `AddressError` unless `tls` is 0 or 1.
     """
     return address.with_port(tls_port if _is_on(address, "tls") else port)
 
 
 def http_line(address: Address, *, port: int, tls_port: int) -> Transport:
-    """Return a TCP connection, with `?tls=1` inside TLS; `port` and `tls_port` are the defaults of the two.
+    """Return a TCP connection, with `?tls=1` inside TLS; `port` and `tls_port` are the default ports.
 
-    With TLS, `ca=FILE` names the authority that the device's certificate is believed on, and `insecure=1`
-    believes any. Raises `AddressError` for an option without sense.
+    With TLS, `ca=FILE` names the trusted certificate authority, and `insecure=1` accepts any certificate. Raises
+    `AddressError` unless `tls` and `insecure` are 0 or 1.
     """
     if not _is_on(address, "tls"):
         return tcp_line(address, port)

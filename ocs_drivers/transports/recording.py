@@ -1,12 +1,12 @@
-"""Conversations with a device on file, and played back: a recording made in a lab is a test anywhere.
+"""Recordings of sessions with a device, and their replay: a recording from a lab is a test anywhere.
 
     with recording(Path("switch7.jsonl")):
         with open_switch("polatis+tl1://10.0.0.7") as switch:
             switch.read()
 
-Each line is a JSON object: seconds since the beginning, what happened (`open`, `sent`, `received`, `closed`, `lost`),
-and the bytes as Latin-1 text. Passwords, HTTP authorisation and cookies are blanked out before anything is written.
-`Replay` is a transport that answers from such a file, and refuses every byte that was not sent then.
+Each line is a JSON object: seconds since the start, the event (`open`, `sent`, `received`, `closed`, `lost`),
+and the bytes as Latin-1 text. Passwords, HTTP authorisation and cookies are redacted before they are written.
+`Replay` is a transport that answers from such a file, and refuses any other command.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 
 
 def blank(data: bytes, accounts: frozenset[Credentials]) -> bytes:
-    """Blank out whatever would let a reader log in.
+    """Redact passwords, authorisation headers and cookies.
 
     >>> blank(b"ACT-USER::admin:1::secret;", frozenset())
     b'ACT-USER::admin:1::***;'
@@ -54,14 +54,14 @@ def blank(data: bytes, accounts: frozenset[Credentials]) -> bytes:
 
 
 class Recorder:
-    """Writes what all transports of one `recording` send and receive."""
+    """Writer of the bytes that all transports of one `recording` send and receive."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
         self._started_s = time.monotonic()
 
     def note(self, device: str, what: str, data: bytes = b"") -> None:
-        """Write one line, at once: a crash must not lose what led to it."""
+        """Write one line and flush it: a crash must not lose what led to it."""
         entry = {"s": round(time.monotonic() - self._started_s, 6), "device": device, "what": what}
         if data:
             entry["data"] = blank(data, credentials_in_use()).decode("latin-1")
@@ -71,26 +71,26 @@ class Recorder:
 
 @contextmanager
 def recording(path: Path) -> Iterator[None]:
-    """Record all sessions with switches that are made inside, into a new file.
+    """Record all sessions with switches that are opened inside to a new file.
 
-    Raises `FileExistsError` rather than write over a recording.
+    Raises `FileExistsError` if the file exists.
     """
     with path.open("x", encoding="utf-8") as file:
-        before = _recorder.set(Recorder(file))
+        token = _recorder.set(Recorder(file))
         try:
             yield
         finally:
-            _recorder.reset(before)
+            _recorder.reset(token)
 
 
 def record(transport: Transport, device: str) -> Transport:
-    """Return the transport, recorded when it is made inside a `recording`."""
+    """Return the transport, recorded if called inside `recording`."""
     recorder = _recorder.get()
     return transport if recorder is None else _Recorded(transport, device, recorder)
 
 
 class _Recorded:
-    """A transport that is overheard."""
+    """A transport that records its traffic."""
 
     def __init__(self, inner: Transport, device: str, recorder: Recorder) -> None:
         self._inner = inner
@@ -129,10 +129,10 @@ class _Recorded:
 
 
 class Replay:
-    """A transport that plays a recording back, to the same driver doing the same things.
+    """A transport that replays a recording to a driver that repeats the same operations.
 
-    Raises `ProtocolDesync` when something else is sent than was sent then; `finished` says whether all of
-    the recording was used.
+    Raises `ProtocolDesync` if the driver sends other bytes than those recorded; `finished` is True once the whole
+    recording was used.
     """
 
     def __init__(self, path: Path) -> None:
@@ -154,32 +154,32 @@ class Replay:
 
     @property
     def finished(self) -> bool:
-        """True once everything was sent and received."""
+        """True once every recorded byte was sent and received."""
         return self._next == len(self._entries)
 
     def open(self, timeout_s: float) -> None:
-        """Begin, or go on after a line that was lost."""
+        """Start, or continue after a lost connection."""
         del timeout_s
         self._is_open = True
 
     def close(self) -> None:
-        """Do nothing: there is no connection."""
+        """Mark the transport as closed."""
         self._is_open = False
 
     def has_input(self) -> bool:
-        """Return True if something was received next in the recording."""
+        """Return True if the next entry of the recording was received, or is a lost connection."""
         return self._next < len(self._entries) and self._entries[self._next][0] != "sent"
 
     def send(self, data: bytes, deadline: Deadline) -> None:
-        """Compare with what was sent then; what is secret in either counts as equal."""
+        """Compare with the recorded bytes; redacted parts count as equal. Raise `ProtocolDesync` if they differ."""
         del deadline
         accounts = credentials_in_use()
         recorded_data = self._take("sent", data)
         if blank(recorded_data, accounts) != blank(data, accounts):
-            raise self._another(recorded_data, blank(data, accounts))
+            raise self._make_mismatch(recorded_data, blank(data, accounts))
 
     def receive(self, deadline: Deadline) -> bytes:
-        """Return what was received at this place of the recording."""
+        """Return the bytes received at this point of the recording. Raise `ConnectionLost` if it broke there."""
         del deadline
         if self._next < len(self._entries) and self._entries[self._next][0] == "lost":
             self._next += 1
@@ -188,18 +188,20 @@ class Replay:
 
     def _take(self, what: str, data: bytes) -> bytes:
         if self._next == len(self._entries):
-            raise self._another(b"the end of the recording", data)
+            raise self._make_mismatch(b"the end of the recording", data)
         kind, recorded_data = self._entries[self._next]
         if kind != what:
-            raise self._another(f"{kind} {recorded_data!r}".encode(), data or b"(waiting for an answer)")
+            raise self._make_mismatch(
+                f"{kind} {recorded_data!r}".encode(), data or b"(waiting for an answer)"
+            )
         self._next += 1
         return recorded_data
 
-    def _another(self, expected: bytes, found: bytes) -> ProtocolDesync:
+    def _make_mismatch(self, expected: bytes, actual: bytes) -> ProtocolDesync:
         return ProtocolDesync(
             "the recording goes on differently",
             device=self._device,
-            sent=found.decode("latin-1"),
+            sent=actual.decode("latin-1"),
             received=expected.decode("latin-1"),
             hint="The driver sends something else than when this was recorded: record it again, or correct the driver.",
         )

@@ -1,8 +1,7 @@
 """Bytes over a serial line, 8N1 without flow control, with a deadline on every wait (pyserial, extra `visa`).
 
-pyserial opens the line, makes it raw and locks it against other programs that lock; we wait on the file
-descriptor ourselves, so that an answer is seen the moment it arrives and a line that vanished (an adapter
-unplugged) is distinguished from silence.
+pyserial opens the line, makes it raw and takes an exclusive lock; we wait on the file descriptor ourselves, so
+that an answer is seen the moment it arrives and an unplugged adapter is distinguished from silence.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from ocs_drivers.transports.transport import make_lost, make_refusal, silent, wa
 
 
 class SerialTransport:
-    """One serial line at `path`, such as `/dev/ttyUSB0`; nobody else can open it with a lock meanwhile.
+    """One serial line at `path`, such as `/dev/ttyUSB0`, locked against other programs that lock it.
 
-    A serial line knows no connection: opening it succeeds when the adapter is there, whether a device
-    listens or not. What had arrived before is thrown away.
+    A serial line has no connection: opening it succeeds if the adapter is there, even without a device. Earlier
+    input is discarded.
     """
 
     def __init__(self, path: str, *, baud: int, device: str) -> None:
@@ -33,11 +32,11 @@ class SerialTransport:
 
     @property
     def is_open(self) -> bool:
-        """True if the line is open, as far as we know."""
+        """True if the line is open and not known to be broken."""
         return self._port is not None
 
     def open(self, timeout_s: float) -> None:
-        """Open and lock the line. Raises `ConnectError` when it is not there or somebody holds it."""
+        """Open and lock the line. Raise `ConnectError` if it does not exist or another program has locked it."""
         del timeout_s  # opening never waits
         serial = _pyserial()
         self.close()
@@ -49,18 +48,18 @@ class SerialTransport:
             raise make_refusal(self._device, error) from error
 
     def close(self) -> None:
-        """Release the line; does nothing when closed."""
+        """Release the line. Do nothing if it is closed."""
         port, self._port = self._port, None
         if port is not None:
             with contextlib.suppress(OSError):
                 port.close()
 
     def has_input(self) -> bool:
-        """Return True if something can be read at once, or the line has vanished."""
+        """Return True if a byte can be read at once, or the line has disappeared."""
         return wait_for(self._require_port().fileno(), select.POLLIN, 0)
 
     def send(self, data: bytes, deadline: Deadline) -> None:
-        """Send all of `data`, as fast as the line takes it."""
+        """Send all of `data`. Raises `ConnectionLost`, `Timeout`."""
         descriptor = self._require_port().fileno()
         rest = memoryview(data)
         while rest:
@@ -69,12 +68,12 @@ class SerialTransport:
             try:
                 rest = rest[os.write(descriptor, rest) :]
             except BlockingIOError:
-                continue  # the room was for less than we thought
+                continue  # the buffer had less room than reported
             except OSError as error:
                 raise make_lost(self._device, error) from error
 
     def receive(self, deadline: Deadline) -> bytes:
-        """Return what has arrived, at least one byte."""
+        """Return the bytes that have arrived, at least one. Raises `ConnectionLost`, `Timeout`."""
         port = self._require_port()
         if not wait_for(port.fileno(), select.POLLIN, deadline.remaining_s()):
             raise silent(self._device, deadline)

@@ -1,18 +1,18 @@
 """An interactive shell over SSH as a transport (extra `ssh`).
 
-All SSH connections of the process live on one event loop in one background thread, which starts with the first
-of them; a closed transport leaves neither a task nor a socket on it.
+All SSH connections of the process share one event loop in a background thread, which starts with the first
+connection; a closed transport leaves neither a task nor a socket on it.
 
-The device's host key is checked, so that an SSH server is the device it was:
+The device's host key is checked:
 
-1. With the option `known_hosts` of the address, against that file; a key it does not have is refused.
-2. Else against `~/.ssh/known_hosts`, when that has the host.
-3. Else the first key that is seen is trusted, with a warning in the log (`ocs_drivers.ssh`), and remembered for as
-   long as the transport lives: most switches have a key of their own making that nobody has signed. Another key
-   at a later connection is `AnotherDevice`, before the password is sent.
+1. With the option `known_hosts` of the address, against that file; a key that it does not contain is refused.
+2. Else against `~/.ssh/known_hosts`, if it contains the host.
+3. Else the first key is trusted, with a warning in the log (`ocs_drivers.ssh`), and remembered by the transport:
+   most switches generate their own key, which nobody has signed. Another key at a later connection raises
+   `AnotherDevice`, before the password is sent.
 
-The key and the agent of the user are not offered: a device counts every key it refuses as a failed login. Name a
-key with the option `key`.
+The user's keys and agent are not offered, because a device counts every refused key as a failed login. Name a key with
+the option `key`.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ DEFAULT_PORT = 22
 
 TERMINAL = "vt100"
 TERMINAL_SIZE = (1000, 1000)
-"""Columns and rows of the terminal we claim to be: wide and high, so that nothing is wrapped or paged."""
+"""Columns and rows of the terminal: large, so that the device neither wraps nor pages its output."""
 
 CLOSE_TIMEOUT_S = 1.0
-"""Time that closing waits for the device to agree."""
+"""Time limit of closing a connection."""
 
 _T = TypeVar("_T")
 
 
 def asyncssh_module() -> ModuleType:
-    """Return the library. Raises `Unsupported`, with the hint, where it is not installed."""
+    """Return the module asyncssh. Raise `Unsupported` if it is not installed."""
     try:
         import asyncssh
     except ImportError as error:
@@ -61,52 +61,50 @@ def asyncssh_module() -> ModuleType:
 
 
 class HostKeys:
-    """The host key that is the right one; see the module."""
+    """Check of the device's host key, as the module docstring describes."""
 
     def __init__(self, device: str, known_hosts: str | None) -> None:
         self._device = device
         self._file = known_hosts
-        self._filed = False  # whether a file says what the key is
-        self._seen: bytes | None = None
+        self._in_file = False  # a file has a key of the host
+        self._first_key: bytes | None = None
         self.refusal: OcsError | None = None
 
     def find_trusted(self, port: int) -> Any:
-        """Return what asyncssh checks keys against: the file of the address, or what the user's file has for the host.
+        """Return asyncssh's `known_hosts`: the file of the address, or a lookup of the host in the user's file.
 
-        Where that is nothing, asyncssh asks `accept`.
+        For a host without an entry asyncssh calls `accept`.
         """
-        self.refusal, self._filed = None, self._file is not None
+        self.refusal, self._in_file = None, self._file is not None
         if self._file is not None:
             return self._file
         users = Path("~/.ssh/known_hosts").expanduser()
         named_port = None if port == DEFAULT_PORT else port
 
         def look_up(host: str, address: str, asked_port: int | None) -> Any:
-            if (
-                asked_port != named_port
-            ):  # the host's own key is not that of a switch behind another of its ports
+            if asked_port != named_port:  # another port may forward to another device, with another key
                 return [], [], []
             try:
-                found = asyncssh_module().match_known_hosts(str(users), host, address, asked_port)
+                keys = asyncssh_module().match_known_hosts(str(users), host, address, asked_port)
             except OSError:
                 return [], [], []
-            self._filed = any(found)
-            return found
+            self._in_file = any(keys)
+            return keys
 
         return look_up
 
     def accept(self, key: asyncssh.SSHKey) -> bool:
-        """Return True if a key that no file knows is the one seen first."""
-        if self._filed:
+        """Return True if a key of a host without an entry is the first one or equals it; set `refusal` otherwise."""
+        if self._in_file:
             return False
-        if self._seen is None:
-            self._seen = key.public_data
+        if self._first_key is None:
+            self._first_key = key.public_data
             logger.warning(
                 "%s: trusting host key %s, which is in no known_hosts file",
                 self._device,
                 key.get_fingerprint(),
             )
-        elif self._seen != key.public_data:
+        elif self._first_key != key.public_data:
             self.refusal = AnotherDevice(
                 f"the host key is now {key.get_fingerprint()}, not the one seen first",
                 device=self._device,
@@ -116,36 +114,34 @@ class HostKeys:
 
 
 class _Loop:
-    """An event loop in a thread of its own."""
+    """An event loop in its own thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="ocs_drivers.ssh", daemon=True).start()
 
     def run(self, doing: Coroutine[Any, Any, _T]) -> _T:
-        """Return the result of a coroutine, which limits its own time."""
+        """Run a coroutine, which must limit its own time, and return its result."""
         future = asyncio.run_coroutine_threadsafe(doing, self._loop)
         try:
             return future.result()
-        except (
-            BaseException
-        ):  # also an interrupt of the waiting thread, which must not leave a connection behind
+        except BaseException:  # even an interrupt of this thread must not leave a connection behind
             future.cancel()
             raise
 
     def call(self, function: Any, *arguments: object) -> None:
-        """Have a function called there, soon."""
+        """Schedule a call of a function on the loop."""
         self._loop.call_soon_threadsafe(function, *arguments)
 
 
 @cache
 def _loop_of(process: int) -> _Loop:
-    del process  # a forked child has the loop of its parent, but not the thread
+    del process  # part of the cache key: a forked child has the loop of its parent, but not its thread
     return _Loop()
 
 
 class _Inbox:
-    """Bytes that have arrived on a shell, and its end; filled by the loop, emptied by the driver."""
+    """Bytes received from a shell, and its end; written by the event loop, read by the driver's thread."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -153,23 +149,23 @@ class _Inbox:
         self.end: str | None = None
 
     def put(self, data: bytes) -> None:
-        """Add bytes that have arrived."""
+        """Add received bytes."""
         with self._changed:
             self._data += data
             self._changed.notify_all()
 
     def finish(self, why: str) -> None:
-        """Note that nothing more will arrive."""
+        """Record that nothing more will arrive, and the reason."""
         with self._changed:
             self.end = self.end or why
             self._changed.notify_all()
 
     def ready(self) -> bool:
-        """Return True if there are bytes, or there never will be any more."""
+        """Return True if there are bytes, or none will ever arrive."""
         return bool(self._data) or self.end is not None
 
     def take(self, timeout_s: float) -> bytes:
-        """Return all bytes that there are, after waiting for the first; empty at the end and after `timeout_s`."""
+        """Wait for bytes and return all of them; empty at the end of the shell and after `timeout_s`."""
         with self._changed:
             self._changed.wait_for(self.ready, timeout_s)
             data = bytes(self._data)
@@ -206,42 +202,42 @@ class SshTransport:
 
     @property
     def is_open(self) -> bool:
-        """True if there is a connection, as far as we know."""
+        """True if there is a connection that is not known to be broken."""
         return self._connection is not None
 
     def open(self, timeout_s: float) -> None:
         """Connect, log in and start a shell.
 
-        Raises `ConnectError`, `LoginFailed`, `AddressError` for a key file that cannot be read.
+        Raises `ConnectError`, `AnotherDevice`, `LoginFailed`, and `AddressError` for a key file that cannot be read.
         """
         self.close()
         self._inbox = _Inbox()
         try:
             self._connection, self._channel = self._loop.run(self._connect(self._inbox, timeout_s))
         except self._asyncssh.PermissionDenied as error:
-            raise self._not_welcome() from error
+            raise self._make_login_failed() from error
         except (self._asyncssh.KeyImportError, FileNotFoundError) as error:
-            raise self._no_key(error) from error
+            raise self._make_file_error(error) from error
         except self._asyncssh.HostKeyNotVerifiable as error:
-            raise (self._host_keys.refusal or self._unknown_key(error)) from error
+            raise (self._host_keys.refusal or self._make_unknown_key(error)) from error
         except TimeoutError as error:
             raise make_refusal(self._device, f"no shell within {timeout_s:.3g} s") from error
         except (OSError, self._asyncssh.Error) as error:
             raise make_refusal(self._device, error) from error
 
     def close(self) -> None:
-        """Close the connection; does nothing when closed."""
+        """Close the connection. Do nothing if it is closed."""
         connection, self._connection, self._channel = self._connection, None, None
         if connection is not None:
             self._loop.run(_disconnect(connection))
 
     def has_input(self) -> bool:
-        """Return True if something can be read at once."""
+        """Return True if `receive` would not wait. Raise `ConnectionLost` if the transport is closed."""
         self._require_connection()
         return self._inbox.ready()
 
     def send(self, data: bytes, deadline: Deadline) -> None:
-        """Send all of `data`: hand it to the connection, which sends it while we wait for an answer."""
+        """Queue `data` on the event loop, which sends it. Raise `ConnectionLost` if the shell has ended."""
         del deadline
         channel = self._require_connection()
         if self._inbox.end is not None:
@@ -249,7 +245,7 @@ class SshTransport:
         self._loop.call(_write, channel, data)
 
     def receive(self, deadline: Deadline) -> bytes:
-        """Return what has arrived, at least one byte."""
+        """Return the bytes that have arrived, at least one. Raises `ConnectionLost`, `Timeout`."""
         self._require_connection()
         data = self._inbox.take(deadline.remaining_s())
         if data:
@@ -295,21 +291,21 @@ class SshTransport:
             login_timeout=timeout_s,
         )
 
-    def _not_welcome(self) -> LoginFailed:
+    def _make_login_failed(self) -> LoginFailed:
         return LoginFailed(
             f"the device does not accept user {self._credentials.user!r} with this password or key",
             device=self._device,
             hint="Set LIGHTBED_OCS_USER and LIGHTBED_OCS_PASSWORD, or name a key with ?key=FILE.",
         )
 
-    def _no_key(self, error: Exception) -> AddressError:
+    def _make_file_error(self, error: Exception) -> AddressError:
         return AddressError(
             f"a key or known_hosts file cannot be read: {error}",
             device=self._device,
             hint="Check the files that the options key and known_hosts name; the key must have no passphrase.",
         )
 
-    def _unknown_key(self, error: Exception) -> ConnectError:
+    def _make_unknown_key(self, error: Exception) -> ConnectError:
         return ConnectError(
             f"the host key of the device is not the known one: {error}",
             device=self._device,
@@ -327,7 +323,7 @@ async def _disconnect(connection: asyncssh.SSHClientConnection) -> None:
 
 
 def _write(channel: Any, data: bytes) -> None:
-    with contextlib.suppress(OSError):  # it has just ended; the reader will find out
+    with contextlib.suppress(OSError):  # the shell has just ended; the next read reports it
         channel.write(data)
 
 
@@ -335,7 +331,7 @@ def _client(inbox: _Inbox, host_keys: HostKeys) -> asyncssh.SSHClient:
     import asyncssh
 
     class Client(asyncssh.SSHClient):
-        """Watches the connection for asyncssh."""
+        """Callbacks of the connection: host key and end."""
 
         def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
             return host_keys.accept(key)
@@ -350,7 +346,7 @@ def _shell(inbox: _Inbox) -> asyncssh.SSHClientSession[bytes]:
     import asyncssh
 
     class Shell(asyncssh.SSHClientSession[bytes]):
-        """Takes what the shell says from asyncssh."""
+        """Callbacks of the shell: its output and its end."""
 
         def data_received(self, data: bytes, datatype: int | None) -> None:
             inbox.put(data)

@@ -1,7 +1,7 @@
-"""Telnet (RFC 854) as a transport around another: options are answered, and what is left is what the device says.
+"""Telnet (RFC 854) as a transport around another: it answers options and passes on the data.
 
-We let the device repeat what we type (ECHO) and speak at any time (SUPPRESS GO AHEAD), as every interactive client
-does, and refuse all other options. A sub-negotiation is skipped.
+We accept ECHO and SUPPRESS GO AHEAD, as every interactive client does, and refuse all other options.
+Sub-negotiations are skipped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Inside(Enum):
 
 
 class Negotiator:
-    r"""Takes the protocol out of what arrives, however it was split, and says what to answer.
+    r"""Incremental parser that separates data from telnet commands, and answers the commands.
 
     >>> Negotiator().feed(bytes([IAC, WILL, ECHO]) + b"login: ")
     (b'login: ', b'\xff\xfd\x01')
@@ -38,10 +38,10 @@ class Negotiator:
         self._inside = _Inside.DATA
         self._verb = 0
         self._skipped = 0
-        self._let: set[int] = set()  # options that the device has on
+        self._enabled: set[int] = set()  # options of the device that we accepted
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
-        """Return data for us, and the answer to send. Raises `ProtocolDesync` for a negotiation without end."""
+        """Return the data, and the answer to send. Raise `ProtocolDesync` for a negotiation that is too long."""
         if self._inside is _Inside.DATA and IAC not in data:
             return data, b""
         text, answer = bytearray(), bytearray()
@@ -68,7 +68,7 @@ class Negotiator:
             self._verb, self._inside = byte, _Inside.OPTION
         elif byte == SB:
             self._skipped, self._inside = 0, _Inside.NEGOTIATION
-        else:  # IAC IAC is a byte of data; every other command means nothing to us
+        else:  # IAC IAC is a byte of data; every other command is ignored
             if byte == IAC:
                 text.append(byte)
             self._inside = _Inside.DATA
@@ -76,15 +76,15 @@ class Negotiator:
     def _answer(self, option: int) -> bytes:
         if self._verb == DO:
             return bytes([IAC, WONT, option])
-        if self._verb == WILL and option not in self._let:
+        if self._verb == WILL and option not in self._enabled:
             if option not in {ECHO, SUPPRESS_GO_AHEAD}:
                 return bytes([IAC, DONT, option])
-            self._let.add(option)
+            self._enabled.add(option)
             return bytes([IAC, DO, option])
-        if self._verb == WONT and option in self._let:
-            self._let.discard(option)
+        if self._verb == WONT and option in self._enabled:
+            self._enabled.discard(option)
             return bytes([IAC, DONT, option])
-        return b""  # nothing changes, and what changes nothing is not answered (RFC 854)
+        return b""  # a request that changes nothing must not be answered (RFC 854)
 
     def _skip(self, byte: int) -> None:
         self._skipped += 1
@@ -99,7 +99,7 @@ class Negotiator:
 
 
 class TelnetTransport:
-    """A line that speaks telnet, on any transport."""
+    """A telnet connection on any transport."""
 
     def __init__(self, carrier: Transport) -> None:
         self._carrier = carrier
@@ -108,7 +108,7 @@ class TelnetTransport:
 
     @property
     def is_open(self) -> bool:
-        """True if there is a connection, as far as we know."""
+        """True if there is a connection that is not known to be broken."""
         return self._carrier.is_open
 
     def open(self, timeout_s: float) -> None:
@@ -118,25 +118,25 @@ class TelnetTransport:
         self._carrier.open(timeout_s)
 
     def close(self) -> None:
-        """Close the connection; does nothing when closed."""
+        """Close the connection. Do nothing if it is closed."""
         self._carrier.close()
 
     def has_input(self) -> bool:
-        """Return True if something can be read at once; negotiations on the way are answered."""
+        """Return True if `receive` would not wait; answer pending negotiations."""
         negotiations = Deadline(LONGEST_NEGOTIATION_S)
         try:
             while not self._text and self._carrier.has_input() and not negotiations.passed:
                 self._take(Deadline(0))
         except ConnectionLost:
-            return True  # the next `receive` tells it
+            return True  # the next `receive` raises it
         return bool(self._text)
 
     def send(self, data: bytes, deadline: Deadline) -> None:
-        """Send all of `data`; a byte 255 in it is doubled."""
+        """Send all of `data`, with each byte 255 doubled."""
         self._carrier.send(data.replace(b"\xff", b"\xff\xff"), deadline)
 
     def receive(self, deadline: Deadline) -> bytes:
-        """Return what has arrived, at least one byte."""
+        """Return the data that has arrived, at least one byte. Raises `ConnectionLost`, `Timeout`, `ProtocolDesync`."""
         is_late = False
         while not self._text:
             if is_late:  # negotiations without end

@@ -1,7 +1,7 @@
 """TCP with TLS around it, for switches that serve HTTPS.
 
 Certificates are verified against the machine's authorities, or against a file (`?ca=FILE`) for devices
-with a certificate of their own. `?insecure=1` accepts any certificate and says so in a warning log.
+with a self-signed certificate. `?insecure=1` accepts any certificate and logs a warning.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 def client_context(*, ca: str | None = None, insecure: bool = False) -> ssl.SSLContext:
-    """Return the context with the trusted certificates. Raises `OSError` when `ca` cannot be read."""
+    """Return the context with the trusted certificates. Raise `OSError` if `ca` cannot be read."""
     context = ssl.create_default_context(cafile=ca)
     if insecure:
         context.check_hostname = False
@@ -44,11 +44,11 @@ class TlsTransport:
 
     @property
     def is_open(self) -> bool:
-        """True if there is a connection, as far as we know."""
+        """True if there is a connection that is not known to be broken."""
         return self._socket is not None
 
     def open(self, timeout_s: float) -> None:
-        """Connect and shake hands. Raises `ConnectError`, also for a certificate that is not believed."""
+        """Connect and shake hands. Raise `ConnectError`, also for a certificate that is not trusted."""
         try:
             context = client_context(ca=self._ca, insecure=self._insecure)
             with_tcp = socket.create_connection(self._target, timeout_s)
@@ -74,15 +74,15 @@ class TlsTransport:
         return make_refusal(self._device, f"no TLS: {error}")
 
     def close(self) -> None:
-        """Close the connection; does nothing when closed."""
+        """Close the connection. Do nothing if it is closed."""
         connection, self._socket = self._socket, None
         if connection is not None:
             connection.close()
 
     def has_input(self) -> bool:
-        """Return True if a byte of the session can be read at once, or the peer closed the connection.
+        """Return True if data can be read at once, or the peer closed the connection.
 
-        What TLS says on its own account, such as tickets for later sessions, is none.
+        TLS messages without data, such as session tickets, do not count. Early data is kept for `receive`.
         """
         connection = self._connection()
         if self._early:
@@ -97,7 +97,7 @@ class TlsTransport:
         return True
 
     def send(self, data: bytes, deadline: Deadline) -> None:
-        """Send all of `data`."""
+        """Send all of `data`. Raises `ConnectionLost`, `Timeout`."""
         connection = self._connection()
         connection.settimeout(max(deadline.remaining_s(), 0.001))
         try:
@@ -108,7 +108,7 @@ class TlsTransport:
             raise make_lost(self._device, error) from error
 
     def receive(self, deadline: Deadline) -> bytes:
-        """Return what has arrived, at least one byte."""
+        """Return the data that has arrived, at least one byte. Raises `ConnectionLost`, `Timeout`."""
         connection = self._connection()
         data, self._early = self._early, b""
         try:

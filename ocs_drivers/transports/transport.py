@@ -20,26 +20,26 @@ from ocs_drivers.timing import Deadline
 
 
 class Transport(Protocol):
-    """One connection to one device; not for several threads at once, sessions see to that."""
+    """One connection to one device; not thread-safe: sessions hold a lock."""
 
     @property
     def is_open(self) -> bool:
         """True if there is a connection, as far as we know."""
 
     def open(self, timeout_s: float) -> None:
-        """Connect. Raises `ConnectError` when nobody answers within `timeout_s`."""
+        """Connect. Raise `ConnectError` if that fails or takes longer than `timeout_s`."""
 
     def close(self) -> None:
         """Close the connection; does nothing when closed."""
 
     def has_input(self) -> bool:
-        """Return True if something can be read at once: bytes nobody asked for, or the end of the connection."""
+        """Return True if input can be read at once: bytes, or the end of the connection."""
 
     def send(self, data: bytes, deadline: Deadline) -> None:
         """Send all of `data`. Raises `ConnectionLost`, `Timeout`."""
 
     def receive(self, deadline: Deadline) -> bytes:
-        """Return what has arrived, at least one byte. Raises `ConnectionLost`, `Timeout`."""
+        """Return the bytes that have arrived, at least one. Raises `ConnectionLost`, `Timeout`."""
 
 
 def wait_for(connection: socket.socket | int, event: int, timeout_s: float) -> bool:
@@ -50,24 +50,24 @@ def wait_for(connection: socket.socket | int, event: int, timeout_s: float) -> b
 
 
 def readable_bytes(connection: socket.socket) -> int:
-    """Count the bytes that wait to be read; 0 on a readable socket means that the peer closed the connection."""
+    """Return the number of bytes to read; 0 on a readable socket means that the peer closed the connection."""
     count = array.array("i", [0])
     fcntl.ioctl(connection, termios.FIONREAD, count)
     return count[0]
 
 
 def acknowledge_at_once(connection: socket.socket) -> None:
-    """Have the kernel acknowledge what was just read, where it can (Linux forgets this after a while).
+    """Make the kernel acknowledge received data at once, on systems that support it (Linux resets this after a while).
 
-    A device that sends an answer in pieces without TCP_NODELAY holds the second piece back until the first
-    is acknowledged, which the kernel likes to delay by 40 ms.
+    A device that sends an answer in pieces without TCP_NODELAY delays the second piece until the first
+    is acknowledged, which the kernel may delay by 40 ms.
     """
     if hasattr(socket, "TCP_QUICKACK"):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
 
 def make_refusal(device: str, reason: object) -> ConnectError:
-    """Return the error for an address where nobody answers."""
+    """Return the error for an address that cannot be reached."""
     return ConnectError(
         f"cannot connect: {reason}",
         device=device,
@@ -76,7 +76,7 @@ def make_refusal(device: str, reason: object) -> ConnectError:
 
 
 def make_lost(device: str, reason: object) -> ConnectionLost:
-    """Return the error for a line that was closed or broke."""
+    """Return the error for a connection that was closed or broke."""
     return ConnectionLost(
         f"the connection was lost: {reason}",
         device=device,
@@ -133,11 +133,11 @@ class SocketTransport:
             self._socket = None
 
     def has_input(self) -> bool:
-        """Return True if something can be read at once."""
+        """Return True if input can be read at once. Raise `ConnectionLost` if the transport is closed."""
         return wait_for(self._connection(), select.POLLIN, 0)
 
     def send(self, data: bytes, deadline: Deadline) -> None:
-        """Send all of `data`."""
+        """Send all of `data`. Raises `ConnectionLost`, `Timeout`."""
         connection = self._connection()
         connection.settimeout(max(deadline.remaining_s(), 0.001))
         try:
@@ -148,7 +148,7 @@ class SocketTransport:
             raise make_lost(self._device, error) from error
 
     def receive(self, deadline: Deadline) -> bytes:
-        """Return what has arrived, at least one byte."""
+        """Return the bytes that have arrived, at least one. Raises `ConnectionLost`, `Timeout`."""
         connection = self._connection()
         if not wait_for(connection, select.POLLIN, deadline.remaining_s()):
             raise silent(self._device, deadline)

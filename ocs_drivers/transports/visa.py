@@ -1,6 +1,6 @@
 """The PyVISA transport: `TCPIP::host::port::SOCKET` on the pure-Python backend (`pyvisa-py`).
 
-pyvisa-py 0.8 has six quirks on raw sockets that would each corrupt a session. What we do about them:
+pyvisa-py 0.8 has six quirks on raw sockets that would each corrupt a session. Our workarounds:
 
 1. `read_termination` is None by default, and a query then times out though the answer arrived: we set both
    terminations, and frame replies with our own codec.
@@ -8,7 +8,7 @@ pyvisa-py 0.8 has six quirks on raw sockets that would each corrupt a session. W
 3. A closed peer makes a read spin until the timeout and then reports a timeout: we wait on the socket
    ourselves; readable with nothing to read is a closed connection. VISA errors and bare `OSError` are both caught.
 4. After a timeout the late answer goes to the next query: sessions close the connection on any failure.
-5. VISA locks exclude nobody: `device_lock` has ours.
+5. VISA locks exclude nobody: we use `device_lock`.
 6. Threads steal one another's answers: sessions hold a lock over each exchange.
 
 Waiting on the socket also avoids pyvisa-py's select back-off, which returns an answer that comes in two
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from pyvisa.resources import MessageBasedResource
 
 _CHUNK_BYTES = 4096
-"""What pyvisa-py moves in one go. It checks for room before each chunk it sends only; and asked for more
-than this, it may take in bytes beyond what was asked and keep them where no wait on the socket sees them."""
+"""Chunk size of pyvisa-py. It checks for room only before each chunk that it sends; and a read of more than this
+may buffer bytes beyond the request, which a wait on the socket does not see."""
 
 
 def _resource_manager() -> Any:
-    """Return the manager of the pure-Python backend; asked for again each time, for anybody may have closed the one."""
+    """Return the manager of the pure-Python backend; not cached, because any other user may close it."""
     try:
         import pyvisa
     except ImportError as error:
@@ -55,7 +55,7 @@ def _resource_manager() -> Any:
 
 
 class VisaTransport:
-    """A raw TCP connection held by a PyVISA resource. IPv4, as in pyvisa-py."""
+    """A raw TCP connection of a PyVISA resource; IPv4 only, as in pyvisa-py."""
 
     def __init__(self, host: str, port: int, *, device: str) -> None:
         self._resource_name = f"TCPIP::{host}::{port}::SOCKET"
@@ -65,11 +65,11 @@ class VisaTransport:
 
     @property
     def is_open(self) -> bool:
-        """True if there is a connection, as far as we know."""
+        """True if there is a connection that is not known to be broken."""
         return self._socket is not None
 
     def open(self, timeout_s: float) -> None:
-        """Open the VISA resource and make sure that the TCP connection behind it exists."""
+        """Open the VISA resource and check its TCP connection. Raise `ConnectError` if there is none."""
         manager = _resource_manager()
         timeout_ms = max(1, round(timeout_s * 1000))
         try:
@@ -95,14 +95,14 @@ class VisaTransport:
         self._resource, self._socket = resource, connection
 
     def close(self) -> None:
-        """Close the connection; does nothing when closed."""
+        """Close the connection. Do nothing if it is closed."""
         resource, self._resource, self._socket = self._resource, None, None
         if resource is not None:
             with contextlib.suppress(_visa_error(), OSError):
                 resource.close()
 
     def has_input(self) -> bool:
-        """Return True if something can be read at once."""
+        """Return True if input can be read at once. Raise `ConnectionLost` if the transport is closed."""
         _, connection = self._require_resource()
         return wait_for(connection, select.POLLIN, 0)
 
@@ -118,7 +118,7 @@ class VisaTransport:
                 raise make_lost(self._device, error) from error
 
     def receive(self, deadline: Deadline) -> bytes:
-        """Return what has arrived, at least one byte; never more than the kernel holds, so pyvisa-py never waits."""
+        """Return the bytes that have arrived, at least one, and no more: so pyvisa-py never waits."""
         resource, connection = self._require_resource()
         if not wait_for(connection, select.POLLIN, deadline.remaining_s()):
             raise silent(self._device, deadline)

@@ -1,4 +1,4 @@
-"""The log of everything said on the wire, line by line, with passwords blanked out.
+"""The log of all traffic on the wire, line by line, with passwords redacted.
 
 logging.getLogger("ocs_drivers.wire").setLevel(logging.DEBUG)
 """
@@ -13,20 +13,20 @@ logger = logging.getLogger("ocs_drivers.wire")
 
 
 class Listener(Protocol):
-    """Somebody who is told of every exchange, without passwords."""
+    """Observer of every exchange, without passwords."""
 
     def on_sent(self, device: str, text: str) -> None:
-        """Take note of a line that went to the device."""
+        """Handle a line that was sent to the device."""
 
     def on_received(self, device: str) -> None:
-        """Take note that bytes came from the device."""
+        """Handle the arrival of bytes from the device."""
 
 
 _listener: Listener | None = None
 
 
 def listen(listener: Listener | None) -> None:
-    """Tell this listener of what is said on every wire; None ends it."""
+    """Set the listener for all traffic; None removes it."""
     global _listener  # noqa: PLW0603  one for the process, as loggers are
     _listener = listener
 
@@ -47,7 +47,7 @@ def redact(text: str) -> str:
 
 
 def log_sent(device: str, text: str) -> None:
-    """Log a line that went to the device."""
+    """Log a line that was sent to the device."""
     if logger.isEnabledFor(logging.DEBUG):
         logger.debug("%s > %s", device, redact(text.rstrip("\r\n")))
     if _listener is not None:
@@ -55,7 +55,7 @@ def log_sent(device: str, text: str) -> None:
 
 
 def log_received(device: str, data: bytes) -> None:
-    """Log bytes that came from the device, a record a line."""
+    """Log bytes received from the device, one record per line."""
     if logger.isEnabledFor(logging.DEBUG):
         for line in data.decode("ascii", "backslashreplace").splitlines():
             if line.strip():

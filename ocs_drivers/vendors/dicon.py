@@ -2,13 +2,13 @@
 
     ROUT6:SCAN 2               bank 6 to channel 2; silent
     ROUT6:SCAN?                `2`
-    ROUTE2:OPEN:STATE?         asked with the option `open_state=1` only: 1 is taken for "no channel is
-                               connected", which no public text says; leave it out where that is wrong
+    ROUTE2:OPEN:STATE?         only with the option `open_state=1`: we read 1 as "no channel is connected",
+                               which no public text confirms; omit the option if that is wrong
 
-CR ends commands and replies (manual of the MXS-9100, page 17). One question is sent at a time, with its whole
+CR ends commands and replies (manual of the MXS-9100, page 17). One query is sent at a time, with its full
 header: the device remembers the path of the last header, so that no abbreviation is safe on a shared line.
-TCP port, baud rate and `*IDN?` are assumptions (`identity=0` in the address does without the last). Proven
-against a simulated switch only: no real unit has been at the other end yet.
+TCP port, baud rate and `*IDN?` are assumptions (`identity=0` in the address avoids the last). Tested
+against a simulated switch only, on no real unit yet.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     :ROUTe:MONitor? 1          `0, -8.000`: direction, dBm                           (manual, page 91)
     :SYSTem:ERRor?             `0,"No error"`                                        (assumption)
 
-Proven against a simulated switch only: no real unit has been at the other end yet.
+Tested against a simulated switch only, on no real unit yet.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ocs_drivers.vendors.banks.driver import BankSwitch, size_in
 __all__ = ["tcp_switch"]
 
 PORT = 8100
-"""Where a MAP chassis answers SCPI; an assumption, so say otherwise in the address."""
+"""SCPI port of a MAP chassis; an assumption, which the port of the address overrides."""
 
 COMMANDS = CommandSet(
     select=":ROUTe:CLOSe {bank},1,{channel}",

@@ -1,12 +1,12 @@
-"""1xN switches whose commands the address spells out: one driver for the many makes that differ in a word.
+"""1xN switches with their commands in the address: one driver for the many makes that differ in a word.
 
     scpi-1xn://host?channels=8                                      `:ROUTe:CHANnel 3`, `:ROUTe:CHANnel?`
     scpi-1xn://host?channels=8&set=:SWITch {channel}&query=:SWITch?
     scpi-1xn://host?banks=2&channels=4&set=ROUT{bank}:SCAN {channel}&query=ROUT{bank}:SCAN?
     scpi-1xn+serial:/dev/ttyUSB0?channels=8&preset=leoni-eol        commands and baud rate of a known make
 
-`set` must be silent and `query` must answer with the channel; `idn=` (empty) is for devices that do not say
-who they are, `errors=:SYSTem:ERRor?` for those with an error queue, `monitor=` for a query that answers
+`set` must have no reply and `query` must answer with the channel; `idn=` (empty) is for devices without an
+identity query, `errors=:SYSTem:ERRor?` for those with an error queue, `monitor=` for a query that answers
 `direction, dBm`; `end` is `lf`, `cr` or `crlf`.
 """
 
@@ -57,7 +57,7 @@ PRESETS: Mapping[str, Make] = {
     "jds-sb": Make(CommandSet("CLOSE {channel}", "CLOSE?", identity="IDN?", vendor="JDSU", model="SB")),
     "santec-sx1": Make(CommandSet("CLOSe {channel}", "CLOSe?", vendor="Santec", model="SX1")),
 }
-"""Makes by name. `scpi` is the default; the others are what public clients of each send (see the evidence page)."""
+"""Makes by name. `scpi` is the default; the others are the commands of public clients (see the evidence page)."""
 
 _ENDS = {"lf": b"\n", "cr": b"\r", "crlf": b"\r\n"}
 _FIELD_OF = {"set": "select", "query": "query", "idn": "identity", "errors": "errors", "monitor": "monitor"}
@@ -76,7 +76,7 @@ def tcp_switch(
 def serial_switch(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> BankSwitch:
-    """Return an unopened 1xN switch on a serial line; `baud` goes before the rate of the preset."""
+    """Return an unopened 1xN switch on a serial line; the option `baud` overrides the rate of the preset."""
     del credentials
     address = address.only_options(*OPTIONS, "baud")
     return _switch(address, serial_line(address, make_in(address).baud), timeout_s)
@@ -90,7 +90,7 @@ def _switch(address: Address, line: Transport, timeout_s: float) -> BankSwitch:
 
 
 def commands_in(address: Address) -> CommandSet:
-    """Return the commands that the options of an address spell out, over those of its preset. Raises `AddressError`."""
+    """Return the commands of the address's preset, overridden by its options. Raise `AddressError`."""
     options = address.options
     changed = {field: options[option] for option, field in _FIELD_OF.items() if option in options}
     commands = replace(make_in(address).commands, terminator=_end(address))
@@ -105,7 +105,7 @@ def commands_in(address: Address) -> CommandSet:
 
 
 def make_in(address: Address) -> Make:
-    """Return the preset that an address names. Raises `AddressError`."""
+    """Return the preset of an address. Raise `AddressError` for an unknown one."""
     name = address.options.get("preset", "scpi")
     if name not in PRESETS:
         raise AddressError(

@@ -1,4 +1,4 @@
-"""The base of drivers over TL1: a vendor adds what it asks, what it sends, and how it decodes the replies.
+"""The base of drivers over TL1: a vendor adds its queries, its commands, and the decoders of their replies.
 
 A vendor is a folder beside this file and a row of `ocs_drivers/families.py`; its twin is a module of
 `sim/twins/families` and a row of `FAMILIES` there. `docs/how-to/change/add-a-vendor.md` names all files.
@@ -22,7 +22,7 @@ from ocs_drivers.transports.transport import Transport
 class Tl1Driver(SwitchDriver):
     """One switch over TL1, on any transport; `open` before use.
 
-    `timeout_s` bounds every wait for an answer; a write is given the device's own switching time on top.
+    `timeout_s` bounds every wait for an answer, plus the device's own switching time for a write.
     """
 
     _session: Tl1Session
@@ -49,14 +49,14 @@ class Tl1Driver(SwitchDriver):
 
     @abstractmethod
     def _connections(self) -> CrossConnects:
-        """Ask for the circuits, once; see `_check_possible`."""
+        """Read the circuits once; see `_check_possible`."""
 
     def _read(self) -> Snapshot:
         return Snapshot(self._connections(), self._clock.now())
 
-    def _look_again(self, step: Step) -> Snapshot:
+    def _read_again(self, step: Step) -> Snapshot:
         del step
-        return Snapshot(self._note_answer(self._connections), self._clock.now())
+        return Snapshot(self._read_current(self._connections), self._clock.now())
 
     def ports(self) -> Mapping[int, PortInfo]:
         """Return all ports as enabled, for devices that report no states."""

@@ -1,16 +1,16 @@
 """Measurements: collectives, results of nccl-tests, records of runs, reports.
 
-| room | what lives there |
+| package | contents |
 |---|---|
 | `model`, `units` | timings and byte counters; figures with units |
 | `results` | the database and the files of runs |
 | `collectives` | AllReduces and transfers, measured on hosts or modelled |
-| `nccl` | nccl-tests: launched, and their output read |
+| `nccl` | launches of nccl-tests, and parsers of their output |
 | `gain`, `stall` | gains of many rings, gaps in a TCP stream |
 | `report` | one run as one HTML file |
-| `second_topology` | a job that the first topology serves badly, and the plan made for it |
-| `current_topology` | measurements on the circuits that are in force |
-| `job` | whole jobs: patch and measure twice |
+| `second_topology` | a job that the first topology serves badly, and a plan for it |
+| `current_topology` | measurements on the topology in force |
+| `job` | the main job: patch and measure twice |
 | `plan_job` | an iteration of a plan as a job |
 | `sharing` | jobs that share a lab |
 | `trends` | series over runs, and where they change |

@@ -1,4 +1,4 @@
-"""Measure on the circuits that stand: our own collectives, or nccl-tests where the hosts have GPUs."""
+"""Measurements on the topology in force: our own collectives, or nccl-tests if the hosts have GPUs."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ _NUMBERS = {2: "two", 3: "three", 4: "four", 6: "six", 8: "eight"}
 
 @dataclass(frozen=True, slots=True)
 class NcclTestsResult:
-    """Timings by nccl-tests, and where NCCL's rings differ from the planned ones."""
+    """Timings of nccl-tests, and differences of NCCL's rings from the planned ones."""
 
     table: NcclTable
     rings: tuple[RingFinding, ...]
 
 
 def all_rings_name(rings: Sequence[RingOrder]) -> str:
-    """Return `four rings`: how a configuration over all rings of a topology is called."""
+    """Return the name of a configuration over all rings of a topology, such as `four rings`."""
     return f"{_NUMBERS.get(len(rings), str(len(rings)))} rings"
 
 
 def node_configurations(
     design: Design, sizes: tuple[int, ...], *, with_all_rings: bool = True
 ) -> tuple[Configuration, ...]:
-    """Return AllReduce over all nodes: on one ring, and split over all rings of the topology."""
+    """Return the AllReduces over all nodes: on one ring, and split over all rings of the topology if it has several."""
     rings = rings_of(design.topology)
     one = Configuration(ONE_RING, rings[:1], sizes)
     several = with_all_rings and len(rings) > 1
@@ -67,9 +67,9 @@ def collect(
     on_row: Callable[[Timing], None] = lambda _timing: None,
     ranks: Ranks | None = None,
 ) -> CollectiveResult:
-    """Measure on the hosts, or ask the flow model where hosts are only modelled; `on_row` gets rows as they come.
+    """Measure on the hosts, or estimate with the flow model if hosts are modelled; `on_row` gets rows as they come.
 
-    With `ranks` on these, which stay for the next measurement and have a deadline of their own.
+    `ranks`, if given, are used for the measurement and kept for the next; they have their own deadline.
     """
     if session.fleet is None:
         result = model_collectives(session.lab, design.wiring, design.routes, spec, on_progress)
@@ -91,7 +91,7 @@ def collect(
 
 
 def record(run: Run, lab: Lab, spec: CollectiveSpec, result: CollectiveResult) -> None:
-    """Put a measurement on record beside its rows: byte counters, versions, a document of nccl-tests' form each."""
+    """Add byte counters, versions, and one nccl-tests document per configuration to a run."""
     run.add_nic_bytes(result.nic_bytes)
     run.add_versions(result.versions)
     for configuration in spec.configurations:
@@ -102,7 +102,7 @@ def record(run: Run, lab: Lab, spec: CollectiveSpec, result: CollectiveResult) -
 
 
 def ring_proof(result: CollectiveResult) -> dict[str, int]:
-    """Return how many NIC counters, at sizes that prove it, show the bytes of the planned rings, and how many not."""
+    """Return the numbers of NIC counters that agree with and contradict the plan, at sizes that can prove it."""
     wrong = find_misplaced(result.nic_bytes)
     proving = [entry for entry in result.nic_bytes if entry.size_bytes >= PROVING_SIZE_BYTES]
     return {"counters_as_planned": len(proving) - len(wrong), "counters_off_plan": len(wrong)}
@@ -119,7 +119,7 @@ def measure_current(
     backend: Backend = "auto",
     on_progress: Progress,
 ) -> CollectiveResult:
-    """Return one ring, then all rings, on a topology that must be in force. Raises `VerifyFailed` when it is not."""
+    """Measure one ring, then all rings, on a topology. Raise `VerifyFailed` unless it is in force."""
     check_in_force(session, design)
     configurations = node_configurations(design, sizes)
     sets = design.sets if session.fleet is not None else None
@@ -139,22 +139,22 @@ def measure_current(
 def measure_nccl_tests(
     session: LabSession, design: Design, run: Run, settings: NcclSettings, test: NcclTest
 ) -> NcclTestsResult:
-    """Run real nccl-tests over all hosts and compare the rings NCCL built with the planned ones.
+    """Run nccl-tests over all hosts and compare NCCL's rings with the planned ones.
 
-    Raises `CollectiveError` saying why when the hosts have no GPUs or programs, `VerifyFailed` when the
-    topology is not in force.
+    Raises `CollectiveError` if the hosts are modelled or lack GPUs or programs, `VerifyFailed` if the topology is not
+    in force.
     """
     if session.fleet is None:
         raise CollectiveError("nccl-tests need hosts with GPUs; the hosts of this lab are only modelled")
     check_in_force(session, design)
     rings = rings_of(design.topology)
-    done = run_nccl(session.fleet, session.lab, replace(settings, channels=len(rings)), test)
-    run.add_nccl(f"{design.name}-{test.program}", table_json(done.table))
-    return NcclTestsResult(done.table, check_rings(rings, done.rings))
+    nccl_run = run_nccl(session.fleet, session.lab, replace(settings, channels=len(rings)), test)
+    run.add_nccl(f"{design.name}-{test.program}", table_json(nccl_run.table))
+    return NcclTestsResult(nccl_run.table, check_rings(rings, nccl_run.rings))
 
 
 def check_in_force(session: LabSession, design: Design) -> None:
-    """Raise `VerifyFailed` unless switches, light and fibres are as the design wants them."""
+    """Raise `VerifyFailed` unless switches, light and fibres match the design."""
     verified = session.verify(session.plan(design))
     if not verified.ok:
         first = verified.findings[0]

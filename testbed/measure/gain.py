@@ -1,4 +1,4 @@
-"""Gain of many rings over one, and a workload by another topology, from what was measured. Pure."""
+"""Gains, computed from timings: of many rings over one, and of a second topology for a workload. Pure."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ class RingGain:
 
     @property
     def spread(self) -> tuple[float, float]:
-        """The least and the greatest ratio that the quartiles allow; 0 where an older run has none."""
+        """The least and the greatest ratio of the quartiles; zeros for an older run without quartiles."""
         if not (self.most.low_us and self.one.low_us):
             return (0.0, 0.0)
         return self.one.low_us / self.most.high_us, self.one.high_us / self.most.low_us
 
     @property
     def cpu_limited(self) -> bool:
-        """True where the hosts' processors made this number, not the links."""
+        """True if the hosts' processors, not the links, limited this ratio."""
         return self.most.cpu_limited or self.one.cpu_limited
 
 
 def ring_gain(timings: Sequence[Timing]) -> RingGain | None:
-    """Return the timing with most rings beside the one-ring timing of the same collective, ranks and size.
+    """Return the gain of the timing with most rings over the one-ring timing of the same collective, ranks and size.
 
-    None where there is no such pair.
+    None if there is no such pair.
     """
     most = max(timings, key=lambda timing: timing.rings, default=None)
     if most is None or most.rings == 1:
@@ -52,21 +52,21 @@ def ring_gain(timings: Sequence[Timing]) -> RingGain | None:
 
 
 def largest_of_each(timings: Sequence[Timing]) -> tuple[Timing, ...]:
-    """Return the largest size of each configuration of the first topology, in the order measured."""
+    """Return the timing at the largest size of each configuration of the first topology, in the order measured."""
     first = [timing for timing in timings if timing.topology == timings[0].topology]
     names = dict.fromkeys(timing.configuration for timing in first)
     return tuple(_largest(first, first[0].topology, name) for name in names)
 
 
 def group_name(group: int) -> str:
-    """Return `groups of 4`: how the configuration of AllReduces in groups is called."""
+    """Return the name of the configuration of AllReduces in groups, such as `groups of 4`."""
     return f"groups of {group}"
 
 
 def compare_topologies(
     timings: Sequence[Timing], before: str, after: str, demands: Sequence[AllReduceDemand], nodes: int
 ) -> tuple[Comparison, ...]:
-    """Return two topologies by name: bus bandwidth inside each size of group, and the AllReduces of one iteration.
+    """Compare two topologies: bus bandwidth in each group size, and the time of all AllReduces of one iteration.
 
     `timings` must hold, for both, rows of the groups and of an AllReduce over all nodes.
     """
@@ -107,7 +107,7 @@ def _bandwidth(timings: Sequence[Timing], before: str, after: str, group: int) -
 def _rows_of_demands(
     timings: Sequence[Timing], topology: str, demands: Sequence[AllReduceDemand], nodes: int
 ) -> list[Timing]:
-    """Return the row of each AllReduce of the job: of its group, or the fastest over all nodes, at the largest size."""
+    """Return the timing for each AllReduce of the job, at the largest size: of its group, or the fastest over all."""
     return [
         _fastest_over_all(timings, topology, nodes)
         if demand.group == nodes
@@ -118,8 +118,8 @@ def _rows_of_demands(
 
 def _fastest_over_all(timings: Sequence[Timing], topology: str, nodes: int) -> Timing:
     """Return the fastest AllReduce over all nodes at the largest size."""
-    wanted = (topology, "all_reduce", nodes)
-    rows = [row for row in timings if (row.topology, row.collective, row.ranks) == wanted]
+    key = (topology, "all_reduce", nodes)
+    rows = [row for row in timings if (row.topology, row.collective, row.ranks) == key]
     largest = max(row.size_bytes for row in rows)
     return min((row for row in rows if row.size_bytes == largest), key=lambda row: row.time_us)
 

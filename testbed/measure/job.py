@@ -1,6 +1,6 @@
-"""The main job: patch a topology, prove it, measure collectives, re-patch for a workload, measure again, report.
+"""The main job: patch a topology, verify it, measure collectives, re-patch for a workload, measure again, report.
 
-Everything that happens goes into the run's record as soon as it is known.
+Every result is added to the run's record as soon as it is known.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from testbed.operate.design import Design, design_for, lay_out
 from testbed.operate.journal import journal_in
 from testbed.operate.session import BringUpReport, LabSession, open_lab
 
-# The groups of a job move much: small messages say nothing of them.
+# The groups of a job move large tensors: small messages would tell nothing about them.
 GROUP_SIZES = (65536, 262144, 1 << 20, 4 << 20, 8 << 20)
 
 
@@ -43,18 +43,18 @@ class Narrator(Protocol):
     """Receiver of a job's progress."""
 
     def phase(self, title: str) -> None:
-        """Note that a new part of the job begins."""
+        """Report that a new part of the job starts."""
 
     def note(self, text: str) -> None:
-        """Note that something worth knowing happened."""
+        """Report a notable event."""
 
     def tick(self, done: int, total: int, text: str) -> None:
-        """Note that one of many like steps is done."""
+        """Report that one of many similar steps is done."""
 
 
 @dataclass(frozen=True, slots=True)
 class MainJobOutcome:
-    """The first design, whether both were proven, all timings, and what the re-patch to the second gave."""
+    """Result of the main job: first design, True if both were verified, all timings, and the re-patch to the second."""
 
     design: Design
     verified: bool
@@ -63,7 +63,7 @@ class MainJobOutcome:
 
 
 class MainJob:
-    """The steps of the main job on one open lab, and what they have in common."""
+    """The steps of the main job on one open lab, and their common state."""
 
     def __init__(
         self,
@@ -87,68 +87,72 @@ class MainJob:
         self.off_plan = 0
 
     def run(self) -> MainJobOutcome:
-        """Return both topologies, one after the other."""
+        """Patch and measure both topologies, one after the other."""
         first = design_for(self.lab, name="all-nodes rings")
         self.narrator.phase("Planning a topology for a second job")
         planned = plan_second(first.topology, first.routes, self.lab.link.represents_gbps)
         groups = self.groups_of(planned)
-        brought = self.bring_up(first, "Serves AllReduce over all nodes: every stride is a ring of its own.")
-        self.prove_routes(brought)
+        first_report = self.bring_up(
+            first, "Serves AllReduce over all nodes: every stride is a ring of its own."
+        )
+        self.check_routes(first_report)
         self.measure(first, groups, with_all_rings=True)
         if planned is None:
             self.narrator.note("no second topology: no group of these nodes is served better by another")
-            return MainJobOutcome(first, brought.verified.ok and not self.off_plan, tuple(self.timings), None)
+            return MainJobOutcome(
+                first, first_report.verified.ok and not self.off_plan, tuple(self.timings), None
+            )
         name = ", ".join(group_name(group) for group in groups) or "second job"
         second = lay_out(self.lab, name, planned.topology)
-        repatched, stall = self.repatch(second, planned)
+        second_report, stall = self.repatch(second, planned)
         self.measure(second, groups, with_all_rings=False)
-        repatch = self.record_repatch(first, repatched, planned, stall)
-        verified = brought.verified.ok and repatched.verified.ok and not self.off_plan
+        repatch = self.record_repatch(first, second_report, planned, stall)
+        verified = first_report.verified.ok and second_report.verified.ok and not self.off_plan
         return MainJobOutcome(first, verified, tuple(self.timings), repatch)
 
     def groups_of(self, planned: SecondTopology | None) -> tuple[int, ...]:
-        """Return sizes of the groups in which the second job reduces, beside all hosts."""
+        """Return the sizes of the groups in which the second job reduces, except that of all hosts."""
         demands = planned.demands if planned else ()
         return tuple(demand.group for demand in demands if demand.group < len(self.lab.hosts))
 
     def bring_up(self, design: Design, reason: str) -> BringUpReport:
-        """Bring a design into force and put it on record. Raises `VerifyFailed` when light or fibres differ."""
+        """Bring a design into force and record it. Raise `VerifyFailed` if its verification has findings."""
         self.narrator.phase(f"Patching topology '{design.name}'")
         topology = as_json(design.topology)
         self.narrator.note(
             f"strides {', '.join(map(str, topology['strides']))}: {count_noun(len(topology['links']), 'link')}, "
             f"diameter {topology['diameter']}, mean {topology['mean_hops']:.2f} hops. {reason}"
         )
-        brought = self.session.bring_up(design, self.narrator.note)
-        if not brought.verified.ok:
-            findings = "; ".join(f"{f.kind}: {f.subject}: {f.detail}" for f in brought.verified.findings[:5])
+        report = self.session.bring_up(design, self.narrator.note)
+        if not report.verified.ok:
+            findings = "; ".join(f"{f.kind}: {f.subject}: {f.detail}" for f in report.verified.findings[:5])
             raise VerifyFailed(
-                f"{count_noun(len(brought.verified.findings), 'finding')} after patching: {findings}"
+                f"{count_noun(len(report.verified.findings), 'finding')} after patching: {findings}"
             )
         links = tuple((a, b) for a, b in topology.pop("links"))
         strides = tuple(topology.pop("strides"))
         self.run_record.add_topology(
             StoredTopology(name=design.name, links=links, strides=strides, reason=reason, **topology)
         )
-        circuits = [StoredCircuit.of(self.lab, circuit) for circuit in brought.plan.circuits]
+        circuits = [StoredCircuit.of(self.lab, circuit) for circuit in report.plan.circuits]
         self.run_record.add_circuits(design.name, circuits)
         self.run_record.add_phase(
             f"apply {design.name}",
             {
-                "circuits": len(brought.plan.circuits),
-                "changed": brought.plan.has_changes,
-                "outage_s": brought.apply.outage_s,
-                "apply_s": brought.apply.total_s,
-                "journal_s": brought.apply.journal_s,
-                "routes_s": brought.routes_s,
-                "links_heard": brought.verified.links_received,
-                "findings": len(brought.verified.findings),
+                "circuits": len(report.plan.circuits),
+                "changed": report.plan.has_changes,
+                "outage_s": report.apply.outage_s,
+                "apply_s": report.apply.total_s,
+                "journal_s": report.apply.journal_s,
+                "routes_s": report.routes_s,
+                "links_heard": report.verified.links_received,
+                "findings": len(report.verified.findings),
             },
         )
-        return brought
+        return report
 
-    def prove_routes(self, brought: BringUpReport) -> None:
-        """Prove that every host reaches every other; without real hosts there is nothing to ask."""
+    def check_routes(self, brought: BringUpReport) -> None:
+        """Raise `VerifyFailed` unless every host reaches every other; do nothing if hosts are modelled."""
         if self.session.fleet is None:
             self.narrator.note("hosts are modelled: routes are computed, not installed")
             return
@@ -162,7 +166,7 @@ class MainJob:
         self.narrator.note(f"all {hosts * (hosts - 1)} pairs of hosts reach each other")
 
     def measure(self, design: Design, groups: Sequence[int], *, with_all_rings: bool) -> None:
-        """Measure the configurations of a topology, all sizes, in one launch; rows go on record when it ends."""
+        """Measure the configurations of a topology, all sizes, in one launch; record each row as it is measured."""
         self.narrator.phase(f"Measuring AllReduce on '{design.name}'")
         spec = CollectiveSpec(
             run_id=self.run_record.run_id,
@@ -176,7 +180,7 @@ class MainJob:
             spec,
             deadline_s=self.deadline_s,
             on_progress=self.narrator.tick,
-            on_row=self._keep,
+            on_row=self._record_timing,
             ranks=self.ranks,
         )
         record(self.run_record, self.lab, spec, result)
@@ -188,58 +192,58 @@ class MainJob:
                 f"{proof['counters_off_plan']} off plan"
             )
 
-    def _keep(self, timing: Timing) -> None:
-        """Put a row on record as soon as it is measured."""
+    def _record_timing(self, timing: Timing) -> None:
+        """Record a row as soon as it is measured."""
         self.timings.append(timing)
         self.run_record.add_timings([timing])
 
     def configurations(
         self, design: Design, groups: Sequence[int], *, with_all_rings: bool
     ) -> Iterator[Configuration]:
-        """Yield one ring, all rings of the topology, and the groups of the second job."""
+        """Yield the configurations: one ring, all rings of the topology, and the groups of the second job."""
         yield from node_configurations(design, self.sizes, with_all_rings=with_all_rings)
         sizes = tuple(size for size in GROUP_SIZES if size in self.sizes) or self.sizes[-1:]
         for group in groups:
             yield Configuration(group_name(group), rings_of(design.topology, group), sizes)
 
     def repatch(self, second: Design, planned: SecondTopology) -> tuple[BringUpReport, Stall | None]:
-        """Bring the second design into force under a TCP stream between two hosts that stay neighbours."""
+        """Bring the second design into force during a TCP stream between two hosts that stay neighbours."""
         fleet = self.session.fleet
         streaming = tcp_stream(fleet, *self.lab.hosts[:2]) if fleet else nullcontext()
         with streaming as stream:
-            brought = self.bring_up(second, planned.why)
+            report = self.bring_up(second, planned.why)
             stall = stream.finish() if stream else None
-        self.prove_routes(brought)
-        return brought, stall
+        self.check_routes(report)
+        return report, stall
 
     def record_repatch(
-        self, first: Design, brought: BringUpReport, planned: SecondTopology, stall: Stall | None
+        self, first: Design, report: BringUpReport, planned: SecondTopology, stall: Stall | None
     ) -> Repatch:
-        """Return what the re-patch cost and what it gave, for the record."""
+        """Record the costs and gains of the re-patch, and return them."""
         repatch = Repatch(
             source=first.name,
-            target=brought.design.name,
+            target=report.design.name,
             reason=planned.why,
             circuits_moved=sum(
-                len(part.target.pairs - part.seen.connections.pairs) for part in brought.plan.switches
+                len(part.target.pairs - part.seen.connections.pairs) for part in report.plan.switches
             ),
-            outage_s=brought.apply.outage_s,
-            total_s=brought.routes_s,
+            outage_s=report.apply.outage_s,
+            total_s=report.routes_s,
             stall_s=stall.longest_gap_s if stall else None,
             usual_gap_s=stall.median_gap_s if stall else None,
             comparisons=compare_topologies(
-                self.timings, first.name, brought.design.name, planned.demands, len(self.lab.hosts)
+                self.timings, first.name, report.design.name, planned.demands, len(self.lab.hosts)
             ),
         )
         self.run_record.add_repatch(repatch)
-        stalled = f", TCP stalled {repatch.stall_s * 1e3:.0f} ms" if repatch.stall_s is not None else ""
-        self.narrator.note(f"dark for {repatch.outage_s * 1e3:.0f} ms{stalled}")
+        stall_text = f", TCP stalled {repatch.stall_s * 1e3:.0f} ms" if repatch.stall_s is not None else ""
+        self.narrator.note(f"dark for {repatch.outage_s * 1e3:.0f} ms{stall_text}")
         return repatch
 
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """The results of the main job; `link_rate` is how a simulated lab chose its own, None where it is fixed."""
+    """The results of the main job; `link_rate` is the rate that a simulated lab chose, None if it is fixed."""
 
     run_id: str
     directory: Path
@@ -254,22 +258,22 @@ class JobResult:
 
     @property
     def largest(self) -> tuple[Timing, ...]:
-        """Each configuration of the first topology at its largest size."""
+        """The timing of each configuration of the first topology at its largest size."""
         return largest_of_each(self.timings)
 
     @property
     def ring_gain(self) -> RingGain | None:
-        """The gain of all rings over one at the largest size; None where the topology has one."""
+        """The gain of all rings over one at the largest size; None if the topology has one."""
         return ring_gain(self.largest)
 
 
 @contextmanager
-def lab_at_hand(
+def provide_lab(
     lab: Lab, hosts: Literal["auto", "kernel", "model"], narrator: Narrator
 ) -> Iterator[tuple[Lab, str, LinkRate | None]]:
-    """Provide the lab to be opened, what its hosts are (`real`, `kernel`, `model`), and the rate if it was chosen.
+    """Yield the lab to open, the kind of its hosts (`real`, `kernel`, `model`), and the link rate if it was chosen.
 
-    A simulated lab is started (on the next free subnet if its own is taken) and torn down on leaving.
+    A simulated lab is started (on the next free subnet if its own is in use) and torn down on leaving.
     """
     if not lab.simulated:
         yield lab, "real", None
@@ -294,20 +298,20 @@ def run_job(
     deadline_s: float = 60.0,
     really_move: str | None = None,
 ) -> JobResult:
-    """Do the main job on a lab and leave its record in `runs_dir`.
+    """Run the main job on a lab and store its record in `runs_dir`.
 
-    Raises `RefusedToMove` for a real lab that was not named, and the errors of every step; whatever was
-    built is torn down and the run is on record as failed or interrupted.
+    Raises `RefusedToMove` for a real lab unless `really_move` names it, and the errors of every step; then a simulated
+    lab is torn down and the run is recorded as failed or interrupted.
     """
     check_permission(lab, really_move)
     narrator.phase("Starting the lab")
-    with lab_at_hand(lab, hosts, narrator) as (here, mode, link_rate):
+    with provide_lab(lab, hosts, narrator) as (here, mode, link_rate):
         store = RunStore(runs_dir)
         with store.begin(here, lab.simulated, mode, seeds={}) as run, journal_in(runs_dir) as journal:
             (run.directory / "lab.yaml").write_text(render_lab(here), encoding="utf-8")
             if link_rate:
                 run.add_phase(LINK_RATE, asdict(link_rate) | {"text": link_rate.describe()})
-            # A simulated lab goes when the job ends, and is not meant to be anything after it.
+            # A simulated lab ends with the job, so it keeps no intent.
             opened = open_lab(here, journal, model_hosts=mode == "model", keep_intent=not here.simulated)
             with opened as session, ExitStack() as stack:
                 ranks = None

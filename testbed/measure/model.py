@@ -1,4 +1,4 @@
-"""Measurements: timings of collectives, per size and configuration. Frozen; the columns of `timings.parquet`."""
+"""Measurements: timings of collectives, per size and configuration, and NIC byte counts. Frozen."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """One row: one message size of one configuration of one run.
+    """One row of `timings.parquet`: one message size of one configuration of one run.
 
-    `time_us` is the median over `iterations` of the slowest rank, `low_us` and `high_us` are its quartiles (0 where
-    a run of an earlier version has none); `busbw_mbps` is size_bytes * 8 / time_us * 2(n-1)/n (nccl-tests' bus
-    bandwidth, in Mbit/s), `limit_mbps` the link limit. `cpu_limited` says that the hosts' processors, not the link,
-    bounded this size; `processor_s` is their time for one iteration, all ranks together.
+    `time_us` is the median over `iterations` of the slowest rank, `low_us` and `high_us` are its quartiles (0 in a run
+    of an earlier version); `busbw_mbps` is for AllReduce size_bytes * 8 / time_us * 2(n-1)/n (nccl-tests' bus
+    bandwidth, in Mbit/s), `limit_mbps` the link limit. `cpu_limited` is True if the hosts' processors, not the links,
+    limited this size; `processor_s` is the processor time of all ranks for one iteration.
     """
 
     run_id: str
@@ -39,7 +39,7 @@ class Timing:
 
     @property
     def busbw_spread_mbps(self) -> tuple[float, float]:
-        """The bus bandwidths at the upper and the lower quartile of the times; 0 where there are none."""
+        """The bus bandwidths at the upper and the lower quartile of the times; zeros without quartiles."""
         if not self.low_us:
             return (0.0, 0.0)
         return self.busbw_mbps * self.time_us / self.high_us, self.busbw_mbps * self.time_us / self.low_us
@@ -47,9 +47,9 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class NicBytes:
-    """Bytes a NIC sent during the timed iterations of one row, and what the ring arithmetic expects.
+    """Bytes that a NIC sent during the timed iterations of one row, and the bytes expected from the ring arithmetic.
 
-    `retransmitted_bytes` are those that TCP sent again on connections over its link.
+    `retransmitted_bytes` are those of TCP connections over its link.
     """
 
     topology: str
@@ -64,9 +64,9 @@ class NicBytes:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveResult:
-    """One launch: rows in the order measured, the bytes that prove the rings, versions of what ran.
+    """Result of one launch: rows in the order measured, byte counts that prove the rings, versions of the software.
 
-    `processor_s` is what all ranks have used, their start and the checks of all results included.
+    `processor_s` is the processor time of all ranks, including their start and the checks of results.
     """
 
     timings: tuple[Timing, ...]

@@ -1,4 +1,4 @@
-"""Iterations of a plan as a job on the hosts, what its links carried, and the same on record and since the last run."""
+"""Iterations of a plan as a job on the hosts, and the bytes on its links: measured, recorded, and since then."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ PHASE = "plan job"
 
 @dataclass(frozen=True, slots=True)
 class LinkCount:
-    """Bytes of one link: as planned, as simulated, as the NIC that sends on it counted, all iterations together.
+    """Bytes of one link over all iterations: planned, simulated, and counted by the sending NIC.
 
-    Planned and simulated are tensors with the header that the job puts before each message. `counted_bytes` are those
-    of the NIC without the headers of its packets; `retransmitted_bytes` are those of connections over the link that
-    TCP sent again, once for each link of their way.
+    Planned and simulated bytes are tensors with the job's message headers. `counted_bytes` are those of the NIC
+    without packet headers; `retransmitted_bytes` are those of TCP connections over the link, counted once on each
+    link of their path.
     """
 
     link: str
@@ -61,10 +61,10 @@ class LinkCount:
 
     @property
     def difference(self) -> float | None:
-        """Part by which the link carried more or less than planned; None where nothing was counted or planned.
+        """Relative deviation of the link's bytes from the plan; None if none were counted or planned.
 
-        What TCP sent again passed the link once more only where the first copy was lost behind it, which nobody
-        knows. So any number of these bytes may be among those that were counted.
+        Retransmitted bytes passed the link twice only if the first copy was lost behind it, which is unknown. So any
+        number of them may be among the counted bytes.
 
         >>> LinkCount("a/nic1 -> b/nic1", 1000, 1000, 1030, 50).difference
         0.0
@@ -80,7 +80,7 @@ class LinkCount:
 
 @dataclass(frozen=True, slots=True)
 class PlanRun:
-    """Iterations of a plan that ran on the hosts: seconds of each, bytes by link, use of the processors.
+    """Iterations of a plan on the hosts: seconds of each, bytes by link, load of the processors.
 
     `before` are bytes and packets of each NIC when the iterations began, by `host/nic`.
     """
@@ -113,9 +113,9 @@ def run_plan(
     factor: float | None,
     deadline_s: float,
 ) -> PlanRun:
-    """Run a plan that must be in force as a job on the hosts, scaled so that an iteration takes about `lasts_s`.
+    """Run the plan in force as a job on the hosts, scaled by `factor` or so that an iteration takes about `lasts_s`.
 
-    Raises `CollectiveError` where nothing can run, `VerifyFailed` when the plan is not in force, and `HostError`.
+    Raises `CollectiveError` without a plan or real hosts, `VerifyFailed` if the plan is not in force, and `HostError`.
     """
     if plan is None or design.sets is None:
         raise CollectiveError(
@@ -127,7 +127,7 @@ def run_plan(
         )
     check_in_force(session, design)
     link = session.lab.link
-    made = host_job(
+    job = host_job(
         graph_of(plan),
         design.sets,
         link.rate_mbps,
@@ -137,7 +137,7 @@ def run_plan(
         mtu_bytes=link.mtu,
     )
     return run_on_hosts(
-        session.fleet, session.lab, design.wiring, made, iterations=iterations, deadline_s=deadline_s
+        session.fleet, session.lab, design.wiring, job, iterations=iterations, deadline_s=deadline_s
     )
 
 
@@ -150,7 +150,7 @@ def run_on_hosts(
     iterations: int = 3,
     deadline_s: float = 60.0,
 ) -> PlanRun:
-    """Run the iterations, after one to warm up. Raises `CollectiveError` and `HostError`."""
+    """Run the iterations, after one warm-up. Raises `CollectiveError` and `HostError`."""
     names = ("guard.py", "iteration.py", "messages.py")
     folder = fleet.put({name: resources.files("testbed.node").joinpath(name).read_bytes() for name in names})
     commands = {host.name: _command(lab, folder, node, deadline_s) for node, host in enumerate(lab.hosts)}
@@ -186,7 +186,7 @@ def _command(lab: Lab, folder: str, node: int, deadline_s: float) -> str:
 
 
 def _follow(launch: Launch, reports: RankReports, *, until: str, hosts: int, deadline_s: float) -> None:
-    """Take lines until all hosts have said so, one has failed, or the time has passed."""
+    """Read lines until all hosts have sent the event `until`, one has failed, or the time has passed."""
     ends_at = time.monotonic() + deadline_s
     while (left_s := ends_at - time.monotonic()) > 0 and launch.running and not reports.failed:
         if len(getattr(reports, until)) == hosts:
@@ -230,12 +230,12 @@ def _result(
         }
         for when in ("before", "after")
     )
-    # Bytes that were sent again count on each link of their connection's way.
-    again = np.zeros(len(job.routes.topology.edges), dtype=np.int64)
+    # Retransmitted bytes count on each link of their connection's path.
+    retransmitted = np.zeros(len(job.routes.topology.edges), dtype=np.int64)
     for source, of_host in enumerate(rows):
         for target, number, size in of_host["retransmitted"]:
             for edge in job.routes.path(source, target, number):
-                again[edge] += size
+                retransmitted[edge] += size
     framing = job.link_messages * HEADER.size
     planned, simulated = (
         (of_tensors + framing) * iterations for of_tensors in (job.planned_bytes, job.simulated.link_bytes)
@@ -248,7 +248,7 @@ def _result(
             counted_bytes=payload_between(
                 before[lab.nic_label(link.source)], after[lab.nic_label(link.source)]
             ),
-            retransmitted_bytes=int(again[place]),
+            retransmitted_bytes=int(retransmitted[place]),
         )
         for place, link in enumerate(links_in_order(wiring))
     )
@@ -263,7 +263,7 @@ def _result(
 
 
 def payload_between(before: Sequence[int], after: Sequence[int]) -> int | None:
-    """Return bytes between two readings (bytes, packets) of a NIC, headers left out; None where it began again.
+    """Return the payload bytes between two readings (bytes, packets) of a NIC, or None if its counters were reset.
 
     >>> payload_between([1000, 10], [10066, 11]), payload_between([1000, 10], [66, 1])
     (9000, None)
@@ -274,27 +274,27 @@ def payload_between(before: Sequence[int], after: Sequence[int]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class JobOnRecord:
-    """The last run of an epoch's plan: its links, and the counters of the NICs when its iterations began."""
+    """The last recorded run of an epoch's plan: its links, and the counters of the NICs at its start."""
 
     links: tuple[LinkCount, ...]
     before: Mapping[str, Sequence[int]]
 
 
-def to_json(done: PlanRun, epoch: int | None) -> dict[str, Json]:
+def to_json(plan_run: PlanRun, epoch: int | None) -> dict[str, Json]:
     """Return the data of a phase named `PHASE`."""
     return {
         "epoch": epoch,
-        "factor": done.factor,
-        "predicted_s": done.predicted_s,
-        "times_s": list(done.times_s),
-        "busy": done.busy,
-        "links": [asdict(link) for link in done.links],
-        "before": {nic: list(counts) for nic, counts in done.before.items()},
+        "factor": plan_run.factor,
+        "predicted_s": plan_run.predicted_s,
+        "times_s": list(plan_run.times_s),
+        "busy": plan_run.busy,
+        "links": [asdict(link) for link in plan_run.links],
+        "before": {nic: list(counts) for nic, counts in plan_run.before.items()},
     }
 
 
 def last_job(store: RunStore, lab: str, epoch: int | None) -> JobOnRecord | None:
-    """Return the last run of an epoch of a lab; None where there is none."""
+    """Return the last run of an epoch of a lab, or None."""
     for phase in store.phases_of(lab, PHASE):
         data = cast("Mapping[str, Any]", phase.data)
         if epoch is not None and data["epoch"] == epoch:
@@ -303,32 +303,34 @@ def last_job(store: RunStore, lab: str, epoch: int | None) -> JobOnRecord | None
 
 
 def links_since(job: JobOnRecord, fleet: Fleet, lab: Lab) -> tuple[LinkCount, ...]:
-    """Return the links of a run with what their NICs have counted from its begin until now.
+    """Return the links of a run with the bytes that their NICs have counted from its start until now.
 
-    `counted_bytes` is None of NICs that cannot be read, or began to count again.
+    `counted_bytes` is None for NICs that cannot be read, or whose counters were reset.
     """
     now = read_counters(fleet, lab)
     return tuple(_since(link, job.before, now) for link in job.links)
 
 
-def links_since_job(session: LabSession, meant: DesignChoice, runs_dir: Path) -> tuple[LinkCount, ...]:
-    """Return what the links have carried since the plan last ran as a job; none where it did not."""
-    if meant.intent is None or meant.stated.plan_text is None or session.fleet is None:
+def links_since_job(session: LabSession, choice: DesignChoice, runs_dir: Path) -> tuple[LinkCount, ...]:
+    """Return the bytes of the links since the plan last ran as a job; empty if it never did."""
+    if choice.intent is None or choice.stated.plan_text is None or session.fleet is None:
         return ()
     from testbed.measure.results.store import RunStore  # SQLAlchemy: only where a plan ran
 
-    job = last_job(RunStore(runs_dir), meant.lab.name, meant.intent.epoch)
-    return links_since(job, session.fleet, meant.lab) if job else ()
+    job = last_job(RunStore(runs_dir), choice.lab.name, choice.intent.epoch)
+    return links_since(job, session.fleet, choice.lab) if job else ()
 
 
 def link_lines(links: Sequence[LinkCount]) -> list[str]:
-    """Return how the payload of links agrees with the plan, in a sentence; none without links that were counted."""
+    """Return one line on the deviation of the links from the plan; empty if no link was counted."""
     worst = worst_payload(links)
     if worst is None:
         return []
-    again = sum(link.retransmitted_bytes for link in links)
+    retransmitted = sum(link.retransmitted_bytes for link in links)
     links_text = count_noun(len(links), "link")
-    return [f"payload of {links_text} within {worst * 100:.1f} % of the plan, {again} bytes sent again"]
+    return [
+        f"payload of {links_text} within {worst * 100:.1f} % of the plan, {retransmitted} bytes retransmitted"
+    ]
 
 
 def _since(
@@ -340,7 +342,7 @@ def _since(
 
 
 def read_counters(fleet: Fleet, lab: Lab) -> dict[str, tuple[int, int]]:
-    """Return bytes and packets that each NIC has sent, by `host/nic`, of the hosts that the fleet reaches."""
+    """Return (bytes, packets) sent by each NIC, by `host/nic`, of the fleet's hosts; empty if they cannot be read."""
     reached = {host.name for host in fleet.hosts}
     hosts = [host for host in lab.hosts if host.name in reached]
     folder = "/sys/class/net/{}/statistics/tx_{}"
@@ -351,19 +353,19 @@ def read_counters(fleet: Fleet, lab: Lab) -> dict[str, tuple[int, int]]:
         for host in hosts
     }
     try:
-        done = fleet.run(commands)
+        completed = fleet.run(commands)
     except HostError:
         return {}
-    found = {}
+    counters = {}
     for host in hosts:
-        values = [int(word) for word in done[host.name].stdout.split()]
+        values = [int(word) for word in completed[host.name].stdout.split()]
         if len(values) == 2 * len(host.nics):
             for place, nic in enumerate(host.nics):
-                found[f"{host.name}/{nic.name}"] = (values[2 * place], values[2 * place + 1])
-    return found
+                counters[f"{host.name}/{nic.name}"] = (values[2 * place], values[2 * place + 1])
+    return counters
 
 
 def worst_payload(links: Iterable[LinkCount]) -> float | None:
-    """Return how far the payload of a link is from the plan at most, as a part of it; None where none was counted."""
-    off = [abs(link.difference) for link in links if link.difference is not None]
-    return max(off, default=None)
+    """Return the largest relative deviation of a link from the plan, or None if no link was counted."""
+    deviations = [abs(link.difference) for link in links if link.difference is not None]
+    return max(deviations, default=None)

@@ -1,9 +1,9 @@
-"""A job that the usual topology serves badly, and the plan made for it: what the demo patches second.
+"""The second topology of the demo: a job that the first topology serves badly, and a plan for it.
 
-The job is fine-tuning with adapters of a model that no server holds alone. Its frozen layers are cut over as many
-servers as their memory asks for (an AllReduce of activations in each such group, forward and backward); the adapters
-are trained data parallel (one AllReduce of their gradients over all servers). Where the servers of a group sit far
-apart in the graph, each byte of theirs is carried over several links.
+The job is fine-tuning with adapters of a model that no single server can hold. Its frozen layers are split over as
+many servers as their memory requires (an AllReduce of activations in each such group, forward and backward); the
+adapters are trained data parallel (one AllReduce of their gradients over all servers). If the servers of a group are
+far apart in the graph, each byte of the group crosses several links.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from testbed.design.workloads.roofline import Cluster
 
 _SEED, _STEPS, _FINALISTS = 0, 200, 4
 _ALPHA = 0.02
-"""Jobs of a quarter of a second differ by tens of milliseconds: chains must dare to accept that."""
+"""Jobs of a quarter of a second differ by tens of milliseconds: chains must be able to accept such a loss."""
 _FULL = 0.95
-"""How full the servers of a group are with the layers, so that no smaller group will do."""
+"""Share of the memory of a group's servers that the layers fill, so that no smaller group suffices."""
 _SAMPLES = 16
 _ACTIVATION_BYTES = 4 << 20
 _ADAPTER_BYTES = 1 << 26
@@ -43,15 +43,15 @@ class SecondTopology:
 def plan_second(first: Topology, routes: Routes, rate_gbps: float) -> SecondTopology | None:
     """Return the topology for fine-tuning in the groups that `first` serves worst, planned with links of `rate_gbps`.
 
-    None where no groups of three or more divide the servers, where `first` joins all of them directly, or where
-    the planner keeps it.
+    None if no groups of three or more divide the servers, if `first` links all of them directly, or if the planner
+    keeps `first`.
     """
     group = farthest_group(first.nodes, routes)
     if group is None:
         return None
     cluster = Cluster(first.nodes)
     job = fine_tuning(first.nodes, group, cluster)
-    found = optimise(
+    plan = optimise(
         job,
         cluster,
         first.degree,
@@ -64,26 +64,28 @@ def plan_second(first: Topology, routes: Routes, rate_gbps: float) -> SecondTopo
         polish_work=0,
         plan_routes=False,
     )
-    if found.finding.topology.edges == first.edges:
+    if plan.finding.topology.edges == first.edges:
         return None
-    graph = iteration(job, found.strategy, cluster)
-    standing = build_fabric(FabricRequest("direct", first.nodes, first.degree, rate_gbps, topology=first))
-    before_ms = simulate_on(standing.as_fluid(), graph).iteration_s * 1e3
+    graph = iteration(job, plan.strategy, cluster)
+    current_fabric = build_fabric(
+        FabricRequest("direct", first.nodes, first.degree, rate_gbps, topology=first)
+    )
+    before_ms = simulate_on(current_fabric.as_fluid(), graph).iteration_s * 1e3
     demands = sorted(traffic_of(graph).demand.allreduce, key=lambda demand: demand.group)
     size_gb = job.parameter_bytes / 1e9
-    after_ms = found.predicted.iteration_s * 1e3
+    after_ms = plan.predicted.iteration_s * 1e3
     why = (
         f"Fine-tuning a model of {size_gb:.0f} GB, which no server holds alone.",
-        *found.why[:2],
-        f"On the topology that stands an iteration is predicted to take {before_ms:.1f} ms, here {after_ms:.1f}.",
+        *plan.why[:2],
+        f"Predicted time of an iteration: {before_ms:.1f} ms on the current topology, {after_ms:.1f} ms here.",
     )
-    return SecondTopology(found.finding.topology, tuple(demands), " ".join(why))
+    return SecondTopology(plan.finding.topology, tuple(demands), " ".join(why))
 
 
 def farthest_group(nodes: int, routes: Routes) -> int | None:
     """Return the size of evenly spaced groups whose neighbours are farthest apart.
 
-    None when none is or all are joined.
+    None if there are no such groups, or all neighbours are linked directly.
     """
     sizes = [size for size in range(3, nodes) if nodes % size == 0]
     farthest = max(sizes, key=lambda size: (routes.hops(0, nodes // size), size), default=None)
@@ -91,7 +93,7 @@ def farthest_group(nodes: int, routes: Routes) -> int | None:
 
 
 def fine_tuning(nodes: int, group: int, cluster: Cluster) -> Workload:
-    """Return adapters on frozen layers that fill the memory of `group` servers."""
+    """Return the workload of adapters on frozen layers that fill the memory of `group` servers."""
     layers = Operator(
         name="layers",
         kind="transformer",

@@ -1,4 +1,4 @@
-"""Stall that a change of circuits causes in a TCP stream that runs across it."""
+"""Stall of a TCP stream during a change of circuits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAIT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """The longest and the median time between two arrivals of data, and how much arrived."""
+    """The longest and the median time between two arrivals of data, and the bytes received."""
 
     longest_gap_s: float
     median_gap_s: float
@@ -28,24 +28,24 @@ class Stall:
 
 
 class Stream:
-    """A stream that runs; `finish` ends it and says how it fared."""
+    """A running stream; `finish` ends it and returns its stall."""
 
     def __init__(self, receiver: Launch, name: str) -> None:
         self._receiver = receiver
         self._name = name
 
     def finish(self) -> Stall:
-        """End the stream. Raises `HostError` when the receiver does not answer."""
+        """End the stream and return its stall. Raise `HostError` if the receiver does not answer."""
         self._receiver.close_input()
-        found = await_event(self._receiver, "stall", self._name)
-        return Stall(found["longest_gap_s"], found["median_gap_s"], found["received_bytes"])
+        message = await_event(self._receiver, "stall", self._name)
+        return Stall(message["longest_gap_s"], message["median_gap_s"], message["received_bytes"])
 
 
 @contextmanager
 def tcp_stream(fleet: Fleet, source: LabHost, target: LabHost) -> Iterator[Stream]:
-    """Provide a steady stream from `source` to `target`, between their node addresses, flowing when the body begins.
+    """Run a steady stream from `source` to `target`, between their node addresses; it flows when the body starts.
 
-    Raises `HostError` when it does not come about.
+    Raises `HostError` if it does not start.
     """
     program = resources.files("testbed.node").joinpath("stream.py").read_bytes()
     path = f"{fleet.put({'stream.py': program})}/stream.py"
@@ -62,7 +62,7 @@ def tcp_stream(fleet: Fleet, source: LabHost, target: LabHost) -> Iterator[Strea
 
 
 def await_event(launch: Launch, event: str, name: str) -> dict[str, Any]:
-    """Return the first message of that kind. Raises `HostError` when it does not come."""
+    """Return the first message of this event. Raise `HostError` if it does not arrive within `WAIT_S`."""
     for _host, line in launch.lines(WAIT_S):
         message: dict[str, Any] = json.loads(line)
         if message.get("event") == event:

@@ -1,4 +1,4 @@
-"""Numbers as people read them: sizes in powers of two, rates, times."""
+"""Numbers for people: sizes in powers of two, rates, times."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def size_text(size_bytes: float) -> str:
 
 
 def seconds_text(seconds: float | None) -> str:
-    """Return a duration with three figures, in the unit that suits it; `not measured` for None.
+    """Return a duration with three digits, in a suitable unit; `not measured` for None.
 
     >>> [seconds_text(s) for s in (None, 0, 0.0000123, 0.0213, 1.5, 75.0)]
     ['not measured', '0 s', '12.3 µs', '21.3 ms', '1.5 s', '1 min 15 s']
@@ -36,7 +36,7 @@ def seconds_text(seconds: float | None) -> str:
 
 
 def number_text(value: float) -> str:
-    r"""Return three figures, thousands kept whole, no exponent.
+    r"""Return a number with three digits, or as a whole number from 100 on; never with an exponent.
 
     >>> [number_text(v) for v in (0, 0.01234, 3.14159, 94.06, 395.4, 12345.6)]
     ['0', '0.0123', '3.14', '94.1', '395', '12\xa0346']

@@ -2,7 +2,7 @@
 
     python3 collective.py RANK
 
-says `{"event": "ready", "rank", "processor_s", "gpus", "store_port", "versions"}` when it can begin (only rank 0,
+prints `{"event": "ready", "rank", "processor_s", "gpus", "store_port", "versions"}` when it can start (only rank 0,
 which holds the store, has a port), and then waits for one line of input, the job, the same for all ranks:
 
     {"more": false, "nodes": 12, "backend": "gloo", "store": "10.99.0.11:40123", "addresses": [...],
@@ -19,9 +19,9 @@ is split evenly over them, and they run at the same time. Each ring is a process
 the ring's: with sorted ranks all rings would silently use the same links. With pairs instead of rings, a node's tensor
 is split evenly over the nodes it sends to, and everything is sent at once: all pairs are an all-to-all.
 
-Prints JSON lines: `ready`; per size `at`, and from rank 0 `row` (times, wrong elements, bytes sent by each NIC, use
-of the processors); `done` or `error`. Each job is done by a process of its own, forked from one that has imported
-torch: importing costs more processor time than most measurements. With `more` the next one gets `ready` afterwards.
+Prints JSON lines: `ready`; per size `at`, and from rank 0 `row` (times, wrong elements, bytes sent by each NIC, load
+of the processors); `done` or `error`. Each job runs in its own process, forked from one that has imported
+torch: the import takes more processor time than most measurements. With `more` the next process gets ready afterwards.
 Only the management network carries the store, barriers and agreements. Standard library and torch only: this file is
 copied to the hosts.
 """
@@ -53,7 +53,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 _COLLECTS = gc.isenabled()
-gc.disable()  # the import makes a million objects and little garbage: collections take a tenth of its time
+gc.disable()  # the import creates a million objects and little garbage: collections take a tenth of its time
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
@@ -66,7 +66,7 @@ GLOO_THREADS = 1  # a process group has one operation at a time
 FAILED, NO_JOB, MORE = 1, 1, 3  # exit statuses
 PR_SET_PDEATHSIG = 1
 BYTES_RETRANSMITTED, INFO_BYTES = 208, 216
-"""Place of `tcpi_bytes_retrans` in `struct tcp_info` (linux/tcp.h, since Linux 4.19), and where it ends."""
+"""Offset of `tcpi_bytes_retrans` in `struct tcp_info` (linux/tcp.h, since Linux 4.19), and its end."""
 PATTERN = 251  # values stay far below 2^24, so that float32 sums are exact
 
 
@@ -98,7 +98,7 @@ class Agreement:
         return f"agree/{self.calls}"
 
     def barrier(self) -> None:
-        """Wait until all ranks are here."""
+        """Wait until all ranks have called this."""
         key = self._key()
         if self.store.add(key, 1) == self.nodes:
             self.store.set(f"{key}/all", "1")
@@ -113,7 +113,7 @@ class Agreement:
         return [json.loads(self.store.get(f"{key}/{rank}")) for rank in range(self.nodes)]
 
     def from_first(self, value: object) -> Any:
-        """Rank 0's value, on all ranks."""
+        """Return rank 0's value, on all ranks."""
         key = self._key()
         if self.rank == 0:
             self.store.set(key, json.dumps(value))
@@ -122,7 +122,7 @@ class Agreement:
 
 @dataclass
 class Node:
-    """Node that this rank runs on, its backend, device and addresses."""
+    """The node of this rank: its job, store, device and addresses."""
 
     job: dict[str, Any]
     rank: int
@@ -137,9 +137,9 @@ class Node:
         return nics
 
     def gloo_device(self, way: int) -> Any:
-        """Return Gloo's thread for the sockets of all groups of a set: each looks a hundred times a second for its end.
+        """Return Gloo's device of a set of routes, shared by all groups: each device is a thread that polls often.
 
-        Only the first set has a route between all hosts: in the others those connect that send to one another.
+        Only the first set has a route between all hosts: in the others, only hosts that exchange data connect.
         """
         if way not in self.gloo_devices:
             address = self.job["set_addresses"][self.rank][way] if way else self.job["addresses"][self.rank]
@@ -148,7 +148,7 @@ class Node:
         return self.gloo_devices[way]
 
     def process_group(self, name: str, order: list[int], way: int = 0) -> Any:
-        """Return the process group of one ring, on this node's address of a set (never on what its hostname means)."""
+        """Return the process group of one ring, on this node's address of a set (never on that of its hostname)."""
         position = ring_rank(order, self.rank, self.job["backend"])
         store = dist.PrefixStore(name, self.store)
         timeout = timedelta(seconds=self.job["timeout_s"])
@@ -165,17 +165,17 @@ class Node:
         return dist.ProcessGroupGloo(store, position, len(order), options)
 
     def count_sent_bytes(self) -> dict[str, int]:
-        """Return bytes that each NIC has sent since it came up."""
+        """Return the bytes that each NIC has sent since it came up."""
         counters = {nic: Path(f"/sys/class/net/{nic}/statistics/tx_bytes") for nic in self.nics}
         return {nic: int(path.read_text(encoding="ascii")) for nic, path in counters.items()}
 
 
 def count_retransmitted_bytes() -> dict[str, int]:
-    """Return bytes that TCP has sent again so far on our connections, by address of the peer.
+    """Return the bytes that TCP has retransmitted so far on our connections, by address of the peer.
 
-    Gloo and NCCL keep their sockets to themselves: these are found among the descriptors of the process.
+    Gloo and NCCL do not expose their sockets, so we search the descriptors of the process.
     """
-    again: dict[str, int] = {}
+    retransmitted: dict[str, int] = {}
     for path in list(Path("/proc/self/fd").iterdir()):
         try:
             number = os.dup(int(path.name))
@@ -183,27 +183,29 @@ def count_retransmitted_bytes() -> dict[str, int]:
             continue
         try:
             connection = socket.socket(fileno=number)
-        except OSError:  # no socket
+        except OSError:  # not a socket
             os.close(number)
             continue
-        with connection, suppress(OSError):  # no TCP, or not connected
+        with connection, suppress(OSError):  # not TCP, or not connected
             info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, INFO_BYTES)
             peer = str(connection.getpeername()[0])
             if len(info) == INFO_BYTES:
-                again[peer] = again.get(peer, 0) + struct.unpack_from("=Q", info, BYTES_RETRANSMITTED)[0]
-    return again
+                retransmitted[peer] = (
+                    retransmitted.get(peer, 0) + struct.unpack_from("=Q", info, BYTES_RETRANSMITTED)[0]
+                )
+    return retransmitted
 
 
 @lru_cache(maxsize=64)
 def pattern(elements: int, first: int, device: torch.device | str) -> torch.Tensor:
-    """Return what the inputs have in common from place `first` on; made once a size (see `Configuration.measure`)."""
+    """Return the common part of all inputs from place `first` on; cached for one size (see `Configuration.measure`)."""
     places = torch.empty(elements, device=device)
     torch.arange(first, first + elements, out=places)
     return places.remainder_(PATTERN)
 
 
 def fill(tensor: torch.Tensor, rank: int, iteration: int, first: int = 0) -> None:
-    """Fill in this rank's input of one iteration from place `first`: differs by rank, by place and by iteration."""
+    """Fill a tensor with an input from place `first` on; inputs differ by rank, place and iteration."""
     torch.add(pattern(tensor.numel(), first, tensor.device), 3 * rank + iteration, out=tensor)
 
 
@@ -213,15 +215,15 @@ def expect(like: torch.Tensor, ranks: list[int], iteration: int) -> torch.Tensor
     return torch.add(constant, pattern(like.numel(), 0, like.device), alpha=len(ranks))
 
 
-def count_different(found: torch.Tensor, right: torch.Tensor) -> int:
-    """Return elements that differ."""
-    return 0 if torch.equal(found, right) else int((found != right).sum())
+def count_different(result: torch.Tensor, right: torch.Tensor) -> int:
+    """Return the number of elements that differ."""
+    return 0 if torch.equal(result, right) else int((result != right).sum())
 
 
 def iterations_for(job: dict[str, Any], once_s: float) -> int:
-    """Return the number of iterations of about `once_s` that fill `min_time_s`, within a job's least and most.
+    """Return the number of iterations of about `once_s` that fill `min_time_s`, within the job's limits.
 
-    Three are enough where the least would take longer than `max_time_s`.
+    Three are enough if `min_iterations` would take longer than `max_time_s`.
     """
     once_s = max(once_s, 1e-6)
     least = min(job["min_iterations"], max(3, math.floor(job["max_time_s"] / once_s)))
@@ -246,9 +248,9 @@ def quartiles(values: list[float]) -> tuple[float, float, float]:
 
 @dataclass(frozen=True)
 class ProcessorTimes:
-    """Processor time used so far: `own_s` by this process, on the clock `clock_s`; ticks of each of the processors.
+    """Processor times so far: `own_s` of this process at the clock `clock_s`; ticks of each processor.
 
-    `waited_s` is how long threads of this process were ready to run and got no processor, together.
+    `waited_s` is the time that all threads of this process were runnable and had no processor.
     """
 
     own_s: float
@@ -260,7 +262,7 @@ class ProcessorTimes:
 
 
 def processor_times() -> ProcessorTimes:
-    """Return the times now; idle and waiting for disks are not busy, what the hypervisor gave to others is."""
+    """Return the current times; idle and disk waits do not count as busy, time that the hypervisor took does."""
     lines = Path("/proc/stat").read_text(encoding="ascii").splitlines()
     ticks = [
         [int(word) for word in line.split()[1:9]]
@@ -278,9 +280,9 @@ def processor_times() -> ProcessorTimes:
 
 
 def thread_waits() -> Iterator[float]:
-    """Yield seconds that each of our threads has waited for a processor.
+    """Yield the seconds that each of our threads has waited for a processor.
 
-    Nothing where the kernel does not count them.
+    Empty if the kernel does not count them.
     """
     for path in Path("/proc/self/task").glob("*/schedstat"):
         with suppress(OSError, ValueError, IndexError):  # the thread has just ended
@@ -289,10 +291,10 @@ def thread_waits() -> Iterator[float]:
 
 @dataclass(frozen=True)
 class ProcessorUse:
-    """Of an interval: seconds used by this process, and shares (0 to 1) of it.
+    """Processor use in an interval: seconds of this process, and shares of the interval.
 
-    `busy` is the busier of all processors together and the one that a process can have, `busiest` the busiest single
-    processor, `stolen` what the hypervisor kept, `waited` how much of it threads of this process waited, together.
+    `busy` is the larger share of all processors together and of this process on one of them, `busiest` that of the
+    busiest processor, `stolen` that of the hypervisor, `waited` the waiting time of all threads of this process.
     """
 
     own_s: float
@@ -303,9 +305,9 @@ class ProcessorUse:
 
 
 def processor_use(before: ProcessorTimes, after: ProcessorTimes, device_type: str) -> ProcessorUse:
-    """Return the processor time used between two moments, by everybody on this machine and by this process.
+    """Return the processor use between two moments, of this machine and of this process.
 
-    Waiting for a GPU keeps our own processor busy without need, so there only the machine counts.
+    Waiting for a GPU keeps our processor busy without need, so with a GPU only the machine counts.
     """
     clock_s = max(1e-9, after.clock_s - before.clock_s)
     whole, busy, stolen = (
@@ -324,7 +326,7 @@ def processor_use(before: ProcessorTimes, after: ProcessorTimes, device_type: st
 
 
 def bounds_of(weights: list[float], elements: int) -> list[int]:
-    """Return where the parts of a tensor end that are so large beside one another.
+    """Return the ends of the parts of a tensor that is split by weights.
 
     >>> bounds_of([0.5, 0.25, 0.25], 10), bounds_of([1.0], 3)
     ([5, 8, 10], [3])
@@ -357,28 +359,28 @@ class Reduction:
         self.members = sorted(mine[0][1])
 
     def buffers(self, size: int, iteration: int) -> torch.Tensor:
-        """Return the tensor of one iteration."""
+        """Return the input tensor of one iteration."""
         tensor = torch.empty(max(1, size // 4), device=self.node.device)
         fill(tensor, self.node.rank, iteration)
         return tensor
 
     def run(self, tensor: torch.Tensor) -> None:
-        """Reduce it."""
+        """Reduce the tensor in place."""
         bounds = bounds_of(self.weights, tensor.numel())
-        shares = tensor.tensor_split(bounds[:-1])  # of fewer elements than rings, some are empty
+        shares = tensor.tensor_split(bounds[:-1])  # some are empty if there are fewer elements than rings
         pairs = [(group, share) for group, share in zip(self.groups, shares, strict=True) if share.numel()]
         works = [group.allreduce([share]) for group, share in pairs]
         for work in works:
             work.wait()
 
     def count_wrong(self, tensor: torch.Tensor, iteration: int) -> int:
-        """Return elements that are not exactly the sum of all members' inputs."""
+        """Return the number of elements that are not exactly the sum of all members' inputs."""
         return count_different(tensor, expect(tensor, self.members, iteration))
 
 
 @dataclass(frozen=True)
 class Parcels:
-    """The parts that a node sends and receives in an iteration, by the other node, of a tensor of `elements`."""
+    """The parts of a tensor of `elements` that a node sends and receives in an iteration, by the other node."""
 
     elements: int
     outgoing: dict[int, torch.Tensor]
@@ -388,7 +390,7 @@ class Parcels:
 class Exchange:
     """Transfers between pairs, all at once (Gloo); a node's tensor is split evenly over the nodes it sends to.
 
-    What goes to one of them is split over the sets of routes by the weights of the pair, one process group a set.
+    The part for one target is split over the sets of routes by the weights of the pair, one process group per set.
     """
 
     def __init__(
@@ -405,13 +407,13 @@ class Exchange:
         self.groups = {way: node.process_group(f"{name}/{way}", in_order, way) for way in used}
 
     def share(self, source: int, target: int, elements: int) -> tuple[int, int]:
-        """Return where the part for `target` begins in the tensor of `source`, and how many elements it has."""
+        """Return start and length of the part for `target` in the tensor of `source`."""
         whole, more = divmod(elements, len(self.targets[source]))
         place = self.targets[source].index(target)
         return place * whole + min(place, more), whole + (place < more)
 
     def buffers(self, size: int, iteration: int) -> Parcels:
-        """Return what this node sends, and room for what it receives."""
+        """Return the parts that this node sends, and buffers for those it receives."""
         own, elements = self.node.rank, max(1, size // 4)
         outgoing = {target: self.part(own, target, elements, iteration) for target in self.targets[own]}
         incoming = {
@@ -422,14 +424,14 @@ class Exchange:
         return Parcels(elements, outgoing, incoming)
 
     def part(self, source: int, target: int, elements: int, iteration: int) -> torch.Tensor:
-        """Return what `source` sends to `target` in one iteration."""
+        """Return the part that `source` sends to `target` in one iteration."""
         first, length = self.share(source, target, elements)
         tensor = torch.empty(length, device=self.node.device)
         fill(tensor, source, iteration, first)
         return tensor
 
     def run(self, parcels: Parcels) -> None:
-        """Send and receive everything; each source is its own tag."""
+        """Send and receive all parts; the tag is the source."""
         own = self.node.rank
         works = [
             self.groups[way].recv([room], source, source)
@@ -447,14 +449,14 @@ class Exchange:
     def parts_by_way(
         self, source: int, target: int, tensor: torch.Tensor
     ) -> Iterator[tuple[int, torch.Tensor]]:
-        """Yield the parts of what a pair sends, with the set of each; an empty one is not sent, unless all are."""
+        """Yield (set, part) of a pair's tensor; empty parts are skipped, unless all are empty."""
         weights = self.weights[source, target]
         parts = tensor.tensor_split(bounds_of(weights, tensor.numel())[:-1])
         filled = [(way, part) for way, part in enumerate(parts) if part.numel()]
         yield from filled or [(weights.index(max(weights)), tensor)]
 
     def count_wrong(self, parcels: Parcels, iteration: int) -> int:
-        """Return received elements that are not exactly what their sender had at that place."""
+        """Return the number of received elements that differ from those of their sender."""
         rights = {
             source: self.part(source, self.node.rank, parcels.elements, iteration)
             for source in parcels.incoming
@@ -463,7 +465,7 @@ class Exchange:
 
 
 COLLECTIVES: dict[str, Any] = {"pairs": Exchange, "rings": Reduction}
-"""What runs a collective, by the key of the ways of its data; the first that a description has counts."""
+"""Classes of collectives by their key in a description; the first key present counts."""
 
 
 class Configuration:
@@ -478,7 +480,7 @@ class Configuration:
         self.collective = run(node, self.name, description[ways], description.get("weights"))
 
     def perform(self, values: Any) -> None:
-        """Run the collective on its buffers, to the end."""
+        """Run the collective on its buffers, and wait for its end."""
         self.collective.run(values)
         if self.node.device.type == "cuda":
             torch.cuda.synchronize()
@@ -495,10 +497,10 @@ class Configuration:
     def measure(self, size: int, agreement: Agreement) -> dict[str, object] | None:
         """Warm up, agree on a number of iterations, time them back to back, check every result.
 
-        Gives the row on rank 0.
+        Return the row on rank 0, None elsewhere.
         """
         job, rank = self.node.job, self.node.rank
-        pattern.cache_clear()  # those of the last size
+        pattern.cache_clear()  # drop the patterns of the last size
         values = self.collective.buffers(size, 0)
         agreement.barrier()
         begin = time.perf_counter()
@@ -520,9 +522,9 @@ class Configuration:
     def time_iterations(
         self, inputs: list[Any], agreement: Agreement
     ) -> tuple[dict[str, int], dict[str, int], ProcessorUse, list[float]]:
-        """Return bytes sent by each NIC and again to each peer, use of the processors, and seconds of each iteration.
+        """Return bytes sent by NIC and retransmitted by peer, use of the processors, and seconds of each iteration.
 
-        Counters are read between barriers, so that they hold these iterations of all ranks and nothing else.
+        Counters are read between barriers, so that they cover exactly these iterations of all ranks.
         """
         agreement.barrier()
         sent_before, again_before = self.node.count_sent_bytes(), count_retransmitted_bytes()
@@ -547,9 +549,9 @@ class Configuration:
 
 
 def figures(ranks: list[dict[str, Any]]) -> dict[str, object]:
-    """Return the row of one size from what each rank measured: `time_us` is the median of the slowest rank.
+    """Return the row of one size from the measurements of all ranks: `time_us` is the median of the slowest rank.
 
-    `min_us` and `max_us` are of the slowest rank of each iteration, `processor_s` of one iteration of all ranks.
+    `min_us` and `max_us` are over iterations of the slowest rank each, `processor_s` of all ranks for one iteration.
     """
     times = [entry["times"] for entry in ranks]
     used = [entry["used"] for entry in ranks]
@@ -574,7 +576,7 @@ def figures(ranks: list[dict[str, Any]]) -> dict[str, object]:
 
 
 def own_store() -> dist.TCPStore:
-    """Return the store of the job, on rank 0, at a port that is free."""
+    """Return the store of the job, on rank 0, at a free port."""
     return dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
 
 
@@ -585,7 +587,7 @@ def distant_store(address: str, timeout_s: float) -> dist.TCPStore:
 
 
 def get_ready(rank: int, start_s: float) -> dist.TCPStore | None:
-    """Say that this rank can begin, and the processor time of its start; rank 0 also opens the store."""
+    """Print `ready` with the processor time of the start; rank 0 also opens and returns the store."""
     torch.set_num_threads(1)
     store = own_store() if rank == 0 else None
     say(
@@ -619,11 +621,11 @@ def measure_all(job: dict[str, Any], rank: int, store: dist.TCPStore | None) -> 
     for configuration in configurations:
         configuration.run(agreement)
     say("done", rank=rank, processor_s=time.process_time())
-    agreement.barrier()  # rank 0 holds the store: it leaves last
+    agreement.barrier()  # rank 0 holds the store, so it must not leave before the others
 
 
 def do_job(rank: int, start_s: float) -> int:
-    """Get ready, wait for one job, do it; gives the exit status."""
+    """Get ready, wait for one job, run it; return the exit status."""
     store = get_ready(rank, start_s)
     line = sys.stdin.readline()
     if not line.endswith("\n"):
@@ -639,9 +641,9 @@ def do_job(rank: int, start_s: float) -> int:
 
 
 def main() -> int:
-    """Run one rank: a process for each job, as long as there are more; ends as the last of them did."""
+    """Run one rank: one process per job, as long as there are more; return the exit status of the last."""
     rank = int(sys.argv[1])
-    gc.freeze()  # children share what was imported, and collections leave it alone
+    gc.freeze()  # keeps the imported objects shared with children and out of collections
     start_s = time.process_time()
     while True:
         process = os.fork()  # we have one thread, and no process group or GPU is open

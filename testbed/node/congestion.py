@@ -1,4 +1,4 @@
-"""Congestion controls of the transport: Reno and CUBIC, and MLTCP's function of the bytes sent, which scales both.
+"""Congestion controls of the transport: Reno and CUBIC, and MLTCP's gain, which scales both.
 
 Standard library only: this file is copied to the hosts.
 """
@@ -15,17 +15,17 @@ CUBIC_C, CUBIC_BETA = 0.4, 0.7
 
 @dataclass(slots=True)
 class Reno:
-    """Additive increase by `gain` segments a round trip, window halved on a loss."""
+    """Reno: additive increase by `gain` segments per round trip, window halved on a loss."""
 
     window: float = INITIAL_WINDOW
     threshold: float = math.inf
 
     def on_ack(self, gain: float, _now: float, _rtt_s: float) -> None:
-        """Grow by a segment in slow start, else by a window's part of `gain`."""
+        """Grow by a segment in slow start, else by `gain` divided by the window."""
         self.window += 1.0 if self.window < self.threshold else gain / self.window
 
     def on_loss(self, _now: float) -> None:
-        """Halve the window: once for all losses of a round trip."""
+        """Halve the window; called once for all losses of a round trip."""
         self.threshold = self.window = max(2.0, self.window / 2)
 
     def on_timeout(self, now: float) -> None:
@@ -36,7 +36,7 @@ class Reno:
 
 @dataclass(slots=True)
 class Cubic:
-    """CUBIC as RFC 9438 has it, without fast convergence; `gain` scales each step towards its curve."""
+    """CUBIC (RFC 9438) without fast convergence; `gain` scales each step towards its curve."""
 
     window: float = INITIAL_WINDOW
     threshold: float = math.inf
@@ -60,7 +60,7 @@ class Cubic:
         self.window = max(self.window + gain * (target - self.window) / self.window, self.friendly)
 
     def on_loss(self, _now: float) -> None:
-        """Take 0.7 of the window and begin a new curve."""
+        """Reduce the window to 0.7 and start a new curve."""
         self.largest, self.began = self.window, None
         self.threshold = self.window = max(2.0, self.window * CUBIC_BETA)
 
@@ -85,5 +85,5 @@ class Gain:
     intercept: float = 1.0
 
     def at(self, ratio: float) -> float:
-        """Return F of a ratio, of 1 at most."""
+        """Return F of a ratio, which is limited to 1."""
         return self.slope * min(ratio, 1.0) + self.intercept

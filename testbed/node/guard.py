@@ -1,10 +1,10 @@
-"""Run one command so that nothing of it outlives us: not the deadline, not the end of our input.
+"""Guard of one command: nothing of it outlives the guard, its deadline or its input.
 
     python3 guard.py --deadline 60 --renew --nic nic1 --nic nic2 -- python3 collective.py ...
 
-The command gets a session of its own and a pipe that carries our input on to it. It is killed, with everything
-it started, when our input ends, when the deadline passes, and on SIGTERM, SIGHUP or SIGINT; should we be killed
-ourselves, the kernel kills it. With `--renew` the deadline counts again from all input. At the end we print one line:
+The command gets its own session and a pipe that forwards our input. It is killed, with all its descendants, when our
+input ends, when the deadline passes, and on SIGTERM, SIGHUP or SIGINT; if we are killed, the kernel kills it. With
+`--renew` any input restarts the deadline. At the end we print one line:
 `{"event": "guard", "reason": "exit"|"deadline"|"input_closed"|"signal", "status", "seconds", "dark_nics"}`.
 Standard library only: this file is copied to the hosts.
 """
@@ -30,7 +30,7 @@ JUST_NOW_S = 0.2
 
 
 class Guard:
-    """One guarded command, and why it ended."""
+    """One guarded command."""
 
     def __init__(self, command: list[str], deadline_s: float, *, renew: bool) -> None:
         self.began = self.renewed = time.monotonic()
@@ -53,13 +53,13 @@ class Guard:
         )
         assert self.process.stdin is not None  # opened as a pipe
         self.onward = self.process.stdin.fileno()
-        os.set_blocking(self.onward, False)  # a command that does not read must not keep us from the clock
+        os.set_blocking(self.onward, False)  # a command that does not read must not delay the deadline
 
     def _note_signal(self, _number: int, _frame: object) -> None:
         self.signalled = True
 
     def watch(self) -> str:
-        """Pass input on until there is a reason to end; gives the reason."""
+        """Forward input until there is a reason to end; return the reason."""
         while self.process.poll() is None:
             if self.signalled:
                 return "signal"
@@ -70,13 +70,13 @@ class Guard:
         return "exit"
 
     def _has_just_ended(self) -> bool:
-        """Return whether the command ended before the input did: the reader that disconnected may know it first."""
+        """Return whether the command ends just after the input: whoever closed the input may have known first."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(JUST_NOW_S)
         return self.process.returncode is not None
 
     def _pass_input(self) -> bool:
-        """Carry over what has arrived, waiting briefly for it; False when the input has ended."""
+        """Forward input, after a short wait for it; return False if the input has ended."""
         wanting = [self.onward] if self.pending else []
         arrived, writable, _ = select.select([0], wanting, [], POLL_S)
         if arrived:
@@ -91,16 +91,16 @@ class Guard:
         return True
 
     def _write_on(self) -> None:
-        """Give the command as much of what is pending as it takes."""
+        """Write as much of the pending input as the command accepts."""
         try:
             self.pending = self.pending[os.write(self.onward, self.pending) :]
         except BlockingIOError:
             pass
         except BrokenPipeError:
-            self.pending = b""  # the command has ended or does not read; its status says how
+            self.pending = b""  # the command has ended or closed its input; its status tells more
 
     def end(self) -> None:
-        """Kill the command's session and every orphan of it, and reap them all."""
+        """Kill the command's session and all its orphans, and reap them."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -112,19 +112,19 @@ class Guard:
 
 
 def child_pids() -> list[int]:
-    """Return our children, orphans that came to us included."""
+    """Return our children, including adopted orphans."""
     text = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
     return [int(pid) for pid in text.split()]
 
 
 def reap() -> None:
-    """Take the status of one child, waiting for it."""
+    """Wait for one child and collect its status."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(-1, 0)
 
 
 def is_dark(nic: str) -> bool:
-    """Return whether a NIC has no carrier (or is down, or gone)."""
+    """Return whether a NIC has no carrier, is down or is missing."""
     try:
         return Path(f"/sys/class/net/{nic}/carrier").read_text(encoding="ascii").strip() != "1"
     except OSError:
@@ -132,13 +132,13 @@ def is_dark(nic: str) -> bool:
 
 
 def main() -> int:
-    """Return guard the command after `--`; gives its exit status, or 1 when it was killed."""
+    """Guard the command after `--`; return its exit status, or 1 if it was killed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--deadline", type=float, required=True, metavar="SECONDS")
-    parser.add_argument("--renew", action="store_true", help="count the deadline again from all input")
-    parser.add_argument("--nic", action="append", default=[], help="say at the end whether it has carrier")
+    parser.add_argument("--renew", action="store_true", help="restart the deadline at any input")
+    parser.add_argument("--nic", action="append", default=[], help="NIC whose carrier is reported at the end")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     command = options.command[1:] if options.command[:1] == ["--"] else options.command

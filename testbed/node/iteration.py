@@ -1,8 +1,8 @@
-"""One host of an iteration that runs as a job: computing as a wait, tensors as bytes on the planned routes.
+"""One host of an iteration that runs as a job: computation is a wait, tensors are bytes on the planned routes.
 
     python3 iteration.py RANK
 
-says `{"event": "ready", "rank", "port"}` when it listens, and then waits for one line of input, its part of the job:
+prints `{"event": "ready", "rank", "port"}` when it listens, and then waits for one line of input, its part of the job:
 
     {"addresses": [["10.100.1.100", "198.18.5.145"], ...], "ports": [40123, ...], "barrier": "10.99.0.11:40123",
      "nics": ["nic1", ...], "nodes": 12, "warm_up": 1, "iterations": 3, "timeout_s": 60,
@@ -10,9 +10,9 @@ says `{"event": "ready", "rank", "port"}` when it listens, and then waits for on
      "tasks": [{"id": 0, "computes": true, "seconds": 0.01, "after": [], "send": [], "receive": 0},
                {"id": 1, "computes": false, "seconds": 0, "after": [0], "send": [[3, 0, 1000], [3, 1, 500]], ...}]}
 
-A task that computes has the host's one device for its seconds, first come, first served; any other waits for its
-seconds, sends `[target, set, bytes]`, and is done when these are handed over and as many parts are there as it
-receives. Each pair of hosts has one connection for each set of routes, between the addresses of that set, so that the
+A task that computes occupies the host's one device for its seconds, first come, first served; any other waits for its
+seconds, sends `[target, set, bytes]`, and is done when the kernel has accepted these and as many parts have arrived as
+it receives. Each pair of hosts has one connection per set of routes, between the addresses of that set, so that the
 kernel keeps it on the routes of the set.
 
 Prints JSON lines: `ready`; `row` (seconds of each iteration, counters of the NICs before and after, bytes that TCP sent
@@ -45,7 +45,7 @@ def say(event: str, **details: object) -> None:
 
 
 class Iteration:
-    """One iteration of this host's part: tasks that wait for tasks, and for what arrives."""
+    """One iteration of this host's part: tasks that wait for other tasks, and for data."""
 
     def __init__(self, host: Host, job: dict[str, Any]) -> None:
         self.host = host
@@ -61,7 +61,7 @@ class Iteration:
         self.is_busy = False
 
     def run(self, until: float) -> float:
-        """Return the seconds that it took. Raises `TimeoutError`, `OSError`."""
+        """Run the iteration and return its seconds. Raises `TimeoutError`, `OSError`."""
         self.host.arrived = self._part_done
         begin_s = time.monotonic()
         for number, waits in list(self.waits.items()):
@@ -83,7 +83,7 @@ class Iteration:
             self._send(number)
 
     def _compute(self, now_s: float) -> None:
-        """Give the device to the first that waits for it, from `now_s` on: late timers do not add up."""
+        """Give the device to the first waiting task, from `now_s` on, so that late timers do not add up."""
         if self.ready:
             ready_s, number = heapq.heappop(self.ready)
             self.is_busy = True
@@ -97,7 +97,7 @@ class Iteration:
             self._compute(moment_s)
 
     def _send(self, number: int) -> None:
-        """Send the parts of a task; one that has none, here or to come, is done."""
+        """Send the parts of a task; a task without parts to send or receive is done."""
         if not self.parts[number]:
             self._end(number, time.monotonic())
         for target, way, size in self.tasks[number]["send"]:
@@ -106,7 +106,7 @@ class Iteration:
             line.write()
 
     def _part_done(self, number: int) -> None:
-        """Note that a part of a task has arrived, or is handed to the kernel. Raises `ValueError` for one too many."""
+        """Count a part that has arrived, or that the kernel has accepted. Raise `ValueError` for one too many."""
         self.parts[number] -= 1
         if self.parts[number] < 0:
             raise ValueError(f"more data of task {number} arrived than planned")
@@ -114,7 +114,7 @@ class Iteration:
             self._end(number, time.monotonic())
 
     def _end(self, number: int, now_s: float) -> None:
-        """Note that a task has ended, and start those that waited for it alone."""
+        """End a task, and start the tasks that waited only for it."""
         self.left -= 1
         for after in self.next.get(number, ()):
             self.waits[after] -= 1
@@ -123,7 +123,7 @@ class Iteration:
 
 
 def counters(nics: list[str]) -> dict[str, list[int]]:
-    """Return bytes and packets that each NIC has sent since it came up."""
+    """Return [bytes, packets] that each NIC has sent since it came up."""
     folder = "/sys/class/net/{}/statistics/tx_{}"
     return {
         nic: [
@@ -134,21 +134,21 @@ def counters(nics: list[str]) -> dict[str, list[int]]:
 
 
 def busy_ticks() -> tuple[int, int]:
-    """Return ticks in which the processors of this machine were busy, and all ticks."""
+    """Return the busy ticks of all processors of this machine, and all ticks."""
     with open("/proc/stat", encoding="ascii") as file:  # noqa: PTH123 - started a dozen times at once: no more imports
         ticks = [int(word) for word in file.readline().split()[1:9]]
     return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
 
 
 def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
-    """Return the row of this host."""
+    """Run all iterations and return the row of this host."""
     until = time.monotonic() + job["timeout_s"]
     host.connect(job)
     host.barrier()
     for _ in range(job["warm_up"]):
         _one(host, job, until)
     before, busy_before = counters(job["nics"]), busy_ticks()
-    again = {pair: line.count_retransmitted() for pair, line in host.outgoing.items()}
+    retransmitted = {pair: line.count_retransmitted() for pair, line in host.outgoing.items()}
     own_s = time.process_time()
     host.barrier()
     times = [_one(host, job, until) for _ in range(job["iterations"])]
@@ -159,7 +159,7 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
         "before": before,
         "after": after,
         "retransmitted": [
-            [*pair, line.count_retransmitted() - again[pair]] for pair, line in host.outgoing.items()
+            [*pair, line.count_retransmitted() - retransmitted[pair]] for pair, line in host.outgoing.items()
         ],
         "busy": busy / max(1, whole),
         "processor_s": time.process_time() - own_s,
@@ -174,7 +174,7 @@ def _one(host: Host, job: dict[str, Any], until: float) -> float:
 
 
 def main() -> int:
-    """Run this host's part; gives the exit status."""
+    """Run this host's part; return the exit status."""
     host = Host(int(sys.argv[1]))
     say("ready", rank=host.rank, port=host.server.getsockname()[1])
     line = sys.stdin.readline()
@@ -192,7 +192,7 @@ def main() -> int:
     say("row", rank=host.rank, **row)
     say("done", rank=host.rank)
     with suppress(OSError):
-        host.barrier()  # whoever ends first would end the connections of the others
+        host.barrier()  # an early end would close connections that others still use
     return 0
 
 

@@ -17,19 +17,19 @@ from typing import Any
 HELLO = struct.Struct("!cI")
 """First bytes of a connection: `d` for data or `b` for barriers, and the rank that it comes from."""
 HEADER = struct.Struct("!IQ")
-"""Task, and bytes that follow."""
+"""Number of the task, and number of bytes that follow."""
 PIECE = 1 << 18
 ZEROS = memoryview(bytes(PIECE))
 _SO_MAX_PACING_RATE = 47  # bytes/s; asm-generic/socket.h
 SEND_BUFFER = 1 << 16
-"""Bytes that a connection has on their way: those of all connections fit into the queues of the NICs."""
+"""Send buffer of a connection in bytes: those of all connections fit into the queues of the NICs."""
 
 _BYTES_RETRANSMITTED, _INFO_BYTES = 208, 232
-"""Place of `tcpi_bytes_retrans` in `struct tcp_info` (linux/tcp.h), since Linux 4.19."""
+"""Offset of `tcpi_bytes_retrans` in `struct tcp_info` (linux/tcp.h, since Linux 4.19), and bytes to read."""
 
 
 class Outgoing:
-    """Messages on their way to one host in one set, one after another."""
+    """Queue of messages to one host on one set of routes."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
@@ -38,13 +38,13 @@ class Outgoing:
         self.left = 0
 
     def put(self, header: bytes, size: int, sent: Callable[[], None]) -> None:
-        """Send a message after those that wait; `sent` is called when the kernel has its last byte."""
+        """Queue a message; `sent` is called when the kernel has accepted its last byte."""
         if not self.waiting:
             self.header, self.left = header, size
         self.waiting.append((header, size, sent))
 
     def write(self) -> None:
-        """Give the kernel as much as it takes."""
+        """Write as much as the kernel accepts."""
         while self.waiting:
             try:
                 count = self.connection.sendmsg([self.header, ZEROS[: self.left]])
@@ -60,14 +60,14 @@ class Outgoing:
             sent()
 
     def count_retransmitted(self) -> int:
-        """Return the bytes that TCP has sent again so far."""
+        """Return the bytes that TCP has retransmitted so far."""
         info = self.connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
         place = _BYTES_RETRANSMITTED
         return int(struct.unpack_from("=Q", info, place)[0]) if len(info) >= place + 8 else 0
 
 
 class Incoming:
-    """Messages that come over one connection."""
+    """Messages that arrive on one connection."""
 
     room = memoryview(bytearray(PIECE))
 
@@ -78,7 +78,7 @@ class Incoming:
         self.left = -1
 
     def read(self) -> None:
-        """Take what is there. Raises `ConnectionError` when the other side has ended."""
+        """Read what has arrived. Raise `ConnectionError` if the peer has closed the connection."""
         try:
             count = self.connection.recv_into(self.room)
         except BlockingIOError:
@@ -88,15 +88,15 @@ class Incoming:
         place = 0
         while place < count or not self.left:
             if self.left < 0:
-                taken = min(HEADER.size - len(self.header), count - place)
-                self.header += bytes(self.room[place : place + taken])
-                place += taken
+                length = min(HEADER.size - len(self.header), count - place)
+                self.header += bytes(self.room[place : place + length])
+                place += length
                 if len(self.header) < HEADER.size:
                     return
                 self.left = HEADER.unpack(self.header)[1]
-            taken = min(self.left, count - place)
-            self.left -= taken
-            place += taken
+            length = min(self.left, count - place)
+            self.left -= length
+            place += length
             if not self.left:
                 self.arrived(HEADER.unpack(self.header)[0])
                 self.header, self.left = b"", -1
@@ -116,12 +116,12 @@ class Host:
         self.arrived: Callable[[int], None] = lambda _task: None
 
     def at(self, moment_s: float, call: Callable[[float], None]) -> None:
-        """Call with `moment_s` when it has come."""
+        """Schedule `call(moment_s)` at that time of the monotonic clock."""
         self.numbers += 1
         heapq.heappush(self.timers, (moment_s, self.numbers, call))
 
     def turn(self, until: float) -> None:
-        """Serve what is ready, waiting for it. Raises `TimeoutError` from `until` on."""
+        """Wait for a timer or for connections, and serve them. Raise `TimeoutError` from `until` on."""
         now = time.monotonic()
         if now >= until:
             raise TimeoutError("the job did not end in time")
@@ -141,7 +141,7 @@ class Host:
         self.arrived(task)
 
     def connect(self, job: dict[str, Any]) -> None:
-        """Open a connection to each host and set that this host sends to, and take those of the others."""
+        """Connect to each host and set of routes that this host sends to, and accept the connections of the others."""
         pairs = sorted({(to, number) for task in job["tasks"] for to, number, _ in task["send"]})
         addresses, timeout_s = job["addresses"], job["timeout_s"]
         for target, number in pairs:
@@ -175,7 +175,7 @@ class Host:
             self.incoming[connection.fileno()] = Incoming(connection, self._took)
 
     def barrier(self) -> None:
-        """Wait until all hosts are here; no data is on its way then."""
+        """Wait until all hosts have called this."""
         self.barrier_line.sendall(b".")
         if self.rank == 0:
             for line in self.barriers:
@@ -186,7 +186,7 @@ class Host:
 
 
 def _shape(connection: socket.socket, pace_bytes: int) -> None:
-    """Send no faster than a link and no more at once than its queue holds: what is lost on a long way is sent twice."""
+    """Limit a connection to the rate of a link and the length of its queue: losses on long paths load links twice."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
     connection.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("@L", pace_bytes))
 

@@ -1,4 +1,4 @@
-"""The jobs of one host that compute, then send, again and again: an agent that holds each to its period.
+"""Agent of one host that runs periodic jobs, which compute and send in turn, and keeps each to its period.
 
     python3 periodic_job.py
 
@@ -63,7 +63,7 @@ class Slots:
         self.slot = self.alignments = 0
 
     def wait_s(self, now_s: float) -> float:
-        """Return how long the next iteration waits; one that is too late skips slots, and is aligned again.
+        """Return the wait of the next iteration in seconds; one that is too late skips slots (an alignment).
 
         >>> slots = Slots({"slot_s": 1.0, "tolerance": 0.05, "most_alignments": 1}, 10.0)
         >>> [round(slots.wait_s(now), 2) for now in (10.9, 12.04, 13.5, 15.5)], slots.alignments
@@ -82,14 +82,14 @@ class Slots:
 
 
 class PeriodicJob:
-    """One job on this host: what it sends, what arrives, and when its iterations begin."""
+    """One job on this host, with its sending and receiving ends."""
 
     def __init__(self, job: dict[str, Any], out: Outgoing | None, into: Incoming | None, loop: Loop) -> None:
         self.job, self.out, self.into, self.loop = job, out, into, loop
         self.computed_s = 0.0
 
     def run(self, epoch: float) -> dict[str, object]:
-        """Return the row of this job. Raises `TimeoutError`, `OSError`."""
+        """Run all iterations and return the row of this job. Raises `TimeoutError`, `OSError`."""
         began_s = time.monotonic() + epoch + self.job["start_s"] - time.time()
         slots, begins = Slots(self.job, began_s), [began_s]
         self.loop.until(began_s)
@@ -116,7 +116,7 @@ class PeriodicJob:
         self.loop.until(began_s + seconds)
 
     def _burst(self, size: int, pace: float, give_up_s: float) -> None:
-        """Send the parts of a burst, each when the one before has gone out and its like has arrived."""
+        """Send the parts of a burst, each after the one before was delivered and that of the other host arrived."""
         steps = self.job["steps"]
         part = -(-size // steps)
         for _ in range(steps):
@@ -145,7 +145,7 @@ def member(job: dict[str, Any], into: Incoming | None, epoch: float) -> dict[str
 
 
 def in_processes(jobs: dict[str, dict[str, Any]], arriving: dict[str, Incoming | None], epoch: float) -> int:
-    """Run each job in a process of its own; print its row. Return the exit status."""
+    """Run each job in its own process; print its row. Return the exit status."""
     children = []
     for name, job in jobs.items():
         near, far = os.pipe()
@@ -177,8 +177,10 @@ def _child(job: dict[str, Any], into: Incoming | None, epoch: float, far: int) -
 
 
 def main() -> int:
-    """Run the jobs of this host; gives the exit status."""
-    with suppress(OSError):  # an agent that waits for a processor measures the others of the machine
+    """Run the jobs of this host; return the exit status."""
+    with suppress(
+        OSError
+    ):  # real time: an agent that waits for a processor would measure the load of the machine
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(PRIORITY))
     line = sys.stdin.readline()
     if not line.endswith("\n"):
@@ -188,8 +190,8 @@ def main() -> int:
     line = sys.stdin.readline()
     if not line.endswith("\n"):
         return FAILED
-    asked = json.loads(line)
-    status = in_processes(asked["jobs"], arriving, asked["epoch"])
+    work = json.loads(line)
+    status = in_processes(work["jobs"], arriving, work["epoch"])
     if not status:
         say("done")
     return status

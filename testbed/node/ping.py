@@ -1,4 +1,4 @@
-"""Try the ways from this host to many addresses at once: pings, pings of the full size, and a short TCP exchange.
+"""Test the paths from this host to many addresses at once: pings, pings of the full size, and a short TCP exchange.
 
     python3 ping.py --deadline 2.0 [--size 8972 --bind 10.0.0.1 --port 24001 --bytes 20000 --later 0.2] ADDRESS[=25]...
 
@@ -26,7 +26,7 @@ REPEAT_S = 0.1
 PAUSE_S = 0.005
 """Time between two pings of one address that are sent to count the lost ones."""
 STRAGGLERS_S = 1.0
-"""Time that is left to an answer before its ping counts as lost: a busy machine may stand still for a while."""
+"""Time for an answer before its ping counts as lost: a busy machine may stall for a while."""
 LARGE_S = 1.2
 MOST_EXCHANGES = 64
 TCP_S = 2.0
@@ -37,7 +37,7 @@ IP_MTU_DISCOVER, IP_PMTUDISC_DO = 10, 2
 SOL_RAW, ICMP_FILTER = 255, 1
 MAGIC = b"lightbed"
 LONGEST_S = 60.0
-"""Time after which nobody is served any more, whatever became of who started this."""
+"""Time after which the program ends even if its input stays open."""
 LARGE = 0xFFFF
 """Round of a ping of the full size; 0 are pings until the first answer, the others are counted."""
 _NOTHING_YET = (BlockingIOError, InterruptedError)
@@ -57,7 +57,7 @@ def checksum(data: bytes) -> int:
 
 
 def echo_request(identifier: int, sequence: int, number: int = 0, size: int = 10) -> bytes:
-    """Return an ICMP echo request whose `size` bytes of payload say the number of its round."""
+    """Return an ICMP echo request with the number of its round in `size` bytes of payload."""
     payload = MAGIC + struct.pack("!H", number)
     payload += b"\0" * (size - len(payload))
     head = struct.pack("!BBHHH", ECHO_REQUEST, 0, 0, identifier, sequence)
@@ -75,7 +75,7 @@ def read_reply(packet: bytes, identifier: int) -> tuple[int, int, int] | None:
 
 
 class Way:
-    """The way to one address, as far as it was tried."""
+    """State of the path to one address."""
 
     def __init__(self, text: str) -> None:
         self.address, _, count = text.partition("=")
@@ -94,7 +94,7 @@ class Way:
         self.exchange: Exchange | None = None
 
     def as_json(self, begin_s: float) -> dict[str, object] | None:
-        """Return the entry of the answer, of a trial that began then."""
+        """Return the entry of the output, or None without an answer; `begin_s` is the start of the trial."""
         if self.ttl is None:
             return None
         return {
@@ -108,7 +108,7 @@ class Way:
 
 
 class Trial:
-    """Pings and exchanges of this host, under way."""
+    """Running pings and exchanges of this host."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.ways = [Way(text) for text in options.addresses]
@@ -139,7 +139,7 @@ class Trial:
         self.begin_s = time.monotonic()
 
     def run(self) -> list[Way]:
-        """Try all ways; return when nothing more can be learned, or the deadline has passed."""
+        """Test all paths; return when all results are known, or the deadline has passed."""
         self.begin_s = now_s = time.monotonic()
         while not self.is_over(now_s):
             if now_s >= self.begin_s + self.later_s and self.has_counted():
@@ -151,7 +151,7 @@ class Trial:
         return self.ways
 
     def serve(self) -> None:
-        """Do what can be done at once, for us and for the peers."""
+        """Handle ready sockets, of our exchanges and of the peers'."""
         for key, _ in self.selector.select(PAUSE_S):
             key.data()
 
@@ -161,7 +161,7 @@ class Trial:
         return all(is_late if way.ttl is None else self.is_done(way, now_s) for way in self.ways)
 
     def is_done(self, way: Way, now_s: float) -> bool:
-        """Return whether all that is asked of a way that answers was answered, or had its time."""
+        """Return whether all tests of a path that answers have succeeded or timed out."""
         is_counted = way.tried >= way.count and (
             len(way.heard) >= way.sent or now_s >= way.sent_s + STRAGGLERS_S
         )
@@ -178,7 +178,7 @@ class Trial:
         return all(way.ttl is None or way.tried >= way.count for way in self.ways)
 
     def begin_exchange(self, way: Way) -> None:
-        """Begin an exchange, or leave it for later where many are under way: each takes a descriptor at both ends."""
+        """Start an exchange, unless too many are running: each takes a descriptor at both ends."""
         if sum(one.exchange is not None for one in self.ways) < MOST_EXCHANGES:
             try:
                 way.exchange = Exchange(self, way)
@@ -227,7 +227,7 @@ class Trial:
             self.take(self.ways[reply[0]], *reply[1:])
 
     def take(self, way: Way, ttl: int, number: int) -> None:
-        """Note a reply."""
+        """Record a reply."""
         if number == LARGE:
             way.large = True
         elif 0 < number <= way.count:

@@ -1,4 +1,4 @@
-"""Say on every NIC who we are, and report who is heard there: proves fibres, not hosts.
+"""Send identifying frames on every NIC, and report those received: this tests fibres, not hosts.
 
     python3 probe.py --host a --epoch 7 nic1 nic2
 
@@ -78,7 +78,7 @@ def has_carrier(connection: socket.socket, nic: str) -> bool:
 
 
 def read_counters(nic: str) -> dict[str, int]:
-    """Return what a NIC has counted since it was made; nothing of counters that it lacks, or that went with it."""
+    """Return the counters of a NIC since its creation, without those that cannot be read."""
     counters = {}
     for name in COUNTERS:
         with contextlib.suppress(OSError, ValueError):
@@ -87,7 +87,7 @@ def read_counters(nic: str) -> dict[str, int]:
 
 
 class Ear:
-    """One NIC: what we sent there and whom we heard."""
+    """One NIC: the frames that we sent and received."""
 
     def __init__(self, nic: str) -> None:
         self.nic = nic
@@ -105,7 +105,7 @@ class Ear:
             pass
 
     def hear(self) -> None:
-        """Take what has arrived."""
+        """Read the frames that have arrived."""
         while True:
             try:
                 frame = decode(self.connection.recv(2048))
@@ -115,7 +115,7 @@ class Ear:
                 self.frames.append(frame)
 
     def report(self) -> dict[str, object]:
-        """Return what this NIC found; it may have gone meanwhile."""
+        """Return the report of this NIC, which may have been removed meanwhile."""
         try:
             carrier = has_carrier(self.connection, self.nic)
         except OSError:
@@ -128,7 +128,7 @@ class Ear:
 
 
 def open_ears(nics: list[str]) -> list[Ear]:
-    """Open the NICs that exist. One that is missing is a finding of whoever asks, not an error."""
+    """Open the NICs that exist. A missing one is a finding for the caller, not an error."""
     ears = []
     for nic in nics:
         try:

@@ -38,21 +38,21 @@ FAILED, HELD = 1, 2
 
 
 class Refused(Exception):
-    """A queue that cannot be put back, or that somebody else holds."""
+    """A command failed, or a queue cannot be restored."""
 
 
 def say(event: str, **details: object) -> None:
-    """Print one JSON line on standard output; nobody may be left to read it."""
+    """Print one JSON line on standard output; ignore a closed pipe."""
     with suppress(OSError):
         print(json.dumps({"event": event, **details}), flush=True)
 
 
 def run(*command: str) -> str:
-    """Return what a command printed. Raises `Refused` with its error."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise Refused(f"`{' '.join(command)}`: {done.stderr.strip() or done.returncode}")
-    return done.stdout
+    """Return the output of a command. Raise `Refused` with its error."""
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if completed.returncode:
+        raise Refused(f"`{' '.join(command)}`: {completed.stderr.strip() or completed.returncode}")
+    return completed.stdout
 
 
 def restoring(nic: str, shown: list[dict[str, Any]]) -> list[list[str]]:
@@ -151,7 +151,7 @@ def setting(nic: str, wanted: dict[str, Any]) -> list[list[str]]:
 
 
 def as_it_is(wanted: dict[str, Any]) -> dict[str, Any]:
-    """Return what is set now of all that is wanted. Raises `Refused`."""
+    """Return the current state of everything that `wanted` changes. Raise `Refused` for queues we cannot restore."""
     nics = {}
     for nic in wanted["nics"]:
         rows = json.loads(run("tc", "-j", "qdisc", "show", "dev", nic))
@@ -163,7 +163,7 @@ def as_it_is(wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def known(sysctls: dict[str, Any]) -> list[str]:
-    """Return those settings that this kernel has."""
+    """Return the settings that this kernel has."""
     return [name for name in sysctls if Path("/proc/sys/net", name).exists()]
 
 
@@ -178,7 +178,7 @@ def apply(wanted: dict[str, Any]) -> None:
 
 
 def put_back(before: dict[str, Any]) -> list[str]:
-    """Put all back that can be; return what could not."""
+    """Restore queues and settings; return the errors of those that failed."""
     failed = []
     for nic, was in before["nics"].items():
         segments = ["ip", "link", "set", "dev", nic, "gso_max_segs", str(was["gso_max_segs"])]
@@ -196,7 +196,7 @@ def put_back(before: dict[str, Any]) -> list[str]:
 
 
 def restore(state: IO[str]) -> None:
-    """Put back what the file holds, and empty it. Raises `Refused` for what could not be."""
+    """Restore the state in the file, and empty it. Raise `Refused` with the errors."""
     state.seek(0)
     text = state.read()
     failed = put_back(json.loads(text)) if text else []
@@ -207,7 +207,7 @@ def restore(state: IO[str]) -> None:
 
 
 def hold(state: IO[str]) -> None:
-    """Set what the first line of input asks for, and put it back when the input ends or a signal comes."""
+    """Apply the first line of input, and restore the earlier state at the end of the input or on a signal."""
     wanted = json.loads(sys.stdin.readline())
     restore(state)
     state.write(json.dumps(as_it_is(wanted)))
@@ -229,7 +229,7 @@ def interrupt(_number: int, _frame: object) -> None:
 
 
 def main() -> int:
-    """Hold or restore; gives the exit status."""
+    """Hold or restore; return the exit status."""
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, interrupt)
     with STATE.open("a+", encoding="utf-8") as state:

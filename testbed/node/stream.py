@@ -29,7 +29,7 @@ def say(event: str, **details: object) -> None:
 
 
 def receive(address: str, port: int) -> None:
-    """Take one connection and note the arrival times of its data until our input ends."""
+    """Accept one connection and record the arrival times of its data until our input ends."""
     with socket.create_server((address, port)) as server:
         say("listening")
         if 0 in select.select([server.fileno(), 0], [], [])[0]:
@@ -60,7 +60,7 @@ def send(address: str, port: int, source: str) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setblocking(False)
         while not select.select([0], [], [], INTERVAL_S)[0]:
-            # A stalled connection takes nothing more, perhaps for minutes; our input may end meanwhile.
+            # A stalled connection accepts no data, perhaps for minutes; our input may end meanwhile.
             ended, _, _ = select.select([0], [connection], [])
             if ended:
                 return

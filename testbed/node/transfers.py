@@ -143,7 +143,7 @@ class TcpIn:
         self._count()
 
     def write(self) -> float | None:
-        """Send nothing of its own accord."""
+        """Do nothing: this end only answers."""
         return None
 
     def read(self) -> None:
@@ -185,7 +185,7 @@ def incoming(member: dict[str, Any]) -> Incoming | None:
 
 
 class Loop:
-    """Serves the ends of a job until something is so."""
+    """Event loop of the ends of a job."""
 
     def __init__(self, ends: Sequence[End]) -> None:
         self.ends = ends
@@ -196,7 +196,7 @@ class Loop:
             self._turn(moment_s - now)
 
     def run(self, is_over: Callable[[], bool], give_up_s: float) -> None:
-        """Serve until it is over. Raises `TimeoutError` at `give_up_s`."""
+        """Serve until `is_over()`. Raise `TimeoutError` at `give_up_s`."""
         while not is_over():
             now = time.monotonic()
             if now > give_up_s:
@@ -210,7 +210,7 @@ class Loop:
             pass
 
     def _turn(self, wait_s: float) -> bool:
-        """Send what can be sent and wait for what arrives; return False when nothing did."""
+        """Send what can be sent and wait for input; return False if no socket became ready."""
         now = time.monotonic()
         due = [when for end in self.ends if (when := end.write()) is not None]
         writing = [end.connection for end in self.ends if getattr(end, "left", 0)]
@@ -222,7 +222,7 @@ class Loop:
         return bool(readable or writable)
 
     def _read(self, end: End) -> None:
-        """Take what has arrived; an end whose other side is done and gone is served no more."""
+        """Read input; drop an end that is done and whose peer has closed the connection."""
         try:
             end.read()
         except ConnectionError:

@@ -57,7 +57,7 @@ class RoundTrip:
 
     @property
     def timeout_s(self) -> float:
-        """Time after which what was sent last is taken for lost."""
+        """Time after which the last packets count as lost."""
         measured = self.smoothed_s + 4 * self.variation_s if self.smoothed_s else 10 * MIN_RTO_S
         return float(min(max(measured, MIN_RTO_S) * 2**self.backoff, MAX_RTO_S))
 
@@ -172,7 +172,7 @@ class Sender:
             self.control.on_ack(self.gain.at(ratio), now, self._round_trip.smoothed_s)
 
     def on_time(self, now: float) -> list[bytes]:
-        """Return a probe if the line is silent; take all that is under way for lost if the probe got no answer."""
+        """Return a probe for a silent connection; if the probe got no answer, count all packets in flight as lost."""
         if self._deadline is None or now < self._deadline:
             return []
         if not self._is_probing and self._flying and self._round_trip.smoothed_s:
@@ -249,7 +249,7 @@ def sender(control: str, slope: float = 0.0, intercept: float = 1.0) -> Sender:
 def transfer(
     near: socket.socket, sending: Sender, give_up_s: float, clock: Callable[[], float] = time.monotonic
 ) -> None:
-    """Carry out the transfer that was begun over a connected socket. Raises `TimeoutError` after `give_up_s`."""
+    """Run the transfer of `sending` over a connected socket. Raise `TimeoutError` after `give_up_s`."""
     end = clock() + give_up_s
     while not sending.is_done:
         now = clock()

@@ -16,11 +16,11 @@ except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
     from transport import PAYLOAD, Receiver, sender  # type: ignore[import-not-found,no-redef]
 
 TOGETHER = 8
-"""Packets that one acknowledgement answers at most."""
+"""Maximum number of packets that one acknowledgement covers."""
 
 
 def prepare(connection: socket.socket, job: dict[str, Any]) -> None:
-    """Give a socket the mark of its packets and its own address."""
+    """Set the priority of a socket's packets, and bind it to its source address."""
     if job["mark"]:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, job["mark"])
     connection.bind((job["source"], 0))
@@ -100,11 +100,11 @@ class UdpIn:
         self.expected += max(1, round(size / PAYLOAD))
 
     def write(self) -> float | None:
-        """Send nothing of its own accord."""
+        """Do nothing: this end only answers."""
         return None
 
     def read(self) -> None:
-        """Acknowledge what has arrived: several packets at once where they have waited for us."""
+        """Acknowledge the packets that have arrived, several with one acknowledgement."""
         acknowledgement, waiting = None, 0
         with suppress(BlockingIOError):
             while True:

@@ -1,7 +1,7 @@
-"""Commands to a bank of 1xN switches and its answers. Pure; unexpected answers raise `ProtocolDesync`.
+"""Commands to banks of 1xN switches, and their answers. Pure; unexpected answers raise `ProtocolDesync`.
 
-Makes differ in a few commands only, so each is a `CommandSet`: commands in which `{bank}` and `{channel}`, both
-counted from 1, are filled in.
+Makes differ in a few commands only, so each is a `CommandSet`: templates with the fields `{bank}` and `{channel}`,
+both counted from 1.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _FIELDS = frozenset({"bank", "channel"})
 
 @dataclass(frozen=True, slots=True)
 class CommandSet:
-    """The language of one make of 1xN switch.
+    """The commands of one make of 1xN switch.
 
-    `select` connects the common port of a bank to a channel, silently; `query` asks where it stands. Empty
-    where a make has none: `identity` (then `vendor` and `model` say who it is), `errors` (the oldest entry of
-    the error queue), `monitor` (the power at a common port), `open_state` (whether a bank lets no light
-    pass at all). `switch_time_s` is (typical, longest). Raises `ValueError` for commands that cannot be sent.
+    `select` connects the common port of a bank to a channel, without a reply; `query` reads the channel. Empty
+    if a make has no such command: `identity` (then `vendor` and `model` identify it), `errors` (the oldest entry of
+    the error queue), `monitor` (the power at a common port), `open_state` (whether no channel of a bank is
+    connected). `switch_time_s` is (typical, longest). Raises `ValueError` for commands that cannot be sent.
 
     >>> dicon = CommandSet("ROUT{bank}:SCAN {channel}", "ROUT{bank}:SCAN?")
     >>> dicon.selecting(6, 2), dicon.asking(6)
@@ -55,7 +55,7 @@ class CommandSet:
 
     @property
     def banks_apart(self) -> bool:
-        """True if the commands name the bank, as they must where there are several."""
+        """True if the commands name the bank, which several banks require."""
         return "bank" in _fields_of(self.select) and "bank" in _fields_of(self.query)
 
     def selecting(self, bank: int, channel: int) -> str:
@@ -75,7 +75,7 @@ class CommandSet:
         return self.open_state.format(bank=bank)
 
     def decode_identity(self, reply: str) -> Identity:
-        """Decode four fields as IEEE 488.2 has them; anything else is taken for the firmware's name.
+        """Decode the four fields of IEEE 488.2; any other text counts as the name of the firmware.
 
         >>> CommandSet("ch{channel}", "ch?", vendor="LEONI", model="EOL").decode_identity("ver3.27")
         Identity(vendor='LEONI', model='EOL', serial='', firmware='ver3.27')
@@ -88,9 +88,9 @@ class CommandSet:
 
 
 def decode_channel(reply: str, bank: int, channels: int) -> int | None:
-    """Return the channel where a bank stands, None when it stands at 0: nowhere.
+    """Return the channel that a bank is connected to, or None for channel 0: none.
 
-    The number may come alone, or after the numbers of bank and common port (no public text shows which).
+    The channel may come alone, or after the numbers of bank and common port (no public text shows which).
 
     >>> decode_channel("2", 6, 8), decode_channel("6, 2", 6, 8), decode_channel("6,1,2", 6, 8)
     (2, 2, 2)
@@ -108,7 +108,7 @@ def decode_channel(reply: str, bank: int, channels: int) -> int | None:
 
 
 def decode_open(reply: str) -> bool:
-    """Return True if a bank is open: no channel is connected (our reading of `OPEN:STATE?`, an assumption).
+    """Return True if a bank is open: no channel is connected (our interpretation of `OPEN:STATE?`, an assumption).
 
     >>> decode_open("1"), decode_open("0")
     (True, False)
@@ -119,7 +119,7 @@ def decode_open(reply: str) -> bool:
 
 
 def decode_monitor(reply: str) -> Power:
-    """Decode a power in dBm, behind the direction in which the light is measured.
+    """Decode a direction of the light, which is ignored, and a power in dBm.
 
     >>> decode_monitor("0, -8.000")
     Power(dbm=-8.0, below_floor=False)

@@ -1,7 +1,7 @@
 """A bank of 1xN switches as one switch: input b is the common port of bank b and reaches its channels only.
 
-An input is always somewhere, so nothing is ever disconnected; selecting a channel is one silent command, and
-a query for each bank tells where they stand.
+Every input is always connected, so nothing is ever disconnected. Selecting a channel is one command without a reply;
+one query per bank reads its channel.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class BankSwitch(SwitchDriver):
         super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
 
     def _dialect(self) -> Dialect:
-        """Return the dialect with the identity query of the make; where it has none, bank 1 is read in its place."""
+        """Return the dialect with the identity query of the make; without one, a read of bank 1 replaces it."""
         commands = self._command_set
         if commands.identity:
             return Dialect(commands.terminator, commands.identity, commands.decode_identity, commands.errors)
@@ -73,7 +73,7 @@ class BankSwitch(SwitchDriver):
         return Identity(self._command_set.vendor, self._command_set.model, "", "")
 
     def _discover(self) -> tuple[Identity, Capabilities]:
-        """Hold the banks and channels that the address promises against what the device answers."""
+        """Check the banks and channels in the address against the answers of the device."""
         if self._command_set.errors:
             self._session.drain_errors("")
         for bank in self._banks:
@@ -104,7 +104,7 @@ class BankSwitch(SwitchDriver):
         return AddressError(what, device=self.address, hint="Correct banks= and channels= in the address.")
 
     def _ask_channel(self, bank: int, channels: int) -> int | None:
-        """Return where a bank stands. Raises `DeviceError` where the make reports that there is no such bank."""
+        """Return the channel of a bank. Raise `DeviceError` if the device reports that there is no such bank."""
         query, decode = self._command_set.asking(bank), partial(decode_channel, bank=bank, channels=channels)
         if not self._command_set.errors:
             return self._session.ask(query, decode)
@@ -132,11 +132,11 @@ class BankSwitch(SwitchDriver):
 
     def _read(self) -> Snapshot:
         with self._session.lock():
-            standing = {bank: self._standing(bank) for bank in self._banks}
-        pairs = {bank: self._output(bank, channel) for bank, channel in standing.items() if channel}
+            channels = {bank: self._read_channel(bank) for bank in self._banks}
+        pairs = {bank: self._output(bank, channel) for bank, channel in channels.items() if channel}
         return Snapshot(CrossConnects(pairs), self._clock.now())
 
-    def _standing(self, bank: int) -> int | None:
+    def _read_channel(self, bank: int) -> int | None:
         if self._command_set.open_state and self._session.ask(
             self._command_set.asking_whether_open(bank), decode_open
         ):
@@ -153,18 +153,18 @@ class BankSwitch(SwitchDriver):
                 guard()
             try:
                 self._session.tell(command)
-            finally:  # also when the line broke, for it may have been received; and each bank moves by itself
+            finally:  # even after a failure: the command may have arrived; each bank moves by itself
                 self._settled_s = self._clock.now() + self.capabilities.switch_time_s[1]
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
-        """Read the banks, and what the error queue says of the command, where there is one."""
+        """Read the banks, and the refusal of the command from the error queue, if the make has one."""
         snapshot = self.read()
         if not self._command_set.errors:
             return snapshot, None
         refusals = self._session.drain_errors("; ".join(self._commands(step)))
         if not refusals:
             return snapshot, None
-        self._settled_s = self._clock.now()  # what is refused does not move, and is reported at once
+        self._settled_s = self._clock.now()  # a refusal is reported at once, and nothing moves
         return snapshot, refusals[0]
 
     def _commands(self, step: Step) -> list[str]:
@@ -174,7 +174,7 @@ class BankSwitch(SwitchDriver):
         ]
 
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
-        """Return True as long as the make says that a mirror may take; after that the command was ignored."""
+        """Return True until the longest switching time of the make has passed; after that the command was ignored."""
         return self._clock.now() < self._settled_s
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
@@ -188,9 +188,9 @@ class BankSwitch(SwitchDriver):
 
 
 def size_in(address: Address) -> tuple[int, int]:
-    """Return the banks and channels as the options of an address say; one bank where they do not.
+    """Return the numbers of banks (default 1) and channels from the options of an address.
 
-    Raises `AddressError`.
+    Raises `AddressError` if `channels` is missing or a number is out of range.
     """
     if "channels" not in address.options:
         raise AddressError(
@@ -213,7 +213,7 @@ def _number(address: Address, option: str, most: int) -> int:
 
 
 def check_banks_apart(commands: CommandSet, banks: int, address: Address) -> None:
-    """Raise `AddressError` when there are several banks and the commands cannot tell them apart."""
+    """Raise `AddressError` if there are several banks and the commands do not name the bank."""
     if banks > 1 and not commands.banks_apart:
         raise AddressError(
             f"{banks} banks, but {commands.select!r} and {commands.query!r} do not name the bank",
@@ -223,7 +223,7 @@ def check_banks_apart(commands: CommandSet, banks: int, address: Address) -> Non
 
 
 def flag_in(address: Address, option: str, *, default: bool) -> bool:
-    """Return an option of an address that is 0 or 1. Raises `AddressError`."""
+    """Return an option of an address as a boolean. Raise `AddressError` unless it is 0 or 1."""
     text = address.options.get(option, str(int(default)))
     if text not in {"0", "1"}:
         raise AddressError(f"{option}={text} must be 0 or 1", device=str(address))

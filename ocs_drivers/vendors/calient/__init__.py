@@ -1,8 +1,8 @@
 """Calient S-series switches, over TL1 and over REST.
 
 A port `segment.fibre.port` has a fibre in and a fibre out; input n and output N+n are the fibres of the n-th
-port. Known from drivers and captures of other projects, and proven against a simulated switch only: no real unit
-has been at the other end yet.
+port. Based on drivers and captures of other projects, and tested against a simulated switch only, on no real
+unit yet.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from ocs_drivers.vendors.calient.tl1_driver import CalientTl1
 __all__ = ["CalientRest", "CalientTl1", "rest_switch", "tl1_switch"]
 
 TL1_PORT = 3082
-"""Raw TL1, for machines. The interactive port, 3083, is understood as well."""
+"""Raw TL1, for machines. The interactive port, 3083, works as well."""
 
 HTTP_PORT, HTTPS_PORT = 80, 443
 
 REST_TIMEOUT_S = 15.0
-"""What other clients of the REST interface wait for an answer; ours where nobody chose a timeout."""
+"""Timeout of other clients of the REST interface; our default."""
 
 FACTORY_ACCOUNT = Credentials("admin", "admin")
-"""An assumption; see `ocs_drivers.credentials` for how to name your own."""
+"""An assumption; see `ocs_drivers.credentials` for how to set your own."""
 
 
 def tl1_switch(
@@ -33,7 +33,7 @@ def tl1_switch(
 ) -> CalientTl1:
     """Return an unopened `calient+tl1://host[:3083][?activation_s=10]`.
 
-    `activation_s` is how long a circuit may take to become active. Raises `AddressError`.
+    `activation_s` is the longest time for a circuit to become active. Raises `AddressError`.
     """
     address = address.only_options("activation_s").with_port(TL1_PORT)
     account = find_credentials(str(address), credentials or address.credentials, factory=FACTORY_ACCOUNT)
@@ -51,7 +51,7 @@ def rest_switch(
 ) -> CalientRest:
     """Return an unopened `calient+rest://host[?tls=1&ca=FILE][&activation_s=10]`. Raises `AddressError`.
 
-    Replies can take many seconds: the default timeout stands for `REST_TIMEOUT_S` here.
+    Replies can take many seconds: `REST_TIMEOUT_S` replaces the default timeout.
     """
     address = address.only_options(*HTTP_OPTIONS, "activation_s")
     address = with_http_port(address, port=HTTP_PORT, tls_port=HTTPS_PORT)

@@ -1,9 +1,9 @@
-"""Circuits and ports of a Calient, from what it reports in either protocol.
+"""Circuits and ports of a Calient, as reported in either protocol.
 
-Provisioned circuits pass no light, so they do not count as connected; but they hold their ports, and a new circuit
-there is denied. So a read shows them as moves that are pending. The one-way circuit that is wanted is activated as it
-stands; any other in the way of a wanted pair is deleted, unless it holds an input that is not in the scope: then
-the plan refuses with `PortBusy`. Whatever is in nobody's way is left alone.
+Provisioned circuits pass no light, so they do not count as connected; but they occupy their ports, and a new circuit
+there is denied. So a read shows them as pending moves. A provisioned one-way circuit of the requested pair is only
+activated; any other that shares a port with the pair is deleted, unless it has an input outside the scope: then the
+plan raises `PortBusy`. All other provisioned circuits stay.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from ocs_drivers.model import CrossConnects, PendingMove, PortState, Power, Snap
 from ocs_drivers.vendors.calient.ports import Circuit, Names, Pair
 
 NOT_PROVISIONED = "OOS-NP"
-"""The administrative state of a port that no circuit holds, in captures of both protocols."""
+"""Administrative state of a port without a circuit, in captures of both protocols."""
 
 DARK_DBM = -90.0
-"""What `NONE` stands for: another project's script reads it so."""
+"""Power that `NONE` stands for, as in another project's script."""
 DARK_FLOOR_DBM = -55.0
 """At and below this a monitor sees no light; not confirmed on a unit."""
 
 
 class Circuits:
-    """The circuits of one reading, by what they join. Raises `ProtocolDesync` for ports that there are not."""
+    """The circuits of one read, by pair. Raises `ProtocolDesync` for unknown ports and circuits that share one."""
 
     def __init__(self, names: Names, circuits: Iterable[Circuit]) -> None:
         self._pairs_of = {circuit: names.pairs(circuit) for circuit in circuits}
-        made = [
+        active = [
             (pair, c) for c, pairs in self._pairs_of.items() if c.state != "provisioned" for pair in pairs
         ]
-        self._by_pair = dict(made)
-        self._booked = [circuit for circuit in self._pairs_of if circuit.state == "provisioned"]
+        self._by_pair = dict(active)
+        self._provisioned = [circuit for circuit in self._pairs_of if circuit.state == "provisioned"]
         try:
             self._connections = CrossConnects(list(self._by_pair))
         except ValueError as error:
             raise ProtocolDesync(f"impossible circuits: {error}") from error
-        if len(made) != len(self._by_pair):
+        if len(active) != len(self._by_pair):
             raise ProtocolDesync("impossible circuits: two make the same pair")
 
     def snapshot(
         self, monotonic_s: float, unfit: Mapping[int, PortState], *, awaited: Collection[Pair] = ()
     ) -> Snapshot:
-        """Return what is connected; of `awaited`, pairs whose mirrors have arrived. Two-way circuits are tied."""
+        """Return the connected pairs, except those of `awaited` whose mirrors still move. Two-way circuits are tied."""
         arriving = {pair for pair in awaited if self.is_moving(pair)}
         return Snapshot(
             CrossConnects(self._connections.pairs - arriving),
@@ -53,36 +53,36 @@ class Circuits:
             tied=frozenset(self._pairs_of[c] for c in self._by_pair.values() if c.two_way),
             pending=tuple(
                 PendingMove("connect", pair, source="provisioned, not active", request=circuit.name)
-                for circuit in self._booked
+                for circuit in self._provisioned
                 for pair in sorted(self._pairs_of[circuit])
             ),
         )
 
     def of(self, pair: Pair) -> Circuit | None:
-        """Return the circuit that makes a pair."""
+        """Return the active circuit of a pair, or None."""
         return self._by_pair.get(pair)
 
-    def find_booked(self, pair: Pair) -> Circuit | None:
-        """Return the one-way circuit that is provisioned to make exactly this pair."""
-        return next((c for c in self._booked if self._pairs_of[c] == frozenset({pair})), None)
+    def find_provisioned(self, pair: Pair) -> Circuit | None:
+        """Return the one-way circuit that is provisioned for exactly this pair, or None."""
+        return next((c for c in self._provisioned if self._pairs_of[c] == frozenset({pair})), None)
 
-    def in_the_way(self, pair: Pair) -> list[Circuit]:
-        """Return the provisioned circuits that hold a port of a pair, the one that would make it left out."""
-        wanted = self.find_booked(pair)
-        return [c for c in self._booked if c is not wanted and _share(self._pairs_of[c], {pair})]
+    def find_blocking(self, pair: Pair) -> list[Circuit]:
+        """Return the provisioned circuits that occupy a port of a pair, except the pair's own one-way circuit."""
+        own = self.find_provisioned(pair)
+        return [c for c in self._provisioned if c is not own and _share(self._pairs_of[c], {pair})]
 
     def is_moving(self, pair: Pair) -> bool:
-        """Return True if a pair was activated and its mirrors are still on their way."""
+        """Return True if a pair was activated and its mirrors are still moving."""
         circuit = self.of(pair)
         return circuit is not None and circuit.state == "moving"
 
-    def holder(self, pair: Pair) -> Pair | None:
-        """Return another pair, made or provisioned, that shares a port with this one."""
+    def find_other_pair(self, pair: Pair) -> Pair | None:
+        """Return another pair, active or provisioned, that shares a port with this one, or None."""
         others = sorted(other for pairs in self._pairs_of.values() for other in pairs if other != pair)
         return next((other for other in others if _share({other}, {pair})), None)
 
     def is_dark(self, output: int) -> bool:
-        """Return True if the device says that a circuit to this output gets no light."""
+        """Return True if the device reports that a circuit to this output gets no light."""
         return any(pair[1] == output and not circuit.lit for pair, circuit in self._by_pair.items())
 
 
@@ -90,29 +90,29 @@ def _share(some: Collection[Pair], others: Collection[Pair]) -> bool:
     return any(one[0] == other[0] or one[1] == other[1] for one in some for other in others)
 
 
-def check_not_booked(
-    pending: Iterable[PendingMove], made: Collection[Pair], scope: Collection[int], *, device: str
+def check_not_provisioned(
+    pending: Iterable[PendingMove], added: Collection[Pair], scope: Collection[int], *, device: str
 ) -> None:
-    """Raise `PortBusy` when a provisioned circuit is in the way of a pair and has an input outside the scope."""
+    """Raise `PortBusy` if a provisioned circuit shares a port with a pair and has an input outside the scope."""
     by_name: dict[str, set[Pair]] = {}
     for move in pending:
         if move.pair is not None:
             by_name.setdefault(move.request, set()).add(move.pair)
     for name, pairs in by_name.items():
         outside = sorted(source for source, _ in pairs if source not in scope)
-        wanted = sorted(pair for pair in made if _share(pairs, {pair}))
-        if outside and wanted:
+        blocked = sorted(pair for pair in added if _share(pairs, {pair}))
+        if outside and blocked:
             raise PortBusy(
                 f"{name} is provisioned there, but not active",
                 peer=outside[0],
                 device=device,
-                ports=wanted[0],
+                ports=blocked[0],
                 hint=f"Include input {outside[0]} in the scope, or delete that circuit on the switch.",
             )
 
 
 def power_reading(dbm: float | None, *, is_dark: bool = False) -> Power:
-    """Return a reading; `NONE` is darkness, and so is a circuit that the device says gets no light (`OC=FAIL`).
+    """Return a reading; `NONE` (None) counts as dark, as does a circuit without light (`OC=FAIL`).
 
     >>> power_reading(-3.4), power_reading(None).below_floor, power_reading(-3.4, is_dark=True).below_floor
     (Power(dbm=-3.4, below_floor=False), True, True)
@@ -123,7 +123,7 @@ def power_reading(dbm: float | None, *, is_dark: bool = False) -> Power:
 
 
 def decode_power(text: str) -> float | None:
-    """Decode a power in dBm as both protocols write it; None is no light. Raises `ValueError`.
+    """Decode a power in dBm, as both protocols write it; None means no light. Raise `ValueError` for other text.
 
     >>> decode_power("-3.4"), decode_power("NONE")
     (-3.4, None)
@@ -139,9 +139,9 @@ def decode_power(text: str) -> float | None:
 def port_state(admin: str, operational: str) -> PortState:
     """Return the state of a fibre from `AS` and `OS`.
 
-    In captures a port that no circuit holds is `OOS-NP` and `OOS`: not provisioned, hence free. What a disabled
-    or locked one shows is an assumption (any other `OOS`, `LCK`). Any other word counts as usable, for the device
-    itself refuses what it cannot do. `OC` says nothing here: it may mean no more than darkness.
+    In captures a port without a circuit is `OOS-NP` and `OOS`: not provisioned, hence free. The states of disabled
+    (any other `OOS`) and locked ports (`LCK`) are an assumption. Any other word counts as usable, since the device
+    itself refuses what it cannot do. `OC` is ignored here: it may only mean that there is no light.
 
     >>> [
     ...     port_state(*states).value

@@ -1,4 +1,4 @@
-"""The half of a Calient that does not depend on the protocol: ports, readings, and when a circuit counts."""
+"""The half of a Calient driver that does not depend on the protocol: ports, readings, and activation of circuits."""
 
 from __future__ import annotations
 
@@ -12,37 +12,38 @@ from ocs_drivers.engine.driver import Session, SwitchDriver
 from ocs_drivers.errors import DeviceError, OcsError, PortBusy, TransportError
 from ocs_drivers.model import CrossConnects, PortInfo, PortState, Power, Side, Snapshot, Step
 from ocs_drivers.timing import Clock
-from ocs_drivers.vendors.calient.circuits import Circuits, check_not_booked, power_reading
+from ocs_drivers.vendors.calient.circuits import Circuits, check_not_provisioned, power_reading
 from ocs_drivers.vendors.calient.ports import Names, Pair, circuit_name
 
 ACTIVATION_S = 10.0
-"""How long a circuit may stay provisioned after it was activated: one public driver asks ten times, every second."""
+"""Longest time from activation to an active circuit: one public driver polls ten times, once a second."""
 
 BUSY = "invalid connection"
-"""In the text of a denial when a port is in use."""
+"""Part of the text of a denial because of a port in use."""
 
 Powers = Mapping[str, tuple[float | None, float | None]]
-"""Power in and out in dBm by the name of the port; None is no light."""
+"""Input and output power in dBm by port name; None means no light."""
 
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A port as either language tells it: the states of its fibre in and its fibre out, and its alias."""
+    """A port as either protocol reports it: the states of its input and output fibre, and its alias."""
 
     states: tuple[PortState, PortState]
     alias: str = ""
 
 
 class CalientSwitch(SwitchDriver):
-    """The half of a Calient that does not depend on the language; `_names` is set when it is opened.
+    """The half of a Calient driver that does not depend on the protocol; `_names` is set by `open`.
 
-    A circuit with `OC=FAIL` is connected, but dark. `activation_s` is how long an activation may take to show.
+    A circuit with `OC=FAIL` is connected, but dark. `activation_s` is the longest time from activation to an active
+    circuit.
     """
 
     poll_s = 1.0
     after_loss = "watch"
     provisions = ""
-    """How the command that books ports begins: only its denial can mean that a port is in use."""
+    """Prefix of the command that provisions: only its denial can mean that a port is in use."""
 
     def __init__(
         self,
@@ -56,9 +57,9 @@ class CalientSwitch(SwitchDriver):
         super().__init__(address, session, timeout_s=timeout_s, clock=clock)
         self._activation_s = activation_s
         self._names = Names(())
-        self._seen = Circuits(self._names, ())
+        self._circuits = Circuits(self._names, ())
         self._awaited: frozenset[Pair] = frozenset()
-        self._cleared: frozenset[str] = frozenset()
+        self._deletable: frozenset[str] = frozenset()
         self._awaited_until_s = 0.0
 
     @abstractmethod
@@ -70,25 +71,25 @@ class CalientSwitch(SwitchDriver):
         """Return all ports by name."""
 
     def _ask_ports_at_once(self) -> Mapping[str, Port]:
-        """Return the ports that a single query reports; none where it takes one for each."""
+        """Return the ports whose states a single query reports; it may be none."""
         return self._ask_ports()
 
     def _ask_labelled_ports(self) -> Mapping[str, Port]:
-        """Return all ports by name, with their aliases, where these have to be asked for."""
+        """Return all ports by name, with their aliases; for protocols that need a further query for these."""
         return self._ask_ports()
 
     @abstractmethod
     def _ask_powers(self, names: Collection[str]) -> Powers:
-        """Return the power at these ports at least."""
+        """Return the power at these ports, and possibly at others."""
 
     @abstractmethod
-    def _carry_out(self, step: Step, guard: Guard) -> None:
-        """Send the commands of a step that adds or removes; return when the device has taken them all."""
+    def _send_commands(self, step: Step, guard: Guard) -> None:
+        """Send the commands of a step that adds or removes; return when the device has accepted them all."""
 
     # -- reading
 
     def ports(self) -> Mapping[int, PortInfo]:
-        """Return all ports with state and alias now; the two fibres of a port bear one name."""
+        """Return all ports with their current state and alias; the two fibres of a port share its name."""
         ports, size = self._ask_labelled_ports(), len(self._names)
         infos = [
             PortInfo(
@@ -105,12 +106,12 @@ class CalientSwitch(SwitchDriver):
         return {info.number: info for info in sorted(infos, key=lambda info: info.number)}
 
     def _read(self) -> Snapshot:
-        """Return what is connected or provisioned, and unfit ports, where these are reported at once."""
+        """Read the connected and provisioned circuits, and the unfit ports if a single query reports them."""
         with self._session.lock():
-            self._seen = self._ask_circuits()
-            with self._same_line():
+            self._circuits = self._ask_circuits()
+            with self._one_connection():
                 unfit = self._unfit(self._ask_ports_at_once())
-        return self._seen.snapshot(self._clock.now(), unfit)
+        return self._circuits.snapshot(self._clock.now(), unfit)
 
     def _unfit(self, ports: Mapping[str, Port]) -> dict[int, PortState]:
         size = len(self._names)
@@ -121,14 +122,14 @@ class CalientSwitch(SwitchDriver):
         }
         return {port: state for port, state in sorted(states.items()) if state is not PortState.ENABLED}
 
-    def _look_again(self, step: Step) -> Snapshot:
-        """Count a circuit that we activated when its mirrors have arrived, any other as soon as it is reported."""
+    def _read_again(self, step: Step) -> Snapshot:
+        """Read the circuits; one that we activated counts once its mirrors have arrived, any other at once."""
         del step
-        self._seen = self._note_answer(self._ask_circuits)
-        return self._seen.snapshot(self._clock.now(), {}, awaited=self._awaited)
+        self._circuits = self._read_current(self._ask_circuits)
+        return self._circuits.snapshot(self._clock.now(), {}, awaited=self._awaited)
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
-        """Return the optical power in dBm. `NONE` is darkness, and so is an output whose circuit has failed."""
+        """Return the optical power in dBm. `NONE` counts as dark, as does an output whose circuit has no light."""
         planning.check_known(ports, self.capabilities, device=self.address)
         if not ports:
             return {}
@@ -149,65 +150,65 @@ class CalientSwitch(SwitchDriver):
         seen: Snapshot | CrossConnects,
         scope: Collection[int] | None = None,
     ) -> tuple[Step, ...]:
-        """Plan as every switch; raises `PortBusy` also for what is provisioned in the way by inputs outside the scope.
+        """Plan as every switch; also raise `PortBusy` for a blocking provisioned circuit with inputs outside the scope.
 
-        What is provisioned in the way and was seen here may be deleted when the steps are executed.
+        Executing the steps may delete the blocking provisioned circuits that `seen` contains.
         """
         steps = super().plan(target, seen, scope)
         if isinstance(seen, Snapshot):
             if scope is not None:
-                check_not_booked(seen.pending, _find_steps_pairs(*steps), scope, device=self.address)
-            self._cleared = frozenset(move.request for move in seen.pending)
+                check_not_provisioned(seen.pending, _added_pairs(*steps), scope, device=self.address)
+            self._deletable = frozenset(move.request for move in seen.pending)
         return steps
 
-    def _check_as_planned(self, step: Step, found: Snapshot) -> None:
-        """Check as every switch; also, nothing is deleted that others have provisioned or made two-way since the plan.
+    def _check_as_planned(self, step: Step, snapshot: Snapshot) -> None:
+        """Check as every switch, and that others have provisioned or made two-way nothing that the step would delete.
 
-        What is provisioned by the inputs of the step is in the scope, whoever did it.
+        A circuit that others provisioned at the inputs of the step is in the scope.
         """
-        super()._check_as_planned(step, found)
-        foreign = [move for move in found.pending if move.request not in self._cleared]
-        check_not_booked(foreign, _find_steps_pairs(step), step.pairs, device=self.address)
-        if any(group & step.pairs.pairs and group - step.pairs.pairs for group in found.tied):
-            raise transaction.conflict(step.before, found.connections, device=self.address)
+        super()._check_as_planned(step, snapshot)
+        foreign = [move for move in snapshot.pending if move.request not in self._deletable]
+        check_not_provisioned(foreign, _added_pairs(step), step.pairs, device=self.address)
+        if any(group & step.pairs.pairs and group - step.pairs.pairs for group in snapshot.tied):
+            raise transaction.conflict(step.before, snapshot.connections, device=self.address)
 
     def _perform(self, step: Step, guard: Guard) -> None:
         if step.kind == "replace":
             raise self._make_unsupported("the whole configuration at once")
         self._awaited = frozenset()
         try:
-            self._carry_out(step, guard)
-        except TransportError:  # it may have been received all the same
+            self._send_commands(step, guard)
+        except TransportError:  # the device may have received the command
             raise
-        except Exception:  # refused: what has not begun to move by now never will
+        except Exception:  # refused: mirrors that do not move yet never will
             self._awaited_until_s = self._clock.now()
             raise
         if step.kind == "add":
             self._await(step.pairs.pairs)
 
     def _await(self, pairs: frozenset[Pair]) -> None:
-        """Wait for these from now on; said before their activation is sent, for the answer to it may be lost."""
+        """Expect these pairs from now on; called before their activation is sent, because its answer may be lost."""
         self._awaited = pairs
         self._awaited_until_s = self._clock.now() + self._activation_s
 
     def _name_of(self, pair: Pair) -> str:
-        """Return the circuit that makes a pair; never read by us, it can only be one-way."""
-        circuit = self._seen.of(pair)
+        """Return the name of the circuit of a pair; if it was never read, it is one of ours, hence one-way."""
+        circuit = self._circuits.of(pair)
         return circuit.name if circuit else circuit_name(*self._names.one_way(pair))
 
     def _longest_s(self, first: Snapshot) -> float:
-        """Leave out what others have provisioned: it is nobody's queue, and delays nothing."""
+        """Return the longest time of a step; provisioned circuits are no queue and delay nothing."""
         return self._timeout_s + self._activation_s
 
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
-        """Return True while mirrors are on their way, or have yet to begin.
+        """Return True while mirrors move, or have yet to start.
 
-        Raises `DeviceError` for a circuit that is still only provisioned when `activation_s` have passed.
+        Raises `DeviceError` for a circuit that is still only provisioned after `activation_s`.
         """
         missing = self._awaited - read_back.connections.pairs
-        if any(self._seen.is_moving(pair) for pair in missing):
+        if any(self._circuits.is_moving(pair) for pair in missing):
             return True
-        dormant = sorted(pair for pair in missing if self._seen.find_booked(pair))
+        dormant = sorted(pair for pair in missing if self._circuits.find_provisioned(pair))
         if dormant and self._clock.now() >= self._awaited_until_s:
             raise DeviceError(
                 "the device accepted the command, but did not activate the provisioned circuit",
@@ -218,16 +219,16 @@ class CalientSwitch(SwitchDriver):
         return bool(dormant)
 
     def _explain(self, refusal: OcsError, step: Step) -> OcsError:
-        """Name the other end of the circuit in a denial because of a port in use."""
+        """Return `PortBusy`, with the other end of the circuit, for a denial because of a port in use."""
         is_provisioning = refusal.sent.startswith(self.provisions)
         if not (is_provisioning and isinstance(refusal, DeviceError) and BUSY in refusal.what.lower()):
             return super()._explain(refusal, step)
-        named = set(refusal.ports) or {port for pair in step.pairs.items() for port in pair}
-        peer, ports = None, tuple(sorted(named))
+        refused_ports = set(refusal.ports) or {port for pair in step.pairs.items() for port in pair}
+        peer, ports = None, tuple(sorted(refused_ports))
         for pair in sorted(step.pairs.items()):
-            other = self._seen.holder(pair) if named & set(pair) else None
-            if other is not None:
-                peer, ports = (other[1] if other[0] == pair[0] else other[0]), pair
+            other_pair = self._circuits.find_other_pair(pair) if refused_ports & set(pair) else None
+            if other_pair is not None:
+                peer, ports = (other_pair[1] if other_pair[0] == pair[0] else other_pair[0]), pair
                 break
         return PortBusy(
             refusal.what,
@@ -239,6 +240,6 @@ class CalientSwitch(SwitchDriver):
         )
 
 
-def _find_steps_pairs(*steps: Step) -> frozenset[Pair]:
-    """Return the pairs that steps are to make."""
+def _added_pairs(*steps: Step) -> frozenset[Pair]:
+    """Return the pairs that these steps add."""
     return frozenset(pair for step in steps if step.kind == "add" for pair in step.pairs.items())

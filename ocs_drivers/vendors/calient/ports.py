@@ -1,4 +1,4 @@
-"""Ports by name against ports by number, and circuits by name. The one place that knows how Calient counts."""
+"""Port names and numbers, and circuit names; the only module that knows Calient's numbering."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _CIRCUIT = re.compile(rf"(?P<source>{_PORT.pattern})(?P<way>[>-])(?P<target>{_PO
 
 @dataclass(frozen=True, slots=True)
 class Circuit:
-    """A circuit as the device tells it: its name, and the names of its ports, one way or two.
+    """A circuit as the device reports it: its name, the names of its ports, and its direction.
 
-    `state` is `provisioned` (booked, not lit), `moving` or `made`; `lit` is False for one without light.
+    `state` is `provisioned` (reserved, without light), `moving` or `made`; `lit` is False for one without light.
     """
 
     name: str
@@ -43,7 +43,7 @@ def circuit_name(source: str, target: str) -> str:
 
 
 def parse_circuit_name(name: str) -> tuple[str, str, bool]:
-    """Return source, target and True if it goes both ways. Raises `ProtocolDesync`.
+    """Return the source, the target, and True for a two-way circuit. Raise `ProtocolDesync` for any other text.
 
     >>> parse_circuit_name("2.3.6-3.2.5")
     ('2.3.6', '3.2.5', True)
@@ -66,7 +66,7 @@ def state_of(admin: str, operational: str) -> State:
 
 
 class Names:
-    """The ports of one switch by segment, fibre and port, in whatever order it lists them."""
+    """The ports of one switch, sorted by segment, fibre and port, in whatever order it lists them."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = tuple(sorted(names, key=_place))
@@ -86,13 +86,13 @@ class Names:
         return self._names[(port - 1) % len(self._names)]
 
     def number(self, name: str) -> int:
-        """Return the input of a port. Raises `ProtocolDesync` for a port that was never listed."""
+        """Return the input number of a port. Raise `ProtocolDesync` for a port that was never listed."""
         if name not in self._numbers:
             raise ProtocolDesync(f"a port that the switch did not list: {name[:40]}")
         return self._numbers[name]
 
-    def of_all(self, by_name: Mapping[str, _T]) -> Mapping[str, _T]:
-        """Return what was reported of each port. Raises `ProtocolDesync` unless it is of exactly these ports."""
+    def check_complete(self, by_name: Mapping[str, _T]) -> Mapping[str, _T]:
+        """Return `by_name` itself. Raise `ProtocolDesync` unless it covers exactly these ports."""
         if by_name.keys() != self._numbers.keys():
             differing = sorted(by_name.keys() ^ self._numbers.keys())[:8]
             raise ProtocolDesync(
@@ -108,8 +108,8 @@ class Names:
         [(1, 4), (2, 3)]
         """
         source, target, size = self.number(circuit.source), self.number(circuit.target), len(self)
-        there = {(source, size + target)}
-        return frozenset(there | {(target, size + source)} if circuit.two_way else there)
+        forward = {(source, size + target)}
+        return frozenset(forward | {(target, size + source)} if circuit.two_way else forward)
 
     def one_way(self, pair: Pair) -> tuple[str, str]:
         """Return the names of the two ports that a pair joins."""

@@ -1,7 +1,7 @@
-"""The JSON of a Calient, decoded. Pure; whatever is not as documented raises `ProtocolDesync`.
+"""Decoders of the JSON of a Calient. Pure; undocumented forms raise `ProtocolDesync`.
 
-Public clients show circuits, results and the details of one port. What `?id=summary` of the ports holds, nobody has
-shown: only a list of objects with `port` is asked of it, and the rest is taken from there where it is.
+Public clients show circuits, results and the details of one port. The content of `?id=summary` of the ports is not
+published: we require only a list of objects with `port`, and use further fields if they are there.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def decode_circuits(document: Any) -> list[Circuit]:
 
 
 def _circuit(item: Item) -> Circuit:
-    """Return the circuit of an object; a two-way circuit is as far as its slower half."""
+    """Return the circuit of an object; a two-way circuit has the state of its slower half."""
     two_way = _text(item, "dir") == "bi"
     halves = [_half(item, name) for name in ("half1", "half2")[: 2 if two_way else 1]]
     source, target, _ = parse_circuit_name(_text(halves[0], "conn"))
@@ -52,16 +52,16 @@ def _half(item: Item, name: str) -> Item:
 
 
 def decode_summary(document: Any) -> dict[str, Item]:
-    """Return what `GET /rest/ports/?id=summary` reports of each port, by name."""
+    """Return the entries of `GET /rest/ports/?id=summary` by port name."""
     items = _objects(document)
-    found: dict[str, Item] = {_text(item, "port"): item for item in items}
-    if len(found) != len(items):
+    ports: dict[str, Item] = {_text(item, "port"): item for item in items}
+    if len(ports) != len(items):
         raise _desync("a port is listed twice", document)
-    return found
+    return ports
 
 
 def decode_detail(document: Any) -> Item:
-    """Return what `GET /rest/ports/?id=detail&port=...` reports of its port, alone or in a list of one."""
+    """Return the port object of `GET /rest/ports/?id=detail&port=...`, alone or in a list of one."""
     if isinstance(document, dict):
         return document
     items = _objects(document)
@@ -70,10 +70,10 @@ def decode_detail(document: Any) -> Item:
     return items[0]
 
 
-def tells(item: Item, fields: Collection[str]) -> bool:
-    """Return True if it holds all these fields.
+def has_fields(item: Item, fields: Collection[str]) -> bool:
+    """Return True if an object has all these fields.
 
-    >>> tells({"port": "3.3.1", "inpower": "-3.4", "outpower": "-4.8"}, POWER_FIELDS)
+    >>> has_fields({"port": "3.3.1", "inpower": "-3.4", "outpower": "-4.8"}, POWER_FIELDS)
     True
     """
     return item.keys() >= set(fields)
@@ -89,7 +89,7 @@ def decode_port(item: Item) -> Port:
 
 
 def decode_powers(item: Item) -> tuple[float | None, float | None]:
-    """Decode power in and out in dBm; None is no light."""
+    """Decode input and output power in dBm; None means no light."""
     return _power(item, "inpower"), _power(item, "outpower")
 
 
@@ -102,10 +102,10 @@ def _power(item: Item, name: str) -> float | None:
 
 
 def decode_results(document: Any, count: int) -> list[str]:
-    """Return for each item of a change, in the order of the items (assumption), why it failed, or nothing.
+    """Return for each item of a change, in their order (an assumption), the reason of its failure, or "".
 
-    Clients read the result of a single change as it stands, and that of an item of a bulk within `response`; both
-    are understood in either place.
+    Clients read the result of a single change directly, and that of an item of a bulk change within `response`; both
+    forms are accepted in both cases.
 
     >>> decode_results([{"status": "1"}, {"status": "0", "msg": "Failed", "description": "no light"}], 2)
     ['', 'Failed: no light']
@@ -130,7 +130,7 @@ def _result(item: Any) -> str:
 
 
 def decode_node(document: Any) -> dict[str, str]:
-    """Return the texts that an object holds; nothing for any other document, for its form is not published.
+    """Return the text fields of an object, or an empty dictionary for any other document: its form is not published.
 
     >>> decode_node({"chassistype": "S320", "slots": 4}), decode_node("2.1")
     ({'chassistype': 'S320'}, {})

@@ -1,14 +1,14 @@
 """A Calient over REST: any change is one bulk deletion and one bulk addition.
 
     what                             requests
-    any number of pairs made         1: POST ?id=badd
-    any number of circuits removed   1: POST ?id=bdel
-    things provisioned in the way    1 for all: POST ?id=bdel
+    add any number of pairs          1: POST ?id=badd
+    remove any number of circuits    1: POST ?id=bdel
+    delete blocking provisioned ones 1 for all: POST ?id=bdel
     a read                           2: the circuits, and the summary of the ports
-    the proof by reading back        1 for each read: the circuits
+    reading back                     1 for each read: the circuits
 
-Where the summary leaves out powers or states, those of ports are asked for one by one, but not in a read. Every item of
-a bulk has a result of its own, also under HTTP 200: each is looked at, and what failed is reported pair by pair.
+If the summary omits powers or states, they are queried port by port, but not in a read. Every item of a bulk change
+has its own result, even under HTTP 200: each is checked, and failures are reported per pair.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ocs_drivers.vendors.calient.ports import Circuit, Names, Pair, circuit_name
 _T = TypeVar("_T")
 
 GROUP = "SYSTEM"
-"""The connection group that our circuits are made in."""
+"""The connection group of our circuits."""
 
 _CIRCUITS, _PORTS = "/rest/crossconnects/", "/rest/ports/"
 
@@ -39,8 +39,8 @@ _CIRCUITS, _PORTS = "/rest/crossconnects/", "/rest/ports/"
 class CalientRest(CalientSwitch):
     """One Calient over REST, on any transport; `open` before use.
 
-    `timeout_s` bounds every wait for an answer; a change is given the device's own switching time on top, and
-    `activation_s` is how long an activation may take to show.
+    `timeout_s` bounds every wait for an answer, plus the device's own switching time for a change;
+    `activation_s` is the longest time from activation to an active circuit.
     """
 
     _session: HttpSession
@@ -78,8 +78,8 @@ class CalientRest(CalientSwitch):
 
     def _identify(self, version: str) -> Identity:
         """Return the identity, as far as the device reports it."""
-        node = self._ask_if_told("/rest/node/?id=summary&detail=SYSCFG")
-        software = self._ask_if_told("/rest/info/?id=softwareversion")
+        node = self._ask_optional_node("/rest/node/?id=summary&detail=SYSCFG")
+        software = self._ask_optional_node("/rest/info/?id=softwareversion")
         return Identity(
             "Calient",
             node.get("partnumber") or "S-series",
@@ -87,7 +87,7 @@ class CalientRest(CalientSwitch):
             software.get("version") or f"REST {version}".rstrip(),
         )
 
-    def _ask_if_told(self, target: str) -> dict[str, str]:
+    def _ask_optional_node(self, target: str) -> dict[str, str]:
         try:
             return self._ask_node(target)
         except DeviceError:  # an older interface
@@ -112,25 +112,26 @@ class CalientRest(CalientSwitch):
         return {
             name: rest_codec.decode_port(item)
             for name, item in summary
-            if rest_codec.tells(item, rest_codec.STATE_FIELDS)
+            if rest_codec.has_fields(item, rest_codec.STATE_FIELDS)
         }
 
     def _summary(self) -> Mapping[str, rest_codec.Item]:
         return self._session.get_json(
-            f"{_PORTS}?id=summary", lambda document: self._names.of_all(rest_codec.decode_summary(document))
+            f"{_PORTS}?id=summary",
+            lambda document: self._names.check_complete(rest_codec.decode_summary(document)),
         )
 
     def _ask_powers(self, names: Collection[str]) -> Powers:
         return self._decode_ports(names, rest_codec.POWER_FIELDS, rest_codec.decode_powers)
 
     def _decode_ports(
-        self, wanted: Collection[str] | None, fields: Collection[str], decode: Callable[[rest_codec.Item], _T]
+        self, names: Collection[str] | None, fields: Collection[str], decode: Callable[[rest_codec.Item], _T]
     ) -> dict[str, _T]:
-        """Decode something about the ports wanted (None: all): from the summary, else from the details of each."""
+        """Decode fields of these ports (None: all), from the summary or else from the details of each port."""
         return {
-            name: decode(item) if rest_codec.tells(item, fields) else self._from_details(name, decode)
+            name: decode(item) if rest_codec.has_fields(item, fields) else self._from_details(name, decode)
             for name, item in self._summary().items()
-            if wanted is None or name in wanted
+            if names is None or name in names
         }
 
     def _from_details(self, name: str, decode: Callable[[rest_codec.Item], _T]) -> _T:
@@ -140,22 +141,22 @@ class CalientRest(CalientSwitch):
 
     # -- changing
 
-    def _carry_out(self, step: Step, guard: Guard) -> None:
+    def _send_commands(self, step: Step, guard: Guard) -> None:
         pairs = list(step.pairs.items())
         if step.kind == "remove":
             self._delete([(self._name_of(pair), pair) for pair in pairs], guard)
             return
-        booked = [(circuit.name, pair) for pair in pairs for circuit in self._find_provisioned(pair)]
-        if booked:
-            self._delete(booked, guard)
+        provisioned = [(circuit.name, pair) for pair in pairs for circuit in self._find_to_delete(pair)]
+        if provisioned:
+            self._delete(provisioned, guard)
             guard()
         self._await(step.pairs.pairs)
         self._bulk("badd", [self._item(pair) for pair in pairs], [frozenset(pair) for pair in pairs], guard)
 
-    def _find_provisioned(self, pair: Pair) -> list[Circuit]:
-        """Return what is provisioned on these ports, the wanted circuit included: adding makes it again."""
-        booked = self._seen.find_booked(pair)
-        return [*self._seen.in_the_way(pair), *([booked] if booked else [])]
+    def _find_to_delete(self, pair: Pair) -> list[Circuit]:
+        """Return the provisioned circuits on these ports, including the pair's own: adding creates it again."""
+        provisioned = self._circuits.find_provisioned(pair)
+        return [*self._circuits.find_blocking(pair), *([provisioned] if provisioned else [])]
 
     def _item(self, pair: Pair) -> dict[str, str]:
         source, target = self._names.one_way(pair)
@@ -167,18 +168,22 @@ class CalientRest(CalientSwitch):
             "dir": "uni",
         }
 
-    def _delete(self, named: Sequence[tuple[str, Pair]], guard: Guard) -> None:
-        """Delete circuits, each once, with all the ports that are named with it."""
+    def _delete(self, circuits: Sequence[tuple[str, Pair]], guard: Guard) -> None:
+        """Delete circuits, given as (name, pair); a name that occurs twice is sent once, with all its ports."""
         ports: dict[str, frozenset[int]] = {}
-        for name, pair in named:
+        for name, pair in circuits:
             ports[name] = ports.get(name, frozenset()) | frozenset(pair)
         self._bulk("bdel", [{"conn": name} for name in ports], list(ports.values()), guard)
 
     def _bulk(
-        self, what: str, items: Sequence[Mapping[str, str]], ports: Sequence[frozenset[int]], guard: Guard
+        self,
+        operation: str,
+        items: Sequence[Mapping[str, str]],
+        ports: Sequence[frozenset[int]],
+        guard: Guard,
     ) -> None:
-        """Send one bulk request, with the ports that each item is about. Raises what the items that failed mean."""
-        target = f"{_CIRCUITS}?id={what}"
+        """Send one bulk request; `ports` are those of each item. Raise `DeviceError` for items that failed."""
+        target = f"{_CIRCUITS}?id={operation}"
         try:
             reply = self._session.send_json(
                 "POST",
@@ -194,13 +199,13 @@ class CalientRest(CalientSwitch):
         if reply.status != 200:
             raise self._session.refusal(reply, f"POST {target}")
         failures = rest_codec.decode_results(reply.json(), len(items))
-        failed = [place for place, why in enumerate(failures) if why]
-        if failed:
+        failed_indices = [place for place, why in enumerate(failures) if why]
+        if failed_indices:
             raise DeviceError(
-                f"{len(failed)} of {len(items)} connections failed: "
-                + "; ".join(f"{items[place]['conn']}: {failures[place]}" for place in failed),
+                f"{len(failed_indices)} of {len(items)} connections failed: "
+                + "; ".join(f"{items[place]['conn']}: {failures[place]}" for place in failed_indices),
                 device_code="0",
                 device=self.address,
-                ports=sorted({port for place in failed for port in ports[place]}),
+                ports=sorted({port for place in failed_indices for port in ports[place]}),
                 sent=f"POST {target}",
             )

@@ -1,4 +1,4 @@
-"""The data lines of Calient TL1 replies, decoded. Pure; whatever is not as documented raises `ProtocolDesync`.
+"""Decoders of the data lines of Calient TL1 replies. Pure; undocumented forms raise `ProtocolDesync`.
 
 2.3.6-3.2.5:SRCPORT=2.3.6,DSTPORT=3.2.5,GRPNAME=DSTRAUB,CONNNAME=2.3.6-3.2.5,CONNTYPE=2WAY,AS=UMA,OS=RDY,OC=OK,...
 6.1.1:WX,TRANSIT,TRANSIT:INAS=IS,INOS=IS,INOC=OK,INRS=NPR,OUTAS=IS,OUTOS=IS,OUTOC=OK,OUTRS=NPR
@@ -59,22 +59,22 @@ def _circuit(line: str) -> Circuit:
 
 
 def decode_ports(lines: Lines) -> dict[str, Port]:
-    """Decode the reply to `RTRV-PORT`: the states of the fibre in and the fibre out, by port."""
+    """Decode the reply to `RTRV-PORT`: the states of input and output fibre, by port."""
     return _by_port(
         lines, lambda fields, line: Port((_state(fields, "IN", line), _state(fields, "OUT", line)))
     )
 
 
 def decode_aliases(lines: Lines) -> dict[str, str]:
-    """Decode the labels of ports in the reply to `RTRV-PORT-SUM`; `NONE` is nothing."""
+    """Decode the labels of ports in the reply to `RTRV-PORT-SUM`; `NONE` means no label."""
     return _by_port(lines, lambda fields, _: "" if fields.get("ALIAS") == "NONE" else fields.get("ALIAS", ""))
 
 
 def _by_port(lines: Lines, decode: Callable[[Mapping[str, str], str], _T]) -> dict[str, _T]:
-    found = {_port(line): decode(_keywords(line), line) for line in lines}
-    if len(found) != len(lines):
+    ports = {_port(line): decode(_keywords(line), line) for line in lines}
+    if len(ports) != len(lines):
         raise _desync("a port is listed twice", " | ".join(lines))
-    return found
+    return ports
 
 
 def _state(fields: Mapping[str, str], side: str, line: str) -> PortState:
@@ -85,7 +85,7 @@ def _state(fields: Mapping[str, str], side: str, line: str) -> PortState:
 
 
 def decode_powers(lines: Lines) -> dict[str, tuple[float | None, float | None]]:
-    """Decode the reply to `RTRV-PORT-SUM`: power in and out in dBm by port; None is `NONE`, no light or no reading."""
+    """Decode the reply to `RTRV-PORT-SUM`: input and output power in dBm by port; `NONE` (no light) is None."""
     return _by_port(
         lines,
         lambda fields, line: (_power(fields.get("INPWR", ""), line), _power(fields.get("OUTPWR", ""), line)),

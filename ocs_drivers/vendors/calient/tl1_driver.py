@@ -1,14 +1,14 @@
 """A Calient over TL1: every circuit is provisioned (`ENT-CRS`), then activated (`ACT-CRS`), then polled.
 
     what                             commands
-    one pair made                    2: ENT-CRS, ACT-CRS (1 when it was provisioned already)
-    one circuit removed              2: CANC-CRS, DLT-CRS (a two-way circuit is one)
-    something provisioned in the way 1 each: DLT-CRS
+    add one pair                     2: ENT-CRS, ACT-CRS (1 if it was provisioned already)
+    remove one circuit               2: CANC-CRS, DLT-CRS (a two-way circuit is one)
+    delete a blocking provisioned one 1: DLT-CRS
     a read                           2: RTRV-CRS, RTRV-PORT (for the ports that cannot be used)
-    the proof by reading back        1 for each read: RTRV-CRS
+    reading back                     1 for each read: RTRV-CRS
 
-Reports are not silenced (`INH-MSG`): they tell of other people's changes. A step that fails between its commands
-leaves its circuit provisioned: a read shows it, and the next apply activates or deletes it.
+Reports are not silenced (`INH-MSG`), because they announce the changes of other users. A step that fails between its
+commands leaves its circuit provisioned: a read shows it, and the next apply activates or deletes it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ocs_drivers.vendors.calient.ports import Names, Pair, circuit_name
 _T = TypeVar("_T")
 
 GROUP = "SYSTEM"
-"""The connection group that our circuits are provisioned in."""
+"""The connection group of our circuits."""
 
 DIALECT = Dialect(
     login_text=re.compile(r"Login Not Active", re.IGNORECASE),
@@ -46,7 +46,7 @@ _CHANGED = ("DBCHG", "DBGH")  # the second is how one public driver spells it
 class CalientTl1(CalientSwitch):
     """One Calient over TL1, raw or interactive, on any transport; `open` before use.
 
-    `timeout_s` bounds every wait for an answer; `activation_s` is how long an activation may take to show.
+    `timeout_s` bounds every wait for an answer; `activation_s` is the longest time until a circuit is active.
     """
 
     _session: Tl1Session
@@ -97,28 +97,28 @@ class CalientTl1(CalientSwitch):
         )
 
     def _ask_ports(self) -> Mapping[str, Port]:
-        return self._about_ports("RTRV-PORT", tl1_codec.decode_ports)
+        return self._ask_by_port("RTRV-PORT", tl1_codec.decode_ports)
 
     def _ask_labelled_ports(self) -> Mapping[str, Port]:
         with self._session.lock():
-            ports, aliases = self._ask_ports(), self._about_ports("RTRV-PORT-SUM", tl1_codec.decode_aliases)
+            ports, aliases = self._ask_ports(), self._ask_by_port("RTRV-PORT-SUM", tl1_codec.decode_aliases)
         return {name: replace(port, alias=aliases[name]) for name, port in ports.items()}
 
     def _ask_powers(self, names: Collection[str]) -> Powers:
-        return self._about_ports("RTRV-PORT-SUM", tl1_codec.decode_powers)
+        return self._ask_by_port("RTRV-PORT-SUM", tl1_codec.decode_powers)
 
-    def _about_ports(
+    def _ask_by_port(
         self, verb: str, decode: Callable[[tuple[str, ...]], Mapping[str, _T]]
     ) -> Mapping[str, _T]:
-        """Ask something about all ports, which must be those of the beginning."""
-        return self._session.ask_again(verb, lambda lines: self._names.of_all(decode(lines)), aid="0")
+        """Query all ports; raise `ProtocolDesync` unless they are those read by `open`."""
+        return self._session.ask_again(verb, lambda lines: self._names.check_complete(decode(lines)), aid="0")
 
-    def _tells_of_change(self, event: Event) -> bool:
+    def _reports_change(self, event: Event) -> bool:
         return any(word in event.kind for word in _CHANGED)
 
     # -- changing
 
-    def _carry_out(self, step: Step, guard: Guard) -> None:
+    def _send_commands(self, step: Step, guard: Guard) -> None:
         for number, (verb, aid, positional) in enumerate(self._commands(step)):
             if number:
                 guard()
@@ -129,15 +129,15 @@ class CalientTl1(CalientSwitch):
     def _commands(self, step: Step) -> list[tuple[str, str, str]]:
         """Return verb, access identifier and positional parameters of each command of a step."""
         if step.kind == "add":
-            return [command for pair in step.pairs.items() for command in self._making(pair)]
+            return [command for pair in step.pairs.items() for command in self._adding(pair)]
         names = sorted({self._name_of(pair) for pair in step.pairs.items()})
         return [(verb, "", name) for name in names for verb in ("CANC-CRS", "DLT-CRS")]
 
-    def _making(self, pair: Pair) -> list[tuple[str, str, str]]:
+    def _adding(self, pair: Pair) -> list[tuple[str, str, str]]:
         source, target = self._names.one_way(pair)
-        aid, booked = f"{source},{target}", self._seen.find_booked(pair)
-        commands = [("DLT-CRS", "", circuit.name) for circuit in self._seen.in_the_way(pair)]
-        if booked is None:
+        aid, provisioned = f"{source},{target}", self._circuits.find_provisioned(pair)
+        commands = [("DLT-CRS", "", circuit.name) for circuit in self._circuits.find_blocking(pair)]
+        if provisioned is None:
             commands.append(("ENT-CRS", aid, f"{GROUP},1WAY"))
-        name = booked.name if booked else circuit_name(source, target)
+        name = provisioned.name if provisioned else circuit_name(source, target)
         return [*commands, ("ACT-CRS", aid, f"{name},{GROUP}")]

@@ -1,7 +1,7 @@
 """Glimmerglass System 100, 300 and 600 over TL1.
 
-Known from drivers of other projects and from a public capture of a real unit, which is replayed to this driver; no
-real unit has been at the other end yet.
+Based on drivers of other projects and a public capture of a real unit, which the tests replay to this driver; not
+tested on a real unit yet.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from ocs_drivers.vendors.glimmerglass.driver import OPERATION_MODES, Glimmerglas
 __all__ = ["GlimmerglassTl1", "tl1_switch"]
 
 TL1_PORT = 10034
-"""Where the device answers; older software on 10033, which an address can name."""
+"""Default port of the device; older software uses 10033, which an address can name."""
 
 FACTORY_ACCOUNT = Credentials("admin", "admin")
-"""An assumption; see `ocs_drivers.credentials` for how to name your own."""
+"""An assumption; see `ocs_drivers.credentials` for how to set your own."""
 
 
 def tl1_switch(
@@ -26,8 +26,8 @@ def tl1_switch(
 ) -> GlimmerglassTl1:
     """Return an unopened `glimmerglass+tl1://host[?opmode=sync]`.
 
-    `opmode` is sent with every connection: `sync` answers when the light is there, `async` at once; without
-    it the device does as it was set up. Either way a circuit counts when it was read back.
+    `opmode` is sent with every connection: with `sync` the device answers once the light is there, with `async` at
+    once; without it the setting of the device applies. In all cases a circuit counts once it was read back.
     """
     address = address.only_options("opmode").with_port(TL1_PORT)
     account = find_credentials(str(address), credentials or address.credentials, factory=FACTORY_ACCOUNT)

@@ -1,4 +1,4 @@
-"""The numbers and data lines of Glimmerglass TL1. Pure; whatever is not as documented raises `ProtocolDesync`.
+"""Codec of the port numbers and data lines of Glimmerglass TL1. Pure; undocumented forms raise `ProtocolDesync`.
 
 The device calls input n 10000+n and output n 20000+n. `rtrv-crs-fiber::all` lists every port: a circuit at its input
 and again at its output, a free port with 0 for the other end (fields left out):
@@ -23,7 +23,7 @@ INPUT_BASE = 10_000
 OUTPUT_BASE = 20_000
 
 DARK_DBM = -90.0
-"""What `NONE` stands for: another project's script reads it so."""
+"""Power that `NONE` stands for, as in another project's script."""
 DARK_FLOOR_DBM = -45.0
 """At and below this a monitor sees no light: in captures of three units, ports without light read -47.9 to -52.8."""
 
@@ -38,10 +38,10 @@ _MADE = frozenset({"steady", "fault"})
 
 @dataclass(frozen=True, slots=True)
 class CircuitRow:
-    """A row of `rtrv-crs-fiber`, with the device's numbers counted from 1 on each side; None is the end that is free.
+    """A row of `rtrv-crs-fiber`, with ports counted from 1 on each side; None for the missing end of a free port.
 
-    `made` is whether its state is steady, or fault (made, but no light gets through); before that the ports
-    are taken, and the mirrors still on their way.
+    `made` is True for the states steady and fault (connected, but without light); in other states the ports are
+    occupied and the mirrors still move.
     """
 
     source: int | None
@@ -138,15 +138,15 @@ def _circuit(fields: Mapping[str, str], line: str) -> CircuitRow:
 
 
 def _end(text: str, line: str, *, is_input: bool) -> int | None:
-    """Return the number of an end of a circuit; None where it is free."""
+    """Return the number of an end of a circuit, or None if it is free."""
     return None if _NO_END.fullmatch(text) else _number(text, line, is_input=is_input)
 
 
 def _number(text: str, line: str, *, is_input: bool) -> int:
-    found = _side_and_number(text, line)
-    if found[0] != is_input:
+    port = _side_and_number(text, line)
+    if port[0] != is_input:
         raise _desync("a port on the wrong side", (line,))
-    return found[1]
+    return port[1]
 
 
 def _side_and_number(text: str, line: str) -> tuple[bool, int]:
@@ -187,9 +187,9 @@ def _port(fields: Mapping[str, str], line: str) -> Port:
 
 
 def _keywords(line: str) -> dict[str, str]:
-    """Split `NAME=value` by comma, behind an optional name of the row; names in capitals.
+    """Return the fields `NAME=value` of a row, separated by commas, after an optional row name; names in capitals.
 
-    A comma in what a person wrote, a name or a comment, is part of it.
+    A comma in free text (a name, group or comment) is part of the text.
     """
     fields: dict[str, str] = {}
     last = ""

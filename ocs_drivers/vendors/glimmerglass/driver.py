@@ -1,10 +1,10 @@
-"""A Glimmerglass switch over TL1: one removal and one addition for any change, each with lists.
+"""A Glimmerglass switch over TL1: any change is at most one removal and one addition, each with lists.
 
-Commands for a change: 1 `dlt-crs-fiber`, 1 `ent-crs-fiber`; a read is `rtrv-crs-fiber` and, for ports that
-cannot be used, `RTRV-CFG-FIBER`; the proof by reading back, and powers, are `rtrv-crs-fiber` alone.
+A change sends `dlt-crs-fiber` and `ent-crs-fiber`; a read sends `rtrv-crs-fiber` and, for the unfit ports,
+`RTRV-CFG-FIBER`; reading back and power readings send `rtrv-crs-fiber` alone.
 
-The device also lists ports beyond the licensed matrix, which split light (named MC-1, MC-1-1): they are none of our
-ports, and a port of ours that is connected to one of them is locked.
+The device also lists ports beyond the licensed matrix, which split light (named MC-1, MC-1-1). We ignore them, and a
+port of the matrix that is connected to one of them is locked.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from ocs_drivers.vendors.glimmerglass import codec
 from ocs_drivers.vendors.tl1_driver import Tl1Driver
 
 OPERATION_MODES: Mapping[str, str] = {"": "", "sync": "OPMODE=Sync", "async": "OPMODE=Async"}
-"""What is sent with every connection, by the option of the address."""
+"""Keyword of every connection command, by the option `opmode` of the address."""
 
 DIALECT = Dialect(
     login_text=re.compile(r"log ?in (is )?(required|needed|not active)|not logged", re.IGNORECASE), short=True
@@ -47,16 +47,16 @@ LONGEST_MOVE_S = 0.5
 
 _SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[ -/]*[0-Z\\-~])")
 _LONGEST_SEQUENCE = 32
-"""A control sequence of a terminal, and the bytes that one has at most."""
+"""Maximum length of a terminal control sequence, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Circuits:
-    """Circuits as they were read, those of them whose mirrors are still on their way, and ports connected elsewhere."""
+    """Circuits of one read, those whose mirrors still move, and ports that are connected beyond the matrix."""
 
     connections: CrossConnects
     arriving: frozenset[tuple[int, int]]
-    elsewhere: frozenset[int]
+    locked_ports: frozenset[int]
 
 
 class GlimmerglassTl1(Tl1Driver):
@@ -102,10 +102,10 @@ class GlimmerglassTl1(Tl1Driver):
     # -- reading
 
     def ports(self) -> Mapping[int, PortInfo]:
-        """Return all ports with health and label now; one that is connected beyond the matrix is locked."""
+        """Return all ports with their current health and label; one that is connected beyond the matrix is locked."""
         with self._session.lock():
-            elsewhere = self._circuits().elsewhere
-            with self._same_line():
+            locked_ports = self._circuits().locked_ports
+            with self._one_connection():
                 rows = self._port_rows()
         capabilities = self.capabilities
         missing = sorted(set(range(1, capabilities.inputs + capabilities.outputs + 1)) - rows.keys())
@@ -113,7 +113,7 @@ class GlimmerglassTl1(Tl1Driver):
             self._session.disconnect()
             raise ProtocolDesync("the list of ports is incomplete", device=self.address, ports=missing)
         return {
-            number: self._info(number, row, is_locked=number in elsewhere)
+            number: self._info(number, row, is_locked=number in locked_ports)
             for number, row in sorted(rows.items())
         }
 
@@ -130,7 +130,7 @@ class GlimmerglassTl1(Tl1Driver):
         )
 
     def _port_rows(self) -> dict[int, codec.Port]:
-        """Return rows by our number; ports that the licence does not cover are left out."""
+        """Return the rows by port number, without ports that the licence does not cover."""
         rows = self._session.ask_again("RTRV-CFG-FIBER", codec.decode_ports, aid="all")
         outputs = self.capabilities.outputs
         return {
@@ -140,18 +140,18 @@ class GlimmerglassTl1(Tl1Driver):
         }
 
     def _read(self) -> Snapshot:
-        """Return what is connected, and the ports that cannot be used."""
+        """Read the circuits and the unfit ports."""
         with self._session.lock():
             circuits = self._circuits()
-            with self._same_line():
+            with self._one_connection():
                 rows = self._port_rows()
-        unfit = dict.fromkeys(circuits.elsewhere, PortState.LOCKED)
+        unfit = dict.fromkeys(circuits.locked_ports, PortState.LOCKED)
         unfit |= {number: PortState.FAILED for number, row in rows.items() if not row.healthy}
         return Snapshot(circuits.connections, self._clock.now(), unfit)
 
-    def _look_again(self, step: Step) -> Snapshot:
-        """Count what the step was to make when its mirrors have arrived; every other circuit when it is reported."""
-        circuits = self._note_answer(self._circuits)
+    def _read_again(self, step: Step) -> Snapshot:
+        """Read the circuits; one of the step counts once its mirrors have arrived, any other once it is reported."""
+        circuits = self._read_current(self._circuits)
         self._arriving = circuits.arriving & step.after.pairs & step.pairs.pairs
         return Snapshot(CrossConnects(circuits.connections.pairs - self._arriving), self._clock.now())
 
@@ -162,26 +162,26 @@ class GlimmerglassTl1(Tl1Driver):
         return self._session.ask_again("rtrv-crs-fiber", self._decode, aid="all")
 
     def _decode(self, lines: tuple[str, ...]) -> Circuits:
-        """Decode circuits, each of which is listed at both of its ends."""
-        made: dict[tuple[int, int], bool] = {}
-        elsewhere: set[int] = set()
+        """Decode the circuits, each of which is listed at both of its ends."""
+        is_settled: dict[tuple[int, int], bool] = {}
+        locked_ports: set[int] = set()
         for row in codec.decode_circuits(lines):
             if row.source is None or row.output is None:
                 continue
             source, output = self._port(row.source, is_input=True), self._port(row.output, is_input=False)
             if source is not None and output is not None:
-                made[source, output] = made.get((source, output), True) and row.made
+                is_settled[source, output] = is_settled.get((source, output), True) and row.made
             else:
-                elsewhere.update(port for port in (source, output) if port is not None)
-        connections = self._check_possible(list(made), " | ".join(lines)[:200])
+                locked_ports.update(port for port in (source, output) if port is not None)
+        connections = self._check_possible(list(is_settled), " | ".join(lines)[:200])
         return Circuits(
             connections,
-            frozenset(pair for pair, is_made in made.items() if not is_made),
-            frozenset(elsewhere),
+            frozenset(pair for pair, is_made in is_settled.items() if not is_made),
+            frozenset(locked_ports),
         )
 
     def _port(self, number: int | None, *, is_input: bool) -> int | None:
-        """Return our number of a port; None for no port, and for one beyond the licensed matrix."""
+        """Return our number of a port, or None for no port or one beyond the licensed matrix."""
         size, base = (self._inputs, 0) if is_input else (self.capabilities.outputs, self._inputs)
         return number + base if number is not None and number <= size else None
 
@@ -203,32 +203,32 @@ class GlimmerglassTl1(Tl1Driver):
                 timeout_s=self._timeout_s + step.estimated_s,
                 before_resending=guard,
             )
-        except TransportError:  # it may have been received all the same
+        except TransportError:  # the device may have received the command
             self._settled_s = self._clock.now() + LONGEST_MOVE_S
             raise
         self._settled_s = self._clock.now() + LONGEST_MOVE_S
 
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
-        """Return True while mirrors move, or may have yet to begin: an asynchronous command is answered before."""
+        """Return True while mirrors move, or may have yet to start: an asynchronous command is answered earlier."""
         del step, read_back
         return bool(self._arriving) or self._clock.now() < self._settled_s
 
     # -- light and events
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
-        """Return the optical power in dBm, from the rows of all ports; None where the device has no reading."""
+        """Return the optical power in dBm, from the rows of all ports; None if the device has no reading."""
         planning.check_known(ports, self.capabilities, device=self.address)
         if not ports:
             return {}
-        known: dict[int | None, Power | None] = {}
+        readings: dict[int | None, Power | None] = {}
         for row in self._session.ask_again("rtrv-crs-fiber", codec.decode_circuits, aid="all"):
-            known[self._port(row.source, is_input=True)] = row.input_power
-            known[self._port(row.output, is_input=False)] = row.output_power
-        return {port: known.get(port) for port in ports}
+            readings[self._port(row.source, is_input=True)] = row.input_power
+            readings[self._port(row.output, is_input=False)] = row.output_power
+        return {port: readings.get(port) for port in ports}
 
 
 class PlainText(EchoCancelled):
-    """A transport without the echo of commands and without control sequences (ECMA-48), in any pieces.
+    """A transport that removes the echo of commands and control sequences (ECMA-48), however they are split.
 
     Released software repeats every command, and older software sets up a terminal when a client connects.
     """
@@ -243,7 +243,7 @@ class PlainText(EchoCancelled):
         super().open(timeout_s)
 
     def receive(self, deadline: Deadline) -> bytes:
-        """Return what has arrived as plain text; nothing, when none of it was."""
+        """Return the plain text that has arrived; empty if there was none."""
         text = _SEQUENCE.sub(b"", self._unfinished + super().receive(deadline))
         start = text.rfind(b"\x1b")
         if start < 0 or len(text) - start > _LONGEST_SEQUENCE:

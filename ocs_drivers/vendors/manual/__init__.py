@@ -1,11 +1,11 @@
-"""The panel without a robot: a person moves the cords, and confirms each move.
+"""Patch panels without a robot: a person moves the cords and confirms each move.
 
     manual://panel.json                               asks on the terminal
-    manual://panel.json?size=24x24                    makes the file on first use
+    manual://panel.json?size=24x24                    creates the file on first use
     manual://panel.json?operator=10.0.0.9:7000        asks a colleague at the panel, who runs `nc -l 7000`
 
-What the panel holds is what was confirmed, cord by cord. A wrong word is found out only where the caller can check:
-give `ManualPanel.probe` a function that says whether light or packets pass a pair.
+The panel's circuits are those that were confirmed. A wrong confirmation is detected only by a check of the caller:
+set `ManualPanel.probe` to a function that returns whether light or packets pass a pair.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ocs_drivers.vendors.manual.prompts import LineOperator, Operator, TerminalO
 __all__ = ["ManualPanel", "PanelFile", "manual_panel"]
 
 DEFAULT_PATIENCE_S = 3600.0
-"""How long a person may take for one cord."""
+"""Time that a person may take for one cord."""
 
 _SIZE = re.compile(r"([1-9][0-9]{0,3})x([1-9][0-9]{0,3})")
 
@@ -56,13 +56,13 @@ def _size(address: Address) -> tuple[int, int] | None:
 
 
 def _operator(address: Address) -> Operator:
-    where = address.options.get("operator")
-    if where is None:
+    location = address.options.get("operator")
+    if location is None:
         return TerminalOperator()
-    host, _, port = where.rpartition(":")
+    host, _, port = location.rpartition(":")
     if not host or not (port.isascii() and port.isdecimal()) or not 1 <= int(port) <= 65535:
         raise AddressError(
-            f"{where!r} is not the address of an operator",
+            f"{location!r} is not the address of an operator",
             device=str(address),
             hint="Write operator=10.0.0.9:7000.",
         )

@@ -31,11 +31,11 @@ from ocs_drivers.vendors.manual.prompts import Operator
 _T = TypeVar("_T")
 
 Probe = Callable[[tuple[int, int]], bool | None]
-"""Probe that reports whether light or packets pass from an input to an output; None when it cannot."""
+"""Function that returns whether light or packets pass from an input to an output, or None if it cannot tell."""
 
 
 class PanelSession:
-    """The session with the person at the panel, as `ocs_drivers.engine.driver.Session`."""
+    """Session with the person at the panel; implements `ocs_drivers.engine.driver.Session`."""
 
     def __init__(self, operator: Operator, *, device: str, timeout_s: float) -> None:
         self._operator = operator
@@ -45,17 +45,17 @@ class PanelSession:
         self._in_use = False
 
     def open(self) -> None:
-        """Find the person."""
+        """Connect to the person."""
         self._operator.open(self._timeout_s)
         self._in_use = True
 
     def close(self) -> None:
-        """Dismiss the person."""
+        """Disconnect from the person."""
         self._in_use = False
         self._operator.close()
 
     def disconnect(self) -> None:
-        """Break off, for the next question to begin again."""
+        """Drop the connection; the next question makes a new one."""
         self._operator.close()
 
     @property
@@ -65,25 +65,25 @@ class PanelSession:
 
     @property
     def event_count(self) -> int:
-        """Always 0: a person is asked."""
+        """Always 0: a person sends no unsolicited messages."""
         return 0
 
     def events(self, since: int) -> tuple[Event, ...]:
-        """Return nothing: a person is asked."""
+        """Return an empty tuple: a person sends no unsolicited messages."""
         del since
         return ()
 
     @property
     def connections(self) -> int:
-        """Always 0: cords stay as they are while nobody is there."""
+        """Always 0: no message can be missed between connections."""
         return 0
 
     def lock(self) -> AbstractContextManager[object]:
-        """Return a re-entrant lock that holds off other threads' questions."""
+        """Return a re-entrant lock that excludes questions of other threads."""
         return self._lock
 
     def ready(self) -> None:
-        """Make sure that somebody is there."""
+        """Ensure a connection to the person. Raise `ConnectionLost` after `close`."""
         if not self._in_use:
             raise make_lost(self._device, "it is closed; open the switch first")
         if not self._operator.is_there:
@@ -91,10 +91,10 @@ class PanelSession:
 
 
 class ManualPanel(SwitchDriver):
-    """A panel, its file, and whoever stands in front of it; `open` before use.
+    """A panel, its file, and the person in front of it; `open` before use.
 
-    A pair counts as done when the person said so and `probe`, where it is given, does not say otherwise: then
-    the person is asked where the cord really goes. Without a probe a wrong word is believed.
+    A pair counts as done if the person confirmed it and `probe`, if set, does not contradict; after a contradiction
+    the next read asks where the cord goes. Without a probe a wrong confirmation goes unnoticed.
     """
 
     _session: PanelSession
@@ -115,7 +115,7 @@ class ManualPanel(SwitchDriver):
         self._file = file
         self._operator = operator
         self._patience_s = patience_s
-        self._asked = 0
+        self._question_count = 0
 
     def _discover(self) -> tuple[Identity, Capabilities]:
         panel = self._file.read()
@@ -128,7 +128,7 @@ class ManualPanel(SwitchDriver):
         )
 
     def ports(self) -> Mapping[int, PortInfo]:
-        """Return all ports, with the labels that the file has for them."""
+        """Return all ports, with their labels from the file."""
         panel = self._file.read()
         return {
             number: PortInfo(
@@ -144,18 +144,18 @@ class ManualPanel(SwitchDriver):
     def _read(self) -> Snapshot:
         with self._session.lock():
             if not self._session.in_use:
-                self._session.ready()  # says so
+                self._session.ready()  # raises
             panel = self._file.read()
             for port in sorted(panel.doubtful):
                 panel = self._trace(panel, port)
         return Snapshot(panel.patched, self._clock.now())
 
     def _retry(self, ask: Callable[[], _T]) -> _T:
-        """Ask once: a person is not asked the same thing three times."""
+        """Ask once: a person must not be asked the same thing three times."""
         return ask()
 
     def _trace(self, panel: Panel, port: int) -> Panel:
-        """Ask where the cord of a doubtful input goes, and note it."""
+        """Ask where the cord of a doubtful input goes, and write the answer to the file."""
         self._session.ready()
         question = f"Where does the cord in input {_label(panel, port)} go? Answer with the output, or none."
         answer = self._operator.ask(question, self._deadline()).lower()
@@ -178,14 +178,14 @@ class ManualPanel(SwitchDriver):
         guard: Guard = allow_all,
         require_light: bool = False,
     ) -> ApplyReport:
-        """Apply as every driver, with the list of work announced first."""
+        """Apply as every driver, after showing the person a list of all moves."""
         with self._writing:
             self.plan(target, target, scope)
             seen = self.read()
             if expect is not None and seen.connections != expect:  # before a person is sent to the panel
                 raise transaction.conflict(expect, seen.connections, device=self.address)
             steps = self.plan(target, seen, scope)
-            self._asked = 0
+            self._question_count = 0
             if steps:
                 self._announce(steps)
             return super().apply(target, scope=scope, expect=expect, guard=guard, require_light=require_light)
@@ -203,14 +203,14 @@ class ManualPanel(SwitchDriver):
         )
 
     def _perform(self, step: Step, guard: Guard) -> None:
-        del guard  # asked before the one question of a step
+        del guard  # a step is one question, before which the guard was called
         if step.kind == "replace":
             raise self._make_unsupported("the whole configuration at once")
         ((source, output),) = step.pairs.items()
         panel = self._file.read()
-        self._asked += 1
-        question = f"{self._asked}. {_question(panel, step)}"
-        self._file.write(panel.doubting(source))
+        self._question_count += 1
+        question = f"{self._question_count}. {_question(panel, step)}"
+        self._file.write(panel.mark_doubtful(source))
         answer = self._operator.ask(question, self._deadline())
         if answer.lower() not in {"done", "d", "y", "yes"}:
             raise self._not_done(step, question, f"the person at the panel answers: {answer or 'nothing'}")
@@ -221,7 +221,7 @@ class ManualPanel(SwitchDriver):
         self._file.write(panel.settle(source, output if step.kind == "add" else None))
 
     def _contradicts(self, step: Step) -> bool:
-        """Return True if the probe says that what was confirmed is not so."""
+        """Return True if the probe contradicts the confirmation."""
         if self.probe is None:
             return False
         ((pair),) = step.pairs.items()

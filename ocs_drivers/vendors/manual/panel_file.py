@@ -1,7 +1,7 @@
-"""Patches on file: the only memory a panel without a robot has.
+"""The file of a panel without a robot: the only record of its circuits.
 
-Before a person is asked to move a cord, its input is noted as doubtful; when the answer is in, the note goes. After
-a crash or a lost line the doubt is still there, and somebody has to look.
+Before a person is asked to move a cord, its input is marked as doubtful; the answer removes the mark. After a crash
+or a lost connection the mark remains, and the next read asks where the cord goes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ocs_drivers.model import CrossConnects
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A panel as its file has it: who it is, what was confirmed, and inputs where nobody knows."""
+    """Contents of a panel file: name, size, confirmed circuits, and inputs whose cord is unknown."""
 
     name: str
     inputs: int
@@ -28,19 +28,19 @@ class Panel:
     doubtful: frozenset[int] = frozenset()
     labels: Mapping[int, str] = field(default_factory=dict, hash=False)
 
-    def doubting(self, port: int) -> Panel:
-        """Return the same, with a doubt about an input."""
+    def mark_doubtful(self, port: int) -> Panel:
+        """Return a copy with an input marked as doubtful."""
         return replace(self, doubtful=self.doubtful | {port})
 
     def settle(self, port: int, output: int | None) -> Panel:
-        """Return the same, knowing where the cord of an input goes; whoever was believed to be there is not."""
-        kept = {i: o for i, o in self.patched.items() if i != port and o != output}
-        patched = CrossConnects(kept if output is None else {**kept, port: output})
+        """Return a copy with a cord from an input to `output` (None: no cord), and no other cord at these ports."""
+        remaining = {i: o for i, o in self.patched.items() if i != port and o != output}
+        patched = CrossConnects(remaining if output is None else {**remaining, port: output})
         return replace(self, patched=patched, doubtful=self.doubtful - {port})
 
 
 class PanelFile:
-    """Reads and writes one panel; every write is whole, whatever happens in the middle of it."""
+    """Reader and writer of the file of one panel; every write is atomic."""
 
     def __init__(self, path: Path, *, size: tuple[int, int] | None, name: str) -> None:
         self.path = path
@@ -48,7 +48,10 @@ class PanelFile:
         self._name = name or path.stem
 
     def read(self) -> Panel:
-        """Return the panel. Raises `ConnectError` when there is none, `AddressError` when it is not a panel's file."""
+        """Return the panel; create a missing file if the size is given.
+
+        Raises `ConnectError` if the file cannot be read, `AddressError` if it is not the file of such a panel.
+        """
         try:
             text = self.path.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -85,7 +88,7 @@ class PanelFile:
         return panel
 
     def write(self, panel: Panel) -> None:
-        """Put the panel on disk before anything else happens."""
+        """Write the panel to disk before returning."""
         document = {
             "name": panel.name,
             "size": [panel.inputs, panel.outputs],

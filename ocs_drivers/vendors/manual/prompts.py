@@ -1,6 +1,6 @@
-"""Asking the person at the panel: on the terminal, or by lines of text over TCP.
+"""Questions to the person at the panel: on the terminal, or by lines of text over TCP.
 
-Over TCP we speak first, a question a line, and the answer is a line; `nc -l PORT` is enough at the other end:
+Over TCP we connect to the person, and each question and answer is one line; `nc -l PORT` is enough at the other end:
 
     > panel leaf1: 2 moves. Answer each question with done, or with no and the reason.
     > 1. Remove the cord from input 1 to output 26.
@@ -27,27 +27,27 @@ LONGEST_LINE_BYTES = 4096
 
 
 class Operator(Protocol):
-    """A person who can be asked one thing at a time."""
+    """A person who answers one question at a time."""
 
     @property
     def is_there(self) -> bool:
-        """True if we can ask now."""
+        """True if there is a connection."""
 
     def open(self, timeout_s: float) -> None:
-        """Find him. Raises `ConnectError`."""
+        """Connect. Raises `ConnectError`."""
 
     def close(self) -> None:
-        """Dismiss the person."""
+        """Disconnect."""
 
     def tell(self, lines: Sequence[str], deadline: Deadline) -> None:
-        """Say something that needs no answer."""
+        """Show lines that need no answer."""
 
     def ask(self, question: str, deadline: Deadline) -> str:
         """Return the answer. Raises `ConnectionLost`, `Timeout`."""
 
 
 class TerminalOperator:
-    """Whoever sits at the terminal; no deadline, for he can press Ctrl-C."""
+    """The person at the terminal. Deadlines are ignored: Ctrl-C ends a wait."""
 
     @property
     def is_there(self) -> bool:
@@ -61,13 +61,13 @@ class TerminalOperator:
         """Do nothing."""
 
     def tell(self, lines: Sequence[str], deadline: Deadline) -> None:
-        """Print on standard error, which is not part of a command's output."""
+        """Print lines on standard error, which is not part of a command's output."""
         del deadline
         sys.stderr.write("".join(f"{line}\n" for line in lines))
         sys.stderr.flush()
 
     def ask(self, question: str, deadline: Deadline) -> str:
-        """Read a line. Raises `ConnectionLost` when standard input has ended."""
+        """Print the question and read a line. Raise `ConnectionLost` at the end of standard input."""
         self.tell([question], deadline)
         answer = sys.stdin.readline()
         if not answer:
@@ -76,7 +76,7 @@ class TerminalOperator:
 
 
 class LineOperator:
-    """Somebody at the other end of a TCP connection."""
+    """A person at the other end of a TCP connection."""
 
     def __init__(self, transport: Transport, *, device: str) -> None:
         self._transport = transport
@@ -90,7 +90,7 @@ class LineOperator:
         return self._transport.is_open
 
     def open(self, timeout_s: float) -> None:
-        """Connect again; what was said before is forgotten."""
+        """Connect again, and discard earlier input."""
         self._transport.close()
         self._lines.clear()
         self._rest = b""
@@ -107,7 +107,7 @@ class LineOperator:
             self._transport.send(line.encode() + b"\n", deadline)
 
     def ask(self, question: str, deadline: Deadline) -> str:
-        """Send a question and wait for one line; whatever goes wrong ends the connection."""
+        """Send a question and return one line of answer; any failure closes the connection."""
         try:
             if self._lines or self._rest:
                 raise ProtocolDesync("an answer before the prompt", received=" | ".join(self._lines)[:200])

@@ -1,7 +1,7 @@
 """HUBER+SUHNER Polatis optical circuit switches: SCPI over TCP and over a serial line, TL1, and REST.
 
-Inputs are ports 1..N, outputs N+1..N+M. Known from drivers of other projects that cite the vendor's manual,
-and proven against a simulated switch only: no real unit has been at the other end yet.
+Inputs are ports 1..N, outputs N+1..N+M. Based on drivers of other projects that cite the vendor's manual,
+and tested against a simulated switch only, on no real unit yet.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ REST_TLS_PORT = 443
 SERIAL_BAUD = 38400
 
 FACTORY_ACCOUNT = Credentials("admin", "root")
-"""The account a Polatis leaves the factory with."""
+"""The factory account of a Polatis."""
 
 
 def scpi_switch(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> PolatisScpi:
-    """Return an unopened Polatis over SCPI on PyVISA; SCPI knows no login, so credentials are not used."""
+    """Return an unopened Polatis over SCPI on PyVISA; SCPI has no login, so credentials are ignored."""
     del credentials
     address = address.only_options().with_port(SCPI_PORT)
     if ":" in address.host:
@@ -68,7 +68,7 @@ def tl1_switch(
 def serial_switch(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> PolatisScpi:
-    """Return an unopened Polatis over SCPI on a serial line (38400 8N1 unless `?baud=` says otherwise); no login."""
+    """Return an unopened Polatis over SCPI on a serial line (8N1, 38400 baud unless `?baud=` is given); no login."""
     del credentials
     address = address.only_options("baud")
     return PolatisScpi(str(address), serial_line(address, SERIAL_BAUD), timeout_s=timeout_s)
@@ -79,7 +79,7 @@ def rest_switch(
 ) -> PolatisRest:
     """Return an unopened Polatis over RESTCONF, `polatis+rest://host[:8008][?tls=1][&media=xml]`.
 
-    `tls=1` is for HTTPS, see `ocs_drivers.transports.lines.http_line`; `media=xml` speaks XML in place of JSON.
+    `tls=1` selects HTTPS, see `ocs_drivers.transports.lines.http_line`; `media=xml` selects XML instead of JSON.
     """
     address = address.only_options(*HTTP_OPTIONS, "media")
     address = with_http_port(address, port=REST_PORT, tls_port=REST_TLS_PORT)

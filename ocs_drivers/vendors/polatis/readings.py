@@ -1,4 +1,4 @@
-"""Power readings, and lists cut to the longest query, as all protocols of a Polatis need them."""
+"""Power readings, and port lists split by the longest query, for all protocols of a Polatis."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DARK_FLOOR_DBM = -55.0
 
 
 def power_reading(dbm: float | None) -> Power | None:
-    """Return a reading, with darkness told apart from little light.
+    """Return a reading with its dark flag, or None for None.
 
     >>> power_reading(-29.55), power_reading(-60.0).below_floor, power_reading(None)
     (Power(dbm=-29.55, below_floor=False), True, None)

@@ -1,7 +1,7 @@
-"""The resources and documents of a Polatis over RESTCONF. Pure; what is not as documented raises `ProtocolDesync`.
+"""Codec of the resources and documents of a Polatis over RESTCONF. Pure; invalid documents raise `ProtocolDesync`.
 
-Resources are those that public clients use; bodies follow RFC 7951, in which a number with a point may be a
-string. Nobody has published what a unit does with `If-Match`; where it heeds it, no other write is lost.
+Resources are those that public clients use; bodies follow RFC 7951, in which a decimal number may be a string.
+It is not published whether a unit supports `If-Match`; if it does, no write of another client is lost.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ocs_drivers.protocols.http import HttpReply
 Media = Literal["json", "xml"]
 
 TYPES: Mapping[Media, str] = {"json": "application/yang-data+json", "xml": "application/yang-data+xml"}
-"""The media types of RESTCONF, of which a unit takes both."""
+"""The media types of RESTCONF; a unit accepts both."""
 
 _DATA = "/api/data"
 _PAIRS = "optical-switch:cross-connects"
@@ -54,16 +54,16 @@ class RestPort:
 
 
 def encode_document(document: Mapping[str, Any], media: Media) -> bytes:
-    """Return the bytes of a document in a medium."""
+    """Return a document encoded as JSON or XML."""
     if media == "xml":
-        from ocs_drivers.vendors.polatis import rest_xml  # only sessions that speak XML need it
+        from ocs_drivers.vendors.polatis import rest_xml  # only XML sessions need it
 
         return rest_xml.encode(document)
     return json.dumps(document, separators=(",", ":")).encode()
 
 
 def decode_document(reply: HttpReply) -> Any:
-    """Return the document of a reply, in the medium that the reply itself names."""
+    """Return the document of a reply, decoded by the media type of the reply."""
     kind = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
     if not kind.endswith("xml"):
         return reply.json()
@@ -109,7 +109,7 @@ def encode_pair(source: int, output: int) -> dict[str, Any]:
 
 
 def encode_port(port: int, *, is_open: bool, label: str) -> dict[str, Any]:
-    """Encode the settings of one port; a PUT replaces them all, so the label goes along.
+    """Encode the settings of one port, including the label, because a PUT replaces them all.
 
     >>> encode_port(2, is_open=False, label="to rack 4")
     {'optical-switch:port': [{'port-id': 2, 'status': 'DISABLED', 'label': 'to rack 4'}]}
@@ -119,7 +119,7 @@ def encode_port(port: int, *, is_open: bool, label: str) -> dict[str, Any]:
 
 
 def decode_pairs(document: Any) -> CrossConnects:
-    """Decode the whole configuration; without a list there is no pair.
+    """Decode the whole configuration; a missing list means no pairs.
 
     >>> decode_pairs({"optical-switch:cross-connects": {"pair": [{"ingress": 1, "egress": 13}]}})
     CrossConnects({1: 13})
@@ -135,7 +135,7 @@ def decode_pairs(document: Any) -> CrossConnects:
 
 
 def encode_attenuation(port: int, attenuation: Attenuation) -> dict[str, Any]:
-    """Encode the setting of the attenuator of one output, in the words of public clients; the level is a number.
+    """Encode the attenuator setting of one output, with the mode names of public clients and the level as a number.
 
     >>> encode_attenuation(9, Attenuation("absolute", -10.0))["optical-switch:voa"]["port"]
     [{'port-id': 9, 'atten-mode': 'VOA_MODE_ABSOLUTE', 'atten-level': -10.0}]
@@ -149,7 +149,7 @@ def encode_attenuation(port: int, attenuation: Attenuation) -> dict[str, Any]:
 
 
 def decode_attenuators(document: Any) -> dict[int, Attenuation | None]:
-    """Decode the settings of attenuators by port; None is a mode that this library has no word for.
+    """Decode the settings of attenuators by port; None for a mode that this library does not support.
 
     >>> entry = {"port-id": 9, "atten-mode": "VOA_MODE_NONE"}
     >>> decode_attenuators({"optical-switch:voa": {"port": [entry]}})
@@ -186,7 +186,7 @@ def decode_ports(document: Any) -> dict[int, RestPort]:
 
 
 def decode_powers(document: Any) -> dict[int, float | None]:
-    """Decode power in dBm by port, for the ports that have a monitor; None where it says nothing.
+    """Decode power in dBm by port, for the ports with a monitor; None for one without a reading.
 
     >>> decode_powers({"optical-switch:opm-power": {"port": [{"port-id": 1, "power": "-29.55"}]}})
     {1: -29.55}

@@ -1,11 +1,11 @@
-"""A Polatis switch over RESTCONF: the only way to have it compare before it changes.
+"""A Polatis switch over RESTCONF: its only protocol with compare-and-set.
 
-A whole apply is three round trips: read; `PUT` of the whole collection; read. Every write names the ETag that was
-read (`If-Match`), so the device itself refuses it (412) when somebody else was faster; where it sends no ETag, each
-step is preceded by one more read. Pairs are put, never posted: one lab saw posted pairs vanish after seconds.
+A whole apply is three round trips: read; `PUT` of the whole collection; read. Every write carries the ETag that was
+read (`If-Match`), so the device itself refuses it (412) after a change by somebody else; if it sends no ETag, one
+more read precedes each step. Pairs are put, never posted: in one lab posted pairs vanished after seconds.
 
-The states of ports are another resource. They are read when the switch is opened, after a refusal, and in every read
-as long as some port was unfit when they were read last; a port that becomes unfit later is reported by the refusal.
+Port states are another resource. They are read when the switch is opened, after a refusal, and in every read while
+the last states had an unfit port; a port that becomes unfit later is reported by a refusal.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _GONE = 404
 
 
 class RestconfSession(HttpSession):
-    """Documents asked for and sent in one medium; an answer is understood in the one that it names."""
+    """RESTCONF session that sends and requests one media type; an answer is decoded by its own media type."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class RestconfSession(HttpSession):
         self._media: rest_codec.Media = media
 
     def get_document(self, target: str, decode: Callable[[Any], _T]) -> _T:
-        """Return what is at `target`, decoded. Raises `DeviceError` where there is nothing."""
+        """Return the decoded resource at `target`. Raise `DeviceError` if there is none."""
         return self.get(
             target,
             lambda reply: decode(rest_codec.decode_document(reply)),
@@ -73,7 +73,7 @@ class RestconfSession(HttpSession):
         )
 
     def get_with_tag(self, target: str, decode: Callable[[Any], _T], nothing: _T) -> tuple[_T, str]:
-        """Return what is at `target` and the tag that the device gives it; `nothing` where that is the answer (204)."""
+        """Return the decoded resource at `target` and its ETag; `nothing` instead for an empty answer (204)."""
 
         def read(reply: HttpReply) -> tuple[_T, str]:
             tag = reply.headers.get("etag", "")
@@ -83,8 +83,8 @@ class RestconfSession(HttpSession):
 
         return self.get(target, read, accept=rest_codec.TYPES[self._media], statuses=(200, _NOTHING))
 
-    def ports_at(self, target: str, decode: Callable[[Any], Collection[int]]) -> frozenset[int]:
-        """Return the ports that a resource lists; none where the switch answers that it has no such equipment.
+    def read_ports_at(self, target: str, decode: Callable[[Any], Collection[int]]) -> frozenset[int]:
+        """Return the ports that a resource lists; none if the switch answers that it has no such equipment.
 
         Raises `DeviceError` for every other refusal.
         """
@@ -105,7 +105,7 @@ class RestconfSession(HttpSession):
         *,
         tag: str = "",
     ) -> HttpReply:
-        """Send a change, with a document or without, if what is there still has this tag; once."""
+        """Send a change once, with or without a document; with `tag`, only if the resource still has this ETag."""
         media_type = rest_codec.TYPES[self._media]
         headers = [("Accept", media_type), *([("If-Match", tag)] if tag else [])]
         body = None
@@ -120,8 +120,8 @@ class RestconfSession(HttpSession):
 class PolatisRest(SwitchDriver):
     """One Polatis over RESTCONF, on any transport; `open` before use.
 
-    `timeout_s` bounds every wait for an answer; a write is given the device's own switching time on top. `media` is the
-    language of what is sent and asked for; an answer is understood in the one that it names.
+    `timeout_s` bounds every wait for an answer, plus the device's own switching time for a write. `media` is the format
+    of requests; an answer is decoded by its own media type.
     """
 
     _session: RestconfSession
@@ -145,16 +145,16 @@ class PolatisRest(SwitchDriver):
         self._attenuators: frozenset[int] = frozenset()
         self._unfit: dict[int, PortState] = {}
         self._known_connection = 0
-        self._etag = ("", "")  # what was read last: its revision, and the device's tag for it
+        self._etag = ("", "")  # of the last read: our revision, and the device's ETag
 
     def _discover(self) -> tuple[Identity, Capabilities]:
-        """Ask for the product, the ports, and those that measure power or attenuate."""
+        """Read the product, the ports, and which of them have power monitors or attenuators."""
         identity = self._session.get_document(rest_codec.PRODUCT, rest_codec.decode_product)
         self._known_connection = self._session.connections
-        ports = self._noting_unfit(self._session.get_document(rest_codec.PORTS, rest_codec.decode_ports))
+        ports = self._note_unfit(self._session.get_document(rest_codec.PORTS, rest_codec.decode_ports))
         inputs, outputs = self._size(identity, ports)
-        self._monitored = self._session.ports_at(rest_codec.POWERS, rest_codec.decode_powers)
-        self._attenuators = self._session.ports_at(rest_codec.ATTENUATORS, rest_codec.decode_attenuators)
+        self._monitored = self._session.read_ports_at(rest_codec.POWERS, rest_codec.decode_powers)
+        self._attenuators = self._session.read_ports_at(rest_codec.ATTENUATORS, rest_codec.decode_attenuators)
         return identity, Capabilities(
             inputs,
             outputs,
@@ -167,7 +167,7 @@ class PolatisRest(SwitchDriver):
         )
 
     def _size(self, identity: Identity, ports: Collection[int]) -> tuple[int, int]:
-        """Return inputs and outputs, as the model name gives them; without that, as many of each (assumption)."""
+        """Return the numbers of inputs and outputs in the model name, else half of the ports each (an assumption)."""
         total = len(ports)
         inputs, outputs = size_in_product_code(identity.model) or (total // 2, total - total // 2)
         if sorted(ports) != list(range(1, inputs + outputs + 1)) or not inputs or not outputs:
@@ -175,45 +175,45 @@ class PolatisRest(SwitchDriver):
         return inputs, outputs
 
     def ports(self) -> Mapping[int, PortInfo]:
-        """Return all ports with state and label now."""
+        """Return all ports with their current state and label."""
         inputs = self.capabilities.inputs
         return {
             number: PortInfo(
                 number,
                 Side.IN if number <= inputs else Side.OUT,
-                found.state,
-                found.label,
+                port.state,
+                port.label,
                 number in self._monitored,
             )
-            for number, found in sorted(self._ask_ports().items())
+            for number, port in sorted(self._ask_ports().items())
         }
 
     def _ask_ports(self) -> dict[int, rest_codec.RestPort]:
         self._check_same_device()
-        found = self._session.get_document(rest_codec.PORTS, rest_codec.decode_ports)
-        if len(found) != self.capabilities.inputs + self.capabilities.outputs:
-            raise self._desync(f"{len(found)} ports, not as many as in the first reading")
-        return self._noting_unfit(found)
+        ports = self._session.get_document(rest_codec.PORTS, rest_codec.decode_ports)
+        if len(ports) != self.capabilities.inputs + self.capabilities.outputs:
+            raise self._desync(f"{len(ports)} ports, not as many as in the first reading")
+        return self._note_unfit(ports)
 
-    def _noting_unfit(self, found: dict[int, rest_codec.RestPort]) -> dict[int, rest_codec.RestPort]:
+    def _note_unfit(self, ports: dict[int, rest_codec.RestPort]) -> dict[int, rest_codec.RestPort]:
         self._unfit = {
-            port: info.state for port, info in found.items() if info.state is not PortState.ENABLED
+            port: info.state for port, info in ports.items() if info.state is not PortState.ENABLED
         }
-        return found
+        return ports
 
     def _read(self) -> Snapshot:
-        """Return what is connected; and the ports that cannot be used, where there were any at the last read."""
+        """Read the circuits, and the port states if a port was unfit when they were read last."""
         with self._session.lock():
-            snapshot = self._look_once()
+            snapshot = self._read_once()
             if self._unfit:
                 self._ask_ports()
             return replace(snapshot, unfit=self._unfit)
 
-    def _look_again(self, step: Step) -> Snapshot:
+    def _read_again(self, step: Step) -> Snapshot:
         del step
-        return self._note_answer(self._look_once)
+        return self._read_current(self._read_once)
 
-    def _look_once(self) -> Snapshot:
+    def _read_once(self) -> Snapshot:
         self._check_same_device()
         connections, tag = self._session.get_with_tag(
             rest_codec.CROSS_CONNECTS,
@@ -241,32 +241,32 @@ class PolatisRest(SwitchDriver):
         else:
             self._change("DELETE", target, None, step, guard)
 
-    def _must_look(self, step: Step) -> bool:
-        """Return True where the device does not compare by itself: its commands would undo what they meet."""
+    def _needs_read(self, step: Step) -> bool:
+        """Return True if the device sends no ETag, so that it cannot detect a conflict itself."""
         return not self._etag[1]
 
     def _change(
         self, method: str, target: str, document: Mapping[str, Any] | None, step: Step, guard: Guard
     ) -> None:
-        """Send the write of a step, if what it touches still is as it was seen; raises `Conflict` when it is not."""
+        """Send the write of a step. Raise `Conflict` if its circuits are no longer as they were read."""
         timeout_s = self._timeout_s + step.estimated_s
         reply = self._session.send_document(
             method, target, document, guard, timeout_s, tag=self._tag_of(step)
         )
         if reply.status == _CHANGED_MEANWHILE:
-            transaction.check_unmoved(step, self._look_once().connections, device=self.address)
-            guard()  # changed, and not on these ports: refused explicitly, so it may be sent again
+            transaction.check_unmoved(step, self._read_once().connections, device=self.address)
+            guard()  # other ports changed: the write was refused explicitly, so it may be sent again
             reply = self._session.send_document(
                 method, target, document, guard, timeout_s, tag=self._tag_of(step)
             )
         if method == "DELETE" and reply.status == _GONE:
-            return  # reading back will tell
+            return  # already gone; the read-back decides
         self._check_done(reply, f"{method} {target}")
 
     def _tag_of(self, step: Step) -> str:
-        """Return the device's tag for what the step starts from. Raises `Conflict` when that is not what it holds."""
+        """Return the ETag of the configuration that the step starts from. Raise `Conflict` if its ports differ now."""
         if self._etag[0] != step.before.digest:
-            transaction.check_unmoved(step, self._look_once().connections, device=self.address)
+            transaction.check_unmoved(step, self._read_once().connections, device=self.address)
         return self._etag[1]
 
     def _check_done(self, reply: HttpReply, sent: str) -> None:
@@ -274,31 +274,31 @@ class PolatisRest(SwitchDriver):
             raise self._session.refusal(reply, sent)
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
-        """Return the optical power in dBm; one request gives those of all ports."""
+        """Return the optical power in dBm; one request reads all ports."""
         planning.check_known(ports, self.capabilities, device=self.address)
         readings: dict[int, Power | None] = dict.fromkeys(ports)
         if not self._monitored & readings.keys():
             return readings
         self._check_same_device()
-        found = self._session.get_document(rest_codec.POWERS, rest_codec.decode_powers)
-        if not self._monitored <= found.keys():
+        powers = self._session.get_document(rest_codec.POWERS, rest_codec.decode_powers)
+        if not self._monitored <= powers.keys():
             raise self._desync("power readings are missing")
-        return {port: power_reading(found.get(port)) for port in readings}
+        return {port: power_reading(powers.get(port)) for port in readings}
 
     def attenuation(self, port: int) -> Attenuation:
-        """Return the setting of the attenuator of an output port; raises `Unsupported` for a mode without a word."""
+        """Return the attenuator setting of an output port. Raise `Unsupported` for an unknown mode."""
         self._check_attenuator(port)
         self._check_same_device()
-        found = self._session.get_document(rest_codec.ATTENUATORS, rest_codec.decode_attenuators)
-        if port not in found:
+        settings = self._session.get_document(rest_codec.ATTENUATORS, rest_codec.decode_attenuators)
+        if port not in settings:
             raise self._desync(f"port {port} no longer has an attenuator")
-        setting = found[port]
+        setting = settings[port]
         if setting is None:
             raise self._make_unsupported("the mode of this attenuator", (port,))
         return setting
 
     def set_attenuation(self, port: int, attenuation: Attenuation, guard: Guard = allow_all) -> None:
-        """Set the attenuator of an output port, and prove it by reading back; raises `DeviceError`."""
+        """Set the attenuator of an output port and verify it by reading back. Raise `DeviceError`."""
         self._check_attenuator(port)
         with self._writing, self._session.lock():
             self._check_same_device()
@@ -308,10 +308,10 @@ class PolatisRest(SwitchDriver):
                 "PATCH", rest_codec.ATTENUATORS, document, guard, self._timeout_s
             )
             self._check_done(reply, f"PATCH {rest_codec.ATTENUATORS}")
-            found = self.attenuation(port)
-        if found != attenuation:
+            actual = self.attenuation(port)
+        if actual != attenuation:
             raise DeviceError(
-                f"the device accepted the command, but {found} is set, not {attenuation}",
+                f"the device accepted the command, but {actual} is set, not {attenuation}",
                 device=self.address,
                 ports=(port,),
                 hint="Check this port on the device.",
@@ -323,7 +323,7 @@ class PolatisRest(SwitchDriver):
             raise self._make_unsupported("an attenuator of this port", (port,))
 
     def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = allow_all) -> None:
-        """Enable or disable ports one by one, and prove it by reading back; raises `DeviceError`."""
+        """Enable or disable ports one by one and verify them by reading back. Raise `DeviceError`."""
         planning.check_known(ports, self.capabilities, device=self.address)
         with self._writing, self._session.lock():
             self._session.ready()
@@ -334,29 +334,29 @@ class PolatisRest(SwitchDriver):
                 target = rest_codec.port_resource(port)
                 reply = self._session.send_document("PUT", target, settings, guard, self._timeout_s)
                 self._check_done(reply, f"PUT {target}")
-            found = self._ask_ports()
-        wanted = PortState.ENABLED if is_open else PortState.DISABLED
-        wrong = [port for port in ports if found[port].state is not wanted]
+            after = self._ask_ports()
+        goal = PortState.ENABLED if is_open else PortState.DISABLED
+        wrong = [port for port in ports if after[port].state is not goal]
         if wrong:
             raise DeviceError(
-                f"the device accepted the command, but these ports are not {wanted.value}",
+                f"the device accepted the command, but these ports are not {goal.value}",
                 device=self.address,
                 ports=wrong,
                 hint="Check these ports on the device.",
             )
 
     def _check_same_device(self) -> None:
-        """Check after every new connection that the same device answers at the address."""
+        """Raise `AnotherDevice` if, after a reconnection, a device with another serial number answers."""
         known = self._identity
         if known is None or self._session.connections == self._known_connection:
             self._session.ready()
         if known is None or self._session.connections == self._known_connection:
             return
-        found = self._session.get_document(rest_codec.PRODUCT, rest_codec.decode_product)
-        if found.serial != known.serial:
+        identity = self._session.get_document(rest_codec.PRODUCT, rest_codec.decode_product)
+        if identity.serial != known.serial:
             self._session.disconnect()
             raise AnotherDevice(
-                f"another device answers: serial number {found.serial}, not {known.serial}",
+                f"another device answers: serial number {identity.serial}, not {known.serial}",
                 device=self.address,
                 hint="Check the network address, then make a new driver for this device.",
             )

@@ -1,6 +1,6 @@
-"""XML of a Polatis over RESTCONF: documents as JSON has them, in and out. Pure.
+"""XML of a Polatis over RESTCONF, converted from and to the documents of JSON. Pure.
 
-Leaves are text in XML; the decoders of `rest_codec` take numbers as text. What is not XML raises `ProtocolDesync`.
+Leaves are text in XML; the decoders of `rest_codec` accept numbers as text. Invalid XML raises `ProtocolDesync`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _elements(name: str, content: Any) -> list[ET.Element]:
 
 
 def decode(body: bytes) -> dict[str, Any]:
-    """Return the document that a body stands for; a document type is not taken, for its entities could grow.
+    """Return the document of a body. A document type is refused, because its entities could expand without limit.
 
     >>> decode(b"<cross-connects><pair><ingress>1</ingress><egress>13</egress></pair></cross-connects>")
     {'cross-connects': {'pair': [{'ingress': '1', 'egress': '13'}]}}
@@ -59,13 +59,13 @@ def decode(body: bytes) -> dict[str, Any]:
 
 
 def _container(element: ET.Element) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    document: dict[str, Any] = {}
     for child in element:
         if _name(child) in _LISTS:
-            found.setdefault(_name(child), []).append(_container(child))
+            document.setdefault(_name(child), []).append(_container(child))
         else:
-            found[_name(child)] = (child.text or "").strip()
-    return found
+            document[_name(child)] = (child.text or "").strip()
+    return document
 
 
 def _name(element: ET.Element) -> str:

@@ -1,6 +1,6 @@
-"""SCPI commands and replies of Polatis switches. Pure; what is not as documented raises `ProtocolDesync`.
+"""SCPI commands and replies of Polatis switches. Pure; invalid replies raise `ProtocolDesync`.
 
-Set commands are silent: a refusal is found only in the device's error queue, so every write is followed by
+Set commands have no reply: a refusal appears only in the device's error queue, so every write is followed by
 `scpi.OPERATION_COMPLETE` and checked by reading back.
 """
 
@@ -19,7 +19,7 @@ DISCONNECT_ALL = ":oxc:swit:disc:all"
 BOOT_MODE = ":oxc:boot:mode?"
 
 NOT_A_NUMBER = 9.91e37
-"""What SCPI-99 devices send for "no reading"."""
+"""Value of SCPI-99 devices for "not a number": no reading."""
 
 
 def port_list(ports: Iterable[int]) -> str:
@@ -36,7 +36,7 @@ def _pair_lists(pairs: CrossConnects) -> str:
 
 
 def replace_all(target: CrossConnects) -> str:
-    """Return the command that makes `target` the whole configuration.
+    """Return the command that sets the whole configuration to `target`.
 
     >>> replace_all(CrossConnects({1: 33, 2: 34})), replace_all(CrossConnects())
     (':oxc:swit:conn:only (@1,2),(@33,34)', ':oxc:swit:disc:all')
@@ -54,7 +54,7 @@ def add(pairs: CrossConnects) -> str:
 
 
 def remove(pairs: CrossConnects) -> str:
-    """Return the command that removes exactly these pairs; both ends are named, so no other circuit goes.
+    """Return the command that removes exactly these pairs; it names both ends, so it removes no other circuit.
 
     >>> remove(CrossConnects({1: 17}))
     ':oxc:swit:conn:sub (@1),(@17)'
@@ -87,7 +87,7 @@ _PARENTHESISED = re.compile(r"\((?!@)([^()]*)\)")
 
 
 def size_in_product_code(model: str) -> tuple[int, int] | None:
-    """Return inputs and outputs as the product code gives them, if it does.
+    """Return the numbers of inputs and outputs in a product code, or None.
 
     >>> size_in_product_code("I-OST-24x24-LU1-DMHNS")
     (24, 24)
@@ -149,7 +149,7 @@ _BOOT_MODES = {
 
 
 def decode_boot_mode(reply: str) -> str:
-    """Decode what a power cycle leaves: `DARK` nothing, `RESTORE` what was saved, `AUTOSAVE` what was last.
+    """Decode the circuits after a power cycle: `DARK` none, `RESTORE` those saved, `AUTOSAVE` the last ones.
 
     >>> decode_boot_mode("REST"), decode_boot_mode("AUTosave")
     ('RESTORE', 'AUTOSAVE')
@@ -164,7 +164,7 @@ _STATES = {"E": PortState.ENABLED, "D": PortState.DISABLED, "F": PortState.FAILE
 
 
 def decode_port_states(reply: str) -> tuple[PortState, ...]:
-    """Decode states in the order asked for.
+    """Decode port states, in the order of the query.
 
     >>> [state.value for state in decode_port_states("(D,E,F)")]
     ['disabled', 'enabled', 'failed']
@@ -177,7 +177,7 @@ def decode_port_states(reply: str) -> tuple[PortState, ...]:
 
 
 def decode_powers(reply: str) -> tuple[float | None, ...]:
-    """Decode powers in dBm in the order asked for; None for the SCPI "not a number".
+    """Decode powers in dBm, in the order of the query; None for the SCPI "not a number".
 
     >>> decode_powers("(-29.55,9.91E37)")
     (-29.55, None)

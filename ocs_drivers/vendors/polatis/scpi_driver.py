@@ -1,8 +1,8 @@
 """A Polatis switch over SCPI.
 
-A whole apply is three round trips: read, with the states of all ports in the same breath, so that a port out
-of order is found before anything is sent; `only ...;*OPC?`; read and error queue in one. SCPI sets are silent,
-so nothing counts as done before it was read back.
+A whole apply is three round trips: a read with the states of all ports, so that an unfit port is detected before
+anything is sent; `only ...;*OPC?`; and a read with the error queue. SCPI sets have no reply, so nothing counts as
+done before it was read back.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PolatisScpi(SwitchDriver):
     """One Polatis over SCPI, on any transport; `open` before use.
 
     SCPI has no login, no attenuators and no unsolicited messages. `timeout_s` bounds every wait for an
-    answer; a write is given the device's own switching time on top.
+    answer, plus the device's own switching time for a write.
     """
 
     _session: ScpiSession
@@ -56,17 +56,17 @@ class PolatisScpi(SwitchDriver):
         self._session = ScpiSession(transport, device=address, timeout_s=timeout_s, clock=clock)
         super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
         self._monitored: frozenset[Side] = frozenset()
-        self._tells_states = False
+        self._reports_states = False
 
     def _discover(self) -> tuple[Identity, Capabilities]:
-        """Ask for size and boot mode, empty the error queue, and try port states and power monitors."""
+        """Read size and boot mode, clear the error queue, and test for port states and power monitors."""
         identity = self._session.identity
         inputs, outputs = self._ask_size(identity)
         self._monitored = frozenset(
             side for side, port in ((Side.IN, 1), (Side.OUT, inputs + 1)) if self._has_monitor(port)
         )
         states, _ = self._session.ask_checked(scpi_codec.PORT_STATES, scpi_codec.decode_port_states)
-        self._tells_states = states is not None
+        self._reports_states = states is not None
         boot_mode, _ = self._session.ask_checked(scpi_codec.BOOT_MODE, scpi_codec.decode_boot_mode)
         return identity, Capabilities(
             inputs,
@@ -80,7 +80,7 @@ class PolatisScpi(SwitchDriver):
         )
 
     def ports(self) -> Mapping[int, PortInfo]:
-        """Return all ports with their state now; SCPI has no labels."""
+        """Return all ports with their current state; SCPI has no labels."""
         states = self._session.ask_again(scpi_codec.PORT_STATES, self._decode_states)
         sides = {number: self._side(number) for number in states}
         return {
@@ -92,7 +92,7 @@ class PolatisScpi(SwitchDriver):
         return Side.IN if port <= self.capabilities.inputs else Side.OUT
 
     def _read(self) -> Snapshot:
-        if not self._tells_states:
+        if not self._reports_states:
             return Snapshot(self._session.ask_again(scpi_codec.CONNECTIONS, self._decode), self._clock.now())
         return self._session.ask_together_again(
             (scpi_codec.CONNECTIONS, scpi_codec.PORT_STATES), self._decode_both
@@ -119,14 +119,14 @@ class PolatisScpi(SwitchDriver):
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
         """Read configuration and error queue in one exchange: a refused set is reported only there."""
-        found, refusals = self._session.ask_checked(scpi_codec.CONNECTIONS, self._decode)
+        connections, refusals = self._session.ask_checked(scpi_codec.CONNECTIONS, self._decode)
         if refusals:
             refusals[0].sent = _command(step)
-        snapshot = None if found is None else Snapshot(found, self._clock.now())
+        snapshot = None if connections is None else Snapshot(connections, self._clock.now())
         return snapshot, refusals[0] if refusals else None
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
-        """Return the optical power in dBm, asked for in as few queries as the device takes."""
+        """Return the optical power in dBm, in as few queries as the device allows."""
         planning.check_known(ports, self.capabilities, device=self.address)
         readings: dict[int, Power | None] = dict.fromkeys(ports)
         monitored = [port for port in readings if self._side(port) in self._monitored]
@@ -140,9 +140,9 @@ class PolatisScpi(SwitchDriver):
         return readings
 
     def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = allow_all) -> None:
-        """Enable or disable ports, and prove it by reading their states back.
+        """Enable or disable ports and verify them by reading their states back.
 
-        Raises `DeviceError` when the device refuses, or keeps silent and does not do it.
+        Raises `DeviceError` if a port has another state afterwards.
         """
         planning.check_known(ports, self.capabilities, device=self.address)
         command = scpi_codec.set_shutters(ports, is_open=is_open)
@@ -151,12 +151,12 @@ class PolatisScpi(SwitchDriver):
             guard()
             self._session.ask(f"{command};{scpi.OPERATION_COMPLETE}", scpi.decode_complete)
             refusals = self._session.drain_errors(command)
-            found = self.ports()
-        wanted = PortState.ENABLED if is_open else PortState.DISABLED
-        wrong = [port for port in ports if found[port].state is not wanted]
+            after = self.ports()
+        goal = PortState.ENABLED if is_open else PortState.DISABLED
+        wrong = [port for port in ports if after[port].state is not goal]
         if wrong:
             raise DeviceError(
-                f"the device accepted the command, but these ports are not {wanted.value}",
+                f"the device accepted the command, but these ports are not {goal.value}",
                 device=self.address,
                 ports=wrong,
                 sent=command,
@@ -170,9 +170,9 @@ class PolatisScpi(SwitchDriver):
             raise refusals[0]
         if size is not None and size_in_code is not None and size != size_in_code:
             raise self._desync(f"size {size} but product code {identity.model}")
-        known = size or size_in_code
-        assert known is not None
-        return known
+        agreed = size or size_in_code
+        assert agreed is not None
+        return agreed
 
     def _has_monitor(self, port: int) -> bool:
         values, _ = self._session.ask_checked(scpi_codec.power([port]), scpi_codec.decode_powers)

@@ -1,4 +1,4 @@
-"""The data lines of Polatis TL1 replies, decoded. Pure; whatever is not as documented raises `ProtocolDesync`."""
+"""Decoders of the data lines of Polatis TL1 replies. Pure; invalid lines raise `ProtocolDesync`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def decode_size(lines: Lines) -> tuple[int, int]:
 
 
 def decode_pairs(lines: Lines) -> CrossConnects:
-    """Decode the configuration, a pair a line.
+    """Decode the configuration: one pair per line.
 
     >>> decode_pairs(("11,28", "4,17"))
     CrossConnects({4: 17, 11: 28})
@@ -66,7 +66,7 @@ def decode_pairs(lines: Lines) -> CrossConnects:
 
 
 def decode_port_values(lines: Lines) -> dict[int, str]:
-    """Return what each line says of its port.
+    """Return the value of each line by port.
 
     >>> decode_port_values(("1:OPEN", "2:"))
     {1: 'OPEN', 2: ''}
@@ -78,7 +78,7 @@ def decode_port_values(lines: Lines) -> dict[int, str]:
 
 
 def decode_powers(lines: Lines) -> dict[int, float | None]:
-    """Decode power in dBm by port; None where the device says NONE.
+    """Decode power in dBm by port; None for NONE.
 
     >>> decode_powers(("1:-29.55", "2:NONE"))
     {1: -29.55, 2: None}
@@ -115,7 +115,7 @@ def decode_configured_ports(lines: Lines) -> frozenset[int]:
 def decode_attenuation(lines: Lines) -> Attenuation:
     """Decode the setting of one attenuator.
 
-    No public text shows this line, so both likely forms are taken: values in the order mode, level,
+    No public text shows this line, so both likely forms are accepted: values in the order mode, level,
     reference, and `MODE=`, `LEVEL=`, `REFS=`.
 
     >>> decode_attenuation(("33:ABSOLUTE,-10.0,0",))

@@ -1,8 +1,8 @@
-"""A Polatis switch over TL1: needs a login, reports changes by itself, and knows attenuators and labels.
+"""A Polatis switch over TL1: it has a login, reports changes, and supports attenuators and labels.
 
 TL1 has no command for the whole configuration, so a change is one removal and one addition, each with lists. A removal
-names the inputs only, whatever they are connected to, so it is preceded by one more read. A read asks for the
-shutters as well, for ports that are closed; a failed port is reported by the refusal alone.
+names only the inputs, whatever they are connected to, so one more read precedes it. A read includes the shutters,
+to detect closed ports.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class PolatisTl1(Tl1Driver):
 
     after_loss = "settle"
     _monitored: frozenset[int] = frozenset()
-    _tells_shutters = True
+    _reports_shutters = True
 
     def _discover(self) -> tuple[Identity, Capabilities]:
-        """Ask for identity, size, power monitors and attenuators."""
+        """Read identity, size, power monitors and attenuators."""
         identity = self._ask_identity()
         inputs, outputs = self._session.ask(
             "RTRV-EQPT", tl1_codec.decode_size, aid="SYSTEM", keywords="PARAMETER=SIZE"
@@ -60,10 +60,10 @@ class PolatisTl1(Tl1Driver):
         )
 
     def ports(self) -> Mapping[int, PortInfo]:
-        """Return all ports with state and label now."""
+        """Return all ports with their current state and label."""
         capabilities = self.capabilities
         states = self._states()
-        labels = self._labels(self._everything)
+        labels = self._labels(self._all_ports)
         return {
             number: PortInfo(
                 number,
@@ -76,12 +76,12 @@ class PolatisTl1(Tl1Driver):
         }
 
     @property
-    def _everything(self) -> str:
+    def _all_ports(self) -> str:
         return port_range(1, self.capabilities.inputs + self.capabilities.outputs)
 
     def _states(self) -> dict[int, PortState]:
-        """Return the state of every port, as its shutter gives it."""
-        states = self._session.ask_again("RTRV-PORT-SHUTTER", tl1_codec.decode_shutters, aid=self._everything)
+        """Return the state of every port, read from its shutter."""
+        states = self._session.ask_again("RTRV-PORT-SHUTTER", tl1_codec.decode_shutters, aid=self._all_ports)
         self._check_complete(range(1, self.capabilities.inputs + self.capabilities.outputs + 1), states)
         return states
 
@@ -92,10 +92,10 @@ class PolatisTl1(Tl1Driver):
             return {}
 
     def _read(self) -> Snapshot:
-        """Return what is connected, and the ports that are closed."""
+        """Read the circuits and the unfit ports."""
         with self._session.lock():
             connections = self._connections()
-            with self._same_line():
+            with self._one_connection():
                 unfit = self._unfit()
         return Snapshot(connections, self._clock.now(), unfit)
 
@@ -106,14 +106,14 @@ class PolatisTl1(Tl1Driver):
 
     def _unfit(self) -> dict[int, PortState]:
         try:
-            states = self._states() if self._tells_shutters else {}
+            states = self._states() if self._reports_shutters else {}
         except Unsupported:
-            self._tells_shutters, states = False, {}
+            self._reports_shutters, states = False, {}
         return {port: state for port, state in states.items() if state is not PortState.ENABLED}
 
-    def _must_look(self, step: Step) -> bool:
-        """Read before a removal always: it would take down whatever its inputs are connected to by now."""
-        return step.kind == "remove" or super()._must_look(step)
+    def _needs_read(self, step: Step) -> bool:
+        """Return True before every removal, which would disconnect its inputs whatever they are connected to."""
+        return step.kind == "remove" or super()._needs_read(step)
 
     def _perform(self, step: Step, guard: Guard) -> None:
         if step.kind == "replace":
@@ -124,14 +124,14 @@ class PolatisTl1(Tl1Driver):
         self._session.ask(verb, tl1.ignore, aid=aid, timeout_s=timeout_s, before_resending=guard)
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
-        """Return the optical power in dBm, asked for in as few commands as the device takes."""
+        """Return the optical power in dBm, in as few commands as the device allows."""
         planning.check_known(ports, self.capabilities, device=self.address)
         readings: dict[int, Power | None] = dict.fromkeys(ports)
         monitored = [port for port in readings if port in self._monitored]
         for chunk in chunks(monitored, MAX_PORTS_PER_QUERY):
-            found = self._session.ask_again("RTRV-PORT-POWER", tl1_codec.decode_powers, aid=port_list(chunk))
-            self._check_complete(chunk, found)
-            readings.update((port, power_reading(found[port])) for port in chunk)
+            powers = self._session.ask_again("RTRV-PORT-POWER", tl1_codec.decode_powers, aid=port_list(chunk))
+            self._check_complete(chunk, powers)
+            readings.update((port, power_reading(powers[port])) for port in chunk)
         return readings
 
     def attenuation(self, port: int) -> Attenuation:
@@ -140,12 +140,12 @@ class PolatisTl1(Tl1Driver):
         return self._session.ask_again("RTRV-PORT-ATTEN", tl1_codec.decode_attenuation, aid=str(port))
 
     def set_attenuation(self, port: int, attenuation: Attenuation, guard: Guard = allow_all) -> None:
-        """Set the attenuator of an output port, and prove it by reading back; raises `DeviceError`."""
+        """Set the attenuator of an output port and verify it by reading back. Raise `DeviceError`."""
         self._check_attenuator(port)
         self._write("SET-PORT-ATTEN", str(port), guard, keywords=tl1_codec.encode_attenuation(attenuation))
-        found = self.attenuation(port)
-        if found != attenuation:
-            raise self._not_done((port,), f"{found} is set, not {attenuation}")
+        actual = self.attenuation(port)
+        if actual != attenuation:
+            raise self._make_mismatch((port,), f"{actual} is set, not {attenuation}")
 
     def _check_attenuator(self, port: int) -> None:
         planning.check_outputs((port,), self.capabilities, device=self.address)
@@ -153,16 +153,16 @@ class PolatisTl1(Tl1Driver):
             raise self._make_unsupported("attenuators", (port,))
 
     def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = allow_all) -> None:
-        """Open or close the shutters of these ports, and prove it by reading back; raises `DeviceError`."""
+        """Open or close the shutters of these ports and verify them by reading back. Raise `DeviceError`."""
         planning.check_known(ports, self.capabilities, device=self.address)
         if not ports:
             return
         self._write("RLS-PORT-SHUTTER" if is_open else "OPR-PORT-SHUTTER", port_list(ports), guard)
-        found = self.ports()
-        wanted = PortState.ENABLED if is_open else PortState.DISABLED
-        wrong = [port for port in ports if found[port].state is not wanted]
+        after = self.ports()
+        goal = PortState.ENABLED if is_open else PortState.DISABLED
+        wrong = [port for port in ports if after[port].state is not goal]
         if wrong:
-            raise self._not_done(wrong, f"not {wanted.value}")
+            raise self._make_mismatch(wrong, f"not {goal.value}")
 
     def _write(self, verb: str, aid: str, guard: Guard, *, keywords: str = "") -> None:
         with self._writing, self._session.lock():
@@ -170,7 +170,7 @@ class PolatisTl1(Tl1Driver):
             guard()
             self._session.ask(verb, tl1.ignore, aid=aid, keywords=keywords, before_resending=guard)
 
-    def _not_done(self, ports: Collection[int], what: str) -> DeviceError:
+    def _make_mismatch(self, ports: Collection[int], what: str) -> DeviceError:
         return DeviceError(
             f"the device reported success, but reads back: {what}",
             device=self.address,
@@ -183,7 +183,7 @@ class PolatisTl1(Tl1Driver):
         return tl1_codec.decode_identity(network_element, self._session.ask("RTRV-INV", tuple, aid="OCS"))
 
     def _read_configured(self, equipment: str) -> frozenset[int]:
-        """Return the ports that have such equipment; none when the switch does not know it."""
+        """Return the ports with this equipment; none if the switch does not know it."""
         try:
             return self._session.ask(
                 "RTRV-EQPT",
@@ -194,8 +194,8 @@ class PolatisTl1(Tl1Driver):
         except (Unsupported, DeviceError):
             return frozenset()
 
-    def _check_complete(self, wanted: Collection[int], found: Collection[int]) -> None:
-        missing = [port for port in wanted if port not in found]
+    def _check_complete(self, expected: Collection[int], received: Collection[int]) -> None:
+        missing = [port for port in expected if port not in received]
         if missing:
             self._session.disconnect()
             raise ProtocolDesync("the reply leaves out ports", device=self.address, ports=missing)

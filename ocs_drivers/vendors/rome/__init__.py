@@ -1,17 +1,17 @@
 """Wave2Wave ROME and FiberZone AFM, one family of robotic patch panels, over SSH or telnet.
 
-Known from two public drivers and the captures they are tested with: no real unit has been at the other end yet.
-An AFM is asked for both ways between two logical ports by their numbers, as the public driver does. Assumptions: that
-it takes requests for one E and one W port and shows its queue as ROME does, and that its state 6 means that the robot
-is at work on a port.
+Based on two public drivers and the captures of their tests; not tested on a real unit yet.
+One request to an AFM, with the numbers of two logical ports, makes the circuits both ways, as in the public driver.
+Assumptions: an AFM accepts requests for one E and one W port and shows its queue as ROME does, and its state 6 means
+that the robot is working on a port.
 Options of an address, for a device that is different or slower:
 
     move_s, longest_s    seconds of one move, typically and at most (60 and 120)
     poll_s               seconds between two reads of a robot that is moving (3)
-    idle_s               seconds after which a connection that was idle is replaced (180; an assumption)
+    idle_s               seconds after which an idle connection is replaced (180; an assumption)
     homing_s             seconds that a homing run may take (900)
-    grace_s              seconds for which the device may ask for a homing run while a command is in process (120)
-    one_way              yes: remove one direction of a two-way circuit also from an AFM whose ports are paired (no)
+    grace_s              seconds for which the device may request a homing run while a command is in process (120)
+    one_way              yes: allow removing one direction of a two-way circuit if the ports are paired (no)
     key, known_hosts     files of SSH
 """
 
@@ -45,28 +45,28 @@ DEFAULT_ACCOUNT = Credentials("admin", "admin")
 def rome_ssh(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> RomeCli:
-    """Return an unopened ROME over SSH. Raises `AddressError` for an option without sense."""
+    """Return an unopened ROME over SSH. Raise `AddressError` for an invalid option."""
     return _over_ssh(address, ROME, timeout_s, credentials)
 
 
 def rome_telnet(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> RomeCli:
-    """Return an unopened ROME over telnet. Raises `AddressError` for an option without sense."""
+    """Return an unopened ROME over telnet. Raise `AddressError` for an invalid option."""
     return _over_telnet(address, ROME, timeout_s, credentials)
 
 
 def afm_ssh(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> RomeCli:
-    """Return an unopened AFM over SSH. Raises `AddressError` for an option without sense."""
+    """Return an unopened AFM over SSH. Raise `AddressError` for an invalid option."""
     return _over_ssh(address, AFM, timeout_s, credentials)
 
 
 def afm_telnet(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> RomeCli:
-    """Return an unopened AFM over telnet. Raises `AddressError` for an option without sense."""
+    """Return an unopened AFM over telnet. Raise `AddressError` for an invalid option."""
     return _over_telnet(address, AFM, timeout_s, credentials)
 
 

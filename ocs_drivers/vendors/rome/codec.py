@@ -1,4 +1,4 @@
-"""Commands of ROME and AFM, their refusals, unsolicited lines, `show board` and the robot's queue. Pure.
+"""Codec of ROME and AFM: commands, refusals, unsolicited lines, `show board` and the robot's queue. Pure.
 
 OK - request added to pending queue (E3-W4)                                        accepted; the prompt is back
 08-05-2019 09:20 CONNECTING...                                                     unsolicited, from here on
@@ -6,7 +6,7 @@ OK - request added to pending queue (E3-W4)                                     
 08-05-2019 09:32 OPERATION VALIDATION FAILED:E6-W4 requestType=connect
 Multiple Cross Connect Severe Failure                                              the robot has stopped
 
-The queue holds other people's requests, too:
+The queue also holds the requests of other users:
 
 Connection execution status: enabled
 Command in process:
@@ -50,7 +50,7 @@ UNSOLICITED = re.compile(
     r"|Ports details:|\[[EW]\d+\[)"
     r"(?:[\d-]+ [\d:]+\s*)?(?P<kind>[A-Za-z]{2,}(?: [A-Za-z]{2,})*)?"
 )
-"""Lines that come at any time, most of them with the date before them; `kind` is the text before any port."""
+"""Lines that may come at any time, most of them after a date; `kind` is the text before any port."""
 
 RECOVERED = re.compile(r"RECOVERY FINISHED SUCCESSFULLY", re.IGNORECASE)
 NOT_RECOVERED = re.compile(r"RECOVERY (?:FINISHED (?!SUCCESSFULLY)|FAILED)", re.IGNORECASE)
@@ -93,10 +93,10 @@ HOMING_HINT = (
 class Dialect:
     """One device family on this command line.
 
-    `kind` is what the lines of `show board` begin with. `size` matches one entry of its MATRIX SIZE, with groups
-    `side` and `last`. `row` matches one port of `port show` in text whose lines may have run together, with
-    groups as `port_table` reads them. With `logical_requests`, there is a table of logical ports, and two circuits
-    between the same two of them are asked for at once.
+    `kind` starts the heading of `show board`. `size` matches one entry of its MATRIX SIZE, with groups
+    `side` and `last`. `row` matches one port of `port show` in text whose lines may be joined, with
+    the groups that `port_table` reads. With `logical_requests`, there is a table of logical ports, and one request
+    makes or removes both circuits between two of them.
     """
 
     kind: str
@@ -133,22 +133,22 @@ AFM = Dialect(
 )
 
 
-def connecting(source: str, output: str) -> str:
-    """Return the command that asks for one circuit in one direction.
+def connect_command(source: str, output: str) -> str:
+    """Return the command that requests a circuit.
 
-    >>> connecting("E3", "W4")
+    >>> connect_command("E3", "W4")
     'connection create E3 to W4'
     """
     return f"connection create {source} to {output}"
 
 
-def disconnecting(source: str, output: str) -> str:
-    """Return the command that asks for one circuit to be taken down."""
+def disconnect_command(source: str, output: str) -> str:
+    """Return the command that requests the removal of a circuit."""
     return f"connection disconnect {source} from {output}"
 
 
 def check_accepted(lines: Sequence[str]) -> None:
-    """Raise what a reply objects: `PortError`, `RobotFault` or `DeviceError`.
+    """Raise `PortError`, `RobotFault` or `DeviceError` for a refusal among the lines of a reply.
 
     >>> check_accepted(["Ports are not of the same matrix"])
     Traceback (most recent call last):
@@ -165,7 +165,7 @@ def check_accepted(lines: Sequence[str]) -> None:
 
 
 def failure_of(lines: Iterable[str], names: Collection[tuple[str, str]], command: str) -> str | None:
-    """Return the line that says that this very request has failed, or was not even valid, by any of its names.
+    """Return the line that reports the failure or invalidity of this request, under any of its `names`, or None.
 
     >>> failure_of(
     ...     ["08-05-2019 09:32 OPERATION VALIDATION FAILED:E6-W4 requestType=connect"],
@@ -178,7 +178,7 @@ def failure_of(lines: Iterable[str], names: Collection[tuple[str, str]], command
         match = _FAILED.search(line)
         if match is None or match["command"].lower() != command:
             continue
-        typed = {match["one"].upper(), match["other"].upper()}  # as somebody typed them
+        typed = {match["one"].upper(), match["other"].upper()}  # in the order in which they were typed
         if any(typed == set(pair) for pair in names):
             return line
     return None
@@ -186,9 +186,9 @@ def failure_of(lines: Iterable[str], names: Collection[tuple[str, str]], command
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """Identity of the device; `east` and `west` are the rows that its table of ports has on each side.
+    """Identity of the device; `east` and `west` are the numbers of rows of its port table on each side.
 
-    `paired` is True where the device says that its ports are paired: a circuit may go with its mirrored one.
+    `paired` is True if the device reports paired ports: removing a circuit may remove its mirrored one.
     """
 
     identity: Identity
@@ -200,7 +200,7 @@ class Board:
 def decode_board(lines: Sequence[str], dialect: Dialect) -> Board:
     """Decode the board from the lines of `show board`.
 
-    Raises `ProtocolDesync` when it is another family's, or not whole.
+    Raises `ProtocolDesync` if it belongs to another family, or is incomplete.
     """
     text = "\n".join(lines)
     kind = re.search(rf"^{dialect.kind} TYPE\s+(?P<type>\S.*)$", text, re.MULTILINE)
@@ -218,7 +218,7 @@ def decode_board(lines: Sequence[str], dialect: Dialect) -> Board:
 
 
 def _sizes(text: str, dialect: Dialect) -> dict[str, int]:
-    """Return the rows of each side, summed over all matrices."""
+    """Return the number of rows on each side, summed over all matrices."""
     sizes = {"east": 0, "west": 0}
     for match in dialect.size.finditer(text):
         sizes[match["side"].lower()] += int(match["last"])
@@ -232,7 +232,7 @@ def _find(pattern: re.Pattern[str], text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A move that was asked for; the one in process has no user and no source."""
+    """A requested move; the one in process has no user and no source."""
 
     command: str
     one: str
@@ -242,7 +242,7 @@ class Request:
     user: str = ""
 
     def moves(self, layout: Layout) -> tuple[PendingMove, ...]:
-        """Return the moves of the robot that this makes; a request for two logical ports makes two."""
+        """Return the moves of this request; one for two logical ports is two moves."""
         kind: Literal["connect", "disconnect"] = "disconnect" if self.command == "disconnect" else "connect"
         pairs: tuple[Pair | None, ...] = layout.pairs(self.one, self.other) or (None,)
         return tuple(PendingMove(kind, pair, self.user, self.source, self.number) for pair in pairs)
@@ -250,7 +250,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The request in process and those that wait. `needs_homing` is that the device asks for a homing run."""
+    """The request in process and those that wait; `needs_homing` is True if the device requests a homing run."""
 
     status: str = "enabled"
     needs_homing: bool = False
@@ -259,17 +259,17 @@ class Queue:
 
     @property
     def is_disabled(self) -> bool:
-        """True if nothing is executed until somebody enables it."""
+        """True if the device executes nothing until somebody enables it."""
         return "disabled" in self.status
 
     def moves(self, layout: Layout) -> tuple[PendingMove, ...]:
-        """Return all moves in the order in which they are made, the one in process first."""
+        """Return all moves in the order of execution, the one in process first."""
         requests = (self.running, *self.waiting) if self.running else self.waiting
         return tuple(move for request in requests for move in request.moves(layout))
 
 
 def decode_queue(lines: Sequence[str]) -> Queue:
-    """Decode the queue. Raises `ProtocolDesync` when its status, the heading or a part of a row is missing."""
+    """Decode the queue. Raise `ProtocolDesync` if its status, its heading or part of a row is missing."""
     status = next((match["status"] for line in lines if (match := _STATUS.match(line))), None)
     rules = [number for number, line in enumerate(lines) if _RULE.fullmatch(line)]
     if status is None or len(rules) != 2:

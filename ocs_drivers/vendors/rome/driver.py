@@ -1,9 +1,9 @@
 """A Wave2Wave ROME or a FiberZone AFM over its command line.
 
-One arm makes one move after another. A command only puts a request at the end of the robot's queue, where requests
-of other people and of the graphical interface wait as well; so every step is proven by looking at the queue and
-the table of ports until it is so. An unsolicited line decides nothing by itself, except that it ends
-the wait for a request that was not valid. Only `homing_run`, called by an operator, homes the robot.
+One arm makes one move after another. A command only appends a request to the robot's queue, where requests of other
+users and of the graphical interface wait as well; so every step is verified by polling the queue and the port table
+until it is complete. Of the unsolicited lines, one that reports a failed or invalid request ends the wait for it.
+Only `homing_run`, called by an operator, homes the robot.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ from ocs_drivers.vendors.rome.ports import (
     join_both_ways,
     two_way_circuits,
 )
-from ocs_drivers.vendors.rome.wait import Move, Progress, claim_on, judge_progress, why_standing
+from ocs_drivers.vendors.rome.wait import Move, Progress, explain_standstill, find_claim, judge_progress
 
 _T = TypeVar("_T")
 
 MOVE_TIME_S = (60.0, 120.0)
-"""One move: typically (an assumption), and the longest that the public driver waits."""
+"""Duration of one move: typical (an assumption), and the longest wait of the public driver."""
 
 POLL_S = 3.0
 IDLE_LIMIT_S = 180.0
@@ -67,12 +67,12 @@ OPTIONS = ("move_s", "longest_s", "poll_s", "idle_s", "homing_s", "grace_s", "on
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Times that the driver waits.
+    """Timeouts of the driver.
 
-    `move_time_s` is (typical, longest) for one move. `homing_grace_s`: the device shows `Perform "homing run"` in a
-    capture of a move that went on, so a robot is taken as stopped when it shows that for so long with the same
-    command in process; at once when none is. With `removes_one_way`, one direction of a two-way circuit may be removed
-    from a device that says that its ports are paired.
+    `move_time_s` is (typical, longest) for one move. `homing_grace_s`: in one capture the device shows `Perform
+    "homing run"` during a move that continued, so a robot counts as stopped only if it shows this for so long with the
+    same command in process, or if no command is in process. With `removes_one_way`, one direction of a two-way circuit
+    may be removed from a device with paired ports.
     """
 
     move_time_s: tuple[float, float] = MOVE_TIME_S
@@ -84,7 +84,7 @@ class Timeouts:
 
 
 def timeouts_in(address: Address) -> Timeouts:
-    """Return the timeouts that the options of an address give."""
+    """Return the timeouts from the options of an address. Raise `AddressError` for an invalid option."""
     typical_s = address.seconds("move_s", MOVE_TIME_S[0])
     longest_s = max(typical_s, address.seconds("longest_s", MOVE_TIME_S[1]))
     return Timeouts(
@@ -93,11 +93,11 @@ def timeouts_in(address: Address) -> Timeouts:
         idle_limit_s=address.seconds("idle_s", IDLE_LIMIT_S),
         homing_s=address.seconds("homing_s", HOMING_S),
         homing_grace_s=address.seconds("grace_s", longest_s),
-        removes_one_way=_agrees(address, "one_way"),
+        removes_one_way=_is_yes(address, "one_way"),
     )
 
 
-def _agrees(address: Address, option: str) -> bool:
+def _is_yes(address: Address, option: str) -> bool:
     text = address.options.get(option, "no")
     if text not in {"yes", "no"}:
         raise AddressError(f"option {option} must be yes or no, not {text!r}", device=str(address))
@@ -107,8 +107,8 @@ def _agrees(address: Address, option: str) -> bool:
 class RomeCli(SwitchDriver):
     """One ROME or AFM, on any transport; `open` before use.
 
-    `timeout_s` bounds every wait for an answer; a move is given `timeouts.move_time_s[1]`, once more for every move
-    that is ahead of it in the queue. `login` is for lines that ask for one (telnet).
+    `timeout_s` bounds every wait for an answer; a move may take `timeouts.move_time_s[1]`, plus as much for every move
+    ahead of it in the queue. `login` is for connections that prompt for one (telnet).
     """
 
     _session: CliSession
@@ -140,22 +140,22 @@ class RomeCli(SwitchDriver):
         self.poll_s = self._timeouts.poll_s
         self._board = Board(Identity("", "", "", ""), 0, 0)
         self._layout = Layout((), ())
-        self._tells_queue = True
+        self._reports_queue = True
         self._queue = Queue()
         self._move = Move(clock.now(), 0)
 
     # -- reading
 
     def _discover(self) -> tuple[Identity, Capabilities]:
-        """Learn the size from the board, and the names from the table of ports."""
+        """Read the size from the board, and the names from the port table."""
         self._board = self._retry(
             lambda: self._ask(codec.SHOW_BOARD, lambda lines: decode_board(lines, self._dialect))
         )
         self._layout = self._retry(lambda: self._ask(codec.SHOW_PORTS, self._decode_any_ports)).layout
         if self._dialect.logical_requests:
-            logical = self._ask_if_known(codec.SHOW_LOGICAL, decode_logical)
+            logical = self._ask_optional(codec.SHOW_LOGICAL, decode_logical)
             self._layout = replace(self._layout, logical=logical or {})
-        self._tells_queue = self._ask_if_known(codec.SHOW_QUEUE, decode_queue) is not None
+        self._reports_queue = self._ask_optional(codec.SHOW_QUEUE, decode_queue) is not None
         return self._board.identity, Capabilities(
             len(self._layout.east),
             len(self._layout.west),
@@ -167,24 +167,24 @@ class RomeCli(SwitchDriver):
             switch_time_s=self._timeouts.move_time_s,
         )
 
-    def _ask_if_known(self, command: str, decode: Callable[[tuple[str, ...]], _T]) -> _T | None:
-        """Return the answer; None from a device without the command, as an AFM may be (an assumption)."""
+    def _ask_optional(self, command: str, decode: Callable[[tuple[str, ...]], _T]) -> _T | None:
+        """Return the answer, or None from a device without the command, as an AFM may be (an assumption)."""
         try:
             return self._retry(lambda: self._ask(command, decode))
         except DeviceError:
             return None
 
     def _ask(self, command: str, decode: Callable[[tuple[str, ...]], _T]) -> _T:
-        """Return the answer to a query, which is asked once more after silence: a garbled prompt looks like that."""
+        """Return the answer to a query; ask again after a timeout, which a garbled prompt also causes."""
 
-        def unless_refused(lines: tuple[str, ...]) -> _T:
+        def decode_accepted(lines: tuple[str, ...]) -> _T:
             codec.check_accepted(lines[:1])
             return decode(lines)
 
         try:
-            return self._session.ask_again(command, unless_refused)
+            return self._session.ask_again(command, decode_accepted)
         except Timeout:
-            return self._session.ask_again(command, unless_refused)
+            return self._session.ask_again(command, decode_accepted)
 
     def _decode_any_ports(self, lines: tuple[str, ...]) -> Table:
         return decode_ports(lines, self._dialect, self._board)
@@ -201,19 +201,19 @@ class RomeCli(SwitchDriver):
         return self._ask(codec.SHOW_QUEUE, decode_queue)
 
     def _read(self) -> Snapshot:
-        """Read the queue first: a move that has left it is in the table of ports, or never will be."""
+        """Read the queue, then the port table: a move that has left the queue is in the table, or never will be."""
         with self._session.lock():
-            self._queue = self._read_queue() if self._tells_queue else Queue()
+            self._queue = self._read_queue() if self._reports_queue else Queue()
             pending = self._queue.moves(self._layout)
             table = self._ask(codec.SHOW_PORTS, self._decode_ports)
-        making = {move.pair for move in pending if move.kind == "connect" and move.pair}
-        held = table.connections(making)
+        pending_pairs = {move.pair for move in pending if move.kind == "connect" and move.pair}
+        connections = table.connections(pending_pairs)
         ties = self._board.paired and not self._timeouts.removes_one_way
-        tied = two_way_circuits(held.pairs, self._layout) if ties else frozenset()
-        return Snapshot(held, self._clock.now(), unfit=table.unfit(), tied=tied, pending=pending)
+        tied = two_way_circuits(connections.pairs, self._layout) if ties else frozenset()
+        return Snapshot(connections, self._clock.now(), unfit=table.unfit(), tied=tied, pending=pending)
 
     def ports(self) -> Mapping[int, PortInfo]:
-        """Return all ports with their state and the number of their moves now; the label is the logical name."""
+        """Return all ports with their current state and number of moves; the label is the logical name."""
         table = self._retry(lambda: self._ask(codec.SHOW_PORTS, self._decode_ports))
         return {
             port: PortInfo(
@@ -235,7 +235,7 @@ class RomeCli(SwitchDriver):
         seen: Snapshot | CrossConnects,
         scope: Collection[int] | None = None,
     ) -> tuple[Step, ...]:
-        """Plan as every switch; raises `PortError` also between two matrices, `PortBusy` for half of what is tied."""
+        """Plan as every switch; also raise `PortError` between two matrices. Join both ways of an AFM in one step."""
         try:
             steps = super().plan(target, seen, scope)
         except PortBusy as busy:
@@ -246,55 +246,55 @@ class RomeCli(SwitchDriver):
     # -- moving
 
     def _begin(self, step: Step, guard: Guard) -> None:
-        """Read once more before anything is sent: much can happen in the minutes since the last read."""
+        """Read again before anything is sent: the last read may be old. Raise `RobotFault` for a stopped robot."""
         self._session.ready()
         seen = self.read()
         transaction.check_unmoved(step, seen.connections, device=self._address)
         lines = [line for event in self.events() for line in event.lines]
-        if why := why_standing(self._queue, lines):  # a request would wait, and move fibres later
+        if why := explain_standstill(self._queue, lines):  # a request would wait, and move fibres later
             raise RobotFault(why, device=self._address, hint=codec.HOMING_HINT)
-        claim = claim_on(step, seen, self._layout)
+        claim = find_claim(step, seen, self._layout)
         if claim is not None:
             raise claim.locate(device=self._address)
         super()._begin(step, guard)
 
     def _perform(self, step: Step, guard: Guard) -> None:
-        """Send one request; the answer comes before the robot has begun.
+        """Send one request; the answer comes before the robot starts.
 
-        A line that breaks under it does not end it: the request may have been received, and the queue will show.
+        A broken connection does not end the step: the request may have been received, which the queue will show.
         """
         del guard
         names = self._layout.request(step.pairs.pairs)
         if step.kind == "replace" or names is None:
             raise self._make_unsupported("several circuits at once")
-        command = codec.connecting if step.kind == "add" else codec.disconnecting
+        command = codec.connect_command if step.kind == "add" else codec.disconnect_command
         self._move = Move(self._clock.now(), self._session.event_count)
         try:
             self._session.ask(command(*names), codec.check_accepted)
-        except TransportError as broken:
-            self._move.lost = broken
+        except TransportError as error:
+            self._move.lost = error
 
     def _read_back(self, _step: Step) -> tuple[Snapshot | None, OcsError | None]:
         return self._read_after_outage(), None
 
     def _longest_s(self, first: Snapshot) -> float:
-        """Return more than `_still_moving` gives a move: it raises the better error when the time is over."""
+        """Return more than the limit of `_still_moving`, which raises the more specific error."""
         return self._timeout_s + self._timeouts.move_time_s[1] * (3 + len(first.pending))
 
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
-        """Return True to read again. Raises what keeps the robot from making the move; see `wait.judge_progress`."""
-        del read_back  # it was read with the queue that `_judge` looks at
+        """Return True to read again. Raise the error that prevents the move; see `wait.judge_progress`."""
+        del read_back  # `_judge` uses the queue of the same read
         try:
-            goes_on = self._judge(step)
+            is_pending = self._judge(step)
         except DeviceError as refusal:
             raise self._explain(refusal, step) from None
         except OcsError as fault:
             raise fault.locate(device=self._address) from None
         self._watch_queue(step)
-        return goes_on
+        return is_pending
 
     def _judge(self, step: Step) -> bool:
-        """Return True if the moves of a step are under way, as the queue has them and the device has reported."""
+        """Return True if the moves of a step are pending, according to the queue and the unsolicited lines."""
         pairs = step.pairs.pairs
         progress = Progress(
             self._clock.now(),
@@ -304,7 +304,7 @@ class RomeCli(SwitchDriver):
             pending=self._queue.moves(self._layout),
             pairs=pairs,
             lines=[line for event in self.events(self._move.events_before) for line in event.lines],
-            tells_queue=self._tells_queue,
+            reports_queue=self._reports_queue,
         )
         return judge_progress(
             self._move,
@@ -315,54 +315,54 @@ class RomeCli(SwitchDriver):
         )
 
     def _watch_queue(self, step: Step) -> None:
-        """Read the queue only, which is short, until there is reason to read everything."""
+        """Poll only the queue, which is short, until the move leaves it or an error needs a full read."""
         try:
-            while self._tells_queue and self._judge(step) and self._move.absent_since_s is None:
+            while self._reports_queue and self._judge(step) and self._move.absent_since_s is None:
                 self._progress.sleep(self.poll_s, len(self._queue.moves(self._layout)))
                 self._queue = self._read_queue()
                 self._note_claims(self._queue.moves(self._layout))
-        except OcsError:  # the next read of everything meets it again
+        except OcsError:  # the next full read meets it again
             return
 
-    # -- what only an operator decides
+    # -- decisions of an operator
 
     def homing_run(self, guard: Guard = allow_all) -> None:
-        """Home the robot, wait until it has recovered, and let it execute requests again.
+        """Home the robot, wait until it has recovered, and enable the execution of requests.
 
-        Call it only after somebody has looked at the robot: fibres move, and requests that still wait are
-        executed afterwards. Raises `RobotFault` when it does not recover, `Timeout` when it does not say so
-        within `timeouts.homing_s`.
+        Call it only after a person has inspected the robot: fibres move, and waiting requests are executed
+        afterwards. Raises `RobotFault` if it does not recover, `Timeout` if it does not report recovery within
+        `timeouts.homing_s`.
         """
         homing_s = max(self._timeouts.homing_s, self._timeout_s)
         with self._writing, self._session.lock():
             self._session.ready()
             try:
                 guard()
-                self._say_until(codec.HOMING_RUN, codec.RECOVERED, homing_s)
+                self._send_and_await(codec.HOMING_RUN, codec.RECOVERED, homing_s)
                 guard()
-                self._say_until(codec.ENABLE, codec.ENABLED, self._timeout_s)
+                self._send_and_await(codec.ENABLE, codec.ENABLED, self._timeout_s)
             except OcsError as failure:
                 raise failure.locate(device=self._address) from None
 
-    def _say_until(self, command: str, wanted: re.Pattern[str], timeout_s: float) -> None:
-        """Send a command, and wait until the device says `wanted`, in its reply or unsolicited afterwards."""
+    def _send_and_await(self, command: str, pattern: re.Pattern[str], timeout_s: float) -> None:
+        """Send a command, and wait until a line of its reply or an unsolicited line matches `pattern`."""
         deadline = Deadline(timeout_s, self._clock)
         before = self._session.event_count
 
-        def unless_refused(lines: tuple[str, ...]) -> tuple[str, ...]:
+        def decode_accepted(lines: tuple[str, ...]) -> tuple[str, ...]:
             codec.check_accepted(lines)
             return lines
 
-        reply = self._session.ask(command, unless_refused, timeout_s=timeout_s)
+        reply = self._session.ask(command, decode_accepted, timeout_s=timeout_s)
         while True:
             lines = [*reply, *(line for event in self._session.events(before) for line in event.lines)]
-            if any(wanted.search(line) for line in lines):
+            if any(pattern.search(line) for line in lines):
                 return
-            if failed := next((line for line in lines if codec.NOT_RECOVERED.search(line)), None):
+            if failure := next((line for line in lines if codec.NOT_RECOVERED.search(line)), None):
                 raise RobotFault(
                     "the robot did not recover",
                     sent=command,
-                    received=failed,
+                    received=failure,
                     hint="Call the vendor's service.",
                 )
             if deadline.passed:

@@ -1,7 +1,7 @@
-"""The table that `port show` prints: every port, its state, its circuit and how often it was moved. Pure.
+"""Decoder of the table of `port show`: every port, its state, its circuit and its number of moves. Pure.
 
 Tables arrive with log lines between the rows, with two rows on one line, and with a row broken over two lines. So
-rows are found in the text as a whole, and what proves that the table is whole is their number.
+rows are matched in the joined text, and their number shows that the table is complete.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MOTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class PortRow:
-    """One port; `name` is empty for a spare place, which no command can name."""
+    """One port; `name` is empty for a spare port, which no command can name."""
 
     name: str
     side: str
@@ -54,34 +54,35 @@ class PortRow:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """All ports that a command can name, in the order of our numbers, as they were read at one moment."""
+    """All ports of one read that a command can name, in the order of our numbers."""
 
     ports: tuple[PortRow, ...]
     layout: Layout
 
     def unfit(self) -> dict[int, PortState]:
-        """Return the ports that cannot be used, by our numbers."""
+        """Return the states of the ports that cannot be used, by our numbers."""
         states = {port: row.state for port, row in enumerate(self.ports, 1)}
         return {port: state for port, state in states.items() if state is not PortState.ENABLED}
 
-    def connections(self, making: Collection[Pair]) -> CrossConnects:
-        """Return the circuits. A port in process still has the one that is named with it, unless that is in `making`.
+    def connections(self, pending: Collection[Pair]) -> CrossConnects:
+        """Return the circuits. A port in process still has the circuit in its row, unless that is in `pending`.
 
-        Raises `ProtocolDesync` when the two ends of a circuit do not say the same.
+        `pending` are the circuits that the robot has yet to connect. Raises `ProtocolDesync` if the rows of the two
+        ends of a circuit disagree.
         """
-        held: set[Pair] = set()
+        pairs: set[Pair] = set()
         for row in self.ports:
             pair = self._pair(row)
-            if pair and (row.motion is Motion.CONNECTED or pair not in making):
-                held.add(pair)
-        self._check_both_ends(held)
+            if pair and (row.motion is Motion.CONNECTED or pair not in pending):
+                pairs.add(pair)
+        self._check_both_ends(pairs)
         try:
-            return CrossConnects(held)
+            return CrossConnects(pairs)
         except ValueError as error:
             raise ProtocolDesync(f"the table of ports is inconsistent: {error}") from error
 
     def _pair(self, row: PortRow) -> Pair | None:
-        """Return the circuit that is reported with a port."""
+        """Return the circuit in the row of a port, or None."""
         if row.motion not in {Motion.CONNECTED, Motion.IN_PROCESS} or not row.peer:
             return None
         pairs = self.layout.pairs(row.name, row.peer)
@@ -89,9 +90,9 @@ class Table:
             raise ProtocolDesync(f"port {row.name} is connected to {row.peer}, which is impossible")
         return pairs[0]
 
-    def _check_both_ends(self, held: Collection[Pair]) -> None:
+    def _check_both_ends(self, pairs: Collection[Pair]) -> None:
         rows = {row.name: row for row in self.ports}
-        for source, output in (self.layout.names(pair) for pair in held):
+        for source, output in (self.layout.names(pair) for pair in pairs):
             one, other = rows[source], rows[output]
             if Motion.IN_PROCESS in {one.motion, other.motion}:
                 continue
@@ -100,31 +101,31 @@ class Table:
 
 
 def decode_ports(lines: Sequence[str], dialect: Dialect, board: Board) -> Table:
-    """Decode the table of all ports. Raises `ProtocolDesync` unless it has as many rows as the board says."""
+    """Decode the table of all ports. Raise `ProtocolDesync` unless it has as many rows as the board reports."""
     text = " ".join(lines)
     rows = tuple(_row(match.groupdict(default="")) for match in dialect.row.finditer(text))
-    found = sum(row.side == "E" for row in rows), sum(row.side == "W" for row in rows)
-    if found != (board.east, board.west):
+    counts = sum(row.side == "E" for row in rows), sum(row.side == "W" for row in rows)
+    if counts != (board.east, board.west):
         raise ProtocolDesync(
-            f"the table of ports has {found[0]} east and {found[1]} west rows of {board.east} and {board.west}",
+            f"the table of ports has {counts[0]} east and {counts[1]} west rows of {board.east} and {board.west}",
             received=text,
         )
-    named = sorted((row for row in rows if row.name), key=lambda row: _order(row.name))
-    if len({row.name for row in named}) != len(named):
+    usable = sorted((row for row in rows if row.name), key=lambda row: _order(row.name))
+    if len({row.name for row in usable}) != len(usable):
         raise ProtocolDesync("the table of ports names a port twice", received=text)
-    return Table(tuple(named), _layout(named))
+    return Table(tuple(usable), _layout(usable))
 
 
-def _layout(named: Sequence[PortRow]) -> Layout:
-    """Return the names of these ports."""
+def _layout(rows: Sequence[PortRow]) -> Layout:
+    """Return the layout of these ports."""
     logical: dict[str, tuple[str, ...]] = {}
-    for row in named:
+    for row in rows:
         if row.logical:
             logical[row.logical] = (*logical.get(row.logical, ()), row.name)
     return Layout(
-        tuple(row.name for row in named if row.side == "E"),
-        tuple(row.name for row in named if row.side == "W"),
-        {row.name: row.matrix for row in named if row.matrix},
+        tuple(row.name for row in rows if row.side == "E"),
+        tuple(row.name for row in rows if row.side == "W"),
+        {row.name: row.matrix for row in rows if row.matrix},
         logical,
     )
 

@@ -1,8 +1,8 @@
-"""Our port numbers and the device's names: E ports are inputs, W ports are outputs.
+"""Port numbers and the device's port names: E ports are inputs, W ports are outputs.
 
 Inputs are 1..N in the order of the numbers of the E ports, outputs N+1..N+M in that of the W ports. A device of one
-matrix has E1..EN; of two, the second goes on counting. A logical port is an E and a W port with one name; an AFM makes
-the circuits both ways between two of them at one request:
+matrix has E1..EN; with two, the second continues the numbers. A logical port is an E and a W port with one name; one
+request to an AFM makes the circuits both ways between two of them:
 
 connection create 1 to 2                           E1 to W2, and E2 to W1
 customer        1               1_90            e1     w1        a row of `port show logic table`
@@ -33,8 +33,8 @@ _ROW = re.compile(
 class Layout:
     """All ports that can be named in a command.
 
-    `matrix` gives the letter of the matrix that a port is in (nothing where the device does not tell it), and
-    `logical` the E and W ports that go by one logical name, such as A3, in their order.
+    `matrix` maps a port to the letter of its matrix (empty if the device does not report it), and `logical` maps a
+    logical name, such as A3, to its E and W ports, in their order.
 
     >>> layout = Layout(("E1", "E2"), ("W1", "W2"), logical={"A1": ("E1", "W1"), "A2": ("E2", "W2")})
     >>> layout.number("W1"), layout.name(4), layout.pairs("A1", "A2")
@@ -47,11 +47,11 @@ class Layout:
     logical: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def name(self, port: int) -> str:
-        """Return the device's name of our port."""
+        """Return the device's name of a port number."""
         return (self.east + self.west)[port - 1]
 
     def number(self, name: str) -> int:
-        """Return our number of a port. Raises `ValueError` when there is none of that name."""
+        """Return the number of a port. Raise `ValueError` for an unknown name."""
         if name in self.west:
             return len(self.east) + self.west.index(name) + 1
         return self.east.index(name) + 1
@@ -61,7 +61,7 @@ class Layout:
         return self.name(pair[0]), self.name(pair[1])
 
     def mirror(self, pair: Pair) -> Pair | None:
-        """Return the circuit the other way between the same two logical ports; None where there is none.
+        """Return the circuit in the other direction between the same two logical ports, or None.
 
         >>> layout = Layout(("E1", "E2"), ("W1", "W2"), logical={"1": ("E1", "W1"), "2": ("E2", "W2")})
         >>> layout.mirror((1, 4)), layout.mirror((1, 3))
@@ -71,7 +71,7 @@ class Layout:
         return both[1] if both[:1] == (pair,) and both[0] != both[1] else None
 
     def request(self, pairs: Collection[Pair]) -> tuple[str, str] | None:
-        """Return the two names of one request; None where it takes several.
+        """Return the two names of the request for these circuits, or None if it takes several requests.
 
         They are an E and a W port for one circuit, and logical ports for a circuit and its mirrored one.
         """
@@ -83,7 +83,7 @@ class Layout:
         return self._logical_names(first) if {first, self.mirror(first)} == set(pairs) else None
 
     def _logical_names(self, pair: Pair) -> tuple[str, str]:
-        """Return the logical names of an input and an output; empty where a port has none."""
+        """Return the logical names of an input and an output; empty for a port without one."""
         by_port = {name: logical for logical, names in self.logical.items() for name in names}
         source, output = self.names(pair)
         return by_port.get(source, ""), by_port.get(output, "")
@@ -94,9 +94,9 @@ class Layout:
         return source is None or output is None or source == output
 
     def pairs(self, one: str, other: str) -> tuple[Pair, ...]:
-        """Return the circuits of a request for two ports: both ways for logical ports, none where it cannot be known.
+        """Return the circuits of a request for two ports: both ways for logical ports, none if they are ambiguous.
 
-        A logical port may be several fibres in each matrix, of which the first goes to the last.
+        A logical port may be several fibres in each matrix; then the first connects to the last.
         """
         if one in self.east and other in self.west:
             return ((self.number(one), self.number(other)),)
@@ -104,8 +104,8 @@ class Layout:
             return ((self.number(other), self.number(one)),)
         here, there = self.logical.get(one, ()), self.logical.get(other, ())
         pairs = (*self._one_way(here, there), *self._one_way(there, here))
-        wanted = sum(name in self.east for name in here + there)
-        return pairs if len(pairs) == wanted else ()
+        expected = sum(name in self.east for name in here + there)
+        return pairs if len(pairs) == expected else ()
 
     def _one_way(self, here: Sequence[str], there: Sequence[str]) -> Iterator[Pair]:
         """Yield the circuits from the E ports of one logical port to the W ports of another, matrix by matrix."""
@@ -132,7 +132,7 @@ def check_one_matrix(steps: Iterable[Step], layout: Layout, *, device: str) -> N
 
 
 def decode_logical(lines: Sequence[str]) -> Mapping[str, tuple[str, str]]:
-    """Decode the E and W port of each logical port; names that are not numbers are left out.
+    """Decode the E and W port of each logical port, without names that are not numbers.
 
     >>> decode_logical(["customer        1               1_90            e1     w1"])
     {'1': ('E1', 'W1')}
@@ -142,7 +142,7 @@ def decode_logical(lines: Sequence[str]) -> Mapping[str, tuple[str, str]]:
 
 
 def two_way_circuits(pairs: Collection[Pair], layout: Layout) -> frozenset[frozenset[Pair]]:
-    """Return each circuit with its mirrored one, where both are there.
+    """Return the groups of a circuit and its mirrored one, if both exist.
 
     >>> layout = Layout(("E1", "E2"), ("W1", "W2"), logical={"1": ("E1", "W1"), "2": ("E2", "W2")})
     >>> [sorted(group) for group in two_way_circuits({(1, 4), (2, 3)}, layout)]
@@ -153,7 +153,7 @@ def two_way_circuits(pairs: Collection[Pair], layout: Layout) -> frozenset[froze
 
 
 def explain_tie(busy: PortBusy, seen: Snapshot | CrossConnects) -> PortBusy:
-    """Return the error with what to do about it, where it is about half of a two-way circuit."""
+    """Return the error, with a better hint if it concerns half of a two-way circuit."""
     tied = {pair for group in seen.tied for pair in group} if isinstance(seen, Snapshot) else set()
     if busy.ports in tied:
         busy.hint = TIED_HINT
@@ -162,23 +162,23 @@ def explain_tie(busy: PortBusy, seen: Snapshot | CrossConnects) -> PortBusy:
 
 
 def join_both_ways(steps: Iterable[Step], layout: Layout) -> tuple[Step, ...]:
-    """Return the steps with each circuit and its mirrored one in one step, where both are made, or both removed.
+    """Return the steps, with each circuit and its mirrored one joined in one step if both are added, or both removed.
 
-    A circuit may be removed and made again: half of a two-way circuit that stays alone.
+    The half of a two-way circuit that remains may be removed and added again.
     """
     steps = list(steps)
     moves = {(step.kind, pair) for step in steps for pair in step.pairs.items()}
     joined: list[Step] = []
-    done: set[tuple[str, Pair]] = set()
+    joined_moves: set[tuple[str, Pair]] = set()
     for step in steps:
         pairs = set(step.pairs.pairs)
-        if any((step.kind, pair) in done for pair in pairs):
+        if any((step.kind, pair) in joined_moves for pair in pairs):
             continue
         for pair in step.pairs.items():
             mirrored = layout.mirror(pair)
             if mirrored is not None and (step.kind, mirrored) in moves:
                 pairs.add(mirrored)
-        done |= {(step.kind, pair) for pair in pairs}
+        joined_moves |= {(step.kind, pair) for pair in pairs}
         before = joined[-1].after if joined else step.before
         after = before.pairs - pairs if step.kind == "remove" else before.pairs | pairs
         joined.append(

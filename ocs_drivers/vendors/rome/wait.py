@@ -1,9 +1,9 @@
-"""Admission of moves, and their progress: judged from the queue and from unsolicited lines. Pure.
+"""Admission and progress of moves, judged from the queue and from unsolicited lines. Pure.
 
-in the queue                         wait, as long as the moves ahead of it and itself may take
-in the queue of a robot that stopped RobotFault while the robot has it, Timeout (unknown) while it only waits
-not in the queue any more            over; DeviceError when the device said that it failed
-never in the queue, line broken      Timeout after a while: perhaps it was not received
+in the queue                         wait, as long as this move and those ahead of it may take
+in the queue of a stopped robot      RobotFault if it is in process, Timeout (unknown) if it waits
+no longer in the queue               over; DeviceError if the device reported that it failed
+never in the queue, connection lost  Timeout after a while: it may not have been received
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ocs_drivers.vendors.rome.codec import Queue, Request
 from ocs_drivers.vendors.rome.ports import Layout, Pair
 
 POLLS_WHEN_LOST = 5
-"""For how many polls the queue is looked at for a request of which nobody knows whether it was received."""
+"""Number of polls for which a request that may not have been received is expected in the queue."""
 
 
 @dataclass(slots=True)
 class Move:
-    """One request under way: since when, and what was seen of it.
+    """State of one request: its start, and what was observed since.
 
-    `events_before` is the number of the last event before it was sent.
+    `events_before` is the number of the last event before it was sent. `seen` is True once it was in the queue.
     """
 
     began_s: float
@@ -42,7 +42,7 @@ class Move:
 class Progress:
     """State at one read: the time, the queue, and the unsolicited lines since the request.
 
-    `names` are those by which the device may name the request, or a circuit of it.
+    `names` are the pairs of names under which the device may list the request, or a circuit of it.
     """
 
     now_s: float
@@ -52,11 +52,11 @@ class Progress:
     pending: tuple[PendingMove, ...]
     pairs: Collection[Pair]
     lines: Sequence[str]
-    tells_queue: bool = True
+    reports_queue: bool = True
 
     @property
     def ahead(self) -> int | None:
-        """Number of moves that come before its last one; None when it is not in the queue."""
+        """Number of moves before the last one of this request; None if it is not in the queue."""
         turns: dict[Pair | None, int] = {}
         for turn, move in enumerate(self.pending):
             if move.kind == self.command and move.pair in self.pairs:
@@ -65,7 +65,7 @@ class Progress:
 
     @property
     def is_running(self) -> bool:
-        """True if the robot has it in its hand."""
+        """True if the request is in process."""
         running = self.queue.running
         return (
             running is not None
@@ -74,16 +74,16 @@ class Progress:
         )
 
 
-def why_standing(queue: Queue, lines: Sequence[str]) -> str:
-    """Return why a robot would not even begin, from the queue and all lines so far; empty when it would."""
+def explain_standstill(queue: Queue, lines: Sequence[str]) -> str:
+    """Return why the robot would not start a request, from the queue and all lines so far; empty if it would."""
     if queue.is_disabled or (queue.needs_homing and queue.running is None):
         return f"the robot executes nothing: {queue.status}"
     reported = [line for line in lines if codec.STOPPED.search(line) or codec.RECOVERED.search(line)]
     return reported[-1] if queue.needs_homing and reported and codec.STOPPED.search(reported[-1]) else ""
 
 
-def claim_on(step: Step, seen: Snapshot, layout: Layout) -> Conflict | None:
-    """Return the conflict with a waiting move of the same ports by somebody else; None when there is none."""
+def find_claim(step: Step, seen: Snapshot, layout: Layout) -> Conflict | None:
+    """Return the conflict with a waiting move of the same ports by somebody else, or None."""
     ports = {port for pair in step.pairs.items() for port in pair}
     for move in seen.pending:
         if move.pair and ports & set(move.pair):
@@ -101,33 +101,33 @@ def claim_on(step: Step, seen: Snapshot, layout: Layout) -> Conflict | None:
 def judge_progress(
     move: Move, progress: Progress, *, longest_s: float, grace_s: float, poll_s: float
 ) -> bool:
-    """Return True to read again; the move was not made so far. Notes in `move` what was seen.
+    """Return True to read again, False if the move is over; update `move` with what was observed.
 
-    Raises `RobotFault`, `DeviceError` and `Timeout` as the table above says.
+    Raises `RobotFault`, `DeviceError` and `Timeout` as in the table of the module.
     """
     ahead = progress.ahead
     move.seen = move.seen or ahead is not None
-    if why := _why_stopped(move, progress, grace_s):
+    if why := _explain_stop(move, progress, grace_s):
         raise _make_stopped(why, move, progress)
     if ahead is None and (failure := codec.failure_of(progress.lines, progress.names, progress.command)):
         raise DeviceError("the device reports that the request failed", received=failure)
-    if ahead is None and progress.tells_queue:
-        return _may_come(move, progress.now_s, poll_s)
+    if ahead is None and progress.reports_queue:
+        return _may_appear(move, progress.now_s, poll_s)
     move.absent_since_s = None
     moves = len(progress.pairs) if ahead is None else 1 + ahead
     move.allowed_s = max(move.allowed_s, longest_s * moves)
     if progress.now_s - move.began_s < move.allowed_s:
         return True
-    asks = ", and the device asks for a homing run" if progress.queue.needs_homing else ""
+    homing_note = ", and the device asks for a homing run" if progress.queue.needs_homing else ""
     raise _make_stopped(
-        f"the robot has not finished the move within {move.allowed_s:.3g} s{asks}", move, progress
+        f"the robot has not finished the move within {move.allowed_s:.3g} s{homing_note}", move, progress
     )
 
 
-def _may_come(move: Move, now_s: float, poll_s: float) -> bool:
-    """Return True if a request that is not in the queue may still be made.
+def _may_appear(move: Move, now_s: float, poll_s: float) -> bool:
+    """Return True if a request that is not in the queue may still be executed.
 
-    One that is between the queue and the arm may be in neither for a moment, so one read is not enough.
+    A request may be neither in the queue nor in process for a moment, so one read is not enough.
     """
     if move.absent_since_s is None:
         move.absent_since_s = now_s
@@ -145,8 +145,8 @@ def _may_come(move: Move, now_s: float, poll_s: float) -> bool:
     )
 
 
-def _why_stopped(move: Move, progress: Progress, grace_s: float) -> str:
-    """Return why the robot will not go on; empty when it may."""
+def _explain_stop(move: Move, progress: Progress, grace_s: float) -> str:
+    """Return why the robot has stopped; empty if it may continue."""
     stop = next((line for line in progress.lines if codec.STOPPED.search(line)), "")
     if stop:
         return stop
@@ -163,7 +163,7 @@ def _why_stopped(move: Move, progress: Progress, grace_s: float) -> str:
 
 
 def _make_stopped(why: str, move: Move, progress: Progress) -> OcsError:
-    """Return the error for a robot that stands: with our fibre in its hand, or with our request in its queue."""
+    """Return the error for a stopped robot: `RobotFault` with our request in process, `Timeout` if it only waits."""
     if progress.ahead is not None and not progress.is_running:
         return Timeout(
             f"{why}; the request waits in the queue, and will be executed when the robot goes on",

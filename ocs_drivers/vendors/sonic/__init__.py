@@ -1,7 +1,6 @@
 """Optical switches that run SONiC (OCS), over SSH.
 
-Known from the public design document and from sonic-mgmt, and proven against a simulated switch only: no real unit has
-been at the other end yet.
+Based on the public design document and sonic-mgmt, and tested against a simulated switch only, on no real unit yet.
 
     sonic-ocs://host[:22]?key=FILE&known_hosts=FILE&sudo=no
 """
@@ -19,13 +18,13 @@ __all__ = ["SonicOcs", "ssh_switch"]
 SSH_PORT = 22
 
 FACTORY_ACCOUNT = Credentials("admin", "YourPaSsWoRd")
-"""The account of SONiC images as they are built by default."""
+"""The default account of SONiC images."""
 
 
 def ssh_switch(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> SonicOcs:
-    """Return an unopened SONiC switch; `sudo=no` is for accounts that are root. Host keys: see `transports.ssh`."""
+    """Return an unopened SONiC switch; `sudo=no` is for root accounts. Host keys: see `transports.ssh`."""
     address = address.only_options("key", "known_hosts", "sudo").with_port(SSH_PORT)
     sudo = address.options.get("sudo", "yes")
     if sudo not in {"yes", "no"}:

@@ -1,7 +1,7 @@
-"""Output of SONiC, decoded: tables with a row of dashes under the head, answers of `config`, names of ports.
+"""Decoders of the output of SONiC: tables with a row of dashes under the header, answers of `config`, port names.
 
-`1A` is an input, `2B` an output, `1A-2B` a cross-connect. Numbers of the contract: inputs 1..N, outputs N+1..N+M; so
-of a 64x64 switch, 2B is port 66.
+`1A` is an input, `2B` an output, `1A-2B` a cross-connect. Our numbers: inputs 1..N, outputs N+1..N+M; so 2B of a 64x64
+switch is port 66.
 
 Source of the columns: the design document of OCS in SONiC, revision 0.4 of March 2026, sections 9.1 and 9.2, and the
 module `ocs_cross_connect` of sonic-mgmt. Wordings of refusals are not published beyond "Invalid" and "Error".
@@ -20,7 +20,7 @@ from ocs_drivers.model import Identity, PortState
 Pair = tuple[int, int]
 
 LONGEST_LIST = 700
-"""Characters of the pairs of one command: less than what the shell's line editor would wrap."""
+"""Maximum length of the pairs in one command, in characters: less than the shell's line editor would wrap."""
 
 _PORT = re.compile(r"([1-9][0-9]{0,8})([AB])")
 _SHORTEST_RANGE = 3
@@ -67,21 +67,21 @@ class Names:
         return f"{self.of_port(pair[0])}-{self.of_port(pair[1])}"
 
     def port(self, name: str) -> int:
-        """Return the number of a port. Raises `ProtocolDesync` for what is not a name of one."""
+        """Return the number of a port. Raise `ProtocolDesync` for an invalid name."""
         match = _PORT.fullmatch(name)
         if match is None:
             raise ProtocolDesync("not the name of a port", received=name)
         return int(match[1]) + (self.inputs if match[2] == "B" else 0)
 
     def pair(self, name: str) -> Pair:
-        """Return the ports of a cross-connect. Raises `ProtocolDesync` for one that does not lead from A to B."""
+        """Return the ports of a cross-connect. Raise `ProtocolDesync` for one that does not lead from A to B."""
         source, _, output = name.partition("-")
         if not source.endswith("A") or not output.endswith("B"):
             raise ProtocolDesync("not the name of a cross-connect", received=name)
         return self.port(source), self.port(output)
 
     def lists(self, pairs: Iterable[Pair]) -> Iterator[str]:
-        """Return the pairs as lists for as few commands as may be, runs of them as ranges.
+        """Yield the pairs as lists for as few commands as possible, with runs as ranges.
 
         >>> list(Names(64).lists([(10, 75), (12, 76), (13, 77), (14, 78)]))
         ['10A-11B,12A..14A-12B..14B']
@@ -110,9 +110,9 @@ class Names:
 
 
 def rows(lines: Lines, columns: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Return the cells of a table with these columns. Raises `ProtocolDesync` for anything else.
+    """Return the cells of a table with these columns. Raise `ProtocolDesync` for anything else.
 
-    Cells stand under the dashes, so an empty cell is one; a cell that crosses them is not of a table.
+    Cells are aligned with the dashes, so a cell may be empty; a row with text between two columns is invalid.
     """
     if len(lines) < 2 or tuple(lines[0].split()) != columns or not _DASHES.fullmatch(lines[1]):
         raise ProtocolDesync(f"not a table of {', '.join(columns)}", received="\n".join(lines[:3]))
@@ -134,7 +134,7 @@ def _cells(line: str, spans: list[tuple[int, int]]) -> tuple[str, ...]:
 class CrossConnectTables:
     """Configured circuits, and the (A, B) state of those that the hardware holds.
 
-    What is in the hardware but not configured is a ghost: the hardware kept it when its configuration went.
+    A circuit of the hardware without configuration is a ghost: the hardware kept it when its configuration was removed.
     """
 
     configured: frozenset[Pair]
@@ -142,12 +142,12 @@ class CrossConnectTables:
 
     @property
     def held(self) -> frozenset[Pair]:
-        """The circuits there are: what the hardware holds, ghosts included."""
+        """The circuits of the hardware, including ghosts."""
         return frozenset(self.hardware)
 
     @property
     def ghosts(self) -> frozenset[Pair]:
-        """Circuits that cannot be deleted before they have been added."""
+        """Circuits without configuration, which cannot be deleted before they are added."""
         return self.held - self.configured
 
     @property
@@ -174,7 +174,7 @@ def parse_configured(lines: Lines, names: Names) -> frozenset[Pair]:
 def hardware(lines: Lines, names: Names) -> dict[Pair, tuple[str, str]]:
     """Return the pairs of `show ocs cross-connect status` with the states of both sides."""
     return {
-        _pair(row, names): (_known(row[3], _PORT_STATUS), _known(row[4], _PORT_STATUS))
+        _pair(row, names): (_check_known(row[3], _PORT_STATUS), _check_known(row[4], _PORT_STATUS))
         for row in rows(lines, STATUS_COLUMNS)
     }
 
@@ -186,14 +186,14 @@ def _pair(row: tuple[str, ...], names: Names) -> Pair:
 
 
 def port_names(lines: Lines) -> tuple[int, int]:
-    """Count the A and B ports that `show ocs port config` lists. Raises `ProtocolDesync` when one is left out."""
-    found = {row[0] for row in rows(lines, PORT_CONFIG_COLUMNS)}
-    inputs = sum(name.endswith("A") for name in found)
-    outputs = len(found) - inputs
+    """Return the numbers of A and B ports in `show ocs port config`. Raise `ProtocolDesync` if one is missing."""
+    names = {row[0] for row in rows(lines, PORT_CONFIG_COLUMNS)}
+    inputs = sum(name.endswith("A") for name in names)
+    outputs = len(names) - inputs
     expected = {f"{number}A" for number in range(1, inputs + 1)}
     expected |= {f"{number}B" for number in range(1, outputs + 1)}
-    if found != expected or not inputs or not outputs:
-        raise ProtocolDesync("the table leaves ports out", received=" ".join(sorted(found ^ expected)))
+    if names != expected or not inputs or not outputs:
+        raise ProtocolDesync("the table leaves ports out", received=" ".join(sorted(names ^ expected)))
     return inputs, outputs
 
 
@@ -201,43 +201,43 @@ def port_config(lines: Lines, names: Names) -> dict[int, tuple[str, PortState]]:
     """Decode label and override of every port of `show ocs port config`."""
     port_names(lines)
     return {
-        names.port(name): (label, _OVERRIDES[_known(state, frozenset(_OVERRIDES))])
+        names.port(name): (label, _OVERRIDES[_check_known(state, frozenset(_OVERRIDES))])
         for name, label, state in rows(lines, PORT_CONFIG_COLUMNS)
     }
 
 
 def parse_broken_ports(lines: Lines, names: Names) -> frozenset[int]:
-    """Return the ports that `show ocs port status` calls failed."""
-    table = [(row[0], _known(row[-1], _PORT_STATUS)) for row in rows(lines, PORT_STATUS_COLUMNS)]
+    """Return the ports that `show ocs port status` reports as failed."""
+    table = [(row[0], _check_known(row[-1], _PORT_STATUS)) for row in rows(lines, PORT_STATUS_COLUMNS)]
     return frozenset(names.port(name) for name, state in table if state == FAILED)
 
 
-def _known(word: str, known: frozenset[str]) -> str:
+def _check_known(word: str, known: frozenset[str]) -> str:
     if word not in known:
         raise ProtocolDesync("an unknown state", received=word)
     return word
 
 
 def identity(lines: Lines) -> Identity:
-    """Return the identity in `show version`. Raises `ProtocolDesync` when it is not SONiC, or not whole.
+    """Return the identity in `show version`. Raise `ProtocolDesync` if it is not SONiC, or incomplete.
 
-    Every version of the system prints a line for the serial number, even where it has none to tell.
+    Every version of the system prints a line for the serial number, even without one.
     """
-    found = dict(line.split(":", 1) for line in lines if ":" in line)
-    if "SONiC Software Version" not in found:
+    fields = dict(line.split(":", 1) for line in lines if ":" in line)
+    if "SONiC Software Version" not in fields:
         raise ProtocolDesync("the device does not run SONiC", received="\n".join(lines[:3]))
-    if "Serial Number" not in found:
+    if "Serial Number" not in fields:
         raise ProtocolDesync("the version was cut off before the serial number", received="\n".join(lines))
     return Identity(
         "SONiC",
-        found.get("HwSKU", "").strip(),
-        found.get("Serial Number", "").strip(),
-        found["SONiC Software Version"].strip(),
+        fields.get("HwSKU", "").strip(),
+        fields.get("Serial Number", "").strip(),
+        fields["SONiC Software Version"].strip(),
     )
 
 
 def check_done(lines: Lines) -> None:
-    """Check that a `config` command succeeded. Raises `PermissionDenied` or `DeviceError` with the device's text."""
+    """Raise `PermissionDenied` or `DeviceError`, with the device's text, unless a `config` command succeeded."""
     text = " ".join(lines)
     if "Root privileges are required" in text:
         raise PermissionDenied(
@@ -250,7 +250,7 @@ def check_done(lines: Lines) -> None:
         raise DeviceError(f"the device refused: {text}", device_code=word[0] if word else "silence")
 
 
-def nothing(lines: Lines) -> None:
-    """Check that a command printed nothing or that it succeeded. Raises as `check_done` does."""
+def check_silent(lines: Lines) -> None:
+    """Raise as `check_done` does, unless a command printed nothing or success."""
     if lines:
         check_done(lines)

@@ -1,15 +1,15 @@
 """An optical switch that runs SONiC, over its shell: A ports are inputs, B ports outputs.
 
-There are two books: what is configured, and what the hardware holds. `read` gives what the hardware holds, since that
-is where light goes. A ghost, which the hardware holds without configuration, is a circuit like every other to `read`
-and `plan`; it cannot be deleted, so to remove it, it is first added to the configuration. What is configured but was
-never taken up by the hardware is not a circuit; it is deleted before its ports are used.
+There are two tables: the configuration, and the circuits of the hardware. `read` returns those of the hardware, since
+they carry the light. A ghost, which the hardware holds without configuration, is a circuit like every other to `read`
+and `plan`; it cannot be deleted, so it is first added to the configuration and then removed. A configured pair that
+the hardware never connected is not a circuit; it is deleted before its ports are used.
 
-Modes of `add`: `safe` fails when a port is used by another cross-connect, `update` (the device's default) drops that
-other, `overwrite` drops all others. We say `safe`: what is in the way was removed by a step of its own, or belongs to
+Modes of `add`: `safe` fails if a port is used by another cross-connect, `update` (the device's default) drops that
+other, `overwrite` drops all others. We use `safe`: a blocking circuit was removed by an earlier step, or belongs to
 somebody else.
 
-A new circuit counts as made when both its sides are tuned. The device keeps its configuration by itself.
+A new circuit counts as connected once both its sides are tuned. The device stores its configuration itself.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ PROMPT = re.compile(r"[\w.-]+@[\w.-]+:[^\s$#]*[$#]")
 """`admin@sonic:~$`"""
 
 LOG_LINE = re.compile(r"(?:Broadcast message|[A-Z][a-z]{2} [ \d]\d [\d:.]{8,15} \S+ (?P<kind>[A-Z]+) )")
-"""What the system writes to every terminal: `Nov 21 07:30:01.123456 sonic NOTICE swss#orchagent: ...`."""
+"""Log lines on every terminal: `Nov 21 07:30:01.123456 sonic NOTICE swss#orchagent: ...`."""
 
 SWITCH_TIME_S = (0.1, 60.0)
-"""Assumption: tuning takes a tenth of a second; sonic-mgmt waits a minute for it, and so do we."""
+"""Typical (an assumption) and longest time to tune; sonic-mgmt waits a minute, and so do we."""
 
 
 class SonicOcs(SwitchDriver):
-    """One SONiC switch on any transport; `open` before use. `sudo` goes before commands that change something."""
+    """One SONiC switch on any transport; `open` before use. With `sudo`, commands that change something use it."""
 
     _session: CliSession
     poll_s = 0.2
@@ -74,12 +74,14 @@ class SonicOcs(SwitchDriver):
         super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
         self._config = "sudo config ocs" if sudo else "config ocs"
         self._names = Names(0)
-        self._seen = CrossConnectTables(frozenset(), {})
-        self._in_vain: frozenset[Pair] = frozenset()  # what a plan may clear away
+        self._last_tables = CrossConnectTables(frozenset(), {})
+        self._deletable: frozenset[Pair] = (
+            frozenset()
+        )  # unrealised pairs that the steps of the last plan may delete
         self._sent_s = 0.0
 
     def _discover(self) -> tuple[Identity, Capabilities]:
-        """Ask for the version, and count the ports."""
+        """Read the version, and count the ports."""
         identity = self._retry(lambda: self._show("version", codec.identity))
         inputs, outputs = self._retry(lambda: self._show("ocs port config", codec.port_names))
         self._names = Names(inputs)
@@ -96,34 +98,34 @@ class SonicOcs(SwitchDriver):
         return identity, capabilities
 
     def _show(self, what: str, decode: Callable[[Lines], _T]) -> _T:
-        """Return a table that `show` prints."""
+        """Return the decoded output of a `show` command."""
         return self._session.ask_again(f"show {what}", decode)
 
-    def _decode_names(self, decode: Callable[[Lines, Names], _T]) -> Callable[[Lines], _T]:
-        """Return a decoder that knows the names of the ports."""
+    def _with_names(self, decode: Callable[[Lines, Names], _T]) -> Callable[[Lines], _T]:
+        """Return the decoder with the port names bound."""
         return lambda lines: decode(lines, self._names)
 
     # -- reading
 
     def _tables(self) -> CrossConnectTables:
-        """Return both tables, asked for now."""
+        """Read both tables."""
         with self._session.lock():
-            seen = CrossConnectTables(
-                self._show("ocs cross-connect config", self._decode_names(codec.parse_configured)),
-                self._show("ocs cross-connect status", self._decode_names(codec.hardware)),
+            tables = CrossConnectTables(
+                self._show("ocs cross-connect config", self._with_names(codec.parse_configured)),
+                self._show("ocs cross-connect status", self._with_names(codec.hardware)),
             )
-        self._seen = seen
-        return seen
+        self._last_tables = tables
+        return tables
 
     def _read(self) -> Snapshot:
         with self._session.lock():
-            held = self._circuits(self._tables().held)
+            circuits = self._circuits(self._tables().held)
             unfit = {number: info.state for number, info in self._ports().items()}
         return Snapshot(
-            held,
+            circuits,
             self._clock.now(),
             unfit={number: state for number, state in unfit.items() if state is not PortState.ENABLED},
-            pending=tuple(PendingMove("connect", pair) for pair in sorted(self._seen.unrealised)),
+            pending=tuple(PendingMove("connect", pair) for pair in sorted(self._last_tables.unrealised)),
         )
 
     def _circuits(self, pairs: Collection[Pair]) -> CrossConnects:
@@ -138,14 +140,14 @@ class SonicOcs(SwitchDriver):
         return circuits
 
     def ports(self) -> Mapping[int, PortInfo]:
-        """Return all ports with state and label now; a port forced to be dark is disabled."""
+        """Return all ports with their current state and label; a port that is forced dark is disabled."""
         return self._retry(self._ports)
 
     def _ports(self) -> Mapping[int, PortInfo]:
         inputs, outputs = self.capabilities.inputs, self.capabilities.outputs
         with self._session.lock():
-            config = self._show("ocs port config", self._decode_names(codec.port_config))
-            broken = self._show("ocs port status", self._decode_names(codec.parse_broken_ports))
+            config = self._show("ocs port config", self._with_names(codec.port_config))
+            broken = self._show("ocs port status", self._with_names(codec.parse_broken_ports))
         if len(config) != inputs + outputs:
             self._session.disconnect()
             raise ProtocolDesync(
@@ -163,7 +165,7 @@ class SonicOcs(SwitchDriver):
         }
 
     def events(self, since: int = 0) -> tuple[Event, ...]:
-        """Return what the system wrote to the terminal unsolicited, after number `since`."""
+        """Return the unsolicited lines on the terminal after number `since`."""
         return self._session.events(since)
 
     # -- writing
@@ -174,18 +176,20 @@ class SonicOcs(SwitchDriver):
         seen: Snapshot | CrossConnects,
         scope: Collection[int] | None = None,
     ) -> tuple[Step, ...]:
-        """Plan as every switch; raises `PortBusy` for outputs that others have configured in vain, too."""
+        """Plan as every switch; also raise `PortBusy` for ports of unrealised pairs with inputs outside the scope."""
         steps = super().plan(target, seen, scope)
         if isinstance(seen, Snapshot):
-            wanted = {
+            added_ports = {
                 port for step in steps if step.kind == "add" for pair in step.pairs.items() for port in pair
             }
-            self._in_vain = frozenset(pair for pair in self._seen.unrealised if wanted & set(pair))
-            self._check_in_scope(self._in_vain, scope)
+            self._deletable = frozenset(
+                pair for pair in self._last_tables.unrealised if added_ports & set(pair)
+            )
+            self._check_in_scope(self._deletable, scope)
         return steps
 
-    def _check_in_scope(self, in_vain: Collection[Pair], scope: Collection[int] | None) -> None:
-        for pair in sorted(in_vain):
+    def _check_in_scope(self, pairs: Collection[Pair], scope: Collection[int] | None) -> None:
+        for pair in sorted(pairs):
             if scope is not None and pair[0] not in scope:
                 raise PortBusy(
                     f"{self._names.of_pair(pair)} is configured, but the hardware has not made it",
@@ -205,31 +209,31 @@ class SonicOcs(SwitchDriver):
             self._sent_s = self._clock.now()
 
     def _removal(self, pairs: CrossConnects) -> Iterator[str]:
-        """Return the commands that remove circuits; ghosts are configured first, or they could not be deleted."""
+        """Yield the commands that remove circuits; ghosts are added first, or they could not be deleted."""
         seen = self._retry(self._tables)
         for ghosts in self._names.lists(seen.ghosts & pairs.pairs):
             yield f"add {ghosts} safe"
-        for listed in self._names.lists(pairs.pairs):
-            yield f"delete {listed}"
+        for group in self._names.lists(pairs.pairs):
+            yield f"delete {group}"
 
     def _addition(self, pairs: CrossConnects) -> Iterator[str]:
-        """Return the commands that make circuits, after what was configured on their ports in vain is out of the way.
+        """Yield the commands that delete unrealised pairs on the ports of new circuits, and add the circuits.
 
-        In vain is what the hardware had not taken up when the plan was made, and has not now: what is new may be on
-        its way, or is somebody else's.
+        A pair is deleted only if it was unrealised when the plan was made, and still is: a newer one may be about to be
+        connected, or belongs to somebody else.
         """
         ports = {port for pair in pairs.items() for port in pair}
-        in_vain = self._in_vain & self._retry(self._tables).unrealised
-        in_vain = frozenset(pair for pair in in_vain if ports & set(pair))
-        for listed in self._names.lists(in_vain):
-            yield f"delete {listed}"
-        for listed in self._names.lists(pairs.pairs):
-            yield f"add {listed} safe"
+        unrealised = self._deletable & self._retry(self._tables).unrealised
+        unrealised = frozenset(pair for pair in unrealised if ports & set(pair))
+        for group in self._names.lists(unrealised):
+            yield f"delete {group}"
+        for group in self._names.lists(pairs.pairs):
+            yield f"add {group} safe"
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
-        """Return what the hardware holds, and what it reports as failed of what the step adds."""
-        read_back = self._look_again(step)
-        broken = self._seen.failed & self._under_way(step)
+        """Return the circuits of the hardware, and an error for pairs of the step that it reports as failed."""
+        read_back = self._read_again(step)
+        broken = self._last_tables.failed & self._find_untuned(step)
         if not broken:
             return read_back, None
         names = ", ".join(map(self._names.of_pair, sorted(broken)))
@@ -239,30 +243,33 @@ class SonicOcs(SwitchDriver):
             ports=sorted(port for pair in broken for port in pair),
         )
 
-    def _look_again(self, step: Step) -> Snapshot:
-        """Return what the hardware holds; of what the step adds, only what is tuned by now."""
+    def _read_again(self, step: Step) -> Snapshot:
+        """Return the circuits of the hardware; of those that the step adds, only the tuned ones."""
         seen = self._retry(self._tables)
-        return Snapshot(self._circuits(seen.held - self._under_way(step)), self._clock.now())
+        return Snapshot(self._circuits(seen.held - self._find_untuned(step)), self._clock.now())
 
-    def _under_way(self, step: Step) -> frozenset[Pair]:
-        return step.pairs.pairs - self._seen.tuned if step.kind == "add" else frozenset()
+    def _find_untuned(self, step: Step) -> frozenset[Pair]:
+        return step.pairs.pairs - self._last_tables.tuned if step.kind == "add" else frozenset()
 
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
-        """Return True while the hardware lags behind the configuration.
+        """Return True while the hardware differs from the configuration.
 
-        What the hardware has not even begun to make after the timeout it will not make; neither will it what it
-        reports as failed.
+        A pair that the hardware has not started to tune by the timeout, or that it reports as failed, will never be
+        connected.
         """
         del read_back
         if step.kind == "remove":
-            return bool(step.pairs.pairs & self._seen.ghosts)
-        lagging = step.pairs.pairs & self._seen.configured - self._seen.tuned - self._seen.failed
-        if lagging & self._seen.held:
+            return bool(step.pairs.pairs & self._last_tables.ghosts)
+        lagging = (
+            step.pairs.pairs
+            & self._last_tables.configured - self._last_tables.tuned - self._last_tables.failed
+        )
+        if lagging & self._last_tables.held:
             return True
         return bool(lagging) and self._clock.now() - self._sent_s < self._timeout_s
 
     def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = allow_all) -> None:
-        """Force ports to be dark or not, and prove it by reading back; raises `DeviceError`."""
+        """Force ports dark, or back to normal, and verify them by reading back. Raise `DeviceError`."""
         planning.check_known(ports, self.capabilities, device=self.address)
         override = "normal" if is_open else "force_blocked"
         with self._writing, self._session.lock():
@@ -270,13 +277,13 @@ class SonicOcs(SwitchDriver):
             for port in sorted(ports):
                 guard()
                 command = f"{self._config} port state {self._names.of_port(port)} {override}"
-                self._session.ask(command, codec.nothing)
-        found = self.ports() if ports else {}
-        wanted = PortState.ENABLED if is_open else PortState.DISABLED
-        wrong = [port for port in ports if found[port].state is not wanted]
+                self._session.ask(command, codec.check_silent)
+        after = self.ports() if ports else {}
+        goal = PortState.ENABLED if is_open else PortState.DISABLED
+        wrong = [port for port in ports if after[port].state is not goal]
         if wrong:
             raise DeviceError(
-                f"the device reported success, but the ports are not {wanted.value}",
+                f"the device reported success, but the ports are not {goal.value}",
                 device=self.address,
                 ports=wrong,
                 hint="Check these ports on the device.",

@@ -1,13 +1,13 @@
-"""Telescent robotic patch panels, over the command line that they offer on SSH.
+"""Telescent robotic patch panels, over their command line on SSH.
 
-Known from one public driver only: no real unit has been at the other end yet, and nobody has published what
-today's firmware answers to. Options of an address, for a device that is different or slower:
+Based on one public driver only and not tested on a real unit yet; the commands of current firmware are not
+published. Options of an address, for a device that is different or slower:
 
     force=1              use ports that somebody else has locked
     move_s, longest_s    seconds of one move, typically and at most (60 and 1800)
     poll_s               seconds between two reads of a robot that is moving (5)
-    idle_s               seconds after which the device leaves an idle connection to die (180)
-    echo=0               for a device that does not repeat what is typed
+    idle_s               seconds after which the device silently drops an idle connection (180)
+    echo=0               for a device that does not echo commands
     prompt, table, input_state, unlock, connect, unallocate, robot_fault, making, clearing
                          other commands; see `ocs_drivers.vendors.telescent.codec.CommandSet`
     key, known_hosts     files of SSH
@@ -39,7 +39,7 @@ _OPTIONS = ("force", "move_s", "longest_s", "poll_s", "idle_s", "echo")
 def cli_switch(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> TelescentCli:
-    """Return an unopened Telescent over SSH. Raises `AddressError` for an option without sense."""
+    """Return an unopened Telescent over SSH. Raise `AddressError` for an invalid option."""
     address = address.only_options(*_OPTIONS, *_COMMANDS, "key", "known_hosts").with_port(CLI_PORT)
     account = find_credentials(str(address), credentials or address.credentials, factory=DEFAULT_ACCOUNT)
     commands, options = commands_in(address), options_in(address)
@@ -48,7 +48,7 @@ def cli_switch(
 
 
 def commands_in(address: Address) -> CommandSet:
-    """Return the commands that the options of an address give, else the published ones."""
+    """Return the published commands, overridden by the options of an address. Raise `AddressError`."""
     commands = CommandSet(**{name: address.options[name] for name in _COMMANDS if name in address.options})
     for pattern in (commands.prompt, commands.robot_fault):
         try:
@@ -63,7 +63,7 @@ def commands_in(address: Address) -> CommandSet:
 
 
 def options_in(address: Address) -> Options:
-    """Return the timeouts and permissions that the options of an address give."""
+    """Return the timeouts and flags from the options of an address. Raise `AddressError`."""
     typical_s = address.seconds("move_s", MOVE_TIME_S[0])
     return Options(
         (typical_s, max(typical_s, address.seconds("longest_s", MOVE_TIME_S[1]))),

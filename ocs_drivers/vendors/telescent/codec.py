@@ -1,22 +1,22 @@
-"""Commands of a Telescent, and its answers in the types of the contract: all outputs, one input, refusals. Pure.
+"""Codec of a Telescent: commands, the table of all outputs, the state of one input, refusals. Pure.
 
     R0#N  AL3 UU1 UU2 ... x12        row 0: output 0 is allocated to input 3, outputs 1 and 2 are free
-    STATE = ALLOCATED_AND_LOCKED     input asked for alone
+    STATE = ALLOCATED_AND_LOCKED     query of one input
     OUTPUT = 321
     ==== ERROR ====                  a refusal
     ...
     ====
 
-What locked means, as far as the reference tells. `ALLOCATED_AND_LOCKED` is how every finished circuit rests: the
-device's own guard against a slip, which is why a circuit is unlocked before it is taken down. It is nobody's
-reservation. `UNALLOCATED_AND_LOCKED` is what no documented sequence leaves behind: somebody has reserved a port
-that carries nothing. Only that is reported as locked. `ALLOCATED_AND_UNLOCKED` still holds its circuit.
+Meaning of the states, as far as the reference shows: `ALLOCATED_AND_LOCKED` is the normal state of a finished circuit,
+a protection against mistakes, which is why a circuit is unlocked before it is removed. It is not a reservation.
+`UNALLOCATED_AND_LOCKED` results from no documented sequence: somebody has reserved a port without a circuit. Only
+this state is reported as locked. `ALLOCATED_AND_UNLOCKED` still has its circuit.
 
-The device counts ports from 0, and each port has an input and an output that go their own ways: input 3 of ours is
-the input of its port 2, and the first output of ours is the output of its port 0.
+The device counts ports from 0, and each port has an input and an output that are independent: our input 3 is the
+input of its port 2, and our first output is the output of its port 0.
 
-The commands are those of one public driver for the fourth generation of the frame. Nobody has published what
-today's firmware answers to, so every word can be replaced (see `cli_switch` for the options of an address).
+The commands are those of one public driver for the fourth generation of the frame. Those of current firmware are not
+published, so every command can be replaced (see `cli_switch` for the options of an address).
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from ocs_drivers.errors import DeviceError, OcsError, ProtocolDesync, RobotFault
 from ocs_drivers.model import Capabilities, CrossConnects, PendingMove, PortState
 
 Command = tuple[str, bool]
-"""A command, and whether it makes the robot move."""
+"""A command, and True if it moves the robot."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandSet:
     """Commands to the device, and patterns of its answers.
 
-    `prompt` and `robot_fault` are regular expressions. Assumptions, because nobody has published them: a
-    refusal whose text matches `robot_fault` says that the robot has stopped; a status that begins with the
-    letter `making` or `clearing` says that the robot still has to make or clear that circuit. A device that
-    shows no such letters is understood as well: then a circuit is there when it is allocated.
+    `prompt` and `robot_fault` are regular expressions. Unpublished, hence assumptions: a refusal whose text
+    matches `robot_fault` means that the robot has stopped; a status that begins with the letter `making` or
+    `clearing` means that the robot has yet to connect or clear that circuit. A device without these letters
+    works as well: then a circuit exists once it is allocated.
 
     >>> [command for command, _ in CommandSet().connecting(1, 2)]
     ['unlock --force -in 1', 'unlock --force -out 2', 'connect --force -in 1 -out 2']
@@ -65,10 +65,10 @@ class CommandSet:
         )
 
     def disconnecting(self, source: int, output: int) -> tuple[Command, ...]:
-        """Return the commands that take such a circuit down.
+        """Return the commands that remove a circuit.
 
-        Both directions of both ports are unlocked: the authors of the public driver met a device, or a
-        simulator of it, that refuses to unallocate a port of which only one direction was unlocked.
+        Both directions of both ports are unlocked: the authors of the public driver met a device, or a simulator of
+        one, that refuses to unallocate a port with only one direction unlocked.
         """
         return (
             (f"{self.unlock} {source}", False),
@@ -79,7 +79,7 @@ class CommandSet:
 
 
 COLUMNS = 12
-"""Outputs to a row; the number of an output is row * 12 + column."""
+"""Outputs per row; the number of an output is row * 12 + column."""
 
 _ROW = re.compile(r"R\d+#")
 _CELLS = re.compile(r"R(?P<row>\d{1,9})#[A-Za-z]*(?P<cells>(?:\s+[A-Za-z]+\d{1,9})+)")
@@ -92,7 +92,7 @@ _TWIN = "SIMULATED"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One output in the table: the letters of its status, and the input it belongs to when it is not free."""
+    """One output in the table: the letters of its status, and the number of its input, if it is not free."""
 
     status: str
     number: int
@@ -104,18 +104,18 @@ class Cell:
 
     @property
     def is_free(self) -> bool:
-        """True if the output carries none."""
+        """True if the output carries no circuit."""
         return self.status.startswith("U")
 
     @property
     def is_locked(self) -> bool:
-        """True if the second letter says locked (assumption: it stands for the second half of the state)."""
+        """True if the second letter means locked (assumption: it stands for the second half of the state)."""
         return self.status[1:2] == "L"
 
 
 @dataclass(frozen=True, slots=True)
 class InputReading:
-    """The state of one input as the device tells it alone; `output` is None when it goes nowhere."""
+    """Answer to the query of one input; `output` is None if it has no circuit."""
 
     state: str
     output: int | None
@@ -127,12 +127,12 @@ class InputReading:
 
     @property
     def is_reserved(self) -> bool:
-        """True if somebody has locked it although it carries none."""
+        """True if somebody has locked the input although it carries no circuit."""
         return not self.is_allocated and self.state.endswith("_LOCKED")
 
 
 def decode_serial(banner: Sequence[str]) -> str:
-    """Return what a banner says of the device in place of a serial number: that it is simulated, or nothing.
+    """Return `SIMULATED` for the banner of a twin, else an empty text: a device reports no serial number.
 
     >>> decode_serial(["Network Topology Manager (SIMULATED)"])
     'SIMULATED'
@@ -141,7 +141,7 @@ def decode_serial(banner: Sequence[str]) -> str:
 
 
 def check_accepted(lines: Sequence[str], commands: CommandSet) -> None:
-    """Raise what a reply objects: `RobotFault` when it speaks of the robot, else `DeviceError`.
+    """Raise for a refusal: `RobotFault` if its text matches `robot_fault`, else `DeviceError`.
 
     >>> check_accepted(["==== ERROR ====", "port 9 does not exist", "===="], CommandSet())
     Traceback (most recent call last):
@@ -157,7 +157,7 @@ def check_accepted(lines: Sequence[str], commands: CommandSet) -> None:
 
 
 def _complaint(lines: Sequence[str]) -> list[str]:
-    """Return the text between the two lines of a frame; without a frame, the lines that say ERROR or Exception."""
+    """Return the text between the two lines of a frame; without a frame, the lines with ERROR or Exception."""
     first = next((n for n, line in enumerate(lines) if _FRAME.fullmatch(line)), None)
     if first is None:
         return [line for line in lines if _REFUSAL.search(line)]
@@ -167,10 +167,10 @@ def _complaint(lines: Sequence[str]) -> list[str]:
 
 
 def decode_cells(lines: Sequence[str], commands: CommandSet) -> tuple[Cell, ...]:
-    """Decode all outputs by their number, from the rows of the table; headings and log lines between them are skipped.
+    """Decode all outputs, in the order of their numbers, from the rows of the table; skip headings and log lines.
 
-    Raises `ProtocolDesync` unless the rows are whole, follow each other from 0, and none is missing in between,
-    and what `refuse` raises.
+    Raises `ProtocolDesync` unless the rows are complete and numbered from 0 without gaps, and the errors of
+    `check_accepted`.
     """
     check_accepted([line for line in lines if not _ROW.match(line)], commands)
     rows = [line for line in lines if _ROW.match(line)]
@@ -189,14 +189,14 @@ def _decode_row(line: str, number: int) -> list[Cell]:
     match = _CELLS.fullmatch(line.rstrip())
     if match is None or int(match["row"]) != number:
         raise ProtocolDesync(f"this is not row {number} of the table", received=line)
-    cells = [Cell(found["status"].upper(), int(found["number"])) for found in _CELL.finditer(match["cells"])]
+    cells = [Cell(cell["status"].upper(), int(cell["number"])) for cell in _CELL.finditer(match["cells"])]
     if len(cells) > COLUMNS:
         raise ProtocolDesync(f"row {number} of the table has {len(cells)} columns", received=line)
     return cells
 
 
 def decode_input(lines: Sequence[str], commands: CommandSet) -> InputReading:
-    """Decode the state of one input. Raises `ProtocolDesync` when it is missing, and what `check_accepted` raises.
+    """Decode the state of one input. Raise `ProtocolDesync` if it is missing, and the errors of `check_accepted`.
 
     >>> decode_input(["STATE = ALLOCATED_AND_LOCKED", "OUTPUT = 321 "], CommandSet())
     InputReading(state='ALLOCATED_AND_LOCKED', output=321)
@@ -215,7 +215,7 @@ def decode_input(lines: Sequence[str], commands: CommandSet) -> InputReading:
 
 @dataclass(frozen=True, slots=True)
 class Numbering:
-    """Our port numbers and the device's, for a frame with `ports` ports.
+    """Conversion between our port numbers and the device's, for a frame with `ports` ports.
 
     >>> Numbering(96).input_port(0), Numbering(96).output_port(0)
     (1, 97)
@@ -244,7 +244,7 @@ class Numbering:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """All outputs of a frame as they were read at one moment.
+    """All outputs of a frame in one read.
 
     >>> cells = (Cell("AL", 1), Cell("CU", 0), Cell("UL", 2))
     >>> table = Table(cells, CommandSet())
@@ -257,14 +257,14 @@ class Table:
 
     @property
     def numbering(self) -> Numbering:
-        """The numbers of the ports of a frame of this size."""
+        """The numbering of a frame of this size."""
         return Numbering(len(self.cells))
 
     @property
     def connections(self) -> CrossConnects:
-        """The circuits: those that are allocated, and those that the robot has yet to clear.
+        """The circuits: those allocated, and those that the robot has yet to clear.
 
-        Raises `ProtocolDesync` for a table that cannot be right.
+        Raises `ProtocolDesync` for an inconsistent table.
         """
         pairs = [
             self._pair(output)
@@ -280,7 +280,7 @@ class Table:
 
     @property
     def pending(self) -> tuple[PendingMove, ...]:
-        """Moves that the robot still has to do, as far as the table shows; it does not show whose they are."""
+        """Moves that the robot has yet to make, as far as the table shows; it does not show whose they are."""
         making = [n for n, cell in enumerate(self.cells) if self._is_making(cell)]
         clearing = [n for n, cell in enumerate(self.cells) if self._is_clearing(cell)]
         return (
@@ -294,7 +294,7 @@ class Table:
         return {self.numbering.output_port(n): self._state(cell) for n, cell in enumerate(self.cells)}
 
     def unfit(self, *, force: bool) -> dict[int, PortState]:
-        """Return the outputs that cannot be used; with `force`, those that somebody has locked can."""
+        """Return the states of the outputs that cannot be used; with `force`, locked ones can."""
         return {
             port: state
             for port, state in self.outputs.items()
@@ -302,7 +302,7 @@ class Table:
         }
 
     def _state(self, cell: Cell) -> PortState:
-        """Return the state that a status means; letters that we do not know are a reason not to use the port."""
+        """Return the state of a cell; an output with unknown letters counts as failed."""
         if cell.is_free and cell.is_locked:
             return PortState.LOCKED
         known = cell.is_free or cell.is_allocated or self._is_making(cell) or self._is_clearing(cell)

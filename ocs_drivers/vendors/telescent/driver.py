@@ -1,7 +1,7 @@
 """A Telescent robotic patch panel over its command line.
 
 One arm makes one move after another, each of about a minute. A command returns before the robot has moved, so
-every step is proven by looking at the table until it is so. Nothing here homes the robot.
+every step is verified by polling the table until it is complete. This driver never homes the robot.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from ocs_drivers.vendors.telescent.codec import CommandSet, InputReading, Number
 _T = TypeVar("_T")
 
 IDLE_LIMIT_S = 180.0
-"""The device leaves a connection to die that was idle for so long."""
+"""Idle time after which the device silently drops a connection."""
 
 MOVE_TIME_S = (60.0, 1800.0)
-"""One move of the robot: typically, and the longest that the public driver waits."""
+"""Duration of one move: typical, and the longest wait of the public driver."""
 
 POLL_S = 5.0
-"""Between two reads of the table, as the public driver does."""
+"""Pause between two reads of the table, as in the public driver."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Times to wait and liberties to take, of one driver.
+    """Timeouts and flags of one driver.
 
     `move_time_s` is (typical, longest) for one move. With `force`, ports that somebody else has locked are
-    unlocked and used. A device that does not repeat what is typed is asked with `echoes` False.
+    unlocked and used. Set `echoes` to False for a device that does not echo commands.
     """
 
     move_time_s: tuple[float, float] = MOVE_TIME_S
@@ -61,10 +61,10 @@ class Options:
 
 @dataclass(slots=True)
 class _Move:
-    """One step under way: since when, and how long it may take.
+    """State of one step: its start, and how long it may take.
 
-    `commanded` is whether the robot was commanded to move, `seen` whether the device showed it at work on this, and
-    `doubt` what makes it uncertain that it was received.
+    `commanded` is True once the robot was commanded to move, `seen` once the table showed the move as pending, and
+    `doubt` is the error that leaves its execution uncertain.
     """
 
     began_s: float
@@ -77,8 +77,8 @@ class _Move:
 class TelescentCli(SwitchDriver):
     """One Telescent frame, on any transport; `open` before use.
 
-    `timeout_s` bounds every wait for an answer; a move is given `options.move_time_s[1]` on top, once more for
-    every move that the device is seen to have in its queue.
+    `timeout_s` bounds every wait for an answer; a move may take `options.move_time_s[1]`, plus as much for every
+    pending move of the device.
     """
 
     _session: CliSession
@@ -112,10 +112,10 @@ class TelescentCli(SwitchDriver):
     # -- reading
 
     def _discover(self) -> tuple[Identity, Capabilities]:
-        """Learn the size from the table, and make sure that the table was whole.
+        """Read the size from the table, and check that the table was complete.
 
-        No command that tells model, serial number or firmware has been published. A twin says in its banner that it
-        is one, which stands as the serial number.
+        No command for model, serial number or firmware is published. The banner of a twin contains `SIMULATED`, which
+        becomes its serial number.
         """
         size = len(self._session.ask(self._commands.table, self._decode_table).cells)
         if self._has_input(size):
@@ -137,7 +137,7 @@ class TelescentCli(SwitchDriver):
     def _has_input(self, number: int) -> bool:
         try:
             self._session.ask(f"{self._commands.input_state} {number}", self._decode_input)
-        except (DeviceError, ProtocolDesync):  # refused, or not understood
+        except (DeviceError, ProtocolDesync):  # refused, or invalid
             return False
         return True
 
@@ -153,10 +153,10 @@ class TelescentCli(SwitchDriver):
         return Snapshot(table.connections, self._clock.now(), unfit=unfit, pending=table.pending)
 
     def _table(self) -> Table:
-        return self._patiently(self._commands.table, self._decode_whole_table)
+        return self._ask_twice(self._commands.table, self._decode_whole_table)
 
-    def _patiently(self, command: str, decode: Callable[[tuple[str, ...]], _T]) -> _T:
-        """Return the answer to a query, which is asked once more after silence: a garbled prompt looks like that."""
+    def _ask_twice(self, command: str, decode: Callable[[tuple[str, ...]], _T]) -> _T:
+        """Return the answer to a query; ask again after a timeout, which a garbled prompt also causes."""
         try:
             return self._session.ask_again(command, decode)
         except Timeout:
@@ -168,49 +168,48 @@ class TelescentCli(SwitchDriver):
             raise ProtocolDesync(
                 f"the table shows {len(table.cells)} of {size} outputs", received=" ".join(lines)
             )
-        _ = table.connections  # raises when they cannot be right
+        _ = table.connections  # raises for an inconsistent table
         return table
 
     def ports(self) -> Mapping[int, PortInfo]:
-        """Return all ports with their state now.
+        """Return all ports with their current state.
 
-        The table tells the outputs; each input without a circuit is asked for by itself, which on a large frame
-        takes a while.
+        The table has the outputs only; each input without a circuit takes a query, which is slow on a large frame.
         """
         with self._session.lock():
             table = self._retry(self._table)
-            carrying = table.connections
-            inputs = {port: self._input_state(port, carrying) for port in range(1, len(table.cells) + 1)}
+            connections = table.connections
+            inputs = {port: self._input_state(port, connections) for port in range(1, len(table.cells) + 1)}
         return {
             port: PortInfo(port, side, state, name=self._numbering.name(port))
             for side, states in ((Side.IN, inputs), (Side.OUT, table.outputs))
             for port, state in states.items()
         }
 
-    def _input_state(self, port: int, carrying: CrossConnects) -> PortState:
-        if port in carrying or not self._retry(lambda: self._look_at(port)).is_reserved:
+    def _input_state(self, port: int, connections: CrossConnects) -> PortState:
+        if port in connections or not self._retry(lambda: self._read_input(port)).is_reserved:
             return PortState.ENABLED
         return PortState.LOCKED
 
-    def _look_at(self, port: int) -> InputReading:
-        return self._patiently(
+    def _read_input(self, port: int) -> InputReading:
+        return self._ask_twice(
             f"{self._commands.input_state} {self._numbering.name(port)}", self._decode_input
         )
 
     # -- moving
 
     def _begin(self, step: Step, guard: Guard) -> None:
-        """Look once more at the inputs: much can happen in the minutes since they were read."""
+        """Read the inputs of the step again before anything is sent: the last read may be minutes old."""
         self._session.ready()
         for source, output in step.pairs.items():
             self._check_as_expected(step, source, output)
         super()._begin(step, guard)
 
     def _check_as_expected(self, step: Step, source: int, output: int) -> None:
-        reading = self._retry(lambda: self._look_at(source))
+        reading = self._retry(lambda: self._read_input(source))
         expected = self._numbering.device_pair((source, output))[1] if step.kind == "remove" else None
-        found = reading.output if reading.is_allocated else None
-        if found != expected:
+        actual = reading.output if reading.is_allocated else None
+        if actual != expected:
             raise transaction.conflict(step.before, self.read().connections, device=self._address)
         if reading.is_reserved and not self._options.force:
             raise planning.unfit_error(
@@ -218,7 +217,7 @@ class TelescentCli(SwitchDriver):
             )
 
     def _perform(self, step: Step, guard: Guard) -> None:
-        """Send the commands of one move; they return before the robot has begun."""
+        """Send the commands of one move; they return before the robot starts."""
         if step.kind == "replace" or len(step.pairs) != 1:
             raise self._make_unsupported("several circuits at once")
         (pair,) = step.pairs.items()
@@ -226,7 +225,7 @@ class TelescentCli(SwitchDriver):
         commands = self._commands.connecting if step.kind == "add" else self._commands.disconnecting
         self._move = _Move(self._clock.now())
         for number, (command, moves) in enumerate(commands(source, output)):
-            if number and not self._move.commanded:  # once it moves, it is too late to change one's mind
+            if number and not self._move.commanded:  # once the robot moves, it is too late to stop
                 guard()
             self._send(command, moves=moves)
             if self._move.doubt:
@@ -235,19 +234,19 @@ class TelescentCli(SwitchDriver):
     def _send(self, command: str, *, moves: bool) -> None:
         """Send one command.
 
-        When the line breaks under one that moves the robot, it may have been received all the same; and when the
-        device refuses the second half of a write operation, the first half has begun: both leave a doubt. Raises
-        `ConnectionLost` when the line breaks before: then nothing moves, whatever the reason was.
+        If the connection breaks during a command that moves the robot, the device may have received it; if the device
+        refuses the second move of a removal, the first has started: both set `doubt`. Raises `ConnectionLost` if the
+        connection breaks earlier: then nothing moves.
         """
         move = self._move
         try:
             self._session.ask(command, self._accept)
-        except TransportError as broken:
+        except TransportError as error:
             if not moves:
                 raise make_lost(
-                    self._address, f"before the robot was commanded to move: {broken.what}"
-                ) from broken
-            move.doubt = broken
+                    self._address, f"before the robot was commanded to move: {error.what}"
+                ) from error
+            move.doubt = error
         except (DeviceError, RobotFault) as refusal:
             if not move.commanded:
                 raise
@@ -262,19 +261,17 @@ class TelescentCli(SwitchDriver):
         return self._read_after_outage(), None
 
     def _pauses(self) -> Iterator[float]:
-        """Return equal pauses between reads: a robot is never quick."""
+        """Return equal pauses between reads: a robot is always slow."""
         return repeat(self.poll_s)
 
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
-        """Return True to read again: as long as the robot may still do it.
+        """Return True to read again, while the robot may still make the move.
 
-        False when it was seen at work on this move and is no more. Raises `RobotFault` when it has taken longer
-        than any move does, the refusal of the second half of a write operation when the first has not
-        moved anything by then, and `Timeout` when it never showed that it had received a move under which the line
-        broke.
+        False once the move was pending and no longer is. After the longest time, raises `RobotFault`; the refusal of
+        the second move of a removal; or `Timeout` if the connection broke and the move was never pending.
         """
         move, pending = self._move, read_back.pending
-        at_work = any(other.pair in step.pairs.pairs for other in pending)
+        at_work = any(pending_move.pair in step.pairs.pairs for pending_move in pending)
         if move.seen and not at_work:
             return False
         move.seen = move.seen or at_work
@@ -283,10 +280,10 @@ class TelescentCli(SwitchDriver):
         move.allowed_s = max(move.allowed_s, each_s * (1 + len(pending)))
         if self._clock.now() - move.began_s < move.allowed_s:
             return True
-        raise self._never_done(move)
+        raise self._make_overdue(move)
 
-    def _never_done(self, move: _Move) -> OcsError:
-        if isinstance(move.doubt, DeviceError | RobotFault):  # it was received, and it has had its time
+    def _make_overdue(self, move: _Move) -> OcsError:
+        if isinstance(move.doubt, DeviceError | RobotFault):  # the device received it, and its time is up
             return move.doubt
         if move.doubt and not move.seen:
             return Timeout(
@@ -294,11 +291,11 @@ class TelescentCli(SwitchDriver):
                 f"it: {move.doubt.what}",
                 device=self._address,
                 sent=move.doubt.sent,
-                hint="It may still be made: look at the device, then read, and plan again from what it holds.",
+                hint="The move may still happen: check the device, then read and plan again.",
             )
         return RobotFault(
             f"the robot has not made the move within {move.allowed_s:.3g} s",
             device=self._address,
-            hint="Have somebody look at it; this driver never homes a robot by itself. What it holds then: "
+            hint="Have the robot inspected; this driver never homes it. Then run "
             "`testbed switch ADDRESS read`.",
         )

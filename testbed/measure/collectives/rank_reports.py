@@ -1,4 +1,4 @@
-"""Reports of the ranks of one launch and their guards, and, when it failed, whose fault it was."""
+"""Reports of the ranks and guards of one launch, and the diagnosis of a failure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ NAMED_AT_MOST = 4
 class RankReports:
     """Messages by host; the order of `errors` and `guards` is that of arrival.
 
-    `ready_again` are ranks that wait for another job after this one, `processor_s` is what all have used.
-
-    `never_began` are hosts where the launch ended by itself before the rank was ready.
+    `ready_again` are ranks that wait for another job after this one; `processor_s` is the processor time of all ranks.
+    `never_began` are hosts whose rank ended by itself before it was ready.
     """
 
     ready: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -35,7 +34,7 @@ class RankReports:
     processor_s: float = 0.0
 
     def take(self, host: str, line: str) -> str:
-        """Note one line; gives the kind of event, empty for a line that is none."""
+        """Store the event of one line and return its kind; empty for a line that is not an event."""
         try:
             message = json.loads(line)
             event = str(message["event"])
@@ -60,32 +59,32 @@ class RankReports:
 
     @property
     def failed(self) -> bool:
-        """True if a rank is lost, so that the others wait in vain."""
+        """True if a rank is lost, so that the others would wait for it."""
         ended = self.guards.values()
         return bool(self.errors) or any(guard["reason"] != "exit" or guard["status"] != 0 for guard in ended)
 
     @property
     def deadline_passed(self) -> bool:
-        """True if a guard ended its rank because the time was up."""
+        """True if a guard ended its rank at the deadline."""
         return any(guard["reason"] == "deadline" for guard in self.guards.values())
 
     @property
     def killed(self) -> Iterator[str]:
-        """Hosts whose rank was ended by a signal that was not ours."""
+        """Hosts whose rank was ended by a signal from outside."""
         return (
             host for host, guard in self.guards.items() if guard["reason"] == "exit" and guard["status"] < 0
         )
 
     @property
     def given_up(self) -> Iterator[str]:
-        """Hosts whose rank ended by itself, and not well."""
+        """Hosts whose rank ended by itself with an error."""
         return (
             host for host, guard in self.guards.items() if guard["reason"] == "exit" and guard["status"] > 0
         )
 
 
 class Diagnosis:
-    """Turns what was said into the error that tells an operator where to look."""
+    """Error of a failed launch, made from its reports, that tells an operator where to look."""
 
     def __init__(
         self,
@@ -103,9 +102,9 @@ class Diagnosis:
         self.nodes = {host.name: node for node, host in enumerate(lab.hosts)}
 
     def not_ready(self) -> CollectiveError:
-        """Return the error when some ranks did not get ready: it names those that ended by themselves, else the late.
+        """Return the error if some ranks did not get ready; it names those that ended by themselves, else all missing.
 
-        When the deadline was too short even for that, it is the timeout of `failure`.
+        If the deadline passed before that, return the timeout of `failure`.
         """
         if self.reports.deadline_passed:
             return self.failure()
@@ -121,7 +120,7 @@ class Diagnosis:
         )
 
     def failure(self) -> CollectiveError:
-        """Return the error when ranks did not finish: a timeout with the dark links, or the first report of failure."""
+        """Return the error if ranks did not finish: a timeout with the dark links, or the first failure."""
         silent = [
             host for host in self.nodes if host not in self.reports.guards and host not in self.completed
         ]
@@ -143,10 +142,10 @@ class Diagnosis:
                 f"the AllReduce did not finish within {self.deadline_s:g} s: {words} waited although every NIC has "
                 f"carrier. Look with `testbed verify`, or allow more time. {self._end()}"
             )
-        return CollectiveError(f"the AllReduce failed: {self._culprit()}. {self._end()}")
+        return CollectiveError(f"the AllReduce failed: {self._describe_first_failure()}. {self._end()}")
 
     def _dark(self) -> Iterator[str]:
-        """Yield each rank that its guard saw without carrier on a NIC that a link should light."""
+        """Yield a description of each rank and link whose NIC had no carrier, according to its guard."""
         into = self.wiring.link_into
         for node, host in enumerate(self.lab.hosts):
             dark_nics = self.reports.guards.get(host.name, {}).get("dark_nics", ())
@@ -155,8 +154,8 @@ class Diagnosis:
                 if link is not None and nic.name in dark_nics:
                     yield f"{self._place(host.name)} has no light on {self.lab.link_label(link)}"
 
-    def _culprit(self) -> str:
-        """Return the rank that failed first: who was killed says nothing, and makes the others fail."""
+    def _describe_first_failure(self) -> str:
+        """Return the rank that failed first. Killed ranks come first: they report nothing, and make the others fail."""
         for host in self.reports.killed:
             return f"{self._place(host)} was ended by signal {-self.reports.guards[host]['status']}"
         for host, words in self.reports.errors.items():
@@ -172,27 +171,27 @@ class Diagnosis:
     def _last_words(self, host: str) -> str:
         completed = self.completed.get(host)
         if completed is None:
-            return "nothing is heard from it"
+            return "it sent nothing"
         # Torch's warnings ([W...) are about other things.
         lines = [line for line in completed.stderr.strip().splitlines() if not line.startswith("[W")]
         if lines:
             return lines[-1][-300:]
         if completed.exit_status < 0:
-            return "it was killed, or the host is gone"
-        return f"it said nothing (exit status {completed.exit_status})"
+            return "it was killed, or the host is down"
+        return f"it printed no error (exit status {completed.exit_status})"
 
     def _end(self) -> str:
         return "All ranks were ended" + self._describe_unconfirmed()
 
     def _describe_unconfirmed(self) -> str:
-        """Return hosts that did not confirm the end of their rank.
+        """Return the end of a message with the hosts that did not confirm the end of their rank; empty if all did.
 
-        Their guards end it at the deadline at the latest.
+        Their guards end the rank at the deadline at the latest.
         """
         silent = [
             host for host in self.nodes if host not in self.reports.guards and host not in self.completed
         ]
-        return f"; no word of that from {', '.join(silent)}" if silent else ""
+        return f"; not confirmed by {', '.join(silent)}" if silent else ""
 
 
 def _more(names: list[str]) -> str:

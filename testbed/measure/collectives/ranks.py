@@ -1,8 +1,8 @@
-"""AllReduce and exchanges on all hosts, and what they took: one launch a topology, all ranks or none.
+"""AllReduces and exchanges, timed on all hosts: one launch per topology, with all ranks or none.
 
 `testbed/node/collective.py` runs on every host under `testbed/node/guard.py`, which ends it at the deadline or
-when we disconnect. What goes wrong comes back as a typed error that names rank and link. Where hosts are only modelled
-the flow model estimates the times, and every row says so.
+when we disconnect. Failures are typed errors that name rank and link. If the hosts are only modelled, the flow model
+estimates the times, and every row is marked as simulated.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from testbed.measure.model import CollectiveResult, Timing
 __all__ = ["CollectiveSpec", "Configuration", "Progress", "Ranks", "doubling_sizes", "run_collectives"]
 
 READY_TIMEOUT_S = 120.0
-# How long after the deadline the guards' last words are waited for, and how often we look who still runs.
+# Time after the deadline for the guards' last reports, and the longest pause between two checks of the ranks.
 GRACE_S = 1.5
 LOOK_S = 0.5
 _TIMES = ("time_us", "min_us", "max_us", "low_us", "high_us")
@@ -51,27 +51,27 @@ def run_collectives(
 ) -> CollectiveResult:
     """Measure all configurations of `spec` in one launch.
 
-    Raises `CollectiveTimeout` naming rank and link at the latest 2 s after `deadline_s` (counted from the launch),
-    `on_row` is given each timing as soon as it is measured, so that a failure loses none.
-    `WrongResult`, `CollectiveError` when a rank fails, `HostError` when hosts cannot be reached. No rank is left
-    behind.
+    `on_row` is called with each timing as soon as it is measured, so that a failure loses none. Raises
+    `CollectiveTimeout`, naming rank and link, at most 2 s after `deadline_s` (counted from the launch);
+    `WrongResult`; `CollectiveError` if a rank fails; `HostError` if hosts cannot be reached. All ranks are ended in
+    any case.
     """
     with Ranks(fleet, lab, deadline_s, kept=False) as ranks:
         return ranks.measure(wiring, routes, spec, on_progress=on_progress, on_row=on_row)
 
 
 class Ranks:
-    """One rank on every host, kept from one measurement to the next: to start one costs seconds of a processor.
+    """One rank on every host, kept from one measurement to the next, because a start takes seconds of processor time.
 
-    A context manager; leaving it ends them. They start with the first measurement, and again when the deadline
-    passed between two.
+    A context manager; leaving it ends them. They start with the first measurement, and again if the deadline passed
+    between two measurements.
     """
 
     def __init__(self, fleet: Fleet, lab: Lab, deadline_s: float, *, kept: bool = True) -> None:
         self._fleet = fleet
         self._lab = lab
         self._deadline_s = deadline_s
-        self._kept = kept
+        self._keeps_ranks = kept
         self._hosts = {host.name for host in lab.hosts}
         self._folder = ""
         self._launch: Launch | None = None
@@ -98,16 +98,16 @@ class Ranks:
         on_progress: Progress = lambda _done, _total, _text: None,
         on_row: Callable[[Timing], None] = lambda _timing: None,
     ) -> CollectiveResult:
-        """Measure all configurations of `spec`, as `run_collectives` does; the deadline counts for each measurement.
+        """Measure all configurations of `spec`, as `run_collectives` does; the deadline applies to each measurement.
 
-        Raises what `run_collectives` raises; all ranks are ended then.
+        Raises the errors of `run_collectives`, after ending all ranks.
         """
         try:
             reports = self._measure(wiring, routes, spec, on_progress, on_row)
         except BaseException:
             self.close()
             raise
-        if not self._kept:
+        if not self._keeps_ranks:
             self.close()
         return _result(self._lab, wiring, routes, spec, reports)
 
@@ -123,18 +123,18 @@ class Ranks:
         launch, reports = self._start()
         ready = _await_ready(launch, reports, self._hosts, min(ends_at, time.monotonic() + READY_TIMEOUT_S))
         if ready:
-            ends_at = time.monotonic() + self._deadline_s + GRACE_S if self._kept else ends_at
+            ends_at = time.monotonic() + self._deadline_s + GRACE_S if self._keeps_ranks else ends_at
             spec = _for_backend(spec, reports)
-            job = _job(self._lab, spec, reports, self._deadline_s) | {"more": self._kept}
+            job = _job(self._lab, spec, reports, self._deadline_s) | {"more": self._keeps_ranks}
             launch.send(json.dumps(job) + "\n")
-            for row in _follow(launch, reports, spec, ends_at, on_progress, kept=self._kept):
+            for row in _follow(launch, reports, spec, ends_at, on_progress, kept=self._keeps_ranks):
                 on_row(timing_of(self._lab, wiring, routes, spec, row))
-            if self._kept and reports.done == self._hosts:
+            if self._keeps_ranks and reports.done == self._hosts:
                 return reports
         launch.close_input()
         try:
             completed = launch.wait(GRACE_S)
-        except HostError:  # some do not end by themselves: leaving the launch ends them
+        except HostError:  # some ranks do not end by themselves: leaving the launch ends them
             completed = {}
         for host, line in launch.lines(0):
             reports.take(host, line)
@@ -146,7 +146,7 @@ class Ranks:
         return reports
 
     def _start(self) -> tuple[Launch, RankReports]:
-        """Return the ranks that are there, or new ones, and the reports of their next job."""
+        """Return the running ranks, or new ones, and the reports of their next job."""
         if self._launch is not None and set(self._launch.running) == self._hosts:
             self._reports = RankReports(ready=self._reports.ready_again)
             return self._launch, self._reports
@@ -164,11 +164,11 @@ class Ranks:
         nics = [word for nic in host.nics for word in ("--nic", nic.name)]
         rank = [host.python, "-I", f"{self._folder}/collective.py", str(node)]
         guard = [host.python, "-IS", f"{self._folder}/guard.py", "--deadline", f"{self._deadline_s:g}"]
-        return shlex.join([*guard, *(["--renew"] if self._kept else []), *nics, "--", *rank])
+        return shlex.join([*guard, *(["--renew"] if self._keeps_ranks else []), *nics, "--", *rank])
 
 
 def _await_ready(launch: Launch, reports: RankReports, hosts: set[str], until: float) -> bool:
-    """Return whether all ranks got ready; False as soon as one has ended instead."""
+    """Return True once all ranks are ready, False as soon as one has ended or the time is up."""
     if reports.ready.keys() == hosts:
         return True
     for _event in _events(launch, reports, until):
@@ -190,9 +190,9 @@ def _follow(
     *,
     kept: bool,
 ) -> Iterator[dict[str, Any]]:
-    """Yield rows as they come, until all have ended, or are done if they are kept.
+    """Yield rows as they arrive, until all ranks have ended, or are done if they are kept.
 
-    Disconnects as soon as one is lost: the others would wait in vain.
+    Disconnects as soon as one is lost, because the others would wait for it.
     """
     for event in _events(launch, reports, until):
         if event == "row":
@@ -207,7 +207,7 @@ def _follow(
 
 
 def _events(launch: Launch, reports: RankReports, until: float) -> Iterator[str]:
-    """Yield kinds of event as they come, an empty one now and then, until all have ended or the time has come."""
+    """Yield kinds of events as they arrive, and an empty one at each check, until all have ended or time is up."""
     while launch.running and (left_s := until - time.monotonic()) > 0:
         for host, line in launch.lines(min(LOOK_S, left_s)):
             yield reports.take(host, line)
@@ -246,14 +246,14 @@ def _job(lab: Lab, spec: CollectiveSpec, reports: RankReports, deadline_s: float
 
 
 def _for_backend(spec: CollectiveSpec, reports: RankReports) -> CollectiveSpec:
-    """Return the measurements as the backend makes them: NCCL chooses its connections itself."""
+    """Return the spec without sets of routes for NCCL, which chooses its connections itself."""
     return spec if _backend(spec, reports.ready) == "gloo" else replace(spec, sets=None)
 
 
 def _backend(spec: CollectiveSpec, ready: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the backend that all ranks use.
 
-    Raises `CollectiveError` when NCCL is asked for and a host or a case cannot.
+    Raises `CollectiveError` if NCCL is requested and a host has no GPU or a configuration is an exchange.
     """
     exchanges = [each.name for each in spec.configurations if not each.collective.on_gpus]
     if exchanges and spec.backend == "nccl":
@@ -285,7 +285,7 @@ def _result(
 def model_collectives(
     lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, on_progress: Progress
 ) -> CollectiveResult:
-    """Return what `run_collectives` would measure, as the flow model estimates it; `iterations` is 0: nothing ran."""
+    """Return the estimates of the flow model in place of measurements; `iterations` is 0, because nothing ran."""
     cases = [(configuration, size) for configuration in spec.configurations for size in configuration.sizes]
     timings = []
     for number, (configuration, size) in enumerate(cases, start=1):

@@ -1,4 +1,4 @@
-"""Rows that rank 0 reported, as timings and as bytes that prove the rings, on the sets of routes of a plan."""
+"""Rows of rank 0 as timings, and as byte counts that prove the rings, on the sets of routes of a plan."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from testbed.lab.model import Lab
 from testbed.measure.collectives.spec import CollectiveSpec, Configuration
 from testbed.measure.model import NicBytes, Timing
 
-# A size is limited by the hosts' processors when the links were not full and processors were short on some host: all
-# together, or the one that the rank had, were this busy; the hypervisor kept this share of them; or the rank's
-# threads were ready and waited for one for this share of the time.
+# A size is limited by the hosts' processors if the links were not full and processors were short on some host: all
+# together, or the rank's own one, were this busy; the hypervisor took this share of them; or the rank's threads were
+# runnable and waited for one for this share of the time.
 BUSY_PROCESSOR = 0.75
 STOLEN_SHARE = 0.05
 WAITED_SHARE = 0.1
 FULL_LINK = 0.9
 
-# How far the bytes of a NIC may be from the ring arithmetic, and how much an idle NIC may send beside a busy one.
+# Tolerances: missing and surplus bytes of a NIC relative to the ring arithmetic, and bytes of an idle NIC.
 FEWER, MORE = 0.05, 0.1
-"""Bytes that are missing may have taken another way; headers and acknowledgements come on top of the payload."""
+"""Missing bytes may have taken another route; headers and acknowledgements add to the payload."""
 IDLE_TOLERANCE = 0.02
 # Below this size, acknowledgements and headers outweigh the payload and the bytes prove nothing.
 PROVING_SIZE_BYTES = 1 << 20
@@ -35,7 +35,7 @@ PROVING_SIZE_BYTES = 1 << 20
 def timing_of(
     lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, row: Mapping[str, Any]
 ) -> Timing:
-    """Return one row as a timing. Raises `WrongResult` naming the ranks that hold wrong elements."""
+    """Return one row as a timing. Raise `WrongResult` with the ranks that hold wrong elements."""
     configuration = _configuration(spec, row)
     wrong = {rank: count for rank, count in enumerate(row["wrong"]) if count}
     if wrong:
@@ -47,7 +47,7 @@ def timing_of(
     collective = configuration.collective
     if spec.sets is None:
         limit = collective.limit_mbps(wiring, routes, configuration, lab.link.rate_mbps)
-    else:  # what a node sends over the time of the fullest link
+    else:  # the bytes of a node over the time of the most loaded link
         shares = _link_shares(wiring, routes, spec, configuration)
         limit = lab.link.rate_mbps * collective.bus_factor(configuration.ranks) / max(shares.values())
     algbw = row["size"] * 8 / row["time_us"]
@@ -80,7 +80,7 @@ def timing_of(
 def _link_shares(
     wiring: Wiring, routes: Routes, spec: CollectiveSpec, configuration: Configuration
 ) -> Mapping[Link, float]:
-    """Return the tensors of a node on each link, on all sets of routes where the collective takes them."""
+    """Return the load of each link in tensors of a node, on all sets of routes if the spec has them."""
     if spec.sets is None:
         return configuration.collective.link_shares(wiring, routes, configuration)
     weights = weights_of(configuration, spec.sets)
@@ -88,7 +88,7 @@ def _link_shares(
 
 
 def lacks_processors(row: Mapping[str, Any]) -> bool:
-    """Return True where the ranks of a row had to share or to wait for processors, whoever used them."""
+    """Return True if the ranks of a row had to share processors or wait for them."""
     return bool(
         row["processor_busy"] >= BUSY_PROCESSOR
         or row["processor_stolen"] >= STOLEN_SHARE
@@ -99,10 +99,10 @@ def lacks_processors(row: Mapping[str, Any]) -> bool:
 def nic_bytes_of(
     lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, row: Mapping[str, Any]
 ) -> Iterator[NicBytes]:
-    """Yield what each NIC sent, and the payload that the collective puts on its link."""
+    """Yield for each NIC the bytes it sent, and the payload that the collective puts on its link."""
     configuration = _configuration(spec, row)
     shares = _link_shares(wiring, routes, spec, configuration)
-    again = _sum_retransmitted(lab, wiring, routes, spec, row)
+    retransmitted = _sum_retransmitted(lab, wiring, routes, spec, row)
     for node, host in enumerate(lab.hosts):
         for index, nic in enumerate(host.nics):
             link = wiring.link_from.get(Nic(node, index))
@@ -114,40 +114,40 @@ def nic_bytes_of(
                 nic=nic.name,
                 sent_bytes=row["sent_bytes"][node][nic.name],
                 expected_bytes=shares.get(link, 0.0) * row["size"] * row["iterations"] if link else 0.0,
-                retransmitted_bytes=again[link] if link else 0,
+                retransmitted_bytes=retransmitted[link] if link else 0,
             )
 
 
 def _sum_retransmitted(
     lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, row: Mapping[str, Any]
 ) -> Counter[Link]:
-    """Return bytes that TCP sent again, by link: those of a connection on each link of its way."""
+    """Return the retransmitted bytes by link: those of a connection count on each link of its path."""
     peers = {
         str(address): (node, number)
         for node, host in enumerate(lab.hosts)
         for number, address in enumerate(set_addresses(host))
     }
     links = links_in_order(wiring)
-    again: Counter[Link] = Counter()
+    retransmitted: Counter[Link] = Counter()
     for source, of_peers in enumerate(row["retransmitted_bytes"]):
         for address, count in of_peers.items():
             if not count or address not in peers:
                 continue  # the store of the ranks is on the management network
             target, number = peers[address]
             if spec.sets is None:
-                way = routes.path(source, target)
+                path = routes.path(source, target)
             else:
-                way = tuple(links[edge] for edge in spec.sets.path(source, target, number))
-            again.update(dict.fromkeys(way, count))
-    return again
+                path = tuple(links[edge] for edge in spec.sets.path(source, target, number))
+            retransmitted.update(dict.fromkeys(path, count))
+    return retransmitted
 
 
 def find_misplaced(nic_bytes: Sequence[NicBytes]) -> tuple[NicBytes, ...]:
-    """Return the NICs whose counters contradict the plan, at sizes that can prove it.
+    """Return the NICs whose counters contradict the plan, at sizes large enough to prove it.
 
-    A NIC on a ring must send the ring's bytes, at most 5 % less, and 10 % more beside what TCP sent again; every other
-    less than 2 % of what a ring puts on one link, beside that. Bytes that take another way are missed where they
-    should be.
+    A NIC on a ring must send between 95 % of the ring's bytes and 110 % of the ring's and the retransmitted bytes;
+    every other NIC less than 2 % of the bytes of the most loaded link, without retransmissions. Bytes on a wrong
+    route are missing on the right one.
     """
     full: dict[tuple[str, str, int], float] = {}
     for entry in nic_bytes:
@@ -172,20 +172,22 @@ def _configuration(spec: CollectiveSpec, row: Mapping[str, Any]) -> Configuratio
 
 
 def weights_of(configuration: Configuration, sets: RouteSets) -> tuple[tuple[float, ...], ...]:
-    """Return the part of each ring, or pair, that takes each set.
+    """Return the share of each set of routes in each ring, or pair.
 
-    A library splits the tensor of a ring once, for all of its hops: a set gets what it has of each of them, the first
-    set the rest.
+    A library splits the tensor of a ring once, for all of its hops: a set gets its smallest weight on any hop, the
+    first set the rest.
     """
     if configuration.pairs:
-        return tuple(_of_pair(sets, pair) for pair in configuration.pairs)
-    return tuple(_of_ring([_of_pair(sets, hop) for hop in _hops(ring.order)]) for ring in configuration.rings)
+        return tuple(_pair_weights(sets, pair) for pair in configuration.pairs)
+    return tuple(
+        _ring_weights([_pair_weights(sets, hop) for hop in _hops(ring.order)]) for ring in configuration.rings
+    )
 
 
 def link_shares(
     wiring: Wiring, sets: RouteSets, configuration: Configuration, weights: Sequence[Sequence[float]]
 ) -> Mapping[Link, float]:
-    """Return the tensors of a node that pass over each link."""
+    """Return the load of each link, in tensors of a node."""
     links, shares = links_in_order(wiring), dict[Link, float]()
     for (source, target), part, of_sets in _messages(configuration, weights):
         for number, weight in enumerate(of_sets):
@@ -202,7 +204,7 @@ def links_in_order(wiring: Wiring) -> list[Link]:
 def _messages(
     configuration: Configuration, weights: Sequence[Sequence[float]]
 ) -> Iterator[tuple[Pair, float, Sequence[float]]]:
-    """Yield who sends to whom, how much of its tensor, and the parts of that by set."""
+    """Yield each (source, target), the part of the source's tensor that it sends, and the weights of the sets."""
     if configuration.pairs:
         targets = Counter(source for source, _ in configuration.pairs)
         for pair, of_sets in zip(configuration.pairs, weights, strict=True):
@@ -218,10 +220,10 @@ def _hops(order: Sequence[int]) -> Iterator[Pair]:
     return pairwise((*order, order[0]))
 
 
-def _of_pair(sets: RouteSets, pair: Pair) -> tuple[float, ...]:
+def _pair_weights(sets: RouteSets, pair: Pair) -> tuple[float, ...]:
     return tuple(float(weight) for weight in sets.weight[:, pair[0], pair[1]])
 
 
-def _of_ring(hops: Sequence[Sequence[float]]) -> tuple[float, ...]:
+def _ring_weights(hops: Sequence[Sequence[float]]) -> tuple[float, ...]:
     others = [min(of_set) for of_set in zip(*(hop[1:] for hop in hops), strict=True)]
     return (round(1 - sum(others), 9), *others)

@@ -1,4 +1,4 @@
-"""Measurements to make: AllReduces and exchanges, their message sizes, and how long each is timed."""
+"""Specifications of measurements: AllReduces and exchanges, their message sizes and durations."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Backend = Literal["auto", "gloo", "nccl"]
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """One way to run an AllReduce: `rings` over all nodes, or over groups of them side by side; or an exchange.
+    """An AllReduce on `rings` over all nodes, or over groups of them at the same time; or an exchange.
 
-    Every node must be in as many rings as every other: its tensor is split evenly over them. Without rings, every
-    (source, target) of `pairs` is sent to at once, and a node's tensor is split evenly over its targets; all pairs
-    are an all-to-all.
+    Every node must be in the same number of rings: its tensor is split evenly over them. Without rings, all
+    (source, target) of `pairs` are sent at once, and a node's tensor is split evenly over its targets; all pairs
+    form an all-to-all.
     """
 
     name: str
@@ -36,34 +36,34 @@ class Configuration:
 
     @property
     def collective(self) -> Collective:
-        """The collective whose rings or pairs these are."""
+        """The collective of these rings or pairs."""
         return collective_of(self)
 
     @property
     def ranks(self) -> int:
-        """Nodes that share one sum, or that send and receive."""
+        """Number of nodes that share one sum, or that send and receive."""
         return len({node for pair in self.pairs for node in pair}) or len(self.rings[0].order)
 
     @property
     def rings_per_node(self) -> int:
-        """Over how many rings each node splits its tensor; an exchange has none."""
+        """Number of rings over which each node splits its tensor; 0 for an exchange."""
         return max(Counter(node for ring in self.rings for node in ring.order).values(), default=0)
 
     def as_json(self) -> dict[str, Any]:
         """Return the configuration as `testbed/node/collective.py` reads it."""
-        named = {"name": self.name, "sizes": self.sizes}
+        common = {"name": self.name, "sizes": self.sizes}
         if self.pairs:
-            return {**named, "pairs": self.pairs}
-        return {**named, "rings": [ring.order for ring in self.rings]}
+            return {**common, "pairs": self.pairs}
+        return {**common, "rings": [ring.order for ring in self.rings]}
 
 
 @dataclass(frozen=True, slots=True)
 class CollectiveSpec:
-    """Measurements of a launch: per size one warm-up, then `min_time_s` or `max_iterations`, at least `min_iterations`.
+    """Measurements of one launch.
 
-    Where these take longer than `max_time_s`, three are enough.
-    The backend `auto` is NCCL where every host has a GPU, and Gloo elsewhere. Gloo takes all `sets` of routes, with
-    their weights, where a plan has several; NCCL the first.
+    Per size one warm-up, then iterations for `min_time_s` or up to `max_iterations`, at least `min_iterations`; if
+    these take longer than `max_time_s`, three are enough. The backend `auto` is NCCL if every host has a GPU and
+    there are no exchanges, else Gloo. Gloo uses all `sets` of routes of a plan, with their weights; NCCL the first.
     """
 
     run_id: str
@@ -79,12 +79,12 @@ class CollectiveSpec:
 
     @property
     def rows(self) -> int:
-        """Number of timings that it gives."""
+        """Number of timings of the launch."""
         return sum(len(configuration.sizes) for configuration in self.configurations)
 
 
 def all_to_all(name: str, nodes: int, sizes: tuple[int, ...]) -> Configuration:
-    """Return every node sends an equal part of its tensor to every other.
+    """Return the exchange in which every node sends an equal part of its tensor to every other.
 
     >>> all_to_all("x", 3, (1024,)).pairs
     ((0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1))
@@ -103,7 +103,7 @@ def doubling_sizes(smallest: int, largest: int) -> tuple[int, ...]:
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
-    """Return `1KiB:8MiB` as doubling sizes in bytes. Raises `CollectiveError` that shows the form.
+    """Parse `1KiB:8MiB` as doubling sizes in bytes. Raise `CollectiveError` with an example for other text.
 
     >>> parse_sizes("1KiB:4KiB")
     (1024, 2048, 4096)

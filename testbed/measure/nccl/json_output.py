@@ -1,8 +1,8 @@
-"""The JSON that nccl-tests write with `-J`, document versions 1 to 3, whole or cut off; our timings in that form.
+"""The JSON of nccl-tests (`-J`), document versions 1 to 3, complete or truncated; our timings in that format.
 
-Its traps: booleans are the words "true" and "false" (and real booleans in our own documents), `root` is a
+Pitfalls: booleans are the words "true" and "false" (and real booleans in our own documents), `root` is a
 padded word, `okay` may be "unchecked", not-a-number is the word "nan" and infinity the bare word `inf`,
-`nwrong` is null when unchecked, and `env` holds the whole environment of whoever ran the test.
+`nwrong` is null if unchecked, and `env` holds the whole environment of the user.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.|\\\Z)*(?:"|\Z)|[\[\]{},]', re.DOTALL)
 
 
 def parse_json(text: str, name: str = "output") -> NcclTable:
-    """Return the table that the document holds; `name` (a file) begins messages.
+    """Parse a document; `name` (a file) starts all messages.
 
-    What is cut off or malformed becomes a sentence in `problems`, as long as there is one whole row.
-    Raises `ResultsError`, naming the line, when it is no document of nccl-tests or has no row.
+    Truncated or malformed parts become sentences in `problems`, if there is at least one complete row.
+    Raises `ResultsError`, naming the line, if it is not a document of nccl-tests or has no complete row.
     """
     document, cut = _load(text, name)
     results = document.get("results")
@@ -96,7 +96,7 @@ def _is_list(value: object) -> TypeGuard[Sequence[Any]]:
 
 
 def _load(text: str, name: str) -> tuple[dict[str, Any], bool]:
-    """Return the document, and whether it had to be closed because it is cut off."""
+    """Return the document, and True if it was truncated. Raise `ResultsError` if it is not JSON."""
     text = _BARE_NUMBERS.sub("null", text)
     attempts: tuple[Callable[[], str], ...] = (lambda: text, lambda: close_document(text))
     failure = None
@@ -116,7 +116,7 @@ def _load(text: str, name: str) -> tuple[dict[str, Any], bool]:
 
 
 def close_document(text: str) -> str:
-    """Return a document that was cut off, ended after its last whole element.
+    """Return a truncated document, closed after its last complete element.
 
     >>> close_document('{"a":[{"b":1},{"b":2},{"b')
     '{"a":[{"b":1},{"b":2}]}'
@@ -143,7 +143,7 @@ def _errors(document: Mapping[str, Any]) -> list[str]:
 
 
 def _row(entry: object, place: int, problems: list[str]) -> NcclRow | None:
-    """Return one entry of `results`, or None and a complaint when it is not whole."""
+    """Return one entry of `results`; for an incomplete one add a problem and return None."""
     try:
         if not isinstance(entry, Mapping):
             raise TypeError("not an object")
@@ -162,7 +162,7 @@ def _row(entry: object, place: int, problems: list[str]) -> NcclRow | None:
             iterations=_optional(int, entry.get("actual_iterations")),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        problems.append(f"results[{place}] is not whole and was left out: {type(error).__name__} {error}")
+        problems.append(f"results[{place}] is incomplete and was skipped: {type(error).__name__} {error}")
         return None
 
 
@@ -193,7 +193,7 @@ def _spread(figures: Mapping[str, Any] | None) -> IterationSpread | None:
 
 
 def _number(value: object) -> float | None:
-    """Return a number; None for null, for the word "nan" and for infinity."""
+    """Return a finite number; None for null, not-a-number and infinity."""
     if value is None:
         return None
     if not isinstance(value, int | float | str):
@@ -203,7 +203,7 @@ def _number(value: object) -> float | None:
 
 
 def _boolean(value: object) -> bool | None:
-    """Return a boolean from nccl-tests' words; None for "unchecked" and for nothing."""
+    """Return a boolean from nccl-tests' words; None for any other value, such as "unchecked"."""
     if isinstance(value, bool):
         return value
     return {"true": True, "false": False}.get(str(value).strip().lower())
@@ -227,7 +227,7 @@ def _whole(value: object) -> int | None:
 
 
 def _collective(document: Mapping[str, Any]) -> str | None:
-    """Return the collective's name: our own key, else the program's name at the head of the arguments."""
+    """Return the name of the collective: our own key, else the name of the program in the arguments."""
     if isinstance(document.get("collective"), str):
         return str(document["collective"])
     arguments = document.get("args")
@@ -235,11 +235,11 @@ def _collective(document: Mapping[str, Any]) -> str | None:
 
 
 def _devices(entries: object) -> list[NcclDevice]:
-    """Return the devices that are described whole; the others are no reason to lose the results."""
-    found = []
+    """Return the devices with complete descriptions; skip the others rather than lose the results."""
+    devices = []
     for entry in entries if isinstance(entries, list) else ():
         try:
-            found.append(
+            devices.append(
                 NcclDevice(
                     rank=int(entry["rank"]),
                     group=_optional(int, entry.get("group")),
@@ -252,13 +252,13 @@ def _devices(entries: object) -> list[NcclDevice]:
             )
         except (KeyError, TypeError, ValueError, AttributeError):
             continue
-    return found
+    return devices
 
 
 def nccl_document(lab: Lab, timings: Sequence[Timing], versions: dict[str, str]) -> dict[str, Any]:
-    """Return one configuration's rows; bandwidths in GB/s as nccl-tests has them, times in microseconds.
+    """Return the rows of one configuration in the format of nccl-tests: bandwidths in GB/s, times in microseconds.
 
-    `experiment_name` and `lightbed` say what nccl-tests cannot: topology, configuration, SIMULATED.
+    `experiment_name` and `lightbed` hold what nccl-tests has no fields for: topology, configuration, SIMULATED.
     """
     ran = any(timing.iterations for timing in timings)
     wrong = sum(timing.wrong for timing in timings)

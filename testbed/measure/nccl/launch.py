@@ -1,9 +1,9 @@
-"""Real nccl-tests on hosts with GPUs: are they there, with what environment and command, and their output.
+"""Launches of nccl-tests on hosts with GPUs: search for the programs, environment, command, and output.
 
 nccl-tests span hosts only in a build with MPI, so one `mpirun` on the first host starts a rank on each;
-every host is an application context of its own, with its own environment. NCCL forms one ring order over
-the hosts (0, 1, 2 ...) however many channels it has: other strides need a library that knows them
-(`NcclSettings.preload`), and `log.check_rings` tells whether it did.
+every host has its own application context and environment. NCCL uses one ring order over the hosts
+(0, 1, 2 ...) for all its channels: other strides need a library that knows them (`NcclSettings.preload`),
+and `log.check_rings` checks the rings that were used.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _SEARCH_PATH = "$PATH:$HOME/nccl-tests/build:/opt/nccl-tests/build:/usr/local/nc
 
 @dataclass(frozen=True, slots=True)
 class NcclSettings:
-    """Network settings of NCCL: InfiniBand verbs (RoCE too) or sockets, over which interfaces.
+    """Network settings of NCCL: InfiniBand verbs (also RoCE) or sockets, and the interfaces.
 
-    `interfaces` are device names as verbs has them (`qedr0`), or network interfaces for sockets; `channels`
-    is the number of rings; `preload` the path of a library to use in NCCL's place.
+    `interfaces` are verbs devices (`qedr0`), or network interfaces for sockets; `channels` is the number of
+    rings; `preload` the path of a library that replaces NCCL.
     """
 
     network: Literal["IB", "Socket"]
@@ -43,7 +43,7 @@ class NcclSettings:
 
 @dataclass(frozen=True, slots=True)
 class NcclTest:
-    """A test, its sizes, and how often it runs. `json` is the file asked for on the first host."""
+    """A test program, its sizes and iterations. `json` is the requested output file on the first host."""
 
     program: str = "all_reduce_perf"
     smallest_bytes: int = 8
@@ -58,7 +58,7 @@ class NcclTest:
 
 @dataclass(frozen=True, slots=True)
 class NcclHost:
-    """Equipment of a host: its GPUs as the driver lists them, and paths of the test and of mpirun, or ''."""
+    """Equipment of a host: its GPUs as the driver lists them, and the paths of the test and of mpirun, or ''."""
 
     host: str
     gpus: tuple[str, ...]
@@ -68,7 +68,7 @@ class NcclHost:
 
 @dataclass(frozen=True, slots=True)
 class NcclRun:
-    """One run: its results, the rings that NCCL says it built, and everything that was printed."""
+    """One run: its results, the rings in NCCL's log, and the whole output."""
 
     table: NcclTable
     rings: RingLog
@@ -76,11 +76,13 @@ class NcclRun:
 
 
 def environment(settings: NcclSettings) -> dict[str, str]:
-    """Return NCCL's variables: rings only, on exactly these interfaces, with the log that names the rings.
+    """Return NCCL's environment variables: rings only, on exactly these interfaces, with the log of the rings.
 
-    The set is that of the 12-host testbed (`NCCL_NET=IB`, one channel a NIC, `NCCL_ALGO=Ring`).
+    The variables are those of the 12-host testbed (`NCCL_NET=IB`, one channel per NIC, `NCCL_ALGO=Ring`).
     """
-    names = "=" + ",".join(settings.interfaces)  # `=` is the whole name; without it `nic1` means `nic11` too
+    names = "=" + ",".join(
+        settings.interfaces
+    )  # `=` means an exact match; without it `nic1` matches `nic11` too
     by_network = {
         "IB": {"NCCL_IB_HCA": names, "NCCL_IB_GID_INDEX": str(settings.gid_index)},
         "Socket": {"NCCL_SOCKET_IFNAME": names, "NCCL_IB_DISABLE": "1"},
@@ -98,7 +100,7 @@ def environment(settings: NcclSettings) -> dict[str, str]:
 
 
 def program_arguments(test: NcclTest) -> tuple[str, ...]:
-    """Return the arguments of the test itself."""
+    """Return the arguments of the test program."""
     named = {
         "-b": test.smallest_bytes,
         "-e": test.largest_bytes,
@@ -115,19 +117,19 @@ def program_arguments(test: NcclTest) -> tuple[str, ...]:
 def host_context(
     host: LabHost, program: str, variables: Mapping[str, str], test: NcclTest
 ) -> tuple[str, ...]:
-    """Return the application context of one host: one rank there, its variables, the test."""
+    """Return the application context of one host: one rank, its variables, the test."""
     settings = [word for name, value in variables.items() for word in ("-x", f"{name}={value}")]
     return ("-np", "1", "-H", f"{host.management}:1", *settings, program, *program_arguments(test))
 
 
 def mpirun_command(
-    lab: Lab, found: Sequence[NcclHost], variables: Mapping[str, Mapping[str, str]], test: NcclTest
+    lab: Lab, nccl_hosts: Sequence[NcclHost], variables: Mapping[str, Mapping[str, str]], test: NcclTest
 ) -> str:
-    """Return the one command that runs on the first host; `variables` are per host name.
+    """Return the mpirun command of the first host; `variables` are by host name.
 
-    MPI's own traffic is held to the management network, so that the links carry the collective alone.
+    MPI's own traffic stays on the management network, so that the links carry only the collective.
     """
-    programs = {one.host: one.program for one in found}
+    programs = {one.host: one.program for one in nccl_hosts}
     contexts = [
         shlex.join(host_context(host, programs[host.name], variables[host.name], test)) for host in lab.hosts
     ]
@@ -144,11 +146,11 @@ def mpirun_command(
     ]
     if lab.hosts[0].user == "root":
         common.append("--allow-run-as-root")
-    return f"{shlex.join([found[0].mpirun, *common])} {' : '.join(contexts)}"
+    return f"{shlex.join([nccl_hosts[0].mpirun, *common])} {' : '.join(contexts)}"
 
 
 def find_command(test: NcclTest) -> str:
-    """Return a shell line that lists a host's GPUs and says where the test and mpirun are."""
+    """Return a shell command that lists a host's GPUs and the paths of the test and of mpirun."""
     program = shlex.quote(test.program)
     return (
         f'PATH="{_SEARCH_PATH}"; nvidia-smi -L 2>/dev/null; '
@@ -156,41 +158,41 @@ def find_command(test: NcclTest) -> str:
     )
 
 
-def read_found(completed: Completed) -> NcclHost:
-    """Return what `find_command` printed on one host."""
+def parse_equipment(completed: Completed) -> NcclHost:
+    """Parse the output of `find_command` on one host."""
     lines = completed.stdout.splitlines()
-    said = dict(line.partition("=")[::2] for line in lines if line.startswith(("program=", "mpirun=")))
+    paths = dict(line.partition("=")[::2] for line in lines if line.startswith(("program=", "mpirun=")))
     gpus = tuple(line.strip() for line in lines if re.match(r"GPU \d+:", line))
-    return NcclHost(completed.host, gpus, said.get("program", "").strip(), said.get("mpirun", "").strip())
+    return NcclHost(completed.host, gpus, paths.get("program", "").strip(), paths.get("mpirun", "").strip())
 
 
 def find_nccl(fleet: Fleet, test: NcclTest | None = None) -> tuple[NcclHost, ...]:
-    """Return what each host of the fleet has, in the fleet's order. Raises `HostError` when one cannot be reached."""
+    """Return the equipment of each host, in the fleet's order. Raise `HostError` if one cannot be reached."""
     command = find_command(test or NcclTest())
     completed = fleet.run({host.name: command for host in fleet.hosts})
-    return tuple(read_found(completed[host.name]) for host in fleet.hosts)
+    return tuple(parse_equipment(completed[host.name]) for host in fleet.hosts)
 
 
-def why_not(found: Sequence[NcclHost], test: NcclTest | None = None) -> str:
-    """Return why nccl-tests cannot run on these hosts, and what to do; empty when they can."""
+def explain_missing(hosts: Sequence[NcclHost], test: NcclTest | None = None) -> str:
+    """Return why nccl-tests cannot run on these hosts, and what to do; empty if they can."""
     test = test or NcclTest()
-    if not found:
+    if not hosts:
         return "there are no hosts"
-    few = [one.host for one in found if len(one.gpus) < test.gpus_per_host]
-    lacking = [one.host for one in found if not one.program]
+    no_gpu = [one.host for one in hosts if len(one.gpus) < test.gpus_per_host]
+    no_program = [one.host for one in hosts if not one.program]
     reasons = []
-    if few:
+    if no_gpu:
         reasons.append(
-            f"no GPU on {_names(few, len(found))} (`nvidia-smi -L` lists fewer than {test.gpus_per_host}); "
+            f"no GPU on {_names(no_gpu, len(hosts))} (`nvidia-smi -L` lists fewer than {test.gpus_per_host}); "
             f"the CPU collectives of `testbed nccl LAB` need none"
         )
-    if lacking:
+    if no_program:
         reasons.append(
-            f"no `{test.program}` on {_names(lacking, len(found))}; build nccl-tests with MPI=1 and put it on "
+            f"no `{test.program}` on {_names(no_program, len(hosts))}; build nccl-tests with MPI=1 and put it on "
             f"the PATH or into ~/nccl-tests/build"
         )
-    if not found[0].mpirun:
-        reasons.append(f"no `mpirun` on {found[0].host}, which starts the ranks; install Open MPI there")
+    if not hosts[0].mpirun:
+        reasons.append(f"no `mpirun` on {hosts[0].host}, which starts the ranks; install Open MPI there")
     return "; ".join(reasons)
 
 
@@ -199,44 +201,44 @@ def _names(hosts: Sequence[str], of: int) -> str:
 
 
 def run_nccl(fleet: Fleet, lab: Lab, settings: NcclSettings, test: NcclTest | None = None) -> NcclRun:
-    """Run a test over all hosts and read what it says; the JSON document counts where it was written.
+    """Run a test over all hosts and parse its results, from its JSON document if there is one.
 
-    Raises `CollectiveError` when the hosts lack what it takes or the test ended without a row,
-    `HostError` when a host cannot be reached.
+    Raises `CollectiveError` if the hosts lack equipment or the test printed no row,
+    `HostError` if a host cannot be reached.
     """
     test = test or NcclTest()
-    found = find_nccl(fleet, test)
-    reason = why_not(found, test)
+    nccl_hosts = find_nccl(fleet, test)
+    reason = explain_missing(nccl_hosts, test)
     if reason:
         raise CollectiveError(f"nccl-tests cannot run here: {reason}")
     variables = environment(settings)
-    command = mpirun_command(lab, found, {host.name: variables for host in lab.hosts}, test)
+    command = mpirun_command(lab, nccl_hosts, {host.name: variables for host in lab.hosts}, test)
     first = lab.hosts[0].name
-    done = fleet.run({first: command}, timeout_s=test.timeout_s + 60.0)[first]
+    mpirun = fleet.run({first: command}, timeout_s=test.timeout_s + 60.0)[first]
     try:
-        table = _read_results(fleet, first, done)
+        table = _read_results(fleet, first, mpirun)
     except ResultsError as error:
-        last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
+        last = (mpirun.stderr.strip() or mpirun.stdout.strip()).splitlines()[-1:]
         raise CollectiveError(
-            f"{test.program} ended with status {done.exit_status} on {first} and no results: {error} {''.join(last)}"
+            f"{test.program} ended with status {mpirun.exit_status} on {first} and no results: {error} {''.join(last)}"
         ) from error
-    return NcclRun(table, parse_rings(done.stdout + done.stderr), done.stdout + done.stderr)
+    return NcclRun(table, parse_rings(mpirun.stdout + mpirun.stderr), mpirun.stdout + mpirun.stderr)
 
 
-def _read_results(fleet: Fleet, first: str, done: Completed) -> NcclTable:
-    """Return the table, from the JSON that the output announces if it can be had, else from the output."""
-    path = json_output_path(done.stdout)
+def _read_results(fleet: Fleet, first: str, completed: Completed) -> NcclTable:
+    """Return the table from the JSON file that the output names, if it is readable, else from the output."""
+    path = json_output_path(completed.stdout)
     if path:
         document = fleet.run({first: f"cat {shlex.quote(path)}"})[first]
         if document.exit_status == 0:
             return parse_json(document.stdout, path)
-    return parse_text(done.stdout, f"output on {first}")
+    return parse_text(completed.stdout, f"output on {first}")
 
 
 def import_nccl(path: Path | str) -> NcclTable:
-    """Return the table in a file, which is JSON when it begins with a brace and text otherwise.
+    """Return the table in a file, which is JSON if it begins with a brace, else text.
 
-    Raises `ResultsError`, naming file and line, when the file cannot be read or holds no row of results.
+    Raises `ResultsError`, naming file and line, if the file cannot be read or holds no row of results.
     """
     try:
         text = Path(path).read_bytes().decode("utf-8-sig", errors="replace")

@@ -1,6 +1,6 @@
-"""NCCL's own account of its rings (`NCCL_DEBUG=INFO`, subsystems INIT and GRAPH), held against the plan.
+"""Rings in the log of NCCL (`NCCL_DEBUG=INFO`, subsystems INIT and GRAPH), compared with the plan.
 
-The lines are undocumented and may change: this reads those of NCCL 2.4 to 2.29.
+The lines are undocumented and may change; supported are those of NCCL 2.4 to 2.29.
 
     host:pid:tid [0] NCCL INFO ... rank 3 nranks 12 ... commId 0x5d - Init START      since 2023
     host:pid:tid [0] NCCL INFO Ring 00 : 11 -> 0 -> 1                                 every rank, GRAPH
@@ -25,9 +25,9 @@ _CHANNEL = re.compile(r"Channel (?P<channel>\d+)/\d+ :(?P<ranks>(?: +\d+)+)(?P<c
 
 @dataclass(frozen=True, slots=True)
 class FoundRing:
-    """One ring that NCCL built: the ranks in the order data moves, from the lowest.
+    """One ring of NCCL: its ranks in the direction of the data, from the lowest.
 
-    `communicator` is NCCL's id, empty where the log names none.
+    `communicator` is NCCL's id, empty if the log has none.
     """
 
     communicator: str
@@ -37,20 +37,20 @@ class FoundRing:
 
 @dataclass(frozen=True, slots=True)
 class RingLog:
-    """The rings of a log, communicators in the order they appeared, and what could not be told."""
+    """The rings of a log, by communicator in the order of appearance, and sentences about rings that are unclear."""
 
     rings: tuple[FoundRing, ...]
     problems: tuple[str, ...]
 
     @property
     def communicators(self) -> tuple[str, ...]:
-        """Ids in the order in which they appeared."""
+        """Ids of the communicators, in the order of appearance."""
         return tuple(dict.fromkeys(ring.communicator for ring in self.rings))
 
 
 @dataclass(frozen=True, slots=True)
 class RingFinding:
-    """One way in which the rings are not as planned; `order` is the ring concerned, as nodes."""
+    """One difference from the planned rings; `order` is the ring concerned, as nodes."""
 
     kind: Literal["missing", "reversed", "unplanned"]
     order: tuple[int, ...]
@@ -59,7 +59,7 @@ class RingFinding:
 
 @dataclass(slots=True)
 class _Channel:
-    """State of one ring while reading: who follows whom, and the whole order if it was printed."""
+    """State of one ring while reading: the neighbours of each rank, and the whole order if it was printed."""
 
     after: dict[int, int] = field(default_factory=dict)
     before: dict[int, int] = field(default_factory=dict)
@@ -69,30 +69,30 @@ class _Channel:
 
 
 def parse_rings(text: str) -> RingLog:
-    """Return the rings in a log of one or all ranks; lines of other kinds are passed over.
+    """Parse the rings in a log of one or all ranks; ignore other lines.
 
-    Lines of single ranks count more than the whole ring that rank 0 prints, which may be cut.
+    Lines of single ranks take precedence over the whole ring that rank 0 prints, which may be truncated.
     """
     communicator_of: dict[str, str] = {}
     sizes: dict[str, int] = {}
     channels: dict[tuple[str, int], _Channel] = {}
     for line in text.splitlines():
-        found = _THREAD.search(line)
-        if not found:
+        match = _THREAD.search(line)
+        if not match:
             continue
-        thread, said = found["thread"], found["said"]
-        start = _START.match(said)
+        thread, text_of_line = match["thread"], match["said"]
+        start = _START.match(text_of_line)
         if start:
             communicator_of[thread] = start["id"]
             sizes[start["id"]] = int(start["ranks"])
         else:
-            _read_ring(channels, communicator_of.get(thread, ""), said)
+            _read_ring(channels, communicator_of.get(thread, ""), text_of_line)
     rings, problems = [], []
     for (communicator, number), channel in channels.items():
         order = _order(channel, sizes.get(communicator))
         if isinstance(order, str):
-            named = f" of communicator {communicator}" if communicator else ""
-            problems.append(f"channel {number}{named}: {order}")
+            communicator_text = f" of communicator {communicator}" if communicator else ""
+            problems.append(f"channel {number}{communicator_text}: {order}")
         else:
             rings.append(FoundRing(communicator, number, order))
     return RingLog(tuple(rings), tuple(problems))
@@ -101,16 +101,16 @@ def parse_rings(text: str) -> RingLog:
 def check_rings(
     planned: Sequence[RingOrder], found: RingLog, nodes_of_ranks: Sequence[Sequence[int]] = ()
 ) -> tuple[RingFinding, ...]:
-    """Return what differs between planned rings and found ones; nothing when every planned ring was used alone.
+    """Return the differences between planned and used rings; empty if exactly the planned rings were used.
 
     Rings are equal when one is a rotation of the other. `nodes_of_ranks[k][r]` is the node of rank r in
-    the k-th communicator to appear; without it, rank r is node r. Neighbouring ranks of one node count
+    the k-th communicator to appear; without it, rank r is node r. Consecutive ranks of one node count
     once.
     """
     used = {_rotate(_as_nodes(ring, found, nodes_of_ranks)) for ring in found.rings}
-    wanted = {_rotate(ring.order): ring for ring in planned}
-    findings = [_absent(ring, used) for order, ring in wanted.items() if order not in used]
-    explained = set(wanted) | {
+    planned_rings = {_rotate(ring.order): ring for ring in planned}
+    findings = [_absent(ring, used) for order, ring in planned_rings.items() if order not in used]
+    explained = set(planned_rings) | {
         _rotate(finding.order[::-1]) for finding in findings if finding.kind == "reversed"
     }
     unplanned = sorted(used - explained)
@@ -120,8 +120,8 @@ def check_rings(
     )
 
 
-def _read_ring(channels: dict[tuple[str, int], _Channel], communicator: str, said: str) -> None:
-    ring, whole = _RING.match(said), _CHANNEL.match(said)
+def _read_ring(channels: dict[tuple[str, int], _Channel], communicator: str, line: str) -> None:
+    ring, whole = _RING.match(line), _CHANNEL.match(line)
     if ring:
         channel = channels.setdefault((communicator, int(ring["channel"])), _Channel())
         rank, before, after = int(ring["rank"]), int(ring["before"]), int(ring["after"])
@@ -134,23 +134,23 @@ def _read_ring(channels: dict[tuple[str, int], _Channel], communicator: str, sai
 
 
 def _order(channel: _Channel, size: int | None) -> tuple[int, ...] | str:
-    """Return the ring from its lowest rank, or a sentence saying why it cannot be told."""
+    """Return the ring from its lowest rank, or a sentence on why it is unknown."""
     if channel.contradictory:
-        return "ranks contradict each other: two communicators in one log that names none of them"
+        return "ranks contradict each other: the log mixes two communicators without their ids"
     order = _follow(channel.after)
     if order and len(order) == (size or len(order)) and _agrees(channel, order):
         return order
     if channel.printed and len(set(channel.printed)) == (size or len(channel.printed)):
         return _rotate(channel.printed)
     if channel.after and len(channel.after) == (size or len(channel.after)):
-        return "the neighbours that ranks name form no ring"
+        return "the neighbours of the ranks do not form a ring"
     if channel.after:
-        return f"only these ranks spoke: {', '.join(map(str, sorted(channel.after)))}; collect the logs of all ranks"
-    return "the line is cut; set NCCL_DEBUG_SUBSYS=INIT,GRAPH so that each rank names its neighbours"
+        return f"the log has only ranks {', '.join(map(str, sorted(channel.after)))}; collect the logs of all ranks"
+    return "the line is truncated; set NCCL_DEBUG_SUBSYS=INIT,GRAPH so that each rank logs its neighbours"
 
 
 def _follow(after: dict[int, int]) -> tuple[int, ...]:
-    """Return the closed walk from the lowest rank over all ranks, or nothing when there is none."""
+    """Return the cycle through all ranks, from the lowest, or () if there is none."""
     if not after:
         return ()
     order = [min(after)]
@@ -161,7 +161,7 @@ def _follow(after: dict[int, int]) -> tuple[int, ...]:
 
 
 def _agrees(channel: _Channel, order: tuple[int, ...]) -> bool:
-    """Return whether each rank names the one before it in this order."""
+    """Return whether each rank reports its predecessor in this order."""
     return all(
         channel.before[rank] == before for before, rank in zip(order, order[1:] + order[:1], strict=True)
     )
@@ -178,7 +178,7 @@ def _as_nodes(ring: FoundRing, log: RingLog, nodes_of_ranks: Sequence[Sequence[i
 
 
 def _rotate(order: Iterable[int]) -> tuple[int, ...]:
-    """Return the rotation that begins with the lowest number."""
+    """Return the rotation that starts with the lowest number."""
     ring = tuple(order)
     start = ring.index(min(ring)) if ring else 0
     return ring[start:] + ring[:start]
@@ -186,7 +186,7 @@ def _rotate(order: Iterable[int]) -> tuple[int, ...]:
 
 def _absent(ring: RingOrder, used: set[tuple[int, ...]]) -> RingFinding:
     if _rotate(ring.order[::-1]) in used:
-        detail = f"the ring of stride {ring.stride} was used the other way round"
+        detail = f"the ring of stride {ring.stride} was used in the reverse direction"
         return RingFinding("reversed", ring.order, detail)
     detail = f"the ring of stride {ring.stride} ({_ring_text(ring.order)}) was not used"
     return RingFinding("missing", ring.order, detail)

@@ -1,8 +1,8 @@
-"""Results of nccl-tests as one table, whichever way they were printed.
+"""Results of nccl-tests as one table, from text or JSON.
 
-`table_json` gives the form that nccl-tests itself writes with `-J` (keys `size`, `time`, `alg_bw`, `bus_bw`,
-`nwrong`; microseconds and 10^9 bytes a second), with real booleans, and three keys more:
-`complete`, `failed` and `problems`.
+`table_json` returns the format of nccl-tests' `-J` (keys `size`, `time`, `alg_bw`, `bus_bw`, `nwrong`;
+microseconds and 10^9 bytes per second), with real booleans and further keys such as `complete`, `failed` and
+`problems`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ JSON_VERSION = 3
 
 @dataclass(frozen=True, slots=True)
 class IterationSpread:
-    """Spread of single iterations (`-I 1`): least, most and 99th percentile, and deviation over mean."""
+    """Spread of single iterations (`-I 1`): minimum, maximum, 99th percentile, and deviation over mean."""
 
     least_us: float | None
     most_us: float | None
@@ -28,10 +28,10 @@ class IterationSpread:
 
 @dataclass(frozen=True, slots=True)
 class NcclTiming:
-    """One half of a row, out-of-place or in-place. Bandwidths in GB/s, that is 10^9 bytes a second.
+    """One half of a row, out-of-place or in-place. Bandwidths in GB/s (10^9 bytes per second).
 
-    `wrong` is None where it was not checked; `largest_error` is what versions before August 2022 print
-    instead; `copy_gbytes_per_s` is the copy bandwidth that versions of 2024-2025 may add.
+    `wrong` is None if it was not checked; versions before August 2022 print `largest_error` instead;
+    `copy_gbytes_per_s` is the copy bandwidth that versions of 2024-2025 may add.
     """
 
     time_us: float | None
@@ -45,7 +45,7 @@ class NcclTiming:
 
 @dataclass(frozen=True, slots=True)
 class NcclRow:
-    """One size. `redop` and `root` are None where the collective has none or the version prints none."""
+    """One size. `redop` and `root` are None if the collective has none or the version prints none."""
 
     size_bytes: int
     count: int
@@ -60,7 +60,7 @@ class NcclRow:
 
 @dataclass(frozen=True, slots=True)
 class NcclDevice:
-    """One line of "Using devices": which rank runs where."""
+    """One line of "Using devices": a rank with its process and device."""
 
     rank: int
     group: int | None
@@ -73,11 +73,11 @@ class NcclDevice:
 
 @dataclass(frozen=True, slots=True)
 class NcclTable:
-    """All that one output says.
+    """Contents of one output.
 
-    `time_kind` is `cpu` when the times are the processor's (`-C 1`). `complete` says that the footer was
-    reached, `failed` that the tests or NCCL reported a failure; `problems` are sentences for a person.
-    `json_path` is where the output says its JSON went, which may not be where it was asked to go.
+    `time_kind` is `cpu` if the times are the processor's (`-C 1`). `complete` is True if the footer was
+    reached, `failed` if the tests or NCCL reported a failure; `problems` are sentences for a person.
+    `json_path` is the path of the JSON file in the output, which may differ from the requested one.
     """
 
     source: Literal["text", "json"]
@@ -98,7 +98,7 @@ class NcclTable:
 
     @property
     def ranks(self) -> int | None:
-        """Number of ranks that took part, if the devices were listed."""
+        """Number of ranks, or None if the devices were not listed."""
         return len(self.devices) or None
 
 
@@ -115,7 +115,7 @@ def nccl_version_text(code: int) -> str:
 
 
 def table_json(table: NcclTable) -> dict[str, Json]:
-    """Return the table as a document of nccl-tests' form, with one entry a size in `results`."""
+    """Return the table as a document in nccl-tests' format, with one entry per size in `results`."""
     return {
         "version": JSON_VERSION,
         "source": table.source,
@@ -138,7 +138,7 @@ def table_json(table: NcclTable) -> dict[str, Json]:
 
 
 def table_text(table: NcclTable) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Return column names and cells for people: one row a size, both halves side by side; empty where unknown."""
+    """Return column names and text cells: one row per size, both halves side by side; empty if unknown."""
     columns = ("size (B)", "type", "redop", "root")
     figures = ("time (us)", "algbw (GB/s)", "busbw (GB/s)", "wrong")
     names = (*columns, *(f"{half} {name}" for half in ("out-of-place", "in-place") for name in figures))

@@ -1,7 +1,7 @@
-"""The text that nccl-tests print, every set of columns since 2019, whole or cut off.
+"""The text output of nccl-tests, with every set of columns since 2019, complete or truncated.
 
     columns                          since
-    error                            2019, without redop or root where the collective has none
+    error                            2019, without redop or root if the collective has none
     #wrong in place of error         2022-08, always with redop and root
     cputime in place of time         2022-09 (`-C 1`)
     copybw after busbw               2024-07 until 2025-09
@@ -9,8 +9,8 @@
     i_min i_max i_p99 i_cv%          2026-06 (`-I 1`), after #wrong
 
 The header names the columns, and rows are split on blanks: widths have changed over the years, and wide
-numbers push their neighbours aside. What other programs print in between (NCCL's own log, labels of `mpirun` and
-`srun`) is set apart, also in the middle of a row.
+numbers shift their neighbours. Output of other programs in between (NCCL's own log, labels of `mpirun` and
+`srun`) is removed, even in the middle of a row.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The names before the times, the names of one half, and whether a timestamp ends the row."""
+    """Names of the columns before the times and of one half, and True if a timestamp ends the row."""
 
     leading: tuple[str, ...]
     half: tuple[str, ...]
     has_timestamp: bool = False
 
     def cells(self, halves: Literal[1, 2] = 2) -> int:
-        """Return blank-separated cells of a whole row; a timestamp is a date and a time."""
+        """Return the number of blank-separated cells of a complete row; a timestamp is two: date and time."""
         return len(self.leading) + halves * len(self.half) + (2 if self.has_timestamp else 0)
 
     @classmethod
     def of_header(cls, names: Sequence[str]) -> Columns | None:
-        """Return the columns that a header line names, or None when it is no whole header line."""
+        """Return the columns of a header line, or None if it is not a complete header line."""
         starts = [place for place, name in enumerate(names) if name in _TIME_NAMES]
         if len(starts) != 2 or tuple(names[:3]) != _LEADING:
             return None
@@ -65,34 +65,37 @@ class Columns:
 
     @classmethod
     def guess(cls, cells: Sequence[str]) -> Columns | None:
-        """Return the columns of a row without a header, by their number; None when no set has so many."""
+        """Return the columns of a row without a header, guessed from their number; None if no known set has as many."""
         if len(cells) < len(_LEADING) + 2 * len(_HALF):
             return None
         both = (*_LEADING, "redop", "root")
         one = (*_LEADING, "root" if is_whole(cells[3]) else "redop")
         has_timestamp = _DATE.fullmatch(cells[-2]) is not None
         candidates = (
-            *(cls(leading, _older(cells, len(leading)), has_timestamp) for leading in (_LEADING, one, both)),
+            *(
+                cls(leading, _guess_half(cells, len(leading)), has_timestamp)
+                for leading in (_LEADING, one, both)
+            ),
             cls(both, (*_HALF[:3], "copybw", "#wrong"), has_timestamp),
             cls(both, (*_HALF, *_SPREAD), has_timestamp),
         )
         return next((columns for columns in candidates if columns.cells() == len(cells)), None)
 
 
-def _older(cells: Sequence[str], leading: int) -> tuple[str, ...]:
-    """Return the half with `error` when its cell is printed as an error was, else with `#wrong`."""
+def _guess_half(cells: Sequence[str], leading: int) -> tuple[str, ...]:
+    """Return the columns of one half: with `error` if the cell has the format of an error, else with `#wrong`."""
     cell = cells[leading + 3] if len(cells) > leading + 3 else ""
     is_error = _ERROR_CELL.fullmatch(cell) is not None and float(cell) < 1e5
     return (*_HALF[:3], "error") if is_error else _HALF
 
 
 def starts_row(cells: Sequence[str]) -> bool:
-    """Return whether the cells begin a row: size, count and the name of a type."""
+    """Return whether the cells start a row: size, count and the name of a type."""
     return len(cells) >= 3 and is_whole(cells[0]) and is_whole(cells[1]) and cells[2][0].isalpha()
 
 
 def continues_row(cells: Sequence[str]) -> bool:
-    """Return whether the cells can be figures that belong to a row begun before."""
+    """Return whether the cells can be the rest of an interrupted row."""
     try:
         number(cells[0])
     except ValueError:
@@ -106,7 +109,7 @@ def is_whole(cell: str) -> bool:
 
 
 def number(cell: str | None) -> float | None:
-    """Return the number of a cell; None for `N/A`, for what is no finite number, and for no cell.
+    """Return the number in a cell; None for `N/A`, infinity or not-a-number, and for no cell.
 
     Raises `ValueError` for anything else.
     """
@@ -117,9 +120,9 @@ def number(cell: str | None) -> float | None:
 
 
 def make_row(columns: Columns, cells: Sequence[str], halves: Literal[1, 2] = 2) -> NcclRow:
-    """Return a row from exactly its cells; with one half it is the in-place one (a replayed trace).
+    """Return a row from its cells; a single half is the in-place one (a replayed trace).
 
-    Raises `ValueError` when there are too many cells or a number is none.
+    Raises `ValueError` for a wrong number of cells or a cell that is not a number.
     """
     if len(cells) != columns.cells(halves):
         raise ValueError(f"{len(cells)} cells instead of {columns.cells(halves)}")
@@ -156,7 +159,7 @@ def _timing(names: Sequence[str], cells: Sequence[str]) -> NcclTiming:
 
 
 _LABEL = re.compile(r"^(?:\[\d+,\d+\](?:<std(?:out|err)>)?:|\s{0,3}\d+: )")
-# A log line may follow a row's last number without a blank, so a host name begins with a letter here.
+# A log line may follow a row's last number without a blank, so a host name must start with a letter here.
 _LOG = re.compile(r"(?:\[[^\]]*\] )?[A-Za-z][\w.-]*:\d+:\d+ (?:\[-?\d+\] )?\S.*$")
 _FAILURE = re.compile(r"\S*: Test (?:NCCL failure|CUDA failure|timeout).*| \.\. \S+ pid \d+: Test failure.*")
 _BLANK_HALF = re.compile(r"\S {30,}\S")
@@ -177,7 +180,7 @@ _WORDS = {"OK": True, "FAILED": False}
 
 @dataclass(slots=True)
 class _Reading:
-    """State of the reader; `pending` are the cells of a row that something else interrupted."""
+    """State of the parser; `pending` are the cells of an interrupted row."""
 
     columns: Columns | None = None
     rows: list[NcclRow] = field(default_factory=list)
@@ -189,14 +192,14 @@ class _Reading:
 
 
 def parse_text(text: str, name: str = "output") -> NcclTable:
-    """Return the table that the text holds; `name` (a file) begins messages.
+    """Parse the text; `name` (a file) starts all messages.
 
-    What is cut off or broken becomes a sentence in `problems`, as long as there is one whole row.
-    Raises `ResultsError`, naming the line, when the text is not output of nccl-tests or has no row.
+    Truncated or malformed parts become sentences in `problems`, if there is at least one complete row.
+    Raises `ResultsError`, naming the line, if the text is not output of nccl-tests or has no complete row.
     """
     reading = _Reading()
     lines = text.split("\n")
-    # The last line has no end, so its last word may be cut short and does not count.
+    # The last line has no end, so its last word may be truncated and is dropped.
     lines[-1] = re.sub(r"\S+$", "", lines[-1])
     for line_number, line in enumerate(lines, start=1):
         _read_line(reading, line_number, line.rstrip("\r"))
@@ -229,13 +232,13 @@ def parse_text(text: str, name: str = "output") -> NcclTable:
 
 
 def json_output_path(text: str) -> str | None:
-    r"""Return where nccl-tests say they write their JSON: not always as asked, since no file is overwritten.
+    r"""Return the JSON path in the output, which may differ from the requested one: no file is overwritten.
 
     >>> json_output_path("#\n# Writing JSON output to out.json.1\n")
     'out.json.1'
     """
-    found = re.search(r"^# Writing JSON output to (.*\S)\s*$", text, re.MULTILINE)
-    return found[1] if found else None
+    match = re.search(r"^# Writing JSON output to (.*\S)\s*$", text, re.MULTILINE)
+    return match[1] if match else None
 
 
 def _read_line(reading: _Reading, line_number: int, line: str) -> None:
@@ -262,7 +265,9 @@ def _read_comment(reading: _Reading, line_number: int, line: str) -> None:
     device = _DEVICE.match(line)
     if columns:
         if reading.rows:
-            reading.problems.append(f"line {line_number}: another test begins; rows of all are given")
+            reading.problems.append(
+                f"line {line_number}: another test starts; the table has the rows of all tests"
+            )
         reading.columns = columns
     elif device:
         reading.devices.append(
@@ -280,13 +285,13 @@ def _read_comment(reading: _Reading, line_number: int, line: str) -> None:
         _note_failure(reading, line_number, line[2:].strip())
     else:
         for fact in _FACTS:
-            found = fact.match(line)
-            if found:
-                reading.facts.update({key: word for key, word in found.groupdict().items() if word})
+            match = fact.match(line)
+            if match:
+                reading.facts.update({key: word for key, word in match.groupdict().items() if word})
 
 
 def _read_cells(reading: _Reading, line_number: int, line: str) -> None:
-    """Read cells of a row: all of it, or the part before or after an interruption."""
+    """Read the cells of a row: all of them, or those before or after an interruption."""
     cells = line.split()
     if starts_row(cells):
         _drop_pending(reading, line_number)
@@ -313,7 +318,7 @@ def _read_cells(reading: _Reading, line_number: int, line: str) -> None:
 def _drop_pending(reading: _Reading, line_number: int) -> None:
     if reading.pending:
         size = reading.pending[0]
-        reading.problems.append(f"line {line_number}: the row of size {size} is not whole and was left out")
+        reading.problems.append(f"line {line_number}: the row of size {size} is incomplete and was skipped")
         reading.pending = []
 
 

@@ -22,7 +22,7 @@ _BAND_LABEL_WIDTH = 150
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One line of the chart: the timings of one configuration, ascending in size, and what to call it."""
+    """One line of the chart: the timings of one configuration in ascending order of size, and its label."""
 
     label: str
     timings: tuple[Timing, ...]
@@ -40,7 +40,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class _Axes:
-    """Axes: places of sizes and bandwidths in the drawing."""
+    """Axes of the chart: coordinates of sizes and bandwidths."""
 
     sizes: tuple[int, ...]
     ticks: Sequence[float]
@@ -65,9 +65,9 @@ class _Axes:
 def draw_bandwidth(
     series: Sequence[Series], key: str, *, title: str, scale: float = 1.0, simulated: bool = False
 ) -> Markup:
-    """Return the chart of several configurations; `key` makes ids unique, `scale` adds what the links stand for.
+    """Return the chart of several configurations; `key` makes ids unique, `scale` labels represented rates.
 
-    Raises `ValueError` when there is nothing to draw.
+    Raises `ValueError` if there are no timings.
     """
     if not any(one.timings for one in series):
         raise ValueError("no timings to draw")
@@ -93,8 +93,8 @@ def draw_bandwidth(
 
 
 def cpu_limited_sizes(series: Sequence[Series]) -> list[str]:
-    """Return for each configuration concerned, the sizes at which the hosts' processors set the pace, in words."""
-    found = []
+    """Return, as text for each configuration concerned, the sizes that the hosts' processors limited."""
+    sentences = []
     for one in series:
         runs = groupby(one.timings, key=lambda timing: timing.cpu_limited)
         sizes = [[timing.size_bytes for timing in run] for limited, run in runs if limited]
@@ -103,12 +103,12 @@ def cpu_limited_sizes(series: Sequence[Series]) -> list[str]:
             for run in sizes
         ]
         if ranges:
-            found.append(f"{one.label} at {', '.join(ranges)}")
-    return found
+            sentences.append(f"{one.label} at {', '.join(ranges)}")
+    return sentences
 
 
 def describe(series: Sequence[Series]) -> str:
-    """Return the chart in words, for those who cannot see it."""
+    """Return a text description of the chart, for screen readers."""
     sentences = []
     for one in series:
         best, last = max(one.timings, key=lambda timing: timing.busbw_mbps), one.timings[-1]
@@ -121,7 +121,7 @@ def describe(series: Sequence[Series]) -> str:
 
 
 def _shade(series: Sequence[Series], axes: _Axes) -> Markup:
-    """Return bands behind the sizes at which some configuration was limited by the hosts' processors."""
+    """Return shaded bands behind the sizes at which the hosts' processors limited a configuration."""
     limited = {timing.size_bytes for one in series for timing in one.timings if timing.cpu_limited}
     bands = [_band(axes, size) for size in axes.sizes if size in limited]
     merged: list[tuple[float, float]] = []
@@ -133,7 +133,7 @@ def _shade(series: Sequence[Series], axes: _Axes) -> Markup:
 
 
 def _band(axes: _Axes, size: int) -> tuple[float, float]:
-    """Return the band from half way to the size before to half way to the size after, in octaves."""
+    """Return the x coordinates of a size's band, half way to the neighbouring sizes."""
     place = axes.sizes.index(size)
     octaves = [log2(max(one, 1)) for one in axes.sizes]
     before = (octaves[place - 1] + octaves[place]) / 2 if place else octaves[0] - 0.5
@@ -182,7 +182,7 @@ def _grid(axes: _Axes) -> Markup:
 
 
 def _limit_lines(series: Sequence[Series], axes: _Axes) -> Markup:
-    """Return one line a limit: in the colour of its configuration, or in grey when several share it."""
+    """Return one line per limit, in the colour of its configuration, or in grey if several share it."""
     users: dict[float, list[int]] = {}
     for index, one in enumerate(series):
         users.setdefault(one.limit_mbps, []).append(index)
@@ -213,7 +213,7 @@ def _line(index: int, one: Series, axes: _Axes) -> Markup:
 
 
 def _mark(index: int, x: float, y: float, timing: Timing, label: str) -> Markup:
-    """Return a point; its shape tells configurations apart without colour, hollow says limited by CPU."""
+    """Return a point; its shape distinguishes configurations without colour, and hollow means limited by CPU."""
     note = ", limited by the hosts’ CPU" if timing.cpu_limited else ""
     tooltip = (
         f"{label}, {size_text(timing.size_bytes)}: {number_text(timing.busbw_mbps)} Mbit/s, "
@@ -237,21 +237,21 @@ def _shape(index: int, x: float, y: float, style: str) -> Markup:
 
 
 def _end_labels(series: Sequence[Series], axes: _Axes) -> Markup:
-    """Return names at the right: each configuration beside its last point, each link limit beside its line."""
-    wanted: list[tuple[float, str, str]] = []
+    """Return the labels at the right: each configuration beside its last point, each link limit beside its line."""
+    labels: list[tuple[float, str, str]] = []
     for index, one in enumerate(series):
         last = one.timings[-1]
-        wanted.append((axes.y(last.busbw_mbps), one.label, f"end-label c{index % 8}"))
+        labels.append((axes.y(last.busbw_mbps), one.label, f"end-label c{index % 8}"))
     for limit in sorted({one.limit_mbps for one in series}):
         stands_for = f" ≙ {number_text(limit * axes.scale / 1000)} Gb/s" if axes.scale != 1 else ""
-        wanted.append((axes.y(limit), f"limit {number_text(limit)}{stands_for}", "limit-label"))
+        labels.append((axes.y(limit), f"limit {number_text(limit)}{stands_for}", "limit-label"))
     x = _LEFT + _PLOT_WIDTH + 12
-    return tag("g", (tag("text", text, x=x, y=y + 4.5, class_=style) for y, text, style in _spread(wanted)))
+    return tag("g", (tag("text", text, x=x, y=y + 4.5, class_=style) for y, text, style in _spread(labels)))
 
 
-def _spread(wanted: list[tuple[float, str, str]]) -> list[tuple[float, str, str]]:
+def _spread(labels: list[tuple[float, str, str]]) -> list[tuple[float, str, str]]:
     """Move labels apart, keeping their order from top to bottom and staying inside the plot."""
-    ordered = sorted(wanted)
+    ordered = sorted(labels)
     heights = [y for y, _, _ in ordered]
     for place in range(1, len(heights)):
         heights[place] = max(heights[place], heights[place - 1] + _LABEL_HEIGHT)

@@ -13,7 +13,7 @@ _VOID = frozenset({"meta", "br", "col"})
 
 
 class Markup(str):
-    """Text that is markup already and must not be escaped again."""
+    """Text that is already markup and must not be escaped again."""
 
     __slots__ = ()
 
@@ -35,7 +35,7 @@ def tag(name: str, /, *content: Content, **attributes: Attribute) -> Markup:
 
 
 def join(*content: Content) -> Markup:
-    """Return several pieces as one."""
+    """Return several pieces joined as markup."""
     return Markup("".join(map(_text, content)))
 
 

@@ -1,6 +1,6 @@
-"""One run as one HTML file: no network, no script, no font from elsewhere; light, dark and paper.
+"""One run as one HTML file, without network, scripts or external fonts; for light, dark and paper.
 
-Everything in it comes from the store (`StoredRun`): it can be written again at any time.
+All its content comes from the store (`StoredRun`), so it can be written again at any time.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _caption(stored: StoredRun, series: Sequence[Series]) -> Iterable[str]:
     yield "Broken lines: link limits; grey where configurations share one."
     limited = cpu_limited_sizes(series)
     if limited:
-        yield f"Shaded: the hosts’ CPU, not the links, set the pace (hollow points): {'; '.join(limited)}."
+        yield f"Shaded: limited by the hosts’ CPU, not the links (hollow points): {'; '.join(limited)}."
     if stored.summary.hosts == "model":
         yield "hosts: model: computed, not measured."
 
@@ -226,7 +226,7 @@ def _simulation_notice(stored: StoredRun) -> Markup:
 
 
 def _error_notice(stored: StoredRun) -> Markup:
-    """Return what the reader must know before believing the rest; empty when all is well."""
+    """Return the errors that cast doubt on the run; empty if there are none."""
     summary = stored.summary
     errors = []
     if summary.status != "done":
@@ -262,7 +262,7 @@ def _tile(name: str, figure: str, unit: str, beside: str, *, limited: bool = Fal
 
 
 def _bandwidth_tiles(stored: StoredRun) -> list[Markup]:
-    """Return the largest size of each configuration of the first topology, and the gain of the most rings."""
+    """Return tiles of up to three configurations at their largest size, and of the gain of the most rings."""
     at_largest = largest_of_each(stored.timings) if stored.timings else ()
     tiles = [
         _tile(
@@ -280,10 +280,10 @@ def _bandwidth_tiles(stored: StoredRun) -> list[Markup]:
 
 
 def _gain_tile(gain: RingGain) -> Markup:
-    """Return the headline: a ratio that the links made, never one that this machine made."""
+    """Return the tile of the ring gain, without its number as the headline if the hosts' CPU limited it."""
     name = f"{gain.most.configuration} over {gain.one.configuration}"
     if gain.cpu_limited:
-        beside = f"says nothing of the links: measured {gain.ratio:.2f}×, limit {gain.most.rings}×"
+        beside = f"not a property of the links: measured {gain.ratio:.2f}×, limit {gain.most.rings}×"
         return _tile(name, "limited", "by the hosts’ CPU", beside, limited=True)
     low, high = gain.spread
     spread = f", {low:.2f} to {high:.2f} by quartiles" if low else ""

@@ -1,4 +1,4 @@
-"""The tables of a report: timings, bytes on the NICs, circuits, what ran and how to repeat it."""
+"""The tables of a report: timings, bytes on the NICs, circuits, environment, and commands to repeat it."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _timing_row(timing: Timing) -> Markup:
 
 
 def bytes_table(rows: Sequence[NicBytes]) -> Markup:
-    """Return what the NICs' own byte counters say of the rings: for each configuration and size, the worst NIC."""
+    """Return the NICs' byte counters against the ring arithmetic: for each configuration and size, the worst NIC."""
     by_case: dict[tuple[str, str, int], list[NicBytes]] = {}
     for row in rows:
         by_case.setdefault((row.topology, row.configuration, row.size_bytes), []).append(row)
@@ -130,7 +130,7 @@ def _bytes_row(key: tuple[str, str, int], rows: Sequence[NicBytes]) -> Markup:
 
 
 def circuit_tables(stored: StoredRun) -> Markup:
-    """Return the circuits of each topology, folded away."""
+    """Return the circuits of each topology, in collapsed sections."""
     return join(_circuit_details(stored, name) for name in stored.circuits)
 
 
@@ -157,7 +157,7 @@ def _circuit_details(stored: StoredRun, name: str) -> Markup:
 
 
 def environment_table(stored: StoredRun) -> Markup:
-    """Return versions, seeds and everything else that was recorded, one fact a row."""
+    """Return versions, seeds and all other recorded facts, one per row."""
     facts = [
         (f"{name}: {key}" if key else name, value)
         for name, recorded in stored.environment.items()

@@ -30,7 +30,7 @@ class _Drawn:
 
 
 def stride_of(link: tuple[int, int], nodes: int, *, simplex: bool) -> int:
-    """Return the ring permutation a link belongs to: target - source mod n, for duplex links the smaller way round.
+    """Return the stride of a link: target - source mod n; for duplex links the smaller of both directions.
 
     >>> stride_of((0, 11), 12, simplex=False), stride_of((0, 11), 12, simplex=True)
     (1, 11)
@@ -73,14 +73,14 @@ def _point(node: int, nodes: int, radius: float = _RADIUS) -> tuple[float, float
 
 
 def _draw_links(topology: StoredTopology) -> list[_Drawn]:
-    """Return links with their bend: n parallel ones are spread evenly about the straight line."""
+    """Return the links with their bends: parallel links are spread evenly about the straight line."""
     of_pair = Counter(frozenset(link) for link in topology.links)
-    seen: Counter[frozenset[int]] = Counter()
+    drawn_count: Counter[frozenset[int]] = Counter()
     drawn = []
     for link in topology.links:
         pair = frozenset(link)
-        side = seen[pair] - (of_pair[pair] - 1) / 2
-        seen[pair] += 1
+        side = drawn_count[pair] - (of_pair[pair] - 1) / 2
+        drawn_count[pair] += 1
         towards = 1 if link[0] < link[1] else -1
         stride = stride_of(link, topology.nodes, simplex=topology.simplex)
         drawn.append(_Drawn(link[0], link[1], stride, side * _BEND * towards))
@@ -127,7 +127,7 @@ def _arrowheads(key: str) -> Markup:
 
 def _node(node: int, nodes: int, name: str) -> Markup:
     x, y = _point(node, nodes)
-    if len(name) <= 3:  # what fits in the circle
+    if len(name) <= 3:  # fits in the circle
         label = tag("text", name, x=x, y=y, class_="node-name")
     else:
         outer_x, outer_y = _point(node, nodes, _RADIUS + _NODE_RADIUS + 16)

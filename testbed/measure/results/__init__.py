@@ -1,1 +1,1 @@
-"""Results of measurements: one database and one directory a run."""
+"""Results of measurements: one database, and one directory per run."""

@@ -1,6 +1,6 @@
-"""Statements of results: every one that is sent to their tables in the database (`testbed.storage.schema`).
+"""All statements on the tables of results in the database (`testbed.storage.schema`).
 
-Reading needs no right to write, and does not migrate: a file of an earlier release lacks columns, which are then empty.
+Reading needs no write permission and does not migrate: columns that a file of an earlier release lacks are empty.
 Errors of the database become `ResultsError`.
 """
 
@@ -38,9 +38,9 @@ class RowsOfRun:
 
 
 class Database:
-    """The tables of results, opened for each transaction, so that no connection outlives its use.
+    """The tables of results, opened for each transaction, so that no connection stays open.
 
-    All methods raise `ResultsError` when the database cannot be read or written.
+    All methods raise `ResultsError` if the database cannot be read or written.
     """
 
     def __init__(self, address: Address) -> None:
@@ -53,20 +53,20 @@ class Database:
             self._storage.prepare()
 
     def insert_run(self, **values: object) -> None:
-        """Put a run on record; values by column."""
+        """Insert a run; values by column."""
         self._write(runs.insert().values(machine=platform.node(), **values))
 
     def finish_run(self, run_id: str, **values: object) -> None:
-        """Write how a run ended."""
+        """Update a run at its end; values by column."""
         self._write(runs.update().where(runs.c.id == run_id).values(**values))
 
     def set_environment(self, run_id: str, name: str, value: object) -> None:
-        """Write one fact of the environment of a run, in place of an earlier one of that name."""
+        """Set one fact of the environment of a run, replacing an earlier one with that name."""
         earlier = environment.delete().where(environment.c.run == run_id, environment.c.name == name)
         self._write(earlier, environment.insert().values(run=run_id, name=name, value=value))
 
     def append(self, table: sa.Table, run_id: str, **values: object) -> None:
-        """Add a row behind those that a run has in a table."""
+        """Append a row to those of a run in a table."""
         ordinal = sa.select(sa.func.count()).where(table.c.run == run_id).scalar_subquery()
         self._write(table.insert().values(run=run_id, ordinal=ordinal, **values))
 
@@ -76,16 +76,16 @@ class Database:
             connection.execute(circuits.insert(), rows)
 
     def all_runs(self) -> Sequence[Row]:
-        """Return the runs, the newest first; none when there is no database yet, or only a journal in it."""
+        """Return the runs, the newest first; none if there is no database yet, or it holds only a journal."""
         return self._read("select * from runs order by id desc")
 
     def run(self, run_id: str) -> Row:
-        """Return the row of a run that is there."""
+        """Return the row of an existing run."""
         (row,) = self._read("select * from runs where id = ?", run_id)
         return row
 
     def phases_of(self, lab: str, name: str) -> Sequence[tuple[str, dict[str, Any]]]:
-        """Return time and figures of the phases of one name of all runs on a lab, the newest first."""
+        """Return (time, data) of the phases with one name of all runs on a lab, the newest first."""
         query = (
             "select phases.at, phases.data from phases join runs on runs.id = phases.run "
             "where runs.lab = ? and phases.name = ? order by phases.at desc"
@@ -109,7 +109,7 @@ class Database:
                 connection.execute(statement)
 
     def _read(self, query: str, *values: object, json_in: str = "") -> Sequence[Row]:
-        """Return rows, with the JSON parsed that stands in a column: a server has done so already."""
+        """Return rows, with the JSON in one column parsed, unless the database server has already parsed it."""
         try:
             rows = read_rows(self.address, query, values)
         except Exception as error:

@@ -1,7 +1,7 @@
-"""Rows of a frozen dataclass as a Parquet file: the schema is the dataclass, the file says what it is.
+"""Rows of a frozen dataclass as a Parquet file, whose schema is the dataclass.
 
 The metadata of a file holds `lightbed.version`, `lightbed.rows` (the dataclass) and, for simulated
-runs, `SIMULATED` = `true`, so that a file that was copied elsewhere still says where it came from.
+runs, `SIMULATED` = `true`, so that a copy elsewhere still shows its origin.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def row_schema(row_type: type[Row], *, simulated: bool) -> pa.Schema:
 
 
 def write_rows(path: Path, row_type: type[Row], rows: Iterable[Row], *, simulated: bool) -> None:
-    """Write the rows as one file that appears whole or not at all."""
+    """Write the rows to a file, atomically."""
     schema = row_schema(row_type, simulated=simulated)
     table = pa.Table.from_pylist([asdict(row) for row in rows], schema=schema)
     unfinished = path.with_suffix(".unfinished")
@@ -53,27 +53,27 @@ def write_rows(path: Path, row_type: type[Row], rows: Iterable[Row], *, simulate
 
 
 def read_rows(path: Path, row_type: type[Row]) -> tuple[Row, ...]:
-    """Return the rows of a file in the order written; extra columns are ignored, no file is no rows.
+    """Return the rows of a file in the order written; extra columns are ignored, a missing file has no rows.
 
     Columns that earlier versions did not write have a default in the dataclass.
 
-    Raises `ResultsError` when the file is no Parquet file or lacks a column.
+    Raises `ResultsError` if the file is not a Parquet file or lacks a column.
     """
     if not path.exists():
         return ()
     try:
-        found = set(pq.read_schema(path).names)
+        names = set(pq.read_schema(path).names)
         missing = [
             field.name
             for field in fields(row_type)
-            if field.name not in found and field.default is MISSING and field.default_factory is MISSING
+            if field.name not in names and field.default is MISSING and field.default_factory is MISSING
         ]
         if missing:
             raise ResultsError(
                 f"{path}: no column {', '.join(missing)}; the file was written by another version of lightbed. "
                 f"Read it with the version named in its metadata, or measure again"
             )
-        table = pq.read_table(path, columns=[field.name for field in fields(row_type) if field.name in found])
+        table = pq.read_table(path, columns=[field.name for field in fields(row_type) if field.name in names])
     except pa.ArrowException as error:
         raise ResultsError(
             f"{path}: not a readable Parquet file ({error}). Restore it from a copy, or remove it"

@@ -1,4 +1,4 @@
-"""Records of a run: frozen records, plain enough to be JSON, the only input of a report.
+"""Records of a run: frozen, convertible to JSON, and the only input of a report.
 
 A run has a lab (`LabInfo`), topologies with their circuits, phases (JSON, in order), an environment
 (versions, seeds, the command), timings and byte counters.
@@ -40,12 +40,12 @@ class LabInfo:
 
     @property
     def scale(self) -> float:
-        """Factor by which the represented link is: 25 Gb/s for 100 Mbit/s gives 250."""
+        """Ratio of the represented to the actual link rate: 25 Gb/s for 100 Mbit/s gives 250."""
         return self.represents_gbps * 1000 / self.rate_mbps
 
     @classmethod
     def of(cls, lab: Lab) -> LabInfo:
-        """Return the record of a lab; addresses of switches are left out, they may hold a password."""
+        """Return the record of a lab, without the addresses of switches, which may hold a password."""
         return cls(
             name=lab.name,
             path=str(lab.path),
@@ -121,11 +121,11 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Repatch:
-    """A change of topology: from which to which, why the workload needs it, what it cost, what it gave.
+    """A change of topology: source and target, the reason, its cost, and the comparisons of before and after.
 
-    `outage_s` is the switch's own time, `total_s` from the first read until routes stood again,
+    `outage_s` is the switch's own time, `total_s` the time from the first read until routes were restored,
     `stall_s` the longest gap of a TCP stream across the change and `usual_gap_s` its median gap
-    (None where no stream was running).
+    (None if no stream was running).
     """
 
     source: str
@@ -144,7 +144,7 @@ class Repatch:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Repatch:
-        """Return the inverse of `to_json`. Raises `TypeError` when the data is not of this shape."""
+        """Return the inverse of `to_json`. Raise `TypeError` for unknown or missing fields."""
         fields = dict(cast("Mapping[str, object]", data))
         rows = cast("Sequence[Mapping[str, object]]", fields.pop("comparisons", ()))
         comparisons = tuple(Comparison(**row) for row in rows)  # type: ignore[arg-type]
@@ -153,7 +153,7 @@ class Repatch:
 
 @dataclass(frozen=True, slots=True)
 class StoredPhase:
-    """One thing that happened in a run: a name, when it was recorded, and its figures."""
+    """One event of a run: a name, the time of its record, and its data."""
 
     name: str
     at: datetime
@@ -164,7 +164,7 @@ class StoredPhase:
 class RunSummary:
     """One line of `testbed runs`. `status` is `running`, `done`, `failed` or `interrupted`.
 
-    A run that says `running` but whose process is gone is shown as `interrupted`. Times are UTC.
+    A run whose process ended without finishing it is shown as `interrupted`. Times are UTC.
     """
 
     run_id: str
@@ -197,5 +197,5 @@ class StoredRun:
         return tuple(Repatch.from_json(phase.data) for phase in self.phases if phase.name == REPATCH)
 
     def topology(self, name: str) -> StoredTopology | None:
-        """Return the topology of that name, if it was recorded."""
+        """Return the topology of that name, or None if it was not recorded."""
         return next((topology for topology in self.topologies if topology.name == name), None)

@@ -1,7 +1,7 @@
-"""The handle of one run: what is found out is added as soon as it is known, and survives a crash.
+"""The handle of one run: results are added as soon as they are known, and survive a crash.
 
-Secrets on command lines and in environments are left out. When the run ends its record is also written as Parquet,
-`run.parquet` with one row and `phases.parquet` with one a phase, so that a directory of a run says all that it was
+Secrets on command lines and in environments are redacted. At the end of a run its record is also written as Parquet,
+`run.parquet` with one row and `phases.parquet` with one row per phase, so that the directory of a run is complete
 without the database.
 """
 
@@ -38,9 +38,9 @@ FinalStatus = Literal["done", "failed", "interrupted"]
 
 
 class Run:
-    """The handle to add to one run. As a context manager it finishes the run, also on an error.
+    """The handle of one run. As a context manager it finishes the run, also on an error.
 
-    Add what is known as soon as it is known: what was added survives a crash.
+    Add results as soon as they are known: they survive a crash.
     """
 
     def __init__(self, database: Database, directory: Path, *, simulated: bool, lock: int) -> None:
@@ -70,19 +70,19 @@ class Run:
                 self.finish("interrupted", error=type(error).__name__)
 
     def add_environment(self, name: str, value: Json) -> None:
-        """Keep one fact of the environment (versions, seeds, kernel settings); the last one said counts."""
+        """Record one fact of the environment (versions, seeds, kernel settings), replacing an earlier value."""
         self._database.set_environment(self.run_id, name, value)
 
     def add_versions(self, versions: Mapping[str, str]) -> None:
-        """Keep what ran on the hosts beside our own versions."""
+        """Record the versions of the software on the hosts, beside our own."""
         self.add_environment("versions", {**own_versions(), **versions})
 
     def add_topology(self, topology: StoredTopology) -> None:
-        """Keep a topology, in the order it was used."""
+        """Record a topology, in the order of use."""
         self._database.append(topologies, self.run_id, topology=asdict(topology))
 
     def add_circuits(self, topology: str, rows: Iterable[StoredCircuit]) -> None:
-        """Keep the circuits that carry the topology of that name."""
+        """Record the circuits of the topology with that name."""
         values = [
             {"run": self.run_id, "topology": topology, "ordinal": ordinal, **asdict(row)}
             for ordinal, row in enumerate(rows)
@@ -91,12 +91,12 @@ class Run:
             self._database.insert_circuits(values)
 
     def add_phase(self, name: str, data: Mapping[str, Json]) -> None:
-        """Keep the figures of something that happened: a name and JSON with units in its keys."""
-        now, kept = datetime.now(UTC).isoformat(), dict(data)
-        self._database.append(phases, self.run_id, name=name, at=now, data=kept)
+        """Record an event of the run: a name, and JSON with units in its keys."""
+        now, document = datetime.now(UTC).isoformat(), dict(data)
+        self._database.append(phases, self.run_id, name=name, at=now, data=document)
 
     def add_repatch(self, repatch: Repatch) -> None:
-        """Keep a change of topology; the report gives it a section of its own."""
+        """Record a change of topology, which gets its own section in the report."""
         self.add_phase(REPATCH, repatch.to_json())
 
     def add_timings(self, rows: Iterable[Timing]) -> None:
@@ -125,7 +125,7 @@ class Run:
         return path
 
     def finish(self, status: FinalStatus, *, error: str = "") -> None:
-        """Say how the run ended and let go of its lock; the first word counts."""
+        """Record how the run ended, write its files, and release its lock. Later calls do nothing."""
         if self._lock is None:
             return
         now = datetime.now(UTC).isoformat()
@@ -147,14 +147,14 @@ def own_versions() -> dict[str, str]:
 
 
 def take_lock(directory: Path) -> int:
-    """Lock the directory of a run for as long as this process lives; returns the open descriptor."""
+    """Lock the directory of a run until this process ends; return the open descriptor."""
     descriptor = os.open(directory / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     return descriptor
 
 
 def is_locked(directory: Path) -> bool:
-    """Return whether the process of a run is alive: it holds the lock until it ends, however it ends."""
+    """Return whether the process of a run is alive: the kernel releases its lock when it ends."""
     try:
         with (directory / ".lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -166,7 +166,7 @@ def is_locked(directory: Path) -> bool:
 
 
 def redact_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
-    """Return a command line without its secrets: values of options such as `--password`, names in URLs.
+    """Return a command line with its secrets redacted: values of options such as `--password`, credentials in URLs.
 
     >>> redact_arguments(["testbed", "--password", "x", "--token=y", "polatis+tl1://u:p@sw:3082"])
     ('testbed', '--password', '***', '--token=***', 'polatis+tl1://***@sw:3082')
@@ -187,15 +187,15 @@ def redact_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
 
 
 def redact_document(document: Mapping[str, object]) -> dict[str, object]:
-    """Return the document with an `env` that holds only settings of communication, none of them a secret.
+    """Return the document with an `env` that holds only communication settings without secrets.
 
     >>> redact_document({"env": ["HOME=/root", "NCCL_ALGO=Ring", "NCCL_TOKEN=x"]})
     {'env': ['NCCL_ALGO=Ring']}
     """
-    kept = dict(document)
-    if "env" in kept:
-        kept["env"] = _redact_environment(kept["env"])
-    return kept
+    redacted = dict(document)
+    if "env" in redacted:
+        redacted["env"] = _redact_environment(redacted["env"])
+    return redacted
 
 
 def _redact_environment(environment: object) -> list[str]:
@@ -251,7 +251,7 @@ def run_row(row: Mapping[str, Any], environment: Mapping[str, object]) -> RunRow
 
 
 def write_run_files(directory: Path, run: RunRow, phases: Iterable[Mapping[str, Any]]) -> None:
-    """Write both files; each appears whole or not at all."""
+    """Write both files, each atomically."""
     rows = [
         PhaseRow(run.run_id, row["ordinal"], row["name"], row["at"], json.dumps(row["data"]))
         for row in phases

@@ -1,4 +1,4 @@
-"""Store of results: `runs/lightbed.sqlite` for what a run was, `runs/<id>/` for what it measured.
+"""Store of results: `runs/lightbed.sqlite` for records of runs, `runs/<id>/` for their measurements.
 
     runs/lightbed.sqlite          runs, environment, topologies, circuits, phases (WAL; other tables may live there)
     runs/<id>/run.parquet         the run itself, when it has ended (`RunRow`), and phases.parquet (`PhaseRow`)
@@ -6,7 +6,7 @@
     runs/<id>/nic_bytes.parquet   byte counters that prove the rings (`NicBytes`)
     runs/<id>/nccl/*.json         the same timings as documents of nccl-tests
 
-A run is on record before it does anything, and holds a lock on its directory while its process lives:
+A run is recorded before it does anything, and holds a lock on its directory while its process lives:
 a run that never finished and whose lock is free was interrupted. Several processes may write at once.
 """
 
@@ -40,10 +40,10 @@ from testbed.storage.address import Address, address_in
 
 
 class RunStore:
-    """The results of a laboratory: a directory with one database and one directory a run.
+    """The results of a laboratory: a directory with one database, and one directory per run.
 
-    Nothing is created before the first `begin`. All methods raise `ResultsError` when the database or
-    a file cannot be read. `now` gives the time in UTC.
+    Nothing is created before the first `begin`. All methods raise `ResultsError` if the database or
+    a file cannot be read. `now` returns the time in UTC.
     """
 
     def __init__(self, path: Path | str, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
@@ -64,7 +64,7 @@ class RunStore:
         seeds: Mapping[str, int],
         arguments: Sequence[str] | None = None,
     ) -> Run:
-        """Put a new run on record, before it does anything, and return the handle to add to it.
+        """Record a new run, before it does anything, and return its handle.
 
         `hosts` is `kernel`, `model` or `real`; `arguments` default to this process's own (redacted).
         """
@@ -90,11 +90,11 @@ class RunStore:
         return run
 
     def list_runs(self) -> tuple[RunSummary, ...]:
-        """Return all runs, the newest first; none when there is no database yet, or only a journal in it."""
+        """Return all runs, the newest first; none if there is no database yet, or it holds only a journal."""
         return tuple(self._summary(row) for row in self._database.all_runs())
 
     def load(self, run_id: str) -> StoredRun:
-        """Return everything of one run, named by its id, by the unambiguous beginning of it, or by `last`."""
+        """Return all records of one run, named by its id, by an unambiguous prefix of it, or by `last`."""
         summary = self._find(run_id)
         rows = self._database.of_run(summary.run_id)
         lists = {
@@ -113,22 +113,26 @@ class RunStore:
         )
 
     def phases_of(self, lab: str, name: str) -> tuple[StoredPhase, ...]:
-        """Return what all runs on a lab kept under one name, the newest first."""
+        """Return the phases with one name of all runs on a lab, the newest first."""
         return tuple(_phase(name, at, data) for at, data in self._database.phases_of(lab, name))
 
     def _find(self, run_id: str) -> RunSummary:
         runs = self.list_runs()
-        found = runs[:1] if run_id == "last" else [run for run in runs if run.run_id == run_id]
-        found = found or [run for run in runs if run_id and run.run_id.startswith(run_id)]
-        if len(found) == 1:
-            return found[0]
-        what = f"{len(found)} runs begin with {run_id!r}" if found else f"no run {run_id!r}"
-        names = ", ".join(run.run_id for run in (found or runs)[:5]) or "none"
+        matches = runs[:1] if run_id == "last" else [run for run in runs if run.run_id == run_id]
+        matches = matches or [run for run in runs if run_id and run.run_id.startswith(run_id)]
+        if len(matches) == 1:
+            return matches[0]
+        what = f"{len(matches)} runs begin with {run_id!r}" if matches else f"no run {run_id!r}"
+        names = ", ".join(run.run_id for run in (matches or runs)[:5]) or "none"
         raise ResultsError(f"{what} in {self.path}; it holds: {names}. List all with `testbed runs`")
 
     def _summary(self, row: Row) -> RunSummary:
         directory = self.path / row["id"]
-        is_here = row.get("machine") in (None, "", platform.node())  # of a run elsewhere nobody can tell here
+        is_here = row.get("machine") in (
+            None,
+            "",
+            platform.node(),
+        )  # another machine's lock cannot be checked here
         interrupted = row["status"] == "running" and is_here and not is_locked(directory)
         return RunSummary(
             run_id=row["id"],
@@ -143,7 +147,7 @@ class RunStore:
         )
 
     def _new_directory(self) -> tuple[datetime, Path]:
-        """Make a directory named by the time to the microsecond; `mkdir` decides between two processes."""
+        """Create a directory named by the time to the microsecond; `mkdir` decides between two processes."""
         started = self._now()
         while True:
             directory = self.path / started.strftime("%Y%m%dT%H%M%S-%f")

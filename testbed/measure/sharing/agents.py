@@ -1,4 +1,4 @@
-"""The agents of the hosts: one command per host, which runs the host's part of each job, and what they report."""
+"""The agents of the hosts: one command per host, which runs the host's part of each job, and its reports."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ PROGRAMS = ("guard.py", "periodic_job.py", "transfers.py", "udp_ends.py", "trans
 HANDLE = 0x1B
 """Handle of the queues that `testbed.node.queues` sets."""
 BEGIN_S = 2.0
-"""Time from the last answer of an agent to the begin: all have connected by then."""
+"""Time from the last answer of an agent to the start of the jobs: all have connected by then."""
 GIVE_UP_S = 60.0
 EFFICIENCY: dict[Transport, float] = {"tcp": 1448 / 1514, "udp": 1400 / 1470}
-"""Payload of a packet over what of it a link's rate counts, the header of Ethernet with it."""
+"""Payload of a packet divided by its size on the link, including the Ethernet header."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentRow:
-    """Iterations of a job by its first host: times, alignments; and packets that all its hosts sent again."""
+    """Iterations of a job: times and alignments of its first host, and retransmitted packets of all its hosts."""
 
     job: str
     iterations_ms: tuple[float, ...]
@@ -47,7 +47,7 @@ def run_agents(
     schedule: Schedule,
     conditions: Conditions,
 ) -> list[AgentRow]:
-    """Run the jobs on their hosts. Raises `CollectiveError` for those that do not end, `HostError`."""
+    """Run the jobs on their hosts. Raise `CollectiveError` if a job fails or does not end, and `HostError`."""
     folder = fleet.put(
         {name: resources.files("testbed.node").joinpath(name).read_bytes() for name in PROGRAMS}
     )
@@ -76,7 +76,7 @@ def run_agents(
 
 
 def _deadline_s(placed: Sequence[JobLinks], schedule: Schedule, conditions: Conditions) -> float:
-    """Return when jobs are given up: each iteration may take as long as all jobs together, twice."""
+    """Return the deadline of the jobs: `GIVE_UP_S` and, for each iteration, twice the sum of all periods."""
     periods_ms = sum(max(one.job.period_ms, schedule.slots_ms[one.job.name]) for one in placed)
     return GIVE_UP_S + 2e-3 * periods_ms * (conditions.iterations + 1)
 
@@ -88,14 +88,14 @@ def _command(lab: Lab, host: int, folder: str, deadline_s: float) -> str:
 
 
 def _members(lab: Lab, placed: Sequence[JobLinks], host: int, transport: Transport) -> list[dict[str, Any]]:
-    """Return the jobs of a host, and the address at which each receives: that of the NIC where its link ends."""
-    found = []
+    """Return the jobs of a host, with the address at which each receives: that of the NIC at the end of its link."""
+    members = []
     for one in placed:
         if host in one.hosts:
             into = next((link for link in one.links if link.target.node == host), None)
             listen = str(lab.nic(into.target).address) if into else None
-            found.append({"job": one.job.name, "listen": listen, "transport": transport})
-    return found
+            members.append({"job": one.job.name, "listen": listen, "transport": transport})
+    return members
 
 
 def _parts(
@@ -106,7 +106,7 @@ def _parts(
     schedule: Schedule,
     conditions: Conditions,
 ) -> dict[str, dict[str, Any]]:
-    """Return the second line of each agent, by host."""
+    """Return the jobs in the second input line of each agent, by host."""
     users = jobs_by_nic(placed)
     parts: dict[str, dict[str, Any]] = {}
     for one in placed:
@@ -134,7 +134,7 @@ def _way(lab: Lab, one: JobLinks, host: int, link: Link | None, reports: RankRep
 def _make_shared_part(
     lab: Lab, one: JobLinks, policy: Policy, schedule: Schedule, conditions: Conditions
 ) -> dict[str, Any]:
-    """Return what all hosts of a job have in common: its phases in seconds and bytes, its slots, its transport."""
+    """Return the part of a job that all its hosts share: phases in seconds and bytes, slots, transport."""
     transport = conditions.transport_of(policy)
     bytes_per_s = lab.link.rate_mbps * 1e6 / 8 * EFFICIENCY[transport]
     phases, ended_ms = [], 0.0
@@ -173,7 +173,7 @@ def jobs_by_nic(placed: Sequence[JobLinks]) -> dict[Nic, list[str]]:
 
 
 def _follow(launch: Launch, reports: RankReports, until: str, hosts: int, deadline_s: float) -> None:
-    """Take lines until all hosts have said so, one has failed, or the time has passed."""
+    """Read lines until all hosts have sent the event `until`, one has failed, or the time has passed."""
     ends_at = time.monotonic() + deadline_s
     while (left_s := ends_at - time.monotonic()) > 0 and launch.running and not reports.failed:
         if len(getattr(reports, until)) == hosts:
@@ -187,8 +187,8 @@ def _follow(launch: Launch, reports: RankReports, until: str, hosts: int, deadli
 
 def _failure(reports: RankReports, hosts: Sequence[str], deadline_s: float) -> CollectiveError:
     if reports.errors:
-        said = "; ".join(f"host {host}: {message}" for host, message in reports.errors.items())
-        return CollectiveError(f"jobs did not end: {said}. All agents were stopped")
+        errors = "; ".join(f"host {host}: {message}" for host, message in reports.errors.items())
+        return CollectiveError(f"jobs did not end: {errors}. All agents were stopped")
     missing = ", ".join(host for host in hosts if host not in reports.done)
     return CollectiveError(
         f"jobs did not end within {deadline_s:.0f} s: no message from {missing}. All agents were "
@@ -203,15 +203,15 @@ def _first_row(lab: Lab, one: JobLinks, reports: RankReports) -> Mapping[str, An
 
 
 def _row(one: JobLinks, row: Mapping[str, Any], reports: RankReports, until_s: float) -> AgentRow:
-    """Return the iterations that ended while all jobs ran: who goes on alone is disturbed by nobody.
+    """Return the iterations that ended while all jobs were running: later ones had less competition.
 
-    At least the first counts. All hosts of the job may have sent packets again.
+    At least the first iteration counts. Retransmissions are those of all hosts of the job.
     """
     spans = list(pairwise(row["begins_s"]))
-    kept = [span for span in spans if span[1] <= until_s] or spans[:1]
+    shared_spans = [span for span in spans if span[1] <= until_s] or spans[:1]
     return AgentRow(
         job=one.job.name,
-        iterations_ms=tuple((after - before) * 1e3 for before, after in kept),
+        iterations_ms=tuple((after - before) * 1e3 for before, after in shared_spans),
         computed_ms=row["computed_s"] * 1e3 / len(spans),
         alignments=row["alignments"],
         retransmits=sum(other["retransmits"] for other in reports.rows if other["job"] == one.job.name),

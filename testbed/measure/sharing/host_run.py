@@ -1,4 +1,4 @@
-"""Jobs on the hosts of a lab under one policy after another, kept as a run, and jobs taken from such runs."""
+"""Jobs on the hosts of a lab under one policy after another, recorded as a run, and jobs read from such runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PHASE = "shared jobs"
 
 @dataclass(frozen=True, slots=True)
 class HostRun:
-    """Jobs, their places and shifts, and the conditions under which they run on the hosts of a lab."""
+    """Jobs, their placement and shifts, and the conditions under which they run on the hosts of a lab."""
 
     jobs: Sequence[SharedJob]
     placement: Placement
@@ -48,10 +48,10 @@ class HostRun:
 def open_in_force(
     lab_file: Path, placement: Placement, runs_dir: Path, note: Note
 ) -> Iterator[tuple[LabSession, Design, Journal, str]]:
-    """Provide the lab as it runs, with the topology in force; a simulated one that is down is started meanwhile.
+    """Yield the running lab with the topology in force; start a simulated lab that is down.
 
-    Then it has those hosts alone that jobs run on, and a topology of theirs. Raises what opening a lab raises, and
-    `VerifyFailed` when the topology is not in force.
+    A lab started here has only the hosts of the jobs, and its own topology. Raises the errors of opening a lab, and
+    `VerifyFailed` if the topology is not in force.
     """
     lab = load_lab(lab_file)
     is_up = any(entry["live"] and entry["lab"] == lab.name for entry in lab_status())
@@ -65,8 +65,8 @@ def open_in_force(
             check_in_force(session, current.design)
             yield session, current.design, journal, mode
         return
-    # The lab itself may be started meanwhile: the part has a name of its own. Its links keep the rate of the file,
-    # since few carry anything.
+    # Its own name, because the lab itself may be started meanwhile. Its links keep the rate of the file, since few
+    # carry traffic.
     used = {host for hosts in placement.values() for host in hosts}
     hosts = tuple(host for host in lab.hosts if host.name in used)
     part = with_rate(replace(lab, name=f"{lab.name}-{os.getpid()}", hosts=hosts), lab.link.rate_mbps)
@@ -84,7 +84,7 @@ def open_in_force(
 def run_on_hosts(
     lab_file: Path, host_run: HostRun, runs_dir: Path, really_move: str | None, note: Note
 ) -> tuple[str, list[MeasuredJob]]:
-    """Return the id of the run and its rows, which are on record as soon as they are measured."""
+    """Run the jobs; return the id of the run and its rows, which are recorded as soon as they are measured."""
     check_permission(load_lab(lab_file), really_move)
     with open_in_force(lab_file, host_run.placement, runs_dir, note) as (session, design, journal, mode):
         lab = session.lab
@@ -106,7 +106,7 @@ def run_on_hosts(
 
 
 def keep_rows(run: Run, lab: Lab, rows: Sequence[MeasuredJob]) -> None:
-    """Put rows on record as soon as they are measured."""
+    """Record rows as a phase of the run."""
     run.add_phase(PHASE, to_json(rows, lab.link.represents_gbps))
 
 
@@ -121,14 +121,14 @@ def to_json(rows: Sequence[MeasuredJob], rate_gbps: float) -> dict[str, Json]:
 
 
 def phases_of_run(store: RunStore, run_id: str, job: str) -> tuple[float, tuple[Burst, ...]]:
-    """Return period and bursts of a job that a run measured: computing, then one burst at the rate of the link.
+    """Return period and bursts of a job that a run measured: computation, then one burst at the rate of the link.
 
-    Of a job among others the quickest iteration counts, which is nearest to one alone. A run of `testbed job` has one
-    job, whose fullest link says what is sent. Raises `WorkloadError` where nothing of it was measured.
+    For a job among others the fastest iteration counts, which is closest to one alone. A run of `testbed job` has one
+    job, whose most loaded link determines the burst. Raises `WorkloadError` if the run did not measure the job.
     """
     record = store.load(run_id)
-    found = [phase for phase in record.phases if phase.name in (PHASE, PLAN_JOB)]
-    for phase in reversed(found):
+    phases = [phase for phase in record.phases if phase.name in (PHASE, PLAN_JOB)]
+    for phase in reversed(phases):
         data = cast("Mapping[str, Any]", phase.data)
         period_ms, send_ms, gbps = _of_plan_job(data) if phase.name == PLAN_JOB else _of_shared(data, job)
         if period_ms:
@@ -148,7 +148,7 @@ def _of_shared(data: Mapping[str, Any], job: str) -> tuple[float, float, float]:
 
 
 def _of_plan_job(data: Mapping[str, Any]) -> tuple[float, float, float]:
-    """Return the median iteration, and how long the bytes of the fullest link take in it."""
+    """Return the median iteration, the time of the bytes of the most loaded link (both in ms), and the rate in Gb/s."""
     times = sorted(data["times_s"])
     period_s, rate_gbps = times[len(times) // 2], data.get("rate_gbps", 0.0)
     planned = max((link["planned_bytes"] for link in data["links"]), default=0) / max(1, len(times))

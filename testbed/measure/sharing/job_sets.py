@@ -1,4 +1,4 @@
-"""The sets of jobs of `testbed reproduce sharing` on two hosts of a lab, kept as a run."""
+"""The sets of jobs of `testbed reproduce sharing` on two hosts of a lab, recorded as a run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def open_two_hosts(
     runs_dir: Path,
     note: Callable[[str], object],
 ) -> Iterator[TwoHosts]:
-    """Provide the first two hosts of a lab for sets of jobs. Raises as `open_in_force`."""
+    """Yield the first two hosts of a lab for sets of jobs. Raises as `open_in_force` does."""
     lab = load_lab(lab_file)
     check_permission(lab, really_move)
     hosts = tuple(host.name for host in lab.hosts[:2])
@@ -46,7 +46,7 @@ def open_two_hosts(
 
 @dataclass(frozen=True, slots=True)
 class TwoHosts:
-    """Two hosts of an open lab, and the run that keeps what is measured on them."""
+    """Two hosts of an open lab, and the run that records their measurements."""
 
     session: LabSession
     design: Design

@@ -1,8 +1,8 @@
-"""Jobs under one policy after another on an open lab, predicted beside measured.
+"""Jobs under one policy after another on an open lab, predicted and measured.
 
-Queues of NICs are held while jobs run: a process on each host puts back what was there when its input ends. The input
-ends with the session, however that ends: our exit, an interrupt, a kill, a lost connection. After that hosts that did
-not report are asked to restore, which does nothing where nothing is left.
+A process on each host sets the queues of its NICs while jobs run, and restores the earlier ones when its input ends.
+The input ends with the session, however that ends: our exit, an interrupt, a kill, a lost connection. Then hosts that
+did not report are restored by a second command, which does nothing if nothing is left to restore.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SETTINGS = {
     "ipv4/tcp_no_metrics_save": 1,
     "ipv4/tcp_rto_min_us": 20_000,
 }
-"""Kernel settings of hosts while jobs run; a kernel without one keeps its own."""
+"""Kernel settings of hosts while jobs run; settings that a kernel lacks are skipped."""
 SET_S, RESTORE_S = 20.0, 10.0
 
 Queues = Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -56,65 +56,65 @@ Queues = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 @contextmanager
 def hold_queues(fleet: Fleet, lab: Lab, queues: Queues) -> Iterator[None]:
-    """Provide queues on NICs, and the kernel settings of their hosts; put back what was there before.
+    """Set queues on NICs and the kernel settings of their hosts; restore the earlier ones on leaving.
 
-    Raises `HostError` naming hosts where they cannot be set, or could not be put back.
+    Raises `HostError` with the host whose queues cannot be set or restored.
     """
     name = "queues.py"
     folder = fleet.put({name: resources.files("testbed.node").joinpath(name).read_bytes()})
     python = {host.name: host.python for host in lab.hosts}
     program = {host: [python[host], "-IS", f"{folder}/{name}"] for host in queues}
-    said: dict[str, dict[str, Any]] = {}
+    messages: dict[str, dict[str, Any]] = {}
     try:
         with fleet.start({host: shlex.join([*words, "hold"]) for host, words in program.items()}) as launch:
             for host, nics in queues.items():
                 launch.send(json.dumps({"nics": nics, "sysctls": SETTINGS}) + "\n", host)
-            _follow(launch, said, {"set"}, SET_S, len(queues))
-            _check_set(said, queues)
+            _follow(launch, messages, {"set"}, SET_S, len(queues))
+            _check_set(messages, queues)
             try:
                 yield
             finally:
                 launch.close_input()
-                _follow(launch, said, {"restored"}, RESTORE_S, len(queues))
+                _follow(launch, messages, {"restored"}, RESTORE_S, len(queues))
     finally:
         _restore(
             fleet,
             {
                 host: words
                 for host, words in program.items()
-                if host not in said or said[host]["event"] != "restored"
+                if host not in messages or messages[host]["event"] != "restored"
             },
         )
 
 
 def _follow(
-    launch: Launch, said: dict[str, dict[str, Any]], wanted: set[str], timeout_s: float, hosts: int
+    launch: Launch, messages: dict[str, dict[str, Any]], events: set[str], timeout_s: float, hosts: int
 ) -> None:
-    """Take lines until every host has said what is wanted, or an error, or the time has passed."""
+    """Read lines until every host has sent one of `events` or an error, or the time has passed."""
     ends_at = time.monotonic() + timeout_s
     while (left_s := ends_at - time.monotonic()) > 0 and launch.running:
-        if sum(one["event"] in wanted | {"error"} for one in said.values()) == hosts:
+        if sum(one["event"] in events | {"error"} for one in messages.values()) == hosts:
             return
         for host, line in launch.lines(min(0.2, left_s)):
             with suppress(ValueError):
-                said[host] = json.loads(line)
+                messages[host] = json.loads(line)
             break
 
 
-def _check_set(said: Mapping[str, Mapping[str, Any]], queues: Queues) -> None:
+def _check_set(messages: Mapping[str, Mapping[str, Any]], queues: Queues) -> None:
     for host in queues:
-        found = said.get(host, {"event": "", "message": "nothing is heard from it"})
-        if found["event"] != "set":
-            why = found.get("message", "it ended")
+        message = messages.get(host, {"event": "", "message": "it sent nothing"})
+        if message["event"] != "set":
+            why = message.get("message", "it ended")
             raise HostError(f"the queues of host {host} cannot be set: {why}", host=host)
 
 
 def _restore(fleet: Fleet, programs: Mapping[str, list[str]]) -> None:
-    """Restore hosts that did not report it. Raises `HostError`."""
+    """Restore hosts that did not report their restoration. Raise `HostError` if that fails."""
     if not programs:
         return
-    done = fleet.run({host: shlex.join([*words, "restore"]) for host, words in programs.items()})
-    for host, one in done.items():
+    completed = fleet.run({host: shlex.join([*words, "restore"]) for host, words in programs.items()})
+    for host, one in completed.items():
         if one.exit_status:
             what = one.stdout.strip() or one.stderr.strip()
             raise HostError(
@@ -125,7 +125,7 @@ def _restore(fleet: Fleet, programs: Mapping[str, list[str]]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredJob:
-    """Iterations of a job on hosts under a policy, beside the mean that the model predicts for as many."""
+    """Iterations of a job on hosts under a policy, and the mean that the model predicts for as many."""
 
     job: str
     policy: Policy
@@ -157,9 +157,9 @@ def measure(
     note: Callable[[str], object] = lambda _text: None,
     done: Callable[[Sequence[MeasuredJob]], object] = lambda _rows: None,
 ) -> list[MeasuredJob]:
-    """Run the jobs under each policy; `done` gets the rows of one as soon as they are measured.
+    """Run the jobs under each policy; `done` gets the rows of one policy as soon as they are measured.
 
-    The hosts are held under the lease of `--lease`, or an implicit one; their queues are put back in the end. Raises
+    The hosts are leased by `--lease` or implicitly; their queues are restored at the end. Raises
     `CollectiveError`, `TopologyError`, `HostError`, `LeaseDenied`.
     """
     from testbed.leases.fence import hold_fence  # SQLAlchemy: not for a plan
@@ -178,13 +178,13 @@ def measure(
         for policy in policies:
             note(f"{policy}: {conditions.iterations} iterations")
             schedule = schedule_of(policy, jobs, shifted, conditions)
-            found = _under(session, fence, placed, policy, schedule, conditions)
-            done(found)
-            measured += found
+            rows = _measure_policy(session, fence, placed, policy, schedule, conditions)
+            done(rows)
+            measured += rows
     return measured
 
 
-def _under(
+def _measure_policy(
     session: LabSession,
     fence: Fence,
     placed: Sequence[JobLinks],
@@ -192,7 +192,7 @@ def _under(
     schedule: Schedule,
     conditions: Conditions,
 ) -> list[MeasuredJob]:
-    """Run the jobs under a policy. The lease cannot end while queues are set; they are put back whatever it becomes."""
+    """Run the jobs under a policy. Queues are set under the fence of the lease, and restored even if it ends."""
     assert session.fleet is not None  # checked by `measure`
     lab = session.lab
     queues: dict[str, dict[str, dict[str, Any]]] = {}

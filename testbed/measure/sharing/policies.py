@@ -1,7 +1,7 @@
-"""Policies by which jobs share links on hosts, the links that their bursts take, and the iteration times predicted.
+"""Policies by which jobs share links on hosts, the links of their bursts, and predicted iteration times.
 
-A burst takes a circuit from each host to the next, in the topology that is in force. The contention model predicts the
-iterations of each policy.
+A burst uses a circuit from each host to the next, in the topology in force. The contention model predicts the
+iterations under each policy.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JobLinks:
-    """A job on hosts of the lab, by number: who sends to whom, over which link.
+    """A job on hosts of the lab, by number: senders, receivers and links.
 
-    `hosts` are in the order of its ring; `out[i]` is the link on which host i sends, None where it only receives.
+    `hosts` are in the order of its ring; `out[i]` is the link on which host i sends, None if it only receives.
     """
 
     job: SharedJob
@@ -33,7 +33,7 @@ class JobLinks:
 
     @property
     def steps(self) -> int:
-        """Parts of a burst: an AllReduce of k hosts has 2 (k - 1), each waits for the one before."""
+        """Number of parts of a burst: an AllReduce of k hosts has 2 (k - 1), each of which waits for the one before."""
         return 2 * (len(self.hosts) - 1) if is_allreduce(self.job, len(self.hosts)) else 1
 
     @property
@@ -43,30 +43,30 @@ class JobLinks:
 
 
 def is_allreduce(job: SharedJob, hosts: int) -> bool:
-    """Return whether the hosts of a job exchange parts; else each sends its burst as a whole."""
+    """Return whether the hosts of a job exchange parts of a burst; otherwise each sends its burst as a whole."""
     return job.traffic == "allreduce" or (not job.traffic and hosts > 2)
 
 
 def links_of_jobs(
     lab: Lab, wiring: Wiring, jobs: Sequence[SharedJob], placement: Placement, *, spread: bool = False
 ) -> list[JobLinks]:
-    """Return the links of each job; with `spread` jobs on the same hosts take parallel links in turn.
+    """Return the links of each job; with `spread` jobs on the same hosts use parallel links in turn.
 
-    Raises `TopologyError` for hosts that no link joins, and for a job on one host.
+    Raises `TopologyError` for hosts without links between them, and for a job on one host.
     """
     numbers = {host.name: number for number, host in enumerate(lab.hosts)}
-    found: list[JobLinks] = []
+    job_links: list[JobLinks] = []
     for job in jobs:
         hosts = tuple(numbers[name] for name in placement[job.name])
         if len(hosts) < 2:
             raise TopologyError(f"job {job.name!r} sends nothing on a single host: give it at least two")
-        turn = sum(set(hosts) == set(other.hosts) for other in found) if spread else 0
-        found.append(_job_links(lab, wiring, job, hosts, turn))
-    return found
+        turn = sum(set(hosts) == set(other.hosts) for other in job_links) if spread else 0
+        job_links.append(_job_links(lab, wiring, job, hosts, turn))
+    return job_links
 
 
 def _job_links(lab: Lab, wiring: Wiring, job: SharedJob, hosts: tuple[int, ...], turn: int) -> JobLinks:
-    """Return the links in the order of the hosts or, where it has none, in the other; of two hosts by their names."""
+    """Return the links in the order of the hosts or, if a link is missing, in reverse; two hosts are sorted first."""
     if len(hosts) == 2:
         hosts = (min(hosts), max(hosts))
     for order in (hosts, hosts[::-1]):
@@ -92,25 +92,26 @@ Policy = Literal["fair", "weights", "shifts", "mltcp"]
 Transport = Literal["tcp", "udp"]
 POLICIES: tuple[Policy, ...] = ("fair", "weights", "shifts", "mltcp")
 SHORT_QUEUE, CLASS_QUEUE = 16, 50
-"""Packets that a link's queue holds: one for all jobs, and one for each job where HTB shares the link."""
+"""Queue lengths in packets: of one queue for all jobs, and of each job's queue if HTB shares the link."""
 STAGGER = 0.01
-"""Jobs under MLTCP start one after another, by this part of the shortest period: in step nothing moves them apart."""
+"""Offset between starts of jobs under MLTCP, as a part of the shortest period: jobs in step would stay in step."""
 SLACK = 0.03
-"""Part by which a job holds a longer period than its own: what a disturbance cost is made good within it."""
+"""Relative extension of a job's period, in which it recovers from disturbances."""
 
 HOLDABLE = 1.02
 """A job holds its slots if the model's iterations take no longer than this part of them."""
 TOLERANCE = 0.1
-"""Part of its slot by which an iteration may be late before it waits for the next.
+"""Part of its slot by which an iteration may be late before it waits for the next slot.
 
-One that begins late delays jobs whose slots it meets, and they others: beyond this that costs more than one slot."""
+A late iteration delays the jobs of the slots it runs into, and they delay others: beyond this, that costs more than
+one slot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Conditions under which jobs run; a `stagger_ms` below 0 is the default.
+    """Conditions under which jobs run; a negative `stagger_ms` selects the default.
 
-    `weights` are by job, 1 where left out; without any the first job has 3. `slope` and `intercept` are those of MLTCP.
+    `weights` are by job, 1 if omitted; without any the first job has 3. `slope` and `intercept` are those of MLTCP.
     """
 
     iterations: int = 100
@@ -127,19 +128,19 @@ class Conditions:
 
     def weight_of(self, names: Sequence[str]) -> tuple[float, ...]:
         """Return the weights of jobs, in their order."""
-        given = self.weights or {names[0]: 3.0}
-        return tuple(float(given.get(name, 1.0)) for name in names)
+        weights = self.weights or {names[0]: 3.0}
+        return tuple(float(weights.get(name, 1.0)) for name in names)
 
     def transport_of(self, policy: Policy) -> Transport:
-        """Return the transport: MLTCP is one of ours."""
+        """Return the transport; MLTCP needs ours, over UDP."""
         return "udp" if policy == "mltcp" else self.transport
 
     def queue_of(self, policy: Policy) -> int:
-        """Return how many packets a queue holds."""
+        """Return the length of a queue in packets."""
         return self.queue or (CLASS_QUEUE if policy in ("fair", "weights") else SHORT_QUEUE)
 
     def shares(self, policy: Policy, names: Sequence[str]) -> list[float]:
-        """Return the parts of a link that are guaranteed to these jobs; none where they share one queue."""
+        """Return the parts of a link that are guaranteed to these jobs; empty if they share one queue."""
         if policy == "fair":
             return [1 / len(names)] * len(names)
         if policy == "weights":
@@ -150,27 +151,27 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Starts of jobs, and the periods that they hold (0: none), by job; ms."""
+    """Starts of jobs, and the periods that they keep (0: none), by job, in ms."""
 
     starts_ms: Mapping[str, float]
     slots_ms: Mapping[str, float]
 
 
-def shift_schedule(found: CassiniSchedule) -> Schedule:
-    """Return starts and slots of what Cassini found; a job that the model sees late at every slot holds none.
+def shift_schedule(result: CassiniSchedule) -> Schedule:
+    """Return starts and slots of Cassini's schedule, without a slot for a job that would miss every slot.
 
-    It would wait for another slot each time, where the model lets it begin at once.
+    Such a job would wait for another slot each time, while the model lets it start at once.
     """
     slots = {
-        one.job: one.slot_ms if one.shifted_ms <= HOLDABLE * one.slot_ms else 0.0 for one in found.predicted
+        one.job: one.slot_ms if one.shifted_ms <= HOLDABLE * one.slot_ms else 0.0 for one in result.predicted
     }
-    return Schedule(found.starts_ms, slots)
+    return Schedule(result.starts_ms, slots)
 
 
 def schedule_of(
     policy: Policy, jobs: Sequence[SharedJob], shifted: Schedule, conditions: Conditions
 ) -> Schedule:
-    """Return starts and slots under a policy; `shifted` is what Cassini found."""
+    """Return starts and slots under a policy; `shifted` is Cassini's schedule."""
     if policy == "shifts":
         stretch = 1 + conditions.slack
         return Schedule(
@@ -192,7 +193,7 @@ def predict(
     schedule: Schedule,
     conditions: Conditions,
 ) -> list[PolicyPrediction]:
-    """Return what the model says of jobs under a policy, over as many iterations as are measured."""
+    """Return the model's prediction for jobs under a policy, over as many iterations as are measured."""
     users: dict[str, list[str]] = {}
     for one in placed:
         for link in one.links:

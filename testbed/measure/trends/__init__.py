@@ -1,1 +1,1 @@
-"""Series over runs: where they change, by how much, how sure that is, and which change of the lab came before."""
+"""Series over runs: their changes, with size and confidence, and the changes of the lab before each."""

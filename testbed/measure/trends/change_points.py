@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 LEAST_SIDE = 2
-"""Values on each side of a split: a single one may be an outlier."""
+"""Minimum number of values on each side of a split: a single one may be an outlier."""
 LEAST_VALUES = 6
-"""Fewer values have too few orders for a test at the default rate."""
+"""Minimum length of a series: fewer values have too few orders for a test at the default rate."""
 DEFAULT_RATE = 0.05
 MOST_VALUES = 200
-"""Of a longer series only the newest are judged: the work grows with the square."""
+"""Maximum length of a series, of which only the newest values are tested: the work grows with its square."""
 _CHUNK = 500
 _MOST_PERMUTATIONS = 20_000
 _TIE = 1e-9
@@ -49,7 +49,7 @@ class ChangePoint:
 def change_points(
     values: Sequence[float], *, rate: float = DEFAULT_RATE, seed: int = 0
 ) -> tuple[ChangePoint, ...]:
-    """Return the changes of a series, in order; of a series without any, in a share of `rate` at most.
+    """Return the changes of a series, in order; false alarms occur in at most a share `rate` of series without changes.
 
     >>> [point.index for point in change_points([10, 11, 10, 9, 10, 4, 5, 4, 5, 4])]
     [5]
@@ -58,10 +58,10 @@ def change_points(
     if len(series) < LEAST_VALUES:
         return ()
     skipped = max(0, len(series) - MOST_VALUES)
-    found = _find_change_points(series[skipped:], rate, np.random.default_rng(seed), skipped)
-    edges = [skipped, *(point.index for point in found), len(series)]
+    points = _find_change_points(series[skipped:], rate, np.random.default_rng(seed), skipped)
+    edges = [skipped, *(point.index for point in points), len(series)]
     means = [float(series[a:b].mean()) for a, b in pairwise(edges)]
-    return tuple(replace(point, before=means[at], after=means[at + 1]) for at, point in enumerate(found))
+    return tuple(replace(point, before=means[at], after=means[at + 1]) for at, point in enumerate(points))
 
 
 def _find_change_points(
@@ -84,7 +84,7 @@ def _find_change_points(
 
 
 def best_segment(series: Floats) -> tuple[float, tuple[int, int]]:
-    """Return by how much the best segment with a mean of its own reduces the sum of squares, and its begin and end.
+    """Return the reduction of the sum of squares by the best segment with its own mean, and its start and end.
 
     >>> best_segment(np.array([1.0, 1.0, 5.0, 5.0, 5.0, 1.0, 1.0]))[1]
     (2, 5)
@@ -100,7 +100,7 @@ def best_segment(series: Floats) -> tuple[float, tuple[int, int]]:
 
 
 def best_split(series: Floats) -> int:
-    """Return where two means fit best.
+    """Return the index of the split with the best fit of two means.
 
     >>> best_split(np.array([1.0, 1.0, 1.0, 5.0, 5.0, 5.0]))
     3
@@ -111,14 +111,14 @@ def best_split(series: Floats) -> int:
 
 
 def _sums(rows: Floats) -> Floats:
-    """Return sums of deviations from the mean up to each value, row by row, beginning with 0."""
+    """Return the cumulative sums of the deviations from the mean of each row, starting with 0."""
     sums = np.zeros((rows.shape[0], rows.shape[1] + 1))
     np.cumsum(rows - rows.mean(axis=1, keepdims=True), axis=1, out=sums[:, 1:])
     return sums
 
 
 def _gains(sums: Floats, length: int) -> tuple[Floats, NDArray[np.int64]]:
-    """Return the reduction by each segment of a length, row by row, and where these begin: not one value off an end."""
+    """Return the reductions of each row by the segments of a length, and their starts: never one value from an end."""
     size = sums.shape[1] - 1
     every = np.arange(size - length + 1)
     begins = every[
@@ -153,9 +153,9 @@ def _permutations(rate: float) -> int:
 
 
 def _probability(series: Floats, gain: float, rate: float, random: np.random.Generator) -> float:
-    """Return the share of random orders with a segment as good, the order at hand counted as one of them.
+    """Return the share of random orders with a segment as good, counting the given order as one of them.
 
-    Ends early where the share cannot come below the rate any more.
+    Returns 1 as soon as the share cannot fall below the rate any more.
     """
     scale = float(((series - series.mean()) ** 2).sum())
     if gain <= _TIE * max(scale, _TIE * float(series @ series)):

@@ -1,4 +1,4 @@
-"""Two runs side by side: what both measured, row by row, and what was different around them."""
+"""Comparison of two runs: the rows that both measured, and the facts that differ."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class RowPair:
 
     @property
     def ratio(self) -> float:
-        """Bus bandwidth of the second by that of the first; 0 where the first has none."""
+        """Bus bandwidth of the second divided by that of the first; 0 if the first has none."""
         return self.after.busbw_mbps / self.before.busbw_mbps if self.before.busbw_mbps else 0.0
 
     @property
     def is_clear(self) -> bool:
-        """True if the middle halves of both runs' iterations do not overlap; False where quartiles are not kept."""
+        """True if the interquartile ranges of both runs do not overlap; False without quartiles."""
         first, second = self.before.busbw_spread_mbps, self.after.busbw_spread_mbps
         return bool(first[1] and second[1]) and (first[1] < second[0] or second[1] < first[0])
 
@@ -42,7 +42,7 @@ class RowPair:
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """Two runs: rows of both, how many only one of them has, and facts that differ."""
+    """Comparison of two runs: common rows, numbers of rows that only one has, and facts that differ."""
 
     rows: tuple[RowPair, ...]
     only_a: int
@@ -50,7 +50,7 @@ class RunComparison:
     differences: tuple[tuple[str, str, str], ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Return what `testbed runs compare --json` prints, but for the runs."""
+        """Return the output of `testbed runs compare --json`, without the runs themselves."""
         return {
             "rows": [row.as_json() for row in self.rows],
             "only_a": self.only_a,
@@ -60,7 +60,7 @@ class RunComparison:
 
 
 def compare_runs(a: StoredRun, b: StoredRun) -> RunComparison:
-    """Return what two runs have in common and what not. Pure."""
+    """Compare two runs. Pure."""
     ours, theirs = (
         {tuple(getattr(row, name) for name in _SAME): row for row in run.timings} for run in (a, b)
     )

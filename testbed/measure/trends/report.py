@@ -1,6 +1,6 @@
-"""Series over the runs of labs, their changes, which of these are regressions, and the changes of the lab before each.
+"""Series over the runs of labs, their changes and regressions, and the changes of the lab before each.
 
-Series are bus bandwidths of configurations, and optical power at the ends of stretches of glass.
+Series are bus bandwidths of configurations, and optical power at the ends of fibre sections.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ UNITS: Mapping[Quantity, str] = {"bandwidth": "Mbit/s", "power": "dBm"}
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One value of a series: the run that it is of, and when that began (ISO 8601, UTC)."""
+    """One value of a series, with its run and the start of that run (ISO 8601, UTC)."""
 
     run_id: str
     at: str
@@ -39,7 +39,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One quantity of one lab in the order of time; `name` says of what. A larger value is a better one."""
+    """One quantity of one lab in the order of time; `name` is its configuration or place. Larger values are better."""
 
     quantity: Quantity
     lab: str
@@ -49,17 +49,17 @@ class Series:
 
     @property
     def values(self) -> tuple[float, ...]:
-        """Values alone."""
+        """The values, without runs and times."""
         return tuple(point.value for point in self.points)
 
 
 def bandwidth_series(runs: Iterable[RunSummary], *, every_size: bool = False) -> tuple[Series, ...]:
     """Return the bus bandwidth of every configuration, at the largest size that its newest run measured.
 
-    With `every_size` each size is a series of its own. Runs that failed or were interrupted count as far as they came.
+    With `every_size` each size is its own series. Failed and interrupted runs count with the rows they measured.
     Raises `ResultsError` for a file that cannot be read.
     """
-    found: dict[tuple[Any, ...], dict[int, list[Point]]] = {}
+    points_of: dict[tuple[Any, ...], dict[int, list[Point]]] = {}
     for run in sorted(runs, key=lambda one: one.started):
         measured: dict[tuple[Any, ...], list[float]] = {}
         for row in read_rows(run.directory / "timings.parquet", Timing):
@@ -72,10 +72,10 @@ def bandwidth_series(runs: Iterable[RunSummary], *, every_size: bool = False) ->
             )
         for (key, size), values in measured.items():
             point = Point(run.run_id, run.started.isoformat(), fmean(values))
-            found.setdefault(key, {}).setdefault(size, []).append(point)
+            points_of.setdefault(key, {}).setdefault(size, []).append(point)
     return tuple(
         Series("bandwidth", key[0], f"{key[3]}, {size_text(size)}", tuple(points), key[1])
-        for key, sizes in found.items()
+        for key, sizes in points_of.items()
         for size, points in sorted(sizes.items())
         if every_size or size == _largest_of_newest(sizes)
     )
@@ -87,10 +87,10 @@ def _largest_of_newest(sizes: Mapping[int, Sequence[Point]]) -> int:
 
 
 def power_series(runs_dir: str | Path, runs: Iterable[RunSummary]) -> tuple[Series, ...]:
-    """Return the power at the end of every stretch of glass: for each run the median of the readings up to its end.
+    """Return the power at the end of every fibre section: for each run the median of the readings up to its end.
 
-    Readings are those that `testbed drift` keeps; each counts for the first run of its lab that ended after it. Of a
-    lab without runs every reading is a point of its own. Raises `ResultsError`.
+    Readings are those that `testbed drift` stores; each counts for the first run of its lab that ended after it. In a
+    lab without runs every reading is its own point. Raises `ResultsError`.
     """
     by_lab: dict[str, list[RunSummary]] = {}
     for run in sorted(runs, key=lambda one: one.finished or one.started):
@@ -100,19 +100,19 @@ def power_series(runs_dir: str | Path, runs: Iterable[RunSummary]) -> tuple[Seri
         readings.setdefault((row["lab"], row["place"]), []).append((row["taken_s"], row["power_dbm"]))
     return tuple(
         Series("power", lab, place, points, any(run.simulated for run in by_lab.get(lab, ())))
-        for (lab, place), taken in readings.items()
-        if (points := _at_runs(taken, by_lab.get(lab, [])))
+        for (lab, place), readings_at in readings.items()
+        if (points := _at_runs(readings_at, by_lab.get(lab, [])))
     )
 
 
-def _at_runs(taken: Sequence[tuple[float, float]], runs: Sequence[RunSummary]) -> tuple[Point, ...]:
+def _at_runs(readings: Sequence[tuple[float, float]], runs: Sequence[RunSummary]) -> tuple[Point, ...]:
     from testbed.operate.drift.report import time_text
 
     if not runs:
-        return tuple(Point("", time_text(at_s), power) for at_s, power in taken)
+        return tuple(Point("", time_text(at_s), power) for at_s, power in readings)
     ends = [(run.finished or run.started).timestamp() for run in runs]
     by_run: dict[int, list[float]] = {}
-    for at_s, power in taken:
+    for at_s, power in readings:
         if (index := bisect_left(ends, at_s)) < len(runs):
             by_run.setdefault(index, []).append(power)
     return tuple(
@@ -133,12 +133,12 @@ def _losses(runs_dir: str | Path) -> Sequence[Mapping[str, Any]]:
 
 
 LEAST_LOSS = {"bandwidth": 0.01, "power": 0.2}
-"""What a regression is: this share of the bandwidth, or so many dB, less than before."""
+"""Smallest loss that counts as a regression: a share of the bandwidth, or dB of power."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesChange:
-    """A change of level of a series: `last` is of the level before, `first` of the one after.
+    """A change of level of a series: `last` is the last point of the level before, `first` the first one after.
 
     `epochs` are the changes of the lab between the two, the newest first, as `testbed history` lists them.
     """
@@ -156,11 +156,11 @@ class SeriesChange:
 
     @property
     def is_regression(self) -> bool:
-        """True if so much is lost that it matters."""
-        lost = -self.difference
+        """True if the loss is at least `LEAST_LOSS`."""
+        loss = -self.difference
         if self.series.quantity == "bandwidth":
-            lost /= abs(self.point.before) or 1.0
-        return lost >= LEAST_LOSS[self.series.quantity]
+            loss /= abs(self.point.before) or 1.0
+        return loss >= LEAST_LOSS[self.series.quantity]
 
     def as_json(self) -> dict[str, Any]:
         """Return one entry of `changes` in `testbed runs trend --json`."""
@@ -183,7 +183,7 @@ class SeriesChange:
         }
 
     def lines(self) -> Iterator[str]:
-        """Yield the change for people."""
+        """Yield the change as lines of text."""
         unit = UNITS[self.series.quantity]
         word = "fell" if self.difference < 0 else "rose"
         run = f"run {self.first.run_id}" if self.first.run_id else f"the reading of {self.first.at}"
@@ -200,7 +200,7 @@ class SeriesChange:
 
 @dataclass(frozen=True, slots=True)
 class TrendReport:
-    """Changes of all series; `short` are series of too few values to be judged, `rate` that of the whole report."""
+    """Changes of all series; `rate` is the rate of false alarms of the whole report."""
 
     series: tuple[Series, ...]
     changes: tuple[SeriesChange, ...]
@@ -208,16 +208,16 @@ class TrendReport:
 
     @property
     def short(self) -> int:
-        """Series that have too few values."""
+        """Number of series with too few values for a test."""
         return sum(len(one.points) < LEAST_VALUES for one in self.series)
 
     @property
     def regressions(self) -> tuple[SeriesChange, ...]:
-        """Changes by which something is lost."""
+        """The changes that are regressions."""
         return tuple(change for change in self.changes if change.is_regression)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what `testbed runs trend --json` prints."""
+        """Return the output of `testbed runs trend --json`."""
         return {
             "series": len(self.series),
             "too_short": self.short,
@@ -228,7 +228,7 @@ class TrendReport:
 
 
 def find_trends(runs_dir: str | Path, series: Sequence[Series], rate: float = DEFAULT_RATE) -> TrendReport:
-    """Return the changes of series, those that lose something first. Raises `JournalError`.
+    """Return the changes of series, regressions first. Raises `JournalError`.
 
     The rate of false alarms holds for the whole report: each series is tested at its share (Bonferroni).
     """

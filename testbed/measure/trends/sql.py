@@ -1,6 +1,6 @@
-"""SQL over the runs, by DuckDB: tables of all runs in memory, from their Parquet files and from the database.
+"""SQL over the runs with DuckDB: tables of all runs in memory, from their Parquet files and the database.
 
-The statement sees these tables and nothing else: no file, no network, no setting, and what it changes is gone after it.
+A statement has access to these tables only: no files, network or settings, and its changes are discarded.
 """
 
 from __future__ import annotations
@@ -29,21 +29,22 @@ if TYPE_CHECKING:
 _TYPES = {pa.string(): "varchar", pa.int64(): "bigint", pa.float64(): "double", pa.bool_(): "boolean"}
 HINT = "see `testbed runs query --help` for the tables"
 LONGEST_S, MEMORY_MB, MOST_ROWS = 30.0, 1024, 100_000
-"""What one statement may take: others use the machine, too."""
+"""Limits of one statement, because others use the machine, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Rows of a statement."""
+    """Result of a statement: column names and rows."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
 
 
 def query_runs(runs_dir: str | Path, statement: str) -> Answer:
-    """Return what a statement of SQL finds in `runs`, `timings`, `nic_bytes`, `phases`, `epochs` and `losses`.
+    """Run a SQL statement on `runs`, `timings`, `nic_bytes`, `phases`, `epochs` and `losses`; return its result.
 
-    Raises `ResultsError` where DuckDB is not installed, for a file that cannot be read, and for wrong SQL.
+    Raises `ResultsError` if DuckDB is not installed, for a file that cannot be read, for invalid SQL, and beyond the
+    limits of time, memory and rows.
     """
     duckdb = _library()
     with duckdb.connect(":memory:") as connection:
@@ -72,9 +73,9 @@ def query_runs(runs_dir: str | Path, statement: str) -> Answer:
         timer = threading.Timer(LONGEST_S, connection.interrupt)
         timer.start()
         try:
-            found = connection.execute(statement)
-            columns = tuple(column[0] for column in found.description or ())
-            rows = found.fetchmany(MOST_ROWS + 1)
+            result = connection.execute(statement)
+            columns = tuple(column[0] for column in result.description or ())
+            rows = result.fetchmany(MOST_ROWS + 1)
         except duckdb.InterruptException as error:
             raise ResultsError(
                 f"the statement took longer than {LONGEST_S:g} s and was stopped; {HINT}"
@@ -118,7 +119,7 @@ def _read(store: RunStore, query: str) -> Sequence[Mapping[str, Any]]:
 
 
 def _without_file(runs: Iterable[RunSummary]) -> list[dict[str, Any]]:
-    """Return the runs that wrote no file of their own: they are under way, or were killed."""
+    """Return the rows of runs without a file: they are running, or were killed."""
     rows = []
     for run in runs:
         if not (run.directory / RUN_FILE).exists():
@@ -137,7 +138,7 @@ def _from_files(
     *,
     with_run: bool = False,
 ) -> None:
-    """Make a table of the files of one name of all runs; an empty one where no run has one."""
+    """Create a table from the files with one name of all runs; an empty one if no run has such a file."""
     files = [str(path) for run in runs if (path := run.directory / name).exists()]
     run_id = "regexp_extract(filename, '([^/]+)/[^/]+$', 1) as run_id, " if with_run else ""
     if not files:
@@ -162,9 +163,9 @@ def _from_rows(
 def _add_rows(
     connection: duckdb.DuckDBPyConnection, table: str, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]
 ) -> None:
-    made = pa.Table.from_pylist(
+    new_rows = pa.Table.from_pylist(
         [{name: row.get(name) for name in schema.names} for row in rows], schema=schema
     )
-    connection.register("rows_at_hand", made)
+    connection.register("rows_at_hand", new_rows)
     connection.execute(f"insert into {table} by name select * from rows_at_hand")  # noqa: S608  names of ours
     connection.unregister("rows_at_hand")

@@ -521,7 +521,7 @@ def test_a_host_that_falls_silent_is_said_to_be_unconfirmed(run):
             return []
         return stalled({})(host, heard)
 
-    with pytest.raises(CollectiveTimeout, match=r"no word of that from c$"):
+    with pytest.raises(CollectiveTimeout, match=r"not confirmed by c$"):
         run(answer)
 
 

@@ -305,7 +305,7 @@ def test_documents_of_the_wrong_shape_are_a_table_or_a_results_error(
 def test_a_row_that_is_not_whole_is_left_out_and_named():
     table = parse_json(written(document([entry(8), {"size": 16}, entry(32)])))
     assert [row.size_bytes for row in table.rows] == [8, 32]
-    assert table.problems == ("results[1] is not whole and was left out: KeyError 'in_place'",)
+    assert table.problems == ("results[1] is incomplete and was skipped: KeyError 'in_place'",)
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ def test_a_newer_version_is_read_and_said_so():
         ("{}", 1, "no list `results`"),
         ('{"a":\n\n ?}', 3, "not a JSON document"),
         ('{"results": []}', 1, "`results` is empty"),
-        ('{"results": [\n{"size": 8}\n]}', 3, "results[0] is not whole"),
+        ('{"results": [\n{"size": 8}\n]}', 3, "results[0] is incomplete"),
         ('{"nccl_version": 22907, "config": {"nth', 1, "cut off before the first result"),
     ],
 )

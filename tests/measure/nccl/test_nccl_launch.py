@@ -26,9 +26,9 @@ from testbed.measure.nccl.launch import (
     import_nccl,
     mpirun_command,
     program_arguments,
-    read_found,
+    parse_equipment,
     run_nccl,
-    why_not,
+    explain_missing,
 )
 from testbed.measure.nccl.table import table_json
 
@@ -117,7 +117,7 @@ def test_the_arguments_of_the_test():
 
 def test_the_command_starts_one_rank_a_host_each_with_its_own_environment():
     here = lab("a", "b")
-    found = [replace(read_found(Completed(name, 0, FOUND, "")), host=name) for name in ("a", "b")]
+    found = [replace(parse_equipment(Completed(name, 0, FOUND, "")), host=name) for name in ("a", "b")]
     variables = {"a": {"NCCL_NET": "IB"}, "b": {"NCCL_NET": "Socket"}}
     command = mpirun_command(here, found, variables, NcclTest(timeout_s=60))
     common, *rest = command.split(" -np ")
@@ -130,7 +130,7 @@ def test_the_command_starts_one_rank_a_host_each_with_its_own_environment():
 
 
 def test_what_a_host_has_is_read_from_its_answer():
-    host = read_found(Completed("a", 0, f"{FOUND}noise\n", ""))
+    host = parse_equipment(Completed("a", 0, f"{FOUND}noise\n", ""))
     assert (host.gpus, host.program, host.mpirun) == (
         (GPU,),
         "/opt/nccl-tests/build/all_reduce_perf",
@@ -141,16 +141,16 @@ def test_what_a_host_has_is_read_from_its_answer():
 
 def test_a_host_without_anything_says_all_that_is_missing_and_what_to_do():
     found = find_nccl(fleet_with("program=\nmpirun=\n"))
-    reason = why_not(found)
+    reason = explain_missing(found)
     for words in ("no GPU on any host", "no `all_reduce_perf` on any host", "MPI=1", "no `mpirun` on a"):
         assert words in reason
 
 
 def test_only_the_hosts_that_lack_something_are_named():
     found = list(find_nccl(fleet_with(FOUND)))
-    assert why_not(found) == ""
-    assert "no GPU on host b (" in why_not([found[0], replace(found[1], gpus=())])
-    assert why_not([]) == "there are no hosts"
+    assert explain_missing(found) == ""
+    assert "no GPU on host b (" in explain_missing([found[0], replace(found[1], gpus=())])
+    assert explain_missing([]) == "there are no hosts"
 
 
 def test_without_gpu_nothing_is_started():

@@ -103,7 +103,7 @@ def test_a_rank_that_did_not_speak_is_noticed():
     log = parse_rings("".join(started(rank, 6, "0x1") + lines[rank] for rank in range(3)))
     assert log.rings == ()
     assert log.problems == (
-        "channel 0 of communicator 0x1: only these ranks spoke: 0, 1, 2; collect the logs of all ranks",
+        "channel 0 of communicator 0x1: the log has only ranks 0, 1, 2; collect the logs of all ranks",
     )
 
 
@@ -117,7 +117,7 @@ def test_neighbours_must_agree_on_both_sides():
     lines = "".join(ring_lines((0, 1, 2, 3)))
     log = parse_rings(lines.replace("Ring 00 : 1 -> 2 -> 3", "Ring 00 : 0 -> 2 -> 3"))
     assert log.rings == ()
-    assert log.problems == ("channel 0: the neighbours that ranks name form no ring",)
+    assert log.problems == ("channel 0: the neighbours of the ranks do not form a ring",)
 
 
 def test_communicators_are_told_apart_by_thread_and_id():

@@ -377,7 +377,7 @@ def test_a_failed_run_keeps_its_rows_and_says_why():
     assert any(
         "Test NCCL failure common.cu:303 'remote process exited" in problem for problem in table.problems
     )
-    assert "the row of size 32 is not whole" in " ".join(table.problems)
+    assert "the row of size 32 is incomplete" in " ".join(table.problems)
 
 
 def test_wrong_values_fail_the_run():
@@ -410,7 +410,7 @@ def test_two_tests_in_one_output_are_both_given_and_said_so():
     text = (DATA / "all_reduce_2026.txt").read_text()
     table = parse_text(text + text)
     assert len(table.rows) == 10
-    assert any("another test begins" in problem for problem in table.problems)
+    assert any("another test starts" in problem for problem in table.problems)
 
 
 @pytest.mark.parametrize(

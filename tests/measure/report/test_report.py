@@ -263,7 +263,7 @@ def test_the_repatch_section_gives_reason_cost_and_gain(page: Page):
 def test_sizes_limited_by_the_cpu_are_shaded_and_said_so(html: str, page: Page):
     assert html.count('class="cpu-band"') == 3
     assert (
-        "Shaded: the hosts’ CPU, not the links, set the pace (hollow points): one ring at 1 KiB to 16 KiB; "
+        "Shaded: limited by the hosts’ CPU, not the links (hollow points): one ring at 1 KiB to 16 KiB; "
         "four rings at 1 KiB to 64 KiB; groups of 4 at 1 KiB to 16 KiB."
     ) in page.text
     assert "limited by the hosts’ CPU" in page.text
@@ -381,7 +381,7 @@ def test_the_headline_is_never_a_number_that_the_machine_made(slow: str):
     )
     text = headline_of(replace(run, timings=timings))
     assert text.startswith("four rings over one ringlimited by the hosts’ CPU")
-    assert "says nothing of the links: measured 3." in text
+    assert "not a property of the links: measured 3." in text
 
 
 def test_the_report_says_how_the_rate_of_the_links_was_chosen():

@@ -147,7 +147,7 @@ def test_progress_is_told_while_one_answer_is_awaited(clock, caplog, takes_s, to
     silence = Silence(8.0, clock)
     progress = Progress(STEP, "calient+rest://h", clock, silence)
     session = Session(Slow(clock, takes_s), device="ocs", timeout_s=5.0, clock=clock)
-    with silence.watch(progress.tell_of_question):
+    with silence.watch(progress.log_query):
         assert session._receive(answer_deadline(25.0, clock)) == b"done"
     assert [record.getMessage() for record in caplog.records] == [
         f"calient+rest://h: connect 1->10: {5 * each} s so far; no answer yet" for each in range(1, told + 1)
@@ -176,7 +176,7 @@ def test_an_answer_that_never_comes_ends_at_its_deadline_and_not_at_a_line_of_pr
     progress = Progress(STEP, "calient+rest://h", clock, silence)
     session = Session(Slow(clock, 100.0), device="ocs", timeout_s=5.0, clock=clock)
     began_s = clock.now()
-    with silence.watch(progress.tell_of_question), pytest.raises(Timeout, match="no answer within 25 s"):
+    with silence.watch(progress.log_query), pytest.raises(Timeout, match="no answer within 25 s"):
         session._receive(answer_deadline(25.0, clock))
     assert clock.now() - began_s == 25.0
 
@@ -204,7 +204,7 @@ def test_progress_is_told_now_and_then_with_queue_and_silence(clock, caplog):
         clock.sleep(1.0)
         if clock.now_s == 113.0:
             silence.note_question()
-        progress.tell(2)
+        progress.log_wait(2)
     assert [record.getMessage() for record in caplog.records] == [
         "rome+cli://h: connect 1->10: 5 s so far; 2 moves in the device's queue",
         "rome+cli://h: connect 1->10: 10 s so far; 2 moves in the device's queue",

@@ -47,7 +47,7 @@ def run(*, sent=None, reads=(), moving=(), settle_s=0.0, watches=False, pauses_s
     hooks = StepHooks(
         perform=lambda step, guard: raised(sent),
         read_back=lambda step: (Snapshot(raised(reads.popleft()), 0.0), None),
-        look_again=lambda step: Snapshot(raised(reads.popleft()), 0.0),
+        read_again=lambda step: Snapshot(raised(reads.popleft()), 0.0),
         still_moving=lambda step, read_back: raised(moving.popleft()),
         explain=lambda refusal, step: refusal,
         longest_s=lambda first: 1.0,

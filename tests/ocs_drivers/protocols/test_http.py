@@ -114,7 +114,7 @@ def test_what_is_not_http_is_a_desync_at_once(noise):
 def test_more_bytes_than_the_reply_has_are_a_desync():
     connection = HttpConnection()
     connection.request(get())
-    with pytest.raises(ProtocolDesync, match="more bytes than the reply has"):
+    with pytest.raises(ProtocolDesync, match="bytes after the end of the reply"):
         connection.feed(reply(204) + reply(200, b"[]"))
 
 

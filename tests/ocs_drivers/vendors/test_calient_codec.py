@@ -18,7 +18,7 @@ from ocs_drivers.errors import PortBusy, ProtocolDesync
 from ocs_drivers.model import PendingMove, PortState, Power
 from ocs_drivers.transports.echo import EchoCancelled
 from ocs_drivers.vendors.calient import rest_codec, tl1_codec
-from ocs_drivers.vendors.calient.circuits import Circuits, check_not_booked, port_state, power_reading
+from ocs_drivers.vendors.calient.circuits import Circuits, check_not_provisioned, port_state, power_reading
 from ocs_drivers.vendors.calient.ports import Circuit, Names, parse_circuit_name
 from ocs_drivers.vendors.calient.tl1_driver import CalientTl1
 
@@ -570,12 +570,12 @@ def test_a_port_is_listed_once():
 
 def test_only_provisioned_circuits_whose_ports_are_known_are_in_the_way():
     unknown = PendingMove("connect", None, request="1.1.1>9.9.9")
-    check_not_booked([unknown], [(1, 5)], [1], device="ocs")
+    check_not_provisioned([unknown], [(1, 5)], [1], device="ocs")
     booked = PendingMove("connect", (2, 5), request="1.1.2>1.1.1")
-    check_not_booked([booked], [(3, 7)], [3], device="ocs")
-    check_not_booked([booked], [(1, 5)], [1, 2], device="ocs")
+    check_not_provisioned([booked], [(3, 7)], [3], device="ocs")
+    check_not_provisioned([booked], [(1, 5)], [1, 2], device="ocs")
     with pytest.raises(PortBusy, match=r"1\.1\.2>1\.1\.1 is provisioned there"):
-        check_not_booked([unknown, booked], [(1, 5)], [1], device="ocs")
+        check_not_provisioned([unknown, booked], [(1, 5)], [1], device="ocs")
 
 
 def test_a_circuit_without_light_makes_its_output_dark():
@@ -596,5 +596,5 @@ def test_admin_states_go_before_operational_ones():
 
 def test_a_summary_that_tells_no_powers_tells_none():
     item = {"port": "1.1.1", "inpower": "-3.4"}
-    assert rest_codec.tells(item, {"inpower"})
-    assert not rest_codec.tells(item, rest_codec.POWER_FIELDS)
+    assert rest_codec.has_fields(item, {"inpower"})
+    assert not rest_codec.has_fields(item, rest_codec.POWER_FIELDS)

@@ -160,7 +160,7 @@ def test_the_file_is_made_on_first_use_and_remembers(tmp_path):
     with pytest.raises(ConnectError, match="size=24x24"):
         PanelFile(path, size=None, name="").read()
     panel = PanelFile(path, size=(2, 3), name="leaf").read()
-    PanelFile(path, size=None, name="").write(panel.settle(1, 4).doubting(2))
+    PanelFile(path, size=None, name="").write(panel.settle(1, 4).mark_doubtful(2))
     again = PanelFile(path, size=(2, 3), name="").read()
     assert (again.name, dict(again.patched), again.doubtful) == ("leaf", {1: 4}, frozenset({2}))
     assert [p.name for p in tmp_path.iterdir()] == ["panel.json"]

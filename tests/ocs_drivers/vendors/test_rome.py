@@ -46,10 +46,10 @@ from ocs_drivers.vendors.rome.codec import (
     Board,
     Request,
     check_accepted,
-    connecting,
+    connect_command,
     decode_board,
     decode_queue,
-    disconnecting,
+    disconnect_command,
     failure_of,
 )
 from ocs_drivers.vendors.rome.port_table import Motion, decode_ports
@@ -61,8 +61,8 @@ ADDRESS = "rome+cli://memory"
 
 
 def test_published_commands():
-    assert connecting("E3", "W4") == "connection create E3 to W4"
-    assert disconnecting("E3", "W4") == "connection disconnect E3 from W4"
+    assert connect_command("E3", "W4") == "connection create E3 to W4"
+    assert disconnect_command("E3", "W4") == "connection disconnect E3 from W4"
 
 
 ROME_BOARD = """\

@@ -43,8 +43,8 @@ def joined(one: str, other: str, state: str = "Connected") -> list[str]:
 
 
 def test_commands_name_both_ports():
-    assert codec.connecting("E1", "W2") == "connection create E1 to W2"
-    assert codec.disconnecting("E1", "W2") == "connection disconnect E1 from W2"
+    assert codec.connect_command("E1", "W2") == "connection create E1 to W2"
+    assert codec.disconnect_command("E1", "W2") == "connection disconnect E1 from W2"
 
 
 def test_both_ends_of_a_circuit_say_the_same():

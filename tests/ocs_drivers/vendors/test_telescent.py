@@ -658,7 +658,7 @@ def test_a_move_that_was_perhaps_received_is_unknown(frame):
     switch, made = frame()
     armed: list[Any] = []
     cut = {"fault": "close_connection", "after_commands": 3, "executed": False}
-    with pytest.raises(PartialApply, match="may still be made") as caught:
+    with pytest.raises(PartialApply, match="may still happen") as caught:
         switch.apply(CrossConnects({1: 25}), guard=lambda: armed or armed.append(made.do("set_fault", **cut)))
     assert caught.value.report.pairs == {(1, 25): Status.UNKNOWN}
     assert made.clock.now() < 180
