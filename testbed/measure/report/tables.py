@@ -19,8 +19,8 @@ _TIMING_COLUMNS = (
     "Iterations",
     "Median time, ms",
     "Quartiles, ms",
-    "Least, ms",
-    "Most, ms",
+    "Minimum, ms",
+    "Maximum, ms",
     "Algorithm bandwidth, Mbit/s",
     "Bus bandwidth, Mbit/s",
     "Share of link limit",
@@ -44,8 +44,8 @@ def timing_table(stored: StoredRun) -> Markup:
     groups = groupby(stored.timings, key=lambda timing: (timing.topology, timing.configuration))
     rows = [row for key, timings in groups for row in _timing_group(key, list(timings))]
     caption = (
-        "Times are the slowest rank’s, over the iterations of one size; bandwidths are of the median. "
-        "Bus bandwidth is nccl-tests’: for AllReduce, algorithm bandwidth times 2(n−1)/n."
+        "Each iteration counts with the time of its slowest rank; bandwidths follow from the median. "
+        "Bus bandwidth is defined as in nccl-tests: for AllReduce, algorithm bandwidth times 2(n−1)/n."
     )
     return table(caption, _TIMING_COLUMNS, rows)
 
@@ -94,15 +94,15 @@ def bytes_table(rows: Sequence[NicBytes]) -> Markup:
         "Configuration",
         "Size",
         "NICs on the rings",
-        "Sent by them",
+        "Bytes sent",
         "Largest deviation",
-        "Sent again by TCP",
+        "Retransmitted by TCP",
         "Largest share on any other NIC",
     )
     return table(
-        "Bytes counted by the interfaces during the timed iterations, against the arithmetic of the rings: "
-        "2(n−1)/n of each ring’s share on each of its links, nothing elsewhere. "
-        "What TCP sent again counts once for each link of its way.",
+        "Bytes that the NICs counted during the timed iterations, compared with the ring arithmetic: "
+        "each link of a ring carries 2(n−1)/n of the ring’s share, every other link nothing. "
+        "Retransmitted bytes count once for each link on their path.",
         columns,
         [_bytes_row(key, case) for key, case in by_case.items()],
         text_columns=2,
@@ -165,9 +165,9 @@ def environment_table(stored: StoredRun) -> Markup:
         for key, value in _flatten(recorded)
     ]
     if not stored.environment.get("seeds"):
-        facts.append(("seeds", "none: nothing that is planned or measured here is random"))
+        facts.append(("seeds", "none: neither planning nor measurement draws random numbers"))
     rows = (tag("tr", tag("th", name, scope="row"), tag("td", value, class_="wrap")) for name, value in facts)
-    return table("What ran, and with which seeds.", ("Fact", "Value"), rows, text_columns=2)
+    return table("Versions, seeds and machine of this run.", ("Fact", "Value"), rows, text_columns=2)
 
 
 def _flatten(value: Json) -> list[tuple[str, str]]:
@@ -194,6 +194,6 @@ def repeat_section(stored: StoredRun) -> Markup:
         f"python -c \"import pyarrow.parquet as pq; print(pq.read_table('{rows}'))\""
     )
     return join(
-        tag("p", "The same run again, this report again, and the rows of its timings:"),
+        tag("p", "These commands repeat the run, show this report and print its timings:"),
         tag("pre", tag("code", lines)),
     )

@@ -117,7 +117,7 @@ def _draw_moves(axes: Any, execution: Execution) -> None:
         axes.plot([], [], color=_COLOURS[name], linewidth=6, label=f"{name} ({tasks.size})")
     axes.set_ylim(max(row, 1), 0)
     axes.set_yticks([])
-    axes.set_ylabel("moving, by begin")
+    axes.set_ylabel("transfers, by start")
     if row:
         axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
 

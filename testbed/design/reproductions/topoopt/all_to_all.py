@@ -97,8 +97,8 @@ def _draw(table: Table) -> Plot:
     panels = tuple(
         Panel(
             f"degree {degree:g}",
-            "batch a device",
-            "iteration, ms",
+            "batch per device",
+            "iteration time (ms)",
             series_of(table.where(degree=degree), "fabric", "batch", "iteration_ms")[::-1],
             logarithmic="xy",
         )

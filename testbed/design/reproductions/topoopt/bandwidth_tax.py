@@ -75,8 +75,8 @@ def _draw(table: Table) -> Plot:
     )
     panel = Panel(
         "",
-        "batch a device",
-        "bytes on links over bytes sent",
+        "batch per device",
+        "bytes on links / bytes sent",
         series_of(named, "degree", "batch", "tax"),
         "bars",
     )

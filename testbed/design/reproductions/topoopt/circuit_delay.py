@@ -75,8 +75,8 @@ def _draw(table: Table) -> Plot:
     panels = tuple(
         Panel(
             f"{model}, degree {degree:g}",
-            "dark for, ms",
-            "iteration, ms",
+            "dark time (ms)",
+            "iteration time (ms)",
             series_of(table.where(model=model, degree=degree), "fabric", "delay_ms", "iteration_ms"),
             logarithmic="xy",
         )

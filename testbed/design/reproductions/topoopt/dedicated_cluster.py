@@ -159,8 +159,8 @@ def _draw(table: Table) -> Plot:
     panels = tuple(
         Panel(
             str(model),
-            "rate of a link, Gbit/s",
-            "iteration, ms",
+            "link rate (Gbit/s)",
+            "iteration time (ms)",
             series_of(
                 _select_drawn(table.where(model=model, degree=degree)), "fabric", "rate_gbps", "iteration_ms"
             ),

@@ -140,8 +140,8 @@ def _draw(table: Table) -> Plot:
     panels = tuple(
         Panel(
             f"degree {degree:g}",
-            "rate of a link, Gbit/s",
-            "USD a server",
+            "link rate (Gbit/s)",
+            "cost per server (USD)",
             series_of(per_server.where(degree=degree), "fabric", "rate", "usd"),
             logarithmic="xy",
         )

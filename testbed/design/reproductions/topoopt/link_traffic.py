@@ -65,7 +65,7 @@ def _draw(table: Table) -> Plot:
             ],
         )
         series = series_of(named, "degree", "gb", "share")
-        return Panel(f"batch {batch:g}", "bytes on a link, GB", "share of links", series, "steps")
+        return Panel(f"batch {batch:g}", "bytes on a link (GB)", "share of links", series, "steps")
 
     batches = sorted(set(table.numbers("batch")))
     return Plot("Traffic of links, DLRM with all-to-all", tuple(panel(batch) for batch in batches))

@@ -85,7 +85,7 @@ def _draw(table: Table) -> Plot:
         ],
     )
     panel = Panel(
-        "", "links of a path", "share of pairs", series_of(named, "fabric", "links", "share"), "steps"
+        "", "path length (links)", "share of pairs", series_of(named, "fabric", "links", "share"), "steps"
     )
     return Plot("Path lengths between servers", (panel,))
 

@@ -64,8 +64,8 @@ def _draw(table: Table) -> Plot:
     panels = tuple(
         Panel(
             f"bandwidth shared {shares}",
-            "ms",
-            "Gb/s",
+            "time (ms)",
+            "rate (Gb/s)",
             series_of(table.where(shares=shares), "job", "ms", "gbps"),
             "steps",
         )
