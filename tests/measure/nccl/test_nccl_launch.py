@@ -21,14 +21,14 @@ from testbed.measure.nccl.launch import (
     NcclSettings,
     NcclTest,
     environment,
+    explain_missing,
     find_command,
     find_nccl,
     import_nccl,
     mpirun_command,
-    program_arguments,
     parse_equipment,
+    program_arguments,
     run_nccl,
-    explain_missing,
 )
 from testbed.measure.nccl.table import table_json
 
