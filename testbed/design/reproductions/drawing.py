@@ -93,7 +93,8 @@ def _legend(figure: Any, plot: Plot, high: int) -> None:
     named = {tuple(series.name for series in panel.series) for panel in plot.panels}
     if len(named) == 1:
         handles, labels = figure.axes[0].get_legend_handles_labels()
-        columns = min(len(labels), 2 * min(plot.wide, len(plot.panels)))
+        entry_inches = 0.6 + 0.075 * max(map(len, labels))  # key, gaps, and letters of the font above
+        columns = max(1, min(len(labels), int(figure.get_figwidth() / entry_inches)))
         figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
         return
     for axis in figure.axes[: len(plot.panels)]:
