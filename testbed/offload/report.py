@@ -18,7 +18,7 @@ _PAGE = """<!doctype html>
 <table><tr><th></th><th>before</th><th>after</th></tr>
 <tr><th>samples per second</th><td>{lthp:,.1f}</td><td>{after:,.1f}</td></tr>
 <tr><th>time the trainer waits for data</th><td>{stall_before:.1%}</td><td>{stall_after:.1%}</td></tr></table>
-<p><img src="rates.png" alt="Rates of the model alone, the pipeline on the trainer, each candidate and the decision" width="100%"></p>
+<p><img src="rates.png" alt="Rates of the model, the trainer, each candidate and the decision" width="100%"></p>
 <h2>Reasons</h2><ul>{reasons}</ul>
 <p>Profiling took {spent:.1f} s, {share:.1%} of the training.</p>
 """

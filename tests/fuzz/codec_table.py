@@ -188,7 +188,7 @@ _SCREEN_DECODERS: tuple[Decode, ...] = (
     lambda lines: sonic.port_config(lines, _SIXTY_FOUR),
     lambda lines: sorted(sonic.parse_broken_ports(lines, _SIXTY_FOUR)),
     sonic.identity,
-    sonic.nothing,
+    sonic.check_silent,
 )
 
 

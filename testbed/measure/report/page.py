@@ -139,7 +139,9 @@ def _repatch_section(stored: StoredRun, repatch: Repatch) -> Markup:
     return join(
         tag("p", f"From {repatch.source} to {repatch.target}. {repatch.reason}"),
         tag("h3", "Gain"),
-        _comparison_table(repatch) if repatch.comparisons else tag("p", "Nothing was measured both before and after."),
+        _comparison_table(repatch)
+        if repatch.comparisons
+        else tag("p", "Nothing was measured both before and after."),
         *_comparison_charts(stored, repatch),
         tag("h3", "Cost"),
         table("Times start with the first byte sent to the switch.", ("Quantity", "Value"), cost_rows),

@@ -215,20 +215,20 @@ def test_the_page_needs_nothing_from_elsewhere(html: str, page: Page):
 def test_a_simulated_run_says_so_plainly_with_its_scale(html: str, page: Page):
     assert page.text.count("SIMULATED") >= 3
     assert "(SIMULATED)" in html.partition("</title>")[0]
-    assert "100 Mbit/s, which stands for 25 Gb/s: scale 250×" in page.text
+    assert "100 Mbit/s, which represents 25 Gb/s: scale 250×" in page.text
     assert "hosts: kernel" in page.text
 
 
 def test_model_hosts_are_named_where_the_figures_are():
     text = Page(render_report(fabricated(hosts="model"))).text
     assert "hosts: model. No packet was sent" in text
-    assert text.count("hosts: model: computed, not measured.") == 3
+    assert text.count("Hosts: model. The values are computed, not measured.") == 3
 
 
 def test_a_real_run_says_nothing_of_simulation_or_scale():
     text = render_report(fabricated(simulated=False, hosts="real"))
     assert "SIMULATED" not in text
-    assert "stands for" not in text
+    assert "represents" not in text
     assert "≙" not in text
 
 
@@ -241,7 +241,7 @@ def test_every_section_of_a_whole_run_is_there(page: Page):
         "Bytes on the interfaces",
         "Circuits",
         "Versions, seeds, machine",
-        "How to repeat",
+        "Repeat this run",
     ):
         assert f" {heading} " in page.text
 
@@ -263,7 +263,7 @@ def test_the_repatch_section_gives_reason_cost_and_gain(page: Page):
 def test_sizes_limited_by_the_cpu_are_shaded_and_said_so(html: str, page: Page):
     assert html.count('class="cpu-band"') == 3
     assert (
-        "Shaded: limited by the hosts’ CPU, not the links (hollow points): one ring at 1 KiB to 16 KiB; "
+        "In the shaded areas (hollow points) the hosts’ CPU is the limit, not the links: one ring at 1 KiB to 16 KiB; "
         "four rings at 1 KiB to 64 KiB; groups of 4 at 1 KiB to 16 KiB."
     ) in page.text
     assert "limited by the hosts’ CPU" in page.text
@@ -411,7 +411,7 @@ def test_wrong_sums_are_named():
     stored = fabricated()
     rows = (replace(stored.timings[0], wrong=7), *stored.timings[1:])
     text = Page(render_report(replace(stored, timings=rows))).text
-    assert "Wrong sums were found: rings-1-5, one ring, 1 KiB." in text
+    assert "Some sums are wrong: rings-1-5, one ring, 1 KiB." in text
 
 
 def test_a_run_with_nothing_in_it_still_gives_a_report():

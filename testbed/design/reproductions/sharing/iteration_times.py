@@ -150,7 +150,8 @@ def _mean(table: Table, jobs: JobSet, policy: str, source: str) -> float:
 
 def _draw(table: Table) -> Plot:
     panels = tuple(
-        Panel(f"{jobs.name}", "policy", "mean iteration time (ms)", _bars(table, jobs), "bars") for jobs in SETS
+        Panel(f"{jobs.name}", "policy", "mean iteration time (ms)", _bars(table, jobs), "bars")
+        for jobs in SETS
     )
     return Plot("SIMULATED: jobs on one link under four policies", panels, wide=2)
 

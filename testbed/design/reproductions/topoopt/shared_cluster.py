@@ -149,7 +149,12 @@ def _time_on_topoopt(table: Table, figure: str, jobs: float, released_ms: float,
 
 def _draw(table: Table) -> Plot:
     panels = tuple(
-        Panel(title, "number of jobs (16 servers each)", "iteration time (ms)", series_of(table, "fabric", "jobs", column))
+        Panel(
+            title,
+            "number of jobs (16 servers each)",
+            "iteration time (ms)",
+            series_of(table, "fabric", "jobs", column),
+        )
         for title, column in (("mean", "mean_ms"), ("99th percentile", "p99_ms"))
     )
     return Plot("Shared cluster of 432 servers", panels)
