@@ -92,9 +92,9 @@ class Apply(Moves, AsksHosts, NamesTopology):
         demand = ChangeRequest.of(
             at.lab_file, self.topology_name, at.runs_dir, self.change, self.expect, take_over=self.take_over
         )
-        meant, lab = demand.meant, demand.meant.lab
+        choice, lab = demand.meant, demand.meant.lab
         if not (lab.simulated or at.is_quiet or self.really_move == lab.name):
-            _say_plan(at, meant, take_over=demand.take_over)  # to whoever is about to be refused
+            _say_plan(at, choice, take_over=demand.take_over)  # to whoever is about to be refused
         check_permission(lab, self.really_move)
         notes: list[str] = []
 
@@ -102,42 +102,42 @@ class Apply(Moves, AsksHosts, NamesTopology):
             notes.append(line)
             at.say(line)
 
-        for line in describe_apply_effect(meant, self.topology_name, at.runs_dir):
+        for line in describe_apply_effect(choice, self.topology_name, at.runs_dir):
             note(line)
         confirmed = _Confirmation.of(lab, self.confirm_within, self.hosts, self.really_move, at.runs_dir)
         with interruptible(at.tell), at.session(lab, self.hosts, writes=True) as session:
             planned = demand.plan(session)
             with _show_progress(session, planned, at.runs_dir):
-                brought = session.carry_out(
-                    meant.design, planned, note, stated=meant.stated, change=confirmed.change
+                report = session.carry_out(
+                    choice.design, planned, note, stated=choice.stated, change=confirmed.change
                 )
-            confirmed.arm(session, brought, note)
-        meant = choose_design(lab, NamedTopology(epoch=brought.epoch), at.runs_dir)
-        findings = describe_findings(brought.verified.findings)
-        at.say(*heading_lines(meant, self.hosts), *meant.describe_unfinished(), *finding_lines(findings))
-        if brought.verified.ok:
+            confirmed.arm(session, report, note)
+        choice = choose_design(lab, NamedTopology(epoch=report.epoch), at.runs_dir)
+        findings = describe_findings(report.verified.findings)
+        at.say(*heading_lines(choice, self.hosts), *choice.describe_unfinished(), *finding_lines(findings))
+        if report.verified.ok:
             at.say("everything is as planned")
         return ApplyDocument(
-            **describe_hosts(meant, self.hosts),
-            operation=brought.apply.operation,
-            changed=brought.plan.has_changes,
-            circuits=len(brought.plan.circuits),
-            outage_s=brought.apply.outage_s,
-            total_s=brought.apply.total_s,
-            journal_s=brought.apply.journal_s,
-            verified=brought.verified.ok,
+            **describe_hosts(choice, self.hosts),
+            operation=report.apply.operation,
+            changed=report.plan.has_changes,
+            circuits=len(report.plan.circuits),
+            outage_s=report.apply.outage_s,
+            total_s=report.apply.total_s,
+            journal_s=report.apply.journal_s,
+            verified=report.verified.ok,
             findings=findings,
             confirm=confirmed.describe(),
             notes=tuple(notes),
         )
 
 
-def _say_plan(at: Place, meant: DesignChoice, *, take_over: bool) -> None:
+def _say_plan(at: Place, choice: DesignChoice, *, take_over: bool) -> None:
     from testbed.operate.plan import describe
 
-    with at.session(meant.lab) as session:
-        planned = session.plan(meant.design, take_over=take_over)
-    at.say(*heading_lines(meant), *describe(meant.lab, planned))
+    with at.session(choice.lab) as session:
+        planned = session.plan(choice.design, take_over=take_over)
+    at.say(*heading_lines(choice), *describe(choice.lab, planned))
 
 
 @contextmanager
@@ -189,18 +189,18 @@ class _Confirmation:
             change = Change(confirm=(within_s, last_verified(runs_dir, lab).epoch))
         return cls(lab, change, hosts, really_move, runs_dir)
 
-    def arm(self, session: LabSession, brought: BringUpReport, note: Note) -> None:
+    def arm(self, session: LabSession, report: BringUpReport, note: Note) -> None:
         """Arm it after the proof, and only if nothing was found. Raises `NotArmed`."""
-        if self.change.confirm is None or brought.epoch is None:
+        if self.change.confirm is None or report.epoch is None:
             return
         from testbed.operate.confirmation import Confirmations
 
         confirmations = Confirmations(session.writable, self.lab.name)
-        if not brought.verified.ok:
+        if not report.verified.ok:
             confirmations.end("the proof found something")
             note("not armed: the proof found something; `testbed rollback` goes back")
             return
-        self.armed = confirmations.arm(lambda: self._start(brought.epoch), brought.epoch)
+        self.armed = confirmations.arm(lambda: self._start(report.epoch), report.epoch)
         due = self.armed.due_at[:19].replace("T", " ")
         note(
             f"goes back to epoch {self.armed.back_to} at {due} UTC, unless `testbed confirm` is given before"

@@ -95,33 +95,33 @@ class Drift(AsksHosts, NamesTopology):
         from testbed.operate.drift.report import read_drift
         from testbed.operate.plan import circuits_of
 
-        meant = choose_design(at.running_lab, self.topology_name, at.runs_dir)
-        with history_in(at.runs_dir) as history, at.session(meant.lab, self.hosts, partial=True) as session:
-            planned = circuits_of(meant.lab, meant.design.wiring)
+        choice = choose_design(at.running_lab, self.topology_name, at.runs_dir)
+        with history_in(at.runs_dir) as history, at.session(choice.lab, self.hosts, partial=True) as session:
+            planned = circuits_of(choice.lab, choice.design.wiring)
             report = read_drift(session, planned, history, time.time(), self.since)
         rows = report.as_json()
         document = DriftDocument(
-            **describe_lab(meant),
+            **describe_lab(choice),
             taken=rows["taken"],
             ok=rows["ok"],
             not_kept=rows["not_kept"],
             series=tuple(StretchLoss(**row) for row in rows["series"]),
-            findings=describe_findings(report.findings, meant),
+            findings=describe_findings(report.findings, choice),
         )
         kinds = [stretch.verdict for stretch in document.series]
         counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
         readings = max((stretch.readings for stretch in document.series), default=0)
         at.say(
-            f"{'SIMULATED ' if meant.lab.simulated else ''}lab {meant.lab.name}, {document.taken}: "
+            f"{'SIMULATED ' if choice.lab.simulated else ''}lab {choice.lab.name}, {document.taken}: "
             f"{count_noun(len(kinds), 'place')}{f' ({counts})' if counts else ''}, {count_noun(readings, 'reading')}; "
-            f"{meant.heading()}",
-            *meant.lines(),
+            f"{choice.heading()}",
+            *choice.lines(),
         )
         if document.not_kept:
             at.say(
                 f"this reading was judged, but could not be stored for later comparison: {document.not_kept}"
             )
-        at.say(*meant.describe_unfinished(), *finding_lines(document.findings))
+        at.say(*choice.describe_unfinished(), *finding_lines(document.findings))
         if not document.findings:
             at.say("no light is lost")
         return document

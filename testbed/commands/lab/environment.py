@@ -45,14 +45,14 @@ class Environment(NamesTopology):
         from testbed.lab.hosts.environment import program_environment
         from testbed.operate.choice import choose_design
 
-        meant = choose_design(at.running_lab, self.topology_name, at.runs_dir)
-        environment = program_environment(meant.lab, meant.design.topology)
+        choice = choose_design(at.running_lab, self.topology_name, at.runs_dir)
+        environment = program_environment(choice.lab, choice.design.topology)
         if self.as_shell:
             at.say(*environment.shell.splitlines())
-            for line in () if at.is_quiet else meant.describe_unfinished():
+            for line in () if at.is_quiet else choice.describe_unfinished():
                 at.tell(line)  # standard output is for the shell
         else:
-            at.say(meant.heading(), *meant.lines(), *meant.describe_unfinished())
+            at.say(choice.heading(), *choice.lines(), *choice.describe_unfinished())
             at.say(*(f"{name}={value}" for name, value in environment.variables.items()))
             rows = [
                 [rank, host.name, host.management, host.address]
@@ -64,5 +64,5 @@ class Environment(NamesTopology):
             variables=document["variables"],
             hostfile=document["hostfile"],
             ranks=tuple(Rank(**row | {"interfaces": tuple(row["interfaces"])}) for row in document["ranks"]),
-            unfinished=describe_unfinished(meant.left),
+            unfinished=describe_unfinished(choice.left),
         )

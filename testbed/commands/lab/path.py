@@ -82,16 +82,16 @@ class FollowPath(AsksHosts, NamesTopology):
 
         for name in (self.source, self.target):
             node_named(at.lab, name)  # before any lab is looked for
-        meant = choose_design(at.running_lab, self.topology_name, at.runs_dir)
-        ends = node_named(meant.lab, self.source), node_named(meant.lab, self.target)
-        with at.session(meant.lab, self.hosts, partial=True) as session:
-            hops = follow_path(session, meant.design, *ends)
-            way = kernel_path(session, meant.design, *ends)
+        choice = choose_design(at.running_lab, self.topology_name, at.runs_dir)
+        ends = node_named(choice.lab, self.source), node_named(choice.lab, self.target)
+        with at.session(choice.lab, self.hosts, partial=True) as session:
+            hops = follow_path(session, choice.design, *ends)
+            way = kernel_path(session, choice.design, *ends)
         findings = describe_findings(session.off_findings)
-        at.say(*heading_lines(meant, self.hosts), *meant.describe_unfinished(), *finding_lines(findings))
+        at.say(*heading_lines(choice, self.hosts), *choice.describe_unfinished(), *finding_lines(findings))
         at.say(*describe_path(hops), *describe_kernel_path(way))
         return PathDocument(
-            **describe_hosts(meant, self.hosts),
+            **describe_hosts(choice, self.hosts),
             source=self.source,
             target=self.target,
             hops=tuple(PathHop(**asdict(hop)) for hop in hops),

@@ -129,18 +129,18 @@ class Plan(NamesTopology):
 
         if self.patches:
             return self._list_patches(at)
-        meant = choose_design(at.running_lab, self.topology_name, at.runs_dir)
-        with at.session(meant.lab) as session:
-            planned = session.plan(meant.design, take_over=self.take_over)
-        change = PlannedChange(meant, planned, at.runs_dir)
+        choice = choose_design(at.running_lab, self.topology_name, at.runs_dir)
+        with at.session(choice.lab) as session:
+            planned = session.plan(choice.design, take_over=self.take_over)
+        change = PlannedChange(choice, planned, at.runs_dir)
         if self.out:
             change.write(self.out, take_over=self.take_over)
-        at.say(*heading_lines(meant), *describe(meant.lab, planned), *change.lines())
-        at.say(*meant.describe_unfinished(), *change.to_apply())
+        at.say(*heading_lines(choice), *describe(choice.lab, planned), *change.lines())
+        at.say(*choice.describe_unfinished(), *change.to_apply())
         informing = change.json()
         return PlanDocument(
-            **describe_hosts(meant),
-            **topology_json(meant.design.topology),
+            **describe_hosts(choice),
+            **topology_json(choice.design.topology),
             has_changes=planned.has_changes,
             switches=tuple(
                 PlannedSwitch(
@@ -149,7 +149,7 @@ class Plan(NamesTopology):
                     circuits=tuple(PlannedCircuit(**each) for each in row["circuits"]),
                     steps=tuple(PlannedStep(**each) for each in row["steps"]),
                 )
-                for row in plan_json(meant.lab, planned)["switches"]
+                for row in plan_json(choice.lab, planned)["switches"]
             ),
             revision=informing["revision"],
             elements=tuple(TouchedElement(**each) for each in informing["elements"]),
@@ -169,11 +169,11 @@ class Plan(NamesTopology):
         from testbed.design.patching.wiring import patch_list
         from testbed.operate.choice import choose_design
 
-        meant = choose_design(at.lab, self.topology_name, at.runs_dir)
-        rows = patch_list(meant.design.wiring)
+        choice = choose_design(at.lab, self.topology_name, at.runs_dir)
+        rows = patch_list(choice.design.wiring)
         at.say(*rows)
-        unfinished = describe_unfinished(meant.left)
+        unfinished = describe_unfinished(choice.left)
         if not at.is_quiet:
-            for line in meant.describe_unfinished():
+            for line in choice.describe_unfinished():
                 at.tell(line)  # standard output is for whoever patches
         return PatchList(patch_list=tuple(rows), unfinished=unfinished)

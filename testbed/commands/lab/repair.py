@@ -121,27 +121,27 @@ class Repair(Moves, AsksHosts, NamesTopology):
         from testbed.operate.choice import choose_design
         from testbed.operate.repair import losses_json, repair_json
 
-        meant = choose_design(at.running_lab, self.topology_name, at.runs_dir, before_repair=True)
-        lab = meant.lab
+        choice = choose_design(at.running_lab, self.topology_name, at.runs_dir, before_repair=True)
+        lab = choice.lab
         if self.apply:
             check_permission(lab, self.really_move)
         with at.session(lab, self.hosts, writes=self.apply, partial=not self.apply) as session:
-            sight, planned, left = plan_repair(session, meant, at.runs_dir)
+            observation, planned, unfinished = plan_repair(session, choice, at.runs_dir)
             findings = describe_findings(session.off_findings)
-            at.say(meant.heading(), *meant.lines(), *finding_lines(findings))
-            at.say(*_lines(session, meant, sight, planned, left))
+            at.say(choice.heading(), *choice.lines(), *finding_lines(findings))
+            at.say(*_lines(session, choice, observation, planned, unfinished))
             repaired = None
             if planned and self.apply:
-                repaired = self._repair(at, session, meant, planned)
+                repaired = self._repair(at, session, choice, planned)
         rows = repair_json(lab, planned) if planned else {}
-        losses = planned.record.losses if planned else sight.losses
-        document = describe_hosts(meant, self.hosts)
-        document["unfinished"] = describe_unfinished(left)
+        losses = planned.record.losses if planned else observation.losses
+        document = describe_hosts(choice, self.hosts)
+        document["unfinished"] = describe_unfinished(unfinished)
         return RepairDocument(
             **document,
             repair_record=planned is not None and planned.is_repaired,
             strange=tuple(planned.strange) if planned else (),
-            unpatched=tuple(lab.link_label(circuit.link) for circuit in sight.unpatched),
+            unpatched=tuple(lab.link_label(circuit.link) for circuit in observation.unpatched),
             lost=tuple(LostFibre(**row) for row in losses_json(lab, losses)),
             detours=tuple(LinkDetour(**row) for row in rows["detours"]) if planned else None,
             remove=rows.get("remove"),
@@ -152,7 +152,7 @@ class Repair(Moves, AsksHosts, NamesTopology):
         )
 
     def _repair(
-        self, at: Place, session: LabSession, meant: DesignChoice, planned: LabRepair
+        self, at: Place, session: LabSession, choice: DesignChoice, planned: LabRepair
     ) -> RepairResult:
         """Do it, with a run on record that says what was lost, what was done and how long it took."""
         from testbed.lab.simulated.lifecycle import hosts_of
@@ -166,10 +166,10 @@ class Repair(Moves, AsksHosts, NamesTopology):
         hosts = hosts_of(lab, self.hosts)
         with RunStore(at.runs_dir).begin(lab, lab.simulated, hosts, seeds={}) as run:
             run.add_phase(REPAIR_BEGUN, planned.record.to_json(lab))
-            before = meant.intent.epoch if meant.intent else None
+            before = choice.intent.epoch if choice.intent else None
             if before is None:  # the next look must know the topology that this is a repair of
-                before = session.store_intent(meant.design, meant.stated, run.run_id)
-            stated = Stated(f"repair of epoch {before}", meant.stated.plan_text, before)
+                before = session.store_intent(choice.design, choice.stated, run.run_id)
+            stated = Stated(f"repair of epoch {before}", choice.stated.plan_text, before)
             with interruptible(at.tell):
                 repaired = carry_out(session, planned, at.say, stated=stated)
             run.add_phase(REPAIR, repair_json(lab, planned) | repaired.as_json())
@@ -196,7 +196,7 @@ def _describe(repaired: RepairResult) -> RepairOutcome:
 
 
 def plan_repair(
-    session: LabSession, meant: DesignChoice, runs_dir: Path
+    session: LabSession, choice: DesignChoice, runs_dir: Path
 ) -> tuple[LossObservation, LabRepair | None, Sequence[Unfinished]]:
     """Return what is seen of the topology, how to repair it, and unfinished operations.
 
@@ -207,57 +207,57 @@ def plan_repair(
     from testbed.operate.repair import observe_design, plan_lab_repair
     from testbed.operate.unfinished import find_unfinished_or_error
 
-    design, sight = meant.design, observe_design(session, meant.design)
-    left = find_unfinished_or_error(runs_dir, session.lab)
+    design, observation = choice.design, observe_design(session, choice.design)
+    unfinished = find_unfinished_or_error(runs_dir, session.lab)
     if session.off:
-        return sight, None, left
-    earlier = _earlier(RunStore(runs_dir), session.lab, design, sight)
-    if not (earlier or sight.losses) or meant.stated.plan_text is None:
-        return sight, plan_lab_repair(session.lab, design, sight, earlier), left
-    planned = plan_lab_repair(session.lab, design, sight, earlier, *_of_plan(meant))
-    return sight, planned, left
+        return observation, None, unfinished
+    earlier = _earlier(RunStore(runs_dir), session.lab, design, observation)
+    if not (earlier or observation.losses) or choice.stated.plan_text is None:
+        return observation, plan_lab_repair(session.lab, design, observation, earlier), unfinished
+    planned = plan_lab_repair(session.lab, design, observation, earlier, *_of_plan(choice))
+    return observation, planned, unfinished
 
 
-def _earlier(store: RunStore, lab: Lab, design: Design, sight: LossObservation) -> RepairRecord | None:
+def _earlier(store: RunStore, lab: Lab, design: Design, observation: LossObservation) -> RepairRecord | None:
     """Return the repair of this topology that stands, if one does."""
     from testbed.operate.repair import RepairRecord
 
     records = (RepairRecord.from_json(lab, phase.data) for phase in store.phases_of(lab.name, REPAIR_BEGUN))
-    return next((one for one in records if one and one.is_in_force(lab, design.wiring, sight.seen)), None)
+    return next((one for one in records if one and one.is_in_force(lab, design.wiring, observation.seen)), None)
 
 
-def _of_plan(meant: DesignChoice) -> tuple[NDArray[np.float64] | None, RoutesFor]:
+def _of_plan(choice: DesignChoice) -> tuple[NDArray[np.float64] | None, RoutesFor]:
     """Return what pairs of a plan send, and its routes on a topology."""
     # Imported here: it brings the models of workloads along, and most looks find nothing lost.
     from testbed.design.evaluation.job import routes_for, sum_by_pairs
 
-    plan = meant.plan()
+    plan = choice.plan()
     assert plan is not None, "its text is stored"
     return sum_by_pairs(plan), lambda topology: routes_for(plan, topology)
 
 
 def _lines(
     session: LabSession,
-    meant: DesignChoice,
-    sight: LossObservation,
+    choice: DesignChoice,
+    observation: LossObservation,
     planned: LabRepair | None,
-    left: Sequence[Unfinished],
+    unfinished: Sequence[Unfinished],
 ) -> Iterator[str]:
     from testbed.operate.repair import describe_losses, describe_repair, describe_unpatched
 
-    yield from (one.line() for one in left)
+    yield from (one.line() for one in unfinished)
     if session.off:
-        yield from describe_losses(meant.lab, sight.losses)
+        yield from describe_losses(choice.lab, observation.losses)
         yield f"links of {', '.join(session.off)} were not looked at"
-        if sight.losses:
+        if observation.losses:
             yield "a repair is planned when the whole lab answers"
         else:
             yield "of the links that were looked at, no fibre is lost"
         return
     if planned is None:
-        yield from map(meant.with_apply_command, describe_unpatched(meant.lab, meant.design, sight))
+        yield from map(choice.with_apply_command, describe_unpatched(choice.lab, choice.design, observation))
         yield "no fibre is lost"
         return
-    yield from map(meant.with_apply_command, describe_repair(meant.lab, planned))
+    yield from map(choice.with_apply_command, describe_repair(choice.lab, planned))
     if planned.is_repaired:
-        yield meant.with_apply_command("this has been done: when the fibre is replaced, `testbed apply`")
+        yield choice.with_apply_command("this has been done: when the fibre is replaced, `testbed apply`")

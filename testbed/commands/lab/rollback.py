@@ -60,26 +60,26 @@ class Rollback(Moves, AsksHosts):
         check_permission(lab, self.really_move)
         at.say(f"rolling back from {current.describe()} to {target.describe()}")
         with interruptible(at.tell), at.session(here, self.hosts, writes=True) as session:
-            brought = roll_back(session, target, current, design, at.say, take_over=self.take_over)
-            if brought.verified.ok:
+            report = roll_back(session, target, current, design, at.say, take_over=self.take_over)
+            if report.verified.ok:
                 Confirmations(session.writable, lab.name).end("gone back by hand")
-        is_proven, findings = brought.verified.ok, describe_findings(brought.verified.findings)
+        is_proven, findings = report.verified.ok, describe_findings(report.verified.findings)
         if is_proven:
-            outcome = f"the rollback worked: epoch {target.epoch} is in force again, as epoch {brought.epoch}"
+            outcome = f"the rollback worked: epoch {target.epoch} is in force again, as epoch {report.epoch}"
         else:
             outcome = "the rollback did not work: its proof found what follows"
         at.say(outcome, *finding_lines(findings))
         return RollbackDocument(
             lab=lab.name,
             simulated=lab.simulated,
-            operation=brought.apply.operation,
+            operation=report.apply.operation,
             from_epoch=current.epoch,
             to_epoch=target.epoch,
-            epoch=brought.epoch,
+            epoch=report.epoch,
             worked=is_proven,
             verified=is_proven,
             findings=findings,
-            outage_s=brought.apply.outage_s,
+            outage_s=report.apply.outage_s,
             unfinished=at.say_unfinished(),
         )
 

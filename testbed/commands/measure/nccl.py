@@ -204,23 +204,23 @@ class Measure(AsksHosts, NamesTopology, Command[MeasurementDocument | NcclTestsO
                 "give either a lab file to measure, or --import FILE with results of nccl-tests"
             )
         sizes = parse_sizes(self.sizes)
-        meant = choose_design(at.running_lab, self.topology_name, at.runs_dir)
-        mode = hosts_of(meant.lab, self.hosts)
+        choice = choose_design(at.running_lab, self.topology_name, at.runs_dir)
+        mode = hosts_of(choice.lab, self.hosts)
         if self.program == "nccl-tests":
-            return self._test(at, meant, mode, sizes)
-        return self._measure(at, meant, mode, sizes)
+            return self._test(at, choice, mode, sizes)
+        return self._measure(at, choice, mode, sizes)
 
     def _measure(
-        self, at: Place, meant: DesignChoice, mode: HostsInUse, sizes: tuple[int, ...]
+        self, at: Place, choice: DesignChoice, mode: HostsInUse, sizes: tuple[int, ...]
     ) -> MeasurementDocument:
         """Measure with our own program."""
         from testbed.measure.current_topology import measure_current
 
         assert self.program != "nccl-tests", "that is another program"
-        with self._open(at, meant, mode) as (session, run), narrate() as narrator:
+        with self._open(at, choice, mode) as (session, run), narrate() as narrator:
             result = measure_current(
                 session,
-                meant.design,
+                choice.design,
                 run,
                 sizes,
                 self.deadline_s,
@@ -240,40 +240,40 @@ class Measure(AsksHosts, NamesTopology, Command[MeasurementDocument | NcclTestsO
             )
             for row in result.timings
         ]
-        mark = "SIMULATED " if meant.lab.simulated else ""
-        at.say(meant.heading(), *meant.lines(), *meant.describe_unfinished())
-        at.say_table(f"{mark}AllReduce on {meant.lab.name}, hosts: {mode}", columns, rows)
+        mark = "SIMULATED " if choice.lab.simulated else ""
+        at.say(choice.heading(), *choice.lines(), *choice.describe_unfinished())
+        at.say_table(f"{mark}AllReduce on {choice.lab.name}, hosts: {mode}", columns, rows)
         return MeasurementDocument(
             run_id=run.run_id,
-            **describe_hosts(meant, self.hosts),
+            **describe_hosts(choice, self.hosts),
             results=tuple(result.timings),
         )
 
     def _test(
-        self, at: Place, meant: DesignChoice, mode: HostsInUse, sizes: tuple[int, ...]
+        self, at: Place, choice: DesignChoice, mode: HostsInUse, sizes: tuple[int, ...]
     ) -> NcclTestsOfLab:
         """Measure with nccl-tests."""
         from testbed.measure.current_topology import measure_nccl_tests
         from testbed.measure.nccl.launch import NcclSettings, NcclTest
 
-        nics = (nic.name for nic in meant.lab.hosts[0].nics)
+        nics = (nic.name for nic in choice.lab.hosts[0].nics)
         names = tuple(self.interfaces.split(",") if self.interfaces else nics)
         settings = NcclSettings("IB" if self.interfaces else "Socket", names, channels=len(names))
         test = NcclTest(smallest_bytes=sizes[0], largest_bytes=sizes[-1], timeout_s=round(self.deadline_s))
-        with self._open(at, meant, mode) as (session, run):
-            result = measure_nccl_tests(session, meant.design, run, settings, test)
-        at.say(meant.heading(), *meant.lines(), *meant.describe_unfinished())
+        with self._open(at, choice, mode) as (session, run):
+            result = measure_nccl_tests(session, choice.design, run, settings, test)
+        at.say(choice.heading(), *choice.lines(), *choice.describe_unfinished())
         _say_table(at, result.table)
         at.say(*(f"{finding.kind}: {finding.detail}" for finding in result.rings))
         rings = tuple(RingFinding(**asdict(finding)) for finding in result.rings)
-        return NcclTestsOfLab(**_table_keys(result.table), ring_findings=rings, **describe_epoch(meant))
+        return NcclTestsOfLab(**_table_keys(result.table), ring_findings=rings, **describe_epoch(choice))
 
     @contextmanager
-    def _open(self, at: Place, meant: DesignChoice, mode: HostsInUse) -> Iterator[tuple[LabSession, Run]]:
+    def _open(self, at: Place, choice: DesignChoice, mode: HostsInUse) -> Iterator[tuple[LabSession, Run]]:
         """Provide the lab opened, and the run on whose record goes what is measured on it."""
         from testbed.measure.results.store import RunStore
 
-        lab = meant.lab
+        lab = choice.lab
         with (
             at.session(lab, self.hosts, writes=True) as session,
             RunStore(at.runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run,
