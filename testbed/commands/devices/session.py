@@ -133,7 +133,9 @@ def moving(switch: OpticalSwitch, pairs: Mapping[int, int] | None = None) -> Ite
     """
     pairs = pairs or {}
     unknown = f"unknown: {describe_pairs(pairs.items())}. " if pairs else ""
-    after = f"the device may still execute it. {unknown}Read its circuits: testbed switch {switch.address} read"
+    after = (
+        f"the device may still execute it. {unknown}Read its circuits: testbed switch {switch.address} read"
+    )
     with _show_progress():
         try:
             yield

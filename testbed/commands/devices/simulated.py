@@ -129,9 +129,7 @@ def _lines_of_start(started: SimulatedLab) -> Iterator[str]:
 
 def _missing_interpreters(started: SimulatedLab) -> Iterator[str]:
     """Yield a line for each Python interpreter that hosts in namespaces need and this machine does not have."""
-    remedy = (
-        "install it, or correct `ssh.python` of the lab file (relative to that file); no link is probed before"
-    )
+    remedy = "install it, or correct `ssh.python` of the lab file (relative to that file); no link is probed before"
     if started.hosts != "model":
         for python in sorted({host.python for host in started.lab.hosts if not shutil.which(host.python)}):
             yield f"  the hosts' Python {python} does not exist: {remedy}"

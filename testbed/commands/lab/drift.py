@@ -1,4 +1,4 @@
-"""`testbed drift`: losses over time, each stretch of glass against its own past and against the lab file."""
+"""`testbed drift`: optical losses over time, compared with earlier readings and with the lab file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from testbed.errors import UsageError
 
 
 def parse_time(text: str) -> float:
-    """Return the seconds since 1970 of a date or a time; UTC where it has no zone. Raises `UsageError`.
+    """Return the seconds since 1970 of a date or a time, in UTC unless it names a zone. Raises `UsageError`.
 
     >>> parse_time("1970-01-02")
     86400.0
@@ -35,7 +35,7 @@ MOMENT = Text(parse_time, lambda seconds: datetime.fromtimestamp(seconds, UTC).i
 
 @dataclass(frozen=True, kw_only=True)
 class StretchLoss:
-    """A stretch of glass: what it loses, what the lab file says that it may, and the verdict of its series."""
+    """A fibre section: its loss, the loss of the lab file, and the verdict on the series of its readings."""
 
     place: str
     link: str
@@ -55,7 +55,7 @@ class StretchLoss:
 
 @dataclass(frozen=True, kw_only=True)
 class DriftDocument(OfLab):
-    """A reading of a lab's light and its verdict; `not_kept` says why the reading is not stored, if so."""
+    """A reading of a lab's optical losses and its verdict; `not_kept` says why it could not be stored, or is empty."""
 
     taken: str
     ok: bool
@@ -65,7 +65,7 @@ class DriftDocument(OfLab):
 
     @property
     def exit_code(self) -> int:
-        """2 where light is lost, or an operation is unfinished."""
+        """2 if light is lost, or an operation is unfinished."""
         return DONE if self.ok and not self.unfinished else CHANGES
 
 
@@ -89,7 +89,7 @@ class Drift(AsksHosts, NamesTopology):
     ] = None
 
     def run(self, at: Place) -> DriftDocument:
-        """Open the lab, read it once and close it: nobody is kept from it between two readings."""
+        """Read the optical power once and judge it. The lab is closed again, so that it is free between readings."""
         from testbed.operate.choice import choose_design
         from testbed.operate.drift.history import history_in
         from testbed.operate.drift.report import read_drift

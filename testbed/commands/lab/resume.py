@@ -1,4 +1,4 @@
-"""`testbed resume`: go on with an operation that ended too early."""
+"""`testbed resume`: complete an unfinished operation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ResumeDocument(Document):
-    """Outcome of a resume: `verified`, `done` for what is no epoch, `failed`, `unknown`, or `none` to do."""
+    """Outcome of a resume: `verified`, `done` (without an epoch), `failed`, `unknown`, or `none` if nothing is left."""
 
     lab: str
     simulated: bool
@@ -32,7 +32,7 @@ class ResumeDocument(Document):
 
     @property
     def exit_code(self) -> int:
-        """2 where it stops as unknown, or is not proven."""
+        """2 if it stops as unknown, or is not proven."""
         return DONE if self.state in ("verified", "done", "none") else CHANGES
 
 
@@ -45,7 +45,7 @@ class Resume(Moves, AsksHosts):
     )
 
     def run(self, at: Place) -> ResumeDocument:
-        """Finish the operation and prove it, or say why not. Raises `NoSuchOperation` and the devices' errors."""
+        """Complete the operation and prove it, or return why not. Raises `NoSuchOperation` and the devices' errors."""
         from testbed.operate.apply import check_permission
         from testbed.operate.recovery.resume import ResumeResult, find_unfinished
 

@@ -1,4 +1,4 @@
-"""`testbed job`: run an iteration of the plan in force on the hosts, as it was planned and simulated."""
+"""`testbed job`: run iterations of the plan in force on the hosts, and compare them with the prediction."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanJobDocument(OfHosts):
-    """Iterations of the plan on the hosts: their median beside the prediction, `busy` the use of the processors."""
+    """Iterations of the plan on the hosts: median, prediction, and `busy`, the fraction of processor time used."""
 
     run_id: str
     factor: float
@@ -56,7 +56,7 @@ class PlanJob(AsksHosts, NamesTopology, Command[PlanJobDocument]):
     deadline_s: Annotated[float, DEADLINE] = 120.0
 
     def run(self, at: Place) -> PlanJobDocument:
-        """Run the iterations, and keep them. Raises what opening a lab raises, and `CollectiveError`."""
+        """Run the iterations and store them. Raises the errors of opening a lab, and `CollectiveError`."""
         from testbed.lab.simulated.lifecycle import hosts_of
         from testbed.measure.plan_job import PHASE, run_plan, to_json
         from testbed.measure.results.store import RunStore
