@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 from lightbed.errors import LightbedError
 from testbed.cli import completion
 from testbed.cli.output import print_csv, print_json, report_error
-from testbed.cli.remote import run_on_service, choose_server, is_for_service
+from testbed.cli.remote import choose_server, is_for_service, run_on_service
 from testbed.commands.declare import REQUIRED, Command, Field, StreamCommand, Text, carry_out, fields_of
 from testbed.commands.documents import DONE, Document, TableDocument
 from testbed.commands.place import DEFAULT_RUNS, Place
