@@ -1,4 +1,4 @@
-"""`testbed`: the operator's command line. No logic of its own: it reads options, calls, and prints.
+"""`testbed`: the operator's command line. It parses options, runs commands, and prints their documents.
 
 Exit codes of every command: 0 done or no change, 1 error (usage errors too), 2 changes or findings
 (`plan`, `verify`), 130 interrupted. `--json` on every command prints one document.
@@ -18,7 +18,7 @@ def _interrupt(_signum: int, _frame: FrameType | None) -> None:
 
 
 def main() -> None:
-    """Run the command. SIGTERM ends a command as Ctrl-C does, so that it tears down what it built."""
+    """Run the command line. SIGTERM ends a command as Ctrl-C does, so that it cleans up."""
     signal.signal(signal.SIGTERM, _interrupt)
     run_program("testbed", "testbed", _run)
 

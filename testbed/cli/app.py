@@ -1,7 +1,7 @@
 """The command line of `testbed`, made from the table of commands.
 
-A module is imported only when its command is asked for, and imports at its head what `--help` of the command needs.
-What the command works with is imported in the functions that do.
+A module is imported only when its command is used. At its head it imports what `--help` needs; everything else is
+imported in the functions that need it, so that `--help` and completion stay fast.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def _register(app: typer.Typer, name: str, module: str) -> None:
 
 
 def build_app() -> CommandGroup:
-    """Return the application, none of whose commands is imported yet."""
+    """Return the application; each command is imported when it is used."""
     return CommandGroup(
         name="testbed",
-        help="Patch an optical direct-connect testbed and measure collectives on it, on hardware and on none.",
+        help="Patch an optical direct-connect testbed, real or simulated, and measure collectives on it.",
         package="testbed.cli",
         table={name: line for name, line in COMMANDS.items() if " " not in name},
         register=_register,
@@ -43,7 +43,7 @@ def build_app() -> CommandGroup:
 
 
 def run_app(arguments: Sequence[str]) -> int:
-    """Run the command line and turn every ending into an exit code: 0, 1, 2 or 130."""
+    """Run the command line, report errors, and return the exit code."""
     as_json = "--json" in arguments
     try:
         if os.environ.get("LIGHTBED_LOG"):
@@ -66,5 +66,5 @@ def run_app(arguments: Sequence[str]) -> int:
         report_error(error, as_json=as_json)
         return ERROR
     if result == INTERRUPTED:  # typer's own answer to Ctrl-C inside a command
-        print("interrupted; what was built is torn down, and results so far are kept", file=sys.stderr)
+        print("interrupted: temporary processes are stopped, results so far are kept", file=sys.stderr)
     return result if isinstance(result, int) else DONE

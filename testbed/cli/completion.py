@@ -1,4 +1,4 @@
-"""Completion of addresses, ports and labs; what it needs is imported when a shell asks."""
+"""Completion of addresses, ports and labs; each function imports what it needs."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from pathlib import Path
 import typer
 
 Completions = list[tuple[str, str]]
-"""Words, and what a shell shows beside them."""
+"""Words, with the description that a shell shows beside each."""
 
 PORTS_TIMEOUT_S = 2.0
-"""Time that a shell waits for the ports of a switch; then it completes nothing."""
+"""Time limit for reading the ports of a switch; after it there are no completions."""
 
 
 def addresses(incomplete: str) -> Completions:
-    """Return the schemes that begin so."""
+    """Return the schemes of addresses that begin with `incomplete`."""
     from ocs_drivers.families import FAMILIES
 
     return [(f"{scheme}://", "") for scheme in FAMILIES if scheme.startswith(incomplete)]
 
 
 def families(incomplete: str) -> list[str]:
-    """Return the families of simulated switches that begin so, and `list`."""
+    """Return the families of simulated switches, and `list`, that begin with `incomplete`."""
     from ocs_drivers.families import FAMILIES, twin_of
 
     return sorted(name for name in {"list", *map(twin_of, FAMILIES)} if name.startswith(incomplete))
 
 
 def lab_files(incomplete: str) -> Completions:
-    """Return lab files that begin so, and the directories that may hold some."""
+    """Return YAML files and directories that begin with `incomplete`."""
     path = Path(incomplete)
     folder, begin = (path, "") if incomplete.endswith("/") or not incomplete else (path.parent, path.name)
-    return [(found, "") for found in sorted(_yaml_files(folder, begin))]
+    return [(path, "") for path in sorted(_yaml_files(folder, begin))]
 
 
 def _yaml_files(folder: Path, begin: str) -> Iterator[str]:
@@ -46,29 +46,29 @@ def _yaml_files(folder: Path, begin: str) -> Iterator[str]:
 
 
 def lab_ids(incomplete: str) -> list[str]:
-    """Return the simulated labs of this machine that begin so."""
+    """Return the ids of simulated labs of this machine that begin with `incomplete`."""
     from testbed.lab.simulated.lifecycle import lab_status
 
     return [name for entry in lab_status() if (name := str(entry["lab_id"])).startswith(incomplete)]
 
 
 def shutter_states() -> list[str]:
-    """Return what a shutter can be."""
+    """Return the states of a shutter."""
     return ["open", "close"]
 
 
 def ports(ctx: typer.Context, incomplete: str) -> Completions:
-    """Return the ports that begin so, by number and by name."""
+    """Return the ports, by number and by name, that begin with `incomplete`."""
     return _ports(ctx, incomplete, "")
 
 
 def inputs(ctx: typer.Context, incomplete: str) -> Completions:
-    """Return the inputs that begin so."""
+    """Return the inputs that begin with `incomplete`."""
     return _ports(ctx, incomplete, "in")
 
 
 def pairs(ctx: typer.Context, incomplete: str) -> Completions:
-    """Return the inputs that begin so, with a colon; behind the colon, the outputs."""
+    """Return the matching inputs, each with a colon; after a colon, the matching outputs."""
     source, colon, output = incomplete.partition(":")
     if not colon:
         return [(f"{word}:", about) for word, about in _ports(ctx, source, "in")]
@@ -76,7 +76,7 @@ def pairs(ctx: typer.Context, incomplete: str) -> Completions:
 
 
 def _ports(ctx: typer.Context, begin: str, side: str) -> Completions:
-    """Ask the switch, as `testbed switch ADDRESS ports` does; nothing where it does not answer soon."""
+    """Read the ports of the switch in the command line; return none if it does not answer within `PORTS_TIMEOUT_S`."""
     from ocs_drivers import OcsError, open_switch
     from testbed.commands.devices.session import time_limit
     from testbed.errors import TimedOut
@@ -84,20 +84,20 @@ def _ports(ctx: typer.Context, begin: str, side: str) -> Completions:
     address = ctx.parent.params.get("address") if ctx.parent else None
     if not address:
         return []
-    logging.disable()  # what is said on standard error would stand in the middle of the line that is typed
+    logging.disable()  # log lines would appear in the middle of the command line that is typed
     try:
         with (
             time_limit(PORTS_TIMEOUT_S, address),
             open_switch(address, timeout_s=PORTS_TIMEOUT_S) as switch,
         ):
-            found = list(switch.ports().values())
+            port_infos = list(switch.ports().values())
     except (OcsError, TimedOut, OSError):
         return []
     finally:
         logging.disable(logging.NOTSET)
     words = [
         (word, f"{info.name or info.number} {info.side.value}put {info.state.value} {info.label}".strip())
-        for info in found
+        for info in port_infos
         if info.side.value.startswith(side)
         for word in dict.fromkeys((str(info.number), info.name))
     ]

@@ -25,7 +25,7 @@ def print_json(document: Any, stream: TextIO | None = None) -> None:
 
 
 def tell(text: str) -> None:
-    """Say something at once on standard error, whatever standard output is for."""
+    """Print a line on standard error at once."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -39,39 +39,39 @@ def print_answer(document: Any, lines: Sequence[str], *, as_json: bool) -> None:
 
 
 def print_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a header and rows as CSV on standard output; None is an empty field, lines end as everywhere here."""
+    """Print a header and rows as CSV on standard output; None is an empty field, and lines end in a line feed."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(rows)
 
 
 def describe_error(error: Exception) -> dict[str, Any]:
-    """Return a stable code, who must act, and the message of any error, as programs get it."""
-    from ocs_drivers.errors import OcsError  # with the contract of switches: only for an error
+    """Return the JSON form of any error: its stable code, who must act, its message and details."""
+    from ocs_drivers.errors import OcsError  # imported here because few commands need it
     from ocs_drivers.model import ApplyReport
 
     if isinstance(error, OcsError | TestbedError):
-        described: dict[str, Any] = {"code": error.code, "who": error.who, "message": str(error)}
+        document: dict[str, Any] = {"code": error.code, "who": error.who, "message": str(error)}
         if isinstance(error, OcsError) and error.ports:
-            described["ports"] = list(error.ports)
+            document["ports"] = list(error.ports)
         report = getattr(error, "report", None)
         if isinstance(error, Interrupted | MoveTimedOut):
-            described["pairs"] = [
+            document["pairs"] = [
                 {"input": i, "output": o, "status": "unknown"} for i, o in sorted(error.unknown.items())
             ]
         if isinstance(error, PlanStale):
-            described["differences"] = [difference.json() for difference in error.differences]
-        return described | (describe_report(report) if isinstance(report, ApplyReport) else {})
+            document["differences"] = [difference.json() for difference in error.differences]
+        return document | (describe_report(report) if isinstance(report, ApplyReport) else {})
     if isinstance(error, TyperException):
         if getattr(error, "option_name", "") == "--server":
-            what = "no service carries this command out: it works here alone; leave out --server"
+            what = "this command runs only locally: leave out --server"
             return {"code": "service.here", "who": "user", "message": what}
         return {"code": "usage", "who": "user", "message": error.format_message()}
     return {"code": "internal", "who": "ourselves", "message": f"{type(error).__name__}: {error}"}
 
 
 def describe_report(report: ApplyReport) -> dict[str, Any]:
-    """Return what became of every pair, and what the switch held at the end, as programs get it."""
+    """Return the JSON form of a report: the outcome of every pair, and the revision read back."""
     return {
         "pairs": [{"input": i, "output": o, "status": s.value} for (i, o), s in sorted(report.pairs.items())],
         "revision": report.read_back.revision if report.read_back else None,
@@ -79,7 +79,7 @@ def describe_report(report: ApplyReport) -> dict[str, Any]:
 
 
 def report_error(error: Exception, *, as_json: bool) -> None:
-    """Say what went wrong: a sentence on standard error, or a document on standard output."""
+    """Print an error: its message on standard error, or as JSON on standard output."""
     described = describe_error(error)
     if as_json:
         print_json({"error": described})

@@ -1,4 +1,4 @@
-"""Commands of the table as commands of typer: parameters made from a declaration, and the call that runs it."""
+"""Typer commands from the table: parameters made from a declaration, and the callback that runs it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 from lightbed.errors import LightbedError
 from testbed.cli import completion
 from testbed.cli.output import print_csv, print_json, report_error
-from testbed.cli.remote import carry_out_there, choose_server, is_for_service
+from testbed.cli.remote import choose_server, is_for_service, run_on_service
 from testbed.commands.declare import REQUIRED, Command, Field, StreamCommand, Text, carry_out, fields_of
 from testbed.commands.documents import DONE, Document, TableDocument
 from testbed.commands.place import DEFAULT_RUNS, Place
@@ -40,9 +40,9 @@ def _choose_lease(lease: str) -> None:
 
 _LAB_METAVARS = {"lab": "LAB", "bare lab": "BARE", "labs if any": "[LAB]..."}
 RUNS_DIR = Annotated[
-    Path, typer.Option("--runs-dir", metavar="DIR", help="Where results are kept.", envvar="LIGHTBED_RUNS")
+    Path, typer.Option("--runs-dir", metavar="DIR", help="Folder for results.", envvar="LIGHTBED_RUNS")
 ]
-AS_JSON = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+AS_JSON = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
 _SHARED: Any = {"expose_value": False, "show_default": False}
 DATABASE = Annotated[
     str,
@@ -51,7 +51,7 @@ DATABASE = Annotated[
         metavar="URL",
         envvar="LIGHTBED_DATABASE",
         callback=_choose_database,
-        help="PostgreSQL server in place of the file in --runs-dir: postgresql+psycopg://USER@HOST/NAME.",
+        help="PostgreSQL server to use instead of the file in --runs-dir: postgresql+psycopg://USER@HOST/NAME.",
         **_SHARED,
     ),
 ]
@@ -62,7 +62,7 @@ _LEASE = Annotated[
         metavar="ID",
         envvar="LIGHTBED_LEASE",
         callback=_choose_lease,
-        help="Lease under which to move it (see `testbed lease`).",
+        help="Lease under which to make the changes (see `testbed lease`).",
         **_SHARED,
     ),
 ]
@@ -73,11 +73,11 @@ _SERVER = Annotated[
         metavar="URL",
         envvar="LIGHTBED_SERVER",
         callback=choose_server,
-        help="Ask this service, with the token in LIGHTBED_TOKEN (see `testbed serve`).",
+        help="Run on this service, with the token in LIGHTBED_TOKEN (see `testbed serve`).",
         **_SHARED,
     ),
 ]
-"""Their values are chosen for the time of the command, so that no function has to pass them on."""
+"""Values of `DATABASE`, `_LEASE` and `_SERVER` are stored in context variables, so no function passes them on."""
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Settings of a command that passes words on to another program."""
 
@@ -88,7 +88,7 @@ Callback = Callable[..., int]
 def add_command(app: typer.Typer, name: str) -> None:
     """Add a command of the table, or a group with its commands.
 
-    A declaration under the name of a group runs where no command of the group is named.
+    If the group itself has a declaration, it runs when no command of the group is named.
     """
     declared = command_of(name)
     names = [words.removeprefix(f"{name} ") for words in COMMANDS if words.startswith(f"{name} ")]
@@ -126,36 +126,36 @@ def _help_of(words: str, declared: type[Command[Any]]) -> str:
 def make_callback(words: str, declared: type[Command[Any]]) -> Callback:
     """Return a function with a parameter for each option, which runs the command and prints its document.
 
-    A service that was chosen runs it, else this process does.
-    A command with a field `every`, in seconds, is run again until it is interrupted.
+    The command runs on the service of `--server`, or in this process. A command with a field `every`, in seconds, is
+    repeated until it is interrupted.
     """
     rest = [each.name for each in fields_of(declared) if each.option.is_rest]
     shared = {
         each.name for each in _make_shared_parameters(declared)
     }  # typer passes their defaults all the same
 
-    def callback(**given: Any) -> int:
-        given = {name: value for name, value in given.items() if name not in shared}
+    def callback(**values: Any) -> int:
+        values = {name: value for name, value in values.items() if name not in shared}
         if declared.needs == "lab by option":
-            given = _split_words(declared, given)
-        if "context" in given:
-            context = given.pop("context")
-            given |= (context.obj or {}) | dict.fromkeys(rest, context.args)
-        as_json = given.pop("as_json", False)
-        # Of a command that needs no lab, one is an option like others.
-        lab_file = given.pop("lab_file", None) if declared.needs not in ("nothing", "switch") else None
-        lab_files = tuple(given.pop("labs") or ()) if declared.needs == "labs if any" else ()
-        runs_dir, as_csv = given.pop("runs_dir", DEFAULT_RUNS), given.get("as_csv", False)
+            values = _split_words(declared, values)
+        if "context" in values:
+            context = values.pop("context")
+            values |= (context.obj or {}) | dict.fromkeys(rest, context.args)
+        as_json = values.pop("as_json", False)
+        # A command that needs no lab may have its own option `lab_file`, which stays among its options.
+        lab_file = values.pop("lab_file", None) if declared.needs not in ("nothing", "switch") else None
+        lab_files = tuple(values.pop("labs") or ()) if declared.needs == "labs if any" else ()
+        runs_dir, as_csv = values.pop("runs_dir", DEFAULT_RUNS), values.get("as_csv", False)
         if as_json and as_csv:
             raise typer.BadParameter("give --csv or --json, not both")
         several = {each.name for each in fields_of(declared) if each.has_several}
-        options = {name: tuple(value or ()) if name in several else value for name, value in given.items()}
+        options = {name: tuple(value or ()) if name in several else value for name, value in values.items()}
         command = declared(**options)
 
         def run_once() -> int:
             place = Place(lab_file, runs_dir, is_quiet=as_json, lab_files=lab_files)
             if is_for_service(command, place):
-                return carry_out_there(words, command, place)
+                return run_on_service(words, command, place)
             place.is_quiet = as_json or as_csv
             if isinstance(command, StreamCommand):
                 return _print_stream(command, place)
@@ -173,21 +173,21 @@ def make_callback(words: str, declared: type[Command[Any]]) -> Callback:
 
 
 def _repeat(every_s: float | None, once: Callable[[], int], *, as_json: bool) -> int:
-    """Do something once and return its exit code; or at intervals until interrupted: an error does not end that."""
+    """Call `once` and return its exit code; with `every_s` repeat it until interrupted, also after errors."""
     if every_s is None:
         return once()
     while True:
         began_s = time.monotonic()
         try:
             once()
-        except LightbedError as error:  # a switch, a host or a service that is off for a while
+        except LightbedError as error:  # for example a switch, host or service that is off for a while
             report_error(error, as_json=as_json)
         sys.stdout.flush()
         sleep(max(0.0, every_s - (time.monotonic() - began_s)))
 
 
 def _print_stream(command: StreamCommand[Any], place: Place) -> int:
-    """Print each document at once. The stream is closed however printing ends."""
+    """Print each document as it comes, and close the stream at the end, also after an error."""
     with closing(command.stream(place)) as documents:
         for document in documents:
             if place.is_quiet:
@@ -198,11 +198,14 @@ def _print_stream(command: StreamCommand[Any], place: Place) -> int:
 
 
 def _callback_of_group(callback: Callback) -> Callback:
-    """Return the callback of a group: it runs where no command of the group is named, whose options come after it."""
+    """Return a callback that runs `callback` if no command of the group is named.
 
-    def of_group(context: typer.Context, **given: Any) -> int:
+    Options before a named command are refused, because they belong after it.
+    """
+
+    def of_group(context: typer.Context, **values: Any) -> int:
         if context.invoked_subcommand is None:
-            return callback(**given)
+            return callback(**values)
         for param in context.command.params:
             source = context.get_parameter_source(str(param.name))
             if source is not None and source.name == "COMMANDLINE":
@@ -219,16 +222,16 @@ def _callback_of_group(callback: Callback) -> Callback:
 
 
 class _OptionsAnywhere(TyperGroup):
-    """A group whose own options may stand behind the command as well."""
+    """A group whose own options may also follow the command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the options of the group in front."""
+        """Move the options of the group to the front, and parse."""
         own = {name for option in self.params for name in option.opts if name.startswith("--")}
         front: list[str] = []
         rest: list[str] = []
         words = iter(args)
         for word in words:
-            if word == "--":  # what follows are arguments, whatever they look like
+            if word == "--":  # everything after it is an argument
                 rest += [word, *words]
                 break
             name, separator, _ = word.partition("=")
@@ -240,14 +243,14 @@ class _OptionsAnywhere(TyperGroup):
 
 
 def _keep_options(parameters: Sequence[inspect.Parameter]) -> Callable[..., None]:
-    """Return the callback of a group with these parameters: their values wait in the context for the command."""
+    """Return a callback with these parameters that stores their values in the context for the command."""
 
-    def keep(context: typer.Context, **values: Any) -> None:
+    def store(context: typer.Context, **values: Any) -> None:
         context.obj = values
 
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-    vars(keep)["__signature__"] = inspect.Signature([context, *parameters])
-    return keep
+    vars(store)["__signature__"] = inspect.Signature([context, *parameters])
+    return store
 
 
 def _parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
@@ -269,10 +272,10 @@ def _parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
 
 
 def _make_shared_parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
-    """Yield the options whose values are chosen for the time of the command."""
+    """Yield the options that go to context variables: `--database`, `--lease`, `--server`."""
     if declared.has_runs_dir:
         yield _keyword("database", DATABASE, "")
-    if {"really_move", "yes"} & {each.name for each in fields_of(declared)}:  # it moves a lab, or a switch
+    if {"really_move", "yes"} & {each.name for each in fields_of(declared)}:  # it changes a lab or a switch
         yield _keyword("lease", _LEASE, "")
     if declared.role is not None:
         yield _keyword("server", _SERVER, "")
@@ -295,7 +298,7 @@ def _lab_parameter(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
 
 
 def _word_parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
-    """Yield the arguments of a command whose LAB may be left out, all as one list, and `--lab`."""
+    """Yield the parameters of a command whose LAB is optional: all arguments as one list, and `--lab`."""
     names = " ".join(str(each.option.metavar) for each in fields_of(declared) if each.option.is_argument)
     texts = [each.option.help for each in fields_of(declared) if each.option.is_argument]
     about = "; ".join(["Lab file, if not given by --lab", *(text[0].lower() + text[1:-1] for text in texts)])
@@ -312,9 +315,12 @@ def _word_parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter
     yield _keyword("lab_file", Annotated[Path, lab], DEFAULT_LAB)
 
 
-def _split_words(declared: type[Command[Any]], given: dict[str, Any]) -> dict[str, Any]:
-    """Return the options with the list of arguments split into LAB and the others. Raises `typer.BadParameter`."""
-    context, words, lab_file = given["context"], given["words"], given["lab_file"]
+def _split_words(declared: type[Command[Any]], values: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with the list of arguments split into LAB and the others.
+
+    Raises `typer.BadParameter` for a wrong number of arguments, and for LAB given twice.
+    """
+    context, words, lab_file = values["context"], values["words"], values["lab_file"]
     names = [each.name for each in fields_of(declared) if each.option.is_argument]
     if len(words) not in (len(names), len(names) + 1):
         metavars = " ".join(
@@ -326,7 +332,7 @@ def _split_words(declared: type[Command[Any]], given: dict[str, Any]) -> dict[st
     labs = words[: -len(names)]
     if labs and source is not None and source.name == "COMMANDLINE":
         raise typer.BadParameter(f"two lab files, {labs[0]} and --lab {lab_file}: remove one")
-    others = {name: value for name, value in given.items() if name not in ("context", "words")}
+    others = {name: value for name, value in values.items() if name not in ("context", "words")}
     arguments = dict(zip(names, words[-len(names) :], strict=True))
     return {**others, **arguments, "lab_file": Path(labs[0]) if labs else lab_file}
 
@@ -356,11 +362,11 @@ def _parameter(field: Field) -> inspect.Parameter:
 
 
 def _parser(text: Text) -> Callable[[str], Any]:
-    """Return the parser of an option: typer adds the name of the option to what is wrong with its value."""
+    """Return the parser of an option. It raises `typer.BadParameter`, whose message typer begins with the option."""
 
-    def parse(given: str) -> Any:
+    def parse(value: str) -> Any:
         try:
-            return text.parse(given)
+            return text.parse(value)
         except UsageError as error:
             raise typer.BadParameter(str(error)) from error
 

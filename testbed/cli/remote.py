@@ -1,7 +1,7 @@
 """Commands through a service: `--server URL` or LIGHTBED_SERVER, with the token in LIGHTBED_TOKEN.
 
-A command becomes a run there; what that printed is printed here, the files that it wrote are written here, and its exit
-code is ours.
+A command becomes a run of the service. Its output is printed here, its files are written here, and its exit code is
+returned.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _server: ContextVar[str] = ContextVar("server", default="")
 
 
 def choose_server(url: str) -> None:
-    """Ask this service; an empty URL works here."""
+    """Choose the service that runs commands; with an empty URL they run in this process."""
     _server.set(url)
 
 
 def is_for_service(command: Command[Any], place: Place) -> bool:
-    """Return whether a service was chosen and can carry the command out; those without a lab may be local."""
+    """Return whether a service is chosen and can run the command."""
     is_local = command.needs == "lab unless local" and place.lab_file is None
     return bool(_server.get()) and command.role is not None and not is_local
 
 
 @dataclass(frozen=True, slots=True)
 class _Submission:
-    """A request: command, lab, fields; and the files of the run that become files here."""
+    """A request: command, lab and fields, and the local path of each file of the run."""
 
     words: str
     lab: str
@@ -47,10 +47,10 @@ class _Submission:
     files: Mapping[str, Path]
 
 
-def carry_out_there(words: str, command: Command[Any], place: Place) -> int:
-    """Ask the service for a run, wait for its end, and print what it printed; return its exit code.
+def run_on_service(words: str, command: Command[Any], place: Place) -> int:
+    """Submit a command to the service, wait, print its output, and return its exit code.
 
-    Raises `NotThroughService` for an option that works here alone.
+    Raises `NotThroughService` for an option that works only locally, and the errors of the client.
     """
     from testbed.client import connect
 
@@ -84,12 +84,12 @@ def _submission(client: Client, words: str, command: Command[Any], place: Place)
     flags = {
         each.option.writes: each.option.new_unless for each in fields_of(type(command)) if each.option.writes
     }
-    for name, path in files.items():  # refused before anything is sent
+    for name, path in files.items():  # refuses existing files before anything is sent
         flag = flags.get(name)
         check_new_file(path, replace=getattr(command, flag) if flag else True)
     variant = next((name for name in command.variants if getattr(command, name)), "")
-    given = [each for each in fields_of(type(command)) if getattr(command, each.name) != each.default]
-    fields = {each.name: _value(command, each) for each in _fields_to_send(words, command, given, variant)}
+    changed = [each for each in fields_of(type(command)) if getattr(command, each.name) != each.default]
+    fields = {each.name: _value(command, each) for each in _fields_to_send(words, command, changed, variant)}
     fields |= {each.name: True for each in fields_of(type(command)) if each.option.writes and files}
     fields["text"] = not place.is_quiet
     may_move = {each.name for each in fields_of(type(command)) if each.option.only_with in ("", variant)}
@@ -103,11 +103,11 @@ def _submission(client: Client, words: str, command: Command[Any], place: Place)
     return _Submission(f"{words} --{variant}" if variant else words, lab, fields, files)
 
 
-def _fields_to_send(words: str, command: Command[Any], given: list[Field], variant: str) -> Iterator[Field]:
-    """Yield the options that a request carries. Raises `NotThroughService` for one that it cannot."""
+def _fields_to_send(words: str, command: Command[Any], changed: list[Field], variant: str) -> Iterator[Field]:
+    """Yield the options that the request contains. Raises `NotThroughService` for an option that works only locally."""
     from testbed.client import NotThroughService
 
-    for each in given:
+    for each in changed:
         if each.name in command.variants or each.option.for_caller or each.option.writes:
             continue
         is_address = command.needs == "switch" and each.name == "address"
@@ -120,7 +120,7 @@ def _fields_to_send(words: str, command: Command[Any], given: list[Field], varia
 
 
 def _value(command: Command[Any], each: Field) -> Any:
-    """Return a value as a request holds it: the text of a file, a time as text, or the value itself."""
+    """Return the value of a field for a request: the text of a file, a value as text, or the value itself."""
     value = getattr(command, each.name)
     if each.option.reads:
         return Path(value).read_text(encoding="utf-8")
@@ -130,7 +130,7 @@ def _value(command: Command[Any], each: Field) -> Any:
 
 
 def lab_name(lab_file: Path) -> str:
-    """Return the name of a lab: that in its file, or what was given where there is no such file; empty for none."""
+    """Return the name in a lab file; if the file does not exist, its path as the name; empty for an empty path."""
     if lab_file == Path():
         return ""
     if not lab_file.exists():
@@ -141,7 +141,7 @@ def lab_name(lab_file: Path) -> str:
 
 
 def _find_switch(client: Client, text: str) -> tuple[str, str]:
-    """Return the lab and the name of a switch, given as its address, `NAME` or `LAB/NAME`."""
+    """Return the lab and the name of a switch from its address, `NAME` or `LAB/NAME`. Raises `NotThroughService`."""
     from testbed.client import NotThroughService
 
     switches = [
@@ -152,13 +152,13 @@ def _find_switch(client: Client, text: str) -> tuple[str, str]:
     matches = [(lab, name) for lab, name, address in switches if text in (address, name, f"{lab}/{name}")]
     if len(matches) == 1:
         return matches[0]
-    there = ", ".join(f"{lab}/{name}" for lab, name in matches or [one[:2] for one in switches])
-    which = "is a switch of several labs" if matches else "is no switch of the service's labs"
-    raise NotThroughService(f"{text!r} {which}; name one of {there}, or leave out --server (LIGHTBED_SERVER)")
+    choices = ", ".join(f"{lab}/{name}" for lab, name in matches or [one[:2] for one in switches])
+    why = "is a switch of several labs" if matches else "is not a switch of the service's labs"
+    raise NotThroughService(f"{text!r} {why}; name one of {choices}, or leave out --server (LIGHTBED_SERVER)")
 
 
 def _stop(client: Client, command: Stop, place: Place) -> int:
-    """Stop a lab, or release it, at once: no run is waited for."""
+    """Stop a lab or release its stop, through the service's own route, which is faster than a run."""
     from testbed.commands.share.stop import StopDocument
 
     lab = client.lab(lab_name(place.lab_file or Path()))

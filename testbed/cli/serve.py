@@ -1,4 +1,4 @@
-"""`testbed serve`: the service that several people share."""
+"""`testbed serve`: share labs over HTTP."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from testbed.commands.documents import DONE
 from testbed.commands.place import DEFAULT_RUNS
 
 Labs = Annotated[
-    list[Path], typer.Option("--lab", metavar="LAB", help="Lab file of a lab that is shared (repeatable).")
+    list[Path], typer.Option("--lab", metavar="LAB", help="Lab file of a lab to share (repeatable).")
 ]
 
 
 Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")]
-Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0: any free port.")]
 Certificate = Annotated[
-    Path | None, typer.Option("--tls-certificate", metavar="FILE", help="Certificate (PEM): HTTPS.")
+    Path | None, typer.Option("--tls-certificate", metavar="FILE", help="Certificate (PEM) for HTTPS.")
 ]
-Key = Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key (PEM).")]
+Key = Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Key of the certificate (PEM).")]
 RequireToken = Annotated[
-    bool, typer.Option("--require-token", help="Also looking takes a token; always so beyond loopback.")
+    bool, typer.Option("--require-token", help="Require a token for reads too. Always on beyond loopback.")
 ]
 Issuer = Annotated[
-    str, typer.Option("--oidc", metavar="ISSUER", help="OpenID Connect provider whose people may ask, too.")
+    str, typer.Option("--oidc", metavar="ISSUER", help="OpenID Connect provider whose users get access too.")
 ]
 Audience = Annotated[
-    str, typer.Option("--oidc-audience", metavar="NAME", help="Audience that its tokens must be for.")
+    str,
+    typer.Option("--oidc-audience", metavar="NAME", help="Audience that tokens of the provider must name."),
 ]
 Claim = Annotated[
-    str, typer.Option("--oidc-claim", metavar="NAME", help="Claim of its tokens that names roles.")
+    str,
+    typer.Option("--oidc-claim", metavar="NAME", help="Claim in tokens of the provider that names roles."),
 ]
 MostQueued = Annotated[
     int,
-    typer.Option(
-        "--most-queued", metavar="N", min=1, help="Runs of one user that may wait at the same time."
-    ),
+    typer.Option("--most-queued", metavar="N", min=1, help="Maximum number of waiting runs per user."),
 ]
 
 
@@ -62,7 +62,7 @@ def serve(
     most_queued: MostQueued = 8,
     runs_dir: RUNS_DIR = DEFAULT_RUNS,
     as_json: AS_JSON = False,
-    database: DATABASE = "",  # noqa: ARG001  chosen when it is read
+    database: DATABASE = "",  # noqa: ARG001  its callback stores it
 ) -> int:
     """Share labs over HTTP: runs, leases, events, with roles and an audit log. Runs until it is stopped."""
     from testbed.service.oidc import Provider, either
@@ -74,8 +74,8 @@ def serve(
     listener.check()
     if tls_certificate is None and not listener.is_local:
         tell(
-            f"warning: {host} is not this machine alone, and tokens go over the network as they are; "
-            "give --tls-certificate and --tls-key, or listen on 127.0.0.1 behind a proxy that has them"
+            f"warning: {host} is reachable from other machines, and tokens are sent unencrypted; "
+            "pass --tls-certificate and --tls-key, or listen on 127.0.0.1 behind a TLS proxy"
         )
     service = make_service(
         labs, runs_dir, is_open=listener.is_local and not require_token, most_queued=most_queued
@@ -83,7 +83,7 @@ def serve(
 
     def ready(url: str) -> None:
         names = ", ".join(view.lab.name for view in service.labs)
-        print_answer(this_url(url), [f"{names} at {url}; Ctrl-C ends the service"], as_json=as_json)
+        print_answer(this_url(url), [f"serving {names} at {url}; Ctrl-C ends the service"], as_json=as_json)
         sys.stdout.flush()
 
     serve_labs(service, listener, ready, either(service.tokens.identity, provider))

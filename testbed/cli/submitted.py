@@ -1,7 +1,7 @@
 """Process of a run: `python -m testbed.cli.submitted RUN RUNS LAB=FILE...`, started by the service alone.
 
-It takes the run, carries its command out as the command line does, and writes what that printed. One that was begun
-before by a process that is gone goes on with the operation of then; what had sent nothing is begun again.
+It claims the run, runs its command as the command line does, and stores the output. If an earlier process of the run
+ended too early, its operation is resumed; if that had sent nothing, the command starts again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from testbed.storage.database import Database
 
 
 def main(run_id: str, runs_dir: Path, lab_files: Mapping[str, Path]) -> None:
-    """Carry a run out, of these labs; nothing is done for one that has ended or that another process has."""
+    """Execute a run of these labs and store its outcome, unless it has ended or another process executes it."""
     choose(os.environ.get("LIGHTBED_DATABASE", ""))
     database = Database(address_in(runs_dir), keep_open=False)
     store = RunStore(database)
@@ -42,72 +42,72 @@ def main(run_id: str, runs_dir: Path, lab_files: Mapping[str, Path]) -> None:
     with redirect_stdout(out), redirect_stderr(messages), about(run=run.id):
         try:
             code = carry_out(run, lab_files, runs_dir)
-        except SystemExit as ended:  # of an option that the command does not know
-            code = ended.code if isinstance(ended.code, int) else ERROR
-        except Exception as error:  # noqa: BLE001 - whatever it was, the run has to end
+        except SystemExit as error:  # raised for an option that the command does not know
+            code = error.code if isinstance(error.code, int) else ERROR
+        except Exception as error:  # noqa: BLE001 - the run must end, whatever the error
             print_json({"error": {"code": "internal", "who": "ourselves", "message": f"{error!r}"}})
             code = ERROR
-    told = (_name_by_run(text.getvalue(), run, runs_dir) for text in (out, messages))
-    store.finish(run_id, code, *told)
+    outputs = (_name_by_run(text.getvalue(), run, runs_dir) for text in (out, messages))
+    store.finish(run_id, code, *outputs)
     database.close()
 
 
 def _name_by_run(text: str, run: Run, runs_dir: Path) -> str:
-    """Return a text in which files of the run are named by it: nobody else knows its folder."""
+    """Return a text in which paths of the run's files begin with its id instead of its folder."""
     return text.replace(f"{folder_of(runs_dir, run.id)}/", f"{run.id}/")
 
 
 def carry_out(run: Run, lab_files: Mapping[str, Path], runs_dir: Path) -> int:
-    """Do what a run asks for, or go on with it; return the exit code."""
+    """Execute the command of a run, or resume its operation; return the exit code."""
     request = parse_request(run.request)
     lease = [f"--lease={lease}"] if (lease := getattr(request, "lease", "")) else []
-    begun = find_begun_operation(run, runs_dir) if run.attempts > 1 else None
-    if begun is not None:
-        epochs = [one for one in load_intents(runs_dir, run.lab) if one.operation == begun.id]
+    earlier = find_earlier_operation(run, runs_dir) if run.attempts > 1 else None
+    if earlier is not None:
+        epochs = [one for one in load_intents(runs_dir, run.lab) if one.operation == earlier.id]
         if any(one.state == "verified" for one in epochs):
-            return _report(begun, runs_dir)
-        if epochs or any(step.row["intent_at"] for step in begun.steps):
-            return _resume(request, begun, lab_files[run.lab], runs_dir, lease)
+            return _report(earlier, runs_dir)
+        if epochs or any(step.row["intent_at"] for step in earlier.steps):
+            return _resume(request, earlier, lab_files[run.lab], runs_dir, lease)
     try:
         if match := getattr(
             request, "if_match", ""
-        ):  # another run may have changed it since this one was asked for
+        ):  # another run may have changed the topology since this one was submitted
             check_match(match, tag_of(topology_in_force(runs_dir, run.lab)), f"the topology of {run.lab}")
         words = request.arguments(lab_files, runs_dir, folder_of(runs_dir, run.id))
-    except LightbedError as error:  # it has changed, or the lab of a switch is down
+    except LightbedError as error:  # the topology has changed, or the lab of a switch is down
         report_error(error, as_json=not request.text)
         return ERROR
     return run_app(words)
 
 
-def find_begun_operation(run: Run, runs_dir: Path) -> OperationRecord | None:
-    """Return the newest operation that was begun for a run."""
+def find_earlier_operation(run: Run, runs_dir: Path) -> OperationRecord | None:
+    """Return the newest operation of an earlier attempt of a run, or None."""
     records = [one for one in operations_of(runs_dir, run.lab) if one.row.get("run") == run.id]
     return records[-1] if records else None
 
 
 def _resume(
-    request: Request, begun: OperationRecord, lab_file: Path, runs_dir: Path, lease: list[str]
+    request: Request, earlier: OperationRecord, lab_file: Path, runs_dir: Path, lease: list[str]
 ) -> int:
     really_move = getattr(request, "really_move", None)
     options = [f"--runs-dir={runs_dir}", f"--hosts={getattr(request, 'hosts', 'auto')}", *lease]
     options += [f"--really-move={really_move}"] if really_move else []
     options += [] if request.text else ["--json"]
-    return run_app(["resume", *options, "--", str(lab_file), begun.id])
+    return run_app(["resume", *options, "--", str(lab_file), earlier.id])
 
 
-def _report(begun: OperationRecord, runs_dir: Path) -> int:
-    """Print the document of a resume that had nothing left to do: the process ended after the proof."""
-    intents = load_intents(runs_dir, str(begun.row["lab"]))
-    epoch = next((one.epoch for one in intents if one.operation == begun.id), None)
+def _report(earlier: OperationRecord, runs_dir: Path) -> int:
+    """Print the document of a resume with nothing left to do: the earlier process ended after the proof."""
+    intents = load_intents(runs_dir, str(earlier.row["lab"]))
+    epoch = next((one.epoch for one in intents if one.operation == earlier.id), None)
     print_json(
         {
-            "lab": begun.row["lab"],
-            "operation": begun.id,
+            "lab": earlier.row["lab"],
+            "operation": earlier.id,
             "state": "verified",
             "reason": "finished and proven before its process ended",
             "epoch": epoch,
-            "steps": [step.json() for step in begun.steps],
+            "steps": [step.json() for step in earlier.steps],
             "unfinished": [],
         }
     )
@@ -115,5 +115,5 @@ def _report(begun: OperationRecord, runs_dir: Path) -> int:
 
 
 if __name__ == "__main__":
-    named = (text.partition("=") for text in sys.argv[3:])
-    main(sys.argv[1], Path(sys.argv[2]), {lab: Path(path) for lab, _, path in named})
+    assignments = (text.partition("=") for text in sys.argv[3:])
+    main(sys.argv[1], Path(sys.argv[2]), {lab: Path(path) for lab, _, path in assignments})

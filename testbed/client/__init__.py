@@ -6,7 +6,7 @@
         run = client.submit("testbed12", "apply", simplex=True, why="one-way rings")
         print(client.wait(run).result["verified"])
 
-The token is taken from LIGHTBED_TOKEN, and the URL from LIGHTBED_SERVER, where none is given.
+Default token and URL are those of the environment variables LIGHTBED_TOKEN and LIGHTBED_SERVER.
 """
 
 from testbed.client.asynchronous import AsyncClient, AsyncLab, connect_async

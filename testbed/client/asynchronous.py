@@ -1,4 +1,4 @@
-"""The client for coroutines: the same methods as the other, to be awaited."""
+"""The client for coroutines, with the same methods as `testbed.client.synchronous`, to be awaited."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ T = TypeVar("T")
 def connect_async(
     url: str | None = None, token: str | None = None, *, verify: Any = True, retry_s: float = 30.0
 ) -> AsyncClient:
-    """Return a client of a service. Nothing is sent yet.
+    """Return a client of a service, without sending anything.
 
-    `verify` is what httpx takes for certificates; `retry_s` is how long a stream of events tries to go on when the
-    service is away. Raises `ServiceUnreachable` for what is not a URL.
+    `verify` is passed to httpx for certificates; `retry_s` is how long a stream of events reconnects to a service that
+    does not answer. Raises `ServiceUnreachable` for an invalid URL.
     """
     return AsyncClient(httpx.AsyncClient(**calls.settings(url, token, verify)), retry_s)
 
 
 class AsyncClient:
-    """A service as somebody sees it who asks. A context manager. Raises `ServiceRefused` and `ServiceUnreachable`."""
+    """A client of a service, and a context manager. Raises `ServiceRefused` and `ServiceUnreachable`."""
 
     def __init__(self, http: httpx.AsyncClient, retry_s: float = 30.0) -> None:
         self._http, self._retry_s = http, retry_s
@@ -60,7 +60,7 @@ class AsyncClient:
         return AsyncLab(self, name)
 
     async def submit(self, lab: str, command: str, *, key: str = "", why: str = "", **options: Any) -> Run:
-        """Ask for a run of a command; with a `key` the same request is one run however often it is sent."""
+        """Submit a run of a command; a request that is repeated with the same `key` returns the same run."""
         return await self.call(calls.submit(lab, command, key, why, options))
 
     async def run(self, run_id: str) -> Run:
@@ -76,26 +76,26 @@ class AsyncClient:
         return await self.call(calls.runs(lab, state, limit))
 
     async def cancel(self, run_id: str) -> Run:
-        """Withdraw a run, or stop it at its next boundary."""
+        """Withdraw a waiting run, or stop a running one after its current step."""
         return await self.call(calls.cancel(run_id))
 
     async def wait(self, run: Run | str) -> Run:
-        """Return a run when it has ended."""
+        """Wait until a run has ended, and return it."""
         run_id = run if isinstance(run, str) else run.id
         async for event in self.events(run=run_id, kind="run"):
             if event.kind == "snapshot" and event.document["runs"]:
                 continue
-            found = await self.run(run_id)
-            if found.has_ended:
-                return found
+            current = await self.run(run_id)
+            if current.has_ended:
+                return current
         raise AssertionError("a stream of events does not end")
 
     async def events(
         self, *, lab: str = "", run: str = "", kind: str = "", after: int | None = None
     ) -> AsyncIterator[Event]:
-        """Yield events as they happen, each once: a snapshot first, or all after a number. It goes on until closed.
+        """Yield events as they happen, each once: first a snapshot, or all events after a number; endless until closed.
 
-        When the service is away it is asked again, from the last event on; raises when it stays away.
+        Reconnects after the last event if the service does not answer; raises `ServiceUnreachable` after `retry_s`.
         """
         parser, pause_s, away_s = EventParser(after), calls.PAUSES_S[0], time.monotonic()
         while True:
@@ -125,42 +125,42 @@ class AsyncLab:
         self._client, self.name = client, name
 
     async def state(self) -> dict[str, Any]:
-        """Return the lab and what is in force on it."""
+        """Return the lab and its current state."""
         return await self._client.call(calls.of_lab(self.name))
 
     async def look(self, what: str) -> dict[str, Any]:
         """Return one document of the lab.
 
-        That is `hosts`, `switches`, `topology`, `topologies`, `history`, `operations`, `findings`, `drift` or `leases`.
+        `what` is `hosts`, `switches`, `topology`, `topologies`, `history`, `operations`, `findings`, `drift`, `leases`.
         """
         return await self._client.call(calls.of_lab(self.name, what))
 
     async def submit(self, command: str, *, key: str = "", why: str = "", **options: Any) -> Run:
-        """Ask for a run of a command on this lab."""
+        """Submit a run of a command on this lab."""
         return await self._client.submit(self.name, command, key=key, why=why, **options)
 
     async def run(self, command: str, *, key: str = "", why: str = "", **options: Any) -> Run:
-        """Ask for a run and return it when it has ended."""
+        """Submit a run, wait until it has ended, and return it."""
         return await self._client.wait(await self.submit(command, key=key, why=why, **options))
 
     async def request_lease(self, resources: Sequence[str] = (), **options: Any) -> Mapping[str, Any]:
-        """Ask for parts of the lab, all or nothing; options are `ttl_s`, `priority`, `allowed`, `reason`."""
+        """Request parts of the lab, all or nothing; options are `ttl_s`, `priority`, `allowed`, `reason`."""
         return await self._client.call(
             calls.request_lease(self.name, {"resources": list(resources), **options})
         )
 
     async def extend_lease(self, lease: str, ttl_s: float | None = None) -> Mapping[str, Any]:
-        """Let a lease last longer, from now on."""
+        """Extend a lease, from now on."""
         return await self._client.call(calls.extend_lease(self.name, lease, ttl_s))
 
     async def release_lease(self, lease: str) -> Mapping[str, Any]:
-        """Give a lease back."""
+        """Release a lease."""
         return await self._client.call(calls.release_lease(self.name, lease))
 
     async def stop(self, why: str = "") -> Mapping[str, Any]:
-        """Stop the lab: nothing more is sent to any device."""
+        """Stop the lab: nobody can send anything to its devices."""
         return await self._client.call(calls.stop(self.name, why))
 
     async def release_stop(self) -> Mapping[str, Any]:
-        """Let the lab move again."""
+        """Allow changes of the lab again."""
         return await self._client.call(calls.release_stop(self.name))

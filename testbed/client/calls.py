@@ -1,4 +1,4 @@
-"""Requests of the client, what their answers become, and its errors; the same for both kinds. Nothing is sent here."""
+"""Requests of both clients, the parsing of responses, and the clients' errors. Nothing is sent here."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from testbed.errors import TestbedError
 T = TypeVar("T")
 TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 STREAM_TIMEOUT = httpx.Timeout(30.0, connect=10.0, read=45.0)
-"""A stream without an event says each 15 s that it lives."""
+"""The read timeout exceeds the 15 s between pings of a stream without events."""
 PAUSES_S = (0.1, 2.0)
-"""First and longest pause before a stream is opened again."""
+"""Shortest and longest pause before reconnecting a stream, in seconds."""
 
 
 class ServiceUnreachable(TestbedError, code="service.unreachable", who="device"):
@@ -36,13 +36,13 @@ class ServiceRefused(TestbedError, code="service", who="user"):
         self.problem = dict(problem)
         self.status = int(problem.get("status", 0))
         self.code = str(problem.get("code", self.code))
-        vars(self)["who"] = problem.get("who", self.who)  # of this error, as the service told it
+        vars(self)["who"] = problem.get("who", self.who)  # per instance: the service decides
         super().__init__(str(problem.get("detail", "the service refused")))
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """One request, and the function that makes its answer a value."""
+    """One request, and the function that parses its response."""
 
     method: str
     path: str
@@ -71,7 +71,7 @@ class Call(Generic[T]):
 
 
 def check(response: httpx.Response) -> None:
-    """Raise `ServiceRefused` for a problem, and `ServiceUnreachable` for an error of something else on the way."""
+    """Raise `ServiceRefused` for a problem document, and `ServiceUnreachable` for any other error response."""
     if response.is_success:
         return
     if response.headers.get("content-type", "").startswith("application/problem+json"):
@@ -81,7 +81,10 @@ def check(response: httpx.Response) -> None:
 
 
 def settings(url: str | None, token: str | None, verify: Any) -> dict[str, Any]:
-    """Return the arguments of an HTTP client. Raises `ServiceUnreachable` where no URL is known."""
+    """Return the arguments of an HTTP client; missing ones come from the environment.
+
+    Raises `ServiceUnreachable` for a missing or invalid URL.
+    """
     url = url or os.environ.get("LIGHTBED_SERVER", "")
     token = token if token is not None else os.environ.get("LIGHTBED_TOKEN", "")
     if not url.startswith(("http://", "https://")):
@@ -101,12 +104,12 @@ def labs() -> Call[list[dict[str, Any]]]:
 
 
 def of_lab(lab: str, what: str = "") -> Call[dict[str, Any]]:
-    """Look at a lab, or at something of it: `hosts`, `switches`, `topology`, `leases`, `history`."""
+    """Read a lab, or one of its documents: `hosts`, `switches`, `topology`, `leases`, `history`."""
     return Call("GET", _lab(lab) + (f"/{what}" if what else ""), dict)
 
 
 def submit(lab: str, command: str, key: str, why: str, options: Mapping[str, Any]) -> Call[Run]:
-    """Ask for a run."""
+    """Submit a run."""
     body = {"lab": lab, "command": command, **({"why": why} if why else {})}
     body |= {name: value for name, value in options.items() if value is not None}
     headers = {"Idempotency-Key": key} if key else {}
@@ -114,7 +117,7 @@ def submit(lab: str, command: str, key: str, why: str, options: Mapping[str, Any
 
 
 def run(run_id: str) -> Call[Run]:
-    """Look at a run."""
+    """Read a run."""
     return Call("GET", f"/v1/runs/{quote(run_id, safe='')}", Run.of)
 
 
@@ -136,17 +139,17 @@ def cancel(run_id: str) -> Call[Run]:
 
 
 def request_lease(lab: str, body: Mapping[str, Any]) -> Call[dict[str, Any]]:
-    """Ask for a lease."""
+    """Request a lease."""
     return Call("POST", f"{_lab(lab)}/leases", dict, body=dict(body))
 
 
 def release_lease(lab: str, lease: str) -> Call[dict[str, Any]]:
-    """Give a lease back, in whichever state it is."""
+    """Release a lease, whatever its state."""
     return Call("DELETE", f"{_lab(lab)}/leases/{quote(lease, safe='')}", dict, headers={"If-Match": "*"})
 
 
 def extend_lease(lab: str, lease: str, ttl_s: float | None) -> Call[dict[str, Any]]:
-    """Let a lease last longer."""
+    """Extend a lease; without `ttl_s` by the duration of its request."""
     path = f"{_lab(lab)}/leases/{quote(lease, safe='')}"
     body = {} if ttl_s is None else {"ttl_s": ttl_s}
     return Call("PATCH", path, dict, body=body, headers={"If-Match": "*"})
@@ -158,7 +161,7 @@ def stop(lab: str, why: str) -> Call[dict[str, Any]]:
 
 
 def release_stop(lab: str) -> Call[dict[str, Any]]:
-    """Let a lab move again."""
+    """Allow changes of a lab again."""
     return Call("DELETE", f"{_lab(lab)}/stop", dict)
 
 

@@ -1,6 +1,6 @@
-"""Documents of the service as frozen records, and its server-sent events: bytes in and events out.
+"""Documents of the service as frozen records, and a parser of its server-sent events.
 
-`document` of a record holds all that was sent. Events are read as the HTML standard has them, without socket and clock.
+`document` of a record is the complete JSON. Events are parsed as in the HTML standard, without socket and clock.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 ENDED = frozenset({"done", "failed", "interrupted", "cancelled"})
-"""States of a run that nothing follows."""
+"""Final states of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run: a command that the service carries out. `result` is the document that the command printed."""
+    """A run: a command that the service executes. `result` is the document that the command printed."""
 
     id: str
     lab: str
@@ -31,15 +31,15 @@ class Run:
 
     @property
     def has_ended(self) -> bool:
-        """True when nothing more becomes of it."""
+        """True if the state is final."""
         return self.state in ENDED
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Run:
         """Return the run of a document."""
-        given: dict[str, Any] = {name: document[name] for name in ("id", "lab", "command", "state", "who")}
-        given |= {name: document.get(name) or "" for name in ("output", "messages")}
-        return cls(**given, exit_code=document["exit_code"], result=document.get("result"), document=document)
+        texts: dict[str, Any] = {name: document[name] for name in ("id", "lab", "command", "state", "who")}
+        texts |= {name: document.get(name) or "" for name in ("output", "messages")}
+        return cls(**texts, exit_code=document["exit_code"], result=document.get("result"), document=document)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,22 +52,22 @@ class Event:
 
     @property
     def lab(self) -> str:
-        """The lab that it is of; empty for a snapshot."""
+        """The lab of the event; empty for a snapshot."""
         return str(self.document.get("lab", ""))
 
     @property
     def run(self) -> str:
-        """The run that it is of; empty for a snapshot and for what was done without the service."""
+        """The run of the event; empty for a snapshot, and for operations without the service."""
         return str(self.document.get("run", ""))
 
     @property
     def event(self) -> str:
-        """Name of what happened."""
+        """The name of the event."""
         return str(self.document.get("event", ""))
 
 
 class EventParser:
-    """A stream of events: `feed` takes bytes as they come. `last` is the number of the newest event."""
+    """A parser of a stream of events: `feed` takes its bytes. `last` is the number of the newest event."""
 
     def __init__(self, last: int | None = None) -> None:
         self.last = last
@@ -75,7 +75,7 @@ class EventParser:
         self._kind, self._number, self._data = "", "", list[str]()
 
     def feed(self, received: bytes) -> Iterator[Event]:
-        """Yield the events that these bytes complete."""
+        """Yield the events that are complete with these bytes."""
         *lines, self._rest = (self._rest + received).split(b"\n")
         for line in lines:
             event = self._line(line.removesuffix(b"\r").decode("utf-8", "replace"))

@@ -1,4 +1,4 @@
-"""The client for ordinary code."""
+"""The synchronous client."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ T = TypeVar("T")
 def connect(
     url: str | None = None, token: str | None = None, *, verify: Any = True, retry_s: float = 30.0
 ) -> Client:
-    """Return a client of a service. Nothing is sent yet.
+    """Return a client of a service, without sending anything.
 
-    `verify` is what httpx takes for certificates; `retry_s` is how long a stream of events tries to go on when the
-    service is away. Raises `ServiceUnreachable` for what is not a URL.
+    `verify` is passed to httpx for certificates; `retry_s` is how long a stream of events reconnects to a service that
+    does not answer. Raises `ServiceUnreachable` for an invalid URL.
     """
     return Client(httpx.Client(**calls.settings(url, token, verify)), retry_s)
 
 
 class Client:
-    """A service as somebody sees it who asks. A context manager. Raises `ServiceRefused` and `ServiceUnreachable`."""
+    """A client of a service, and a context manager. Raises `ServiceRefused` and `ServiceUnreachable`."""
 
     def __init__(self, http: httpx.Client, retry_s: float = 30.0) -> None:
         self._http, self._retry_s = http, retry_s
@@ -59,7 +59,7 @@ class Client:
         return Lab(self, name)
 
     def submit(self, lab: str, command: str, *, key: str = "", why: str = "", **options: Any) -> Run:
-        """Ask for a run of a command; with a `key` the same request is one run however often it is sent."""
+        """Submit a run of a command; a request that is repeated with the same `key` returns the same run."""
         return self.call(calls.submit(lab, command, key, why, options))
 
     def run(self, run_id: str) -> Run:
@@ -75,26 +75,26 @@ class Client:
         return self.call(calls.runs(lab, state, limit))
 
     def cancel(self, run_id: str) -> Run:
-        """Withdraw a run, or stop it at its next boundary."""
+        """Withdraw a waiting run, or stop a running one after its current step."""
         return self.call(calls.cancel(run_id))
 
     def wait(self, run: Run | str) -> Run:
-        """Return a run when it has ended."""
+        """Wait until a run has ended, and return it."""
         run_id = run if isinstance(run, str) else run.id
         for event in self.events(run=run_id, kind="run"):
             if event.kind == "snapshot" and event.document["runs"]:
                 continue
-            found = self.run(run_id)
-            if found.has_ended:
-                return found
+            current = self.run(run_id)
+            if current.has_ended:
+                return current
         raise AssertionError("a stream of events does not end")
 
     def events(
         self, *, lab: str = "", run: str = "", kind: str = "", after: int | None = None
     ) -> Iterator[Event]:
-        """Yield events as they happen, each once: a snapshot first, or all after a number. It goes on until closed.
+        """Yield events as they happen, each once: first a snapshot, or all events after a number; endless until closed.
 
-        When the service is away it is asked again, from the last event on; raises when it stays away.
+        Reconnects after the last event if the service does not answer; raises `ServiceUnreachable` after `retry_s`.
         """
         parser, pause_s, away_s = EventParser(after), calls.PAUSES_S[0], time.monotonic()
         while True:
@@ -121,40 +121,40 @@ class Lab:
         self._client, self.name = client, name
 
     def state(self) -> dict[str, Any]:
-        """Return the lab and what is in force on it."""
+        """Return the lab and its current state."""
         return self._client.call(calls.of_lab(self.name))
 
     def look(self, what: str) -> dict[str, Any]:
         """Return one document of the lab.
 
-        That is `hosts`, `switches`, `topology`, `topologies`, `history`, `operations`, `findings`, `drift` or `leases`.
+        `what` is `hosts`, `switches`, `topology`, `topologies`, `history`, `operations`, `findings`, `drift`, `leases`.
         """
         return self._client.call(calls.of_lab(self.name, what))
 
     def submit(self, command: str, *, key: str = "", why: str = "", **options: Any) -> Run:
-        """Ask for a run of a command on this lab."""
+        """Submit a run of a command on this lab."""
         return self._client.submit(self.name, command, key=key, why=why, **options)
 
     def run(self, command: str, *, key: str = "", why: str = "", **options: Any) -> Run:
-        """Ask for a run and return it when it has ended."""
+        """Submit a run, wait until it has ended, and return it."""
         return self._client.wait(self.submit(command, key=key, why=why, **options))
 
     def request_lease(self, resources: Sequence[str] = (), **options: Any) -> Mapping[str, Any]:
-        """Ask for parts of the lab, all or nothing; options are `ttl_s`, `priority`, `allowed`, `reason`."""
+        """Request parts of the lab, all or nothing; options are `ttl_s`, `priority`, `allowed`, `reason`."""
         return self._client.call(calls.request_lease(self.name, {"resources": list(resources), **options}))
 
     def extend_lease(self, lease: str, ttl_s: float | None = None) -> Mapping[str, Any]:
-        """Let a lease last longer, from now on."""
+        """Extend a lease, from now on."""
         return self._client.call(calls.extend_lease(self.name, lease, ttl_s))
 
     def release_lease(self, lease: str) -> Mapping[str, Any]:
-        """Give a lease back."""
+        """Release a lease."""
         return self._client.call(calls.release_lease(self.name, lease))
 
     def stop(self, why: str = "") -> Mapping[str, Any]:
-        """Stop the lab: nothing more is sent to any device."""
+        """Stop the lab: nobody can send anything to its devices."""
         return self._client.call(calls.stop(self.name, why))
 
     def release_stop(self) -> Mapping[str, Any]:
-        """Let the lab move again."""
+        """Allow changes of the lab again."""
         return self._client.call(calls.release_stop(self.name))

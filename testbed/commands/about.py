@@ -1,4 +1,4 @@
-"""Beginning of what is said about a lab: which lab, how real it is, and which topology is meant."""
+"""First keys and lines of every answer about a lab: its name, whether it is simulated, and its topology."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class OfEpoch(Document):
-    """Keys of documents about a topology: its epoch with its state, the newest epoch of the lab, unfinished work."""
+    """Keys of documents about a topology: its epoch and state, the lab's newest epoch, and unfinished operations."""
 
     epoch: int | None
     epoch_state: str | None
@@ -28,7 +28,7 @@ class OfEpoch(Document):
 
 @dataclass(frozen=True, kw_only=True)
 class OfLab(OfEpoch):
-    """The same of a lab."""
+    """Keys of documents about a topology of a lab."""
 
     lab: str
     simulated: bool
@@ -36,37 +36,37 @@ class OfLab(OfEpoch):
 
 @dataclass(frozen=True, kw_only=True)
 class OfHosts(OfLab):
-    """First keys of documents about a lab and its hosts: `real`, or `kernel` or `model` for simulated ones."""
+    """Keys of documents about a lab and its hosts; `hosts` is `real`, or `kernel` or `model` if simulated."""
 
     hosts: str
 
 
-def describe_epoch(meant: DesignChoice) -> dict[str, Any]:
+def describe_epoch(choice: DesignChoice) -> dict[str, Any]:
     """Return the fields of `OfEpoch`."""
     return {
-        **meant.json(),
-        "unfinished": describe_unfinished(meant.left),
+        **choice.json(),
+        "unfinished": describe_unfinished(choice.left),
     }
 
 
-def describe_lab(meant: DesignChoice) -> dict[str, Any]:
+def describe_lab(choice: DesignChoice) -> dict[str, Any]:
     """Return the fields of `OfLab`."""
-    return {"lab": meant.lab.name, "simulated": meant.lab.simulated, **describe_epoch(meant)}
+    return {"lab": choice.lab.name, "simulated": choice.lab.simulated, **describe_epoch(choice)}
 
 
-def describe_hosts(meant: DesignChoice, hosts: HostsChoice = "auto") -> dict[str, Any]:
+def describe_hosts(choice: DesignChoice, hosts: HostsChoice = "auto") -> dict[str, Any]:
     """Return the fields of `OfHosts`."""
     from testbed.lab.simulated.lifecycle import hosts_of
 
-    return {**describe_lab(meant), "hosts": hosts_of(meant.lab, hosts)}
+    return {**describe_lab(choice), "hosts": hosts_of(choice.lab, hosts)}
 
 
-def heading_lines(meant: DesignChoice, hosts: HostsChoice = "auto") -> list[str]:
-    """Return the line that says what is looked at, and what must be known of it."""
+def heading_lines(choice: DesignChoice, hosts: HostsChoice = "auto") -> list[str]:
+    """Return a line with the lab and its topology, then the notes of the choice."""
     from testbed.design.topology.circulants import as_json as topology_json
     from testbed.lab.simulated.lifecycle import hosts_of
 
-    lab, topology = meant.lab, topology_json(meant.design.topology)
+    lab, topology = choice.lab, topology_json(choice.design.topology)
     kind = "one-way link" if topology["simplex"] else "link"
     only = f", only {', '.join(host.name for host in lab.hosts)}" if lab.others else ""
     first = (
@@ -74,14 +74,14 @@ def heading_lines(meant: DesignChoice, hosts: HostsChoice = "auto") -> list[str]
         f"{', '.join(map(str, topology['strides']))}, {count_noun(len(topology['links']), kind)}, "
         f"diameter {topology['diameter']}{', hosts only modelled' if hosts_of(lab, hosts) == 'model' else ''}"
     )
-    return [f"{first}; {meant.heading()}", *meant.lines()]
+    return [f"{first}; {choice.heading()}", *choice.lines()]
 
 
 def describe_findings(
-    findings: Iterable[LinkFinding], meant: DesignChoice | None = None
+    findings: Iterable[LinkFinding], choice: DesignChoice | None = None
 ) -> tuple[Finding, ...]:
-    """Return findings for a document; with a design their advice to apply names it."""
+    """Return findings for a document; with `choice`, hints to run `testbed apply` name its topology."""
     rows: Sequence[dict[str, Any]] = (
-        meant.findings_json(findings) if meant else [each.as_json() for each in findings]
+        choice.findings_json(findings) if choice else [each.as_json() for each in findings]
     )
     return tuple(Finding(**row) for row in rows)

@@ -1,6 +1,7 @@
-"""Declarations of commands: options, needs, who may ask a service for it, and the document.
+"""Declarations of commands: their options, the lab that they need, the role that may request them, their document.
 
-A command is a frozen dataclass. Each field is an option, its annotation says all that a face needs to know:
+A command is a frozen dataclass. Each field is an option; its annotation holds all that the command line and the service
+need to know:
 
     @dataclass(frozen=True, kw_only=True)
     class Journal(Command[JournalDocument]):
@@ -11,7 +12,7 @@ A command is a frozen dataclass. Each field is an option, its annotation says al
 
         def run(self, at: Place) -> JournalDocument: ...
 
-A field that reads a file, writes one or works only on the user's own machine says so: a service never opens a path
+A field declares whether it reads a file, writes one, or works only on the user's machine: a service never opens a path
 that a request names.
 """
 
@@ -49,19 +50,19 @@ if TYPE_CHECKING:
 Needs = Literal[
     "lab", "lab if any", "labs if any", "bare lab", "switch", "lab by option", "lab unless local", "nothing"
 ]
-"""A lab `by option` may be named by `--lab`, too; one `unless local` may be left out where a local option says what to
-do instead: a service needs it. NICs of a `bare` one need no ports."""
+"""`lab by option`: LAB may also be given as `--lab`. `lab unless local`: a local option can replace LAB, but a service
+always needs it. `bare lab`: the NICs of the lab file need no ports."""
 Lane = Literal["moving", "looking", "reading", "prompt", "waiting"]
-"""Runs that move the lab or load its links, look at its devices, read what is stored, are urgent, or may wait."""
+"""Runs that change the lab or load its links, read its devices, read the database, are urgent, or may wait long."""
 Role = Literal["viewer", "operator", "developer", "admin"]
 D_co = TypeVar("D_co", bound=Document, covariant=True)
 REQUIRED: Any = dataclasses.MISSING
-"""Default of an option that must be given."""
+"""Default of a required option."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """A value that is written as text: how to read it, how a request writes it, and the pattern of such texts."""
+    """Conversion of an option's value from and to text, with the pattern that requests require of the text."""
 
     parse: Callable[[str], Any]
     write: Callable[[Any], str]
@@ -70,18 +71,22 @@ class Text:
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """An option or a positional argument of a command, for every face.
+    """An option or a positional argument of a command, for the command line and the service.
 
-    `names` are its words on the command line; empty for that of the field. `least` and `most` bound a number, or the
-    length of a text in a request, which has one line unless `has_lines`. A text `is_one_line` where listings show it:
-    the command line refuses control characters, too. A file that `must_exist` is refused before the command runs.
-    `complete` names a function of `testbed.cli.completion`. `reads` is a file whose text a request carries; `writes`
-    is the name, among the files of a run, of one that the command writes, which must be new unless the flag
-    `new_unless` is set. One that `is_local` is no part of requests and is refused with `--server`; one that is
-    `for_caller`, too, is left to the client: when to ask again, what to overwrite. One of `only_with` is part of the
-    request for that variant alone.
-    One that `is_of_group` stands in front of the command's name: all commands of its group have it. One that
-    `is_rest` takes all words that are no options of the command.
+    - `names`: its names on the command line; if empty, made from the field's name.
+    - `least`, `most`: bounds of a number, or of the length of a text in a request.
+    - `has_lines`: a text in a request may have several lines.
+    - `is_one_line`: the command line refuses control characters, because listings show the text.
+    - `must_exist`: a missing file is refused before the command runs.
+    - `complete`: name of a function of `testbed.cli.completion`.
+    - `reads`: it names a file whose text a request contains.
+    - `writes`: it names a file that the command writes; the value is the file's name among the files of a run. The
+      file must be new unless the flag `new_unless` is set.
+    - `is_local`: requests do not contain it, and with `--server` it is refused, unless it is also `for_caller`: then
+      the client handles it, for example when to repeat a command.
+    - `only_with`: it is part of the requests for this variant only.
+    - `is_of_group`: it precedes the command's name, and all commands of the group have it.
+    - `is_rest`: it takes all words that are not options of the command.
     """
 
     help: str
@@ -108,7 +113,7 @@ class Option:
 
 
 def option(sentence: str, /, *names: str, **more: Any) -> Option:
-    """Return an option `--field-name VALUE`, or of these names."""
+    """Return an option with these names; without names it is `--field-name`."""
     return Option(help=sentence, names=names, **more)
 
 
@@ -123,29 +128,29 @@ def reads(sentence: str, /, *names: str, **more: Any) -> Option:
 
 
 def writes(file: str, sentence: str, /, *names: str, **more: Any) -> Option:
-    """Return an option that names a file to write; `file` is its name among those of a service's run."""
+    """Return an option that names a file to write; `file` is its name among the files of a service's run."""
     return Option(help=sentence, names=names, writes=file, **({"metavar": "FILE"} | more))
 
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a command: its name, its type without `None`, and what its option says."""
+    """A field of a command: its name, its type without `None`, its default and its option."""
 
     name: str
     kind: Any
     default: Any
     option: Option
     is_optional: bool
-    """None is a value."""
+    """None is a valid value."""
 
     @property
     def has_several(self) -> bool:
-        """Return whether it takes several values."""
+        """True if the option takes several values."""
         return get_origin(self.kind) is tuple
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Return its names on the command line."""
+        """The names of the option on the command line."""
         return self.option.names or (f"--{self.name.replace('_', '-')}",)
 
 
@@ -153,12 +158,15 @@ class Field:
 class Command(ABC, Generic[D_co]):
     """A command: the fields of a subclass are its options.
 
-    `needs` says whether LAB is an argument, first or, with `is_lab_last`, last; `lab_help` is its help. A command that
-    needs a switch has its address among its fields, in whose place a request names a switch of its lab. `role` is the
-    lowest that may ask a service for it, with a token of the scope `needs_scope`; None for a command that runs on the
-    user's machine alone. `readers` may see what came of it. One that `has_own_route` in the service is no run there.
-    `variants` are flags that make a request of their own, each with its lane. `details` follow its sentence in its
-    help. One without `has_json` is another program, which prints what it likes.
+    - `details`: text that follows its sentence in its help.
+    - `needs`: whether LAB is an argument. It is the first one, or the last with `is_lab_last`; `lab_help` is its help.
+      A command that needs a switch has a field `address`, in place of which a request names a switch of its lab.
+    - `has_json`: false for a command that starts another program, whose output is not a document.
+    - `lane`: the queue of its runs in the service.
+    - `role`: lowest role that may request it, with a token of scope `needs_scope`; None if it runs only locally.
+    - `readers`: lowest role that may read its result.
+    - `variants`: flags with their own kind of request, each with its lane.
+    - `has_own_route`: the service has a route for it instead of a run.
     """
 
     details: ClassVar[str] = ""
@@ -201,31 +209,32 @@ class Command(ABC, Generic[D_co]):
 
     @abstractmethod
     def run(self, at: Place) -> D_co:
-        """Do it, say lines for people to `at`, and return the document."""
+        """Execute the command, print lines for people through `at`, and return the document."""
 
 
 def _has_control_characters(text: str) -> bool:
-    """Return whether a text would break a line of a listing or of a log."""
+    """Return whether a text contains characters that would break a line of a listing or log."""
     return any(unicodedata.category(character) == "Cc" for character in text)
 
 
 class StreamCommand(Command[D_co]):
-    """A command with a document for each thing that happens: people read its `line()`, programs one JSON line each."""
+    """A command that yields a document per event: people read its `line()`, programs one line of JSON."""
 
     @abstractmethod
     def stream(self, at: Place) -> Generator[D_co, None, None]:
         """Yield documents as things happen. Closing it ends the session with the device."""
 
     def run(self, at: Place) -> D_co:
-        """Raise `NotImplementedError`: a stream has no one document."""
+        """Raise `NotImplementedError`: a stream has more than one document."""
         raise NotImplementedError
 
 
 @cache
 def fields_of(command: type[Command[Any]]) -> tuple[Field, ...]:
-    """Return the fields of a command in the order of its options. Raises `TypeError` for a field without an option.
+    """Return the fields of a command in the order of their declaration.
 
-    A path that is neither read nor written nor local is refused, too: a request would name a file of the service.
+    Raises `TypeError` for a field without an option, and for a path that is neither read nor written nor local: through
+    it a request could name any file of the service's machine.
     """
     hints = get_type_hints(command, include_extras=True)
     fields = []
@@ -250,7 +259,7 @@ def fields_of(command: type[Command[Any]]) -> tuple[Field, ...]:
 
 @cache
 def documents_of(command: type[Command[Any]]) -> tuple[type[Document], ...]:
-    """Return the types of the documents with which a command may answer, or which it streams."""
+    """Return the types of documents that a command may return, or the type that it streams."""
     if issubclass(command, StreamCommand):
         return (get_args(get_type_hints(command.stream)["return"])[0],)
     answer = get_type_hints(command.run)["return"]
@@ -258,9 +267,9 @@ def documents_of(command: type[Command[Any]]) -> tuple[type[Document], ...]:
 
 
 def carry_out(command: Command[D_co], place: Place) -> D_co:
-    """Run a command and return its document. Raises what the command raises.
+    """Run a command and return its document. Raises the command's errors.
 
-    Lines go to standard error where the command writes its file to standard output.
+    If the command writes a file to standard output, lines for people go to standard error.
     """
     if STANDARD_OUTPUT in map(str, command.files_to_write().values()):
         place.stream = sys.stderr

@@ -1,6 +1,6 @@
-"""Documents, the answers of commands: frozen dataclasses, which know their JSON and their exit code.
+"""Documents, the results of commands: frozen dataclasses with a JSON form and an exit code.
 
-Field names are the keys of the JSON. A field may say otherwise in its metadata:
+Field names are the keys of the JSON. Metadata of a field can change its key, or omit it if it is None:
 
     source: str = field(metadata=key("from"))
     notes: tuple[str, ...] | None = field(default=None, metadata=OMIT_NONE)
@@ -24,29 +24,29 @@ DONE, ERROR, CHANGES, INTERRUPTED = 0, 1, 2, 130
 """Exit codes: done, or nothing to change; an error; changes or findings; Ctrl-C."""
 
 OMIT_NONE: Mapping[str, Any] = {"omit_none": True}
-"""Metadata of a field that is left out where it is None."""
+"""Metadata of a field that is omitted from the JSON if it is None."""
 
 
 def key(name: str) -> Mapping[str, Any]:
-    """Return the metadata of a field with another key than its name."""
+    """Return the metadata of a field whose JSON key differs from its name."""
     return {"key": name}
 
 
 class Document:
-    """Base of the answers of commands: subclasses are frozen dataclasses of plain values and other such records."""
+    """Base of the results of commands: subclasses are frozen dataclasses of plain values and other dataclasses."""
 
     @property
     def exit_code(self) -> int:
-        """Exit code of the command, from the document alone: what a service answers has the same."""
+        """Exit code of the command. It depends only on the document, so that it is the same through a service."""
         return DONE
 
     def to_json(self) -> dict[str, Any]:
-        """Return the document as JSON has it."""
+        """Return the document as a JSON object."""
         return dict(_items(self))
 
 
 class TableDocument(Document, ABC):
-    """A document that `--csv` prints."""
+    """A document that `--csv` prints as a table."""
 
     @abstractmethod
     def to_table(self) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
@@ -55,7 +55,7 @@ class TableDocument(Document, ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class UnfinishedOperation:
-    """An operation that ended before all of its work was done: what is known of it, and what to do."""
+    """An operation that ended before it was complete: its state, and what to do about it."""
 
     operation: str
     detail: str
@@ -73,7 +73,7 @@ def describe_unfinished(operations: Iterable[Unfinished]) -> tuple[UnfinishedOpe
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """Something that is not as planned: its kind, the thing that has it, and what to do."""
+    """A difference from the plan: its kind, the part that differs, details and a hint."""
 
     kind: str
     subject: str
@@ -83,7 +83,7 @@ class Finding:
 
 
 def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
-    """Yield findings as lines for people: what is wrong, and what to do unless the detail says so already."""
+    """Yield findings as lines for people; the hint is left out if the detail contains it."""
     for finding in findings:
         yield f"{finding.kind}: {finding.subject}: {finding.detail}"
         if finding.hint not in finding.detail:
@@ -91,7 +91,7 @@ def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
 
 
 def as_json(value: Any) -> Any:
-    """Return a value of a document as JSON has it."""
+    """Return a value of a document in a form that `json.dumps` accepts."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dict(_items(value))
     if isinstance(value, Mapping):

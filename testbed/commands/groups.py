@@ -36,7 +36,7 @@ RATE = option(
     metavar="RATE",
     least=0.1,
 )
-SIMPLEX = option("Use one-way links: every ring has one direction only.", "--simplex")
+SIMPLEX = option("Use one-way links: each ring has only one direction.", "--simplex")
 DEMAND = option(
     "AllReduce demand: groups of NODES nodes reduce BYTES each (repeatable).", metavar="NODES:BYTES"
 )
@@ -49,7 +49,7 @@ TAKE_OVER = option("Circuits of other hosts that connect to the plan's hosts may
 
 @dataclass(frozen=True, kw_only=True)
 class NamesTopology(Command[Any]):
-    """Options that name a topology; without any the stored one is meant."""
+    """Options that name a topology; without any of them it is the stored one."""
 
     simplex: Annotated[bool, SIMPLEX] = False
     method: Annotated[
@@ -71,14 +71,14 @@ class NamesTopology(Command[Any]):
         return NamedTopology(self.simplex, self.method, self.demand, self.plan_file, self.epoch)
 
     def validate(self) -> None:
-        """Raise `PlanFileError` and `IntentError` for names that exclude each other."""
+        """Raise `PlanFileError` or `IntentError` for options that exclude each other."""
         super().validate()
-        self.topology_name  # noqa: B018  it checks itself
+        self.topology_name  # noqa: B018  its constructor checks the options
 
 
 @dataclass(frozen=True, kw_only=True)
 class AsksHosts(Command[Any]):
-    """Option of commands that ask hosts."""
+    """Option of commands that connect to hosts."""
 
     hosts: Annotated[
         HostsChoice, option("Simulated hosts: kernel namespaces (needs root) or a flow model of them.")
@@ -96,7 +96,7 @@ class PrintsTable(Command[Any]):
 
 @dataclass(frozen=True, kw_only=True)
 class Moves(Command[Any]):
-    """Options of commands that move light in a lab: they need the name of a real one, and a lease."""
+    """Options of commands that change a lab: a real lab must be named, and a lease is needed."""
 
     lane = "moving"
     really_move: Annotated[

@@ -1,7 +1,7 @@
-"""Place of a command: the lab file, the directory of runs, and who reads what it says.
+"""Place of a command: the lab file, the directory of runs, and where lines for people go.
 
-A place belongs to one call. Lines for people are printed at once and kept; under `--json` they are only kept, and
-tables are left out.
+A place belongs to one call. Lines for people are printed at once and recorded; with `--json` they are only recorded,
+and tables are left out.
 """
 
 from __future__ import annotations
@@ -32,37 +32,37 @@ class Place:
     lab_file: Path | None = None
     runs_dir: Path = DEFAULT_RUNS
     is_quiet: bool = False
-    """Lines are for nobody: the document is."""
+    """Print no lines: only the document is wanted."""
     lines: list[str] = field(default_factory=list)
-    """Lines for people, as far as they were said."""
+    """Lines for people so far."""
     stream: TextIO | None = None
-    """Where they are printed, in place of standard output."""
+    """Where lines are printed; None: standard output."""
     lab_files: tuple[Path, ...] = ()
-    """Lab files of a command that may be about several labs."""
+    """Lab files of a command that takes several labs."""
 
     @cached_property
     def lab(self) -> Lab:
         """The lab of the file. Raises `LabFileError`."""
         from testbed.lab.inventory import load_lab
 
-        assert self.lab_file is not None, "the command has declared that it needs no lab"
+        assert self.lab_file is not None, "the command declares that it needs no lab"
         return load_lab(self.lab_file)
 
     @cached_property
     def running_lab(self) -> Lab:
-        """The lab as it runs: a simulated one has the addresses of its processes. Raises also `LabNotRunning`."""
+        """The lab with the addresses at which it runs. Raises `LabFileError`, `LabStartError`."""
         from testbed.lab.simulated.lifecycle import find_running
 
         return find_running(self.lab)
 
     def say(self, *lines: str) -> None:
-        """Say lines to people."""
+        """Print and record lines for people."""
         self.lines += lines
         for line in () if self.is_quiet else lines:
             print(line, file=self.stream or sys.stdout)
 
     def say_table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        """Say a table. Numbers are aligned to the right when every cell of a column is one."""
+        """Print a table, unless `is_quiet`. A column in which every cell is a number is aligned to the right."""
         if self.is_quiet:
             return
         from rich.console import Console
@@ -81,13 +81,13 @@ class Place:
         console.print(table)
 
     def tell(self, text: str) -> None:
-        """Say something at once on standard error, whatever standard output is for."""
+        """Print a line on standard error at once."""
         print(text, file=sys.stderr, flush=True)
 
     def confirm(self, question: str) -> bool:
-        """Return whether the person at the terminal says yes; the question goes to standard error.
+        """Ask a question on standard error and return whether the answer is yes; an empty answer is no.
 
-        The end of input is an interruption. Another word than yes and no is asked about again.
+        Any answer but yes and no repeats the question. Raises `KeyboardInterrupt` at the end of input.
         """
         while True:
             print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
@@ -99,16 +99,16 @@ class Place:
                 return word in ("y", "yes")
 
     def find_unfinished(self, lab: Lab | None = None) -> tuple[UnfinishedOperation, ...]:
-        """Return the operations of the lab that were left unfinished; a journal that cannot be read is one.
+        """Return the unfinished operations of a lab, or one entry with the error if the journal cannot be read.
 
-        `lab` is one that an option names.
+        Without `lab`, of the lab of this place.
         """
         from testbed.operate.unfinished import find_unfinished_or_error
 
         return describe_unfinished(find_unfinished_or_error(self.runs_dir, lab or self.lab))
 
     def say_unfinished(self, lab: Lab | None = None) -> tuple[UnfinishedOperation, ...]:
-        """Return the same, and say a line for each."""
+        """Print a line for each unfinished operation, and return them as `find_unfinished` does."""
         operations = self.find_unfinished(lab)
         self.say(*(each.line() for each in operations))
         return operations
@@ -117,9 +117,10 @@ class Place:
     def session(
         self, lab: Lab, hosts: HostsChoice | None = None, *, writes: bool = False, partial: bool = False
     ) -> Iterator[LabSession]:
-        """Provide the lab opened: its switches, and its hosts where `hosts` says which.
+        """Open the switches of a lab and, unless `hosts` is None or they are modelled, its hosts.
 
-        With `writes` it may be changed, which the journal keeps; a `partial` one goes on without what does not answer.
+        With `writes` the session has a journal and may change the lab. With `partial`, devices that do not answer are
+        left out; without it they raise.
         """
         from testbed.lab.simulated.lifecycle import hosts_of
         from testbed.operate.session import open_lab
@@ -128,7 +129,7 @@ class Place:
         with ExitStack() as stack:
             journal = None
             if writes:
-                from testbed.operate.journal import journal_in  # SQLAlchemy: only for what writes
+                from testbed.operate.journal import journal_in  # imports SQLAlchemy: only if needed
 
                 journal = stack.enter_context(journal_in(self.runs_dir))
             yield stack.enter_context(open_lab(lab, journal, model_hosts=are_modelled, partial=partial))

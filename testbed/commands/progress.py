@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def note_compilation(*parts: Part) -> None:
-    """Say on standard error that the simulator is compiled first, where these parts have not been on this machine."""
+    """Print on standard error that the simulator is compiled first, unless these parts are compiled already."""
     from testbed.design.evaluation.compilation import is_compiled
 
     if not is_compiled(*parts):
@@ -26,24 +26,24 @@ def note_compilation(*parts: Part) -> None:
 
 @dataclass
 class PlainNarrator:
-    """Progress as plain lines, for logs and pipes. Of steps that say the same, the first and the last get a line."""
+    """Progress as plain lines, for logs and pipes. A step whose text repeats is printed only if it is the last."""
 
-    _said: str = ""
+    _last_text: str = ""
 
     def phase(self, title: str) -> None:
-        """Note that a new part of the job begins."""
-        self._said = ""
+        """Start a new part of the job."""
+        self._last_text = ""
         print(f"== {title}", file=sys.stderr, flush=True)
 
     def note(self, text: str) -> None:
-        """Note that something worth knowing happened."""
+        """Report an event."""
         print(f"   {text}", file=sys.stderr, flush=True)
 
     def tick(self, done: int, total: int, text: str) -> None:
-        """Note that one of many like steps is done."""
-        if text != self._said or done >= total:
+        """Report that `done` of `total` steps are complete."""
+        if text != self._last_text or done >= total:
             print(f"   [{done}/{total}] {text}", file=sys.stderr, flush=True)
-        self._said = text
+        self._last_text = text
 
 
 class RichNarrator:
@@ -54,22 +54,22 @@ class RichNarrator:
         self._task = progress.add_task("", total=None)
 
     def phase(self, title: str) -> None:
-        """Note that a new part of the job begins."""
+        """Start a new part of the job."""
         self._progress.console.print(f"[bold]{title}[/bold]")
         self._progress.reset(self._task, total=None, description=title)
 
     def note(self, text: str) -> None:
-        """Note that something worth knowing happened."""
+        """Report an event."""
         self._progress.console.print(f"  {text}", highlight=False)
 
     def tick(self, done: int, total: int, text: str) -> None:
-        """Note that one of many like steps is done."""
+        """Report that `done` of `total` steps are complete."""
         self._progress.update(self._task, completed=done, total=total, description=text)
 
 
 @contextmanager
 def narrate() -> Iterator[PlainNarrator | RichNarrator]:
-    """Provide the narrator that fits where standard error goes."""
+    """Provide a live bar if standard error is a terminal, else a narrator of plain lines."""
     if not sys.stderr.isatty():
         yield PlainNarrator()
         return

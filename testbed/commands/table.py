@@ -15,76 +15,76 @@ from testbed.commands.declare import Command
 COMMANDS = {
     "demo": (
         "measure.demo:Demo",
-        "Patch a topology, prove it, measure collectives, re-patch, measure again, write a report.",
+        "Patch a topology, verify it, measure collectives, patch and measure again, write a report.",
     ),
-    "topology": ("design.topology:Topology", "Find a topology for so many hosts of so many NICs."),
+    "topology": ("design.topology:Topology", "Find a topology for a number of hosts and NICs."),
     "plan": (
         "lab.plan:Plan",
-        "Say what would change on the switches. Exit code 2 when something would, or an operation is unfinished.",
+        "Show what would change on the switches. Exit code 2 if something would, or an operation is unfinished.",
     ),
     "apply": (
         "lab.apply:Apply",
-        "Patch the topology, install the hosts' routes, and prove both. Without a name the stored topology is meant.",
+        "Patch a topology, install the hosts' routes, and verify both; default: the stored topology.",
     ),
     "verify": (
         "lab.verify:Verify",
-        "Compare circuits, light, fibres, kernels and packets with the plan. Exit code 2 when something differs.",
+        "Compare circuits, light, fibres, kernels and packets with the plan. Exit code 2 if something differs.",
     ),
     "path": (
         "lab.path:FollowPath",
-        "Follow a packet from host A to host B, by plan and by the kernels. Exit code 2 when these differ.",
+        "Follow a packet from host A to host B, by plan and by the kernels. Exit code 2 if these differ.",
     ),
     "discover": (
         "lab.discover:Discover",
-        "Find which NIC stands at which port and write a lab file. Exit code 2 when some are not found.",
+        "Find the port of every NIC and write a lab file. Exit code 2 if some are not found.",
     ),
     "repair": (
         "lab.repair:Repair",
-        "Look for lost fibres and say how to do without them. Exit code 2 when one is lost or work is unfinished.",
+        "Find lost fibres and plan how to avoid them. Exit code 2 if one is lost or an operation is unfinished.",
     ),
     "resume": (
         "lab.resume:Resume",
-        "Go on with an operation that ended too early. Exit code 2 when it stops as unknown, or is not proven.",
+        "Complete an unfinished operation. Exit code 2 if it stops as unknown, or is not proven.",
     ),
     "rollback": (
         "lab.rollback:Rollback",
-        "Go back to an earlier verified epoch, by default the one before the current. Exit code 2 when not proven.",
+        "Return to an earlier verified epoch; default: the one before the current. Exit code 2 if not proven.",
     ),
     "confirm": (
         "lab.rollback:Confirm",
-        "Keep what `apply --confirm-within` has applied; without it the lab goes back.",
+        "Keep what `apply --confirm-within` has applied; without it the lab is rolled back.",
     ),
     "stop": (
         "share.stop:Stop",
-        "Stop a lab: nothing more is sent to any device, whoever asks. Exit code 2 while a step is under way.",
+        "Stop a lab: nobody can send anything to its devices. Exit code 2 if an operation is still running.",
     ),
     "history": (
         "lab.history:History",
-        "List the epochs of a lab: what was applied, by whom, why, and what it changed.",
+        "List the epochs of a lab: what was applied, by whom, why, and its changes.",
     ),
     "journal": (
         "lab.history:Journal",
-        "Show the operations of a lab and the state of every step, as the journal holds them.",
+        "Show the operations of a lab and the state of every step, from the journal.",
     ),
     "env": (
         "lab.environment:Environment",
-        "Print variables, host file and order of ranks with which your own programs use the optical links.",
+        "Print variables, host file and order of ranks for programs that use the optical links.",
     ),
     "drift": (
         "lab.drift:Drift",
-        "Read power and loss, keep them, and tell slow losses from sudden ones. Exit code 2 when light is lost.",
+        "Read and store power and loss, and tell slow losses from sudden ones. Exit code 2 if light is lost.",
     ),
     "nccl": (
         "measure.nccl:Measure",
-        "Measure AllReduce on a lab whose circuits stand, or import results of nccl-tests.",
+        "Measure AllReduce over the current circuits of a lab, or import results of nccl-tests.",
     ),
     "job": (
         "measure.job:PlanJob",
-        "Run the plan in force as a job: computing as a wait, tensors on its routes; compare with its prediction.",
+        "Run the plan in force as a job: waits for computing, tensors on its routes; compare with the prediction.",
     ),
     "optimise": (
         "design.optimise:Optimise",
-        "Find a strategy and a topology for a workload, and write them down as a plan.",
+        "Find a strategy and a topology for a workload, and write a plan.",
     ),
     "simulate": (
         "design.simulate:Simulate",
@@ -96,122 +96,125 @@ COMMANDS = {
     ),
     "schedule": (
         "design.schedule:Schedule",
-        "Say where jobs that share a lab run and when each starts, and predict what that brings; --run measures it.",
+        "Choose hosts and start times for jobs that share a lab, and predict their times; --run measures them.",
     ),
     "reproduce": (
         "design.reproduce:Reproduce",
-        "Make figures of a paper again: CSV, plot, and a table of published and own numbers.",
+        "Reproduce figures of a paper: CSV, plot, and a table of published and own numbers.",
     ),
     "offload": (
         "",
-        "Run a trainer's input pipeline partly on other hosts: measure it, and say which part and how much.",
+        "Run a trainer's input pipeline partly on other hosts: measure it, and decide which part and how much.",
     ),
     "offload profile": (
         "measure.offload:OffloadProfile",
-        "Measure a pipeline and its candidates, decide, and say how long the trainer waits before and after.",
+        "Measure a pipeline and its candidates, decide, and show how long the trainer waits before and after.",
     ),
     "offload explain": (
         "measure.offload:OffloadExplain",
-        "Say why a profile led to its decision: every candidate with what it promises.",
+        "Explain the decision of a profile: every candidate with its expected rate.",
     ),
     "runs": ("measure.runs:Runs", "List the runs of a results directory, the newest first."),
     "runs query": (
         "measure.runs:RunsQuery",
-        "Ask the runs in SQL: of a copy in memory, so that nothing is changed and no other file is reached.",
+        "Query the runs in SQL, on a copy in memory that can change nothing and read no other file.",
     ),
     "runs compare": (
         "measure.runs:RunsCompare",
-        "Compare what two runs measured, row by row, and say what else was different.",
+        "Compare two runs row by row, and list other differences between them.",
     ),
     "runs trend": (
         "measure.runs:RunsTrend",
-        "Find changes of bandwidth and optical power between runs. Exit code 2 when something was lost.",
+        "Find changes of bandwidth and optical power between runs. Exit code 2 if there is a regression.",
     ),
-    "report": ("measure.runs:Report", "Write a run's report again from what is stored, and say where it is."),
+    "report": (
+        "measure.runs:Report",
+        "Write a run's report again from its stored results, and print its path.",
+    ),
     "metrics": (
         "measure.metrics:Metrics",
-        "Print metrics of the database, and of the switches of labs that are named, as Prometheus reads them.",
+        "Print metrics of the database, and of the switches of the given labs, in the format of Prometheus.",
     ),
     "lease": ("", "Leases of parts of a lab."),
     "lease request": (
         "share.lease:LeaseRequest",
-        "Ask for parts of a lab, all or nothing. Exit code 0 when granted or queued, 1 when refused.",
+        "Request parts of a lab, all or nothing. Exit code 0 if granted or queued, 1 if refused.",
     ),
     "lease list": (
         "share.lease:LeaseList",
-        "List the leases of a lab, and what those that wait are waiting for. Writes nothing.",
+        "List the leases of a lab, and what waiting requests wait for. Writes nothing.",
     ),
     "lease extend": (
         "share.lease:LeaseExtend",
-        "Let a lease last longer, from now on; this is its heartbeat, too.",
+        "Extend a lease, from now on; this is also its heartbeat.",
     ),
-    "lease release": ("share.lease:LeaseRelease", "Give a lease back, or withdraw a request."),
+    "lease release": ("share.lease:LeaseRelease", "Release a lease, or withdraw a request."),
     "lease break": (
         "share.lease:LeaseBreak",
-        "Take a lease from whoever holds it; refused while something is being sent to a device under it.",
+        "End a lease of anybody; refused while something is being sent to a device under it.",
     ),
     "maintenance": (
         "share.lease:Maintenance",
-        "Stop all motion of a lab while hands are in the rack. On exit code 0 nothing moves any more.",
+        "Stop all changes of a lab while people work in the rack. After exit code 0, nothing moves.",
     ),
     "serve": (
         "serve",
-        "Share labs over HTTP: runs, leases, events, with roles and an audit log. Runs until it is stopped.",
+        "Share labs over HTTP: runs, leases, events, with roles and an audit log. Runs until stopped.",
     ),
     "token": ("", "Tokens of the service: who may do what, on which labs, until when."),
     "token create": (
         "share.tokens:TokenCreate",
-        "Make a token and print it, once: only its hash is kept.",
+        "Create a token and print it, once: only its hash is stored.",
     ),
     "token list": ("share.tokens:TokenList", "List the tokens, without their secrets."),
-    "token revoke": ("share.tokens:TokenRevoke", "End a token; the service refuses it a second later."),
+    "token revoke": ("share.tokens:TokenRevoke", "Revoke a token; the service refuses it within a second."),
     "audit": (
         "share.audit:Audit",
-        "Show who did what through the service. With --verify exit code 2 when a line was changed or removed.",
+        "Show who did what through the service. With --verify, exit code 2 if a line was changed or removed.",
     ),
     "backup": (
         "share.backup:Backup",
-        "Write the database and the directories of runs to one file; other commands may go on.",
+        "Write the database and the directories of runs to one file; other commands may run meanwhile.",
     ),
     "restore": (
         "share.backup:Restore",
-        "Put a backup back, into a file or onto a server. Leases that it holds are ended.",
+        "Restore a backup to a file or a server. Leases in it are ended.",
     ),
     "doctor": (
         "lab.doctor:Doctor",
-        "Check this machine, and a lab file if given; exit code 1 when something must be repaired.",
+        "Check this machine, and a lab file if given; exit code 1 if a check fails.",
     ),
     "switch": ("", "One optical switch or patch panel by its address, without a lab file."),
-    "switch identity": ("devices.switch:SwitchIdentity", "Show who answers, and what it can do."),
+    "switch identity": ("devices.switch:SwitchIdentity", "Show the identity and capabilities of the device."),
     "switch ports": ("devices.switch:SwitchPorts", "List all ports: number, name, side, state."),
     "switch read": (
         "devices.switch:SwitchRead",
-        "Print what is connected now, and what a robot still has to do.",
+        "Print the current connections, and the queued moves of a robot.",
     ),
     "switch connect": (
         "devices.changes:SwitchConnect",
-        "Connect these inputs to these outputs, and touch nothing else. An input's old circuit needs --replace.",
+        "Connect these inputs to these outputs, and change nothing else. An input's old circuit needs --replace.",
     ),
     "switch disconnect": (
         "devices.changes:SwitchDisconnect",
-        "Take down whatever circuits these inputs have, and touch nothing else.",
+        "Remove the circuits of these inputs, and change nothing else.",
     ),
     "switch apply": (
         "devices.changes:SwitchApply",
-        "Make the switch hold these pairs and, within the scope, no others.",
+        "Set the circuits of the switch to these pairs; within the scope, others are removed.",
     ),
-    "switch power": ("devices.switch:SwitchPower", "Optical power at ports, in dBm."),
+    "switch power": ("devices.switch:SwitchPower", "Print the optical power at ports, in dBm."),
     "switch shutter": (
         "devices.changes:SwitchShutter",
-        "Open or close the shutters of these ports; circuits stay.",
+        "Open or close the shutters of these ports; circuits are unchanged.",
     ),
     "switch home": (
         "devices.changes:SwitchHome",
-        "Have a robot that stands find its home, and let it go on; look at it first.",
+        "Home a stopped robot and let it resume its queue; look at the robot first.",
     ),
     "switch watch": (
         "devices.switch:SwitchWatch",
-        "Print every change of the configuration, and what the device says unasked.",
+        "Print every change of the circuits, and the events that the device reports.",
     ),
     "sim": ("", "Simulated labs: start, stop, list."),
     "sim up": (
@@ -220,26 +223,26 @@ COMMANDS = {
     ),
     "sim down": (
         "devices.simulated:SimDown",
-        "Remove labs whose supervisor is gone; a living one when named, those that you started with --all.",
+        "Remove labs whose supervisor is gone, live ones that you name, or with --all all that you started.",
     ),
     "sim status": (
         "devices.simulated:SimStatus",
-        "List the simulated labs of this machine, living or left over.",
+        "List the simulated labs of this machine, live or left over.",
     ),
     "sim examples": (
         "devices.simulated:SimExamples",
-        "Write the lab files of the examples into a folder. A file that is there already stays as it is.",
+        "Write the example lab files into a folder. Existing files are not changed.",
     ),
     "sim switch": (
         "devices.simulated:SimSwitch",
-        "Serve one simulated switch until interrupted; prints one JSON line with its addresses.",
+        "Run one simulated switch until interrupted; prints one JSON line with its addresses.",
     ),
 }
 
 
 @cache
 def command_of(words: str) -> type[Command[Any]] | None:
-    """Return the declaration of a command; None for a group, and for a module of `testbed.cli`."""
+    """Return the declaration of a command; None for a group, a module of `testbed.cli`, and an unknown command."""
     module, _, name = COMMANDS.get(words, ("", ""))[0].partition(":")
     return getattr(import_module(f"testbed.commands.{module}"), name) if name else None
 

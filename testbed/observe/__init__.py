@@ -1,1 +1,1 @@
-"""Labs as others watch them: metrics for Prometheus, logs as JSON."""
+"""Observability: metrics for Prometheus, logs as JSON, traces for OpenTelemetry."""

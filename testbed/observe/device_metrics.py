@@ -1,4 +1,4 @@
-"""Samples from the switches of a lab, as they answer now."""
+"""Samples from the current readings of a lab's switches."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from testbed.operate.session import open_lab
 
 
 def device_samples(lab: Lab) -> tuple[Sample, ...]:
-    """Read the switches of a lab and return their samples; one that does not answer is down, and no error."""
+    """Read the switches of a lab and return their samples; a switch that does not answer is reported as down."""
     with open_lab(lab, None, model_hosts=True, partial=True) as session:
         readings = read_ports(own_ports(lab), session.switches)
         return tuple(samples_of(lab.name, readings, session.off))
 
 
 def samples_of(lab: str, readings: Mapping[str, SwitchReading], off: Collection[str]) -> Iterator[Sample]:
-    """Yield the samples of switches that were read, and of those that are off. Pure."""
+    """Yield the samples of the readings, and of switches that do not answer. Pure."""
     for switch in off:
         yield Sample("testbed_switch_up", (lab, switch), 0)
     for switch, reading in readings.items():

@@ -1,7 +1,7 @@
-"""The table of metrics, and samples as the text that Prometheus reads, version 0.0.4 of its exposition format. Pure.
+"""The table of metrics, and their text for Prometheus (exposition format 0.0.4). Pure.
 
-Dashboards and documentation are held against the table. Labels are bounded by what a lab is made of (switches, ports,
-stretches of glass between them, message sizes of one run) and by fixed words: runs, operations, people and leases are
+Tests compare dashboards and documentation with the table. The number of label values is bounded by the parts of a lab
+(switches, ports, fibre sections, message sizes of one run) and fixed words: runs, operations, people and leases are
 never labels.
 """
 
@@ -16,7 +16,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric."""
+    """A metric: its name, kind, label names and help text."""
 
     name: str
     kind: Literal["counter", "gauge"]
@@ -85,7 +85,7 @@ class Sample:
 
 
 def exposition(samples: Iterable[Sample]) -> str:
-    r"""Return the text; metrics in the order of the table, samples in that of their labels.
+    r"""Return samples in the text format of Prometheus, ordered by metric and labels.
 
     >>> print(exposition([Sample("testbed_epoch", ('a "lab"',), 3.0)]), end="")
     # HELP testbed_epoch Number of the newest epoch.

@@ -1,4 +1,4 @@
-"""Logs as JSON, one object a line: time, level, logger, message, and run, operation, device and lease where bound."""
+"""Logs as JSON, one object per line: time, level, logger, message, and the bound run, operation, device and lease."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import TextIO
 from testbed.log_context import SUBJECTS, find_bound
 
 VARIABLE = "LIGHTBED_LOG"
-"""Environment variable: a file that lines are added to, or `-` for standard error."""
+"""Environment variable: a file to append lines to, or `-` for standard error."""
 LOGGERS = ("testbed", "ocs_drivers")
 
 
 class JsonFormatter(logging.Formatter):
-    """Lines of JSON. Subjects are always keys, null where nothing is bound, so that a line is read without a schema."""
+    """Formatter of records as JSON. Every line has all subjects as keys, null if not bound."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one line."""
+        """Return a record as one line of JSON."""
         subjects = find_bound()
         document: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
@@ -50,14 +50,14 @@ def _add_handler(handler: logging.Handler, level: int) -> logging.Handler:
 
 
 def stop(handler: logging.Handler) -> None:
-    """Write no more by this handler."""
+    """Remove and close a handler that `log_to` returned."""
     for name in LOGGERS:
         logging.getLogger(name).removeHandler(handler)
     handler.close()
 
 
 def log_as_asked() -> logging.Handler | None:
-    """Write logs where the environment says, once in a process. Raises `OSError` for a file that cannot be written."""
+    """Write logs as `LIGHTBED_LOG` says, once per process. Raises `OSError` for a file that cannot be written."""
     place = os.environ.get(VARIABLE, "")
     if not place or any(handler.name == place for handler in logging.getLogger(LOGGERS[0]).handlers):
         return None

@@ -1,4 +1,4 @@
-"""Samples from the database of a laboratory: journal, leases, runs, readings of light. Nothing is written."""
+"""Samples from the database of a laboratory: journal, leases, runs, optical power and loss. Nothing is written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUANTILES = (0.5, 0.95)
 
 
 def load_samples(runs_dir: str | Path) -> tuple[Sample, ...]:
-    """Return the samples of a directory of runs. Raises `ResultsError` for a database that cannot be read."""
+    """Return the samples of a directory of runs. Raises `ResultsError` if the database cannot be read."""
     address = address_in(runs_dir)
 
     def read(query: str, *values: object) -> Sequence[Row]:
@@ -79,11 +79,11 @@ def _steps(lab: str, read: Read) -> Iterator[Sample]:
         "select s.change, s.intent_at, s.outcome_at from steps s join operations o on o.id = s.operation "
         "where o.lab = ? and s.outcome_at is not null and s.intent_at <> '' order by s.intent_at desc limit ?"
     )
-    taken: dict[str, list[float]] = {}
+    durations_s: dict[str, list[float]] = {}
     for row in read(query, lab, NEWEST_STEPS):
-        took = datetime.fromisoformat(row["outcome_at"]) - datetime.fromisoformat(row["intent_at"])
-        taken.setdefault(row["change"] or "circuits", []).append(took.total_seconds())
-    for change, seconds in taken.items():
+        duration = datetime.fromisoformat(row["outcome_at"]) - datetime.fromisoformat(row["intent_at"])
+        durations_s.setdefault(row["change"] or "circuits", []).append(duration.total_seconds())
+    for change, seconds in durations_s.items():
         seconds.sort()
         for quantile in QUANTILES:
             at = min(len(seconds) - 1, int(quantile * len(seconds)))
@@ -112,7 +112,7 @@ def _number(rows: Sequence[Row]) -> float:
 
 
 def _newest_run(lab: str, runs_dir: Path, read: Read) -> Iterator[Sample]:
-    """Yield what the newest run says that has ended well; a run without timings leaves no bandwidth."""
+    """Yield the start of the newest run, and the bandwidth of the newest completed run that has timings."""
     for row in read("select started from runs where lab = ? order by id desc limit 1", lab):
         yield Sample(
             "testbed_last_run_timestamp_seconds", (lab,), datetime.fromisoformat(row["started"]).timestamp()
@@ -142,7 +142,7 @@ def _bandwidth(lab: str, timings: Iterable[Timing]) -> Iterator[Sample]:
 
 
 def _light(lab: str, read: Read) -> Iterator[Sample]:
-    """Yield the newest reading alone: stretches of glass that are no more are not told for ever."""
+    """Yield only the newest reading, so that fibre sections that no longer exist disappear."""
     newest = (
         "select * from losses where lab = ? and taken_s = (select max(taken_s) from losses where lab = ?)"
     )

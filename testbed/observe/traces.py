@@ -1,7 +1,7 @@
-"""Traces of OpenTelemetry: run, operation, step, exchange with a device, each a span within the one before it.
+"""Traces for OpenTelemetry: nested spans of run, operation, step, and exchange with a device.
 
-The blocks of `testbed.log_context` become spans, and so does what goes to a device until its answer begins. Nothing of
-OpenTelemetry is imported until somebody asks for traces.
+Each block of `testbed.log_context` becomes a span, and so does each exchange from sending to the start of the answer.
+OpenTelemetry is imported only if traces are enabled.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer, TracerProvider
 
 VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-"""Environment variables of OpenTelemetry that say where traces are sent."""
+"""Environment variables of OpenTelemetry with the address that traces are sent to."""
 SPANS = {"run": "run", "operation": "operation", "device": "step"}
-"""Subject of a block -> name of its span; a lease is an attribute of those that are made under it."""
+"""Subject of a block -> name of its span. A lease has no span; it is an attribute of the spans under it."""
 EXCHANGE = "exchange"
 _SENT_CHARACTERS = 200
 _asked_for: list[Callable[[], None]] = []
 
 
 def trace_as_asked() -> None:
-    """Send traces where the environment says, once in a process. Without the extra `traces` the log says so."""
+    """Send traces as the environment says, once per process; log a warning if the extra `traces` is missing."""
     if _asked_for or not any(os.environ.get(name) for name in VARIABLES):
         return
     if find_spec("opentelemetry.exporter") is None or find_spec("opentelemetry.sdk") is None:
@@ -49,7 +49,7 @@ def trace_as_asked() -> None:
 
 
 def trace_to(provider: TracerProvider) -> Callable[[], None]:
-    """Make spans by this provider from now on; return the function that ends it."""
+    """Create spans with this provider from now on; return a function that ends this."""
     tracer = provider.get_tracer("lightbed")
     exchanges = Exchanges(tracer)
     surround(lambda subjects: _span(tracer, subjects))
@@ -65,7 +65,7 @@ def trace_to(provider: TracerProvider) -> Callable[[], None]:
 
 @contextmanager
 def _span(tracer: Tracer, subjects: Mapping[str, str]) -> Iterator[None]:
-    """Make a span of a block with all that is bound in it, unless it is about nothing that has one."""
+    """Wrap a block in a span with all bound subjects, if one of its own subjects has spans."""
     name = next((SPANS[one] for one in subjects if one in SPANS), "")
     if not name:
         yield
@@ -76,7 +76,7 @@ def _span(tracer: Tracer, subjects: Mapping[str, str]) -> Iterator[None]:
 
 
 class Exchanges:
-    """Spans from what is sent to a device to the beginning of its answer, or to what is sent next."""
+    """Spans of exchanges, from sending to the start of the answer, or to the next sending."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer, self._lock = tracer, Lock()
@@ -99,6 +99,6 @@ class Exchanges:
             span.end()
 
     def close(self) -> None:
-        """End what is open."""
+        """End all open spans."""
         for device in list(self._open):
             self.on_received(device)

@@ -1,4 +1,4 @@
-"""A lease that is extended as long as a test has it."""
+"""Heartbeat that extends the lease of a running test."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from testbed.errors import TestbedError
 from testbed.storage.database import DATABASE_ERRORS
 
 TTL_S = 300.0
-"""How long a lease outlives a session of pytest that was killed."""
+"""Time after which the lease of a killed pytest session expires."""
 
 
 @contextmanager
 def keep_alive(extend: Callable[[], object], every_s: float = TTL_S / 3) -> Iterator[None]:
-    """Call `extend` now and then in a thread, until this is left. One that fails is no error: the next may do."""
-    over = threading.Event()
+    """Call `extend` every `every_s` in a thread, until the block ends. Errors are ignored: a later call may succeed."""
+    is_over = threading.Event()
 
     def beat() -> None:
-        while not over.wait(every_s):
+        while not is_over.wait(every_s):
             with suppress(TestbedError, *DATABASE_ERRORS, OSError):
                 extend()
 
@@ -28,5 +28,5 @@ def keep_alive(extend: Callable[[], object], every_s: float = TTL_S / 3) -> Iter
     try:
         yield
     finally:
-        over.set()
+        is_over.set()
         heart.join()

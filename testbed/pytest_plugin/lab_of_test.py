@@ -1,4 +1,4 @@
-"""The lab that a test has: apply a topology, prove it, reach its hosts, set faults of its twins."""
+"""The lab of a test: apply a topology, verify it, run commands on hosts, set faults of twins."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class LabOfTest:
     """A lab for one test.
 
-    `lab` are its hosts and switches, `file` a lab file with which commands find it, together with `runs_dir` (and
-    `lease`, empty for a simulated lab of the test's own). `hosts` is `real`, `kernel` or `model`. `board` is the
-    address of the board, where the test asked for one. `control` are the control sockets of twins by name.
+    `lab` holds its hosts and switches. Commands find it with `file`, `runs_dir` and `lease` (empty for the test's own
+    simulated lab). `hosts` is `real`, `kernel` or `model`. `board` is the address of the board, empty if the test needs
+    none. `control` maps twins to their control sockets.
     """
 
     lab: Lab
@@ -40,7 +40,7 @@ class LabOfTest:
 
     @contextmanager
     def session(self) -> Iterator[LabSession]:
-        """Provide the lab opened for writing, under the lease of the test."""
+        """Open the lab for changes, under the lease of the test."""
         from testbed.leases.choice import get_selected_lease, select_lease
         from testbed.operate.journal import journal_in
         from testbed.operate.session import open_lab
@@ -57,7 +57,7 @@ class LabOfTest:
             select_lease(before)
 
     def apply(self, *, simplex: bool = False, method: Method = "geometric") -> BringUpReport:
-        """Patch a topology of all hosts, install its routes, prove both. Raises as `LabSession.bring_up` does."""
+        """Patch a topology of all hosts, install its routes, and verify both. Raises the errors of `bring_up`."""
         from testbed.design.topology.circulants import find_topology
         from testbed.operate.design import degree_of, lay_out
 
@@ -69,14 +69,17 @@ class LabOfTest:
         return brought
 
     def verify(self) -> VerifyReport:
-        """Compare the lab with what was applied last. Raises `LabStartError` where nothing was."""
+        """Compare the lab with the last applied topology. Raises `LabStartError` if none was applied."""
         if self._design is None:
             raise LabStartError("nothing was applied to this lab: call testbed_lab.apply() first")
         with self.session() as session:
             return session.prove(self._design)
 
     def run(self, host: str, command: str) -> str:
-        """Run a command on a host; return what it prints. Raises `HostError`, for modelled hosts too."""
+        """Run a command on a host and return its standard output.
+
+        Raises `HostError` if it fails, and for modelled hosts.
+        """
         if self.hosts == "model":
             raise HostError(f"host {host} is only modelled and runs no commands: use --lab-hosts kernel")
         with self.session() as session:
@@ -89,9 +92,9 @@ class LabOfTest:
         return str(done.stdout)
 
     def ask_twin(self, twin: str, verb: str, **details: Any) -> dict[str, Any]:
-        """Ask the control socket of a switch, or of `plant`: `ask_twin("plant", "cut", fibre="a/nic1:transmit")`.
+        """Send a request to the control socket of a switch or of `plant`, and return its answer.
 
-        Raises `LabStartError` for a lab that has no twins.
+        Example: `ask_twin("plant", "cut", fibre="a/nic1:transmit")`. Raises `LabStartError` for an unknown twin.
         """
         from testbed.lab.control import control
 

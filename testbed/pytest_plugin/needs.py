@@ -14,12 +14,12 @@ class Marked(Protocol):
     """A test: an item of pytest."""
 
     def get_closest_marker(self, name: str) -> Any:
-        """Return the marker of that name, None where there is none."""
+        """Return the marker of that name, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Needs of a test; None where it does not say. `gpus` are those of each host."""
+    """Needs of a test; None if it has no such marker. `gpus` is the number per host."""
 
     hosts: int | None = None
     degree: int | None = None
@@ -50,9 +50,9 @@ def _count(item: Marked, name: str, *, least: int = 1, default: int | None = Non
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Hosts of a lab that stands, and what is known of each.
+    """Hosts of a running lab, with NICs, faults and GPUs of each.
 
-    `groups` are hosts that circuits join: only together can they be moved without taking light from others.
+    `groups` are hosts that circuits join: only a whole group can be changed without taking light from other hosts.
     """
 
     groups: tuple[tuple[str, ...], ...]
@@ -61,7 +61,7 @@ class Candidates:
     gpus: Mapping[str, int]
 
     def lacking(self, needs: Needs) -> str:
-        """Return why the lab cannot meet the needs however long one waits; empty if it can."""
+        """Return why the lab can never meet the needs; empty if it can."""
         wanted = self._count_wanted(needs)
         fitting = [host for host in self.nics if self._fits(host, needs)]
         if len(fitting) < wanted:
@@ -75,9 +75,9 @@ class Candidates:
         return f"no {wanted} hosts that fit can be moved without taking light from others"
 
     def choose(self, needs: Needs, held: Collection[str]) -> tuple[str, ...]:
-        """Return hosts that meet the needs and that nobody holds; none where one must wait.
+        """Return free hosts that meet the needs, in whole groups; none if the test must wait.
 
-        Small groups come first, so that a test takes no more than it needs where that is possible.
+        Small groups come first, so that a test takes few hosts that it does not need.
         """
         taken: list[str] = []
         for group in self._usable(needs):
@@ -106,7 +106,7 @@ class Candidates:
 
 
 def join_hosts(hosts: Iterable[str], pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], ...]:
-    """Return hosts in groups that pairs join, in the order of the hosts.
+    """Return the groups of hosts that pairs connect, in the order of the hosts.
 
     >>> join_hosts("abcd", [("c", "a")])
     (('a', 'c'), ('b',), ('d',))

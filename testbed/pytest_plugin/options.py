@@ -1,4 +1,4 @@
-"""Options of the lab as they were given to pytest, and the way to skip a test for which it is not one."""
+"""The lab options of pytest, and the function that skips a test that does not fit the lab."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from testbed.lab.simulated.lifecycle import HostsChoice
 
 @dataclass(frozen=True, slots=True)
 class LabOptions:
-    """Options of the lab, as they were given to pytest."""
+    """The lab options of pytest."""
 
     file: str | None
     server: str | None
@@ -28,7 +28,7 @@ class LabOptions:
 
     @classmethod
     def of(cls, config: pytest.Config) -> LabOptions:
-        """Return the options. Raises `pytest.UsageError` for two that exclude each other."""
+        """Return the options. Raises `pytest.UsageError` for options that exclude each other or are malformed."""
         if config.option.lab and config.option.lab_server:
             raise pytest.UsageError(
                 "--lab and --lab-server exclude each other: the service has its own lab files"
@@ -51,5 +51,5 @@ class LabOptions:
 
 
 def skip(lab: Lab, reason: str) -> NoReturn:
-    """Skip the test: the lab is not one for it."""
+    """Skip the test, because the lab does not fit it."""
     pytest.skip(f"lab '{lab.name}': {reason}")

@@ -1,4 +1,4 @@
-"""Choice of the lab for one test: a simulated one of its own, or part of one that stands."""
+"""Choice of the lab for one test: its own simulated lab, or part of a running one."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ SIMULATED_BOARD = "sim://kit"
 
 
 def lab_for(item: pytest.Item, scratch: Path) -> AbstractContextManager[LabOfTest | LabOfService]:
-    """Return the lab for a test, to be entered; `scratch` is a directory for its files alone.
+    """Return the lab of a test as a context manager; `scratch` is a directory for its files.
 
-    A test whose needs the lab does not meet is skipped, and so is one of a lab that is marked broken.
+    A test is skipped if the lab does not meet its needs, or is marked broken.
     """
     options = LabOptions.of(item.config)
     try:
@@ -56,7 +56,7 @@ def _generate_lab(needs: Needs, scratch: Path) -> Lab:
 
 @contextmanager
 def _own_lab(lab: Lab, needs: Needs, hosts: HostsChoice, scratch: Path) -> Iterator[LabOfTest]:
-    """Start a simulated lab, in the first subnet that is free, and end it with the test."""
+    """Start a simulated lab in the first free subnet, and stop it at the end of the block."""
     if needs.gpus:
         skip(lab, "it is simulated, and its hosts have no GPUs: name a real lab by --lab")
     names = [host.name for host in lab.hosts if len(host.nics) >= (needs.degree or 1)]

@@ -1,6 +1,6 @@
-"""The lab of a service, for one test: leased whole through the service's client, and put back by a rollback.
+"""A whole lab of a service for one test: leased through the service's client, and restored by a rollback.
 
-The service does what the test asks for as runs of its own, with its own lab file, journal and audit.
+The test's requests become runs of the service, with its own lab file, journal and audit log.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ENDED = frozenset({"broken", "expired", "released"})
 
 @dataclass(frozen=True, slots=True)
 class ServedProof:
-    """Proof of the service: its findings; `document` is what the command printed there."""
+    """Proof by the service; `document` is the document that its command printed."""
 
     document: Mapping[str, Any]
 
@@ -43,14 +43,14 @@ class ServedProof:
 
 @dataclass(frozen=True, slots=True)
 class ServedApply:
-    """Report of an apply of the service; `verified` is its proof."""
+    """Report of an apply by the service; `verified` is its proof."""
 
     verified: ServedProof
 
 
 @dataclass(frozen=True, slots=True)
 class LabOfService:
-    """A lab of a service for one test: `apply` and `verify` as of `LabOfTest`; `lab` is that of the client."""
+    """A lab of a service for one test, with `apply` and `verify` as in `LabOfTest`; `lab` is the client's object."""
 
     lab: Any
     lease: str
@@ -58,22 +58,22 @@ class LabOfService:
     options: Mapping[str, Any]
 
     def apply(self, *, simplex: bool = False, method: str | None = None) -> ServedApply:
-        """Patch a topology of all hosts, install its routes, prove both. Raises `VerifyFailed` for a run that fails."""
+        """Patch a topology of all hosts, install its routes and verify both. Raises `VerifyFailed` if the run fails."""
         return ServedApply(ServedProof(self.run("apply", simplex=simplex, method=method)))
 
     def verify(self) -> ServedProof:
-        """Compare the lab with what was applied last."""
+        """Compare the lab with the topology in force. Raises `VerifyFailed` if the run fails."""
         return ServedProof(self._run("verify", {}))
 
     def run(self, command: str, **options: Any) -> Mapping[str, Any]:
-        """Have the service run a command that moves the lab, under the lease; return what it printed."""
+        """Run a command that changes the lab on the service, under the lease, and return its document."""
         return self._run(command, {"lease": self.lease, **self.options, **options})
 
     def _run(self, command: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
-        given = {name: value for name, value in options.items() if value not in (None, False)}
-        run = self.lab.run(command, **given)
+        fields = {name: value for name, value in options.items() if value not in (None, False)}
+        run = self.lab.run(command, **fields)
         result = run.result if isinstance(run.result, Mapping) else {}
-        if not result or "error" in result:  # what is not proven is no error: its document has the findings
+        if not result or "error" in result:  # a proof with findings is not an error: its document has them
             why = result.get("error", {}).get("message") or run.messages or f"exit code {run.exit_code}"
             raise VerifyFailed(f"run {run.id} ({command}) of the service is {run.state}: {why}")
         return dict(result)
@@ -81,9 +81,9 @@ class LabOfService:
 
 @contextmanager
 def lease_served_lab(needs: Needs, options: LabOptions, test: str) -> Iterator[LabOfService]:
-    """Lease a lab of a service, and go back to the epoch that was in force. Skips where that cannot be.
+    """Lease a lab of a service, and roll back to the earlier epoch at the end. Skips the test if that is impossible.
 
-    Raises the errors of the client where the service does not answer or refuses.
+    Raises the errors of the client if the service does not answer or refuses.
     """
     from testbed.client import connect
 
@@ -91,20 +91,20 @@ def lease_served_lab(needs: Needs, options: LabOptions, test: str) -> Iterator[L
         lab, hosts = _choose_lab(client, options, needs)
         lease = _wait_granted(lab, options.wait_s, test)
         moves = {"hosts": options.hosts, "really_move": options.really_move}
-        given = LabOfService(lab, lease, hosts, moves)
+        lab_of_test = LabOfService(lab, lease, hosts, moves)
         try:
             with keep_alive(lambda: lab.extend_lease(lease)):
                 before = _epoch_to_keep(lab)
                 try:
-                    yield given
+                    yield lab_of_test
                 finally:
-                    _put_back(given, before)
+                    _restore(lab_of_test, before)
         finally:
             lab.release_lease(lease)
 
 
 def _choose_lab(client: Any, options: LabOptions, needs: Needs) -> tuple[Any, Sequence[str]]:
-    """Return the lab that is named, or the only one, and its hosts."""
+    """Return the lab of --lab-name, or the only one, and its hosts. Skips the test if the lab does not fit it."""
     names = [one["name"] for one in client.labs()]
     if options.name not in names and (options.name or len(names) != 1):
         raise pytest.UsageError(
@@ -119,10 +119,10 @@ def _choose_lab(client: Any, options: LabOptions, needs: Needs) -> tuple[Any, Se
             lab, f"it has {len(fitting)} hosts of {needs.degree or 1} NICs, and {needs.hosts or 1} are needed"
         )
     if needs.gpus or needs.board:
-        _skip(lab, "GPUs and boards are not told by a service: name a lab file by --lab")
-    stopped = lab.state().get("maintenance")
-    if stopped:
-        _skip(lab, f"it is under maintenance: {stopped.get('reason', '')}")
+        _skip(lab, "a service does not report GPUs and boards: pass a lab file with --lab")
+    maintenance = lab.state().get("maintenance")
+    if maintenance:
+        _skip(lab, f"it is under maintenance: {maintenance.get('reason', '')}")
     return lab, [host["name"] for host in hosts]
 
 
@@ -142,7 +142,7 @@ def _wait_granted(lab: Any, wait_s: float, test: str) -> str:
 
 
 def _epoch_to_keep(lab: Any) -> int:
-    """Return the epoch that is in force. Skips where it is not proven, or nothing was applied: nobody could go back."""
+    """Return the epoch in force. Skips the test without a verified one, to which it could roll back."""
     epochs = lab.look("history")["epochs"]
     if not epochs:
         _skip(lab, "no epoch is in force on it to go back to: `testbed apply` first")
@@ -154,13 +154,14 @@ def _epoch_to_keep(lab: Any) -> int:
     return int(epochs[0]["id"])
 
 
-def _put_back(given: LabOfService, before: int) -> None:
-    if given.lab.look("history")["epochs"][0]["id"] == before:
+def _restore(lab_of_test: LabOfService, before: int) -> None:
+    if lab_of_test.lab.look("history")["epochs"][0]["id"] == before:
         return
-    document = given.run("rollback", epoch=before)
+    document = lab_of_test.run("rollback", epoch=before)
     if not document["verified"]:
-        found = "; ".join(one["detail"] for one in document["findings"])
-        raise VerifyFailed(f"epoch {before} of lab '{given.lab.name}' is restored, but not verified: {found}")
+        details = "; ".join(one["detail"] for one in document["findings"])
+        name = lab_of_test.lab.name
+        raise VerifyFailed(f"epoch {before} of lab '{name}' is restored, but not verified: {details}")
 
 
 def _skip(lab: Any, reason: str) -> NoReturn:

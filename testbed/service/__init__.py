@@ -1,1 +1,1 @@
-"""The service that several people share: runs, leases and the state of labs over HTTP, with roles and an audit log."""
+"""The service with which people share labs over HTTP: runs, leases and lab states, with roles and an audit log."""

@@ -1,4 +1,4 @@
-"""Roles, scopes and identities: what somebody may do. The role that a route needs stands in the table of routes."""
+"""Roles, scopes and identities of clients. The table of routes holds the role that each route needs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from testbed.commands.declare import Role
 from testbed.service_errors import NotAllowed
 
 ROLES: tuple[Role, ...] = ("viewer", "operator", "developer", "admin")
-"""Roles, each of which may do all that those before it may."""
+"""Roles, lowest first; each includes the rights of those before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A person or program that asks: its role, and the scopes and labs that limit it (empty: all)."""
+    """A person or program that sends requests: its role, and the scopes and labs that limit it (empty: all)."""
 
     name: str
     role: Role
@@ -22,7 +22,7 @@ class Identity:
     is_anonymous: bool = False
 
     def has(self, role: Role) -> bool:
-        """Return whether the role is this one or above."""
+        """Return whether the identity has this role or a higher one."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
     def check(self, role: Role, scope: str, lab: str = "") -> None:
@@ -39,14 +39,14 @@ class Identity:
             raise NotAllowed(f"this needs the role {role}, but {self.name} has {self.role}; ask an admin")
 
     def check_lab(self, lab: str) -> None:
-        """Raise `NotAllowed` for a lab that the token is not for."""
+        """Raise `NotAllowed` unless the token is valid for this lab."""
         if not self.sees(lab):
             raise NotAllowed(f"this token of {self.name} is for {', '.join(sorted(self.labs))} only")
 
     def sees(self, lab: str) -> bool:
-        """Return whether the token is for this lab."""
+        """Return whether the token is valid for this lab."""
         return not self.labs or lab in self.labs
 
 
 ANONYMOUS = Identity("anonymous", "viewer", is_anonymous=True)
-"""Somebody without a token, where the service lets them look."""
+"""A client without a token, which may only read, if the service allows it."""

@@ -1,4 +1,4 @@
-"""The application: routes of the table, problems for errors, the workers and the feed while it runs."""
+"""The ASGI application: routes from the table, problem documents for errors, and the lifetime of workers and feed."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from testbed.service.documents import Problem
 from testbed.service.problems import MEDIA_TYPE, answer_error, problem_of, response_of
 from testbed.service.route_table import ROUTES, Route
 
-API_VERSION = "2.4.0"
-"""Version of the interface: the second number grows with what is added, the first with what is not compatible."""
+API_VERSION = "2.4.1"
+"""Version of the interface: incompatible changes raise the first number, additions the second, texts the third."""
 log = logging.getLogger(__name__)
 
 
 def build_app(service: Service) -> FastAPI:
-    """Return the application of a service, without the gate before it."""
+    """Return the application of a service, without the gate in front of it."""
 
     @asynccontextmanager
     async def life(_app: FastAPI) -> AsyncIterator[None]:
@@ -76,7 +76,7 @@ def build_app(service: Service) -> FastAPI:
     for kind in (LightbedError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, answer_error)
     app.add_exception_handler(Exception, _answer_fault)
-    vars(app)["openapi"] = lambda: describe_interface(app)  # the way that FastAPI gives
+    vars(app)["openapi"] = lambda: describe_interface(app)  # FastAPI's documented way to replace it
     return app
 
 
@@ -86,7 +86,7 @@ async def _answer_fault(request: Request, error: Exception) -> Response:
 
 
 def describe_interface(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI document: what FastAPI finds, with answers, problems and who may, from the table of routes."""
+    """Return the OpenAPI document: FastAPI's, with responses, problems and roles from the table of routes."""
     if app.openapi_schema:
         return app.openapi_schema
     document: dict[str, Any] = FastAPI.openapi(app)
@@ -97,8 +97,8 @@ def describe_interface(app: FastAPI) -> dict[str, Any]:
         schemas[kind.__name__] = kind.model_json_schema(ref_template="#/components/schemas/{model}")
     for route in ROUTES:
         operation = document["paths"][route.path][route.method.lower()]
-        for status, told in operation["responses"].items():
-            told["content"] = (
+        for status, response in operation["responses"].items():
+            response["content"] = (
                 _content(route)
                 if int(status) == route.status
                 else {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
@@ -118,5 +118,5 @@ def _content(route: Route) -> dict[str, Any]:
 
 
 def document_text(service: Service) -> str:
-    """Return the OpenAPI document as it is kept in the repository."""
+    """Return the OpenAPI document as text, in the form that is stored in the repository."""
     return json.dumps(describe_interface(build_app(service)), indent=1, sort_keys=True) + "\n"

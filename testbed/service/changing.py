@@ -1,4 +1,4 @@
-"""Handlers of what changes something: runs, leases, maintenance, the emergency stop. Each is told in the audit log."""
+"""Handlers of runs, leases, maintenance, the emergency stop and events. Every change has a line in the audit log."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ Words = Annotated[str, Query(max_length=2000)]
 
 
 def submit_run(asked: Caller, body: Annotated[AnyRequest, Body()], idempotency_key: Key = "") -> Response:
-    """Ask for a run of a command. It is carried out when those before it have ended."""
+    """Submit a run of a command. It starts when its lane has room."""
     request: Request = body
-    labs = request.labs_meant()
+    labs = request.named_labs()
     try:
         asked.who.check(request.role, request.needs_scope)
-        for lab in labs or ("",):  # what is about everything is for tokens that see every lab
+        for lab in labs or ("",):  # "": a run about all labs needs a token for all labs
             asked.who.check_lab(lab)
     except NotAllowed as error:
         asked.record(
@@ -66,7 +66,7 @@ def _submit(asked: Asked, request: Request, key: str) -> Response:
 
 
 def _plan_of(request: Request) -> str:
-    """Return the hash of the plan or change that a request brings; empty without one."""
+    """Return the hash of the plan or change in a request; empty without one."""
     texts = [str(text) for name in request.files if (text := getattr(request, name)) is not None]
     return hashlib.sha256("".join(texts).encode("utf-8", "replace")).hexdigest() if texts else ""
 
@@ -75,45 +75,45 @@ def runs(
     asked: Caller, lab: Words = "", state: Words = "", command: Words = "", limit: Limit = 100
 ) -> Response:
     """List runs, the newest first."""
-    found = asked.service.runs.list(
+    listed = asked.service.runs.list(
         lab=lab, state=state, command=command, limit=limit, of_labs=asked.who.labs
     )
-    return answer({"runs": [one.summary() for one in found]})
+    return answer({"runs": [one.summary() for one in listed]})
 
 
 def run(asked: Caller, run: Name) -> Response:
-    """Return a run and what came of it."""
+    """Return a run and its outcome."""
     return answer(_run(asked, run).json())
 
 
 def run_file(asked: Caller, run: Name, file: Name) -> Response:
     """Return a file that the command of a run wrote."""
-    found = _run(asked, run)
-    written = parse_request(found.request).writes.values()
-    path = folder_of(asked.service.runs_dir, found.id) / file
-    if file not in written or not path.is_file():
-        raise NotFound(f"run {run!r} ({found.command}) has written no file {file!r}")
+    stored = _run(asked, run)
+    files = parse_request(stored.request).writes.values()
+    path = folder_of(asked.service.runs_dir, stored.id) / file
+    if file not in files or not path.is_file():
+        raise NotFound(f"run {run!r} ({stored.command}) has written no file {file!r}")
     return FileResponse(path, media_type="application/octet-stream")
 
 
 def _run(asked: Asked, run_id: str) -> Run:
-    found = asked.service.runs.get(run_id)
-    request = parse_request(found.request)
-    for lab in request.labs_meant() or ("",):  # the labs for which `submit_run` lets it be asked for
+    run = asked.service.runs.get(run_id)
+    request = parse_request(run.request)
+    for lab in request.named_labs() or ("",):  # the same check as in `submit_run`
         asked.who.check_lab(lab)
     asked.who.check_role(request.readers)
-    return found
+    return run
 
 
 def cancel_run(asked: Caller, run: Name) -> Response:
-    """Withdraw a run that waits; one that is under way stops at the next boundary of steps.
+    """Withdraw a waiting run; a running one stops after its current step.
 
-    Everybody may for his own runs, an admin for all, and who holds a lease of the lab for those of others there.
+    Users may cancel their own runs, holders of a lease of the lab the runs on it, admins all runs.
     """
     _check_may_cancel(asked, _run(asked, run))
-    found = asked.service.runs.cancel(asked.who, run)
-    interrupt(found)
-    return answer(found.json(), 202)
+    cancelled = asked.service.runs.cancel(asked.who, run)
+    interrupt(cancelled)
+    return answer(cancelled.json(), 202)
 
 
 def _check_may_cancel(asked: Asked, run: Run) -> None:
@@ -135,7 +135,7 @@ def events(
     kind: Words = "",
     last_event_id: Annotated[str, Header(alias="Last-Event-ID", max_length=20)] = "",
 ) -> Response:
-    """Send events as they are written: a snapshot first, or all after Last-Event-ID. Filters take lists with commas."""
+    """Stream events as they happen: first a snapshot, or all after Last-Event-ID. Filters are lists with commas."""
     kinds = _split_list(kind)
     if not kinds <= set(KINDS):
         raise InvalidRequest(f"kind must be one of {', '.join(KINDS)}")
@@ -155,38 +155,38 @@ def _split_list(text: str) -> frozenset[str]:
 
 
 def set_topology(asked: Caller, lab: Name, body: TopologyRequest, if_match: Match = "") -> Response:
-    """Ask for a topology in place of the one that If-Match names, now and when its turn comes: a run of `apply`."""
+    """Submit a run of `apply` that replaces the topology named in If-Match; checked now and when the run starts."""
     with _changing(asked, lab):
         tag = tag_of(topology_in_force(asked.service.runs_dir, lab))
         check_match(if_match, tag, f"the topology of {lab}")
-        again = "" if if_match.strip() == "*" else tag
+        match_at_start = "" if if_match.strip() == "*" else tag
         fields = body.model_dump(exclude_unset=True)
         request = MODELS["apply"].model_validate(
-            {"command": "apply", "lab": lab, "if_match": again, **fields}
+            {"command": "apply", "lab": lab, "if_match": match_at_start, **fields}
         )
         return _submit(asked, request, "")
 
 
 def leases(asked: Caller, lab: Name, ended: bool = False) -> Response:
-    """List the leases of a lab, and what those that wait are waiting for."""
+    """List the leases of a lab, and what waiting requests wait for."""
     view = asked.lab(lab)
-    found = asked.service.lab(lab).json()["maintenance"]
-    return answer({"lab": lab, "leases": view.leases(ended=ended), "maintenance": found})
+    maintenance = asked.service.lab(lab).json()["maintenance"]
+    return answer({"lab": lab, "leases": view.leases(ended=ended), "maintenance": maintenance})
 
 
 def lease(asked: Caller, lab: Name, lease: Name) -> Response:
-    """Return a lease; its ETag is what a change of it names in If-Match."""
-    told = _lease_document(asked.lab(lab), lease)
-    return answer(told, tag=tag_of(told))
+    """Return a lease; name its ETag in If-Match to change it."""
+    document = _lease_document(asked.lab(lab), lease)
+    return answer(document, tag=tag_of(document))
 
 
 def request_lease(asked: Caller, lab: Name, body: LeaseRequest) -> Response:
-    """Ask for parts of a lab, all or nothing: granted at once, or queued."""
+    """Request parts of a lab, all or nothing: granted at once, or queued."""
     view = asked.lab(lab)
     with _changing(asked, lab):
         parts = parts_of(view.lab, tuple(body.resources))
         asked.record("request lease", lab, why=body.reason)
-        found = _store(asked, view).request(
+        requested = _store(asked, view).request(
             tuple(body.resources),
             parts,
             ttl_s=body.ttl_s,
@@ -195,13 +195,13 @@ def request_lease(asked: Caller, lab: Name, body: LeaseRequest) -> Response:
             allowed=body.allowed,
             reason=body.reason,
         )
-        return _respond(view, found, 201)
+        return _respond(view, requested, 201)
 
 
 def extend_lease(
     asked: Caller, lab: Name, lease: Name, body: LeaseExtension, if_match: Match = ""
 ) -> Response:
-    """Let a lease last longer, from now on."""
+    """Extend a lease, from now on."""
     view = asked.lab(lab)
     with _changing(asked, lab):
         check_match(if_match, tag_of(_lease_document(view, lease)), f"lease {lease}")
@@ -210,7 +210,7 @@ def extend_lease(
 
 
 def release_lease(asked: Caller, lab: Name, lease: Name, if_match: Match = "") -> Response:
-    """Give a lease back, or withdraw a request."""
+    """Release a lease, or withdraw a request."""
     view = asked.lab(lab)
     with _changing(asked, lab):
         check_match(if_match, tag_of(_lease_document(view, lease)), f"lease {lease}")
@@ -219,7 +219,7 @@ def release_lease(asked: Caller, lab: Name, lease: Name, if_match: Match = "") -
 
 
 def break_lease(asked: Caller, lab: Name, lease: Name, body: Reason) -> Response:
-    """Take a lease from whoever holds it."""
+    """End a lease of anybody."""
     view = asked.lab(lab)
     with _changing(asked, lab):
         _lease_document(view, lease)
@@ -228,7 +228,7 @@ def break_lease(asked: Caller, lab: Name, lease: Name, body: Reason) -> Response
 
 
 def set_maintenance(asked: Caller, lab: Name, body: Reason) -> Response:
-    """Stop all motion of a lab while hands are in the rack; `still` says whether nothing is being sent any more."""
+    """Stop all changes of a lab while people work in the rack; `still` is true if nothing is being sent any more."""
     view = asked.lab(lab)
     with _changing(asked, lab):
         asked.record("maintenance on", lab, why=body.reason)
@@ -238,43 +238,43 @@ def set_maintenance(asked: Caller, lab: Name, body: Reason) -> Response:
 
 
 def clear_maintenance(asked: Caller, lab: Name) -> Response:
-    """Let the lab move again."""
+    """End the maintenance of a lab; `was` says whether there was one."""
     view = asked.lab(lab)
     with _changing(asked, lab):
         asked.record("maintenance off", lab)
-        was = _store(asked, view).clear_maintenance()
-        return answer({"lab": lab, "maintenance": False, "was": was})
+        was_set = _store(asked, view).clear_maintenance()
+        return answer({"lab": lab, "maintenance": False, "was": was_set})
 
 
 def stop_lab(asked: Caller, lab: Name, body: Reason) -> Response:
-    """Stop a lab: nothing more is sent to any device, whoever asks. It is in force before it is written down."""
+    """Stop a lab: nobody can send anything to its devices."""
     view = asked.lab(lab)
-    with on_behalf_of(asked.who.name):
+    with on_behalf_of(asked.who.name):  # before the line of the audit log, which a busy database may delay
         EmergencyStop(asked.service.runs_dir, lab).pull(body.reason)
     view.forget()
     asked.record("stop", lab, why=body.reason)
     running = [one.id for one in operations_of(asked.service.runs_dir, lab) if one.state == "running"]
-    told = {"lab": lab, "stopped": True, "reason": body.reason, "running": running}
-    return answer(told | _list_unfinished(asked, view))
+    document = {"lab": lab, "stopped": True, "reason": body.reason, "running": running}
+    return answer(document | _list_unfinished(asked, view))
 
 
 def release_stop(asked: Caller, lab: Name) -> Response:
-    """Let a lab that was stopped move again."""
+    """Allow changes of a stopped lab again; `was_stopped` says whether it was stopped."""
     view = asked.lab(lab)
     asked.record("release stop", lab)
-    was = EmergencyStop(asked.service.runs_dir, lab).release()
+    was_stopped = EmergencyStop(asked.service.runs_dir, lab).release()
     view.forget()
-    return answer({"lab": lab, "stopped": False, "was_stopped": was} | _list_unfinished(asked, view))
+    return answer({"lab": lab, "stopped": False, "was_stopped": was_stopped} | _list_unfinished(asked, view))
 
 
 def _list_unfinished(asked: Asked, view: LabView) -> dict[str, Any]:
-    left = find_unfinished_or_error(asked.service.runs_dir, view.lab)
-    return {"unfinished": [one.json() for one in left]}
+    unfinished = find_unfinished_or_error(asked.service.runs_dir, view.lab)
+    return {"unfinished": [one.json() for one in unfinished]}
 
 
 @contextmanager
 def _changing(asked: Asked, lab: str) -> Iterator[None]:
-    """Let changes of one lab through this service follow one another, so that If-Match holds."""
+    """Serialise the changes of a lab through this service, so that If-Match is still true when a change is made."""
     view = asked.lab(lab)
     with asked.service.locks[lab], on_behalf_of(asked.who.name):
         try:
@@ -288,13 +288,13 @@ def _store(asked: Asked, view: LabView) -> LeaseStore:
 
 
 def _lease_document(view: LabView, lease_id: str) -> dict[str, Any]:
-    found = next((one for one in view.leases(ended=True) if one["id"] == lease_id), None)
-    if found is None:
+    document = next((one for one in view.leases(ended=True) if one["id"] == lease_id), None)
+    if document is None:
         raise NotFound(f"lab {view.lab.name!r} has no lease {lease_id!r}")
-    return found
+    return document
 
 
 def _respond(view: LabView, lease: Lease, status: int = 200) -> Response:
-    told = _lease_document(view, lease.id)
+    document = _lease_document(view, lease.id)
     headers = {"Location": f"/v1/labs/{view.lab.name}/leases/{lease.id}"} if status == 201 else {}
-    return answer(told, status, tag=tag_of(told), headers=headers)
+    return answer(document, status, tag=tag_of(document), headers=headers)

@@ -1,4 +1,4 @@
-"""The service, who asks, and the request: all that a handler works with."""
+"""The context of a handler: the service, the client's identity, and the request."""
 
 from __future__ import annotations
 
@@ -57,37 +57,37 @@ class Service:
 
     def lab(self, name: str) -> LabView:
         """Return a lab. Raises `NotFound`."""
-        found = find_lab(self.labs, name)
-        if found is None:
+        view = find_lab(self.labs, name)
+        if view is None:
             raise NotFound(
                 f"the service has no lab {name!r}; it has {', '.join(one.lab.name for one in self.labs)}"
             )
-        return found
+        return view
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request: the service and who asks."""
+    """One request, with its service and the identity of its client."""
 
     service: Service
     who: Identity
     request: Request
 
     def lab(self, name: str) -> LabView:
-        """Return a lab that whoever asks may see. Raises `NotFound` and `NotAllowed`."""
+        """Return a lab that the client may see. Raises `NotFound` and `NotAllowed`."""
         self.who.check_lab(name)
         return self.service.lab(name)
 
     def record(
         self, action: str, lab: str, *, why: str = "", plan: str = "", outcome: str = "accepted"
     ) -> None:
-        """Write a line into the audit log before what it says is done."""
+        """Write a line into the audit log. Call it before the change that it records."""
         with self.service.database.transaction() as connection:
             append(connection, Entry(self.who, action, lab, why, plan, outcome))
 
 
 def make_context(request: Request) -> Asked:
-    """Return what a handler works with."""
+    """Return the context of a request."""
     return Asked(request.app.state.service, request.scope["lightbed.identity"], request)
 
 
@@ -97,6 +97,6 @@ Caller = Annotated[Asked, Depends(make_context)]
 def answer(
     document: Any, status: int = 200, *, tag: str = "", headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return a document as a response."""
-    told = dict(headers or {}) | ({"ETag": tag} if tag else {})
-    return JSONResponse(document, status, told)
+    """Return a JSON response, with `tag` as its ETag."""
+    all_headers = dict(headers or {}) | ({"ETag": tag} if tag else {})
+    return JSONResponse(document, status, all_headers)

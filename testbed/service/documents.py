@@ -1,4 +1,4 @@
-"""Documents of the interface, as `openapi.json` describes them. Answers may hold more keys than these."""
+"""Documents of the interface, described in `openapi.json`. Responses may have more keys than these."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Closed(BaseModel):
 
 
 class Problem(_Open):
-    """A problem as RFC 9457 has it; `code` is that of the command line's errors, `who` who must act."""
+    """A problem document (RFC 9457); `code` is the error's code on the command line, `who` says who must act."""
 
     type: str
     title: str
@@ -33,13 +33,13 @@ class Problem(_Open):
 
 
 class Health(_Open):
-    """The service runs; with `labs` whether each answers."""
+    """State of the service; `labs` says whether each lab answers."""
 
     status: str
 
 
 class LabDocument(_Open):
-    """A lab and what is in force on it."""
+    """A lab and its current state."""
 
     name: str
     simulated: bool
@@ -61,7 +61,7 @@ class LabList(_Open):
 
 
 class HostDocument(_Open):
-    """A host with its NICs, and the ports where their fibres end."""
+    """A host with its NICs, and the ports of their fibres."""
 
     name: str
     management: str
@@ -77,7 +77,7 @@ class HostList(_Open):
 
 
 class SwitchDocument(_Open):
-    """A switch with its circuits as they were last read, and its ports with the power that was last read.
+    """A switch with its circuits and its ports with optical power, both at their last reading.
 
     `seen` says when and by what its circuits were read.
     """
@@ -115,21 +115,21 @@ class TopologyList(_Open):
 
 
 class HistoryDocument(_Open):
-    """The epochs of a lab, as `testbed history` prints them."""
+    """The epochs of a lab, in the form of `testbed history`."""
 
     lab: str
     epochs: list[Document]
 
 
 class OperationList(_Open):
-    """The operations of a lab, as `testbed journal` prints them."""
+    """The operations of a lab, in the form of `testbed journal`."""
 
     lab: str
     operations: list[Document]
 
 
 class FindingList(_Open):
-    """Findings of the newest look at the topology in force; `seen` says when and by what, None where nobody looked."""
+    """Findings of the newest check of the topology in force; `seen` says when and by what, None without a check."""
 
     lab: str
     seen: Document | None
@@ -137,7 +137,7 @@ class FindingList(_Open):
 
 
 class DriftDocument(_Open):
-    """Losses that were kept, by place."""
+    """Stored losses of fibre sections."""
 
     lab: str
     places: list[Document]
@@ -163,7 +163,7 @@ class LeaseList(_Open):
 
 
 class RunDocument(_Open):
-    """A run: a command that the service was asked for, its state, and what came of it."""
+    """A run: a submitted command, its state, and its outcome."""
 
     id: str
     lab: str
@@ -180,13 +180,13 @@ class RunList(_Open):
 
 
 class ResultList(_Open):
-    """Runs of measurements that are stored, as `testbed runs` prints them."""
+    """Stored runs of measurements, in the form of `testbed runs`."""
 
     runs: list[Document]
 
 
 class AuditDocument(_Open):
-    """Lines of the audit log, oldest first, and whether the whole of it is as it was written."""
+    """Lines of the audit log, oldest first, and whether the whole log is unchanged."""
 
     entries: list[Document]
     whole: bool
@@ -194,7 +194,7 @@ class AuditDocument(_Open):
 
 
 class StillDocument(_Open):
-    """A lab, and that it is stopped or under maintenance, or is no longer."""
+    """A lab, and whether it is stopped or under maintenance."""
 
     lab: str
 
@@ -204,7 +204,7 @@ Seconds = Annotated[float, Field(gt=0, le=31_536_000)]
 
 
 class LeaseRequest(_Closed):
-    """Parts of a lab that are asked for; all of it without `resources`."""
+    """Request for parts of a lab; without `resources` for the whole lab."""
 
     resources: list[Resource] = []
     ttl_s: Seconds = 3600.0
@@ -215,19 +215,19 @@ class LeaseRequest(_Closed):
 
 
 class LeaseExtension(_Closed):
-    """Time from now on that a lease is to last; that of its request without one."""
+    """New duration of a lease, from now on; without `ttl_s` the duration of its request."""
 
     ttl_s: Seconds | None = None
 
 
 class Reason(_Closed):
-    """Why something is done; it is kept."""
+    """Reason for a change, which is stored."""
 
     reason: Annotated[Line, Field(min_length=1)]
 
 
 class TopologyRequest(_Closed):
-    """Topology that is to be in force: options of `testbed apply`."""
+    """Topology to apply: options of `testbed apply`."""
 
     simplex: bool = False
     method: Method | None = None

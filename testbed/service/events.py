@@ -1,7 +1,7 @@
-"""Events of a lab's journal as they are sent: in the order of commits, each with its number in the journal.
+"""Streams of a lab's journal as server-sent events: in the order of commits, each with its number in the journal.
 
-One reader follows the database for all streams; a stream is a number up to which it has sent, so that one that is slow
-holds up nobody and loses nothing: what the reader no longer keeps is read from the database again.
+One reader polls the database for all streams. A stream holds only the number of the last event sent, so a slow client
+neither delays others nor loses events: those no longer in memory are read from the database again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from testbed.storage.schema import operations, step_events, submitted_runs
 KINDS = ("run", "step")
 PAGE = 2_000
 KEPT = 20_000
-"""Newest events that are kept in memory."""
+"""Number of newest events held in memory."""
 POLL_S = 0.02
 PING_S = 15.0
 PING = b": ping\n\n"
@@ -31,7 +31,7 @@ PING = b": ping\n\n"
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event: of a step (`operation`, `device`, `ordinal`) or of a run; `text` is what is sent of it."""
+    """One event, of a step or of a run; `text` is its encoded form."""
 
     number: int
     kind: str
@@ -42,7 +42,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Choice of events; what is empty chooses all. `sees` is whether somebody may see a lab at all."""
+    """Selection of events; an empty set selects all. `sees` returns whether the client may see a lab."""
 
     labs: frozenset[str] = frozenset()
     runs: frozenset[str] = frozenset()
@@ -50,7 +50,7 @@ class Filter:
     sees: Callable[[str], bool] = lambda _lab: True
 
     def takes(self, event: Event) -> bool:
-        """Return whether an event is chosen."""
+        """Return whether an event is selected."""
         return (
             (not self.labs or event.lab in self.labs)
             and (not self.runs or event.run in self.runs)
@@ -66,7 +66,7 @@ class EventLog:
         self._database = database
 
     def newest(self) -> int:
-        """Return the number of the newest event, 0 where there is none."""
+        """Return the number of the newest event, 0 if there is none."""
         with self._database.reading() as connection:
             return int(connection.execute(sa.select(sa.func.max(step_events.c.number))).scalar() or 0)
 
@@ -77,7 +77,7 @@ class EventLog:
             return [event_of(dict(row)) for row in rows.mappings()]
 
     def snapshot(self, chosen: Filter) -> tuple[int, bytes]:
-        """Return the newest number and, of the same moment, the runs that have not ended as an event."""
+        """Return the newest number, and an encoded event with the runs that have not ended at that moment."""
         with self._database.reading() as connection:
             number = int(connection.execute(sa.select(sa.func.max(step_events.c.number))).scalar() or 0)
             rows = connection.execute(_LIVING).mappings().all()
@@ -111,17 +111,18 @@ _LIVING = (
 def event_of(row: Mapping[str, Any]) -> Event:
     """Return the event of a row."""
     kind = "step" if row["operation"] else "run"
-    told = {"number": row["number"], "kind": kind, "lab": row["of_lab"], "run": row["of_run"]}
-    told |= {"event": row["event"], "at": row["at"]}
+    document = {"number": row["number"], "kind": kind, "lab": row["of_lab"], "run": row["of_run"]}
+    document |= {"event": row["event"], "at": row["at"]}
     if kind == "step":
-        told |= {"operation": row["operation"], "device": row["switch"], "ordinal": row["ordinal"]}
+        document |= {"operation": row["operation"], "device": row["switch"], "ordinal": row["ordinal"]}
     else:
-        told["data"] = json.loads(row["data"] or "{}")
-    return Event(row["number"], kind, row["of_lab"], row["of_run"], encode_event(row["number"], kind, told))
+        document["data"] = json.loads(row["data"] or "{}")
+    text = encode_event(row["number"], kind, document)
+    return Event(row["number"], kind, row["of_lab"], row["of_run"], text)
 
 
 def encode_event(number: int, kind: str, document: Mapping[str, Any]) -> bytes:
-    r"""Return an event as it is sent.
+    r"""Return an event in the format of server-sent events.
 
     >>> encode_event(7, "run", {"number": 7})
     b'id: 7\nevent: run\ndata: {"number": 7}\n\n'
@@ -140,42 +141,42 @@ class Feed:
         self.failed = ""
 
     async def begin(self) -> None:
-        """Begin at the newest event."""
+        """Start after the newest event of the database."""
         self._read_to = await asyncio.to_thread(self._log.newest)
 
     async def run(self) -> None:
-        """Follow the database; one that cannot be read is tried again."""
+        """Poll the database for events until cancelled; after an error, `failed` holds it and reading is repeated."""
         while True:
             try:
-                found = await asyncio.to_thread(self._log.after, self._read_to)
+                events = await asyncio.to_thread(self._log.after, self._read_to)
                 self.failed = ""
-            except Exception as error:  # noqa: BLE001 - /readyz says so
-                found, self.failed = [], str(error)
-            if found:
-                self._kept.extend(found)
-                self._read_to = found[-1].number
+            except Exception as error:  # noqa: BLE001 - /readyz reports it
+                events, self.failed = [], str(error)
+            if events:
+                self._kept.extend(events)
+                self._read_to = events[-1].number
                 self._news.set()
                 self._news = asyncio.Event()
-            if len(found) < PAGE:
+            if len(events) < PAGE:
                 await asyncio.sleep(POLL_S)
 
     async def stream(self, chosen: Filter, after: int | None) -> AsyncIterator[bytes]:
-        """Yield what is sent to one client: a snapshot unless it names the last event that it has, then events.
+        """Yield the bytes for one client: the events after number `after`, or first a snapshot if it is None.
 
-        A number that no event has yet was given by another database, and tells nothing.
+        A number beyond the newest event comes from another database, and is treated as None.
         """
         if after is None or after > max(self._read_to, await asyncio.to_thread(self._log.newest)):
             number, text = await asyncio.to_thread(self._log.snapshot, chosen)
             yield text
         else:
             number = after
-        yield PING  # whoever waits knows that the stream has begun
+        yield PING  # tells the client that the stream has begun, even without events
         while True:
             news = self._news
-            found = await self._following(number)
-            if found:
-                number = found[-1].number
-                texts = [event.text for event in found if chosen.takes(event)]
+            events = await self._events_after(number)
+            if events:
+                number = events[-1].number
+                texts = [event.text for event in events if chosen.takes(event)]
                 if texts:
                     yield b"".join(texts)
                 continue
@@ -184,8 +185,8 @@ class Feed:
             except TimeoutError:
                 yield PING
 
-    async def _following(self, number: int) -> Sequence[Event]:
-        """Return events after a number, from memory where all of them are there."""
+    async def _events_after(self, number: int) -> Sequence[Event]:
+        """Return the events after a number, from memory if it holds all of them, else from the database."""
         if number >= self._read_to:
             return ()
         if self._kept and self._kept[0].number <= number + 1:

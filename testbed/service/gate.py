@@ -1,4 +1,4 @@
-"""The gate before the application: who asks, and may they; nothing of a body is read before that is decided."""
+"""The gate in front of the application: authentication and authorisation, before any byte of a body is read."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from testbed.storage.audit import Entry, append
 log = logging.getLogger(__name__)
 BODY_BYTES = 8 << 20
 _KNOWN_S = 1.0
-"""So long a token that was valid is taken for valid."""
+"""Time for which a valid token is not checked again."""
 MOST_ATTEMPTS, ATTEMPTS_S = 10, 60.0
-"""Tokens from one address that may be wrong in this time."""
+"""Number of wrong tokens that one address may send in this time."""
 Identify = Callable[[str], Identity]
 
 
 class Gate:
-    """ASGI application before another: refuses with 401, 403, 404, 405 and 413, and says who asks."""
+    """ASGI middleware that refuses with 401, 403, 404, 405, 413 and 429, and stores the identity in the scope."""
 
     def __init__(self, app: ASGIApp, service: Service, identify: Identify) -> None:
         self._app, self._service, self._identify = app, service, identify
@@ -39,22 +39,22 @@ class Gate:
         self._wrong: dict[str, deque[float]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or answer it."""
+        """Pass a request on to the application, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         path = scope["path"]
-        found = [(route, match) for pattern, route in self._table if (match := pattern.match(path))]
+        matches = [(route, match) for pattern, route in self._table if (match := pattern.match(path))]
         route, lab = next(
             (
                 (route, match.groupdict().get("lab", ""))
-                for route, match in found
+                for route, match in matches
                 if route.method == scope["method"]
             ),
             (None, ""),
         )
         if route is None:
-            await self._refuse_path(scope, receive, send, sorted({one.method for one, _ in found}))
+            await self._refuse_path(scope, receive, send, sorted({one.method for one, _ in matches}))
             return
         try:
             scope["lightbed.identity"] = await self._admit(route, Request(scope), lab)
@@ -71,12 +71,12 @@ class Gate:
         await response(scope, receive, send)
 
     async def _admit(self, route: Route, request: Request, lab: str) -> Identity:
-        """Return who asks. Raises `NotAuthenticated` and `NotAllowed`, which the audit log keeps of changes."""
+        """Return the client's identity. Raises `NotAuthenticated` and `NotAllowed`; refused changes are audited."""
         who = ANONYMOUS
         try:
-            given = request.headers.get("authorization", "")
-            if given:
-                who = await self._known_identity(given, request.client.host if request.client else "")
+            header = request.headers.get("authorization", "")
+            if header:
+                who = await self._identify_client(header, request.client.host if request.client else "")
             elif route.role is not None and not (self._service.is_open and route.is_looking):
                 raise NotAuthenticated("this needs a token: Authorization: Bearer TOKEN (LIGHTBED_TOKEN)")
             if route.role is not None:
@@ -87,13 +87,13 @@ class Gate:
             raise
         return who
 
-    async def _known_identity(self, given: str, address: str) -> Identity:
-        kind, _, text = given.partition(" ")
+    async def _identify_client(self, header: str, address: str) -> Identity:
+        kind, _, text = header.partition(" ")
         if kind.lower() != "bearer":
             raise NotAuthenticated("this service requires tokens: Authorization: Bearer TOKEN")
         at_s, who = self._known.get(text, (-1e9, ANONYMOUS))
         if time.monotonic() - at_s > _KNOWN_S:
-            if text not in self._known:  # whoever guesses keeps nobody out who was in
+            if text not in self._known:  # wrong guesses from an address must not lock out its valid tokens
                 self._check_attempts(address)
             try:
                 who = await asyncio.to_thread(self._identify, text.strip())
@@ -106,7 +106,7 @@ class Gate:
         return who
 
     def _check_attempts(self, address: str) -> None:
-        """Raise `TooManyAttempts` where so many tokens from this address were wrong a short time ago."""
+        """Raise `TooManyAttempts` if this address has sent too many wrong tokens in the last minute."""
         since_s = time.monotonic() - ATTEMPTS_S
         if len(self._wrong) > 1000:
             self._wrong = {each: times for each, times in self._wrong.items() if times[-1] > since_s}
@@ -127,7 +127,7 @@ class Gate:
             log.exception("a refusal could not be written into the audit log")
 
     async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, with no more of its body than is allowed."""
+        """Pass a request on; its body may have at most `BODY_BYTES`."""
         read = 0
 
         async def receive_limited() -> Message:

@@ -1,4 +1,4 @@
-"""Labs of the service as it tells of them: from their files and from the database; no device is asked."""
+"""Labs of the service, described from their files and the database; no device is read."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from testbed.storage.address import Address
 from testbed.storage.looking import read_rows
 
 FRESH_S = 0.1
-"""So long what was told of a lab is told again."""
+"""Time for which a document about a lab is reused."""
 UP_FRESH_S = 2.0
 LOOKS = ("verify", "verify --narrow", "apply", "rollback")
-"""Commands whose documents say what a proof found."""
+"""Commands whose documents hold the findings of a proof."""
 MOST_LOOKS = 20
 """Newest runs of each of these commands that are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Document of a run that looked at the topology in force."""
+    """Document of a run that checked the topology in force."""
 
     at: str
     by: str
@@ -45,11 +45,11 @@ class Look:
 
     @property
     def findings(self) -> list[dict[str, Any]]:
-        """Findings, those that merely inform among them."""
+        """Findings, including those that only inform."""
         return list(self.document["findings"])
 
     def describe(self) -> dict[str, Any]:
-        """Return when and by what this was seen."""
+        """Return when and by which command the topology was checked."""
         return {"at": self.at, "by": self.by, "id": self.run, "as_planned": self.as_planned}
 
 
@@ -61,32 +61,35 @@ class LabView:
     runs_dir: Path
     address: Address
     runs: RunStore
-    _told: dict[str, tuple[float, Any]] = field(default_factory=dict)
+    _cache: dict[str, tuple[float, Any]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     def fresh(self, what: str, find: Callable[[], Any], at_most_s: float = FRESH_S) -> Any:
-        """Return what `find` returns, or returned a moment ago. While somebody looks, others get what is known."""
-        at_s, found = self._told.get(what, (None, None))
+        """Return the value of `find`, or its last value if that is at most `at_most_s` old.
+
+        While one thread calls `find`, others get the last value, or wait if there is none.
+        """
+        at_s, value = self._cache.get(what, (None, None))
         if at_s is not None and time.monotonic() - at_s <= at_most_s:
-            return found
+            return value
         if not self._lock.acquire(blocking=at_s is None):
-            return found
+            return value
         try:
-            at_s, found = self._told.get(what, (-1e9, None))
+            at_s, value = self._cache.get(what, (-1e9, None))
             if time.monotonic() - at_s > at_most_s:
-                found = find()
-                self._told[what] = (time.monotonic(), found)
-            return found
+                value = find()
+                self._cache[what] = (time.monotonic(), value)
+            return value
         finally:
             self._lock.release()
 
     def forget(self) -> None:
-        """Look again: something was changed."""
+        """Drop all cached values, after a change."""
         with self._lock:
-            self._told.clear()
+            self._cache.clear()
 
     def json(self) -> dict[str, Any]:
-        """Return the lab and what is in force on it."""
+        """Return the lab and its current state for programs."""
         lab = self.lab
         current, look = self.current(), self.look()
         running = self.runs.list(lab=lab.name, state="running")
@@ -105,7 +108,7 @@ class LabView:
         }
 
     def look(self) -> Look | None:
-        """Return the newest look at the topology in force that a run of this service took."""
+        """Return the newest check of the topology in force by a run of this service, or None."""
         current = self.current()
         if current is None:
             return None
@@ -120,9 +123,9 @@ class LabView:
         return None
 
     def add_look(self, topology: dict[str, Any], current: Intent, look: Look | None) -> dict[str, Any]:
-        """Return the document of the topology in force with when, and by what, it was seen last.
+        """Return the document of the topology in force, with the time and command of its last check.
 
-        Its state is `deviating` where that look found what was not as planned.
+        Its state is `deviating` if it was verified, and that check has findings.
         """
         applied_at = current.applied_at or current.intended_at
         if look is None or look.at < applied_at:
@@ -132,7 +135,7 @@ class LabView:
         return topology | {"state": state, "seen": look.describe()}
 
     def current(self) -> Intent | None:
-        """Return the newest topology in force."""
+        """Return the newest topology in force, or None."""
         stored = in_force(self.topologies())
         return stored[0] if stored else None
 
@@ -145,7 +148,7 @@ class LabView:
         return describe_leases(self.address, self.lab.name, time.time(), ended=ended)
 
     def hosts(self) -> list[dict[str, Any]]:
-        """Return the hosts with the ports where their fibres end."""
+        """Return the hosts with the ports of their fibres."""
         return [
             {
                 "name": host.name,
@@ -184,34 +187,34 @@ class LabView:
         ]
 
     def _circuits(self) -> dict[str, tuple[Sequence[tuple[int, int]], dict[str, Any]]]:
-        """Return the circuits of switches as they were last read, with when and by what."""
-        told: dict[str, tuple[Sequence[tuple[int, int]], dict[str, Any]]] = {}
+        """Return the circuits of each switch at its last reading, with the time and command of that."""
+        readings: dict[str, tuple[Sequence[tuple[int, int]], dict[str, Any]]] = {}
         for row in read_rows(self.address, _READ_BACK, (self.lab.name,)):
             pairs = sorted((int(a), int(b)) for a, b in json.loads(row["read_back"]).items())
-            told[row["switch"]] = pairs, {"at": row["at"], "by": "operation", "id": row["operation"]}
+            readings[row["switch"]] = pairs, {"at": row["at"], "by": "operation", "id": row["operation"]}
         look = self.look()
         for name, held in (look.document.get("held", {}) if look else {}).items():
-            if look and (name not in told or told[name][1]["at"] < look.at):
-                told[name] = [(a, b) for a, b in held], {"at": look.at, "by": look.by, "id": look.run}
-        return told
+            if look and (name not in readings or readings[name][1]["at"] < look.at):
+                readings[name] = [(a, b) for a, b in held], {"at": look.at, "by": look.by, "id": look.run}
+        return readings
 
     def _power(self) -> dict[str, dict[str, Any]]:
-        """Return the last readings of power by place; a fibre that was read with others counts for each."""
-        told: dict[str, dict[str, Any]] = {}
+        """Return the last power reading of each place; a reading of joined fibres counts for each of them."""
+        readings: dict[str, dict[str, Any]] = {}
         for row in read_rows(self.address, _LAST_LOSSES, (self.lab.name,)):
             reading = {name: row[name] for name in ("power_dbm", "loss_db", "taken_s")}
-            told |= dict.fromkeys(row["place"].split("+"), reading)
-        return told
+            readings |= dict.fromkeys(row["place"].split("+"), reading)
+        return readings
 
     def drift(self) -> list[dict[str, Any]]:
-        """Return the last reading of every place, and how many there are."""
-        counted = read_rows(self.address, _COUNT_LOSSES, (self.lab.name,))
-        readings = {row["place"]: row["readings"] for row in counted}
+        """Return the last reading of every place, with its number of readings."""
+        counts = read_rows(self.address, _COUNT_LOSSES, (self.lab.name,))
+        readings = {row["place"]: row["readings"] for row in counts}
         rows = read_rows(self.address, _LAST_LOSSES, (self.lab.name,))
         return [{**dict(row), "readings": readings[row["place"]]} for row in rows]
 
     def why_down(self) -> str:
-        """Return why the lab cannot be worked with now; empty where its switches can be reached."""
+        """Return why the lab cannot be used now; empty if its switches can be reached."""
         return str(self.fresh("up", lambda: _why_down(self.lab), UP_FRESH_S))
 
 
@@ -229,18 +232,18 @@ _COUNT_LOSSES = "select place, count(*) as readings from losses where lab = ? gr
 
 
 def topology_in_force(runs_dir: Path, lab: str) -> dict[str, Any]:
-    """Return the topology in force as a document, epoch 0 where none is."""
+    """Return the topology in force as a document; without one, a document with epoch 0."""
     stored = in_force(load_intents(runs_dir, lab))
     if not stored:
         return {"lab": lab, "epoch": 0, "state": "none", "name": ""}
     return topology_json(stored[0], links=True)
 
 
-def check_match(given: str, tag: str, what: str) -> None:
+def check_match(if_match: str, tag: str, what: str) -> None:
     """Raise `MatchNeeded` or `StateChanged` unless If-Match names this state."""
-    if not given:
+    if not if_match:
         raise MatchNeeded(f"give the state of {what} that this is for in If-Match: its ETag is {tag}")
-    if given.strip() != "*" and tag not in [one.strip() for one in given.split(",")]:
+    if if_match.strip() != "*" and tag not in [one.strip() for one in if_match.split(",")]:
         raise StateChanged(f"{what} has changed: its ETag is now {tag}; read it again, then decide")
 
 
@@ -252,7 +255,7 @@ def tag_of(document: Any) -> str:
 
 def topology_json(intent: Intent, *, links: bool = False) -> dict[str, Any]:
     """Return a topology for programs."""
-    told = {
+    document = {
         "lab": intent.lab,
         "epoch": intent.epoch,
         "state": intent.state,
@@ -266,7 +269,7 @@ def topology_json(intent: Intent, *, links: bool = False) -> dict[str, Any]:
         [link.source.node, link.source.index, link.target.node, link.target.index]
         for link in intent.wiring.links
     ]
-    return told | ({"links": wiring} if links else {})
+    return document | ({"links": wiring} if links else {})
 
 
 def _nic_json(nic: LabNic) -> dict[str, Any]:
@@ -294,7 +297,7 @@ def _why_down(lab: Lab) -> str:
 
 
 def _answers(address: str) -> bool:
-    """Return whether something listens where a switch should; addresses without a port are not tried."""
+    """Return whether something listens at an address; True for addresses without a port, which are not tried."""
     place = urlsplit(address)
     try:
         if not (place.hostname and place.port):
@@ -306,5 +309,5 @@ def _answers(address: str) -> bool:
 
 
 def find_lab(views: Sequence[LabView], name: str) -> LabView | None:
-    """Return the lab of a name."""
+    """Return the lab of a name, or None."""
     return next((view for view in views if view.lab.name == name), None)

@@ -1,4 +1,4 @@
-"""Handlers of what only looks: health, labs, topologies, history, drift, results, the audit log."""
+"""Handlers that only read: health, labs, topologies, history, drift, results, the audit log."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ Limit = Annotated[int, Query(ge=1, le=1000)]
 
 
 def health() -> Response:
-    """Say that the service runs."""
+    """Return that the service runs."""
     return answer({"status": "ok"})
 
 
 def readiness(asked: Caller) -> Response:
-    """Say whether every lab answers and the database can be written; 503 where not."""
+    """Return the state of every lab; a problem (503) if a lab does not answer or the database cannot be read."""
     service = asked.service
     reasons = {view.lab.name: view.why_down() for view in service.labs}
     labs = {name: "down" if reason else "up" for name, reason in reasons.items()}
@@ -43,7 +43,7 @@ def readiness(asked: Caller) -> Response:
 
 
 def metrics(asked: Caller) -> Response:
-    """Return metrics as Prometheus reads them: those of the database, and of the switches of the labs."""
+    """Return metrics of the database and of the labs' switches, in the text format of Prometheus."""
     service = asked.service
     switches = [sample for view in service.labs for sample in service.switch_metrics[view.lab.name].of(view)]
     looks = [sample for view in service.labs for sample in count_findings(view)]
@@ -59,12 +59,12 @@ def document(asked: Caller) -> Response:
 
 def labs(asked: Caller) -> Response:
     """List the labs."""
-    seen = [view for view in asked.service.labs if asked.who.sees(view.lab.name)]
-    return answer({"labs": [view.fresh("lab", view.json) for view in seen]})
+    visible = [view for view in asked.service.labs if asked.who.sees(view.lab.name)]
+    return answer({"labs": [view.fresh("lab", view.json) for view in visible]})
 
 
 def lab(asked: Caller, lab: Name) -> Response:
-    """Return a lab and what is in force on it."""
+    """Return a lab and its current state."""
     view = asked.lab(lab)
     return answer(view.fresh("lab", view.json))
 
@@ -80,21 +80,21 @@ def host(asked: Caller, lab: Name, host: Name) -> Response:
 
 
 def switches(asked: Caller, lab: Name) -> Response:
-    """List the switches of a lab with circuits and ports, as they were last read."""
+    """List the switches of a lab with circuits and ports, at their last reading."""
     view = asked.lab(lab)
     return answer({"lab": lab, "switches": view.fresh("switches", view.switches)})
 
 
 def switch(asked: Caller, lab: Name, switch: Name) -> Response:
-    """Return a switch with circuits and ports, as they were last read."""
+    """Return a switch with circuits and ports, at their last reading."""
     view = asked.lab(lab)
     return answer(_find_named(view.fresh("switches", view.switches), switch, "switch"))
 
 
-def _find_named(found: list[dict[str, Any]], name: str, what: str) -> dict[str, Any]:
-    one = next((one for one in found if one["name"] == name), None)
+def _find_named(parts: list[dict[str, Any]], name: str, what: str) -> dict[str, Any]:
+    one = next((one for one in parts if one["name"] == name), None)
     if one is None:
-        raise NotFound(f"the lab has no {what} {name!r}; it has {', '.join(one['name'] for one in found)}")
+        raise NotFound(f"the lab has no {what} {name!r}; it has {', '.join(one['name'] for one in parts)}")
     return one
 
 
@@ -105,25 +105,28 @@ def topologies(asked: Caller, lab: Name) -> Response:
 
 def topology(asked: Caller, lab: Name, epoch: Number) -> Response:
     """Return a topology by its epoch."""
-    found = next((one for one in asked.lab(lab).topologies() if one.epoch == epoch), None)
-    if found is None:
+    intent = next((one for one in asked.lab(lab).topologies() if one.epoch == epoch), None)
+    if intent is None:
         raise NotFound(f"lab {lab!r} has no epoch {epoch}; see its topologies")
-    told = topology_json(found, links=True)
-    return answer(told, tag=tag_of(told))
+    document = topology_json(intent, links=True)
+    return answer(document, tag=tag_of(document))
 
 
 def current_topology(asked: Caller, lab: Name) -> Response:
-    """Return the topology in force; its ETag is what a change of it names in If-Match."""
+    """Return the topology in force; name its ETag in If-Match to change it."""
     view = asked.lab(lab)
-    told = topology_in_force(view.runs_dir, lab)
-    current, tag = view.current(), tag_of(told)  # a look changes nothing that If-Match is about
-    if current is not None and current.epoch == told["epoch"]:
-        told = view.add_look(told, current, view.look())
-    return answer(told, tag=tag)
+    document = topology_in_force(view.runs_dir, lab)
+    current, tag = (
+        view.current(),
+        tag_of(document),
+    )  # before the last check is added: a check must not change the ETag
+    if current is not None and current.epoch == document["epoch"]:
+        document = view.add_look(document, current, view.look())
+    return answer(document, tag=tag)
 
 
 def history(asked: Caller, lab: Name) -> Response:
-    """List the epochs of a lab: when, by whom, why, and what each changed."""
+    """List the epochs of a lab: when, by whom, why, and the changes of each."""
     view = asked.lab(lab)
     return answer({"lab": lab, "epochs": history_of(asked.service.runs_dir, view.lab.name)})
 
@@ -131,12 +134,12 @@ def history(asked: Caller, lab: Name) -> Response:
 def operations(asked: Caller, lab: Name, limit: Limit = 100) -> Response:
     """List the operations of a lab with their steps, the newest last."""
     view = asked.lab(lab)
-    found = operations_of(asked.service.runs_dir, view.lab.name)[-limit:]
-    return answer({"lab": lab, "operations": [one.json() for one in found]})
+    records = operations_of(asked.service.runs_dir, view.lab.name)[-limit:]
+    return answer({"lab": lab, "operations": [one.json() for one in records]})
 
 
 def findings(asked: Caller, lab: Name) -> Response:
-    """List what the newest look at the topology in force found, and when and by what it was seen."""
+    """List the findings of the newest check of the topology in force, with its time and command."""
     view = asked.lab(lab)
     look = view.look()
     seen = look.describe() if look else None
@@ -144,27 +147,27 @@ def findings(asked: Caller, lab: Name) -> Response:
 
 
 def drift(asked: Caller, lab: Name) -> Response:
-    """List the last reading of every place, as `testbed drift` kept it."""
+    """List the last reading of every place that `testbed drift` stored."""
     return answer({"lab": lab, "places": asked.lab(lab).drift()})
 
 
 def results(asked: Caller, limit: Limit = 100) -> Response:
-    """List the runs of measurements that are stored, the newest first."""
+    """List the stored runs of measurements, the newest first."""
     query = (
         "select id, lab, status, started, finished, simulated, hosts, error from runs order by started desc"
     )
     rows = read_rows(address_in(asked.service.runs_dir), query)
-    seen = [{"run_id": row["id"], **dict(row)} for row in rows if asked.who.sees(row["lab"])]
-    return answer({"runs": seen[:limit]})
+    visible = [{"run_id": row["id"], **dict(row)} for row in rows if asked.who.sees(row["lab"])]
+    return answer({"runs": visible[:limit]})
 
 
 def audit(asked: Caller, limit: Limit = 100) -> Response:
-    """Return the newest lines of the audit log, and whether the whole of it is as it was written.
+    """Return the newest lines of the audit log, and whether the whole log is unchanged.
 
-    A token for some labs sees the lines of these.
+    A token that is limited to labs gets only their lines.
     """
     address = address_in(asked.service.runs_dir)
-    found = verify(address)
+    check = verify(address)
     entries = [entry for entry in read_audit(address) if asked.who.sees(entry["lab"])]
-    told = {"entries": entries[-limit:], "whole": found.broken is None, "lines": found.lines}
-    return answer(told | ({"broken": found.broken, "reason": found.reason} if found.broken else {}))
+    document = {"entries": entries[-limit:], "whole": check.broken is None, "lines": check.lines}
+    return answer(document | ({"broken": check.broken, "reason": check.reason} if check.broken else {}))

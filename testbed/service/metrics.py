@@ -1,4 +1,4 @@
-"""Metrics of the service: those of its database, and of the switches of its labs, as `testbed metrics` prints them."""
+"""Metrics of the service that `testbed metrics` does not read from the database: switches and findings of its labs."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from testbed.service.requests import LANES
 
 log = logging.getLogger(__name__)
 READ_AGAIN_S = 10.0
-"""Switches are read at most so often, however many ask."""
+"""Minimum time between two readings of a lab's switches."""
 
 
 @dataclass
 class SwitchMetrics:
-    """The last samples of the switches of one lab. They are not read while a run moves the lab."""
+    """The last samples of the switches of one lab. Switches are not read while a run moves the lab."""
 
     _samples: tuple[Sample, ...] = ()
     _at_s: float = -1e9
     _lock: Lock = field(default_factory=Lock)
 
     def of(self, view: LabView) -> tuple[Sample, ...]:
-        """Return the samples of a lab."""
+        """Return the samples of a lab, at most `READ_AGAIN_S` old unless a run moves it."""
         with self._lock:
             if time.monotonic() - self._at_s > READ_AGAIN_S and not _moves(view):
                 self._samples = tuple(_read(view))
@@ -40,7 +40,7 @@ class SwitchMetrics:
 
 
 def count_findings(view: LabView) -> list[Sample]:
-    """Return how many findings of each kind the newest look at a lab has; none where nothing was found."""
+    """Return the number of findings of each kind in the newest check of a lab; kinds without findings are left out."""
     look = view.look()
     kinds = Counter(finding["kind"] for finding in look.findings) if look else Counter[str]()
     return [Sample("testbed_findings", (view.lab.name, kind), float(count)) for kind, count in kinds.items()]
@@ -53,7 +53,7 @@ def _moves(view: LabView) -> bool:
 
 
 def _read(view: LabView) -> Collection[Sample]:
-    """Read the switches; where that fails as a whole they are down, and the log says why."""
+    """Read the switches; if that fails for the whole lab, all are reported as down, and the log says why."""
     reason = view.why_down() if view.lab.simulated else ""
     if not reason:
         try:

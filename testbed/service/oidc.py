@@ -1,7 +1,7 @@
-"""People of an OpenID Connect provider: its tokens (JWT) instead of ours, checked by the keys that it publishes.
+"""Authentication with tokens (JWT) of an OpenID Connect provider, checked with the keys that it publishes.
 
-The provider is any that has a discovery document. Signatures are RS256 or ES256: one that a key of the provider did not
-make, `none` among them, is refused, and so are tokens of other issuers, for other audiences, and those that expired.
+The provider needs a discovery document. Signatures are RS256 or ES256. Refused are tokens without a valid signature of
+the provider (also `alg: none`), of other issuers, for other audiences, and expired ones.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from testbed.service_errors import InvalidRequest, NotAllowed, NotAuthenticated
 
 LEEWAY_S = 30.0
 AGAIN_S = 30.0
-"""So long keys are not asked for again because of a token with an unknown one."""
+"""Minimum time between two fetches of the keys, so that tokens with unknown keys cannot flood the provider."""
 _SUBJECT = re.compile(r"[\x21-\x7e]{1,255}")
 """The subject of OpenID Connect: at most 255 characters of ASCII. It is a person's only for one issuer."""
 Fetch = Callable[[str], Any]
 
 
 def fetch_json(url: str) -> Any:
-    """Return the JSON document at an address. Raises `NotAuthenticated`: nobody can be known without it."""
+    """Return the JSON document at an address. Raises `NotAuthenticated` if the provider does not answer."""
     import httpx
 
     try:
@@ -47,7 +47,7 @@ def fetch_json(url: str) -> Any:
 
 
 class Provider:
-    """An OpenID Connect provider by its issuer. Roles are values of a claim: the highest that is named counts."""
+    """An OpenID Connect provider. A claim of its tokens names roles, of which the highest counts."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Provider:
         self._asked_s, self._lock = -1e18, Lock()
 
     def identity(self, text: str) -> Identity:
-        """Return whose token this is. Raises `NotAuthenticated`, and `NotAllowed` for somebody without a role."""
+        """Return the identity of a token. Raises `NotAuthenticated`, and `NotAllowed` for a person without a role."""
         header, claims, signed, signature = _parts(text)
         key = self._find_key(str(header.get("kid", "")))
         _check_signature(key, str(header.get("alg", "")), signed, signature)
@@ -102,15 +102,15 @@ class Provider:
             raise NotAuthenticated(f"this token of the OpenID provider {reason}; log in again")
 
     def _find_key(self, kid: str) -> Mapping[str, Any]:
-        """Return a key of the provider, which is asked again for one that is new. Raises `NotAuthenticated`."""
+        """Return a key of the provider, fetching the keys again if it is unknown. Raises `NotAuthenticated`."""
         with self._lock:
             if kid not in self._keys and self._now() - self._asked_s > AGAIN_S:
                 self._asked_s = self._now()
                 self._keys = self._fetch_keys()
-            found = self._keys.get(kid)
-        if found is None:
+            key = self._keys.get(kid)
+        if key is None:
             raise NotAuthenticated("this token is not signed by a key of the OpenID provider; log in again")
-        return found
+        return key
 
     def _fetch_keys(self) -> dict[str, Mapping[str, Any]]:
         document = self._fetch(f"{self._issuer.rstrip('/')}/.well-known/openid-configuration")
@@ -124,7 +124,7 @@ class Provider:
 
 
 def _parts(text: str) -> tuple[dict[str, Any], dict[str, Any], bytes, bytes]:
-    """Return header, claims, what is signed, and the signature."""
+    """Return header, claims, the signed bytes, and the signature. Raises `NotAuthenticated`."""
     try:
         head, body, tail = text.split(".")
         header, claims = json.loads(_bytes(head)), json.loads(_bytes(body))
@@ -138,7 +138,7 @@ def _parts(text: str) -> tuple[dict[str, Any], dict[str, Any], bytes, bytes]:
 
 
 def _check_signature(key: Mapping[str, Any], algorithm: str, signed: bytes, signature: bytes) -> None:
-    """Raise `NotAuthenticated` unless the key made the signature; the key says which algorithm it is for."""
+    """Raise `NotAuthenticated` unless the signature is valid; the key, not the token, decides the algorithm."""
     try:
         if key.get("kty") == "RSA" and algorithm == "RS256":
             numbers = rsa.RSAPublicNumbers(_number(key["e"]), _number(key["n"]))
@@ -160,14 +160,14 @@ def _check_signature(key: Mapping[str, Any], algorithm: str, signed: bytes, sign
 
 
 def _is_number(value: object) -> bool:
-    """Return whether a claim is a time; JSON of Python knows NaN and Infinity, too."""
+    """Return whether a claim is a finite number; Python's `json` also accepts NaN and Infinity."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _texts(value: object) -> frozenset[str]:
-    """Return the texts that a claim is, or lists."""
-    listed = value if isinstance(value, list) else [value]
-    return frozenset(one for one in listed if isinstance(one, str))
+    """Return the texts of a claim, which is a text or a list."""
+    values = value if isinstance(value, list) else [value]
+    return frozenset(one for one in values if isinstance(one, str))
 
 
 def _bytes(text: str) -> bytes:
@@ -179,7 +179,7 @@ def _number(text: str) -> int:
 
 
 def either(ours: Callable[[str], Identity], provider: Provider | None) -> Callable[[str], Identity]:
-    """Return what knows tokens of both kinds: those of a provider have two dots."""
+    """Return a function that identifies tokens of ours and of a provider, which have two dots."""
 
     def identify(text: str) -> Identity:
         return provider.identity(text) if provider and text.count(".") == 2 else ours(text)

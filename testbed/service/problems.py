@@ -1,4 +1,4 @@
-"""Problems as RFC 9457 has them, from the errors of the toolkit: status and code come from the error's class."""
+"""Problem documents (RFC 9457) for the toolkit's errors: status and code come from the error's class."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _BY_WHO: dict[Who, int] = {"user": 422, "device": 502, "conflict": 409, "unknown
 
 
 def status_of(error: type[Exception] | Exception) -> int:
-    """Return the status of HTTP for an error: by its code, else by who must act.
+    """Return the HTTP status of an error: by its code, else by who must act; 500 for errors of other libraries.
 
     >>> from testbed.service_errors import NotAllowed
     >>> status_of(NotAllowed)
@@ -52,7 +52,7 @@ def status_of(error: type[Exception] | Exception) -> int:
 
 
 def without_secrets(text: str) -> str:
-    """Return a text in which tokens are replaced.
+    """Return a text with tokens replaced by `***`.
 
     >>> without_secrets("not lightbed_" + "0" * 12 + "_" + "1" * 64)
     'not ***'
@@ -61,7 +61,7 @@ def without_secrets(text: str) -> str:
 
 
 def problem(status: int, code: str, who: str, detail: str, instance: str, **more: Any) -> dict[str, Any]:
-    """Return the document of a problem."""
+    """Return a problem document; `more` are its extension members."""
     return {
         "type": f"urn:lightbed:error:{code}",
         "title": http.HTTPStatus(status).phrase,
@@ -75,7 +75,7 @@ def problem(status: int, code: str, who: str, detail: str, instance: str, **more
 
 
 def problem_of(error: Exception, instance: str) -> dict[str, Any]:
-    """Return the problem of an error; of a fault of ours nothing but its kind is told."""
+    """Return the problem document of an error; for an unexpected error it holds only the type."""
     if isinstance(error, TestbedError | OcsError):
         more: dict[str, Any] = {"hint": error.hint} if error.hint else {}
         if isinstance(error, PlanStale):
@@ -95,14 +95,14 @@ def problem_of(error: Exception, instance: str) -> dict[str, Any]:
 
 def response_of(document: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
     """Return a problem as a response."""
-    told = dict(headers or {})
+    all_headers = dict(headers or {})
     if document["status"] == 401:
-        told.setdefault("WWW-Authenticate", "Bearer")
+        all_headers.setdefault("WWW-Authenticate", "Bearer")
     body = json.dumps(document, default=str).encode("utf-8", "replace")
-    return Response(body, document["status"], told, MEDIA_TYPE)
+    return Response(body, document["status"], all_headers, MEDIA_TYPE)
 
 
 async def answer_error(request: Request, error: Exception) -> Response:
-    """Answer a request that ended in an error."""
+    """Return the response to a request that raised an error."""
     headers = getattr(error, "headers", None)
     return response_of(problem_of(error, request.url.path), headers)

@@ -1,7 +1,7 @@
-"""Requests for runs: a model made from the declaration of each command, and the arguments that a request becomes.
+"""Requests for runs: a model made from the declaration of each command, and its conversion to command-line arguments.
 
-A model is all that a body may say. Names of fields are those of the command's parameters. Files are given as text and
-written into the run's folder, and files that a command writes are written there: a request cannot name a file of the
+A body may contain only the fields of its model, which are named as the command's parameters. Files are sent as text,
+and both they and the files that the command writes go to the run's folder: a request cannot name a file of the
 service's machine.
 """
 
@@ -34,15 +34,15 @@ _FIELDS_OF_REQUESTS: Mapping[str, Mapping[str, Any]] = {
         "if_match": (Annotated[Line, Field(description="ETags of the topology that it may replace.")], "")
     }
 }
-"""Fields of requests that no command has."""
+"""Fields of requests that are not options of the command."""
 
 
 class Request(BaseModel):
-    """Fields of every request: the lab, why it is asked for, the lease under which to move.
+    """Base of requests, with the fields that all have: the lab, the reason, and the form of the output.
 
-    `role` is the lowest that may ask, with a token of the scope `needs_scope`; `readers` are those who see what came
-    of it. Runs of one `lane` share its room, see `workers`. `files` are fields whose text the command reads from a
-    file; `writes` names, by field, a file that it writes.
+    `role` is the lowest role that may submit it, with a token of scope `needs_scope`; `readers` the lowest that may
+    read the outcome. `lane` limits how many runs execute at once, see `workers`. `files` are fields whose text the
+    command reads from a file; `writes` maps fields to files that it writes.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -65,44 +65,47 @@ class Request(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _leave_out_null(cls, body: Any) -> Any:
-        """Return a body without fields that are null: these have their defaults, as if they were not there."""
+        """Return a body without its null fields, so that they get their defaults."""
         if not isinstance(body, dict):
             return body
         return {
             name: value for name, value in body.items() if value is not None or name not in cls.model_fields
         }
 
-    def labs_meant(self) -> tuple[str, ...]:
-        """Return the labs that it is about; none for what is about all that the service holds."""
+    def named_labs(self) -> tuple[str, ...]:
+        """Return the labs that the request names; none for a request about all labs."""
         if "labs" in type(self).model_fields:
             return tuple(vars(self)["labs"])
         return (self.lab,) if self.lab else ()
 
     def check(self, lab: Lab) -> None:
-        """Raise `InvalidRequest` for what is about other devices than those of its lab."""
+        """Raise `InvalidRequest` for a device that is not in the lab."""
 
     def arguments(self, lab_files: Mapping[str, Path], runs_dir: Path, folder: Path) -> list[str]:
         """Return the arguments of the command; files are written to `folder`."""
-        given = {name: self._values(name, folder) for name in type(self).model_fields}
-        named = [str(one) for name in self.positional for one in given[name]]
-        labs = [str(lab_files[name]) for name in self.labs_meant() if self.names_lab_file]
-        ends = [*named, *labs] if self.is_lab_last else [*labs, *named]
-        options = [*self._options(given), *([f"--runs-dir={runs_dir}"] if self.has_runs_dir else [])]
+        values = {name: self._values(name, folder) for name in type(self).model_fields}
+        positional = [str(one) for name in self.positional for one in values[name]]
+        labs = [str(lab_files[name]) for name in self.named_labs() if self.names_lab_file]
+        ends = [*positional, *labs] if self.is_lab_last else [*labs, *positional]
+        options = [*self._options(values), *([f"--runs-dir={runs_dir}"] if self.has_runs_dir else [])]
         return [*self.words(lab_files), *options, *([] if self.text else ["--json"]), "--", *ends]
 
     def words(self, lab_files: Mapping[str, Path]) -> list[str]:
         """Return the words with which the command begins."""
         return command_of(type(self)).split()
 
-    def _options(self, given: Mapping[str, list[Any]]) -> Iterator[str]:
-        for name, values in given.items():
+    def _options(self, values_by_field: Mapping[str, list[Any]]) -> Iterator[str]:
+        for name, values in values_by_field.items():
             if name in self.positional or (name in _NOT_OPTIONS and name not in self.options):
                 continue
             option = self.options.get(name, f"--{name.replace('_', '-')}")
             yield from (option if one is True else f"{option}={one}" for one in values)
 
     def _values(self, name: str, folder: Path) -> list[Any]:
-        """Return what was given for a field as a list: the path of a file; nothing where nothing was."""
+        """Return the values of a field as a list, empty without a value; for a file, its path in `folder`.
+
+        Writes files that the command reads, and removes the outputs of an earlier attempt.
+        """
         value = getattr(self, name)
         if value is None or value is False or value == "":
             return []
@@ -118,7 +121,7 @@ class Request(BaseModel):
 
 
 class SwitchRequest(Request):
-    """Request of a command of one switch of a lab: by its name there, not by an address."""
+    """Request for a command on one switch, which is named as in the lab file, not by its address."""
 
     switch: Line
 
@@ -129,7 +132,7 @@ class SwitchRequest(Request):
             raise InvalidRequest(f"lab {lab.name!r} has no switch {self.switch!r}; it has {', '.join(names)}")
 
     def words(self, lab_files: Mapping[str, Path]) -> list[str]:
-        """Return the words with which the command begins: the address is that of the lab as it runs."""
+        """Return the words with which the command begins, with the current address of the switch."""
         from testbed.lab.inventory import load_lab
         from testbed.lab.simulated.lifecycle import find_running
 
@@ -139,7 +142,7 @@ class SwitchRequest(Request):
 
 
 def command_of(request: type[Request]) -> str:
-    """Return the words of the command that a model is for."""
+    """Return the words of a model's command."""
     return str(request.model_fields["command"].annotation.__args__[0])  # type: ignore[union-attr]
 
 
@@ -151,8 +154,8 @@ def models_of(words: str, command: type[Command[Any]]) -> Iterator[type[Request]
 
 
 def _model_of(words: str, command: type[Command[Any]], variant: str) -> type[Request]:
-    """Return a model: options are fields, but for those that are local, or of another variant."""
-    given = [
+    """Return a model whose fields are the command's options, except local ones and those of another variant."""
+    included = [
         each
         for each in fields_of(command)
         if not each.option.is_local
@@ -161,12 +164,12 @@ def _model_of(words: str, command: type[Command[Any]], variant: str) -> type[Req
     ]
     all_words = f"{words} --{variant}" if variant else words
     fields: dict[str, Any] = {"command": (Literal[all_words], ...)}
-    fields |= {each.name: _field(each) for each in given}
+    fields |= {each.name: _field(each) for each in included}
     if command.needs in ("lab if any", "labs if any", "nothing") and "lab" not in fields:
         fields["lab"] = (Line, "")
     if command.needs == "labs if any":
         fields["labs"] = (list[Line], [])
-    if {"really_move", "yes"} & set(fields):  # it moves light: a lab by its name, a switch by `--yes`
+    if {"really_move", "yes"} & set(fields):  # it changes a lab or a switch, so it may name a lease
         fields["lease"] = (Line, "")
     fields |= _FIELDS_OF_REQUESTS.get(words, {})
     sentence = f"`testbed {all_words}`: {COMMANDS[words][1]}"
@@ -181,10 +184,10 @@ def _model_of(words: str, command: type[Command[Any]], variant: str) -> type[Req
     model.lane = command.variants.get(variant, command.lane)
     model.is_lab_last, model.has_runs_dir = command.is_lab_last, command.has_runs_dir
     model.names_lab_file = command.needs not in ("nothing", "switch")
-    model.positional = tuple(each.name for each in given if each.option.is_argument)
-    model.files = tuple(each.name for each in given if each.option.reads)
-    model.writes = {each.name: each.option.writes for each in given if each.option.writes}
-    model.options = {each.name: each.words[0] for each in given if not each.option.is_argument}
+    model.positional = tuple(each.name for each in included if each.option.is_argument)
+    model.files = tuple(each.name for each in included if each.option.reads)
+    model.writes = {each.name: each.option.writes for each in included if each.option.writes}
+    model.options = {each.name: each.words[0] for each in included if not each.option.is_argument}
     return model
 
 
@@ -211,7 +214,7 @@ def _field(each: declare.Field) -> tuple[Any, Any]:
 
 
 def _text_of(option: Option) -> Any:
-    """Return the type of a text in a request, of one line unless it may have more."""
+    """Return the type of a text in a request; it has one line unless the option `has_lines`."""
     bounds: Any = {"min_length": option.least, "max_length": option.most}
     if option.has_lines:
         return Annotated[str, Field(pattern=r"^[^\x00]*$", **bounds)]
@@ -224,7 +227,7 @@ REQUESTS: tuple[type[Request], ...] = tuple(
     if command.role is not None and not command.has_own_route
     for model in models_of(words, command)
 )
-"""All commands that can be asked for."""
+"""The models of all commands that can be submitted."""
 if TYPE_CHECKING:
     AnyRequest: TypeAlias = Request
 else:
@@ -237,6 +240,6 @@ LANES: Mapping[str, Lane] = {command_of(one): one.lane for one in REQUESTS}
 
 
 def parse_request(text: str | bytes) -> Request:
-    """Return the request that a JSON document is. Raises `pydantic.ValidationError`."""
+    """Return the request in a JSON document. Raises `pydantic.ValidationError`."""
     request: Request = _ADAPTER.validate_json(text)
     return request

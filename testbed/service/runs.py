@@ -1,9 +1,9 @@
-r"""Runs in the database: each change of a run is one transaction with its event and its line of the audit log.
+r"""Runs in the database. Each change of a run is one transaction with its event; requests also write the audit log.
 
     queued -> running -> done | failed | interrupted
          \__ cancelled
 
-A run whose process is gone stays `running` until a worker carries it out again: see `testbed.service.workers`.
+A run whose process is gone stays `running` until a worker starts it again: see `testbed.service.workers`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _STATES = {0: "done", 2: "done", 130: "interrupted"}
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run: who asked for which command, in which state it is, and what came of it."""
+    """One run: its command, who submitted it, its state and its outcome."""
 
     id: str
     lab: str
@@ -54,18 +54,22 @@ class Run:
 
     @property
     def has_ended(self) -> bool:
-        """True when nothing more becomes of it."""
+        """True if the state is final."""
         return self.state in ENDED
 
     def json(self) -> dict[str, Any]:
         """Return the run for programs; `result` is the document that the command printed, None for text."""
         same = ("id", "lab", "command", "who", "why", "state", "attempts", "submitted", "started", "finished")
-        told = {name: getattr(self, name) for name in same}
-        told |= {"request": json.loads(self.request), "exit_code": self.exit_code, "result": self.result()}
-        return told | {"output": self.output, "messages": self.messages}
+        document = {name: getattr(self, name) for name in same}
+        document |= {
+            "request": json.loads(self.request),
+            "exit_code": self.exit_code,
+            "result": self.result(),
+        }
+        return document | {"output": self.output, "messages": self.messages}
 
     def summary(self) -> dict[str, Any]:
-        """Return the run without what it printed."""
+        """Return the run for programs, without its output."""
         return {
             key: value for key, value in self.json().items() if key not in ("result", "output", "messages")
         }
@@ -74,14 +78,14 @@ class Run:
         """Return the document that the command printed, None for text."""
         lines = self.output.splitlines()
         try:
-            found = json.loads(lines[-1]) if lines else None
+            document = json.loads(lines[-1]) if lines else None
         except ValueError:
             return None
-        return found if isinstance(found, dict) else None
+        return document if isinstance(document, dict) else None
 
 
 class RunStore:
-    """The runs in a database. Raises what the database raises."""
+    """The runs in a database. Methods raise `StorageError` and the errors of the database."""
 
     def __init__(self, database: Database, most_queued: int = MOST_QUEUED) -> None:
         self.database = database
@@ -98,9 +102,9 @@ class RunStore:
         plan: str = "",
         key: str = "",
     ) -> tuple[Run, bool]:
-        """Keep a run as queued, and return it and whether it is new: a key that was used gives the run of then.
+        """Store a queued run; return it, and whether it is new: a repeated key returns the run of its first use.
 
-        Raises `KeyReused` where that was another request, and `TooManyRuns` where as many of this user's wait as may.
+        Raises `KeyReused` if the key was used for another request, `TooManyRuns` if too many runs of the user wait.
         """
         whose = f"{who.name} {key}" if key else None
         with self.database.transaction() as connection:
@@ -146,7 +150,7 @@ class RunStore:
         limit: int = 100,
         of_labs: Collection[str] = (),
     ) -> tuple[Run, ...]:
-        """Return runs, the newest first; `of_labs` leaves out all others before they are counted."""
+        """Return at most `limit` runs, the newest first; with `of_labs` only runs of these labs."""
         query = sa.select(submitted_runs).order_by(submitted_runs.c.submitted.desc()).limit(limit)
         query = query.where(submitted_runs.c.lab.in_(of_labs)) if of_labs else query
         for column, value in (("lab", lab), ("state", state), ("command", command)):
@@ -155,7 +159,7 @@ class RunStore:
             return tuple(_run(dict(row)) for row in connection.execute(query).mappings())
 
     def find_unfinished(self, without: Collection[str] = ()) -> tuple[Run, ...]:
-        """Return the runs to carry out: those that an earlier process left, then those that wait, the oldest first."""
+        """Return the runs to execute: first those that an earlier process left, then waiting ones, the oldest first."""
         query = (
             sa.select(submitted_runs)
             .where(submitted_runs.c.state.in_(("running", "queued")), submitted_runs.c.id.not_in(without))
@@ -165,38 +169,38 @@ class RunStore:
             return tuple(_run(dict(row)) for row in connection.execute(query).mappings())
 
     def begin(self, run_id: str) -> Run | None:
-        """Take a run for this process; None where it has ended or another living process has it."""
+        """Claim a run for this process and return it; None if it has ended or a live process executes it."""
         with self.database.transaction() as connection:
             run = _run(_row(connection, run_id))
             if run.has_ended or (run.state == "running" and is_running(run.owner)):
                 return None
-            taken = {"state": "running", "owner": this_process(), "attempts": run.attempts + 1}
-            taken["started"] = run.started or now()
-            _change(connection, run_id, taken)
+            claim = {"state": "running", "owner": this_process(), "attempts": run.attempts + 1}
+            claim["started"] = run.started or now()
+            _change(connection, run_id, claim)
             row = _row(connection, run_id)
             _tell(connection, row, "resumed" if run.attempts else "started", {"attempt": run.attempts + 1})
             return _run(row)
 
     def finish(self, run_id: str, exit_code: int, output: str, messages: str) -> Run:
-        """Write what came of a run."""
+        """Store the outcome of a run."""
         return self._end(run_id, _STATES.get(exit_code, "failed"), exit_code, output, messages)
 
     def fail(self, run_id: str, why: str) -> Run:
-        """Write that a run could not be carried out."""
+        """Store that a run could not be executed."""
         error = {"error": {"code": "service", "who": "ourselves", "message": why}}
         return self._end(run_id, "failed", 1, f"{json.dumps(error)}\n", why)
 
     def _end(self, run_id: str, state: str, exit_code: int, output: str, messages: str) -> Run:
         with self.database.transaction() as connection:
-            known: dict[str, Any] = {"state": state, "exit_code": exit_code, "output": output}
-            known |= {"finished": now(), "messages": messages[-_MESSAGES_KEPT:]}
-            _change(connection, run_id, known)
+            outcome: dict[str, Any] = {"state": state, "exit_code": exit_code, "output": output}
+            outcome |= {"finished": now(), "messages": messages[-_MESSAGES_KEPT:]}
+            _change(connection, run_id, outcome)
             row = _row(connection, run_id)
             _tell(connection, row, state, {"exit_code": exit_code})
             return _run(row)
 
     def cancel(self, who: Identity, run_id: str) -> Run:
-        """Withdraw a run that waits; return one that is under way as it is. Raises `NotFound` and `RunEnded`."""
+        """Withdraw a waiting run; a running one is returned unchanged. Raises `NotFound` and `RunEnded`."""
         with self.database.transaction() as connection:
             row = _row(connection, run_id)
             if row["state"] in ENDED:
@@ -233,7 +237,7 @@ def _change(connection: sa.Connection, run_id: str, known: Mapping[str, Any]) ->
 
 
 def _tell(connection: sa.Connection, run: Mapping[str, Any], event: str, data: Mapping[str, Any]) -> None:
-    """Write an event of a run into the sequence of the journal."""
-    told = {"operation": "", "switch": "", "ordinal": 0, "event": event, "at": now()}
-    told |= {"lab": run["lab"], "run": run["id"], "data": json.dumps(data)}
-    connection.execute(step_events.insert().values(told))
+    """Append an event of a run to the events of the journal."""
+    row = {"operation": "", "switch": "", "ordinal": 0, "event": event, "at": now()}
+    row |= {"lab": run["lab"], "run": run["id"], "data": json.dumps(data)}
+    connection.execute(step_events.insert().values(row))

@@ -1,8 +1,8 @@
-"""Workers: the runs of a lab by lanes. Those that move it follow one another; others run beside them, a few at a time.
+"""Workers execute runs by lab and lane: one run at a time moves a lab, a few others run beside it.
 
-Each run is a process of its own, which outlives the service and writes its end into the database itself. A service that
-starts finds what an earlier one left: a run whose process lives is waited for, one whose process is gone is carried
-out again, which goes on with the operation that it had begun.
+Each run is its own process, which outlives the service and stores its outcome itself. A service that starts takes over
+the runs of an earlier one: it waits for live processes, and starts runs again whose process is gone; these resume the
+operation that they had begun.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from testbed.service.runs import Run, RunStore
 from testbed.storage.owner import ON_BEHALF_OF, RUN, is_running
 
 ROOM: Mapping[Lane, int] = {"moving": 1, "looking": 2, "reading": 2, "prompt": 4, "waiting": 32}
-"""Runs of a lab in each lane at the same time.
+"""Maximum number of concurrent runs of a lab in each lane.
 
-What somebody waits for in a hurry (`confirm`, the release of a lease) queues behind nothing but its like, and what may
-wait for long itself (`lease request --wait`) holds up nobody.
+Urgent commands (`confirm`, the release of a lease) queue only behind each other, and commands that may wait long
+themselves (`lease request --wait`) delay no others.
 """
 ATTEMPTS = 5
-"""So often a run is carried out before it is failed: one that ends its process each time would never end."""
+"""Number of attempts after which a run fails: one that kills its process each time would otherwise never end."""
 POLL_S = 0.2
 _SPOOL = "service"
 Carry = Callable[[Run], int]
@@ -37,9 +37,9 @@ log = logging.getLogger(__name__)
 
 
 class Workers:
-    """Threads that carry runs out, one each; the lab "" stands for runs that are of no lab.
+    """Threads that execute runs, one each; the lab "" stands for runs without a lab.
 
-    `carry` starts one run and returns the exit code of its process.
+    `carry` executes one run and returns the exit code of its process.
     """
 
     def __init__(self, store: RunStore, labs: tuple[str, ...], carry: Carry) -> None:
@@ -50,16 +50,16 @@ class Workers:
         self._dispatcher = threading.Thread(target=self._dispatch, daemon=True)
 
     def start(self) -> None:
-        """Begin to carry runs out."""
+        """Start executing runs."""
         self._dispatcher.start()
 
     def wake(self) -> None:
-        """Look for runs now."""
+        """Check for waiting runs now."""
         with self._wake:
             self._wake.notify_all()
 
     def stop(self) -> None:
-        """Begin no more runs; those under way go on."""
+        """Start no more runs; running ones continue."""
         self._ending = True
         self.wake()
 
@@ -67,13 +67,13 @@ class Workers:
         while not self._ending:
             try:
                 self._begin_runs()
-            except Exception:  # a full disk, a server that is away: what waits is not lost
-                log.exception("runs cannot be carried out")
+            except Exception:  # for example a full disk or an unreachable server: waiting runs are not lost
+                log.exception("cannot execute runs")
             with self._wake:
                 self._wake.wait(POLL_S)
 
     def _begin_runs(self) -> None:
-        """Begin the runs for which their lane has room, those first that an earlier process left."""
+        """Start runs whose lane has room, first those that an earlier process left."""
         with self._wake:
             taken = dict(self._taken)
         busy = Counter(taken.values())
@@ -89,7 +89,7 @@ class Workers:
         try:
             self._turn(run)
         except Exception:
-            log.exception("run %s cannot be carried out", run.id)
+            log.exception("cannot execute run %s", run.id)
         with self._wake:
             del self._taken[run.id]
             self._wake.notify_all()
@@ -108,12 +108,14 @@ class Workers:
         if after.has_ended or after.attempts > run.attempts:
             return
         self._killed[run.id] += 1
-        if code >= 0 or self._killed[run.id] >= ATTEMPTS:  # it ended by itself before it took the run
+        if (
+            code >= 0 or self._killed[run.id] >= ATTEMPTS
+        ):  # the process exited by itself without claiming the run
             self._store.fail(run.id, "its process could not be started; see the log of the service")
 
 
 def interrupt(run: Run) -> None:
-    """Ask the process of a run to stop at the next boundary, as Ctrl-C does."""
+    """Stop the process of a run after its current step, as Ctrl-C does."""
     if run.state == "running" and is_running(run.owner):
         os.kill(int(run.owner.split()[0]), signal.SIGINT)
 
@@ -124,7 +126,7 @@ def folder_of(runs_dir: Path, run_id: str) -> Path:
 
 
 def start_process(run: Run, lab_files: Mapping[str, Path], runs_dir: Path, database: str) -> int:
-    """Carry a run out in a process of its own session, wait for its end, and return its exit code."""
+    """Execute a run in a process with its own session, wait for it, and return its exit code."""
     labs = [f"{name}={path}" for name, path in lab_files.items()]
     environment: Mapping[str, str] = {
         **{name: value for name, value in os.environ.items() if name not in _NOT_HANDED_ON},
@@ -136,7 +138,7 @@ def start_process(run: Run, lab_files: Mapping[str, Path], runs_dir: Path, datab
     folder.mkdir(parents=True, exist_ok=True)
     words = module_command("testbed.cli.submitted", run.id, str(runs_dir), *labs)
     with (folder / "process.log").open("ab") as log:
-        done = subprocess.run(
+        process = subprocess.run(
             words,
             env=child_environment(environment),
             stdin=subprocess.DEVNULL,
@@ -145,7 +147,7 @@ def start_process(run: Run, lab_files: Mapping[str, Path], runs_dir: Path, datab
             start_new_session=True,
             check=False,
         )
-    return done.returncode
+    return process.returncode
 
 
 _NOT_HANDED_ON = frozenset({"LIGHTBED_SERVER", "LIGHTBED_TOKEN", "LIGHTBED_LEASE"})

@@ -1,6 +1,6 @@
 """Addresses of databases: the SQLite file of a directory of runs, or the URL of a PostgreSQL server.
 
-The option `--database` stands for all of a command; `choose` keeps it. Nothing here imports a database.
+`choose` stores the value of the option `--database`, which holds for a whole command. This module imports no database.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from testbed.database_file import database_in
 from testbed.errors import StorageError
 
 Address: TypeAlias = Path | str
-"""A path is an SQLite file, text a URL."""
+"""The path of an SQLite file, or the URL of a server as text."""
 
 SCHEME = "postgresql+psycopg://"
 _chosen: ContextVar[str] = ContextVar("database", default="")
 
 
 def choose(url: str) -> None:
-    """Take this database in place of the file of each directory of runs; an empty URL takes the file again."""
+    """Use this database instead of the file in each directory of runs; an empty URL restores the default."""
     _chosen.set(check_url(url) if url else "")
 
 
 def address_in(runs_dir: str | Path) -> Address:
-    """Return the database of a directory of runs: the one that was chosen, or else the file in it."""
+    """Return the address of the chosen database, or else the file in the directory of runs."""
     return _chosen.get() or database_in(runs_dir)
 
 
@@ -45,7 +45,7 @@ def is_server(address: Address) -> bool:
 
 
 def hide_password(address: Address) -> str:
-    """Return an address for people and logs, without the password in it.
+    """Return an address as text, with its password replaced by `***`.
 
     >>> hide_password("postgresql+psycopg://lab:secret@db1/lightbed")
     'postgresql+psycopg://lab:***@db1/lightbed'
@@ -54,7 +54,7 @@ def hide_password(address: Address) -> str:
 
 
 def check_url(url: str) -> str:
-    """Return a URL of a server that can be used. Raises `StorageError`."""
+    """Return a URL unchanged. Raises `StorageError` unless it is the URL of a PostgreSQL server."""
     if not url.startswith(SCHEME):
         hint = f"write {SCHEME}USER@HOST/DATABASE; a file is chosen by --runs-dir"
         raise StorageError(

@@ -1,8 +1,8 @@
-"""The audit log: lines that are only added, each with the hash of the one before it.
+"""The append-only audit log: each line has the hash of the line before it.
 
-A line that was changed no longer has its hash; one that was removed leaves a gap in the numbers, or, at the end, a
-count that is higher than the lines there are. Whoever can write the database can make all hashes again: keep the newest
-hash, which `testbed audit --verify` prints, elsewhere.
+A changed line no longer matches its hash. A removed line leaves a gap in the numbers or, at the end, a count that is
+higher than the number of lines. Anybody who can write the database can compute all hashes again: store the newest hash,
+which `testbed audit --verify` prints, elsewhere.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _FIELDS = ("number", "at", "who", "role", "action", "lab", "why", "plan", "outco
 
 
 class Person(Protocol):
-    """A person or program that does something: its name and its role."""
+    """A person or program that acts: its name and its role."""
 
     @property
     def name(self) -> str:
-        """Name in the log."""
+        """The name for the log."""
 
     @property
     def role(self) -> str:
-        """Role in which it acts."""
+        """The role in which it acts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line that is to be written: who does what to which lab, why, and with which plan."""
+    """A line to write: who does what to which lab, why, with which plan, and the outcome."""
 
     who: Person
     action: str
@@ -89,14 +89,14 @@ def hash_of(row: Mapping[str, Any]) -> str:
 
 
 def read_audit(address: Address, *, last: int | None = None) -> list[dict[str, Any]]:
-    """Return the lines, oldest first; with `last` only so many of the newest."""
+    """Return the lines, oldest first; with `last` only that number of newest lines."""
     rows = [dict(row) for row in read_rows(address, "select * from audit order by number")]
     return rows[-last:] if last else rows
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """Result of a check: how many lines there are, the newest hash, and the first line that is `broken`, and why."""
+    """Result of a check: the number of intact lines, the newest hash, and the first broken line with the reason."""
 
     lines: int
     newest: str
@@ -105,18 +105,18 @@ class Verified:
 
 
 def verify(address: Address, expected: str = "") -> Verified:
-    """Check the whole log; with `expected` also that it holds the line with this hash."""
+    """Check the whole log; with `expected` also that it has a line with this hash."""
     count = read_rows(address, "select value from counters where name = ?", (_COUNT,))
     rows = read_audit(address)
-    found = check_chain(rows, int(count[0]["value"]) if count else 0)
-    if expected and found.broken is None and expected not in {row["hash"] for row in rows}:
+    result = check_chain(rows, int(count[0]["value"]) if count else 0)
+    if expected and result.broken is None and expected not in {row["hash"] for row in rows}:
         reason = f"no line has the hash {expected}: the end of the log was cut, or it is another log"
-        return Verified(found.lines, found.newest, found.lines + 1, reason)
-    return found
+        return Verified(result.lines, result.newest, result.lines + 1, reason)
+    return result
 
 
 def check_chain(rows: Iterable[Mapping[str, Any]], count: int) -> Verified:
-    """Return what is found in lines of which there should be `count`."""
+    """Check the numbers, links and hashes of lines of which there should be `count`."""
     previous, number = FIRST, 0
     for row in rows:
         number += 1

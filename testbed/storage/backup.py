@@ -1,10 +1,10 @@
-"""Backups: one tar file with the database, as SQLite wherever it lives, and the directories of its runs.
+"""Backups: one tar file with the database, always as SQLite, and the directories of its runs.
 
-    lightbed.sqlite     every table, as it was at one moment
-    <run>/...           what each run measured
+    lightbed.sqlite     every table, at one moment
+    <run>/...           the files of each run
 
-Restoring goes to a file or to a server, so that a laboratory moves from one to the other this way, too. Tokens never
-return: what was granted before ends as `broken`, and the next token is far above those of the backup.
+A backup can be restored to a file or a server, which also moves a laboratory from one to the other. Fencing tokens are
+never reused: earlier leases end as `broken`, and the next token is far above those of the backup.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from testbed.storage.schema import counters, lease_parts, leases, metadata, rese
 _MEMBER = "lightbed.sqlite"
 _LIVING = ("requested", "queued", "granted", "draining")
 TOKENS_LEFT_OUT = 1_000_000
-"""Tokens that may have been granted between a backup and its return."""
+"""Number of fencing tokens skipped by a restore: more than can have been granted since the backup."""
 _CHUNK = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """Rows by table, and the runs whose directories are in the file."""
+    """Number of rows by table, and the runs whose directories are in the file."""
 
     rows: dict[str, int]
     runs: tuple[str, ...]
@@ -61,9 +61,9 @@ def back_up(address: Address, runs_dir: Path, file: Path) -> BackupReport:
 
 
 def restore(file: Path, address: Address, runs_dir: Path, *, replace: bool = False) -> BackupReport:
-    """Put a backup into a database that holds nothing; with `replace` what it holds is removed.
+    """Restore a backup into an empty database; with `replace`, its contents are removed first.
 
-    One transaction: it is all there afterwards, or nothing is changed. Raises `StorageError` and `OSError`.
+    The database is changed in one transaction, completely or not at all. Raises `StorageError` and `OSError`.
     """
     with _errors(address), tempfile.TemporaryDirectory(prefix="lightbed-") as scratch:
         with _open_archive(file) as archive:
@@ -71,9 +71,9 @@ def restore(file: Path, address: Address, runs_dir: Path, *, replace: bool = Fal
             copy = Path(scratch) / _MEMBER
             _check_whole(copy)
             source, target = Database(copy, keep_open=False), Database(address, keep_open=False)
-            with source.reading() as found, target.transaction() as connection:
+            with source.reading() as original, target.transaction() as connection:
                 newest = _empty(connection, target.name, replace=replace)
-                _insert_all(found, connection)
+                _insert_all(original, connection)
                 _go_on_counting(connection)
                 _end_leases(connection, newest)
             there = _extract_runs(archive, runs_dir)
@@ -81,7 +81,7 @@ def restore(file: Path, address: Address, runs_dir: Path, *, replace: bool = Fal
 
 
 def _copy(address: Address, copy: Path) -> None:
-    """Make a file of what a database holds at one moment."""
+    """Copy the contents of a database at one moment to a file."""
     if isinstance(address, Path):
         if not address.exists():
             raise StorageError(
@@ -92,19 +92,19 @@ def _copy(address: Address, copy: Path) -> None:
     source, target = Database(address, keep_open=False), Database(copy, keep_open=False)
     source.prepare()
     of_one_moment = source.engine.execution_options(isolation_level="REPEATABLE READ")
-    with of_one_moment.connect() as found, target.transaction() as connection:
-        _insert_all(found, connection)
+    with of_one_moment.connect() as original, target.transaction() as connection:
+        _insert_all(original, connection)
 
 
-def _insert_all(found: sa.Connection, connection: sa.Connection) -> None:
+def _insert_all(original: sa.Connection, connection: sa.Connection) -> None:
     for table in metadata.sorted_tables:
-        rows = found.execute(table.select()).mappings()
+        rows = original.execute(table.select()).mappings()
         while chunk := rows.fetchmany(_CHUNK):
             connection.execute(table.insert(), [dict(row) for row in chunk])
 
 
 def _go_on_counting(connection: sa.Connection) -> None:
-    """Let numbers that a server gives begin after those that were inserted."""
+    """Set the sequences of a server to continue after the inserted numbers."""
     if connection.dialect.name != "postgresql":
         return
     for table in metadata.sorted_tables:
@@ -118,7 +118,7 @@ def _go_on_counting(connection: sa.Connection) -> None:
 
 
 def _empty(connection: sa.Connection, name: str, *, replace: bool) -> int:
-    """Return the newest token of a database that is empty, or is emptied. Raises `StorageError`."""
+    """Empty a database and return its newest token. Raises `StorageError` if it has rows and `replace` is false."""
     full = [
         table.name
         for table in metadata.sorted_tables
@@ -135,7 +135,7 @@ def _empty(connection: sa.Connection, name: str, *, replace: bool) -> int:
 
 
 def _end_leases(connection: sa.Connection, newest: int) -> None:
-    """End what was granted or asked for, and leave out tokens that may have been granted since."""
+    """End all leases and requests, and skip the tokens that may have been granted since the backup."""
     ended = {"state": "broken", "reason": "restored from a backup", "operation": None}
     connection.execute(leases.update().where(leases.c.state.in_(_LIVING)).values(ended))
     connection.execute(lease_parts.delete())

@@ -1,12 +1,10 @@
-"""One database, opened for writing: transactions that are on disk when they end, one writer at a time.
+"""A database opened for writing: transactions are on disk when they end, and there is one writer at a time.
 
-SQLite: WAL, `synchronous=FULL`, and the write lock from the beginning of a transaction; not on file systems where locks
-and shared memory do not reach from host to host. PostgreSQL: an advisory lock stands for that lock, so that both behave
-alike.
+SQLite uses WAL, `synchronous=FULL`, and takes the write lock at the beginning of a transaction; network file systems
+are refused, because locks and shared memory do not work there. PostgreSQL uses an advisory lock to behave alike.
 
-A new database gets all tables, one of an earlier release is migrated when it is first written, one of a later release
-is refused. Whoever does so holds the lock of the writer; all of a migration is one transaction, on SQLite too. Alembic
-is imported where there is something to migrate.
+A new database gets all tables, one of an earlier release is migrated at its first use, and one of a later release is
+refused. A migration is one transaction under its own lock, on SQLite too. Alembic is imported only to migrate.
 """
 
 from __future__ import annotations
@@ -30,9 +28,9 @@ from testbed.storage.looking import CONNECT_TIMEOUT_S
 from testbed.storage.schema import REVISION, metadata
 
 DATABASE_ERRORS = (sa.exc.DatabaseError, sqlite3.DatabaseError)
-"""Errors that a transaction raises when the database cannot be read or written."""
+"""Errors that a transaction raises if the database cannot be read or written."""
 _WRITER = 0x11617BED
-"""Number of the advisory lock that whoever writes holds."""
+"""Number of the advisory lock that a writer holds."""
 _MIGRATION = _WRITER + 1
 NETWORK = frozenset(
     (
@@ -57,14 +55,14 @@ NETWORK = frozenset(
 _MOUNTS = Path("/proc/self/mountinfo")
 _VERSION = "alembic_version"
 FIRST = "1001"
-"""The revision that all others follow."""
+"""The oldest revision."""
 
 
 class Database:
-    """A database of our schema. Raises `StorageError` for one that cannot be used, and `DATABASE_ERRORS`.
+    """A database with our schema. Raises `StorageError` if it cannot be used, and `DATABASE_ERRORS`.
 
-    `commit_s` is the time spent in transactions that write. With `keep_open` connections are kept for the next
-    transaction until `close`; without it none outlives its use.
+    `commit_s` is the time spent in writing transactions. With `keep_open` connections stay open until `close`; without
+    it each is closed after its use.
     """
 
     def __init__(
@@ -78,7 +76,7 @@ class Database:
 
     @property
     def name(self) -> str:
-        """The address for people."""
+        """The address without its password."""
         return hide_password(self.address)
 
     def close(self) -> None:
@@ -86,13 +84,13 @@ class Database:
         self.engine.dispose()
 
     def prepare(self) -> None:
-        """Create the database, or migrate it, unless it is of today's schema. Two processes may do so at once."""
+        """Create or migrate the database unless it has the current schema. Several processes may call this at once."""
         if self._is_ready:
             return
         if isinstance(self.address, Path):
             self.address.parent.mkdir(parents=True, exist_ok=True)
             check_is_local(self.address)
-            # It holds hashes of tokens and the audit log: for its owner alone. What fails here, SQLite tells below.
+            # Readable only by its owner: it holds hashes of tokens and the audit log. SQLite reports any error below.
             with suppress(OSError):
                 os.close(os.open(self.address, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         with self.engine.connect() as connection:
@@ -104,7 +102,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
-        """Provide a connection with the write lock; what was done is on disk when this is left without an error."""
+        """Provide a connection with the write lock; its changes are on disk when the block ends without an error."""
         self.prepare()
         begin = time.monotonic()
         with self.engine.execution_options(lightbed_lock=_WRITER).begin() as connection:
@@ -114,7 +112,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """Provide a connection that sees one state of a database of today's schema, and waits for nobody."""
+        """Provide a connection that reads one state of the database, without waiting for writers."""
         self.prepare()
         with self.engine.connect() as connection:
             yield connection
@@ -141,7 +139,7 @@ def _make_durable(connection: sqlite3.Connection, _record: object) -> None:
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """Turn a new file to WAL; SQLite does not wait for others here, so we do."""
+    """Switch a file to WAL. SQLite does not wait for other processes here, so this function does."""
     deadline = time.monotonic() + BUSY_TIMEOUT_S
     while True:
         try:
@@ -151,13 +149,13 @@ def _use_wal(connection: sqlite3.Connection) -> None:
                 raise
             time.sleep(0.01)
         else:
-            if mode != "wal":  # SQLite keeps another mode without a word where it has no shared memory
+            if mode != "wal":  # without shared memory SQLite silently keeps another mode
                 raise sqlite3.OperationalError(f"its journal mode is {mode!r} instead of 'wal'")
             return
 
 
 def _begin(connection: sa.Connection) -> None:
-    """Take the write lock first: one taken after a read is refused at once when somebody else wrote meanwhile."""
+    """Take the write lock at the start: SQLite refuses it after a read if another process has written meanwhile."""
     lock = connection.get_execution_options().get("lightbed_lock")
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql("BEGIN IMMEDIATE" if lock else "BEGIN")
@@ -193,7 +191,7 @@ def check_is_local(file: Path) -> None:
     """Raise `StorageError` for a file on a network file system."""
     try:
         mounts = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError:  # not Linux, or no /proc: nobody can tell
+    except OSError:  # not Linux, or no /proc: cannot be checked
         return
     kind = type_of(file.parent.resolve(), mounts)
     if kind in NETWORK:
@@ -203,28 +201,28 @@ def check_is_local(file: Path) -> None:
 
 
 def is_up_to_date(connection: sa.Connection, name: str) -> bool:
-    """Return whether a database is of today's schema. Raises `StorageError` for one of a later release."""
+    """Return whether a database has the current schema. Raises `StorageError` for one of a later release."""
     return _revision_of(connection, name) == REVISION
 
 
 def bring_up_to_date(connection: sa.Connection, name: str) -> None:
-    """Create all tables, or migrate those of an earlier revision. Raises `StorageError` for one of a later release."""
-    found = _revision_of(connection, name)
-    if found == REVISION:
+    """Create all tables, or migrate them. Raises `StorageError` for a later release and for one before the first."""
+    revision = _revision_of(connection, name)
+    if revision == REVISION:
         return  # another process was faster
-    if found is None and metadata.tables.keys().isdisjoint(sa.inspect(connection).get_table_names()):
+    if revision is None and metadata.tables.keys().isdisjoint(sa.inspect(connection).get_table_names()):
         metadata.create_all(connection)
         connection.exec_driver_sql(f"create table {_VERSION} (version_num varchar(32) primary key not null)")
         connection.exec_driver_sql(f"insert into {_VERSION} values ('{REVISION}')")  # noqa: S608 - our own name
         return
-    if found is None or found < FIRST:
+    if revision is None or revision < FIRST:
         what = f"{name} was written by a version of lightbed from before its first release"
         raise StorageError(f"{what}; choose another --runs-dir or --database")
     migrate(connection)
 
 
 def migrate(connection: sa.Connection) -> None:
-    """Run the revisions that a database lacks."""
+    """Apply the missing revisions to a database."""
     from alembic import command
     from alembic.config import Config
 
@@ -235,11 +233,11 @@ def migrate(connection: sa.Connection) -> None:
 
 
 def _revision_of(connection: sa.Connection, name: str) -> str | None:
-    """Return the revision of a database, None where it has none. Raises `StorageError` for an unknown one."""
+    """Return the revision of a database, None if it has none. Raises `StorageError` for a later one than ours."""
     if not sa.inspect(connection).has_table(_VERSION):
         return None
-    found = connection.exec_driver_sql(f"select version_num from {_VERSION}").scalar()  # noqa: S608 - our own name
-    if found is not None and found > REVISION:
-        what = f"{name} was written by a later release of lightbed (revision {found}, known are those to {REVISION})"
+    revision = connection.exec_driver_sql(f"select version_num from {_VERSION}").scalar()  # noqa: S608 - our own name
+    if revision is not None and revision > REVISION:
+        what = f"{name} was written by a later release of lightbed (revision {revision}, known are those to {REVISION})"
         raise StorageError(f"{what}; install that release, or choose another --runs-dir or --database")
-    return found
+    return revision

@@ -1,7 +1,7 @@
-"""Looking at a database without writing anything: rows of a query, and reasons and hints where there are none.
+"""Read-only access to a database: rows of a query, and reasons and hints if it cannot be read.
 
-A file need not be writable, nor of today's schema; a table that does not exist has no rows. Reasons and hints are also
-those of writers.
+A file may be read-only and of any revision; a table that does not exist has no rows. Writers use the same reasons and
+hints.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from testbed.storage.address import Address, hide_password
 
 CONNECT_TIMEOUT_S = 10
 _READ_ONLY = ("readonly database", "Read-only file system", "unable to open database file")
-"""What SQLite says on a file system that is mounted read-only, with WAL and without."""
+"""SQLite's errors on a read-only file system, with WAL and without."""
 _DAMAGED = ("not a database", "malformed", "disk image")
 _HINTS = (
     *((word, "move it away and put a backup back (`testbed restore FILE`)") for word in _DAMAGED),
@@ -32,7 +32,7 @@ _DISK = "free disk space, or choose another directory for runs (--runs-dir)"
 
 
 def read_rows(address: Address, query: str, values: Sequence[object] = ()) -> list[Mapping[str, Any]]:
-    """Return the rows of a query with `?` for each value; none where the database or its tables do not exist.
+    """Return the rows of a query with `?` for each value; none if the database or its tables do not exist.
 
     Raises `OSError` and `sqlite3.DatabaseError` for a file that cannot be read, `psycopg.Error` for a server.
     """
@@ -51,7 +51,7 @@ def read_rows(address: Address, query: str, values: Sequence[object] = ()) -> li
 
 
 def read_or_refuse(address: Address, query: str, values: Sequence[object] = ()) -> list[Mapping[str, Any]]:
-    """Return the rows of a query. Raises `StorageError`, which says what to do, for a database that cannot be read."""
+    """Return the rows of a query. Raises `StorageError` with a hint if the database cannot be read."""
     try:
         return read_rows(address, query, values)
     except Exception as error:
@@ -61,7 +61,7 @@ def read_or_refuse(address: Address, query: str, values: Sequence[object] = ()) 
 
 
 def is_database_error(error: Exception) -> bool:
-    """Return whether this is raised for a database that cannot be read; no library is imported for it."""
+    """Return whether an error comes from a database. Compares module names, so that no library is imported."""
     return isinstance(error, OSError | StorageError) or type(error).__module__.partition(".")[0] in (
         "psycopg",
         "sqlite3",
@@ -69,19 +69,19 @@ def is_database_error(error: Exception) -> bool:
 
 
 def why_unreadable(address: Address, error: Exception) -> str:
-    """Return what cannot be read, and why."""
+    """Return a sentence that names the database and why it cannot be read."""
     return (
         f"{hide_password(address)} cannot be read ({getattr(error, 'strerror', None) or str(error).strip()})"
     )
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what the database itself said, on one line."""
+    """Return the message of the database itself, on one line."""
     return " ".join(str(getattr(error, "orig", None) or error).split())
 
 
 def hint_for(error: BaseException) -> str:
-    """Return what to do about an error of a database.
+    """Return a hint for an error of a database.
 
     >>> hint_for(OSError("database or disk is full"))
     'free disk space, or choose another directory for runs (--runs-dir)'
@@ -90,5 +90,5 @@ def hint_for(error: BaseException) -> str:
     >>> hint_for(OSError("file is not a database"))
     'move it away and put a backup back (`testbed restore FILE`)'
     """
-    said = reason_of(error)
-    return next((hint for word, hint in _HINTS if word.lower() in said.lower()), _DISK)
+    reason = reason_of(error).lower()
+    return next((hint for word, hint in _HINTS if word.lower() in reason), _DISK)

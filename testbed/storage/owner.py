@@ -1,4 +1,4 @@
-"""Owners of entries in the database: processes, told apart by machine, number and beginning."""
+"""Owners of entries in the database: processes, identified by machine, process id and start time."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from contextvars import ContextVar
 from pathlib import Path
 
 ON_BEHALF_OF = "LIGHTBED_ON_BEHALF_OF"
-"""Variable of the processes that the service starts: the person who asked for it."""
+"""Environment variable of processes that the service starts: the person who submitted the run."""
 RUN = "LIGHTBED_RUN"
-"""Variable of the same: the run that was asked for."""
+"""Environment variable of processes that the service starts: the id of the run."""
 _person: ContextVar[str] = ContextVar("person", default="")
 
 
 def this_process() -> str:
-    """Return this process as an owner: its number, when it began, and its machine."""
+    """Return this process as an owner: its id, start and machine, separated by spaces."""
     return f"{os.getpid()} {_birth(os.getpid())} {_machine()}"
 
 
 @contextmanager
 def on_behalf_of(person: str) -> Iterator[None]:
-    """Let `this_person` be somebody who has asked this process, and whom it knows."""
+    """Make `this_person` return `person` inside the block."""
     token = _person.set(person)
     try:
         yield
@@ -32,17 +32,17 @@ def on_behalf_of(person: str) -> Iterator[None]:
 
 
 def this_run() -> str:
-    """Return the run of the service that this process carries out; empty without one."""
+    """Return the id of the service's run that this process executes; empty without one."""
     return os.environ.get(RUN, "")
 
 
 def asking_person() -> str:
-    """Return the person on whose behalf this is done; empty where nobody but this process's user has asked."""
+    """Return the person on whose behalf this process acts; empty if it acts for its own user."""
     return _person.get() or os.environ.get(ON_BEHALF_OF, "")
 
 
 def this_person() -> str:
-    """Return who asked for what is done here, or runs this process as this machine knows it: `name@machine`."""
+    """Return the person on whose behalf this process acts, or its user as `name@machine`."""
     if asking_person():
         return asking_person()
     try:
@@ -53,9 +53,9 @@ def this_person() -> str:
 
 
 def is_running(owner: str) -> bool:
-    """Return whether the very process that wrote `owner` still runs: numbers of processes are used again.
+    """Return whether the process that wrote `owner` still runs; another process with a reused id does not count.
 
-    Of a process of another machine nobody can tell here: it counts as running.
+    A process of another machine cannot be checked here, and counts as running.
     """
     number, birth, machine = (*owner.split(" "), "", "")[:3]
     if machine and machine != _machine():
@@ -64,7 +64,7 @@ def is_running(owner: str) -> bool:
 
 
 def is_of_this_boot(owner: str) -> bool:
-    """Return whether a process has run on this machine since it started."""
+    """Return whether an owner started since the last boot of this machine."""
     return owner.partition(" ")[2].partition("/")[0] == _boot()
 
 
@@ -77,7 +77,7 @@ def _machine() -> str:
 
 
 def _birth(number: int) -> str:
-    """Return when a process began, in a form unique on this machine; empty when it does not exist.
+    """Return the start of a process, in a form unique on this machine; empty if it does not exist or is a zombie.
 
     Its start in clock ticks since boot (proc(5), field 22 of `stat`) together with the boot's own id.
     """
@@ -86,6 +86,6 @@ def _birth(number: int) -> str:
         boot = _boot()
     except OSError:
         return ""
-    fields = status.rpartition(")")[2].split()  # the command before it may hold spaces and parentheses
+    fields = status.rpartition(")")[2].split()  # the command name may contain spaces and parentheses
     state, start_ticks = fields[0], fields[19]
     return "" if state in "ZX" else f"{boot}/{start_ticks}"

@@ -1,6 +1,6 @@
 """The tables of a laboratory: runs and results, operations and steps, epochs, discoveries, losses, leases, the service.
 
-A change of these tables is also a revision in `migrations/versions`, whose name `REVISION` is then.
+A change of these tables needs a revision in `migrations/versions`, and its name in `REVISION`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ metadata = sa.MetaData()
 
 
 def _text(name: str, *, key: bool = False, empty: bool = False) -> sa.Column[str]:
-    """Return a column of text that is always there."""
+    """Return a text column that is never null; with `empty` its default is an empty text."""
     return sa.Column(
         name, sa.Text, primary_key=key, nullable=False, server_default=sa.text("''") if empty else None
     )
@@ -89,8 +89,8 @@ operations = sa.Table(
     _text("state"),
     *(_text(name, empty=True) for name in ("kind", "who", "why", "stage", "goal", "reason", "run")),
 )
-"""`run` is the run of the service that it is done for, empty without one. `stage` is what is under way
-or was last: circuits, routes, proof. `goal` are circuits by switch, as JSON."""
+"""`run` is the run of the service that the operation belongs to, empty without one. `stage` is the current or last
+stage: circuits, routes, proof. `goal` holds circuits by switch, as JSON."""
 steps = sa.Table(
     "steps",
     metadata,
@@ -107,8 +107,8 @@ steps = sa.Table(
     sa.Column("read_back", sa.Text),
     *(_text(name, empty=True) for name in ("state", "change", "reason")),
 )
-"""`switch` is the device, a switch or a host; `change` the kind of what is changed: circuits, routes. `intent_at` is
-empty until the intent is written; `outcome` is what was judged after the step, `state` where it stands since."""
+"""`switch` is the device, a switch or a host; `change` is circuits or routes. `intent_at` is empty until the intent is
+written; `outcome` is the result determined after the step, `state` the current state."""
 step_events = sa.Table(
     "step_events",
     metadata,
@@ -132,7 +132,7 @@ submitted_runs = sa.Table(
     sa.Column("exit_code", sa.Integer),
     sa.Column("idempotency_key", sa.Text, unique=True),
 )
-"""Commands that the service was asked to carry out; `owner` is the process that does."""
+"""Commands submitted to the service; `owner` is the process that executes the run."""
 tokens = sa.Table(
     "tokens",
     metadata,
@@ -140,7 +140,7 @@ tokens = sa.Table(
     *(_text(name) for name in ("hash", "name", "role", "scopes", "labs", "created", "expires")),
     _text("revoked", empty=True),
 )
-"""Bearer tokens, of which only hashes are kept; `scopes` and `labs` limit one further."""
+"""Bearer tokens, of which only hashes are stored; `scopes` and `labs` limit a token further."""
 audit = sa.Table(
     "audit",
     metadata,
@@ -159,7 +159,7 @@ confirmations = sa.Table(
     *(_text(name) for name in ("state", "who", "requested_at")),
     *(_text(name, empty=True) for name in ("watcher", "due_at", "ended_at", "reason")),
 )
-"""Applies that are taken back unless they are confirmed; `watcher` is the process that does it."""
+"""Applies that are rolled back unless confirmed; `watcher` is the process that does it."""
 intents = sa.Table(
     "intents",
     metadata,
@@ -227,7 +227,7 @@ lease_parts = sa.Table(
     _text("part", key=True),
     sa.Column("lease", sa.Text, sa.ForeignKey("leases.id"), nullable=False),
 )
-"""Parts that are held: the key lets nothing be held twice."""
+"""Leased parts; the primary key ensures that no part is leased twice."""
 
 reservations = sa.Table(
     "reservations",
@@ -242,7 +242,7 @@ NO_OVERLAP = (
     "alter table reservations add constraint reservations_do_not_overlap exclude using gist "
     "(lab with =, part with =, numrange(starts_s::numeric, ends_s::numeric) with &&)"
 )
-"""On PostgreSQL the server itself refuses what overlaps; on SQLite the transaction that writes looks first."""
+"""On PostgreSQL the server refuses overlapping reservations; on SQLite the writing transaction checks first."""
 
 
 def _on_server(sql: str) -> sa.DDL:

@@ -1,6 +1,6 @@
-"""Bearer tokens: made at random, kept as hashes, limited by role, scopes, labs and time.
+"""Bearer tokens: random, stored as hashes, limited by role, scopes, labs and time.
 
-A secret has 256 random bits, so that a plain hash cannot be searched; a slow one would only slow down every request.
+A secret has 256 random bits, so a fast hash cannot be reversed by search; a slow hash would only delay every request.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from testbed.storage.schema import tokens
 
 PREFIX = "lightbed"
 SCOPES = ("labs:read", "runs:read", "runs:write", "leases:write", "labs:write", "labs:stop", "audit:read")
-"""Scopes to which a token can be limited; one without any is limited by its role alone."""
+"""Scopes to which a token can be limited; a token without scopes is limited only by its role."""
 _FORM = re.compile(rf"{PREFIX}_([0-9a-f]{{12}})_([0-9a-f]{{64}})")
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token without its secret; times are in UTC, `revoked` is empty for one that is not."""
+    """A token without its secret; times are in UTC, `revoked` is empty for a token that is not revoked."""
 
     id: str
     name: str
@@ -47,7 +47,7 @@ class Token:
 
 
 class TokenStore:
-    """The tokens in a database. Raises what the database raises."""
+    """The tokens in a database. Methods raise `StorageError` and the errors of the database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -62,7 +62,7 @@ class TokenStore:
         labs: Collection[str] = (),
         now: datetime | None = None,
     ) -> tuple[Token, str]:
-        """Make a token and return it with its text, which is kept nowhere. Raises `InvalidRequest`."""
+        """Create a token and return it with its text, which is not stored. Raises `InvalidRequest`."""
         if not name.isprintable():
             raise InvalidRequest(f"{name!r} is not a valid name: it has characters that cannot be printed")
         unknown = sorted(set(scopes) - set(SCOPES))
@@ -93,7 +93,7 @@ class TokenStore:
             return tuple(_token(dict(row)) for row in rows)
 
     def revoke(self, token_id: str) -> Token:
-        """End a token now. Raises `NotFound`."""
+        """Revoke a token. Raises `NotFound`."""
         at = datetime.now(UTC).isoformat(timespec="seconds")
         with self._database.transaction() as connection:
             change = tokens.update().where(tokens.c.id == token_id, tokens.c.revoked == "")
@@ -122,8 +122,8 @@ class TokenStore:
 
     def _row(self, key: str) -> Mapping[str, Any] | None:
         with self._database.reading() as connection:
-            found = connection.execute(sa.select(tokens).where(tokens.c.id == key)).mappings().first()
-        return dict(found) if found else None
+            row = connection.execute(sa.select(tokens).where(tokens.c.id == key)).mappings().first()
+        return dict(row) if row else None
 
 
 def _token(row: Mapping[str, Any]) -> Token:
@@ -132,7 +132,7 @@ def _token(row: Mapping[str, Any]) -> Token:
 
 
 def _audit_entry(action: str, token: Token) -> Entry:
-    """Return the line of the audit log: whoever can write the database is an admin."""
+    """Return the line of the audit log. Its role is admin, because the author can write the database."""
     limits = " ".join(["", *token.scopes, *token.labs])
     return Entry(
         Author(this_person(), "admin"),

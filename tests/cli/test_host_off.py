@@ -86,7 +86,7 @@ def test_repair_looks_at_the_links_of_the_other_hosts(ask, labs):
     assert (ran.code, ran.json["lost"]) == (2, [])
     assert [found["kind"] for found in ran.json["findings"]] == ["host_off"]
     plain = ask("repair", labs / "off.yaml")
-    assert "of the links that were looked at, no fibre is lost" in plain.out
+    assert "no fibre of the checked links is lost" in plain.out
     assert "    check its power, its management network and sshd" in plain.out
     refused = ask("repair", labs / "off.yaml", "--apply")
     assert (refused.code, "d" in refused.err) == (1, True)

@@ -256,7 +256,7 @@ def test_an_interrupted_move_says_what_may_still_happen(start_twin):
         told = json.loads(moving.communicate(timeout=60)[0])["error"]
     assert moving.returncode == 130
     assert (told["code"], told["who"]) == ("interrupted", "unknown")
-    assert "may still be carried out" in told["message"]
+    assert "may still execute it" in told["message"]
 
 
 def test_a_failure_tells_every_pair_to_programs(ask, twin):

@@ -152,7 +152,7 @@ def test_a_rollback_that_is_not_proven_is_an_error_and_the_next_test_is_skipped(
     [
         (Needs(hosts=5), "has 4 hosts of 1 NICs, and 5 are needed"),
         (Needs(degree=3), "has 0 hosts of 3 NICs"),
-        (Needs(gpus=1), "not told by a service"),
+        (Needs(gpus=1), "does not report GPUs"),
     ],
 )
 def test_what_the_lab_does_not_have_skips(lab, needs, words):

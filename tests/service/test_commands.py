@@ -255,7 +255,7 @@ def test_a_switch_of_elsewhere_is_none_of_the_service(running, monkeypatch, caps
     words = ["switch", "polatis+scpi://127.0.0.1:9", "read", "--json"]
 
     assert through(running, monkeypatch, words) == 1
-    assert "is no switch of the service's labs" in json.loads(capsys.readouterr().out)["error"]["message"]
+    assert "is not a switch of the service's labs" in json.loads(capsys.readouterr().out)["error"]["message"]
 
 
 def command_in(words):

@@ -135,4 +135,4 @@ def test_beyond_this_machine_without_a_certificate_the_command_warns(monkeypatch
     assert run_app([*command, "--host", "127.0.0.1"]) == 0
     assert capsys.readouterr().err == ""
     assert run_app([*command, "--host", "0.0.0.0"]) == 0
-    assert "tokens go over the network as they are" in capsys.readouterr().err
+    assert "tokens are sent unencrypted" in capsys.readouterr().err

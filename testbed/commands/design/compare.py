@@ -18,7 +18,7 @@ _COLUMNS = ("fabric", "compared at", "Gbit/s a host", "iteration (ms)", "slowdow
 
 @dataclass(frozen=True, kw_only=True)
 class FabricPlace:
-    """Place of a fabric in a comparison: the `equal` quantity, and the slowdown against the ideal switch."""
+    """A fabric of a comparison: the quantity held `equal`, its rate per host, and its slowdown to the ideal switch."""
 
     fabric: str
     equal: str
@@ -28,12 +28,12 @@ class FabricPlace:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedFabric(Figures, FabricPlace):
-    """A fabric with an iteration on it."""
+    """A fabric and the figures of an iteration on it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FailedFabric:
-    """A fabric that cannot be, or on which the job does not run, and why."""
+    """A fabric that cannot be built or cannot run the job, and the reason."""
 
     fabric: str
     failure: str
@@ -56,7 +56,7 @@ class Compare(SimulatesWorkload, Command[ComparisonDocument]):
     ] = None
 
     def run(self, at: Place) -> ComparisonDocument:
-        """Simulate an iteration on each fabric. Raises what opening a job raises, `TopologyError`."""
+        """Simulate an iteration on each fabric. Raises the errors of `open_job`, `TopologyError`."""
         from lightbed.wording import count_noun
         from testbed.design.evaluation.comparison import compare_fabrics, draw_comparison, rows_of
 

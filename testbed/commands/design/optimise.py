@@ -1,4 +1,4 @@
-"""`testbed optimise`: from a model to a plan that `testbed apply` carries out."""
+"""`testbed optimise`: search a strategy and a topology for a model, and write a plan for `testbed apply`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PlannedWorkload:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanPrediction:
-    """Figures of an iteration under a plan: simulated, in closed form, and the bound of each."""
+    """Predicted figures of an iteration: simulated, in closed form, and the lower bound of its time."""
 
     iteration_ms: float
     bound_ms: float
@@ -69,7 +69,7 @@ class PlannedTopology:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedOperator:
-    """An operator of the workload, and the grid of nodes that it is spread over."""
+    """An operator of the workload: its sharding, and the grid of nodes that it runs on."""
 
     name: str
     way: str
@@ -86,7 +86,7 @@ class PlannedStrategy:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanSearch:
-    """Values with which the same plan is found again, the steps that were done, and processor time."""
+    """Settings that reproduce the search, the number of steps executed, and the processor time."""
 
     seed: int
     steps: int
@@ -97,7 +97,7 @@ class PlanSearch:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedRoute:
-    """A path of a pair: the nodes that it visits; of parallel links, `copies` says which."""
+    """A path between two nodes, as the nodes that it visits; `copies` chooses among parallel links."""
 
     source: int
     target: int
@@ -109,7 +109,7 @@ class PlannedRoute:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanDocument(Document):
-    """The plan as it stands in its file, the name of this file, and whether the search was stopped early."""
+    """The contents of the plan file, its path, and whether the search was stopped early."""
 
     format: str
     lab: str
@@ -127,7 +127,7 @@ class PlanDocument(Document):
 
     @property
     def exit_code(self) -> int:
-        """130 where Ctrl-C stopped the search: the plan is the best so far."""
+        """130 if Ctrl-C stopped the search; the plan is then the best so far."""
         return INTERRUPTED if self.stopped else DONE
 
 
@@ -186,7 +186,7 @@ class Optimise(NamesWorkload, Command[PlanDocument]):
     out: Annotated[Path, writes("plan.json", "The plan file.", "--out", "-o")] = Path("plan.json")
 
     def run(self, at: Place) -> PlanDocument:
-        """Search, and write the plan. Raises `PlanFileError`, `TopologyError`, `WorkloadError`."""
+        """Search a plan and write it. Raises `PlanFileError`, `TopologyError`, `WorkloadError`, `SearchError`."""
         from testbed.design.plans.file import check_writable, write_plan
         from testbed.design.plans.planning import Effort
         from testbed.lab.inventory import load_lab
@@ -199,7 +199,7 @@ class Optimise(NamesWorkload, Command[PlanDocument]):
             self.seed, self.steps, self.chains, self.workers, self.scheduler, self.checkpoint, self.resume
         )
         plan, search = _search(choice, servers, effort)
-        write_plan(plan, self.out)  # before anything else can go wrong: the search was the long part
+        write_plan(plan, self.out)  # first: a later error must not lose a long search
         document = _document(plan, self.out, is_stopped=search.stopped)
         at.say(*_lines(plan), *(_patches(lab, plan, self.out) if lab else ()), f"plan: {self.out}")
         if self.lab_file:
@@ -209,7 +209,7 @@ class Optimise(NamesWorkload, Command[PlanDocument]):
         return document
 
     def _servers(self) -> tuple[Servers, int]:
-        """Return the servers of no lab, and how many logical ones each server is."""
+        """Return servers from the options alone, and the number of logical servers per server."""
         from testbed.design.plans.planning import Servers
 
         if self.hosts_of:
@@ -219,7 +219,7 @@ class Optimise(NamesWorkload, Command[PlanDocument]):
         return Servers(nodes or 12, degree or 4, rate_gbps, self.simplex), self.mig
 
     def _servers_of(self, lab: Lab) -> tuple[Servers, int]:
-        """Return the hosts of a lab as servers, and how many logical ones each server is."""
+        """Return the hosts of a lab as servers, and the number of logical servers per server."""
         from testbed.design.plans.planning import Servers
         from testbed.lab.model import logical_servers_of, shard_of
         from testbed.operate.design import check_fits, degree_of
@@ -280,7 +280,7 @@ def _document(plan: Plan, out: Path, *, is_stopped: bool) -> PlanDocument:
 
 
 def _patches(lab: Lab, plan: Plan, out: Path) -> tuple[str]:
-    """Return how many patches the lab needs. Raises `TopologyError` when its switches cannot hold the topology."""
+    """Return a line with the number of patches. Raises `TopologyError` if the switches cannot hold the topology."""
     from lightbed.wording import count_noun
     from testbed.design.patching.wiring import patch_list
     from testbed.operate.design import design_of_plan, lab_of_plan

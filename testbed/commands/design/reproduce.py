@@ -1,4 +1,4 @@
-"""`testbed reproduce`: the figures of a paper made again, beside what was published."""
+"""`testbed reproduce`: figures of a paper, computed again and compared with the published ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Narrator = PlainNarrator | RichNarrator
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedQuantity:
-    """A quantity as it was published and as it is here, in words."""
+    """A published quantity and our value, as text."""
 
     quantity: str
     published: str
@@ -41,7 +41,7 @@ class ComparedQuantity:
 
 @dataclass(frozen=True, kw_only=True)
 class ReproducedFigure:
-    """A figure that was made again."""
+    """A reproduced figure and its comparison with the published one."""
 
     figure: int
     title: str
@@ -50,7 +50,7 @@ class ReproducedFigure:
 
 @dataclass(frozen=True, kw_only=True)
 class ReproductionDocument(Document):
-    """Figures of a paper; with `quick` of small sizes, whose numbers are not to be compared."""
+    """Reproduced figures of a paper; with `quick` at small sizes, so the numbers cannot be compared."""
 
     paper: str
     quick: bool
@@ -84,7 +84,7 @@ class Reproduce(Moves, Command[ReproductionDocument]):
     iterations: Annotated[int, option("Iterations of each job on the hosts.", metavar="N", least=1)] = 100
 
     def validate(self) -> None:
-        """Raise `WorkloadError` for a lab where no jobs run on hosts."""
+        """Raise `WorkloadError` if `--lab` is given for a paper whose jobs do not run on hosts."""
         super().validate()
         if self.lab_file is not None and self.paper != "sharing":
             raise WorkloadError(
@@ -92,7 +92,7 @@ class Reproduce(Moves, Command[ReproductionDocument]):
             )
 
     def run(self, at: Place) -> ReproductionDocument:
-        """Make the figures and write their files. Raises `WorkloadError`, and with `--lab` what measuring raises."""
+        """Compute the figures and write their files. Raises `WorkloadError`, and with `--lab` errors of measuring."""
         from testbed.design.reproductions.figure import HEADER
 
         package = import_module(f"testbed.design.reproductions.{self.paper}")
@@ -111,7 +111,7 @@ class Reproduce(Moves, Command[ReproductionDocument]):
 
     @contextmanager
     def _scale(self, runs_dir: Path, narrator: Narrator) -> Iterator[Any]:
-        """Provide the scale of the reproduction, which measures on hosts as well where there is a lab."""
+        """Provide the sizes of the reproduction; with `--lab` they include measurements on two hosts."""
         setup = import_module(f"testbed.design.reproductions.{self.paper}.setup")
         scale = setup.QUICK if self.quick else setup.PAPER
         if self.lab_file is None:
@@ -124,7 +124,7 @@ class Reproduce(Moves, Command[ReproductionDocument]):
             yield replace(scale, measure=two_hosts.measure)
 
     def _write(self, figure: Figure[Any], table: Table, narrator: Narrator) -> ReproducedFigure:
-        """Write the files of a figure, and return its record."""
+        """Write the CSV, plot and page of a figure, and return its record."""
         from lightbed.output_file import write_output
         from testbed.design.reproductions.drawing import draw
         from testbed.design.reproductions.figure import HEADER, of_small_sizes, page

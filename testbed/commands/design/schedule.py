@@ -1,6 +1,6 @@
-"""`testbed schedule`: jobs that share a lab, where they run, when each starts, and what that brings.
+"""`testbed schedule`: hosts and start times of jobs that share a lab, and the predicted iteration times.
 
-With `--run` they run on the hosts of the lab under one policy after another, and are measured.
+With `--run` the jobs run on the hosts of the lab under each policy in turn, and are measured.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SharedLink:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A placement that was scored, and why it was dropped, if it was."""
+    """A scored placement, and the reason if it was dropped."""
 
     score: float
     dropped: str | None
@@ -47,7 +47,7 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class JobPrediction:
-    """Mean iteration time of a job alone, shared fairly, and shifted; `slot_ms` is the period that it then holds."""
+    """Mean iteration time of a job alone, with fair sharing, and shifted; `slot_ms` is its period when shifted."""
 
     job: str
     solo_ms: float
@@ -58,7 +58,7 @@ class JobPrediction:
 
 @dataclass(frozen=True, kw_only=True)
 class JobMeasurement:
-    """Iterations of a job on hosts under a policy, beside the mean that the model predicts for as many."""
+    """Measured iterations of a job under a policy, and the mean that the model predicts for them."""
 
     job: str
     policy: str
@@ -74,7 +74,7 @@ class JobMeasurement:
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleDocument(Document):
-    """Hosts and start of each job, and what the model predicts; with `--run` also what was measured."""
+    """Hosts, start and predictions of each job; with `--run` also measurements."""
 
     placement: Mapping[str, tuple[str, ...]]
     starts_ms: Mapping[str, float]
@@ -162,7 +162,7 @@ class Schedule(Moves, Command[ScheduleDocument]):
     ] = 0
 
     def run(self, at: Place) -> ScheduleDocument:
-        """Schedule the jobs. Raises `WorkloadError`, and with `--run` what measuring raises."""
+        """Schedule the jobs. Raises `WorkloadError`, and with `--run` errors of measuring."""
         from testbed.design.sharing import placement
         from testbed.design.sharing.cassini.circle import Rounding
         from testbed.design.sharing.cassini.schedule import Scheduler
@@ -256,7 +256,7 @@ def _links_of(lab: Lab, *, spread: bool) -> LabLinks:
 
 
 def _parse_policies(names: Sequence[str]) -> list[Policy]:
-    """Return the policies of these names, or the default ones. Raises `WorkloadError` for others."""
+    """Return the policies of these names, or the default ones. Raises `WorkloadError` for an unknown name."""
     from testbed.measure.sharing.policies import POLICIES
 
     policies = [policy for name in names or ("fair", "shifts") for policy in POLICIES if policy == name]
@@ -266,7 +266,7 @@ def _parse_policies(names: Sequence[str]) -> list[Policy]:
 
 
 def _parse_weights(texts: Sequence[str], jobs: Sequence[SharedJob]) -> Mapping[str, float]:
-    """Return `["x=3"]` as weights by job. Raises `WorkloadError` that shows the form."""
+    """Return weights by job from texts such as `x=3`. Raises `WorkloadError` for another form or an unknown job."""
     weights = {}
     for text in texts:
         name, _, value = text.partition("=")
@@ -287,7 +287,7 @@ def _say_schedule(at: Place, schedule: cassini.Schedule) -> None:
         (one.link, ", ".join(one.jobs), f"{one.score:.4f}", "yes" if one.proven else "not proven")
         for one in schedule.links
     ]
-    at.say_table("Links that several jobs use", ("link", "jobs", "score", "proven"), links)
+    at.say_table("Shared links", ("link", "jobs", "score", "proven"), links)
     jobs = [
         (
             one.job,
@@ -304,7 +304,7 @@ def _say_schedule(at: Place, schedule: cassini.Schedule) -> None:
 
 
 def _say_measured(at: Place, rows: Sequence[JobMeasurement]) -> None:
-    """Say the rows as a table; nothing where nothing was measured."""
+    """Print the measurements as a table, if there are any."""
     if not rows:
         return
     columns = ("job", "policy", "mean (ms)", "predicted (ms)", "p99 (ms)", "alignments", "sent again")

@@ -1,4 +1,4 @@
-"""`testbed simulate`: one iteration of a job on a fabric that nobody has to own."""
+"""`testbed simulate`: one simulated iteration of a job on a fabric."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class LinkTraffic:
-    """Bytes of a link, and the part of the time it was full; None of circuits that move."""
+    """Bytes of a link, and the fraction of the time in which it was full; None for circuits that are reconfigured."""
 
     link: str
     bytes: int
@@ -37,7 +37,7 @@ class LinkTraffic:
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationDocument(Figures, JobDocument):
-    """An iteration of a job on a fabric. `host_gbps` is there where all servers have one link to a switch."""
+    """An iteration of a job on a fabric. `host_gbps` is set if every server has one link, to a switch."""
 
     fabric: str
     host_gbps: float | None = field(default=None, metadata=OMIT_NONE)
@@ -63,10 +63,10 @@ class SimulationDocument(Figures, JobDocument):
         yield f"{self.payload_bytes / 1e9:.4g} GB sent, bandwidth tax {self.bandwidth_tax:.3f}{full}"
         yield f"cost {self.cost_usd:,} USD{' (prices recalled, not checked)' if self.prices_recalled else ''}"
         if self.routes == "found":
-            yield "the plan has no routes: they were found now"
+            yield "the plan has no routes: the simulation chose them"
         if self.estimated_nodes is not None:
             nodes = count_noun(self.estimated_nodes, "node")
-            yield f"{nodes} without a duration: computed as a {self.device} does the operations"
+            yield f"{nodes} without a duration: estimated for a {self.device}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,10 +93,10 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
     ] = None
 
     def run(self, at: Place) -> SimulationDocument:
-        """Simulate an iteration. Raises what opening a job raises, `TopologyError` and `WorkloadError`."""
+        """Simulate an iteration. Raises the errors of `open_job`, `TopologyError` and `WorkloadError`."""
         from testbed.design.evaluation.simulation import figures, link_traffic, simulate_on
 
-        # At equal cost a Fat-tree stands beside direct connect, so that it is as many links that are paid for.
+        # At equal cost a Fat-tree is compared with direct connect, so the links of direct connect are paid for.
         has_one_link = is_switched(self.fabric) and not self.equal_cost
         setting = self.setting(1 if has_one_link else DIRECT_DEGREE, may_share=has_one_link)
         job, rate_gbps = setting.job, setting.rate_gbps

@@ -1,4 +1,4 @@
-"""`testbed topology`: hosts that should have light to each other, without any lab."""
+"""`testbed topology`: find the links between a number of hosts, without a lab."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from testbed.design.topology.strides import Method
 
 @dataclass(frozen=True, kw_only=True)
 class TopologyDocument(Document):
-    """A topology and its distances. `hops_sampled_from` nodes spoke for all where there are too many."""
+    """A topology and its distances. For many nodes, distances are from a sample of `hops_sampled_from` nodes."""
 
     nodes: int
     degree: int
@@ -43,7 +43,7 @@ class Topology(Command[TopologyDocument]):
     nodes: Annotated[int, option("Number of hosts.", least=1)] = REQUIRED
     degree: Annotated[int, option("NICs of each host.", least=1)] = REQUIRED
     simplex: Annotated[bool, SIMPLEX] = False
-    method: Annotated[Method, option("How ring strides are chosen.")] = "geometric"
+    method: Annotated[Method, option("Method that chooses ring strides.")] = "geometric"
     demand: Annotated[tuple[str, ...], DEMAND] = ()
 
     def run(self, at: Place) -> TopologyDocument:

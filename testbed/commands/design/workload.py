@@ -1,4 +1,4 @@
-"""Workloads of commands that simulate, compare and plan: their options, and what documents say of them."""
+"""Options and document keys for the workloads of commands that simulate, compare and plan."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ class NamesWorkload(Command[Any]):
     ] = ""
 
     def choose(self, instances: int, *parts: Part, zero: int = 0, recompute: bool = False) -> WorkloadChoice:
-        """Return what the options name, on so many instances of each device. Raises `WorkloadError`.
+        """Return the workload that the options name, with devices split into `instances`. Raises `WorkloadError`.
 
-        `parts` of the simulator are used next: a line says so where they are compiled first.
+        Prints a line if the `parts` of the simulator that are used next must be compiled first.
         """
         from testbed.design.workloads.choice import DEFAULT_DEVICE, WorkloadChoice, parse_settings
         from testbed.design.workloads.mig import name_instance
@@ -79,9 +79,9 @@ class NamesWorkload(Command[Any]):
         return choice
 
     def cut(self, default_degree: int, *, may_share: bool = False) -> tuple[int | None, int | None, float]:
-        """Return servers and links as `--mig` cuts them, and the part of a rate that is left.
+        """Return the number of logical servers, the links of each, and its fraction of a link's rate.
 
-        Raises `WorkloadError`.
+        Without `--mig` these are the options as given, and 1. Raises `WorkloadError` for links that cannot be divided.
         """
         from testbed.design.evaluation.job import DEFAULT_NODES
         from testbed.design.workloads.mig import logical_servers
@@ -136,7 +136,7 @@ class SimulatesWorkload(NamesWorkload):
         bool | None,
         option(
             (
-                "Simulate all rounds of a ring as one (faster, a few per cent different) or one by one. A "
+                "Simulate all rounds of a ring as one (faster, a few per cent different) or each round. A "
                 "plan keeps its own setting."
             ),
             "--fluid/--rounds",
@@ -158,8 +158,8 @@ class SimulatesWorkload(NamesWorkload):
     def setting(self, default_degree: int = DIRECT_DEGREE, *, may_share: bool = False) -> FabricSetting:
         """Return the job that the options name, with links, rate and options of its fabrics.
 
-        Servers that share a link (`may_share`) have a part of its rate. Raises what `open_job` raises, and
-        `WorkloadError` for settings.
+        With `may_share`, logical servers may share a link, each with a part of its rate. Raises the errors of
+        `open_job`, and `WorkloadError` for invalid settings.
         """
         from testbed.design.evaluation.job import open_job
         from testbed.design.fabrics.kind import FabricOptions
@@ -178,10 +178,10 @@ class SimulatesWorkload(NamesWorkload):
 
 @dataclass(frozen=True, kw_only=True)
 class JobDocument(Document):
-    """Base of documents about a simulated job: where it is from, and its servers.
+    """Base of documents about a simulated job: its source and its servers.
 
-    A task graph or a folder of traces has `graph`, a workload all from `workload` on. Nodes of traces without a
-    duration are the `estimated_nodes`.
+    `graph` is set for a task graph or a folder of traces, `workload` and the keys after it for a workload.
+    `estimated_nodes` counts the nodes of traces that have no duration.
     """
 
     job: str
@@ -208,7 +208,7 @@ class JobDocument(Document):
 
 
 def job_keys(setting: FabricSetting) -> dict[str, Any]:
-    """Return the values of a `JobDocument`, by field."""
+    """Return the fields of `JobDocument`."""
     job = setting.job
     servers = {"nodes": job.graph.nodes, "degree": setting.degree, "rate_gbps": setting.rate_gbps}
     return {"job": job.name, "simulated": True, **job.about, **servers}
@@ -216,7 +216,7 @@ def job_keys(setting: FabricSetting) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """An iteration as it was simulated, see `testbed.design.evaluation.simulation.figures`."""
+    """Figures of a simulated iteration, see `testbed.design.evaluation.simulation.figures`."""
 
     iteration_ms: float
     compute_ms: float

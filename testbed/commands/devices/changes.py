@@ -1,4 +1,4 @@
-"""Commands of `testbed switch ADDRESS` that change the switch. A real one is moved with consent only."""
+"""Commands of `testbed switch ADDRESS` that change the switch. A real switch is changed only with consent."""
 
 from __future__ import annotations
 
@@ -20,12 +20,10 @@ if TYPE_CHECKING:
     from ocs_drivers.model import ApplyReport, Snapshot
 
 _PORT_HELP = "By number or by name."
-_AFTER_ROBOT = (
-    "Wait until it is done, and read again. A request that is never carried out is removed at the robot."
-)
+_AFTER_ROBOT = "Wait until it is done, and read again. Remove a request that is never executed at the robot."
 _AFTER_PROVISIONING = (
-    "It is provisioned without being active: connect that very pair, which activates it, or take its input over "
-    "with `apply INPUT:OUTPUT --scope INPUTS`, which deletes it."
+    "It is provisioned but not active: connect the same pair, which activates it, or use its input with "
+    "`apply INPUT:OUTPUT --scope INPUTS`, which deletes it."
 )
 
 
@@ -37,7 +35,7 @@ class MovesSwitch(AsksSwitch):
     yes: Annotated[bool, option("Move a real switch without asking.", "--yes")] = False
 
     def check_consent(self, switch: OpticalSwitch, what: str, at: Place) -> None:
-        """Ask before a real switch is moved. Raises `RefusedToMove`."""
+        """Ask for consent to `what` on a real switch, unless `--yes` is given. Raises `RefusedToMove` without it."""
         from testbed.commands.devices.session import is_simulated
 
         if self.yes or is_simulated(switch):
@@ -50,7 +48,7 @@ class MovesSwitch(AsksSwitch):
 
 @dataclass(frozen=True, kw_only=True)
 class PairStatus:
-    """Outcome of one pair that was to be made or removed."""
+    """Outcome of connecting or disconnecting one pair."""
 
     input: int
     output: int
@@ -59,7 +57,7 @@ class PairStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeDocument(SwitchDocument):
-    """Outcome of every pair, and the revision that was read back; `replaced` are circuits that `connect` dropped."""
+    """Outcome of every pair, and the revision read back; `replaced` lists the circuits that `connect` removed."""
 
     changed: bool
     pairs: tuple[PairStatus, ...]
@@ -70,7 +68,7 @@ class ChangeDocument(SwitchDocument):
 def _outcome(
     at: Place, device: OpticalSwitch, report: ApplyReport, replaced: tuple[Pair, ...] | None = None
 ) -> ChangeDocument:
-    """Say and return what became of every pair; the driver raises for whatever is not done."""
+    """Print and return the outcome of every pair. A driver that fails raises, so all pairs are done or unchanged."""
     from lightbed.wording import count_noun
     from ocs_drivers import Status
     from testbed.commands.devices.session import about, heading
@@ -115,7 +113,7 @@ class SwitchConnect(MovesSwitch, Command[ChangeDocument]):
             snapshot = device.read()
             dropped = _find_dropped(pairs, snapshot, device, replace=self.replace)
             target, scope = CrossConnects(pairs), frozenset(pairs)
-            device.plan(target, snapshot, scope)  # what cannot be is refused before anything is announced
+            device.plan(target, snapshot, scope)  # refuses impossible pairs before consent is asked for
             what = f"connect {count_noun(len(pairs), 'pair')}"
             if dropped:
                 what += f" and drop {describe_pairs(dropped.items())}"
@@ -129,7 +127,10 @@ class SwitchConnect(MovesSwitch, Command[ChangeDocument]):
 def _find_dropped(
     pairs: Mapping[int, int], snapshot: Snapshot, device: OpticalSwitch, *, replace: bool
 ) -> dict[int, int]:
-    """Return the circuits that connecting drops. Raises `PortBusy` without `replace`, `Conflict` for queued work."""
+    """Return the circuits that connecting drops.
+
+    Raises `PortBusy` if there are any without `replace`, and `Conflict` for queued moves of the same ports.
+    """
     from ocs_drivers.engine.reports import describe_pairs, ports_of
     from ocs_drivers.errors import Conflict, PortBusy
 
@@ -188,7 +189,7 @@ class SwitchDisconnect(MovesSwitch, Command[ChangeDocument]):
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedStep:
-    """One command that an apply would send: its kind, and the pairs that it names."""
+    """A command that an apply would send: its kind and its pairs."""
 
     kind: str
     pairs: tuple[Pair, ...]
@@ -196,14 +197,14 @@ class PlannedStep:
 
 @dataclass(frozen=True, kw_only=True)
 class DryRunDocument(SwitchDocument):
-    """Steps that an apply would take, and the time that the device would need."""
+    """Steps of an apply, and the time that the device is expected to need."""
 
     steps: tuple[PlannedStep, ...]
     estimated_s: float
 
     @property
     def exit_code(self) -> int:
-        """2 where something would be done."""
+        """2 if an apply would change something."""
         return CHANGES if self.steps else DONE
 
 
@@ -254,9 +255,9 @@ class SwitchApply(MovesSwitch, Command["ChangeDocument | DryRunDocument"]):
             return _outcome(at, device, report)
 
     def _check_intention(self, texts: list[str]) -> None:
-        """Raise `UsageError` for pairs beside `--empty`, and for no pair without it."""
+        """Raise `UsageError` for pairs together with `--empty`, and for neither pairs nor `--empty`, `--dry-run`."""
         if texts and self.empty:
-            raise UsageError("--empty: no pairs may be given with it")
+            raise UsageError("--empty removes all circuits: leave out the pairs, or leave out --empty")
         if not (texts or self.empty or self.dry_run):
             raise UsageError(
                 "INPUT:OUTPUT: no pair is given, which would remove all circuits: pass --empty to do that"
@@ -264,10 +265,10 @@ class SwitchApply(MovesSwitch, Command["ChangeDocument | DryRunDocument"]):
 
 
 def _pairs_in_question(target: CrossConnects, snapshot: Snapshot, scope: list[int] | None) -> dict[int, int]:
-    """Return the circuits that an apply makes and removes: a removed one under its input only if none is made."""
-    now = snapshot.connections
-    pairs = {i: o for i, o in now.items() if scope is None or i in scope} | dict(target)
-    return {i: o for i, o in pairs.items() if now.get(i) != target.get(i)}
+    """Return the circuits that an apply adds or removes, by input; for a replaced circuit, the new one."""
+    current = snapshot.connections
+    pairs = {i: o for i, o in current.items() if scope is None or i in scope} | dict(target)
+    return {i: o for i, o in pairs.items() if current.get(i) != target.get(i)}
 
 
 def _make_changed_since(expect: str, snapshot: Snapshot, device: OpticalSwitch) -> Conflict:
@@ -275,7 +276,7 @@ def _make_changed_since(expect: str, snapshot: Snapshot, device: OpticalSwitch) 
 
     return Conflict(
         f"the switch holds revision {snapshot.revision}, not {expect}; nothing was sent",
-        expected={},  # a revision tells no pairs
+        expected={},  # a revision does not tell which pairs were expected
         found=snapshot.connections,
         device=device.address,
         hint="Somebody else changed it: read again, then decide.",
@@ -297,7 +298,7 @@ def _plan(at: Place, device: OpticalSwitch, target: CrossConnects, scope: list[i
 
 @dataclass(frozen=True, kw_only=True)
 class ShutterDocument(SwitchDocument):
-    """The state of shutters, `open` or `close`, and their ports."""
+    """The state of shutters (`open` or `close`) and their ports."""
 
     shutter: str
     ports: tuple[int, ...]
@@ -315,10 +316,10 @@ class SwitchShutter(MovesSwitch, Command[ShutterDocument]):
     )
 
     def validate(self) -> None:
-        """Raise `UsageError` for another word."""
+        """Raise `UsageError` for any word but `open` and `close`."""
         super().validate()
         if self.what not in {"open", "close"}:
-            raise UsageError("open|close: give open or close")
+            raise UsageError(f"{self.what!r} is not a state of a shutter: write open or close")
 
     def run(self, at: Place) -> ShutterDocument:
         """Open or close the shutters. Raises `RefusedToMove` and `OcsError`."""
@@ -338,7 +339,7 @@ class SwitchShutter(MovesSwitch, Command[ShutterDocument]):
 
 @dataclass(frozen=True, kw_only=True)
 class HomeDocument(SwitchDocument):
-    """The robot is home."""
+    """Outcome of a homing run: the robot is home."""
 
     homed: bool
 
@@ -348,7 +349,7 @@ class SwitchHome(MovesSwitch, Command[HomeDocument]):
     """`testbed switch ADDRESS home`."""
 
     def run(self, at: Place) -> HomeDocument:
-        """Have the robot find its home. Raises `Unsupported`, `RefusedToMove` and other `OcsError`."""
+        """Home the robot. Raises `Unsupported`, `RefusedToMove` and other `OcsError`."""
         from ocs_drivers.errors import Unsupported
         from testbed.commands.devices.session import about, heading, writing
 

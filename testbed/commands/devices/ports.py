@@ -10,32 +10,33 @@ from ocs_drivers.errors import PortError, UnknownPort
 from ocs_drivers.model import PortInfo, Side
 
 _NUMBER = re.compile("[0-9]{1,9}")
-"""A number as people write it: digits of other alphabets are a name, and so is what no switch has."""
+"""A port number: ASCII digits only; anything else is a name."""
 
 LONGEST_SHOWN = 40
 
 
 def _quote(text: str) -> str:
-    """Return what was written, quoted; a long one cut."""
+    """Return a quoted text, shortened if it is long."""
     return (
         repr(text) if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]!r}... ({len(text)} characters)"
     )
 
 
 class PortNames:
-    """Finds the ports of one switch. A name may stand on both sides (`1.1.1`): then the place decides."""
+    """The ports of one switch by number and name. A name such as `1.1.1` may exist as input and as output."""
 
     def __init__(self, ports: Mapping[int, PortInfo]) -> None:
         self._ports = ports
 
     def name(self, port: int) -> str:
-        """Return what the device calls a port."""
+        """Return the device's name of a port."""
         return self._ports[port].name
 
     def number(self, text: str, side: Side | None) -> int:
-        """Return the port that `text` means; on `side` when it says which. Raises `UnknownPort`.
+        """Return the number of the port that `text` names. Raises `UnknownPort` if none or several match.
 
-        A number that is a port's number is that port; anything else, and whatever follows `=`, is a name.
+        Text with a port's number is that port; anything else, and whatever follows `=`, is a name. Names are searched
+        on `side` only, or on both sides if it is None.
         """
         name = text.removeprefix("=").strip()
         if name == text.strip() and _NUMBER.fullmatch(name) and int(name) in self._ports:
@@ -58,7 +59,7 @@ class PortNames:
         return matches[0]
 
     def inputs(self, text: str) -> list[int]:
-        """Return the inputs of a scope, comma between. Raises `UnknownPort`, also for none at all."""
+        """Return the inputs of a scope, separated by commas. Raises `UnknownPort`, also for an empty scope."""
         if not text.strip():
             raise UnknownPort(
                 "the scope is empty", hint="Name its inputs, or leave out --scope to include all."
@@ -66,7 +67,7 @@ class PortNames:
         return [self.number(each, Side.IN) for each in text.split(",")]
 
     def pairs(self, texts: Iterable[str]) -> dict[int, int]:
-        """Return pairs written `INPUT:OUTPUT`. Raises `PortError` for another form or an input named twice."""
+        """Return pairs written `INPUT:OUTPUT`. Raises `PortError` for another form or a port named twice."""
         pairs: dict[int, int] = {}
         for text in texts:
             source, colon, output = text.partition(":")
@@ -79,14 +80,14 @@ class PortNames:
                 raise PortError(f"input {_quote(source)} is named twice", ports=(number,))
             pairs[number] = self.number(output, Side.OUT)
         outputs = list(pairs.values())
-        twice = sorted({port for port in outputs if outputs.count(port) > 1})
-        if twice:
-            raise PortError("an output is named twice", ports=twice)
+        duplicates = sorted({port for port in outputs if outputs.count(port) > 1})
+        if duplicates:
+            raise PortError("an output is named twice", ports=duplicates)
         return pairs
 
 
 def pairs_in_file(path: Path) -> list[str]:
-    """Return the pairs of a file, one or more a line; `#` begins a comment."""
+    """Return the pairs of a file, separated by white space or commas; `#` begins a comment. Raises `PortError`."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""A session with the switch of `testbed switch ADDRESS ...`: open it, bound its time, tell of progress, hold leases."""
+"""A session with the switch of `testbed switch ADDRESS ...`: time limit, progress messages and leases."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from ocs_drivers.transports.recording import recording
 from testbed.errors import Interrupted, MoveTimedOut, TimedOut, UsageError
 
 SLOW_S = 5.0
-"""A command that lasts longer says that the device is slow."""
+"""Time after which a command prints that the device is slow."""
 
 
 class TimeIsUp(BaseException):
-    """The end of the time of a command, wherever it is; no error, so that nothing takes it for the device's."""
+    """The end of a command's time. Not an `Exception`, so that no handler takes it for an error of the device."""
 
 
 @contextmanager
 def open_device(
     address: str, timeout_s: float | None, answer_s: float, record: Path | None, *, announces_slowness: bool
 ) -> Iterator[OpticalSwitch]:
-    """Provide the switch at an address, for `timeout_s` at most; None for as long as it takes.
+    """Open the switch at an address for at most `timeout_s`; None: without limit.
 
-    Each answer may take `answer_s`. Raises `TimedOut`, `UsageError` for the file of a recording, and `OcsError`.
+    Each answer may take `answer_s`. Raises `TimedOut`, `UsageError` if the recording cannot be written, and `OcsError`.
     """
     load_on_demand("numpy", "psutil")
     with ExitStack() as stack:
@@ -41,40 +41,40 @@ def open_device(
             stack.enter_context(_record_into(record))
         if announces_slowness:
             stack.enter_context(announce_slowness(address))
-        with time_limit(timeout_s, address):  # closing is not in it: it takes a second at most
+        with time_limit(timeout_s, address):  # does not include closing, which takes a second at most
             switch = stack.enter_context(open_switch(address, timeout_s=answer_s))
             try:
                 yield switch
-            except OcsError as error:  # one of the command itself does not name the device
+            except OcsError as error:  # errors of the command itself do not name the device
                 error.locate(device=switch.address)
                 raise
 
 
 @contextmanager
 def announce_slowness(address: str) -> Iterator[None]:
-    """Say on standard error that the device is slow, first after `SLOW_S`, then each time that the wait has doubled."""
-    done = Event()
+    """Print on standard error that the device is slow, after `SLOW_S` and each time that the wait has doubled."""
+    is_over = Event()
 
-    def tell() -> None:
+    def announce() -> None:
         waited_s = pause_s = SLOW_S
-        while not done.wait(pause_s):
+        while not is_over.wait(pause_s):
             print(
                 f"   {_without_account(address)} is slow: {waited_s:g} s so far", file=sys.stderr, flush=True
             )
             pause_s, waited_s = waited_s, 2 * waited_s
 
-    watcher = Thread(target=tell, daemon=True)
+    watcher = Thread(target=announce, daemon=True)
     watcher.start()
     try:
         yield
     finally:
-        done.set()
+        is_over.set()
         watcher.join()
 
 
 @contextmanager
 def time_limit(timeout_s: float | None, address: str) -> Iterator[None]:
-    """End what is inside after so many seconds, wherever it waits. Raises `TimedOut`."""
+    """End the block after `timeout_s`, even inside a blocking call. Raises `TimedOut`."""
     if timeout_s is None:
         yield
         return
@@ -85,7 +85,7 @@ def time_limit(timeout_s: float | None, address: str) -> Iterator[None]:
         try:
             yield
         finally:
-            _disarm()  # in the outer `try`: an alarm that comes before it is no less the end of the time
+            _disarm()  # inside the outer `try`: an alarm just before it must still raise `TimedOut`
     except TimeIsUp:
         raise TimedOut(
             f"{_without_account(address)}: not done within {timeout_s:g} s. Check the port of the address "
@@ -100,7 +100,7 @@ def _ring(_signum: int, _frame: object) -> None:
 
 
 def _disarm() -> None:
-    """End the time limit that is in force, if any."""
+    """Stop the alarm of the time limit, if one is set."""
     if signal.getsignal(signal.SIGALRM) is _ring:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
@@ -112,7 +112,7 @@ def _without_account(address: str) -> str:
 
 @contextmanager
 def _record_into(path: Path) -> Iterator[None]:
-    """Record into a new file. Raises `UsageError` where there cannot be one."""
+    """Record the exchange in a new file. Raises `UsageError` if it exists or cannot be written."""
     with ExitStack() as stack:
         try:
             stack.enter_context(recording(path))
@@ -127,14 +127,19 @@ def _record_into(path: Path) -> Iterator[None]:
 
 @contextmanager
 def moving(switch: OpticalSwitch, pairs: Mapping[int, int] | None = None) -> Iterator[None]:
-    """Tell of a longer wait, and say that one which is ended does not stop the device: `pairs` are unknown then."""
+    """Show the driver's progress. Raises `Interrupted` or `MoveTimedOut` with `pairs` as unknown if the block is ended.
+
+    Ending a command does not stop the device.
+    """
     pairs = pairs or {}
     unknown = f"unknown: {describe_pairs(pairs.items())}. " if pairs else ""
-    after = f"what was sent may still be carried out. {unknown}See what it holds: testbed switch {switch.address} read"
+    after = (
+        f"the device may still execute it. {unknown}Read its circuits: testbed switch {switch.address} read"
+    )
     with _show_progress():
         try:
             yield
-            _disarm()  # it has moved, and what is left is to say so
+            _disarm()  # the device has moved: from here on, a time-out would report the wrong state
         except KeyboardInterrupt:
             raise Interrupted(f"{switch.address}: interrupted; {after}", unknown=pairs) from None
         except TimeIsUp:
@@ -150,11 +155,11 @@ def writing(
     *,
     ports: Iterable[int] = (),
 ) -> Iterator[None]:
-    """Do the same as `moving`, under the leases of the labs that the switch is part of.
+    """Wrap a change as `moving` does, with leases in the labs that the switch is part of.
 
-    What is written are these ports, both ends of the pairs, and of the `connections` at one of these ends.
+    Leased are `ports`, both ends of `pairs`, and both ends of those current `connections` that share an end with them.
     """
-    from testbed.operate.direct import holding  # the journal: not for a look
+    from testbed.operate.direct import holding  # imports the journal: only if needed
 
     new = pairs or {}
     old = {i: o for i, o in (connections or {}).items() if i in new or o in new.values()}
@@ -165,7 +170,7 @@ def writing(
 
 @contextmanager
 def _show_progress() -> Iterator[None]:
-    """Print what drivers tell of a wait on standard error."""
+    """Print the drivers' progress messages on standard error."""
     logger = logging.getLogger("ocs_drivers.progress")
     handler, before = logging.StreamHandler(sys.stderr), logger.level
     handler.setFormatter(logging.Formatter("   %(message)s"))
@@ -179,31 +184,31 @@ def _show_progress() -> Iterator[None]:
 
 
 def is_simulated(switch: OpticalSwitch) -> bool:
-    """Return True for a twin, which names itself in its serial number."""
+    """Return whether a switch is a twin: its serial number begins with SIM."""
     return switch.identity().serial.startswith("SIM")
 
 
 def about(switch: OpticalSwitch) -> dict[str, Any]:
-    """Return the fields that every document begins with: the switch, and whether it is simulated."""
+    """Return the fields of `SwitchDocument`: the address, and whether the switch is simulated."""
     return {"address": switch.address, "simulated": is_simulated(switch)}
 
 
 def heading(switch: OpticalSwitch) -> str:
-    """Return the title of what people read."""
+    """Return the title of the output for people."""
     return f"{'SIMULATED ' if is_simulated(switch) else ''}{switch.address}"
 
 
 class _OnDemand(ModuleType):
-    """A package before its code has run, which the first look at anything in it makes an ordinary one.
+    """A package whose code runs at the first access to an attribute; it is then an ordinary module.
 
-    `importlib.util.LazyLoader` does not do: a mere `import` looks at `__spec__`, which loads the module.
+    `importlib.util.LazyLoader` is not enough: `import` itself reads `__spec__`, which would load the module.
     """
 
     def __getattr__(self, name: str) -> Any:
         state = self.__dict__
         with state["_lock"]:
             path = state.pop("_path", None)
-            if path is not None:  # nobody was here before, not even the code that is run now
+            if path is not None:  # first access; `pop` lets the package's own code read attributes
                 state["__path__"] = path
                 self.__spec__.loader.exec_module(self)  # type: ignore[union-attr]
                 self.__class__ = ModuleType  # type: ignore[assignment]
@@ -214,11 +219,10 @@ class _OnDemand(ModuleType):
 
 
 def load_on_demand(*packages: str) -> None:
-    """Make the import of packages wait until something of them is used, in this process.
+    """Delay the import of packages in this process until one of their attributes is used.
 
-    PyVISA imports NumPy for transfers of binary data and psutil for the search for instruments. A switch needs
-    neither, and they are half of the processor time of a short command. What is loaded already, or not installed,
-    stays as it is.
+    PyVISA imports NumPy for binary transfers and psutil to search for instruments. A switch needs neither, and they
+    take half of the processor time of a short command. Packages that are loaded or not installed are left alone.
     """
     for name in packages:
         spec = None if name in sys.modules else importlib.util.find_spec(name)

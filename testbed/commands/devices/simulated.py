@@ -1,6 +1,6 @@
-"""`testbed sim up|down|status`: a simulated lab that stays up between commands; `sim switch`: one switch alone.
+"""`testbed sim up|down|status`: a simulated lab that stays up between commands; `sim switch`: a single switch.
 
-`sim examples` writes the lab files that the package brings along.
+`sim examples` writes the example lab files of the package.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class UpDocument(Document):
-    """A simulated lab that is up, and the lab file with its addresses; with drawn fibres also how they were drawn."""
+    """A simulated lab that is up, and the lab file with its addresses; with drawn fibres also how they were drawn.
+
+    `control` maps each twin to its control socket; `reason` says why hosts are modelled, if they are.
+    """
 
     lab_id: str
     simulated: bool
@@ -48,8 +51,8 @@ class SimUp(AsksHosts, Command[UpDocument]):
 
     role = None
     details = (
-        "A lab that had to move (another subnet, or no namespaces) gets a lab file of its own, whose path is "
-        "printed."
+        "A lab that runs at other addresses (another subnet, or without namespaces) gets its own lab file, "
+        "whose path is printed."
     )
     move: Annotated[bool, option("Use the next free subnet if the lab's is taken.", "--move")] = False
     rate_mbps: Annotated[float | None, RATE] = None
@@ -60,13 +63,13 @@ class SimUp(AsksHosts, Command[UpDocument]):
     dead: Annotated[int, option("With --fibres: number of fibres without light.", least=0)] = 0
 
     def validate(self) -> None:
-        """Raise `UsageError` for crossed or dead fibres where none are drawn."""
+        """Raise `UsageError` for crossed or dead fibres without `--fibres`."""
         super().validate()
         if self.fibres is None and (self.crossed or self.dead):
             raise UsageError("--crossed and --dead change drawn fibres: pass --fibres SEED too")
 
     def run(self, at: Place) -> UpDocument:
-        """Start the lab, and leave it up. Raises `LabFileError` and `LabStartError`."""
+        """Start the lab, which outlives the command. Raises `LabFileError` and `LabStartError`."""
         from testbed.lab.control import control
         from testbed.lab.simulated.fibre_draw import without_fibres
         from testbed.lab.simulated.lifecycle import at_rate, start_lab
@@ -104,7 +107,7 @@ class SimUp(AsksHosts, Command[UpDocument]):
         )
 
     def _fibres(self, at: Place) -> DrawnFibres:
-        """Return the lab with the fibres that its file gives, or with those that the seed draws."""
+        """Return the lab with the fibres of its file, or with `--fibres` with randomly drawn ones."""
         from testbed.lab.inventory import load_bare_lab
         from testbed.lab.simulated.fibre_draw import DrawnFibres, draw_fibres
 
@@ -125,13 +128,11 @@ def _lines_of_start(started: SimulatedLab) -> Iterator[str]:
 
 
 def _missing_interpreters(started: SimulatedLab) -> Iterator[str]:
-    """Yield a line for each interpreter that hosts of namespaces, which run this machine's programs, do not find."""
-    remedy = (
-        "`ssh.python` of the lab file names it, relative to that file; until it is there no link is probed"
-    )
+    """Yield a line for each Python interpreter that hosts in namespaces need and this machine does not have."""
+    remedy = "install it, or correct `ssh.python` of the lab file (relative to that file); no link is probed before"
     if started.hosts != "model":
         for python in sorted({host.python for host in started.lab.hosts if not shutil.which(host.python)}):
-            yield f"  the hosts' Python {python} is not there: {remedy}"
+            yield f"  the hosts' Python {python} does not exist: {remedy}"
 
 
 def _leave_lab_file(started: SimulatedLab, runs_dir: Path) -> Path:
@@ -147,7 +148,7 @@ def _leave_lab_file(started: SimulatedLab, runs_dir: Path) -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class DownDocument(Document):
-    """The ids of labs that were removed, and of those that were left."""
+    """The ids of labs that were removed, and of labs that stay up."""
 
     removed: tuple[str, ...]
     left: tuple[str, ...]
@@ -172,20 +173,20 @@ class SimDown(Command[DownDocument]):
         lab_ids = [_lab_id(word) for word in self.labs]
         removed = tuple(sorted(lab_down(lab_ids, all_labs=self.all_labs)))
         is_about_all = self.all_labs or not lab_ids
-        left = {entry["lab_id"]: entry for entry in lab_status()} if is_about_all else {}
+        others = {entry["lab_id"]: entry for entry in lab_status()} if is_about_all else {}
         at.say(*[f"removed {lab_id}" for lab_id in removed] or ["nothing to remove"])
-        at.say(*(f"left {lab_id}: {self._reason(entry)}" for lab_id, entry in left.items()))
-        return DownDocument(removed=removed, left=tuple(sorted(left)))
+        at.say(*(f"left {lab_id}: {self._reason(entry)}" for lab_id, entry in others.items()))
+        return DownDocument(removed=removed, left=tuple(sorted(others)))
 
     def _reason(self, entry: dict[str, Any]) -> str:
-        """Return why a lab was left."""
+        """Return why a lab stays up."""
         if not self.all_labs:
-            return "its supervisor is alive (--all ends those that you started)"
-        return f"lab {entry['lab']} was started by {entry['user'] or 'somebody else'}; name it to end it"
+            return "its supervisor is alive (--all stops the labs that you started)"
+        return f"lab {entry['lab']} was started by {entry['user'] or 'somebody else'}; name it to stop it"
 
 
 def _lab_id(word: str) -> str:
-    """Return the id that a word is, or that of the lab of the lab file that it names."""
+    """Return an id as it is, or for a lab file the id of its running lab."""
     if not (word.endswith((".yaml", ".yml")) or Path(word).is_file()):
         return word
     from testbed.lab.inventory import load_lab
@@ -196,7 +197,7 @@ def _lab_id(word: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class LabOfMachine:
-    """A simulated lab of this machine; of one that is not live only the id is known."""
+    """A simulated lab of this machine; if it is not live, only its id is known."""
 
     lab_id: str
     lab: str
@@ -210,7 +211,7 @@ class LabOfMachine:
 
 @dataclass(frozen=True, kw_only=True)
 class StatusDocument(Document):
-    """The simulated labs of this machine, living or left over."""
+    """The simulated labs of this machine, live or left over."""
 
     labs: tuple[LabOfMachine, ...]
 
@@ -239,7 +240,7 @@ class SimStatus(Command[StatusDocument]):
 
 @dataclass(frozen=True, kw_only=True)
 class ExamplesDocument(Document):
-    """Lab files that were written, and those that were there already and were kept."""
+    """Lab files that were written, and existing ones that were kept."""
 
     written: tuple[str, ...]
     kept: tuple[str, ...]
@@ -252,7 +253,7 @@ class SimExamples(Command[ExamplesDocument]):
     needs = "nothing"
     role = None
     has_runs_dir = False
-    folder: Annotated[Path, argument("Folder for the images.", "[FOLDER]", is_local=True)] = Path("labs")
+    folder: Annotated[Path, argument("Folder for the lab files.", "[FOLDER]", is_local=True)] = Path("labs")
 
     def run(self, at: Place) -> ExamplesDocument:
         """Write the files. Raises `OSError`."""
@@ -276,13 +277,13 @@ class SimExamples(Command[ExamplesDocument]):
 
 @dataclass(frozen=True, kw_only=True)
 class TwinEnd(Document):
-    """The end of a simulated switch: the status of its process."""
+    """The exit status of the process of a simulated switch."""
 
     status: int
 
     @property
     def exit_code(self) -> int:
-        """That of the process."""
+        """The exit status of the process."""
         return self.status
 
 
@@ -299,7 +300,7 @@ class SimSwitch(Command[TwinEnd]):
         "`testbed sim switch FAMILY -- --help`."
     )
     family: Annotated[
-        str, argument("Such as polatis; `list` names them all.", "FAMILY", complete="families")
+        str, argument("Family, e.g. polatis; `list` prints all families.", "FAMILY", complete="families")
     ] = REQUIRED
     words: Annotated[tuple[str, ...], argument("Options of the simulated switch.", "...", is_rest=True)] = ()
 
@@ -313,7 +314,7 @@ class SimSwitch(Command[TwinEnd]):
             try:
                 return TwinEnd(status=twin.wait())
             except KeyboardInterrupt:
-                # The terminal interrupts both; a twin that was not told ends with its input.
+                # Ctrl-C at a terminal reaches both processes; otherwise the end of its input ends the twin.
                 assert twin.stdin is not None
                 twin.stdin.close()
                 twin.wait()

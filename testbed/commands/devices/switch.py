@@ -1,4 +1,4 @@
-"""`testbed switch ADDRESS ...`: one switch, without a lab file; here the commands that look at it.
+"""`testbed switch ADDRESS ...`: one switch, without a lab file; this module holds the commands that only read it.
 
     testbed switch polatis+tl1://10.0.0.7 read
     testbed switch calient+tl1://10.0.0.8 connect 1.1.1:1.1.2
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ocs_drivers import OpticalSwitch
 
 LOOK_TIMEOUT_S = 60.0
-"""Time for a whole command that moves nothing; one that moves is given what it needs."""
+"""Default time limit of a command that moves nothing; commands that move have none."""
 LONGEST_S = 86400
 
 _EPILOG = """\b
@@ -55,14 +55,14 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class AsksSwitch(Command[Any]):
-    """Options of every command of a switch, which the group has: its address, and how to talk to it."""
+    """Options of the group `testbed switch`: the address, time limits and a recording."""
 
     needs = "switch"
     has_runs_dir = False
     address: Annotated[
         str,
         argument(
-            "Such as polatis+scpi://10.0.0.7.",
+            "Address of the switch, e.g. polatis+scpi://10.0.0.7.",
             "ADDRESS",
             complete="addresses",
             is_local=True,
@@ -102,14 +102,14 @@ class AsksSwitch(Command[Any]):
     ] = None
 
     def validate(self) -> None:
-        """Raise `UsageError` for numbers of seconds that are none."""
+        """Raise `UsageError` for time limits that are not finite."""
         super().validate()
         check_seconds("--timeout", self.timeout_s)
         check_seconds("--timeout-each", self.answer_s)
 
     @classmethod
     def group_epilog(cls) -> str:
-        """Return how addresses and accounts are written, with examples."""
+        """Return the help on addresses and accounts, with examples."""
         from ocs_drivers.families import FAMILIES
 
         schemes = ", ".join(FAMILIES)
@@ -118,13 +118,13 @@ class AsksSwitch(Command[Any]):
         )
 
     def open(self, *, is_bounded: bool = True) -> AbstractContextManager[OpticalSwitch]:
-        """Open the switch. A command that is `not is_bounded` ends in its own time, unless `--timeout` bounds it."""
+        """Open the switch. `is_bounded` sets the default time limit; without it only `--timeout` limits the command."""
         from testbed.commands.devices.session import open_device
 
         timeout_s = self.timeout_s or (LOOK_TIMEOUT_S if is_bounded else None)
         return open_device(
             self.address, timeout_s, self.answer_s, self.record, announces_slowness=is_bounded
-        )  # one that moves tells of its progress instead
+        )  # commands that move show the driver's progress instead
 
 
 def check_seconds(name: str, seconds: float | None) -> None:
@@ -135,7 +135,7 @@ def check_seconds(name: str, seconds: float | None) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class SwitchDocument(Document):
-    """The beginning of every document of a switch: its address, and whether it is simulated."""
+    """First keys of every document about a switch: its address, and whether it is simulated."""
 
     address: str
     simulated: bool
@@ -143,7 +143,7 @@ class SwitchDocument(Document):
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """Identity of a device, as it reports it."""
+    """Identity that a device reports."""
 
     vendor: str
     model: str
@@ -190,7 +190,7 @@ class SwitchIdentity(AsksSwitch, Command[IdentityDocument]):
     """`testbed switch ADDRESS identity`."""
 
     def run(self, at: Place) -> IdentityDocument:
-        """Ask the device. Raises `OcsError`."""
+        """Read the identity and capabilities. Raises `OcsError`."""
         from testbed.commands.devices.session import about, heading
 
         with self.open() as device:
@@ -208,7 +208,7 @@ class SwitchIdentity(AsksSwitch, Command[IdentityDocument]):
 
 @dataclass(frozen=True, kw_only=True)
 class Port:
-    """A port as the device reports it: see `ocs_drivers.model.PortInfo`."""
+    """A port that a device reports: see `ocs_drivers.model.PortInfo`."""
 
     number: int
     side: str
@@ -262,7 +262,7 @@ class PendingMove:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadDocument(SwitchDocument):
-    """Connections of a switch, their revision, ports that cannot be used now, and moves that wait in a robot."""
+    """Connections of a switch and their revision, ports that cannot be used now, and queued moves of a robot."""
 
     connections: tuple[Pair, ...]
     revision: str
@@ -351,8 +351,8 @@ def _power_text(reading: PowerReading | None) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sight(SwitchDocument):
-    """Something that a watch sees: the connections at its begin, then changes, or what the device says unasked."""
+class WatchEvent(SwitchDocument):
+    """An event of a watch: the connections at its start, a change of them, or an event that the device reports."""
 
     connections: tuple[Pair, ...] | None = field(default=None, metadata=OMIT_NONE)
     event: str | None = field(default=None, metadata=OMIT_NONE)
@@ -361,7 +361,7 @@ class Sight(SwitchDocument):
     added: tuple[Pair, ...] | None = field(default=None, metadata=OMIT_NONE)
 
     def line(self) -> str:
-        """Return it for people."""
+        """Return the event for people."""
         if self.connections is not None:
             return f"{len(self.connections)} connected"
         if self.event is not None:
@@ -372,7 +372,7 @@ class Sight(SwitchDocument):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwitchWatch(AsksSwitch, StreamCommand[Sight]):
+class SwitchWatch(AsksSwitch, StreamCommand[WatchEvent]):
     """`testbed switch ADDRESS watch`."""
 
     role = None
@@ -380,19 +380,19 @@ class SwitchWatch(AsksSwitch, StreamCommand[Sight]):
         float, option("Seconds between readings.", "--every", metavar="SECONDS", least=0.05, most=LONGEST_S)
     ] = 1.0
     for_s: Annotated[
-        float | None, option("Number of readings; default: until interrupted.", "--for", metavar="SECONDS")
+        float | None, option("Duration of the watch; default: until interrupted.", "--for", metavar="SECONDS")
     ] = None
 
     def validate(self) -> None:
-        """Raise `UsageError` for numbers of seconds that are none."""
+        """Raise `UsageError` for times that are not finite."""
         super().validate()
         check_seconds("--every", self.every_s)
         check_seconds("--for", self.for_s)
 
-    def stream(self, at: Place) -> Generator[Sight, None, None]:
-        """Yield everything that changes, from now on; end after `--for`, or never.
+    def stream(self, at: Place) -> Generator[WatchEvent, None, None]:
+        """Yield the connections, then every change and every event of the device, until `--for` has passed.
 
-        Devices that speak unasked are read when they do, and now and then; others at every look.
+        The connections are read and compared after each interval of `--every`. Raises `OcsError`.
         """
         from testbed.commands.devices.session import about
 
@@ -400,14 +400,14 @@ class SwitchWatch(AsksSwitch, StreamCommand[Sight]):
             begin_s, switch = time.monotonic(), about(device)
             connections = device.read().connections
             last_event = max((event.number for event in device.events()), default=0)
-            yield Sight(**switch, connections=tuple(sorted(connections.items())))
+            yield WatchEvent(**switch, connections=tuple(sorted(connections.items())))
             while self.for_s is None or time.monotonic() - begin_s < self.for_s:
                 time.sleep(self.every_s)
                 for event in device.events(since=last_event):
                     last_event = event.number
-                    yield Sight(**switch, event=event.kind, lines=tuple(event.lines))
+                    yield WatchEvent(**switch, event=event.kind, lines=tuple(event.lines))
                 before, connections = connections, device.read().connections
                 if connections != before:
                     removed = tuple(sorted(before.pairs - connections.pairs))
                     added = tuple(sorted(connections.pairs - before.pairs))
-                    yield Sight(**switch, removed=removed, added=added)
+                    yield WatchEvent(**switch, removed=removed, added=added)

@@ -1,4 +1,4 @@
-"""`testbed apply`: patch a topology, install the hosts' routes, prove both."""
+"""`testbed apply`: patch a topology, install the hosts' routes, and verify both."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from testbed.operate.session import BringUpReport, Change, LabSession, Note
 
 LONG_S = 1.0
-"""Applies that are expected to take less are over before anybody reads how far they are."""
+"""Expected duration above which an apply shows its progress."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AwaitedConfirmation:
-    """The epoch to which the lab goes back, when, and whether that is armed: it is not after a proof with findings."""
+    """The epoch to roll back to, the time, and whether the rollback is armed; it is not if the proof has findings."""
 
     back_to: int
     due: str | None
@@ -38,7 +38,7 @@ class AwaitedConfirmation:
 
 @dataclass(frozen=True, kw_only=True)
 class ApplyDocument(OfHosts):
-    """Outcome of an apply: its operation in the journal, times in seconds, and what its proof found."""
+    """Outcome of an apply: its operation in the journal, times in seconds, and the findings of its proof."""
 
     operation: str
     changed: bool
@@ -53,7 +53,7 @@ class ApplyDocument(OfHosts):
 
     @property
     def exit_code(self) -> int:
-        """1 where the proof found something."""
+        """1 if the proof has findings."""
         return DONE if self.verified else ERROR
 
 
@@ -63,7 +63,7 @@ class Apply(Moves, AsksHosts, NamesTopology):
 
     take_over: Annotated[bool, TAKE_OVER] = False
     change: Annotated[
-        Path | None, reads("Change of `testbed plan --out`: only if the lab is still as it was.")
+        Path | None, reads("Apply this change of `testbed plan --out`, if the lab is unchanged since.")
     ] = None
     expect: Annotated[
         str | None, option("Apply only if `plan` still reports this revision.", metavar="REVISION")
@@ -92,9 +92,9 @@ class Apply(Moves, AsksHosts, NamesTopology):
         demand = ChangeRequest.of(
             at.lab_file, self.topology_name, at.runs_dir, self.change, self.expect, take_over=self.take_over
         )
-        meant, lab = demand.meant, demand.meant.lab
+        choice, lab = demand.meant, demand.meant.lab
         if not (lab.simulated or at.is_quiet or self.really_move == lab.name):
-            _say_plan(at, meant, take_over=demand.take_over)  # to whoever is about to be refused
+            _say_plan(at, choice, take_over=demand.take_over)  # shown before the refusal below
         check_permission(lab, self.really_move)
         notes: list[str] = []
 
@@ -102,47 +102,47 @@ class Apply(Moves, AsksHosts, NamesTopology):
             notes.append(line)
             at.say(line)
 
-        for line in describe_apply_effect(meant, self.topology_name, at.runs_dir):
+        for line in describe_apply_effect(choice, self.topology_name, at.runs_dir):
             note(line)
         confirmed = _Confirmation.of(lab, self.confirm_within, self.hosts, self.really_move, at.runs_dir)
         with interruptible(at.tell), at.session(lab, self.hosts, writes=True) as session:
             planned = demand.plan(session)
             with _show_progress(session, planned, at.runs_dir):
-                brought = session.carry_out(
-                    meant.design, planned, note, stated=meant.stated, change=confirmed.change
+                report = session.carry_out(
+                    choice.design, planned, note, stated=choice.stated, change=confirmed.change
                 )
-            confirmed.arm(session, brought, note)
-        meant = choose_design(lab, NamedTopology(epoch=brought.epoch), at.runs_dir)
-        findings = describe_findings(brought.verified.findings)
-        at.say(*heading_lines(meant, self.hosts), *meant.describe_unfinished(), *finding_lines(findings))
-        if brought.verified.ok:
+            confirmed.arm(session, report, note)
+        choice = choose_design(lab, NamedTopology(epoch=report.epoch), at.runs_dir)
+        findings = describe_findings(report.verified.findings)
+        at.say(*heading_lines(choice, self.hosts), *choice.describe_unfinished(), *finding_lines(findings))
+        if report.verified.ok:
             at.say("everything is as planned")
         return ApplyDocument(
-            **describe_hosts(meant, self.hosts),
-            operation=brought.apply.operation,
-            changed=brought.plan.has_changes,
-            circuits=len(brought.plan.circuits),
-            outage_s=brought.apply.outage_s,
-            total_s=brought.apply.total_s,
-            journal_s=brought.apply.journal_s,
-            verified=brought.verified.ok,
+            **describe_hosts(choice, self.hosts),
+            operation=report.apply.operation,
+            changed=report.plan.has_changes,
+            circuits=len(report.plan.circuits),
+            outage_s=report.apply.outage_s,
+            total_s=report.apply.total_s,
+            journal_s=report.apply.journal_s,
+            verified=report.verified.ok,
             findings=findings,
             confirm=confirmed.describe(),
             notes=tuple(notes),
         )
 
 
-def _say_plan(at: Place, meant: DesignChoice, *, take_over: bool) -> None:
+def _say_plan(at: Place, choice: DesignChoice, *, take_over: bool) -> None:
     from testbed.operate.plan import describe
 
-    with at.session(meant.lab) as session:
-        planned = session.plan(meant.design, take_over=take_over)
-    at.say(*heading_lines(meant), *describe(meant.lab, planned))
+    with at.session(choice.lab) as session:
+        planned = session.plan(choice.design, take_over=take_over)
+    at.say(*heading_lines(choice), *describe(choice.lab, planned))
 
 
 @contextmanager
 def _show_progress(session: LabSession, planned: LabPlan, runs_dir: Path) -> Iterator[None]:
-    """Show on standard error how far an apply of some seconds is, by the durations in the journal."""
+    """Show the progress of an apply of more than `LONG_S` on standard error, estimated from earlier durations."""
     from testbed.commands.progress import narrate
     from testbed.errors import JournalError
     from testbed.operate.durations import Durations, Forecast, learn_durations
@@ -166,7 +166,7 @@ def _show_progress(session: LabSession, planned: LabPlan, runs_dir: Path) -> Ite
 
 @dataclass
 class _Confirmation:
-    """Part of an apply that `--confirm-within` adds; nothing where it was not given."""
+    """The confirmation of an apply with `--confirm-within`; without the option it does nothing."""
 
     lab: Lab
     change: Change
@@ -179,7 +179,7 @@ class _Confirmation:
     def of(
         cls, lab: Lab, within_s: float | None, hosts: HostsChoice, really_move: str | None, runs_dir: Path
     ) -> _Confirmation:
-        """Return it. Raises `NothingBefore` where there is no verified epoch to go back to."""
+        """Return the confirmation for `within_s`. Raises `NothingBefore` if no verified epoch precedes this one."""
         from testbed.operate.session import APPLY, Change
 
         change = APPLY
@@ -189,25 +189,23 @@ class _Confirmation:
             change = Change(confirm=(within_s, last_verified(runs_dir, lab).epoch))
         return cls(lab, change, hosts, really_move, runs_dir)
 
-    def arm(self, session: LabSession, brought: BringUpReport, note: Note) -> None:
-        """Arm it after the proof, and only if nothing was found. Raises `NotArmed`."""
-        if self.change.confirm is None or brought.epoch is None:
+    def arm(self, session: LabSession, report: BringUpReport, note: Note) -> None:
+        """Start the watcher if the proof has no findings; else end the confirmation. Raises `NotArmed`."""
+        if self.change.confirm is None or report.epoch is None:
             return
         from testbed.operate.confirmation import Confirmations
 
         confirmations = Confirmations(session.writable, self.lab.name)
-        if not brought.verified.ok:
-            confirmations.end("the proof found something")
-            note("not armed: the proof found something; `testbed rollback` goes back")
+        if not report.verified.ok:
+            confirmations.end("the proof has findings")
+            note("automatic rollback is not armed, because the proof has findings: run `testbed rollback`")
             return
-        self.armed = confirmations.arm(lambda: self._start(brought.epoch), brought.epoch)
+        self.armed = confirmations.arm(lambda: self._start(report.epoch), report.epoch)
         due = self.armed.due_at[:19].replace("T", " ")
-        note(
-            f"goes back to epoch {self.armed.back_to} at {due} UTC, unless `testbed confirm` is given before"
-        )
+        note(f"rolls back to epoch {self.armed.back_to} at {due} UTC, unless `testbed confirm` runs before")
 
     def describe(self) -> AwaitedConfirmation | None:
-        """Return its record of the document; None where it was not given."""
+        """Return the confirmation for the document; None without `--confirm-within`."""
         if self.change.confirm is None:
             return None
         due = self.armed.due_at if self.armed else None
@@ -226,14 +224,14 @@ class _Confirmation:
         with log.open("ab") as out, Path(os.devnull).open("rb") as nothing:
             streams = [(os.POSIX_SPAWN_DUP2, nothing.fileno(), 0)]
             streams += [(os.POSIX_SPAWN_DUP2, out.fileno(), number) for number in (1, 2)]
-            # Nobody waits for it: it goes on when this process has ended.
+            # Not waited for: the watcher outlives this process, in its own session.
             os.posix_spawn(
                 sys.executable, list(map(str, words)), _environment(), file_actions=streams, setsid=True
             )
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of the watcher: it moves under the same lease, and looks into the same database."""
+    """Return the environment of the watcher, with the lease and the database of this process."""
     from testbed.leases.choice import get_selected_lease
     from testbed.storage.address import address_in
 

@@ -1,7 +1,7 @@
-"""The process that goes back to the epoch before unless an apply is confirmed in time.
+"""The process that rolls back to the previous epoch unless an apply is confirmed in time.
 
-`python -m testbed.commands.lab.confirmation` runs in a session of its own, which neither Ctrl-C nor the end of a
-terminal reaches.
+`python -m testbed.commands.lab.confirmation` runs in its own session, so that neither Ctrl-C nor closing a terminal
+ends it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from testbed.storage.address import choose
 
 
 def main(arguments: list[Any]) -> int:
-    """Watch one epoch: arm it, wait, and go back unless it was confirmed."""
+    """Arm the confirmation of an epoch, wait, and roll back unless it is confirmed; return 0.
+
+    Arguments are the directory of runs, the lab file, the epoch, the kind of hosts and, for a real lab, its name.
+    """
     from testbed.leases.choice import select_lease as choose_lease
     from testbed.observe.json_log import log_as_asked
     from testbed.observe.traces import trace_as_asked
@@ -31,7 +34,7 @@ def main(arguments: list[Any]) -> int:
     runs_dir, lab_file, epoch, hosts, *really_move = arguments
     choose(os.environ.get("LIGHTBED_DATABASE", ""))
     choose_lease(os.environ.get("LIGHTBED_LEASE", ""))
-    with suppress(OSError):  # a log that cannot be written keeps nobody from going back
+    with suppress(OSError):  # a log that cannot be written must not prevent the rollback
         log_as_asked()
     trace_as_asked()
     os.chdir("/")
@@ -39,7 +42,7 @@ def main(arguments: list[Any]) -> int:
         confirmations = Confirmations(journal, Place(Path(lab_file)).lab.name)
 
         def go_back(back_to: int) -> str:
-            at = Place(Path(lab_file), Path(runs_dir))  # the lab file as it is then
+            at = Place(Path(lab_file), Path(runs_dir))  # reads the lab file at the time of the rollback
             return _roll_back(
                 Rollback(epoch=back_to, hosts=hosts, really_move="".join(really_move) or None), at
             )
@@ -49,7 +52,7 @@ def main(arguments: list[Any]) -> int:
 
 
 def _roll_back(command: Rollback, at: Place) -> str:
-    """Go back as a person would; return why that failed, or nothing."""
+    """Run `testbed rollback`; return why it failed, or an empty string."""
     try:
         document = carry_out(command, at)
     except KeyboardInterrupt:

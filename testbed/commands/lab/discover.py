@@ -1,4 +1,4 @@
-"""`testbed discover`: which NIC stands at which port, found by light and probe frames and written into a lab file."""
+"""`testbed discover`: find the port of every NIC by light and probe frames, and write them to a lab file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SETTLE_SIMULATED_S, SETTLE_REAL_S = 0.2, 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class Fibre:
-    """One fibre: its port where the verdict is `found`, and the ports that are left where it is `uncertain`."""
+    """One fibre: its port if the verdict is `found`, and the possible ports if it is `uncertain`."""
 
     verdict: str
     port: str | None
@@ -40,7 +40,7 @@ class Nic:
 
 @dataclass(frozen=True, kw_only=True)
 class InUse:
-    """Circuits and NICs in use, which were left alone."""
+    """Circuits and NICs in use, which were not touched."""
 
     circuits: tuple[str, ...]
     nics: tuple[str, ...]
@@ -48,7 +48,7 @@ class InUse:
 
 @dataclass(frozen=True, kw_only=True)
 class DiscoveryDocument(Document):
-    """The port of every fibre of a lab, as far as it is known, and the lab file that has them."""
+    """The ports of the fibres of a lab, as far as they were found, and the lab file with them."""
 
     lab: str
     simulated: bool
@@ -68,7 +68,7 @@ class DiscoveryDocument(Document):
 
     @property
     def exit_code(self) -> int:
-        """2 where a fibre is not found, or a NIC was in use."""
+        """2 if a fibre was not found, or a NIC was in use."""
         fibres = [fibre for nic in self.nics for fibre in (nic.transmit, nic.receive)]
         is_complete = all(fibre.verdict == "found" for fibre in fibres) and not self.in_use.nics
         return DONE if is_complete else CHANGES
@@ -86,8 +86,8 @@ class DiscoveryDocument(Document):
         yield from self.notes
         yield from (f"dead: {fibre}" for fibre in self.dead)
         yield from (f"uncertain: {fibre}" for fibre in self.uncertain)
-        yield from (f"in use, left alone: {what}" for what in (*self.in_use.circuits, *self.in_use.nics))
-        yield from (f"light of nobody in this lab enters {port}" for port in self.unnamed_light)
+        yield from (f"in use, not touched: {what}" for what in (*self.in_use.circuits, *self.in_use.nics))
+        yield from (f"{port} receives light from no NIC of this lab" for port in self.unnamed_light)
         note = "" if self.comments_kept else "; comments of the bare file could not be kept"
         yield f"written: {self.output}{note}"
 
@@ -98,7 +98,9 @@ class Discover(Moves, Command[DiscoveryDocument]):
 
     needs = "bare lab"
     lab_help = "Lab file whose NICs need no `transmit` and `receive`."
-    details = "Only free ports are patched, and all is put back at the end. After a crash the next discovery goes on."
+    details = (
+        "It patches only free ports, and restores all circuits. After a crash, the next discovery resumes."
+    )
     output: Annotated[
         Path, writes("lab.yaml", "Lab file to write.", "--output", "-o", metavar="OUT", new_unless="force")
     ] = REQUIRED
@@ -187,7 +189,7 @@ def _port(port: tuple[str, int]) -> str:
 
 
 def _topology_option(lab: Lab, runs_dir: Path) -> str:
-    """Return the option that names the default topology where an epoch of the lab as it was before is stored."""
+    """Return ` --method geometric` if an epoch is stored: the default is then the stored topology, for old ports."""
     from testbed.operate.intent import load_intents
 
     return " --method geometric" if load_intents(runs_dir, lab.name) else ""

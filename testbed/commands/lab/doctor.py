@@ -1,4 +1,4 @@
-"""`testbed doctor`: can this machine run a lab, and if not, what to do."""
+"""`testbed doctor`: check whether this machine can run a lab, with hints for what is missing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from testbed.commands.place import Place
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One fact about the machine: what was looked for, and the hint where it is not well."""
+    """One check of the machine: its name, its result, and a hint if it failed."""
 
     name: str
     ok: bool
@@ -21,14 +21,14 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class DoctorDocument(Document):
-    """The checks of a machine, and whether all of them are well."""
+    """The checks of a machine, and whether all of them passed."""
 
     ok: bool
     checks: tuple[Check, ...]
 
     @property
     def exit_code(self) -> int:
-        """1 where something must be repaired."""
+        """1 if a check failed."""
         return DONE if self.ok else ERROR
 
 

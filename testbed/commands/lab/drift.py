@@ -1,4 +1,4 @@
-"""`testbed drift`: losses over time, each stretch of glass against its own past and against the lab file."""
+"""`testbed drift`: optical losses over time, compared with earlier readings and with the lab file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from testbed.errors import UsageError
 
 
 def parse_time(text: str) -> float:
-    """Return the seconds since 1970 of a date or a time; UTC where it has no zone. Raises `UsageError`.
+    """Return the seconds since 1970 of a date or a time, in UTC unless it names a zone. Raises `UsageError`.
 
     >>> parse_time("1970-01-02")
     86400.0
@@ -35,7 +35,7 @@ MOMENT = Text(parse_time, lambda seconds: datetime.fromtimestamp(seconds, UTC).i
 
 @dataclass(frozen=True, kw_only=True)
 class StretchLoss:
-    """A stretch of glass: what it loses, what the lab file says that it may, and the verdict of its series."""
+    """A fibre section: its loss, the loss of the lab file, and the verdict on the series of its readings."""
 
     place: str
     link: str
@@ -55,7 +55,7 @@ class StretchLoss:
 
 @dataclass(frozen=True, kw_only=True)
 class DriftDocument(OfLab):
-    """A reading of a lab's light and its verdict; `not_kept` says why the reading is not stored, if so."""
+    """A reading of a lab's optical losses and its verdict; `not_kept` says why it could not be stored, or is empty."""
 
     taken: str
     ok: bool
@@ -65,7 +65,7 @@ class DriftDocument(OfLab):
 
     @property
     def exit_code(self) -> int:
-        """2 where light is lost, or an operation is unfinished."""
+        """2 if light is lost, or an operation is unfinished."""
         return DONE if self.ok and not self.unfinished else CHANGES
 
 
@@ -89,39 +89,39 @@ class Drift(AsksHosts, NamesTopology):
     ] = None
 
     def run(self, at: Place) -> DriftDocument:
-        """Open the lab, read it once and close it: nobody is kept from it between two readings."""
+        """Read the optical power once and judge it. The lab is closed again, so that it is free between readings."""
         from testbed.operate.choice import choose_design
         from testbed.operate.drift.history import history_in
         from testbed.operate.drift.report import read_drift
         from testbed.operate.plan import circuits_of
 
-        meant = choose_design(at.running_lab, self.topology_name, at.runs_dir)
-        with history_in(at.runs_dir) as history, at.session(meant.lab, self.hosts, partial=True) as session:
-            planned = circuits_of(meant.lab, meant.design.wiring)
+        choice = choose_design(at.running_lab, self.topology_name, at.runs_dir)
+        with history_in(at.runs_dir) as history, at.session(choice.lab, self.hosts, partial=True) as session:
+            planned = circuits_of(choice.lab, choice.design.wiring)
             report = read_drift(session, planned, history, time.time(), self.since)
         rows = report.as_json()
         document = DriftDocument(
-            **describe_lab(meant),
+            **describe_lab(choice),
             taken=rows["taken"],
             ok=rows["ok"],
             not_kept=rows["not_kept"],
             series=tuple(StretchLoss(**row) for row in rows["series"]),
-            findings=describe_findings(report.findings, meant),
+            findings=describe_findings(report.findings, choice),
         )
         kinds = [stretch.verdict for stretch in document.series]
         counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
         readings = max((stretch.readings for stretch in document.series), default=0)
         at.say(
-            f"{'SIMULATED ' if meant.lab.simulated else ''}lab {meant.lab.name}, {document.taken}: "
+            f"{'SIMULATED ' if choice.lab.simulated else ''}lab {choice.lab.name}, {document.taken}: "
             f"{count_noun(len(kinds), 'place')}{f' ({counts})' if counts else ''}, {count_noun(readings, 'reading')}; "
-            f"{meant.heading()}",
-            *meant.lines(),
+            f"{choice.heading()}",
+            *choice.lines(),
         )
         if document.not_kept:
             at.say(
                 f"this reading was judged, but could not be stored for later comparison: {document.not_kept}"
             )
-        at.say(*meant.describe_unfinished(), *finding_lines(document.findings))
+        at.say(*choice.describe_unfinished(), *finding_lines(document.findings))
         if not document.findings:
             at.say("no light is lost")
         return document

@@ -1,4 +1,4 @@
-"""`testbed env`: what torchrun, mpirun and the like must know to use a lab's optical links."""
+"""`testbed env`: variables and host file with which torchrun, mpirun and others use a lab's optical links."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from testbed.commands.place import Place
 
 @dataclass(frozen=True, kw_only=True)
 class Rank:
-    """A rank along a ring; `address` and `interfaces` are those of the optical links."""
+    """A rank, in the order of a ring; `address` and `interfaces` are those of the optical links."""
 
     rank: int
     host: str
@@ -24,7 +24,7 @@ class Rank:
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentDocument(Document):
-    """Variables, the text of an Open MPI host file, and the ranks."""
+    """Environment variables, the text of an Open MPI host file, and the ranks."""
 
     variables: dict[str, str]
     hostfile: str
@@ -41,18 +41,18 @@ class Environment(NamesTopology):
     as_shell: Annotated[bool, option("Print only the variables, as lines for a shell.", "--shell")] = False
 
     def run(self, at: Place) -> EnvironmentDocument:
-        """Return the environment of programs. Raises `HostError` where hosts name their NICs differently."""
+        """Return the environment of programs. Raises `HostError` if hosts name their NICs differently."""
         from testbed.lab.hosts.environment import program_environment
         from testbed.operate.choice import choose_design
 
-        meant = choose_design(at.running_lab, self.topology_name, at.runs_dir)
-        environment = program_environment(meant.lab, meant.design.topology)
+        choice = choose_design(at.running_lab, self.topology_name, at.runs_dir)
+        environment = program_environment(choice.lab, choice.design.topology)
         if self.as_shell:
             at.say(*environment.shell.splitlines())
-            for line in () if at.is_quiet else meant.describe_unfinished():
-                at.tell(line)  # standard output is for the shell
+            for line in () if at.is_quiet else choice.describe_unfinished():
+                at.tell(line)  # on standard error: a shell evaluates standard output
         else:
-            at.say(meant.heading(), *meant.lines(), *meant.describe_unfinished())
+            at.say(choice.heading(), *choice.lines(), *choice.describe_unfinished())
             at.say(*(f"{name}={value}" for name, value in environment.variables.items()))
             rows = [
                 [rank, host.name, host.management, host.address]
@@ -64,5 +64,5 @@ class Environment(NamesTopology):
             variables=document["variables"],
             hostfile=document["hostfile"],
             ranks=tuple(Rank(**row | {"interfaces": tuple(row["interfaces"])}) for row in document["ranks"]),
-            unfinished=describe_unfinished(meant.left),
+            unfinished=describe_unfinished(choice.left),
         )

@@ -1,4 +1,4 @@
-"""`testbed history|journal`: what was applied to a lab, and every operation with its steps. No device is asked."""
+"""`testbed history|journal`: the epochs of a lab, and its operations with their steps. No device is read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """Changes of an epoch on one device: `circuits`, as pairs of input and output, or the `routes` of a host."""
+    """Change of an epoch on one device: of `circuits`, as pairs of input and output, or of the `routes` of a host."""
 
     device: str
     change: str
@@ -27,7 +27,7 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Epoch:
-    """A topology that was applied to a lab: when, by whom, why, and what that changed."""
+    """A topology that was applied to a lab: when, by whom, why, and its changes."""
 
     id: int
     operation: str
@@ -62,7 +62,7 @@ class EpochList(Document):
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """A step of an operation, as the journal holds it."""
+    """A step of an operation in the journal."""
 
     device: str
     ordinal: int
@@ -163,7 +163,7 @@ class Journal(Command[OperationList]):
 
 
 def _describe_nothing(what: str, runs_dir: Path) -> str:
-    """Return the line for an empty answer; without any database also what to do about it."""
+    """Return the line for an empty list; without a database it also says what to do."""
     from testbed.storage.address import address_in
 
     address = address_in(runs_dir)

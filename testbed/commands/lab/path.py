@@ -14,7 +14,7 @@ from testbed.commands.place import Place
 
 @dataclass(frozen=True, kw_only=True)
 class PathHop:
-    """A link of the planned way; `patched` is None where its switch does not answer, a power where none is read."""
+    """A link of the planned path; `patched` is None if its switch does not answer, a power if it is not measured."""
 
     sender: str
     receiver: str
@@ -37,7 +37,7 @@ class KernelHop:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelWay:
-    """The way of a packet by the kernels; `end` says why it does not arrive, and is empty if it does."""
+    """The path of a packet by the kernels; `end` says why it does not arrive, and is empty if it does."""
 
     hops: tuple[KernelHop, ...]
     end: str
@@ -46,7 +46,7 @@ class KernelWay:
 
 @dataclass(frozen=True, kw_only=True)
 class PathDocument(OfHosts):
-    """The way of a packet, by plan and, of hosts that are not modelled, by the kernels."""
+    """The path of a packet by plan and, unless hosts are modelled, by the kernels."""
 
     source: str = field(metadata=key("from"))
     target: str = field(metadata=key("to"))
@@ -56,7 +56,7 @@ class PathDocument(OfHosts):
 
     @property
     def exit_code(self) -> int:
-        """2 where the two ways differ, or a switch says nothing of a hop."""
+        """2 if the two paths differ, or the switch of a hop does not answer."""
         is_unknown = any(hop.patched is None for hop in self.hops)
         return CHANGES if is_unknown or (self.kernel and self.kernel.differs) else DONE
 
@@ -81,17 +81,17 @@ class FollowPath(AsksHosts, NamesTopology):
         )
 
         for name in (self.source, self.target):
-            node_named(at.lab, name)  # before any lab is looked for
-        meant = choose_design(at.running_lab, self.topology_name, at.runs_dir)
-        ends = node_named(meant.lab, self.source), node_named(meant.lab, self.target)
-        with at.session(meant.lab, self.hosts, partial=True) as session:
-            hops = follow_path(session, meant.design, *ends)
-            way = kernel_path(session, meant.design, *ends)
+            node_named(at.lab, name)  # an unknown host is refused even if no lab runs
+        choice = choose_design(at.running_lab, self.topology_name, at.runs_dir)
+        ends = node_named(choice.lab, self.source), node_named(choice.lab, self.target)
+        with at.session(choice.lab, self.hosts, partial=True) as session:
+            hops = follow_path(session, choice.design, *ends)
+            way = kernel_path(session, choice.design, *ends)
         findings = describe_findings(session.off_findings)
-        at.say(*heading_lines(meant, self.hosts), *meant.describe_unfinished(), *finding_lines(findings))
+        at.say(*heading_lines(choice, self.hosts), *choice.describe_unfinished(), *finding_lines(findings))
         at.say(*describe_path(hops), *describe_kernel_path(way))
         return PathDocument(
-            **describe_hosts(meant, self.hosts),
+            **describe_hosts(choice, self.hosts),
             source=self.source,
             target=self.target,
             hops=tuple(PathHop(**asdict(hop)) for hop in hops),

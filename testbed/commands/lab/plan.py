@@ -1,4 +1,4 @@
-"""`testbed plan`: what would change on the switches."""
+"""`testbed plan`: the changes that an apply would make on the switches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from testbed.errors import UsageError
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedCircuit:
-    """A circuit and what becomes of it."""
+    """A circuit and its planned change."""
 
     change: str
     input_port: int
@@ -27,7 +27,7 @@ class PlannedCircuit:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedStep:
-    """A step of a switch: its kind, how many pairs it is about, and the seconds that the driver estimates."""
+    """A step of a switch: its kind, its number of pairs, and the driver's estimate of its duration."""
 
     kind: str
     pairs: int
@@ -36,7 +36,7 @@ class PlannedStep:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedSwitch:
-    """Changes of one switch; `revision` identifies what it held when the plan was made."""
+    """Changes of one switch; `revision` identifies its circuits at the time of the plan."""
 
     switch: str
     revision: str
@@ -46,7 +46,7 @@ class PlannedSwitch:
 
 @dataclass(frozen=True, kw_only=True)
 class TouchedElement:
-    """A circuit, NIC or host that the plan touches, and why; `direct` is true for what a step names."""
+    """A circuit, NIC or host that the plan affects, and why; `direct` is true if a step names it."""
 
     kind: str
     name: str
@@ -57,7 +57,7 @@ class TouchedElement:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedSeconds:
-    """Seconds expected: the median, and what 95 of 100 do not exceed; learned from `samples` steps, 0 for none."""
+    """Expected duration in seconds: median and 95th percentile, learned from `samples` earlier steps."""
 
     median_s: float
     p95_s: float
@@ -66,7 +66,7 @@ class ExpectedSeconds:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedOfSwitch:
-    """Seconds expected of each step of a switch, and of all."""
+    """Expected durations of each step of a switch, and of all steps together."""
 
     steps: tuple[ExpectedSeconds, ...]
     total: ExpectedSeconds
@@ -74,7 +74,7 @@ class ExpectedOfSwitch:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedOfPlan:
-    """Seconds expected of each switch, and of all: switches work side by side."""
+    """Expected durations of each switch, and of the whole plan; switches work in parallel."""
 
     switches: dict[str, ExpectedOfSwitch]
     total: ExpectedSeconds
@@ -82,7 +82,7 @@ class ExpectedOfPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanDocument(OfHosts, TopologyDocument):
-    """Changes that an apply would make; `revision` identifies the state that they are for."""
+    """Changes that an apply would make; `revision` identifies the state of the lab that they start from."""
 
     has_changes: bool
     switches: tuple[PlannedSwitch, ...]
@@ -92,13 +92,13 @@ class PlanDocument(OfHosts, TopologyDocument):
 
     @property
     def exit_code(self) -> int:
-        """2 where something would change, or an operation is unfinished."""
+        """2 if something would change, or an operation is unfinished."""
         return CHANGES if self.has_changes or self.unfinished else DONE
 
 
 @dataclass(frozen=True, kw_only=True)
 class PatchList(Document):
-    """Fibres to plug, line by line."""
+    """Fibres to plug, one line each."""
 
     patch_list: tuple[str, ...]
     unfinished: tuple[UnfinishedOperation, ...]
@@ -115,13 +115,13 @@ class Plan(NamesTopology):
     ] = None
 
     def validate(self) -> None:
-        """Raise `UsageError` for a file that would not be written."""
+        """Raise `UsageError` for `--out` with `--patch-list`, which would not write it."""
         super().validate()
         if self.patches and self.out:
             raise UsageError("--patch-list plans no change: leave out --out")
 
     def run(self, at: Place) -> PlanDocument | PatchList:
-        """Read the switches, and compare them with the topology. Raises the drivers' errors."""
+        """Read the switches and compare them with the topology. Raises the errors of `choose_design` and of drivers."""
         from testbed.design.topology.circulants import as_json as topology_json
         from testbed.operate.choice import choose_design
         from testbed.operate.plan import describe, plan_json
@@ -129,18 +129,18 @@ class Plan(NamesTopology):
 
         if self.patches:
             return self._list_patches(at)
-        meant = choose_design(at.running_lab, self.topology_name, at.runs_dir)
-        with at.session(meant.lab) as session:
-            planned = session.plan(meant.design, take_over=self.take_over)
-        change = PlannedChange(meant, planned, at.runs_dir)
+        choice = choose_design(at.running_lab, self.topology_name, at.runs_dir)
+        with at.session(choice.lab) as session:
+            planned = session.plan(choice.design, take_over=self.take_over)
+        change = PlannedChange(choice, planned, at.runs_dir)
         if self.out:
             change.write(self.out, take_over=self.take_over)
-        at.say(*heading_lines(meant), *describe(meant.lab, planned), *change.lines())
-        at.say(*meant.describe_unfinished(), *change.to_apply())
+        at.say(*heading_lines(choice), *describe(choice.lab, planned), *change.lines())
+        at.say(*choice.describe_unfinished(), *change.to_apply())
         informing = change.json()
         return PlanDocument(
-            **describe_hosts(meant),
-            **topology_json(meant.design.topology),
+            **describe_hosts(choice),
+            **topology_json(choice.design.topology),
             has_changes=planned.has_changes,
             switches=tuple(
                 PlannedSwitch(
@@ -149,7 +149,7 @@ class Plan(NamesTopology):
                     circuits=tuple(PlannedCircuit(**each) for each in row["circuits"]),
                     steps=tuple(PlannedStep(**each) for each in row["steps"]),
                 )
-                for row in plan_json(meant.lab, planned)["switches"]
+                for row in plan_json(choice.lab, planned)["switches"]
             ),
             revision=informing["revision"],
             elements=tuple(TouchedElement(**each) for each in informing["elements"]),
@@ -169,11 +169,11 @@ class Plan(NamesTopology):
         from testbed.design.patching.wiring import patch_list
         from testbed.operate.choice import choose_design
 
-        meant = choose_design(at.lab, self.topology_name, at.runs_dir)
-        rows = patch_list(meant.design.wiring)
+        choice = choose_design(at.lab, self.topology_name, at.runs_dir)
+        rows = patch_list(choice.design.wiring)
         at.say(*rows)
-        unfinished = describe_unfinished(meant.left)
+        unfinished = describe_unfinished(choice.left)
         if not at.is_quiet:
-            for line in meant.describe_unfinished():
-                at.tell(line)  # standard output is for whoever patches
+            for line in choice.describe_unfinished():
+                at.tell(line)  # on standard error: standard output holds only the patch list
         return PatchList(patch_list=tuple(rows), unfinished=unfinished)

@@ -1,4 +1,4 @@
-"""`testbed repair`: which fibres are lost, how traffic gets around them, and do it."""
+"""`testbed repair`: find lost fibres, plan how traffic avoids them, and apply that plan."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ REPAIR, REPAIR_BEGUN = "repair", "repair begun"
 
 @dataclass(frozen=True, kw_only=True)
 class LostFibre:
-    """A fibre of a NIC that passes no light; not `sure` where it may be the one at the other end of the link."""
+    """A fibre of a NIC without light; not `sure` if it may be the fibre at the other end of the link instead."""
 
     nic: str
     fibre: str
@@ -49,7 +49,7 @@ class LostFibre:
 
 @dataclass(frozen=True, kw_only=True)
 class LinkDetour:
-    """The way of a lost link's packets over other links; empty where no way is left."""
+    """The path of a lost link's packets over other links; empty if there is none."""
 
     link: str
     path: tuple[str, ...]
@@ -57,7 +57,7 @@ class LinkDetour:
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """Outcome of the proof of a repair, as `testbed verify` looks."""
+    """Outcome of the proof of a repair, with the checks of `testbed verify`."""
 
     ok: bool
     circuits: int
@@ -71,7 +71,10 @@ class Proof:
 
 @dataclass(frozen=True, kw_only=True)
 class RepairOutcome:
-    """Seconds from the begin of each stage until its routes stood; of the second 0 when there was none."""
+    """Durations of a repair in seconds, from the start of each stage until its routes were installed, and its proof.
+
+    `outage_s` is how long the slowest switch took. Durations of a stage that did not take place are 0.
+    """
 
     reroute_s: float
     repatch_s: float
@@ -81,10 +84,10 @@ class RepairOutcome:
 
 @dataclass(frozen=True, kw_only=True)
 class RepairDocument(OfHosts):
-    """Lost fibres, how the lab does without them, and of `--apply` what came of it.
+    """Lost fibres, the planned repair, and with `--apply` its outcome.
 
-    `repair_record` is true where such a repair stands, `strange` are circuits that are neither of the topology nor of
-    a repair, `unpatched` links whose circuits are missing or pass no light.
+    `repair_record` is true if a repair is in force. `strange` lists circuits that belong neither to the topology nor
+    to a repair, `unpatched` the links whose circuits are missing or pass no light.
     """
 
     repair_record: bool
@@ -100,7 +103,7 @@ class RepairDocument(OfHosts):
 
     @property
     def exit_code(self) -> int:
-        """1 where a repair is not proven; 2 where one is planned, or something is lost, off or unfinished."""
+        """1 if a repair is not proven; 2 if one is planned, or something is lost, off or unfinished."""
         if self.repaired is not None:
             return DONE if self.repaired.verified.ok else ERROR
         is_well = self.why is None and not (self.unpatched or self.unfinished or self.findings)
@@ -111,37 +114,37 @@ class RepairDocument(OfHosts):
 class Repair(Moves, AsksHosts, NamesTopology):
     """`testbed repair`."""
 
-    apply: Annotated[bool, option("Carry out the repair: routes at once, then the circuits.", "--apply")] = (
+    apply: Annotated[bool, option("Apply the repair: first the routes, then the circuits.", "--apply")] = (
         False
     )
 
     def run(self, at: Place) -> RepairDocument:
-        """Look for lost fibres, plan a repair, and with `--apply` do it. Raises the errors of the devices."""
+        """Find lost fibres, plan a repair, and with `--apply` apply it. Raises the errors of the devices."""
         from testbed.operate.apply import check_permission
         from testbed.operate.choice import choose_design
         from testbed.operate.repair import losses_json, repair_json
 
-        meant = choose_design(at.running_lab, self.topology_name, at.runs_dir, before_repair=True)
-        lab = meant.lab
+        choice = choose_design(at.running_lab, self.topology_name, at.runs_dir, before_repair=True)
+        lab = choice.lab
         if self.apply:
             check_permission(lab, self.really_move)
         with at.session(lab, self.hosts, writes=self.apply, partial=not self.apply) as session:
-            sight, planned, left = plan_repair(session, meant, at.runs_dir)
+            observation, planned, unfinished = plan_repair(session, choice, at.runs_dir)
             findings = describe_findings(session.off_findings)
-            at.say(meant.heading(), *meant.lines(), *finding_lines(findings))
-            at.say(*_lines(session, meant, sight, planned, left))
+            at.say(choice.heading(), *choice.lines(), *finding_lines(findings))
+            at.say(*_lines(session, choice, observation, planned, unfinished))
             repaired = None
             if planned and self.apply:
-                repaired = self._repair(at, session, meant, planned)
+                repaired = self._repair(at, session, choice, planned)
         rows = repair_json(lab, planned) if planned else {}
-        losses = planned.record.losses if planned else sight.losses
-        document = describe_hosts(meant, self.hosts)
-        document["unfinished"] = describe_unfinished(left)
+        losses = planned.record.losses if planned else observation.losses
+        document = describe_hosts(choice, self.hosts)
+        document["unfinished"] = describe_unfinished(unfinished)
         return RepairDocument(
             **document,
             repair_record=planned is not None and planned.is_repaired,
             strange=tuple(planned.strange) if planned else (),
-            unpatched=tuple(lab.link_label(circuit.link) for circuit in sight.unpatched),
+            unpatched=tuple(lab.link_label(circuit.link) for circuit in observation.unpatched),
             lost=tuple(LostFibre(**row) for row in losses_json(lab, losses)),
             detours=tuple(LinkDetour(**row) for row in rows["detours"]) if planned else None,
             remove=rows.get("remove"),
@@ -152,9 +155,9 @@ class Repair(Moves, AsksHosts, NamesTopology):
         )
 
     def _repair(
-        self, at: Place, session: LabSession, meant: DesignChoice, planned: LabRepair
+        self, at: Place, session: LabSession, choice: DesignChoice, planned: LabRepair
     ) -> RepairResult:
-        """Do it, with a run on record that says what was lost, what was done and how long it took."""
+        """Apply the repair, and store losses, changes and durations as a run."""
         from testbed.lab.simulated.lifecycle import hosts_of
         from testbed.measure.results.store import RunStore
         from testbed.operate.engine.consent import interruptible
@@ -166,10 +169,10 @@ class Repair(Moves, AsksHosts, NamesTopology):
         hosts = hosts_of(lab, self.hosts)
         with RunStore(at.runs_dir).begin(lab, lab.simulated, hosts, seeds={}) as run:
             run.add_phase(REPAIR_BEGUN, planned.record.to_json(lab))
-            before = meant.intent.epoch if meant.intent else None
-            if before is None:  # the next look must know the topology that this is a repair of
-                before = session.store_intent(meant.design, meant.stated, run.run_id)
-            stated = Stated(f"repair of epoch {before}", meant.stated.plan_text, before)
+            before = choice.intent.epoch if choice.intent else None
+            if before is None:  # the next repair must know the topology that this one repairs
+                before = session.store_intent(choice.design, choice.stated, run.run_id)
+            stated = Stated(f"repair of epoch {before}", choice.stated.plan_text, before)
             with interruptible(at.tell):
                 repaired = carry_out(session, planned, at.say, stated=stated)
             run.add_phase(REPAIR, repair_json(lab, planned) | repaired.as_json())
@@ -196,68 +199,72 @@ def _describe(repaired: RepairResult) -> RepairOutcome:
 
 
 def plan_repair(
-    session: LabSession, meant: DesignChoice, runs_dir: Path
+    session: LabSession, choice: DesignChoice, runs_dir: Path
 ) -> tuple[LossObservation, LabRepair | None, Sequence[Unfinished]]:
-    """Return what is seen of the topology, how to repair it, and unfinished operations.
+    """Return the observed losses, a plan of their repair, and the unfinished operations.
 
-    There is no repair when no fibre is lost, or when not all answer: it leads traffic over every host and is a change
-    of circuits on all switches.
+    The plan is None if no fibre is lost, or if a device does not answer: a repair routes traffic over every host and
+    may change circuits on every switch.
     """
     from testbed.measure.results.store import RunStore
     from testbed.operate.repair import observe_design, plan_lab_repair
     from testbed.operate.unfinished import find_unfinished_or_error
 
-    design, sight = meant.design, observe_design(session, meant.design)
-    left = find_unfinished_or_error(runs_dir, session.lab)
+    design, observation = choice.design, observe_design(session, choice.design)
+    unfinished = find_unfinished_or_error(runs_dir, session.lab)
     if session.off:
-        return sight, None, left
-    earlier = _earlier(RunStore(runs_dir), session.lab, design, sight)
-    if not (earlier or sight.losses) or meant.stated.plan_text is None:
-        return sight, plan_lab_repair(session.lab, design, sight, earlier), left
-    planned = plan_lab_repair(session.lab, design, sight, earlier, *_of_plan(meant))
-    return sight, planned, left
+        return observation, None, unfinished
+    earlier = _earlier(RunStore(runs_dir), session.lab, design, observation)
+    if not (earlier or observation.losses) or choice.stated.plan_text is None:
+        return observation, plan_lab_repair(session.lab, design, observation, earlier), unfinished
+    planned = plan_lab_repair(session.lab, design, observation, earlier, *_of_plan(choice))
+    return observation, planned, unfinished
 
 
-def _earlier(store: RunStore, lab: Lab, design: Design, sight: LossObservation) -> RepairRecord | None:
-    """Return the repair of this topology that stands, if one does."""
+def _earlier(store: RunStore, lab: Lab, design: Design, observation: LossObservation) -> RepairRecord | None:
+    """Return the repair of this topology that is in force, or None."""
     from testbed.operate.repair import RepairRecord
 
     records = (RepairRecord.from_json(lab, phase.data) for phase in store.phases_of(lab.name, REPAIR_BEGUN))
-    return next((one for one in records if one and one.is_in_force(lab, design.wiring, sight.seen)), None)
+    return next(
+        (one for one in records if one and one.is_in_force(lab, design.wiring, observation.seen)), None
+    )
 
 
-def _of_plan(meant: DesignChoice) -> tuple[NDArray[np.float64] | None, RoutesFor]:
-    """Return what pairs of a plan send, and its routes on a topology."""
-    # Imported here: it brings the models of workloads along, and most looks find nothing lost.
+def _of_plan(choice: DesignChoice) -> tuple[NDArray[np.float64] | None, RoutesFor]:
+    """Return the bytes between pairs of a plan, and the function that gives its routes on a topology."""
+    # Imported here: it imports the models of workloads, and most checks find nothing lost.
     from testbed.design.evaluation.job import routes_for, sum_by_pairs
 
-    plan = meant.plan()
+    plan = choice.plan()
     assert plan is not None, "its text is stored"
     return sum_by_pairs(plan), lambda topology: routes_for(plan, topology)
 
 
 def _lines(
     session: LabSession,
-    meant: DesignChoice,
-    sight: LossObservation,
+    choice: DesignChoice,
+    observation: LossObservation,
     planned: LabRepair | None,
-    left: Sequence[Unfinished],
+    unfinished: Sequence[Unfinished],
 ) -> Iterator[str]:
     from testbed.operate.repair import describe_losses, describe_repair, describe_unpatched
 
-    yield from (one.line() for one in left)
+    yield from (one.line() for one in unfinished)
     if session.off:
-        yield from describe_losses(meant.lab, sight.losses)
-        yield f"links of {', '.join(session.off)} were not looked at"
-        if sight.losses:
+        yield from describe_losses(choice.lab, observation.losses)
+        yield f"links of {', '.join(session.off)} were not checked"
+        if observation.losses:
             yield "a repair is planned when the whole lab answers"
         else:
-            yield "of the links that were looked at, no fibre is lost"
+            yield "no fibre of the checked links is lost"
         return
     if planned is None:
-        yield from map(meant.with_apply_command, describe_unpatched(meant.lab, meant.design, sight))
+        yield from map(choice.with_apply_command, describe_unpatched(choice.lab, choice.design, observation))
         yield "no fibre is lost"
         return
-    yield from map(meant.with_apply_command, describe_repair(meant.lab, planned))
+    yield from map(choice.with_apply_command, describe_repair(choice.lab, planned))
     if planned.is_repaired:
-        yield meant.with_apply_command("this has been done: when the fibre is replaced, `testbed apply`")
+        yield choice.with_apply_command(
+            "this repair is in force: after replacing the fibre, run `testbed apply`"
+        )

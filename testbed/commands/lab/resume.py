@@ -1,4 +1,4 @@
-"""`testbed resume`: go on with an operation that ended too early."""
+"""`testbed resume`: complete an unfinished operation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ResumeDocument(Document):
-    """Outcome of a resume: `verified`, `done` for what is no epoch, `failed`, `unknown`, or `none` to do."""
+    """Outcome of a resume: `verified`, `done` (without an epoch), `failed`, `unknown`, or `none` if nothing is left."""
 
     lab: str
     simulated: bool
@@ -32,7 +32,7 @@ class ResumeDocument(Document):
 
     @property
     def exit_code(self) -> int:
-        """2 where it stops as unknown, or is not proven."""
+        """2 if it stops as unknown, or is not proven."""
         return DONE if self.state in ("verified", "done", "none") else CHANGES
 
 
@@ -45,33 +45,33 @@ class Resume(Moves, AsksHosts):
     )
 
     def run(self, at: Place) -> ResumeDocument:
-        """Finish the operation and prove it, or say why not. Raises `NoSuchOperation` and the devices' errors."""
+        """Complete the operation and prove it, or return why not. Raises `NoSuchOperation` and the devices' errors."""
         from testbed.operate.apply import check_permission
         from testbed.operate.recovery.resume import ResumeResult, find_unfinished
 
         lab = at.running_lab
-        left = find_unfinished(at.runs_dir, lab, self.operation)
-        if left is None:
-            resumed = ResumeResult(self.operation, "none", "nothing is unfinished")
+        unfinished = find_unfinished(at.runs_dir, lab, self.operation)
+        if unfinished is None:
+            result = ResumeResult(self.operation, "none", "nothing is unfinished")
         else:
             check_permission(lab, self.really_move)
-            at.say(left.line())
-            resumed = self._resume(at, lab, left)
-        name = f"{resumed.operation}: " if resumed.operation else ""
-        at.say(f"{name}{resumed.state}: {resumed.reason}")
-        rows: tuple[dict[str, Any], ...] = resumed.steps
+            at.say(unfinished.line())
+            result = self._resume(at, lab, unfinished)
+        name = f"{result.operation}: " if result.operation else ""
+        at.say(f"{name}{result.state}: {result.reason}")
+        rows: tuple[dict[str, Any], ...] = result.steps
         return ResumeDocument(
             lab=lab.name,
             simulated=lab.simulated,
-            operation=resumed.operation,
-            state=resumed.state,
-            reason=resumed.reason,
-            epoch=resumed.epoch,
+            operation=result.operation,
+            state=result.state,
+            reason=result.reason,
+            epoch=result.epoch,
             steps=tuple(Step(**row) for row in rows),
             unfinished=at.say_unfinished(),
         )
 
-    def _resume(self, at: Place, lab: Lab, left: Unfinished) -> ResumeResult:
+    def _resume(self, at: Place, lab: Lab, unfinished: Unfinished) -> ResumeResult:
         from testbed.commands.lab.repair import plan_repair
         from testbed.operate.choice import choose_design
         from testbed.operate.design import design_of_intent
@@ -79,11 +79,11 @@ class Resume(Moves, AsksHosts):
         from testbed.operate.named_topology import NamedTopology
         from testbed.operate.recovery.resume import resume, resume_detours
 
-        if left.intent is None and left.kind == "repair":
-            meant = choose_design(lab, NamedTopology(), at.runs_dir, before_repair=True)
-            with interruptible(at.tell), at.session(meant.lab, self.hosts, writes=True) as session:
-                _, planned, _ = plan_repair(session, meant, at.runs_dir)
-                return resume_detours(session, left, planned, at.say)
-        here, design = design_of_intent(lab, left.intent) if left.intent else (lab, None)
+        if unfinished.intent is None and unfinished.kind == "repair":
+            choice = choose_design(lab, NamedTopology(), at.runs_dir, before_repair=True)
+            with interruptible(at.tell), at.session(choice.lab, self.hosts, writes=True) as session:
+                _, planned, _ = plan_repair(session, choice, at.runs_dir)
+                return resume_detours(session, unfinished, planned, at.say)
+        here, design = design_of_intent(lab, unfinished.intent) if unfinished.intent else (lab, None)
         with interruptible(at.tell), at.session(here, self.hosts, writes=True) as session:
-            return resume(session, left, design, at.say)
+            return resume(session, unfinished, design, at.say)

@@ -1,4 +1,4 @@
-"""`testbed rollback|confirm`: back to an earlier verified epoch, or keep the one that waits for a confirmation."""
+"""`testbed rollback|confirm`: return to an earlier verified epoch, or keep an epoch that awaits confirmation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from testbed.commands.place import Place
 
 @dataclass(frozen=True, kw_only=True)
 class RollbackDocument(Document):
-    """Outcome of a rollback: the epochs before and after, and `epoch`, under which the earlier one stands again."""
+    """Outcome of a rollback: the epochs that it goes from and to, and `epoch`, the new number of the restored one."""
 
     lab: str
     simulated: bool
@@ -30,7 +30,7 @@ class RollbackDocument(Document):
 
     @property
     def exit_code(self) -> int:
-        """2 where the proof found something."""
+        """2 if the proof has findings."""
         return DONE if self.verified else CHANGES
 
 
@@ -60,33 +60,33 @@ class Rollback(Moves, AsksHosts):
         check_permission(lab, self.really_move)
         at.say(f"rolling back from {current.describe()} to {target.describe()}")
         with interruptible(at.tell), at.session(here, self.hosts, writes=True) as session:
-            brought = roll_back(session, target, current, design, at.say, take_over=self.take_over)
-            if brought.verified.ok:
-                Confirmations(session.writable, lab.name).end("gone back by hand")
-        is_proven, findings = brought.verified.ok, describe_findings(brought.verified.findings)
+            report = roll_back(session, target, current, design, at.say, take_over=self.take_over)
+            if report.verified.ok:
+                Confirmations(session.writable, lab.name).end("rolled back by hand")
+        is_proven, findings = report.verified.ok, describe_findings(report.verified.findings)
         if is_proven:
-            outcome = f"the rollback worked: epoch {target.epoch} is in force again, as epoch {brought.epoch}"
+            outcome = f"the rollback worked: epoch {target.epoch} is in force again, as epoch {report.epoch}"
         else:
-            outcome = "the rollback did not work: its proof found what follows"
+            outcome = "the rollback did not work: its proof has findings"
         at.say(outcome, *finding_lines(findings))
         return RollbackDocument(
             lab=lab.name,
             simulated=lab.simulated,
-            operation=brought.apply.operation,
+            operation=report.apply.operation,
             from_epoch=current.epoch,
             to_epoch=target.epoch,
-            epoch=brought.epoch,
+            epoch=report.epoch,
             worked=is_proven,
             verified=is_proven,
             findings=findings,
-            outage_s=brought.apply.outage_s,
+            outage_s=report.apply.outage_s,
             unfinished=at.say_unfinished(),
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConfirmDocument(Document):
-    """The epoch that is kept, and the one to which the lab would have gone back."""
+    """The epoch that is kept, and the epoch that the lab would have been rolled back to."""
 
     lab: str
     epoch: int
@@ -102,14 +102,18 @@ class Confirm(Command[ConfirmDocument]):
     lane = "prompt"
 
     def run(self, at: Place) -> ConfirmDocument:
-        """Keep the epoch that waits for a confirmation. Raises `NothingToConfirm`."""
+        """Keep the epoch that awaits confirmation. Raises `NothingToConfirm`."""
         from testbed.operate.confirmation import Confirmations
         from testbed.operate.journal import journal_in
 
         name = at.lab.name
         with journal_in(at.runs_dir) as journal:
-            kept = Confirmations(journal, name).confirm()
-        at.say(f"epoch {kept.epoch} of lab '{name}' is confirmed")
+            confirmation = Confirmations(journal, name).confirm()
+        at.say(f"epoch {confirmation.epoch} of lab '{name}' is confirmed")
         return ConfirmDocument(
-            lab=name, epoch=kept.epoch, confirmed=True, back_to=kept.back_to, unfinished=at.say_unfinished()
+            lab=name,
+            epoch=confirmation.epoch,
+            confirmed=True,
+            back_to=confirmation.back_to,
+            unfinished=at.say_unfinished(),
         )

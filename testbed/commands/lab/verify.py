@@ -1,4 +1,4 @@
-"""`testbed verify`: look whether circuits, light, fibres, kernels and packets are as planned."""
+"""`testbed verify`: check that circuits, light, fibres, kernels and packets are as planned."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class CountedLink:
-    """Bytes of a link: as planned, as simulated, and as counted since the plan last ran as a job."""
+    """Bytes of a link: planned, simulated, and counted since the plan last ran as a job."""
 
     link: str
     planned_bytes: int
@@ -32,9 +32,10 @@ class CountedLink:
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyDocument(OfHosts):
-    """Outcome of a look: how much was looked at, what differs, and the circuits that each switch holds.
+    """Outcome of a verify: how much was checked, the findings, and the circuits that each switch holds.
 
-    `pairs` are those of hosts that the plan joins, `loss_floor` the smallest loss rate that would be found on any link.
+    `pairs` counts the pairs of hosts that the plan connects. `loss_floor` is the smallest loss rate that the pings
+    detect on every link.
     """
 
     ok: bool
@@ -50,7 +51,7 @@ class VerifyDocument(OfHosts):
 
     @property
     def exit_code(self) -> int:
-        """2 where something differs."""
+        """2 if something differs from the plan."""
         return DONE if self.ok else CHANGES
 
 
@@ -71,7 +72,7 @@ class Verify(AsksHosts, NamesTopology):
     ] = None
 
     def run(self, at: Place) -> VerifyDocument:
-        """Look at all of the lab; a proof without findings completes an epoch. Raises the errors of `meant_design`."""
+        """Check the whole lab; a proof without findings completes an epoch. Raises the errors of `choose_design`."""
         from testbed.measure.plan_job import link_lines, links_since_job
         from testbed.operate.apply import check_permission
         from testbed.operate.choice import choose_design
@@ -81,35 +82,35 @@ class Verify(AsksHosts, NamesTopology):
         from testbed.operate.unfinished import find_unfinished_or_error
         from testbed.storage.owner import this_run
 
-        meant = choose_design(at.running_lab, self.topology_name, at.runs_dir)
+        choice = choose_design(at.running_lab, self.topology_name, at.runs_dir)
         notes: list[str] = []
         if self.narrow:
-            check_permission(meant.lab, self.really_move)
-        left = find_unfinished_or_error(at.runs_dir, meant.lab)
-        own = tuple(each for each in left if each.lacks_proof and each.intent == meant.intent)
-        others = tuple(each for each in left if each not in own)  # this is the proof of its own
-        with at.session(meant.lab, self.hosts, writes=self.narrow, partial=True) as session:
-            report = session.prove(meant.design, others)
+            check_permission(choice.lab, self.really_move)
+        unfinished = find_unfinished_or_error(at.runs_dir, choice.lab)
+        own = tuple(each for each in unfinished if each.lacks_proof and each.intent == choice.intent)
+        others = tuple(each for each in unfinished if each not in own)  # `own` lack only this proof
+        with at.session(choice.lab, self.hosts, writes=self.narrow, partial=True) as session:
+            report = session.prove(choice.design, others)
             if self.narrow:
-                report = narrow(session, meant.design, report, notes.append)
-            links = links_since_job(session, meant, at.runs_dir)
+                report = narrow(session, choice.design, report, notes.append)
+            links = links_since_job(session, choice, at.runs_dir)
             has_hosts = session.fleet is not None
         if report.ok and own and (has_hosts or self.hosts == "auto"):
-            meant, note = _complete(meant, report, at.runs_dir)
+            choice, note = _complete(choice, report, at.runs_dir)
             notes.append(note)
         is_settled = all(finding.kind != "changing" for finding in report.findings)
-        if this_run() and has_hosts and is_settled:  # a command that nobody shares writes nothing
-            note_checks(at.runs_dir, meant.lab, meant.design.wiring, report)
-        if meant.intent and meant.intent.lacks_proof:
+        if this_run() and has_hosts and is_settled:  # only runs of a service: a local verify writes nothing
+            note_checks(at.runs_dir, choice.lab, choice.design.wiring, report)
+        if choice.intent and choice.intent.lacks_proof:
             lacking = tuple(UNFINISHED.report(each.operation, each.detail, each.hint) for each in own)
             report = replace(report, findings=(*lacking, *report.findings))
-        findings = describe_findings(report.findings, meant)
-        at.say(*heading_lines(meant, self.hosts), _summary(report), *notes)
+        findings = describe_findings(report.findings, choice)
+        at.say(*heading_lines(choice, self.hosts), _summary(report), *notes)
         at.say(*(f"since it ran as a job: {line}" for line in link_lines(links)), *finding_lines(findings))
         if report.ok:
             at.say("everything is as planned")
         return VerifyDocument(
-            **describe_hosts(meant, self.hosts),
+            **describe_hosts(choice, self.hosts),
             ok=report.ok,
             circuits=report.circuits,
             links_heard=report.links_received,
@@ -123,24 +124,24 @@ class Verify(AsksHosts, NamesTopology):
         )
 
 
-def _complete(meant: DesignChoice, report: VerifyReport, runs_dir: Path) -> tuple[DesignChoice, str]:
-    """Complete an epoch by a proof without findings; return it as it is now, and a line about it."""
+def _complete(choice: DesignChoice, report: VerifyReport, runs_dir: Path) -> tuple[DesignChoice, str]:
+    """Mark an epoch as verified; return the choice with its new state, and a line about it."""
     from testbed.errors import JournalError
     from testbed.operate.journal import journal_in
     from testbed.operate.session import record_proof
     from testbed.operate.unfinished import find_unfinished_or_error
     from testbed.operation_errors import OperationRunning
 
-    intent = meant.intent
+    intent = choice.intent
     assert intent is not None
     try:
         with journal_in(runs_dir) as journal:
-            record_proof(journal, meant.lab, intent, report)
+            record_proof(journal, choice.lab, intent, report)
     except (JournalError, OperationRunning) as error:
-        return meant, f"epoch {intent.epoch} cannot be marked as verified: {error}"
-    left = find_unfinished_or_error(runs_dir, meant.lab)
-    meant = replace(meant, intent=replace(intent, state="verified"), left=left)
-    return meant, f"epoch {intent.epoch} is verified now"
+        return choice, f"epoch {intent.epoch} cannot be marked as verified: {error}"
+    unfinished = find_unfinished_or_error(runs_dir, choice.lab)
+    choice = replace(choice, intent=replace(intent, state="verified"), left=unfinished)
+    return choice, f"epoch {intent.epoch} is verified now"
 
 
 def _summary(report: VerifyReport) -> str:
@@ -148,4 +149,4 @@ def _summary(report: VerifyReport) -> str:
     heard += f", {report.pairs_reached} of {report.pairs} pairs reached" if report.pairs else ""
     if report.loss_floor is not None:
         heard += f"; a loss of {report.loss_floor:.1%} on any link is found with 99 % confidence"
-    return f"{count_noun(report.circuits, 'circuit')} looked at{heard}"
+    return f"{count_noun(report.circuits, 'circuit')} checked{heard}"

@@ -1,1 +1,1 @@
-"""Commands that measure, and look at what was measured."""
+"""Commands that measure, and that read stored measurements."""

@@ -1,4 +1,4 @@
-"""`testbed demo`: the main job, end to end."""
+"""`testbed demo`: patch, verify, measure, patch again and report, in one command."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CPU_NOTE = ", limited by the hosts' CPU"
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """Means of a machine to carry packets: see `testbed.lab.simulated.link_rate.Machine`."""
+    """Capacity of a machine to carry packets: see `testbed.lab.simulated.link_rate.Machine`."""
 
     processors: float
     free: float
@@ -34,7 +34,7 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class LinkRate:
-    """The rate of the links, the one of the lab file, and what the machine could carry on every NIC."""
+    """The rate of the links, the rate of the lab file, and the rate that the machine can carry on every NIC."""
 
     rate_mbps: float
     asked_mbps: float
@@ -75,12 +75,12 @@ class Demo(Moves, AsksHosts, Command[DemoDocument]):
     deadline_s: Annotated[float, DEADLINE] = 240.0
 
     def run(self, at: Place) -> DemoDocument:
-        """Do the whole job. Raises `LabFileError`, `RefusedToMove`, `VerifyFailed` and `CollectiveError`."""
+        """Run the whole demo. Raises `LabFileError`, `RefusedToMove`, `VerifyFailed` and `CollectiveError`."""
         from testbed.lab.simulated.lifecycle import at_rate
         from testbed.measure.collectives.spec import parse_sizes
         from testbed.measure.job import run_job
 
-        # The second job is small: interpreted it is planned in a moment, translating would take half a minute.
+        # The second job is small: planning it without compilation takes a moment, compiling takes half a minute.
         os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
         lab = at_rate(at.lab, self.rate_mbps)
         if not (lab.simulated or at.is_quiet or self.really_move == lab.name):
@@ -104,7 +104,7 @@ class Demo(Moves, AsksHosts, Command[DemoDocument]):
 
 
 def _say_plan(at: Place, lab: Lab) -> None:
-    """Say what would be done on a real lab that nobody allowed to move."""
+    """Print the changes that the demo would make on a real lab, before it is refused."""
     from testbed.operate.design import design_for
     from testbed.operate.plan import describe
     from testbed.operate.session import open_lab
@@ -156,7 +156,7 @@ def _key(row: Timing) -> str:
 
 
 def _headline(gain: RingGain) -> str:
-    """Return in words what all rings give over one, or that this machine cannot tell."""
+    """Return the gain of all rings over one in words, or that the hosts' CPU limits the measurement."""
     from testbed.measure.units import size_text
 
     what = f"{gain.most.configuration} over {gain.one.configuration} at {size_text(gain.most.size_bytes)}"

@@ -1,4 +1,4 @@
-"""`testbed job`: run an iteration of the plan in force on the hosts, as it was planned and simulated."""
+"""`testbed job`: run iterations of the plan in force on the hosts, and compare them with the prediction."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanJobDocument(OfHosts):
-    """Iterations of the plan on the hosts: their median beside the prediction, `busy` the use of the processors."""
+    """Iterations of the plan on the hosts: median, prediction, and `busy`, the fraction of processor time used."""
 
     run_id: str
     factor: float
@@ -56,33 +56,33 @@ class PlanJob(AsksHosts, NamesTopology, Command[PlanJobDocument]):
     deadline_s: Annotated[float, DEADLINE] = 120.0
 
     def run(self, at: Place) -> PlanJobDocument:
-        """Run the iterations, and keep them. Raises what opening a lab raises, and `CollectiveError`."""
+        """Run the iterations and store them. Raises the errors of opening a lab, and `CollectiveError`."""
         from testbed.lab.simulated.lifecycle import hosts_of
         from testbed.measure.plan_job import PHASE, run_plan, to_json
         from testbed.measure.results.store import RunStore
         from testbed.operate.choice import choose_design
 
-        meant = choose_design(at.running_lab, self.topology_name, at.runs_dir)
-        lab, mode = meant.lab, hosts_of(meant.lab, self.hosts)
+        choice = choose_design(at.running_lab, self.topology_name, at.runs_dir)
+        lab, mode = choice.lab, hosts_of(choice.lab, self.hosts)
         with (
             at.session(lab, self.hosts) as session,
             RunStore(at.runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run,
         ):
             job = run_plan(
                 session,
-                meant.design,
-                meant.plan(),
+                choice.design,
+                choice.plan(),
                 iterations=self.iterations,
                 lasts_s=self.lasts_s,
                 factor=self.factor,
                 deadline_s=self.deadline_s,
             )
             rates = {"rate_mbps": lab.link.rate_mbps, "rate_gbps": lab.link.represents_gbps}
-            run.add_phase(PHASE, to_json(job, meant.intent.epoch if meant.intent else None) | rates)
-        at.say(*job_lines(meant, job))
+            run.add_phase(PHASE, to_json(job, choice.intent.epoch if choice.intent else None) | rates)
+        at.say(*job_lines(choice, job))
         return PlanJobDocument(
             run_id=run.run_id,
-            **describe_hosts(meant, self.hosts),
+            **describe_hosts(choice, self.hosts),
             factor=job.factor,
             predicted_ms=job.predicted_s * 1e3,
             measured_ms=job.measured_s * 1e3,
@@ -93,13 +93,13 @@ class PlanJob(AsksHosts, NamesTopology, Command[PlanJobDocument]):
         )
 
 
-def job_lines(meant: DesignChoice, job: PlanRun) -> Iterator[str]:
+def job_lines(choice: DesignChoice, job: PlanRun) -> Iterator[str]:
     """Yield a job as lines for people."""
     from testbed.measure.plan_job import link_lines
 
-    yield f"{'SIMULATED ' if meant.lab.simulated else ''}lab {meant.lab.name}; {meant.heading()}"
-    yield from meant.lines()
-    yield from meant.describe_unfinished()
+    yield f"{'SIMULATED ' if choice.lab.simulated else ''}lab {choice.lab.name}; {choice.heading()}"
+    yield from choice.lines()
+    yield from choice.describe_unfinished()
     median = f"iteration of {job.measured_s * 1e3:.1f} ms (median of {len(job.times_s)})"
     yield f"{median}, predicted {job.predicted_s * 1e3:.1f} ms: {job.difference * 100:+.1f} %"
     yield f"scale: {job.factor:g} of the bytes, computing alike; processors {job.busy * 100:.0f} % busy"

@@ -1,4 +1,4 @@
-"""`testbed metrics`: the figures that Prometheus collects, printed once."""
+"""`testbed metrics`: the metrics for Prometheus, printed once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Metrics(Command[MetricsDocument]):
     """`testbed metrics`."""
 
     needs = "labs if any"
-    lab_help = "Lab files whose switches are read, too."
+    lab_help = "Lab files of labs whose switches are read too."
     role = "viewer"
 
     def run(self, at: Place) -> MetricsDocument:

@@ -1,4 +1,4 @@
-"""`testbed nccl`: measure collectives on a lab whose circuits stand, or read what nccl-tests printed elsewhere."""
+"""`testbed nccl`: measure collectives over the current circuits of a lab, or import results of nccl-tests."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class NcclTiming:
 
 @dataclass(frozen=True, kw_only=True)
 class NcclCpuTiming(NcclTiming):
-    """The same of a test whose times are the processor's."""
+    """A timing whose times are processor times."""
 
     time: float | None = field(metadata=key("cpu_time"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class IterationSpread:
-    """Spread of single iterations: least, most and 99th percentile, and deviation over mean."""
+    """Spread of single iterations: minimum, maximum, 99th percentile, and standard deviation over mean."""
 
     min_us: float | None
     max_us: float | None
@@ -93,7 +93,7 @@ class NcclSize:
 
 @dataclass(frozen=True, kw_only=True)
 class OutOfBounds:
-    """Number of wrong values, and whether nccl-tests calls that well."""
+    """Number of wrong values, and whether nccl-tests accepts it."""
 
     count: int | None
     okay: bool | None
@@ -101,7 +101,7 @@ class OutOfBounds:
 
 @dataclass(frozen=True, kw_only=True)
 class AverageBandwidth:
-    """Average bus bandwidth, and whether it is what was expected."""
+    """Average bus bandwidth, and whether it is as expected."""
 
     bandwidth: float | None
     okay: bool | Literal["unchecked"]
@@ -109,7 +109,7 @@ class AverageBandwidth:
 
 @dataclass(frozen=True, kw_only=True)
 class NcclTestsDocument(Document):
-    """Results of nccl-tests in the form that it writes itself, and whether they are `complete` and have `failed`."""
+    """Results in the JSON format of nccl-tests, and whether they are `complete` and have `failed`."""
 
     version: int
     source: str
@@ -129,7 +129,7 @@ class NcclTestsDocument(Document):
 
 @dataclass(frozen=True, kw_only=True)
 class RingFinding:
-    """A ring of NCCL that is not as planned, as the order of its nodes."""
+    """A ring of NCCL that is not as planned; `order` lists its nodes."""
 
     kind: str
     order: tuple[int, ...]
@@ -149,7 +149,7 @@ class NcclTestsOfLab(OfEpoch, RingKeys, NcclTestsDocument):
 
     @property
     def exit_code(self) -> int:
-        """1 where a ring is not as planned."""
+        """1 if a ring is not as planned."""
         return ERROR if self.ring_findings else DONE
 
 
@@ -189,7 +189,7 @@ class Measure(AsksHosts, NamesTopology, Command[MeasurementDocument | NcclTestsO
     deadline_s: Annotated[float, DEADLINE] = 60.0
 
     def run(self, at: Place) -> MeasurementDocument | NcclTestsOfLab | NcclTestsDocument:
-        """Measure, or read results. Raises `ResultsError`, `CollectiveError`, and what opening a lab raises."""
+        """Measure, or import results. Raises `ResultsError`, `CollectiveError`, and the errors of opening a lab."""
         from testbed.lab.simulated.lifecycle import hosts_of
         from testbed.measure.collectives.spec import parse_sizes
         from testbed.measure.nccl.launch import import_nccl
@@ -204,23 +204,23 @@ class Measure(AsksHosts, NamesTopology, Command[MeasurementDocument | NcclTestsO
                 "give either a lab file to measure, or --import FILE with results of nccl-tests"
             )
         sizes = parse_sizes(self.sizes)
-        meant = choose_design(at.running_lab, self.topology_name, at.runs_dir)
-        mode = hosts_of(meant.lab, self.hosts)
+        choice = choose_design(at.running_lab, self.topology_name, at.runs_dir)
+        mode = hosts_of(choice.lab, self.hosts)
         if self.program == "nccl-tests":
-            return self._test(at, meant, mode, sizes)
-        return self._measure(at, meant, mode, sizes)
+            return self._test(at, choice, mode, sizes)
+        return self._measure(at, choice, mode, sizes)
 
     def _measure(
-        self, at: Place, meant: DesignChoice, mode: HostsInUse, sizes: tuple[int, ...]
+        self, at: Place, choice: DesignChoice, mode: HostsInUse, sizes: tuple[int, ...]
     ) -> MeasurementDocument:
         """Measure with our own program."""
         from testbed.measure.current_topology import measure_current
 
-        assert self.program != "nccl-tests", "that is another program"
-        with self._open(at, meant, mode) as (session, run), narrate() as narrator:
+        assert self.program != "nccl-tests", "`_test` measures with nccl-tests"
+        with self._open(at, choice, mode) as (session, run), narrate() as narrator:
             result = measure_current(
                 session,
-                meant.design,
+                choice.design,
                 run,
                 sizes,
                 self.deadline_s,
@@ -240,40 +240,40 @@ class Measure(AsksHosts, NamesTopology, Command[MeasurementDocument | NcclTestsO
             )
             for row in result.timings
         ]
-        mark = "SIMULATED " if meant.lab.simulated else ""
-        at.say(meant.heading(), *meant.lines(), *meant.describe_unfinished())
-        at.say_table(f"{mark}AllReduce on {meant.lab.name}, hosts: {mode}", columns, rows)
+        mark = "SIMULATED " if choice.lab.simulated else ""
+        at.say(choice.heading(), *choice.lines(), *choice.describe_unfinished())
+        at.say_table(f"{mark}AllReduce on {choice.lab.name}, hosts: {mode}", columns, rows)
         return MeasurementDocument(
             run_id=run.run_id,
-            **describe_hosts(meant, self.hosts),
+            **describe_hosts(choice, self.hosts),
             results=tuple(result.timings),
         )
 
     def _test(
-        self, at: Place, meant: DesignChoice, mode: HostsInUse, sizes: tuple[int, ...]
+        self, at: Place, choice: DesignChoice, mode: HostsInUse, sizes: tuple[int, ...]
     ) -> NcclTestsOfLab:
         """Measure with nccl-tests."""
         from testbed.measure.current_topology import measure_nccl_tests
         from testbed.measure.nccl.launch import NcclSettings, NcclTest
 
-        nics = (nic.name for nic in meant.lab.hosts[0].nics)
+        nics = (nic.name for nic in choice.lab.hosts[0].nics)
         names = tuple(self.interfaces.split(",") if self.interfaces else nics)
         settings = NcclSettings("IB" if self.interfaces else "Socket", names, channels=len(names))
         test = NcclTest(smallest_bytes=sizes[0], largest_bytes=sizes[-1], timeout_s=round(self.deadline_s))
-        with self._open(at, meant, mode) as (session, run):
-            result = measure_nccl_tests(session, meant.design, run, settings, test)
-        at.say(meant.heading(), *meant.lines(), *meant.describe_unfinished())
+        with self._open(at, choice, mode) as (session, run):
+            result = measure_nccl_tests(session, choice.design, run, settings, test)
+        at.say(choice.heading(), *choice.lines(), *choice.describe_unfinished())
         _say_table(at, result.table)
         at.say(*(f"{finding.kind}: {finding.detail}" for finding in result.rings))
         rings = tuple(RingFinding(**asdict(finding)) for finding in result.rings)
-        return NcclTestsOfLab(**_table_keys(result.table), ring_findings=rings, **describe_epoch(meant))
+        return NcclTestsOfLab(**_table_keys(result.table), ring_findings=rings, **describe_epoch(choice))
 
     @contextmanager
-    def _open(self, at: Place, meant: DesignChoice, mode: HostsInUse) -> Iterator[tuple[LabSession, Run]]:
-        """Provide the lab opened, and the run on whose record goes what is measured on it."""
+    def _open(self, at: Place, choice: DesignChoice, mode: HostsInUse) -> Iterator[tuple[LabSession, Run]]:
+        """Open the lab, and begin the run that stores its measurements."""
         from testbed.measure.results.store import RunStore
 
-        lab = meant.lab
+        lab = choice.lab
         with (
             at.session(lab, self.hosts, writes=True) as session,
             RunStore(at.runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run,
@@ -282,7 +282,7 @@ class Measure(AsksHosts, NamesTopology, Command[MeasurementDocument | NcclTestsO
 
 
 def _table_keys(table: NcclTable) -> dict[str, Any]:
-    """Return the values of an `NcclTestsDocument`, by field."""
+    """Return the fields of `NcclTestsDocument`."""
     from testbed.measure.nccl.table import table_json
 
     keys: dict[str, Any] = table_json(table)

@@ -1,4 +1,4 @@
-"""`testbed offload profile|explain`: measure an input pipeline, and say what to run elsewhere."""
+"""`testbed offload profile|explain`: measure an input pipeline, and decide which part to offload."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class DecisionDocument(Document):
-    """The candidate to run elsewhere, None for none, the ratio of the data that it takes, and why."""
+    """The candidate to offload (None: no offload), the fraction of the data for it, and the reasons."""
 
     choice: str | None
     ratio: float
@@ -28,7 +28,7 @@ class DecisionDocument(Document):
 
 @dataclass(frozen=True, kw_only=True)
 class CandidateRates:
-    """A candidate: samples a second that workers return, and processor time a sample that it takes off the trainer."""
+    """A candidate: samples per second from workers, and the trainer's processor time per sample with it."""
 
     rthp: float
     ocycle: float
@@ -36,7 +36,7 @@ class CandidateRates:
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileDocument(Document):
-    """A profile of a pipeline and its decision. Rates are samples a second, processor times seconds a sample."""
+    """A profile of a pipeline and its decision. Rates are in samples/s, processor times in seconds per sample."""
 
     gthp: float
     lthp: float
@@ -61,13 +61,13 @@ class ProfileDocument(Document):
         """Yield the document for people."""
         mark = "  SIMULATED: the step is a timed wait" if self.simulated else ""
         if self.choice is None:
-            yield f"run all here{mark}"
+            yield f"no offload: run all on the trainer{mark}"
         else:
             yield f"run {self.choice} at ratio {self.ratio:.2f}; workers needed: {self.workers}{mark}"
         yield from (f"  {reason}" for reason in self.reasons)
         yield (
             f"the trainer waits {self.stall_before:.0%} of the time before and {self.stall_after:.0%} after,"
-            f" {self.lthp:,.0f} and {self.rate_after:,.0f} samples a second"
+            f" {self.lthp:,.0f} and {self.rate_after:,.0f} samples per second"
         )
         yield f"profiling took {self.profiling_s:.1f} s, {self.profiling_share:.1%} of the training"
 
@@ -109,7 +109,7 @@ class OffloadProfile(Command[ProfileDocument]):
     ] = None
 
     def run(self, at: Place) -> ProfileDocument:
-        """Measure, and decide. Raises `OffloadError`."""
+        """Measure the pipeline and decide. Raises `OffloadError`."""
         from testbed.offload.configuration import Choice, read_configuration
         from testbed.offload.session import profile_script
 
@@ -163,13 +163,17 @@ class OffloadExplain(Command[DecisionDocument]):
     ] = None
 
     def run(self, at: Place) -> DecisionDocument:
-        """Decide again from the profile. Raises `OffloadError`."""
+        """Decide again from a stored profile. Raises `OffloadError`."""
         from testbed.offload.policy import THRESHOLD, decide
         from testbed.offload.store import read_profile
 
         threshold = THRESHOLD if self.threshold is None else self.threshold
         document = _decision(decide(read_profile(self.file).metrics, threshold))
-        choice = f"run {document.choice} at ratio {document.ratio:.2f}" if document.choice else "run all here"
+        choice = (
+            f"run {document.choice} at ratio {document.ratio:.2f}"
+            if document.choice
+            else "no offload: run all on the trainer"
+        )
         at.say(choice, *(f"  {reason}" for reason in document.reasons))
         return document
 

@@ -1,4 +1,4 @@
-"""`testbed runs [query|compare|trend]`, `testbed report`: look at what was measured."""
+"""`testbed runs [query|compare|trend]`, `testbed report`: read stored measurements."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RUN = "Run id, the beginning of one, or `last`."
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
-    """A run of measurements: its lab, status and times, and where its files are."""
+    """A run of measurements: its lab, status and times, and the directory of its files."""
 
     run_id: str
     lab: str
@@ -93,7 +93,7 @@ class Runs(PrintsTable, Command[RunList]):
 
 @dataclass(frozen=True, kw_only=True)
 class QueryAnswer(TableDocument):
-    """The rows of a statement, with the names of their columns."""
+    """The rows that an SQL statement returns, with the names of their columns."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
@@ -137,7 +137,7 @@ class RunsQuery(PrintsTable, Command[QueryAnswer]):
 class RowPair:
     """The same measurement in two runs, in Mbit/s of bus bandwidth.
 
-    It is `clear` where the middle halves of both runs' iterations do not overlap.
+    The difference is `clear` if the interquartile ranges of both runs' iterations do not overlap.
     """
 
     topology: str
@@ -168,7 +168,7 @@ COMPARED = ("configuration", "collective", "ranks", "size_bytes", "a_mbps", "b_m
 
 @dataclass(frozen=True, kw_only=True)
 class RunsComparison(TableDocument):
-    """Two runs, row by row; how many rows only one of them has, and the facts that differ."""
+    """Two runs row by row, the number of rows that only one of them has, and the facts that differ."""
 
     a: str
     b: str
@@ -246,7 +246,7 @@ class EpochOfChange:
 
 @dataclass(frozen=True, kw_only=True)
 class LevelChange:
-    """A change of level of a series: the run that shows it first, both levels, and the epochs between."""
+    """A change of level of a series: the first run with the new level, both levels, and the epochs in between."""
 
     quantity: str
     lab: str
@@ -265,7 +265,7 @@ class LevelChange:
 
 @dataclass(frozen=True, kw_only=True)
 class TrendDocument(Document):
-    """The number of series, of those `too_short` to judge, of regressions, and all changes, regressions first."""
+    """Numbers of series, of series `too_short` to judge and of regressions; all changes, regressions first."""
 
     series: int
     too_short: int
@@ -275,7 +275,7 @@ class TrendDocument(Document):
 
     @property
     def exit_code(self) -> int:
-        """2 where something was lost."""
+        """2 if there is a regression."""
         return CHANGES if self.regressions else DONE
 
 
@@ -347,10 +347,12 @@ class Report(Command[ReportDocument]):
     lane = "reading"
     role = "viewer"
     run_id: Annotated[str, argument(RUN, "RUN")] = REQUIRED
-    out: Annotated[Path | None, writes("report.html", "Write it here, not beside the run's results.")] = None
+    out: Annotated[Path | None, writes("report.html", "Write to this file, not to the run's directory.")] = (
+        None
+    )
 
     def default_files(self) -> dict[str, Path]:
-        """Return a file in the current folder: the run's results lie with the service."""
+        """Return a file in the current folder, because the run's directory is on the service's machine."""
         return {"report.html": Path(f"report-{self.run_id}.html")}
 
     def run(self, at: Place) -> ReportDocument:

@@ -1,1 +1,1 @@
-"""Commands about what people share: leases, the emergency stop, the audit log, tokens, backups."""
+"""Commands for sharing labs: leases, the emergency stop, the audit log, tokens, backups."""

@@ -1,4 +1,4 @@
-"""`testbed audit`: who did what through the service, and whether the log is as it was written."""
+"""`testbed audit`: list who did what through the service, and check that the log was not changed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class AuditLine:
     hash: str
 
     def line(self) -> str:
-        """Return it for people, with its control characters escaped."""
+        """Return the line for people, with its control characters escaped."""
         lab = f" on {self.lab}" if self.lab else ""
         why = f": {self.why}" if self.why else ""
         plan = f" plan {self.plan[:12]}" if self.plan else ""
@@ -46,7 +46,7 @@ class AuditList(Document):
 
 @dataclass(frozen=True, kw_only=True)
 class AuditCheck(Document):
-    """The check of the log: its lines, its newest hash, and the first line that is broken, and why."""
+    """Result of checking the log: its number of lines, its newest hash, and the first broken line with the reason."""
 
     whole: bool
     lines: int
@@ -56,11 +56,11 @@ class AuditCheck(Document):
 
     @property
     def exit_code(self) -> int:
-        """2 where a line was changed or removed."""
+        """2 if a line was changed or removed."""
         return DONE if self.whole else CHANGES
 
     def line(self) -> str:
-        """Return it for people."""
+        """Return the result for people."""
         if self.whole:
             return f"whole: {self.lines} lines, the newest {self.newest}"
         return f"broken at line {self.broken}: {self.reason}; the lines before it are whole"
@@ -76,8 +76,8 @@ class Audit(Command[AuditList | AuditCheck]):
     needs_scope = "audit:read"
     readers = "admin"
     details = (
-        "A log whose end was cut is whole in itself: "
-        "--expect HASH compares it with a hash that was kept elsewhere."
+        "The check alone does not detect a log whose end was cut and whose count was changed: "
+        "--expect HASH also searches it for a hash that you stored elsewhere."
     )
     verify: Annotated[
         bool, option("Check the whole log; exit code 2 names the first broken line.", "--verify")
@@ -88,7 +88,7 @@ class Audit(Command[AuditList | AuditCheck]):
     last: Annotated[int, option("Show only the newest N lines.", metavar="N", least=1)] = 50
 
     def validate(self) -> None:
-        """Raise `UsageError` for a hash without a check."""
+        """Raise `UsageError` for `--expect` without `--verify`."""
         super().validate()
         if self.expect and not self.verify:
             raise UsageError("--expect needs --verify")

@@ -27,7 +27,7 @@ class BackupDocument(Document):
     runs: tuple[str, ...]
 
     def line(self, holder: str) -> str:
-        """Return a line for people: what the file, or the database, holds."""
+        """Return a line for people with the contents of `holder`, the file or the database."""
         rows = count_noun(sum(self.rows.values()), "row")
         return f"{holder} holds {rows}, and the files of {count_noun(len(self.runs), 'run')}"
 
@@ -66,7 +66,7 @@ class Restore(Command[BackupDocument]):
     ] = False
 
     def run(self, at: Place) -> BackupDocument:
-        """Put the backup back. Raises `StorageError`."""
+        """Restore the backup. Raises `StorageError`."""
         from testbed.storage.address import address_in, hide_password
         from testbed.storage.backup import restore
 

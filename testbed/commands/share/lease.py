@@ -1,4 +1,4 @@
-"""`testbed lease ...` and `testbed maintenance`: who may move which part of a lab, and when nothing may move."""
+"""`testbed lease ...` and `testbed maintenance`: who may change which part of a lab, and when nobody may."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 POLL_S = 0.5
 DURATION = Text(str, str, INTERVAL.pattern)
-"""An interval that stays text, as its default is shown; `run` parses it."""
+"""An interval that stays text, so that help shows its default as written; `run` parses it."""
 _LEASE_ID = argument("Lease id, as shown by `testbed lease list`.", "ID")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lease:
-    """A lease: who holds which resources until when, and what it waits for. Times are seconds since 1970."""
+    """A lease: its owner, resources, state and expiry, and what it waits for. Times are seconds since 1970."""
 
     id: str
     token: int | None
@@ -54,7 +54,7 @@ class Lease:
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseDocument(Document):
-    """A lease of a lab, alone in a list."""
+    """One lease of a lab, as a list."""
 
     lab: str
     leases: tuple[Lease, ...]
@@ -63,7 +63,7 @@ class LeaseDocument(Document):
 
 @dataclass(frozen=True, kw_only=True)
 class MaintenanceReason:
-    """The person who stopped all motion of a lab, and why, since when."""
+    """The person who put a lab under maintenance, the reason, and the time."""
 
     owner: str
     reason: str
@@ -72,7 +72,7 @@ class MaintenanceReason:
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseListDocument(Document):
-    """The leases of a lab; `maintenance` is None where the lab may move."""
+    """The leases of a lab; `maintenance` is None unless the lab is under maintenance."""
 
     lab: str
     leases: tuple[Lease, ...]
@@ -92,7 +92,7 @@ class LeaseRequest(Command[LeaseDocument]):
         ),
     ] = ()
     ttl: Annotated[
-        str, option("How long it lasts without a heartbeat: 90s, 10m, 2h.", metavar="TIME", text=DURATION)
+        str, option("Time until it expires unless extended: 90s, 10m, 2h.", metavar="TIME", text=DURATION)
     ] = "1h"
     priority: Annotated[
         int, option("Requests with a larger priority are served first.", least=-1000, most=1000)
@@ -110,14 +110,14 @@ class LeaseRequest(Command[LeaseDocument]):
     reason: Annotated[str, option("Reason, which is stored.", metavar="TEXT", is_one_line=True)] = ""
 
     def validate(self) -> None:
-        """Raise `UsageError` for what is not a time."""
+        """Raise `UsageError` for an invalid `--ttl` or `--at`."""
         super().validate()
         parse_interval(self.ttl)
-        self.starts_s  # noqa: B018  it checks itself
+        self.starts_s  # noqa: B018  raises for an invalid time
 
     @property
     def starts_s(self) -> float | None:
-        """The begin of a reservation, in seconds since 1970; None for now. Raises `UsageError`."""
+        """The start of a reservation, in seconds since 1970; None for now. Raises `UsageError`."""
         if not self.at:
             return None
         try:
@@ -127,7 +127,7 @@ class LeaseRequest(Command[LeaseDocument]):
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
     def run(self, at: Place) -> LeaseDocument:
-        """Ask for the parts, and wait for the grant. Raises `LeaseImpossible` and `LeaseDenied`."""
+        """Request the parts, and wait for the grant. Raises `LeaseImpossible` and `LeaseDenied`."""
         from testbed.leases.model import parts_of
 
         parts = parts_of(at.lab, self.resources)
@@ -146,7 +146,10 @@ class LeaseRequest(Command[LeaseDocument]):
 
 
 def _wait_for_grant(store: LeaseStore, lease: model.Lease, at_most_s: float) -> model.Lease:
-    """Return a request when it is granted, or as it is when the time is over; each look is its heartbeat."""
+    """Poll a request until it is held or `at_most_s` has passed, and return its last state.
+
+    Each poll extends the request, except a reservation, which has a fixed time.
+    """
     deadline = time.monotonic() + at_most_s
     while not lease.is_held and time.monotonic() < deadline:
         time.sleep(POLL_S)
@@ -189,13 +192,13 @@ class LeaseExtend(Command[LeaseDocument]):
     ] = None
 
     def validate(self) -> None:
-        """Raise `UsageError` for a time that is none."""
+        """Raise `UsageError` for an invalid `--ttl`."""
         super().validate()
         if self.ttl:
             parse_interval(self.ttl)
 
     def run(self, at: Place) -> LeaseDocument:
-        """Prolong the lease."""
+        """Extend the lease."""
         with _open_store(at) as store:
             lease = store.extend(self.lease, parse_interval(self.ttl) if self.ttl else None)
         return _say_lease(at, lease)
@@ -209,7 +212,7 @@ class LeaseRelease(Command[LeaseDocument]):
     lease: Annotated[str, _LEASE_ID] = REQUIRED
 
     def run(self, at: Place) -> LeaseDocument:
-        """Give the lease back."""
+        """Release the lease."""
         with _open_store(at) as store:
             lease = store.release(self.lease)
         return _say_lease(at, lease)
@@ -227,7 +230,7 @@ class LeaseBreak(Command[LeaseDocument]):
     )
 
     def run(self, at: Place) -> LeaseDocument:
-        """Take the lease from whoever holds it."""
+        """End a lease of anybody."""
         with _open_store(at) as store:
             lease = store.break_(self.lease, self.reason)
         return _say_lease(at, lease)
@@ -265,7 +268,7 @@ class Maintenance(Command[MaintenanceDocument]):
         with _open_store(at) as store:
             if self.to == "off":
                 was_set = store.clear_maintenance()
-                line = f"lab '{lab}' {'may move again' if was_set else 'was not under maintenance'}"
+                line = f"lab '{lab}' {'may be changed again' if was_set else 'was not under maintenance'}"
             else:
                 store.set_maintenance(self.reason)
                 wait_until_still(store, self.wait)
@@ -302,7 +305,7 @@ def _record(row: dict[str, Any]) -> Lease:
 
 
 def _say_lease(at: Place, lease: model.Lease) -> LeaseDocument:
-    """Return the document of a lease as it is now, and say its line."""
+    """Print the current state of a lease, and return its document."""
     leases = tuple(one for one in _read_leases(at, ended=True) if one.id == lease.id)
     at.say(*(one.line() for one in leases))
     return LeaseDocument(lab=lease.lab, leases=leases, unfinished=at.say_unfinished())

@@ -1,4 +1,4 @@
-"""`testbed stop`: the emergency stop of a lab. No lease, no role and no lock of a database can hold it up."""
+"""`testbed stop`: the emergency stop of a lab. It needs no lease, no role and no lock of a database."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from testbed.errors import JournalError
 
 @dataclass(frozen=True, kw_only=True)
 class StopDocument(Document):
-    """The lab and whether it is stopped: why, and the operations under way; of a release, whether it `was_stopped`."""
+    """The lab, whether it is stopped, reason and running operations; for a release, whether it `was_stopped`."""
 
     lab: str
     stopped: bool
@@ -25,18 +25,18 @@ class StopDocument(Document):
 
     @property
     def exit_code(self) -> int:
-        """2 while an operation is under way."""
+        """2 if an operation is still running."""
         return CHANGES if self.running else DONE
 
     def lines(self, lab_file: Path | None) -> list[str]:
-        """Return the same for people."""
+        """Return the document for people."""
         if not self.stopped:
-            hint = "may move again: `testbed resume` goes on with what was stopped"
+            hint = "may be changed again: `testbed resume` completes what was stopped"
             return [f"lab '{self.lab}' {hint if self.was_stopped else 'was not stopped'}"]
         return [
-            f"lab '{self.lab}' is stopped; `testbed stop {lab_file} --release` lets it move again",
+            f"lab '{self.lab}' is stopped; `testbed stop {lab_file} --release` allows changes again",
             *(
-                f"operation {each} ends at its next write; a move that a device has begun goes on"
+                f"operation {each} ends at its next write; a device completes a move that it has started"
                 for each in self.running or ()
             ),
         ]
@@ -62,11 +62,11 @@ class Stop(Command[StopDocument]):
         lab = at.lab
         latch = EmergencyStop(at.runs_dir, lab.name)
         if self.release:
-            was_stopped, running, why_not = latch.release(), None, ""
+            was_stopped, running, reading_error = latch.release(), None, ""
         else:
             latch.pull(self.reason)
             was_stopped = None
-            running, why_not = _operations_under_way(at)
+            running, reading_error = _find_running_operations(at)
         document = StopDocument(
             lab=lab.name,
             stopped=not self.release,
@@ -75,16 +75,16 @@ class Stop(Command[StopDocument]):
             running=running,
             unfinished=at.find_unfinished(),
         )
-        at.say(*document.lines(at.lab_file), *([why_not] if why_not else []))
+        at.say(*document.lines(at.lab_file), *([reading_error] if reading_error else []))
         at.say(*(each.line() for each in document.unfinished))
         return document
 
 
-def _operations_under_way(at: Place) -> tuple[tuple[str, ...], str]:
-    """Return the running operations, and why they are not known where the journal cannot be read."""
+def _find_running_operations(at: Place) -> tuple[tuple[str, ...], str]:
+    """Return the ids of running operations, and an empty string, or none and why the journal cannot be read."""
     from testbed.operate.recovery.records import operations_of
 
     try:
         return tuple(one.id for one in operations_of(at.runs_dir, at.lab.name) if one.state == "running"), ""
     except JournalError as error:
-        return (), f"what is under way is not known: {error}"
+        return (), f"cannot read the running operations: {error}"

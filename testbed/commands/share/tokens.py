@@ -1,4 +1,4 @@
-"""`testbed token`: tokens of the service. Whoever can write the database can make them."""
+"""`testbed token`: tokens of the service. Anybody who can write the database can create them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Token(Document):
     revoked: str
 
     def line(self) -> str:
-        """Return it for people."""
+        """Return the token for people."""
         limits = ", ".join([*self.scopes, *self.labs])
         until = f"revoked {self.revoked}" if self.revoked else f"until {self.expires}"
         return f"{self.id} {self.role} {self.name}, {until}{f', only {limits}' if limits else ''}"
@@ -40,7 +40,7 @@ class Token(Document):
 
 @dataclass(frozen=True, kw_only=True)
 class NewToken(Token):
-    """A token and, this once, its text."""
+    """A new token with its text, which is shown only once."""
 
     token: str
 
@@ -54,7 +54,7 @@ class TokenListDocument(Document):
 
 @dataclass(frozen=True, kw_only=True)
 class TokenCreate(Command[NewToken]):
-    """`testbed token create`. Fields are not called `role` and `scope`, as every command says these of itself."""
+    """`testbed token create`. Its role is `token_role`, because `role` is an attribute of every command."""
 
     needs = "nothing"
     role = None
@@ -76,7 +76,7 @@ class TokenCreate(Command[NewToken]):
     ] = ()
 
     def run(self, at: Place) -> NewToken:
-        """Make the token. Raises `InvalidRequest`."""
+        """Create the token. Raises `InvalidRequest`."""
         with _open_store(at) as store:
             token, text = store.create(
                 self.name or getpass.getuser(),
@@ -101,7 +101,7 @@ class TokenList(Command[TokenListDocument]):
         """List the tokens."""
         with _open_store(at) as store:
             stored = tuple(_record(one) for one in store.list())
-        at.say(*([one.line() for one in stored] or ["no tokens: `testbed token create` makes one"]))
+        at.say(*([one.line() for one in stored] or ["no tokens: create one with `testbed token create`"]))
         return TokenListDocument(tokens=stored)
 
 
@@ -114,7 +114,7 @@ class TokenRevoke(Command[Token]):
     token: Annotated[str, argument("Token id, as shown by `testbed token list`.", "ID")] = REQUIRED
 
     def run(self, at: Place) -> Token:
-        """End the token. Raises `NotFound`."""
+        """Revoke the token. Raises `NotFound`."""
         with _open_store(at) as store:
             token = _record(store.revoke(self.token))
         at.say(token.line())
