@@ -1,11 +1,11 @@
 """Training that knows the noise, with torch; always compared with as much training without.
 
-    from lightning.training import Emulation, emulated, fine_tune
+    from lightning.training import Emulation, emulate, fine_tune
     found = fine_tune(module, load_dataset("digits"), shape=(64,), noise=Noise("per-product-dense", sigma=5))
     print(found)                     # before, without noise, with noise: float32, exact, noisy
     save_model(found.aware.model, "model.lng")      # of lightning.compiler
 
-    with emulated(module, Emulation(noise)):        # or a loop of your own
+    with emulate(module, Emulation(noise)):        # or a loop of your own
         loss(module(images), labels).backward()
 
 | module | what it is for |

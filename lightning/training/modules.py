@@ -277,7 +277,7 @@ def emulate(module: Any, emulation: Emulation, *, seed: int = 0) -> Iterator[Any
     rounded. While layers are in training their ranges follow the activations. Raises `CompileError` for layers that
     cannot be had so; and inside the `with` where a parameter is multiplied without such a layer.
 
-        with emulated(module, Emulation(Noise(sigma=5, place="per-product-dense"))):
+        with emulate(module, Emulation(Noise(sigma=5, place="per-product-dense"))):
             loss(module(images), labels).backward()
     """
     layers = photonic_layers(module)

@@ -148,7 +148,7 @@ def test_a_second_holder_is_refused_and_a_later_one_begins_from_what_was_there(h
     holder, _ = host.hold()
     second, said = host.hold()
     assert said["event"] == "error"
-    assert "another run holds the queues of this host" in said["message"]
+    assert "another run uses the queues of this host" in said["message"]
     assert second.wait(30) == queues.HELD
     holder.kill()
     holder.wait(30)

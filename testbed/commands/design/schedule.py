@@ -307,7 +307,7 @@ def _say_measured(at: Place, rows: Sequence[JobMeasurement]) -> None:
     """Print the measurements as a table, if there are any."""
     if not rows:
         return
-    columns = ("job", "policy", "mean (ms)", "predicted (ms)", "p99 (ms)", "alignments", "sent again")
+    columns = ("job", "policy", "mean (ms)", "predicted (ms)", "p99 (ms)", "alignments", "retransmits")
     cells = [
         (
             row.job,

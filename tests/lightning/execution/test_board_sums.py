@@ -52,5 +52,5 @@ def test_a_board_gives_the_sums_of_exact(model, layer):
 
 
 def test_a_bitstream_of_another_width_is_refused(model):
-    with serving(16) as server, pytest.raises(errors.ProgramError, match="made from different modules"):
+    with serving(16) as server, pytest.raises(errors.ProgramError, match="they come from different modules"):
         DatapathMultiplier(model, f"pynq://127.0.0.1:{server.port}/{DEFAULT_BASE:#x}")

@@ -167,7 +167,9 @@ def test_an_overrun_shows_where_more_shots_run_than_the_memory_of_sums_holds():
     few, many = (from_slide({"reps": reps, "readout_length": 4, "soft_avgs": 1}) for reps in (16_000, 16_400))
     (mean,) = LightningControl(soc, few).acquire(soc)
     assert mean.shape == (2,)
-    with pytest.raises(errors.ReadoutOverrun, match=r"sim-kit-0001: the memory of sums.*relax_delay_us"):
+    with pytest.raises(
+        errors.ReadoutOverrun, match=r"sim-kit-0001: the sum buffer overflowed.*relax_delay_us"
+    ):
         LightningControl(soc, many).acquire(soc)
 
 

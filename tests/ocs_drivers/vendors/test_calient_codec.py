@@ -366,7 +366,7 @@ def test_every_circuit_is_either_connected_or_pending():
         booked = {pair for c in found if c.state == "provisioned" for pair in names.pairs(c)}
         assert {move.pair for move in seen.pending} == booked
         for move in seen.pending:
-            assert Circuits(names, found).holder((move.pair[0], move.pair[1] % 4 + 5)) is not None
+            assert Circuits(names, found).find_other_pair((move.pair[0], move.pair[1] % 4 + 5)) is not None
         met["pending" if booked else "connected"] += 1
 
     check()

@@ -206,7 +206,7 @@ def test_an_apply_that_was_killed_on_a_host_is_one_finding(ring, lines):
     assert finding.kind == "unfinished"
     words = " left them (a, b, d)" if lines else " left them (a, b, c, d)"
     assert words in finding.detail
-    assert ("1 hosts are in between (c)" in finding.detail) == bool(lines)
+    assert ("1 hosts are partly configured (c)" in finding.detail) == bool(lines)
 
 
 def test_a_fault_is_told_beside_the_apply_that_was_killed(ring):

@@ -193,7 +193,7 @@ def test_two_words_do_not_fit_into_an_answer(board):
 
 def test_a_write_beyond_the_mapping_writes_nothing(board):
     registers = board.mmap(DEFAULT_BASE, 64)
-    with pytest.raises(RuntimeError, match="whole words, and 4 bytes at most"):
+    with pytest.raises(RuntimeError, match="only whole words, and at most 4 bytes"):
         registers.write(60, b"\x01" * 8)
 
 
@@ -210,7 +210,9 @@ def test_nobody_there(monkeypatch):
             raise RuntimeError("Failed to connect to remote device")
 
     monkeypatch.setattr("pynq.pl_server.remote_device.GrpcChannel", Refused)  # which waits five seconds
-    with pytest.raises(BusUnavailable, match=r"no PYNQ.remote at 192.0.2.1:7967: Failed to connect"):
+    with pytest.raises(
+        BusUnavailable, match=r"no PYNQ.remote server answers at 192.0.2.1:7967: Failed to connect"
+    ):
         open_remote("192.0.2.1", DEFAULT_BASE)
 
 

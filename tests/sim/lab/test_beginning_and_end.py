@@ -22,7 +22,7 @@ def test_a_taken_subnet_is_refused_with_code_and_cure_and_leaves_nothing(kernel_
     subnet = lab.ready["subnet"].removesuffix(".0/24")
     exit_status, said = kernel_labs.refusal(kernel_labs.wiring(2, subnet))
     assert (exit_status, said["ready"], said["code"]) == (1, False, "subnet_taken")
-    assert "another lab holds it" in said["error"]
+    assert "another lab uses it" in said["error"]
     there = kernel_labs.status().values()  # other tests may run labs beside
     assert [one["id"] for one in there if one["subnet"] == lab.ready["subnet"]] == [lab.lab_id]
 
