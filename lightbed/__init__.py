@@ -1,12 +1,16 @@
-"""The ground that all packages of lightbed stand on: errors, lazy imports, commands, compiled loops.
+"""Foundation of all packages of lightbed: errors, lazy imports, command groups, compiled functions, output files.
 
-| module | what it offers |
+| module | content |
 |---|---|
-| `errors` | the root of every error, and who must act on it |
-| `wording` | numbers in sentences |
-| `lazy` | names of a package that are imported when they are used |
-| `command_group` | command lines whose commands are imported when they are used |
-| `compiled` | functions in machine code where numba is installed |
+| `errors` | the base class of every error, and who must act on it |
+| `wording` | numbers, lists and hints in sentences |
+| `lazy` | names of a package that are imported on first use |
+| `command_group`, `completion` | command lines that import a command on first use, and shell completion for them |
+| `compiled`, `machine_code` | functions compiled by numba if it is installed, and their cache on disk |
+| `output_file` | files that a user names for output |
+| `http_server` | uvicorn with limits per client |
+| `children`, `program` | child processes of this installation, and entry points of programs |
 
-It imports the standard library alone (`command_group` typer, `compiled` numba), and nothing of ours.
+The package imports the standard library only, except that `command_group` and `completion` import typer, `compiled`
+imports numba, `http_server` imports uvicorn, and `pytest_entry` imports pytest.
 """

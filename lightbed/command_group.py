@@ -1,4 +1,4 @@
-"""A group of commands whose modules are imported when a command is used, not to list it."""
+"""A group of commands that imports the module of a command when the command is used, not when it is listed."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typer import core
 from typer.core import TyperCommand, TyperGroup
 
 Table = Mapping[str, tuple[str, str]]
-"""Name of a command -> the module that has it, and its line in the group's help."""
+"""Name of a command -> its module, and its line in the help of the group."""
 Register = Callable[[typer.Typer, str, str], None]
-"""Adds the command of a name and a module to an application."""
+"""Adds a command to an application, given its name and its module."""
 
 
 def register_module(app: typer.Typer, _name: str, module: str) -> None:
-    """Add the commands of a module by its own `register(app)`."""
+    """Add the commands of a module by calling its `register(app)`."""
     import_module(module).register(app)
 
 
 class CommandGroup(TyperGroup):
-    """The commands of a table. `--help` lists the lines of the table and imports no command.
+    """Group of the commands in a table. `--help` shows the lines of the table and imports no command.
 
-    `register` adds a command from its line of the table.
+    `register` adds one command, when it is used.
     """
 
     def __init__(
@@ -43,29 +43,29 @@ class CommandGroup(TyperGroup):
         _convert_when_needed(self)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command of that name, None for an unknown one. Errors of its module are raised."""
+        """Return the command with this name, or None. Errors of importing its module propagate."""
         if cmd_name not in self.commands:
             return None
         return self.commands[cmd_name]
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Names in the order of the table."""
+        """Return the names in the order of the table."""
         return list(self._lines)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help of a group like this one whose commands are nothing but their lines."""
+        """Write the help of an equal group whose commands have only a name and a line."""
         listed: Any = {name: TyperCommand(name, help=line) for name, line in self._lines.items()}
         group = TyperGroup(name=self.name, help=self.help, commands=listed, params=self.params)
         group.format_help(ctx, formatter)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
-        """Return the commands and options that begin so; no command is imported for it."""
+        """Return the commands and options that begin with `incomplete`, without importing a command."""
         item: Any = vars(core)["CompletionItem"]  # of the click that typer brings, or of click
         named = [item(name, help=line) for name, line in self._lines.items() if name.startswith(incomplete)]
         return named + TyperCommand.shell_complete(self, ctx, incomplete)
 
     def _main_shell_completion(self, *args: Any, **kwargs: Any) -> None:
-        """Answer a shell that asks for completions, and end; do nothing without such a question."""
+        """Answer a shell that asks for completions, and exit. Otherwise do nothing."""
         if f"_{self.name}_COMPLETE".upper() in os.environ:
             from lightbed.completion import use_for_bash
 
@@ -101,7 +101,7 @@ def _options_of_programs(program: str) -> list[Any]:
 
 
 class _Imported(Mapping[str, Any]):
-    """Commands by name; asking for one imports its module."""
+    """Commands by name. Looking one up imports its module."""
 
     def __init__(self, package: str, table: Table, register: Register) -> None:
         self._package = package
@@ -119,7 +119,9 @@ class _Imported(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         app = typer.Typer(add_completion=False)
-        app.callback()(lambda: None)  # with a single command typer would leave out its name
+        app.callback()(
+            lambda: None
+        )  # without a callback, typer makes a single command the application itself
         self._register(app, name, f"{self._package}.{self._table[name][0]}")
         group: Any = typer.main.get_command(app)
         command = group.commands[name]
@@ -129,7 +131,7 @@ class _Imported(Mapping[str, Any]):
 
 
 def _convert_when_needed(command: Any) -> None:
-    """Give all parameters of a command a `_Conversion`, the option `--help` included."""
+    """Replace typer's conversion in all parameters of a command, including `--help`, by `_Conversion`."""
     listed = command.get_params
 
     def get_params(ctx: Any) -> Any:
@@ -144,13 +146,13 @@ def _convert_when_needed(command: Any) -> None:
 
 
 class _Conversion:
-    """Conversion of a value by typer, which imports pydantic for it, where there is something to convert."""
+    """Conversion of a value that calls typer only if needed, because typer imports pydantic for it."""
 
     def __init__(self, of_typer: Any) -> None:
         self._of_typer = of_typer
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return the value as it is passed on. Text stays text, and our defaults are what they should be."""
+        """Return the converted value. Text needs no conversion, and defaults already have their type."""
         several = param.multiple or param.nargs == -1
         if value is None:
             return () if several else None
@@ -160,5 +162,5 @@ class _Conversion:
 
 
 def _annotation(param: Any) -> Any:
-    """Return the declared type of a parameter; None for a version of typer that keeps it elsewhere."""
+    """Return the declared type of a parameter, or None if this version of typer stores it elsewhere."""
     return getattr(getattr(param, "type_descriptor", None), "annotation", None)

@@ -1,9 +1,9 @@
-"""Functions in machine code where numba is installed, and as they stand where it is not.
+"""Functions that numba compiles if it is installed; otherwise they run in Python.
 
-Import modules that use this inside functions only: numba takes its time.
+Import modules that use this only inside functions, because importing numba is slow.
 
-Translations are kept (`lightbed.machine_code`) under a digest of what they were made from: another checkout of the
-same sources, or a new environment, finds them there.
+Machine code is cached on disk (`lightbed.machine_code`) under a digest of its sources, so that another checkout of the
+same sources, or a new environment, reuses it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ except ImportError:
     AVAILABLE = False
 else:
     AVAILABLE = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
-"""True where functions run as machine code. numba's own variable says no where jobs are small."""
+"""True if functions run as machine code. `NUMBA_DISABLE_JIT=1` turns compilation off, which pays for short jobs."""
 
 
 def compile_function(
@@ -34,11 +34,11 @@ def compile_function(
     sources: Sequence[Path] | None = None,
     **options: Any,
 ) -> Function:
-    """Return the function in machine code, with these options of numba; itself where numba is not installed.
+    """Return the function compiled with these options of numba, or the function itself without numba.
 
-    It is translated at its first call, or now for `signatures`, if there are any. Translations are kept on disk for
-    the next process, where there is a folder for them, until one of `sources` changes: modules, or folders of them, by
-    default the folder of the function. With empty `sources` nothing is kept.
+    It is compiled at its first call, or now for `signatures` if there are any. Machine code is cached on disk, if there
+    is a folder for it, until one of `sources` changes. These are modules or folders of modules, by default the folder
+    of the function; with empty `sources` nothing is cached.
     """
     if not AVAILABLE or numba.config.DISABLE_JIT:
         return function
@@ -53,17 +53,17 @@ def compile_function(
 
 
 def is_kept(function: Any) -> bool:
-    """Return True if a translation of a compiled function is on disk; also where numba cannot tell."""
+    """Return True if machine code of a compiled function is on disk, or if numba cannot tell."""
     file: Any = getattr(getattr(function, "_cache", None), "_cache_file", None)
     load = getattr(file, "_load_index", None)
     return load is None or bool(load())
 
 
 def _keep(function: Any, sources: Sequence[Path] | None, options: dict[str, Any]) -> Any:
-    """Return the function with a place on disk; None where there is no folder for it.
+    """Return the compiled function with a cache on disk, or None if it cannot have one.
 
-    numba looks at the function's own file alone, by its time, and has no public way to say more. Where numba has
-    changed inside, nothing is kept, rather than what may be old.
+    numba compares only the time of the function's own file, and has no public way to name more sources. If numba's
+    internals have changed, nothing is cached, because a stale cache would be worse.
     """
     own = Path(function.__code__.co_filename)
     files = [own.parent] if sources is None else list(sources)

@@ -1,4 +1,4 @@
-"""Shell completion where words hold colons: bash takes `1:9` and addresses apart at `:` and `=`, and so must we not.
+"""Shell completion for words with colons: bash splits `1:9` and addresses at `:` and `=`, and this joins them again.
 
 Imported only when a shell asks for completions.
 """
@@ -10,11 +10,11 @@ import re
 from collections.abc import Sequence
 
 _BREAKS = re.compile("[:=]+")
-"""Words of their own to bash, wherever they stand (its variable COMP_WORDBREAKS)."""
+"""Characters at which bash splits words (its variable COMP_WORDBREAKS)."""
 
 
 def join_words(words: Sequence[str], current: int) -> tuple[list[str], str]:
-    """Return the words before the current one, and that one, as they were typed.
+    """Return the words before the current one, and the current one, as the user typed them.
 
     >>> join_words(["testbed", "switch", "polatis+tl1", ":", "//h", "connect", "1", ":", "9"], 8)
     (['testbed', 'switch', 'polatis+tl1://h', 'connect'], '1:9')
@@ -34,7 +34,7 @@ def join_words(words: Sequence[str], current: int) -> tuple[list[str], str]:
 
 
 def use_for_bash() -> None:
-    """Have bash's words joined, and answers cut where bash goes on; nothing, for a version of typer that differs."""
+    """Join the words of bash, and cut completions at its last break. Do nothing if this version of typer differs."""
     try:
         from typer._click.shell_completion import add_completion_class, split_arg_string
         from typer._completion_classes import BashComplete
@@ -45,13 +45,13 @@ def use_for_bash() -> None:
         """Completion for bash."""
 
         def get_completion_args(self) -> tuple[list[str], str]:
-            """Return the words before the current one, without the program's, and that one."""
+            """Return the words between the program and the current one, and the current one."""
             words = split_arg_string(os.environ["COMP_WORDS"])
             before, self._word = join_words(words, int(os.environ["COMP_CWORD"]))
             return before[1:], self._word
 
         def format_completion(self, item: object) -> str:
-            """Return what bash puts in place of what stands behind the last break."""
+            """Return the text with which bash replaces the part after the last break."""
             value: str = item.value  # type: ignore[attr-defined]
             kept = max((match.end() for match in _BREAKS.finditer(self._word)), default=0)
             return value[kept:] if value.startswith(self._word[:kept]) else value

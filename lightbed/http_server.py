@@ -1,9 +1,9 @@
-"""Uvicorn with limits for clients: those that are slow, or many, keep nobody else out.
+"""Uvicorn with limits per client, so that slow or numerous clients do not keep others out.
 
-A connection waits for its client until a request is whole, then its request is answered, then it is idle. The first
-and the last have time limits, and so has an answer that the client does not take. Of one address only so many may
-wait. Where connections run short, the address that has most of them gives one up: an idle one, else the oldest that
-waits. So a few descriptors stay free for whatever else the process does.
+A connection is `WAITING` until a request is complete, then `ANSWERING`, then `IDLE`. Waiting and idling have time
+limits, and so has an answer that the client does not read. The number of waiting connections per address is limited.
+If connections run short, the address with most of them loses one: an idle one, else the one that has waited longest.
+Some descriptors always stay free for the rest of the process.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 SWEEP_S = 0.5
 GRACE_S = 0.1
-"""Time that a connection has before another takes its place: a request needs milliseconds."""
+"""Least lifetime of a connection before another may replace it; a request needs only milliseconds."""
 PAUSE_S = 0.02
 CLOSING_S = 5.0
-"""Time that a client has to take the last bytes of a connection that is closed."""
+"""Time for a client to read the last bytes of a connection that is being closed."""
 MOST_CONNECTIONS = 10_000
 FAILED_STARTUP = 3
-"""Exit status of uvicorn."""
+"""Exit status of uvicorn if its startup fails."""
 _AT_ONCE = 16
-"""Connections that are accepted before other work has a turn."""
+"""Connections accepted in one call of the event loop, so that other work gets its turn."""
 _PROGRESS_BYTES = 16 << 10
 _TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _FULL = (
@@ -55,11 +55,11 @@ _SHORTAGE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Time and room that a client is given.
+    """Limits for clients.
 
-    `header_s` is for the TLS handshake and the headers; a body has `body_s`, and a second more for every `body_rate`
-    bytes that came. An answer of which the client takes nothing for `answer_s` is given up. `of_address` connections of
-    one address may wait for their requests; `spare` descriptors stay free.
+    The TLS handshake and the headers must arrive within `header_s`; a body within `body_s`, plus one second for each
+    `body_rate` bytes received. An answer is aborted if the client reads nothing of it for `answer_s`. Up to
+    `of_address` connections of one address may be waiting; `spare` descriptors stay free.
     """
 
     header_s: float = 10.0
@@ -79,7 +79,7 @@ class State(Enum):
 
 
 class Client:
-    """A connection as the acceptor knows it, from the moment that it is accepted."""
+    """The acceptor's record of a connection, from its acceptance on."""
 
     def __init__(self, connection: socket.socket, address: str, now_s: float) -> None:
         self.connection, self.address = connection, address
@@ -88,55 +88,55 @@ class Client:
         """None during the handshake."""
         self.handshake: asyncio.Task[None] | None = None
         self.body_bytes: int | None = None
-        """Bytes of the body so far; None while headers are awaited."""
+        """Bytes of the body received so far; None before the headers are complete."""
         self.unsent_bytes, self.unsent_since_s = 0, now_s
-        """Bytes of the answer that the client had not taken then."""
+        """Unread bytes of the answer at the last progress, and the time of it."""
 
     def deadline_s(self, limits: Limits) -> float:
-        """Return the time until which a whole request must have come."""
+        """Return the time by which the request must be complete."""
         if self.body_bytes is None:
             return self.since_s + limits.header_s
         return self.since_s + limits.body_s + self.body_bytes / limits.body_rate
 
 
 class Connection(HttpToolsProtocol):
-    """Uvicorn's protocol, which tells the acceptor how far its requests are."""
+    """Uvicorn's protocol, which reports the state of its requests to the acceptor."""
 
     def __init__(self, acceptor: Acceptor, client: Client, **options: Any) -> None:
         super().__init__(**options)
         self._acceptor, self._client = acceptor, client
         self._begun = self._answered = 0
-        """Requests of which the headers came, and those that were answered."""
+        """Numbers of requests whose headers have arrived, and of requests that have been answered."""
         self._is_partial = self._is_in_body = False
-        """True from the first byte of a request to its last, and from the first byte after its headers."""
+        """Whether part of a request has arrived; whether all its headers have, but not yet its end."""
 
     @property
     def _request(self) -> RequestResponseCycle | None:
-        """The request of which headers came last; uvicorn's own type does not say that there may be none."""
+        """The newest request. It may be None, which uvicorn's type omits."""
         return self.cycle
 
     @property
     def is_held_up(self) -> bool:
-        """True if we do not read what the client may have sent."""
+        """True if this side is not reading, so the client is not to blame for a delay."""
         return self.flow.read_paused or (self._request is not None and self._request.waiting_for_100_continue)
 
     def close(self, answer: bytes = b"") -> None:
-        """Close the connection, with an answer where none has begun and it costs no waiting."""
+        """Close the connection, after `answer` if no other answer has begun and sending it needs no waiting."""
         is_busy = self.transport.is_closing() or self.transport.get_write_buffer_size() > 0
-        if is_busy or (answer is _FULL and self.scheme == "https"):  # the end of TLS waits for the client
+        if is_busy or (answer is _FULL and self.scheme == "https"):  # ending TLS would wait for the client
             self.transport.abort()
             return
         is_waiting = self._client.state is State.WAITING
         request = self._request if self._is_in_body else None
         if request is not None and not request.response_complete:
-            request.disconnected = True  # who reads the body is told that no more comes
+            request.disconnected = True  # tells the reader of the body that no more will come
             request.message_event.set()
         if answer and is_waiting and self._is_partial and not (request and request.response_started):
             self.transport.write(answer)
         self.transport.close()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin after the handshake."""
+        """Register the protocol, after the handshake."""
         super().connection_made(transport)
         self._client.protocol = self
 
@@ -165,7 +165,7 @@ class Connection(HttpToolsProtocol):
         self._client.body_bytes = (self._client.body_bytes or 0) + len(body)
 
     def on_message_complete(self) -> None:
-        """Note that the request is whole."""
+        """Note that the request is complete."""
         super().on_message_complete()
         self._is_partial = self._is_in_body = False
         self._update()
@@ -177,19 +177,19 @@ class Connection(HttpToolsProtocol):
         self._update()
 
     def resume_writing(self) -> None:
-        """Note that the client takes the answer."""
+        """Note that the client reads the answer."""
         super().resume_writing()
         self._client.unsent_since_s = self._acceptor.now_s()
 
     def _update(self) -> None:
-        """Tell the acceptor the state: while an earlier request is answered, nobody waits for the next one."""
+        """Report the state to the acceptor. A request has no time limit while an earlier one is being answered."""
         pending = self._begun - self._answered - self._is_in_body
         state = State.ANSWERING if pending > 0 else State.WAITING if self._is_partial else State.IDLE
         self._acceptor.set_state(self._client, state)
 
 
 class Acceptor:
-    """Accepts connections: never more than there are descriptors for, and no more of an address than may wait."""
+    """Accepts connections, within the limits of descriptors and of waiting connections per address."""
 
     def __init__(
         self,
@@ -204,7 +204,7 @@ class Acceptor:
         room = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _count_descriptors() - limits.spare
         self._most = min(MOST_CONNECTIONS, max(16, room))
         self._clients: dict[str, dict[State, dict[Client, None]]] = {}
-        """By address and state, the oldest first."""
+        """Connections by address and state, the oldest first."""
         self._count = 0
         self._closing: set[Client] = set()
         self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
@@ -216,10 +216,10 @@ class Acceptor:
             self._loop.add_reader(listener, self._accept, listener)
         self._sweeping = self._loop.create_task(self._sweep_again_and_again())
 
-    # -- as uvicorn ends its servers
+    # -- interface of asyncio servers, which uvicorn calls
 
     def close(self) -> None:
-        """Accept nobody any more."""
+        """Stop accepting connections."""
         for listener in self._listeners:
             self._loop.remove_reader(listener)
         for pause in self._pauses.values():
@@ -237,10 +237,10 @@ class Acceptor:
     # -- states
 
     def set_state(self, client: Client, state: State) -> None:
-        """Move a connection to a state, in which it is the newest."""
+        """Move a connection to a state, as the newest in it."""
         states = self._clients.get(client.address)
         if states is None or client not in states[client.state] or client.state is state:
-            return  # it was closed meanwhile, or nothing changes
+            return  # it has been closed, or is in this state already
         del states[client.state][client]
         states[state][client] = None
         client.state, client.since_s = state, self.now_s()
@@ -267,7 +267,7 @@ class Acceptor:
         for _ in range(_AT_ONCE):
             leaver = self._next_to_leave() if self._count >= self._most else None
             if leaver is not None and self._is_new(leaver):
-                # Whoever is here can send a request meanwhile; the kernel keeps the others.
+                # Existing clients get time to send a request; the kernel queues the new ones.
                 self._pause(listener)
                 return
             try:
@@ -285,7 +285,7 @@ class Acceptor:
             self._admit(connection, _group_address(str(place[0])))
 
     def _pause(self, listener: socket.socket) -> None:
-        """Accept nobody for a moment."""
+        """Pause accepting for `PAUSE_S`."""
         self._loop.remove_reader(listener)
         self._pauses[listener] = self._loop.call_later(
             PAUSE_S, self._loop.add_reader, listener, self._accept, listener
@@ -300,7 +300,7 @@ class Acceptor:
         return client.state is State.WAITING and self.now_s() <= client.since_s + GRACE_S
 
     def _next_to_leave(self) -> Client | None:
-        """Return who makes room for others: of the address that has most; None if all are being answered."""
+        """Return the client to evict next, of the address with most connections, or None if all are being answered."""
         sizes = {address: sum(map(len, states.values())) for address, states in self._clients.items()}
         for address in sorted(sizes, key=lambda one: -sizes[one]) if len(sizes) > 1 else sizes:
             states = self._clients[address]
@@ -327,14 +327,14 @@ class Acceptor:
         client.handshake = self._loop.create_task(self._shake_hands(client))
 
     def _thin_out(self, waiting: Mapping[Client, None]) -> None:
-        """Evict the oldest of those of one address that wait, where they are too many."""
+        """Evict the oldest waiting connections of one address if they exceed the limit."""
         too_many = len(waiting) - self._limits.of_address + 1
         for client in list(islice(waiting, max(too_many, 0))):
             if not self._is_new(client):
                 self._evict(client, _FULL)
 
     async def _shake_hands(self, client: Client) -> None:
-        """Make a protocol for a connection, with TLS after the handshake."""
+        """Create the protocol of a connection, after the TLS handshake if there is one."""
         tls = self._config.ssl
         try:
             await self._loop.connect_accepted_socket(
@@ -349,7 +349,7 @@ class Acceptor:
             client.handshake = None
 
     def _evict(self, client: Client, answer: bytes = b"") -> None:
-        """Close a connection; it counts no more, and has `CLOSING_S`."""
+        """Close a connection. It no longer counts, and has `CLOSING_S` to end."""
         self.forget(client)
         client.unsent_since_s = self.now_s()
         self._closing.add(client)
@@ -366,13 +366,13 @@ class Acceptor:
             self.sweep()
 
     def sweep(self) -> None:
-        """Close connections that took too long."""
+        """Close connections that exceed a time limit."""
         now_s = self.now_s()
         for states in list(self._clients.values()):
             self._thin_out(states[State.WAITING])
             for client in list(states[State.WAITING]):
                 if client.body_bytes is not None and client.protocol and client.protocol.is_held_up:
-                    client.since_s = now_s  # it is we who do not read
+                    client.since_s = now_s  # the delay is on this side
                 elif now_s > client.deadline_s(self._limits):
                     self._evict(client, _TOO_SLOW)
             for client in list(states[State.IDLE]):
@@ -382,7 +382,7 @@ class Acceptor:
             self._give_up_answer(client, now_s)
 
     def _give_up_answer(self, client: Client, now_s: float) -> None:
-        """Abort a connection whose client does not take what was sent."""
+        """Abort a connection whose client has stopped reading."""
         if client.protocol is None:
             return
         transport = client.protocol.transport
@@ -402,7 +402,7 @@ def _count_descriptors() -> int:
 
 
 def _group_address(text: str) -> str:
-    """Return what counts as one address: that of IPv4, the network of 64 bits of IPv6, which one client may fill.
+    """Return the unit that limits apply to: an IPv4 address, or an IPv6 /64 network, all of which one client may use.
 
     >>> _group_address("2001:db8::1:2:3:4"), _group_address("::ffff:10.0.0.1"), _group_address("10.0.0.1")
     ('2001:db8::/64', '10.0.0.1', '10.0.0.1')
@@ -414,14 +414,14 @@ def _group_address(text: str) -> str:
 
 
 class Server(uvicorn.Server):
-    """Uvicorn's server with these limits. `ready` is called when it listens."""
+    """Uvicorn's server with limits per client. It calls `ready` once it listens."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None], limits: Limits = Limits()) -> None:
         super().__init__(config)
         self._ready, self._limits = ready, limits
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to accept connections at these sockets, and say so."""
+        """Start accepting connections at these sockets, then call `ready`."""
         await self.lifespan.startup()
         if self.lifespan.should_exit:
             raise SystemExit(FAILED_STARTUP)
@@ -442,13 +442,13 @@ class Server(uvicorn.Server):
 
 
 class HeadAsGet:
-    """ASGI application that answers HEAD as another answers GET, without the body."""
+    """ASGI application that answers HEAD as `app` answers GET, without the body."""
 
     def __init__(self, app: Application) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
+        """Pass a request on, HEAD as GET."""
         if scope["type"] != "http" or scope["method"] != "HEAD":
             await self._app(scope, receive, send)
             return
@@ -458,7 +458,7 @@ class HeadAsGet:
             if message["type"] == "http.response.start":
                 await send(message)
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
-            elif message.get("more_body"):  # perhaps without an end: the application is cancelled
+            elif message.get("more_body"):  # the body may be endless, so the application is cancelled
                 streams.set()
                 await asyncio.Event().wait()
 
@@ -467,7 +467,7 @@ class HeadAsGet:
         try:
             await asyncio.wait({answer, stream}, return_when=asyncio.FIRST_COMPLETED)
             if answer.done():
-                await answer  # raises what went wrong
+                await answer  # raises an error of the application
         finally:
             answer.cancel()
             stream.cancel()

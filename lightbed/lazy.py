@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are asked for (PEP 562), so that importing the package is cheap."""
+"""Names of a package that are imported on first use (PEP 562), so that importing the package is cheap."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def lazy_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` for `package`; `modules` maps each module below it to names in it.
 
-    No name may be that of a module of the package: the import system would put the module in its place.
+    No name may equal the name of a module in the package, because importing that module would replace it.
     """
     places = {name: module for module, names in modules.items() for name in names.split()}
 

@@ -1,4 +1,4 @@
-"""The folder of machine code that outlives its process: `lightbed/machine-code` of the user's cache folder."""
+"""The cache of machine code on disk: `lightbed/machine-code` in the user's cache folder."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from functools import cache
 from pathlib import Path
 
 _UNUSED_DAYS = 30
-"""Translations that nobody has used for so long are removed when new ones are made."""
+"""Machine code unused for this long is removed when new code is cached."""
 
 
 @cache
 def digest_of(source: Path) -> bytes:
-    """Return a digest of a module, or of the names and texts of each module of a folder."""
+    """Return a digest of a module, or of the names and contents of all modules in a folder."""
     files = sorted(source.glob("*.py")) if source.is_dir() else [source]
     parts = hashlib.sha256()
     for path in files:
@@ -27,9 +27,9 @@ def digest_of(source: Path) -> bytes:
 
 @cache
 def make_folder(name: str) -> Path:
-    """Make the folder of translations from the same sources, and remove those that are long unused.
+    """Return the cache folder `name`, made if needed. Making one removes folders unused for `_UNUSED_DAYS`.
 
-    Raises `OSError` where there is no place for it.
+    Raises `OSError` if the folder cannot be made.
     """
     named = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
     try:

@@ -1,7 +1,7 @@
-"""Files that a user names, as in `-o FILE`: regular files appear whole or not at all, devices and pipes are written to.
+"""Output files that a user names, as in `-o FILE`: regular files are replaced atomically, devices and pipes written to.
 
-Every command writes through this module, so that a device stays a device: replacing `/dev/null`, as root, would take
-it away from the whole machine.
+Every command writes through this module. Replacing a device such as `/dev/null` by a file, as root, would damage the
+whole machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 STANDARD_OUTPUT = "-"
-"""Stands for standard output."""
+"""Name for standard output."""
 
 _DESCRIPTOR = re.compile(r"/dev/(?:fd/|std)(\d+|in|out|err)|/proc/(?:self|thread-self)/fd/(\d+)")
 _STANDARD = {"in": 0, "out": 1, "err": 2}
@@ -27,13 +27,13 @@ _MOST_LINKS = 40
 
 
 def write_output(path: str | Path, content: str | bytes) -> None:
-    """Write a file that a user named. Raises as `open_output`."""
+    """Write a file that a user names. Raises as `open_output`."""
     with open_output(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
 def save_figure(figure: Any, path: str | Path, *, dpi: float = 120) -> None:
-    """Write a figure of matplotlib in the format that the name ends in, or as PNG. Raises as `open_output`."""
+    """Write a matplotlib figure in the format of the file's suffix, PNG by default. Raises as `open_output`."""
     kind = Path(path).suffix[1:].lower() or "png"
     with open_output(path) as file:
         figure.savefig(file, format=kind, dpi=dpi, metadata={"Date": None} if kind == "svg" else None)
@@ -41,13 +41,13 @@ def save_figure(figure: Any, path: str | Path, *, dpi: float = 120) -> None:
 
 @contextmanager
 def open_output(path: str | Path) -> Iterator[IO[bytes]]:
-    """Provide a file that a user named, for writing.
+    """Open a file that a user names, for writing.
 
-    A regular file is replaced at the end of the block, and stays as it was when the block raises; a link stays a link,
-    and what it leads to is replaced. Character devices, pipes, open descriptors (`/dev/stdout`, `/dev/fd/3`) and
-    standard output (`-`) are written to as they stand.
+    A regular file is replaced at the end of the block, or left unchanged if the block raises. A symbolic link remains,
+    and its target is replaced. Character devices, pipes, open descriptors (`/dev/stdout`, `/dev/fd/3`) and standard
+    output (`-`) are written to directly.
 
-    Raises `OSError` with a reason in `strerror`, as `check_output` does, and for a disk that is full.
+    Raises `OSError` with a reason in `strerror` if `check_output` does, or if the disk is full.
     """
     check_output(path)
     descriptor = _descriptor_of(path)
@@ -58,7 +58,7 @@ def open_output(path: str | Path) -> Iterator[IO[bytes]]:
     elif descriptor is not None:
         sys.stdout.flush()
         sys.stderr.flush()
-        # The place in the file is kept: opening the name would begin at its head, and cut off what is there.
+        # A duplicate keeps the position in the file; opening the name would truncate it.
         with os.fdopen(os.dup(descriptor), "wb") as file:
             yield file
     elif Path(path).exists() and not Path(path).is_file():
@@ -71,9 +71,9 @@ def open_output(path: str | Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[IO[bytes]]:
-    """Provide a new file that takes the place of `path`, with its mode and group, at the end of the block.
+    """Open a new file that replaces `path` at the end of the block, with the old mode and group.
 
-    This is for files of the program itself: whoever may write in the folder may replace them. Raises `OSError`.
+    Use this for files of the program itself: it replaces even files of other users. Raises `OSError`.
     """
     before = path.stat() if path.exists() else None
     beside = path.with_name(f".lightbed-{secrets.token_hex(8)}")
@@ -81,7 +81,7 @@ def replace_file(path: Path) -> Iterator[IO[bytes]]:
     try:
         with os.fdopen(descriptor, "wb") as file:
             if before:
-                with suppress(PermissionError):  # of a group that is not ours
+                with suppress(PermissionError):  # the file belongs to a group of which we are no member
                     os.fchown(descriptor, -1, before.st_gid)
                 os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
             yield file
@@ -93,10 +93,10 @@ def replace_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 def check_output(path: str | Path) -> None:
-    """Raise `OSError` for a name that cannot be written, before the work for it begins.
+    """Raise `OSError` if this file cannot be written. Call it before the work whose result goes there.
 
-    Refused are folders, disks, sockets, links that lead to nothing, files that nobody may write or that belong to
-    another user, and names in a folder that is not there or cannot be written.
+    Rejected are folders, disks, sockets, dangling links, read-only files, files of another user, and files in a folder
+    that does not exist or is not writable.
     """
     if str(path) == STANDARD_OUTPUT or _descriptor_of(path) is not None:
         return
@@ -138,7 +138,7 @@ def _check_folder(folder: Path, path: str | Path) -> None:
 
 
 def _descriptor_of(path: str | Path) -> int | None:
-    """Return the descriptor that a name stands for, also through links; None for the name of a file."""
+    """Return the descriptor that a name denotes, directly or through links, or None for other names."""
     name = os.path.abspath(path)  # noqa: PTH100 - links are followed one by one
     for _ in range(_MOST_LINKS):
         found = _DESCRIPTOR.fullmatch(name)

@@ -1,4 +1,4 @@
-"""The beginning of our programs: without the extra that they need, they say which, and still tell their version."""
+"""Entry point of our programs. Without the extra that a program needs, it names the extra; `--version` still works."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from lightbed.wording import install_extra
 
 
 def run_program(name: str, extra: str, run: Callable[[Sequence[str]], int]) -> NoReturn:
-    """Run a program with the words of the command line, and end with its exit code."""
+    """Run a program with the arguments of the command line, and exit with its code."""
     words = sys.argv[1:]
     try:
         code = run(words)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        if missing not in ("typer", "rich"):  # what it lacks later it tells by itself
+        if missing not in ("typer", "rich"):  # the program itself reports other missing libraries
             raise
         if words != ["--version"]:
             sys.exit(f"error: {name} needs {missing}. Hint: {install_extra(extra)}")
-        from importlib.metadata import version  # it takes ten milliseconds
+        from importlib.metadata import version  # imported here, because it takes ten milliseconds
 
         sys.stdout.write(f"{name} {version('lightbed')}\n")
         code = 0

@@ -1,7 +1,7 @@
-"""Entry of the plugin of pytest, which says so where another `testbed` stands before ours on the import path.
+"""Entry point of the pytest plugin, which warns if another `testbed` precedes ours on the import path.
 
-`python -m pytest` puts the current folder first: in a repository with a `testbed/` of its own that is the one which is
-imported, and it has no plugin. Tests that want no lab run there all the same.
+`python -m pytest` puts the current folder first on the path, so in a repository with its own `testbed/` that one is
+imported. Tests that use no lab run nevertheless.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ OURS = Path(__file__).resolve().parent.parent / "testbed"
 
 
 def find_shadow() -> Path | None:
-    """Return the folder or file that is imported as `testbed` in place of ours, None where ours is."""
+    """Return the folder or file that is imported as `testbed` instead of ours, or None."""
     spec = find_spec("testbed")
     places = [*(spec.submodule_search_locations or ()), spec.origin or ""] if spec else []
     found = [Path(place) for place in places if place]
@@ -35,13 +35,13 @@ pytest_plugins = [] if SHADOW else ["testbed.pytest_plugin"]
 
 
 def pytest_load_initial_conftests(args: list[str]) -> None:
-    """Refuse options of the lab that nobody is there to read."""
+    """Reject options of the lab if the plugin that reads them is not loaded."""
     if SHADOW and any(word == "--lab" or word.startswith(("--lab=", "--lab-")) for word in args):
         raise pytest.UsageError(f"the fixture testbed_lab is not available: {WHY}")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Warn once."""
+    """Warn once that the plugin is not loaded."""
     if SHADOW:
         config.issue_config_time_warning(
             pytest.PytestConfigWarning(f"no fixture testbed_lab: {WHY}"), stacklevel=2

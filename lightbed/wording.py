@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 SHOWN = 5
-"""Items of a list that a message names; documents for programs name them all."""
+"""Largest number of items that a message lists; JSON documents list all."""
 
 
 def count_noun(number: int, noun: str) -> str:
-    """Return a number of things in words.
+    """Return a number with its noun, in the plural if needed.
 
     >>> count_noun(1, "link"), count_noun(4, "link"), count_noun(0, "lost fibre"), count_noun(2, "patch")
     ('1 link', '4 links', '0 lost fibres', '2 patches')
@@ -19,7 +19,7 @@ def count_noun(number: int, noun: str) -> str:
 
 
 def list_some(items: Iterable[object], separator: str = ", ") -> str:
-    """Return the first five items, and how many more there are.
+    """Return the first five items, and the number of further ones.
 
     >>> list_some([1, 2]), list_some(range(8)), list_some(range(8), "; ")
     ('1, 2', '0, 1, 2, 3, 4 and 3 more', '0; 1; 2; 3; 4; and 3 more')
@@ -32,9 +32,9 @@ def list_some(items: Iterable[object], separator: str = ", ") -> str:
 
 
 def install_extra(extra: str) -> str:
-    """Return the hint for a library that an extra of ours brings along.
+    """Return the hint for a library that one of our extras installs.
 
-    It names no command: lightbed is on no package index, so the line depends on where the wheel or the checkout is.
+    The hint names no command, because lightbed is on no package index: the command depends on the wheel or checkout.
 
     >>> install_extra("sim")
     'install the extra [sim] of lightbed'

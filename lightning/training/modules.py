@@ -1,6 +1,6 @@
-"""Any module on emulated light, for as long as a `with` lasts.
+"""Emulation of photonic layers in any torch module, inside a `with` block.
 
-All rounding is straight-through: forward it rounds, backward it is not there
+Rounding uses the straight-through estimator: values are rounded forward, and gradients pass unchanged
 (Bengio, Leonard, Courville 2013, https://arxiv.org/abs/1308.3432). The units are those of
 `lightning.compiler.model`: activations and weights are whole steps up to 255, a sum is their products over 256.
 """
@@ -19,7 +19,7 @@ from lightning.optional import require
 from lightning.training.emulation import Emulation
 
 FORGETTING = 0.98
-"""What is left of a range after a batch that does not need it."""
+"""Factor by which a range shrinks at each batch that does not reach it."""
 TINY = 1e-12
 """Keeps a layer of zeros from dividing by zero."""
 
@@ -30,7 +30,7 @@ PRODUCTS = frozenset(
         *("linear", "bilinear", "einsum", "tensordot", "conv1d", "conv2d", "conv3d"),
     }
 )
-"""Names of torch's functions that multiply and add up."""
+"""Names of torch functions that sum products."""
 torch = require("torch", "to train networks")
 Tensor = Any
 KINDS = (torch.nn.Linear, torch.nn.Conv2d)
@@ -38,17 +38,17 @@ OTHERS = (
     *(torch.nn.Conv1d, torch.nn.Conv3d, torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d),
     *(torch.nn.ConvTranspose3d, torch.nn.Bilinear, torch.nn.RNNBase, torch.nn.MultiheadAttention),
 )
-"""They multiply by weights as well, but not as a layer of ours would: silence would leave them without noise."""
+"""Layers with weights that cannot be emulated. They are rejected, because otherwise they would train without noise."""
 
 
 class Range(Protocol):
     """Range of a layer's activations."""
 
     signed: bool
-    """Whether they may be negative: two passes."""
+    """Whether activations may be negative, which takes two passes."""
 
     def scale(self, activations: Tensor, *, learning: bool) -> Tensor:
-        """Return what a step of these activations is worth, shaped to divide them."""
+        """Return the value of one step of these activations, in a shape that can divide them."""
         ...
 
 
@@ -140,7 +140,7 @@ def draws_of(steps: Tensor, *, dense: bool, wavelengths: int) -> tuple[Tensor, T
 
 @dataclass
 class PhotonicForward:
-    """Stands in for `layer.forward` of a `Linear` or a `Conv2d`."""
+    """Replacement for `layer.forward` of a `Linear` or a `Conv2d`."""
 
     layer: Any
     range: Range
@@ -228,7 +228,7 @@ class OutlierProducts(overrides.TorchFunctionMode):  # type: ignore[misc, name-d
     def __torch_function__(
         self, function: Any, types: Any, arguments: Sequence[Any] = (), named: Mapping[str, Any] | None = None
     ) -> Any:
-        """Return every call of torch comes by here."""
+        """Call a function of torch, after checking its arguments if it sums products."""
         given = dict(named or {})
         if getattr(function, "__name__", "") in PRODUCTS:
             self._check((*arguments, *given.values()))
@@ -271,11 +271,11 @@ def _refuse(name: str) -> CompileError:
 
 @contextmanager
 def emulate(module: Any, emulation: Emulation, *, seed: int = 0) -> Iterator[Any]:
-    """Make the `Linear` and `Conv2d` layers of a module compute as light does, rounded and noisy, inside the `with`.
+    """Make the `Linear` and `Conv2d` layers of a module compute with rounding and noise inside the `with` block.
 
     The module, its class, its parameters and its optimiser stay what they are; gradients pass as if nothing had been
     rounded. While layers are in training their ranges follow the activations. Raises `CompileError` for layers that
-    cannot be had so; and inside the `with` where a parameter is multiplied without such a layer.
+    cannot be emulated, and inside the block if a parameter is multiplied outside such a layer.
 
         with emulate(module, Emulation(Noise(sigma=5, place="per-product-dense"))):
             loss(module(images), labels).backward()
@@ -319,7 +319,7 @@ class JointScale:
 
 
 def photonic_layers(module: Any) -> dict[str, Any]:
-    """Return the layers that light can multiply for, by name. Raises `CompileError` for one that cannot be had so."""
+    """Return the layers that light can multiply for, by name. Raises `CompileError` for one that cannot be emulated."""
     named = dict(module.named_modules())
     for name, layer in named.items():
         _check(name or type(layer).__name__, layer)
