@@ -149,7 +149,7 @@ def numbers(version: str) -> tuple[int, ...]:
 def calibrations(folder: Path) -> Finding:
     """Return where calibrations are kept."""
     kept = len(list(folder.glob("*.json"))) if folder.is_dir() else 0
-    return Finding("calibrations", "ok", f"{kept} kept in {folder}")
+    return Finding("calibrations", "ok", f"{kept} stored in {folder}")
 
 
 def listening() -> list[tuple[str, int]] | None:
@@ -316,7 +316,7 @@ def coupling(soc: Any) -> Finding:
         "coupling",
         "warning",
         f"{' and '.join(through_baluns)} AC coupled: pulses with pulse_freq 0 droop in the baluns.{note}",
-        "use the DC coupled connectors, or set pulse_freq_mhz to a carrier that passes",
+        "use the DC coupled connectors, or set pulse_freq_mhz to a carrier frequency that the baluns pass",
     )
 
 

@@ -21,7 +21,7 @@ from lightning.networks.imports.onnx.choices import (
     usual_shape,
 )
 from lightning.networks.imports.onnx.parts import Versions, array_of, opsets_for_tracing, sort_topologically
-from lightning.networks.imports.onnx.recurrent import recurrent_steps, transpose_convolution
+from lightning.networks.imports.onnx.recurrent import rewrite_conv_transpose, rewrite_recurrent
 from lightning.networks.imports.onnx.scope import Scope, Value, sample_shape
 from lightning.networks.imports.onnx.tracing import add_node, constant_of, refuse
 from lightning.networks.imports.simplify import finish
@@ -31,10 +31,10 @@ from lightning.networks.operations.operation_list import CONTRADICTIONS
 Array = npt.NDArray[Any]
 
 REWRITTEN = {
-    "LSTM": recurrent_steps,
-    "GRU": recurrent_steps,
-    "RNN": recurrent_steps,
-    "ConvTranspose": transpose_convolution,
+    "LSTM": rewrite_recurrent,
+    "GRU": rewrite_recurrent,
+    "RNN": rewrite_recurrent,
+    "ConvTranspose": rewrite_conv_transpose,
 }
 _LOOPS = frozenset({"Loop", "Scan", "SequenceMap"})
 _OPEN = frozenset({"NonZero", "Unique", "Compress", "NonMaxSuppression"})
