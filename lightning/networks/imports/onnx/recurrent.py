@@ -141,15 +141,8 @@ def _spread(
     shape[axis] = length * stride
     tensor = replacement.add("Reshape", [tensor, replacement.integer_constant(shape)])
     shape[axis] = (length - 1) * stride + 1
-    return replacement.add(
-        "Slice",
-        [
-            tensor,
-            replacement.integer_constant([0]),
-            replacement.integer_constant([shape[axis]]),
-            replacement.integer_constant([axis]),
-        ],
-    )
+    bounds = [replacement.integer_constant([number]) for number in (0, shape[axis], axis)]
+    return replacement.add("Slice", [tensor, *bounds])
 
 
 def _pad_or_crop(replacement: NodeReplacement, tensor: str, ends: Sequence[tuple[int, int]]) -> str:

@@ -374,6 +374,6 @@ def _check_shapes(scope: Scope, names: Sequence[str], shapes: Sequence[tuple[int
     return tensors if fits else None
 
 
-def refuse(node: Any, why: str, advice: str) -> UnsupportedNode:
+def make_error(node: Any, why: str, advice: str) -> UnsupportedNode:
     """Return the error for a node that cannot be imported."""
     return UnsupportedNode(f"node {node.name} ({node.op_type}) {why}", hint=advice)
