@@ -16,7 +16,7 @@ Samples = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Beats:
-    """Beats for the streams under one name, of which each beat may leave out some.
+    """Beats for all streams that share a name; each beat may omit some of those streams.
 
     `samples`: beats × streams × lanes. `valid`: beats × streams, True if the stream takes part in the beat.
     """
@@ -28,17 +28,17 @@ class Beats:
 def pack_beats(signal: Signal, beats: ArrayLike | Beats) -> list[tuple[int, int]]:
     """Return, for every beat, the valid bits and the data bits of all streams under the name.
 
-    For an array all streams are valid. Its shape is beats × streams × lanes, where axes of length 1 may be left out: it
-    is one number per beat for one stream of one lane. Raise ValueError for other shapes, and for samples that do not
-    fit.
+    For an array all streams are valid. Its shape is beats × streams × lanes, where axes of length 1 may be
+    omitted: for one stream of one lane, give one number per beat. Raise ValueError for other shapes, and for samples
+    that do not fit.
     """
     samples, valid = (beats.samples, beats.valid) if isinstance(beats, Beats) else (beats, None)
-    whole = _fit_shape(signal, np.asarray(samples))
-    _check_range(signal, whole)
-    masks = _masks(signal, len(whole), valid)
+    shaped = _fit_shape(signal, np.asarray(samples))
+    _check_range(signal, shaped)
+    masks = _pack_valid_bits(signal, len(shaped), valid)
     return [
         (mask, pack(beat, signal.width))
-        for mask, beat in zip(masks, whole.reshape(len(whole), signal.size * signal.lanes), strict=True)
+        for mask, beat in zip(masks, shaped.reshape(len(shaped), signal.size * signal.lanes), strict=True)
     ]
 
 
@@ -52,18 +52,18 @@ def pack(samples: Sequence[Any] | NDArray[Any], width: int) -> int:
     return sum((int(sample) & mask) << width * place for place, sample in enumerate(samples))
 
 
-def unpack(bits: int, samples: int, width: int, *, signed: bool) -> list[int]:
+def unpack(bits: int, count: int, width: int, *, signed: bool) -> list[int]:
     """Return the samples in `bits`: the inverse of `pack`.
 
     >>> unpack(0xFF01, 2, 8, signed=True)
     [1, -1]
     """
     mask = (1 << width) - 1
-    values = [bits >> width * place & mask for place in range(samples)]
+    values = [bits >> width * place & mask for place in range(count)]
     return [value - (value >> width - 1 << width) for value in values] if signed else values
 
 
-def stream_bits(mask: int, signal: Signal) -> int:
+def data_mask(mask: int, signal: Signal) -> int:
     """Return the mask of the data bits of the streams whose bit in `mask` is 1."""
     bits = signal.lanes * signal.width
     ones = (1 << bits) - 1
@@ -99,7 +99,7 @@ def _check_range(signal: Signal, samples: NDArray[Any]) -> None:
         )
 
 
-def _masks(signal: Signal, beats: int, valid: ArrayLike | None) -> list[int]:
+def _pack_valid_bits(signal: Signal, beats: int, valid: ArrayLike | None) -> list[int]:
     if valid is None:
         return [(1 << signal.size) - 1] * beats
     bits = np.asarray(valid, bool)

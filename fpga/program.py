@@ -1,7 +1,7 @@
 """Programs for a driver: the values of all targets in each layer, for one particular datapath.
 
-A program contains the model of its datapath (`fpga.count_action.Datapath`), so a driver needs only the file of a
-program and a bus.
+A program contains the model of its datapath (`fpga.count_action.Datapath`), so a driver needs only a program
+file and a bus.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Program:
 
     @property
     def digest(self) -> int:
-        """The hash that the hardware must have."""
+        """The datapath's digest, which the hardware must report."""
         return self.datapath.digest
 
     def targets(self, layer: int) -> tuple[tuple[str, str, int], ...]:
@@ -57,7 +57,7 @@ class Program:
         place = operator.index(layer) if hasattr(layer, "__index__") else -1
         if not 0 <= place < len(self.layers):
             raise ProgramError(
-                f"no layer {layer!r}: the program has {len(self.layers)}, counted from 0. Choose one of them."
+                f"no layer {layer!r}: the program has layers 0 to {len(self.layers) - 1}. Choose one of them."
             )
         values = self.layers[place]
         return tuple(
@@ -93,10 +93,10 @@ def program_from_json(text: str) -> Program:
 
 
 def _check_layer(number: int, layer: Layer, names: Mapping[str, Target]) -> dict[str, int]:
-    return {name: _value(f"layer {number}", name, value, names) for name, value in layer.items()}
+    return {name: _check_value(f"layer {number}", name, value, names) for name, value in layer.items()}
 
 
-def _value(where: str, name: str, value: Any, names: Mapping[str, Target]) -> int:
+def _check_value(where: str, name: str, value: Any, names: Mapping[str, Target]) -> int:
     if name not in names:
         similar = difflib.get_close_matches(name, names, 1)
         hint = f"Did you mean {similar[0]!r}?" if similar else f"There are: {', '.join(names)}."
@@ -108,7 +108,7 @@ def _value(where: str, name: str, value: Any, names: Mapping[str, Target]) -> in
         raise ProgramError(f"{where}: {name} is {value!r}, but a target must be an integer.") from None
     if not 0 <= number < 1 << width:
         raise ProgramError(
-            f"{where}: {name} is {number}, and its {width} bits hold 0 to {(1 << width) - 1}. Choose a smaller"
-            " value, or give the target a greater width in the module."
+            f"{where}: {name} is {number}, and its {width} bits hold 0 to {(1 << width) - 1}. Choose a value"
+            " in this range, or give the target a greater width in the module."
         )
     return number

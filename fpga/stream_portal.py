@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fpga.beats import Beats, Samples, pack_beats, stream_bits, unpack
-from fpga.bus.protocol import Access, RegisterBus, transfer_of
+from fpga.beats import Beats, Samples, data_mask, pack_beats, unpack
+from fpga.bus.protocol import Access, RegisterBus, choose_transfer
 from fpga.count_action.model import Datapath, Signal, SignalKind
 from fpga.registers.model import WORD_BITS, RegisterMap
 from fpga.registers.register_list import FIFO_DEPTH, output_streams
@@ -53,7 +53,7 @@ class Portal:
 
     def __init__(self, bus: RegisterBus, table: RegisterMap, datapath: Datapath) -> None:
         self._bus = bus
-        self._transfer = transfer_of(bus)
+        self._transfer = choose_transfer(bus)
         self._table = table
         self._datapath = datapath
         self._sources = {
@@ -120,7 +120,7 @@ class Portal:
 
     def _push(self, source: _Source, mask: int, bits: int) -> None:
         name = source.signal.name
-        changed = stream_bits(mask, source.signal)
+        changed = data_mask(mask, source.signal)
         data = source.data & ~changed | bits & changed
         register = self._table["IN", name, "DATA"]
         writes: list[Access] = []

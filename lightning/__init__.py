@@ -11,8 +11,9 @@
     sp.plot_waveform(waveform)
     print(sp.decode_adc_result)
 
-What is named here is imported when it is asked for, QICK and the rest where they are used. PyTorch Lightning is a
-package of the same name: next to it this one refuses to work, and says what to do.
+Each name of this package is imported at its first use; QICK and other libraries are imported where they are used.
+PyTorch Lightning is a package of the same name: if both are installed, this package refuses to work and says what to
+do.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ def _pynq(found: Mapping[str, str], machine: str) -> Finding:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """Return a version as numbers that can be compared; () where there are none.
+    """Return a version as numbers that can be compared; () if it has none.
 
     >>> numbers("0.2.436"), numbers("2.1rc1") < (2, 2)
     ((0, 2, 436), True)
@@ -147,13 +147,13 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 def calibrations(folder: Path) -> Finding:
-    """Return where calibrations are kept."""
+    """Return the number of stored calibrations and their folder."""
     kept = len(list(folder.glob("*.json"))) if folder.is_dir() else 0
-    return Finding("calibrations", "ok", f"{kept} kept in {folder}")
+    return Finding("calibrations", "ok", f"{kept} stored in {folder}")
 
 
 def listening() -> list[tuple[str, int]] | None:
-    """Return the (address, port) of everything that listens on this machine; None where nobody says."""
+    """Return the (address, port) of every listening socket on this machine, or None if this cannot be read."""
     try:
         import psutil
     except ImportError:
@@ -316,7 +316,7 @@ def coupling(soc: Any) -> Finding:
         "coupling",
         "warning",
         f"{' and '.join(through_baluns)} AC coupled: pulses with pulse_freq 0 droop in the baluns.{note}",
-        "use the DC coupled connectors, or set pulse_freq_mhz to a carrier that passes",
+        "use the DC coupled connectors, or set pulse_freq_mhz to a carrier frequency that the baluns pass",
     )
 
 

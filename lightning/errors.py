@@ -39,7 +39,7 @@
         ├── Busy
         └── DeadlineMissed
 
-`SaturationWarning` and `DarkWarning` are no errors: there is an answer, and it is not to be believed.
+`SaturationWarning` and `DarkWarning` are not errors: there is an answer, but it is not reliable.
 Each class has a stable `code` and says in `who` whose turn it is. A message says what, why, and what to do.
 """
 

@@ -25,10 +25,10 @@ INTERRUPTED = 130
 
 
 def run_script(script: str | Path, device: str | Any, arguments: Sequence[str] = ()) -> int:
-    """Run a script with this device as its QickSoc, and give the exit code that Python would have given.
+    """Run a script with this device as its QickSoc, and return the exit code that Python would have returned.
 
     `device` is an address, or what `lightning.connect` returned. A script that fails prints its traceback, as under
-    Python, and gives 1. Raises `ScriptError` when there is no such script, and what `connect` raises.
+    Python, and returns 1. Raise `ScriptError` if there is no such script, and the errors of `connect`.
     """
     path = Path(script)
     if not path.is_file():

@@ -6,7 +6,7 @@
         report = switch.connect({1: 49, 2: 50})
 
 A configuration maps input ports to output ports. Every family numbers its inputs 1..N and its outputs N+1..N+M.
-A change counts as done once it was read back from the device. Errors are those of `ocs_drivers.errors`. The logger
+A change counts as done once it has been read back from the device. Errors are those of `ocs_drivers.errors`. The logger
 `ocs_drivers.wire` logs all traffic at DEBUG, without passwords.
 """
 

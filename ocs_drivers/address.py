@@ -93,7 +93,7 @@ def parse_address(text: str) -> Address:
     if any(ord(character) < 32 or ord(character) == 127 for character in text):
         raise _misunderstood(text, "it contains a control character")
     if len(text) > LONGEST:
-        raise _misunderstood(text, f"it has {len(text)} characters")
+        raise _misunderstood(text, f"it is too long ({len(text)} characters)")
     special = _visa_resource(text) or _path_address(text)
     if special is not None:
         return special

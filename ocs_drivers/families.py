@@ -1,6 +1,6 @@
-"""Families of switches: the scheme of an address, the factory of its driver, and the twin that answers it.
+"""Families of switches: each scheme of an address, the factory of its driver, and its simulated twin.
 
-`FAMILIES` is the only list of the built-in families, one line each. Other distributions add families by entry points.
+`FAMILIES` is the only list of the built-in schemes, one line each. Other distributions add families by entry points.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ENTRY_POINTS = "ocs_drivers.drivers"
 """Entry point group: name = scheme, value = a `DriverFactory`."""
 
 SIMULATED = "sim+"
-"""Prefix of any scheme: its driver, connected to a simulated switch that is started for it."""
+"""Prefix for any scheme: its driver then connects to a simulated switch, which is started for it."""
 
 _SIMULATED_SWITCH = "ocs_drivers.simulated:simulate_switch"
 
@@ -27,8 +27,8 @@ class Family(NamedTuple):
     """The driver of a scheme, and its twin.
 
     `factory` is a `DriverFactory`, written `module:function`. `twin` is the family's name in `python -m sim.twins`,
-    if it differs from the part of the scheme before `+`. `in_labs` is True if a simulated lab may have such a switch:
-    a matrix that answers on a network.
+    if it differs from the part of the scheme before `+`. `in_labs` is True if a simulated lab may contain such a
+    switch, which must be a matrix switch with a network interface.
     """
 
     factory: str
@@ -69,13 +69,13 @@ def entry_points(**select: str) -> Any:
     return metadata.entry_points(**select)
 
 
-def driver_factory(scheme: str) -> DriverFactory:
+def find_driver_factory(scheme: str) -> DriverFactory:
     """Return the factory for a scheme: built in, or provided by an installed distribution.
 
     Raises `AddressError` if there is none or its entry point cannot be loaded.
     """
     if scheme.startswith(SIMULATED):
-        driver_factory(scheme.removeprefix(SIMULATED))  # raises if there is no such driver
+        find_driver_factory(scheme.removeprefix(SIMULATED))  # raises if there is no such driver
         return _import_driver(_SIMULATED_SWITCH)
     if scheme in FAMILIES:
         return _import_driver(FAMILIES[scheme].factory)
@@ -107,10 +107,10 @@ def lab_schemes() -> tuple[str, ...]:
     return tuple(scheme for scheme, family in FAMILIES.items() if family.in_labs)
 
 
-def twin_of(scheme: str) -> str:
+def twin_family_name(scheme: str) -> str:
     """Return the name of a scheme's family in `python -m sim.twins`.
 
-    >>> twin_of("polatis+tl1"), twin_of("sonic-ocs")
+    >>> twin_family_name("polatis+tl1"), twin_family_name("sonic-ocs")
     ('polatis', 'sonic')
     """
     family = FAMILIES.get(scheme)
@@ -131,7 +131,7 @@ def open_switch(
     parsed = parse_address(address)
     if isinstance(credentials, tuple):
         credentials = Credentials(*credentials)
-    factory = driver_factory(parsed.scheme)
+    factory = find_driver_factory(parsed.scheme)
     switch = factory(parsed, timeout_s=timeout_s, credentials=credentials or parsed.credentials)
     switch.open()
     return switch

@@ -16,7 +16,7 @@ from ocs_drivers.address import Address, parse_address
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import AddressError, ConnectError
-from ocs_drivers.families import SIMULATED, driver_factory, twin_of
+from ocs_drivers.families import SIMULATED, find_driver_factory, twin_family_name
 
 _twins: dict[tuple[str, ...], dict[str, str]] = {}
 _starting = threading.Lock()
@@ -27,7 +27,7 @@ def simulate_switch(
 ) -> OpticalSwitch:
     """Return an unopened driver of a twin. Options: `size` and `speed`. Raises `AddressError`, `ConnectError`."""
     scheme = address.scheme.removeprefix(SIMULATED)
-    make = driver_factory(scheme)
+    make = find_driver_factory(scheme)
     name = (address.host or address.path).strip("/") or "ocs1"
     addresses = _find_twin(scheme, name, address.only_options("size", "speed"))
     for url in addresses.values():
@@ -42,7 +42,7 @@ def _find_twin(scheme: str, name: str, address: Address) -> dict[str, str]:
     """Return the addresses of the twin with this name, by protocol; start it if it is not running."""
     options = [f"--{key}={value}" for key, value in sorted(address.options.items())]
     called_as = ["--called-as", "testbed sim switch"]
-    command = module_command("sim.twins", *called_as, twin_of(scheme), f"--name={name}", *options)
+    command = module_command("sim.twins", *called_as, twin_family_name(scheme), f"--name={name}", *options)
     with _starting:
         key = tuple(command)
         if key not in _twins:

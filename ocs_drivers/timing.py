@@ -1,4 +1,7 @@
-"""Clocks, deadlines and silences of drivers. The clock is injected, so that tests need not wait for slow robots."""
+"""Clocks and deadlines of drivers, and the silences of devices.
+
+The clock is injected, so that tests need not wait for slow robots.
+"""
 
 from __future__ import annotations
 
@@ -37,32 +40,32 @@ SYSTEM_CLOCK = SystemClock()
 class Deadline:
     """The moment a wait must end, on a clock."""
 
-    __slots__ = ("_clock", "_end_s", "_late_looks", "is_part", "silence_s", "timeout_s")
+    __slots__ = ("_clock", "_end_s", "_late_reads", "is_part", "silence_s", "timeout_s")
 
     def __init__(
         self, timeout_s: float, clock: Clock = SYSTEM_CLOCK, *, silence_s: float | None = None
     ) -> None:
         self.timeout_s = timeout_s
         self.silence_s = silence_s
-        """Seconds of silence at the end of the wait, if the limit of a `Silence` ends it; else None."""
+        """Seconds for which the device has been silent when the wait ends, if a `Silence` limits it; else None."""
         self.is_part = False
         """True for a part of a longer wait, which continues afterwards."""
-        self._late_looks = 0
+        self._late_reads = 0
         self._clock = clock
         self._end_s = clock.now() + timeout_s
 
-    def allow_look(self) -> bool:
-        """Return True before the deadline, and once after it, to read the input that had arrived by then.
+    def allow_read(self) -> bool:
+        """Return True before the deadline, and once more after it, so that input that had arrived by then is read.
 
-        This ends the wait for a device that sends without end.
+        Later calls return False, so that a device that never stops sending cannot prolong the wait.
         """
-        self._late_looks += self.passed
-        return self._late_looks <= 1
+        self._late_reads += self.passed
+        return self._late_reads <= 1
 
     @property
     def is_flooded(self) -> bool:
         """True if bytes still arrived after the deadline without the answer among them."""
-        return self._late_looks > 1
+        return self._late_reads > 1
 
     def remaining_s(self) -> float:
         """Return the seconds left, never negative."""
@@ -85,14 +88,14 @@ class Deadline:
         self._end_s += seconds
 
 
-LOOK_S = 2.0
-"""Time to read a device after an unanswered query that may take longer than the limit of a silence."""
+READ_MARGIN_S = 2.0
+"""Extra time to read a device after an unanswered query whose own time exceeds the limit of the silence."""
 
 
 class Silence:
     """The time for which a device has not answered, over several queries and reconnections."""
 
-    __slots__ = ("_allowed_s", "_clock", "_heard_s", "_since_s", "limit_s", "tell")
+    __slots__ = ("_allowed_s", "_clock", "_heard_s", "_since_s", "limit_s", "report_wait")
 
     def __init__(self, limit_s: float, clock: Clock = SYSTEM_CLOCK) -> None:
         self.limit_s = limit_s
@@ -100,13 +103,13 @@ class Silence:
         self._since_s: float | None = None
         self._heard_s = clock.now()
         self._allowed_s = limit_s
-        self.tell: Callable[[], float] | None = None
+        self.report_wait: Callable[[], float] | None = None
 
     def note_question(self, takes_s: float | None = None) -> None:
         """Record a query whose answer may take `takes_s` (default: the limit); the first one starts the silence.
 
-        The limit counts from the last answer, but always leaves the query its time. A query that may take longer
-        than the limit gets that time, plus `LOOK_S` to read the device after it.
+        The limit counts from the last answer, but the query always gets its own time. A query that may take longer
+        than the limit gets that time, plus `READ_MARGIN_S` to read the device after it.
         """
         now_s = self._clock.now()
         takes_s = self.limit_s if takes_s is None else takes_s
@@ -114,7 +117,7 @@ class Silence:
             self._since_s = now_s
             self._allowed_s = self.limit_s - min(now_s - self._heard_s, max(self.limit_s - takes_s, 0.0))
         if takes_s > self.limit_s:
-            self._allowed_s = max(self._allowed_s, now_s - self._since_s + takes_s + LOOK_S)
+            self._allowed_s = max(self._allowed_s, now_s - self._since_s + takes_s + READ_MARGIN_S)
 
     def note_answer(self) -> None:
         """Record an answer, which ends the silence."""
@@ -131,17 +134,17 @@ class Silence:
         """Return the seconds until the device counts as silent."""
         return max(0.0, self._allowed_s - self.lasted_s)
 
-    def remaining_of_outage_s(self, shortest_s: float) -> float:
+    def outage_remaining_s(self, shortest_s: float) -> float:
         """Return the seconds left for an unreachable device, counted from its last answer.
 
-        At least `shortest_s` from the first unanswered query are allowed, since a pause may have preceded it. The
-        allowed silence is raised to the limit, so that a last attempt has time to connect.
+        The device always gets `shortest_s` from the first unanswered query, since the driver may not have sent anything
+        for a while before. The allowed silence is raised to the limit, so that a last attempt has time to connect.
         """
         self._allowed_s = max(self._allowed_s, self.limit_s)
         from_answer_s = self._heard_s + self.limit_s - self._clock.now()
         return max(0.0, min(self.remaining_s(), max(from_answer_s, shortest_s - self.lasted_s)))
 
-    def deadline(self, timeout_s: float) -> Deadline:
+    def start_query(self, timeout_s: float) -> Deadline:
         """Record a query; return the deadline of its answer: after `timeout_s`, or earlier if the silence ends."""
         self.note_question(timeout_s)
         left_s = self.remaining_s()
@@ -150,9 +153,9 @@ class Silence:
         return Deadline(left_s, self._clock, silence_s=self.lasted_s + left_s)
 
     @contextmanager
-    def watch(self, tell: Callable[[], float] | None = None) -> Iterator[Silence]:
-        """Bound every wait inside; `tell` is called in long waits and returns the seconds until its next call."""
-        self.tell = tell
+    def watch(self, report_wait: Callable[[], float] | None = None) -> Iterator[Silence]:
+        """Bound every wait inside; `report_wait` is called in long waits and returns the seconds to its next call."""
+        self.report_wait = report_wait
         token = _silence.set(self)
         try:
             yield self
@@ -169,14 +172,14 @@ def answer_deadline(timeout_s: float, clock: Clock = SYSTEM_CLOCK) -> Deadline:
     A query that may take longer than the limit of the silence gets its full time.
     """
     silence = _silence.get()
-    return Deadline(timeout_s, clock) if silence is None else silence.deadline(timeout_s)
+    return Deadline(timeout_s, clock) if silence is None else silence.start_query(timeout_s)
 
 
 def parts_of(deadline: Deadline) -> Iterator[Deadline]:
-    """Yield the parts of a wait, the last being the deadline itself; call the `tell` of `Silence.watch` before each."""
+    """Yield the parts of a wait, the last being the deadline itself; call `report_wait` of the silence before each."""
     silence = _silence.get()
-    tell = silence.tell if silence is not None else None
-    while tell is not None and (part_s := tell()) < deadline.remaining_s():
+    report_wait = silence.report_wait if silence is not None else None
+    while report_wait is not None and (part_s := report_wait()) < deadline.remaining_s():
         yield deadline.part(part_s)
     yield deadline
 

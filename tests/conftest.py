@@ -134,7 +134,7 @@ class MemoryLine:
         self._client.send(data)
 
     def receive(self, deadline: Any) -> bytes:
-        from ocs_drivers.transports.transport import make_lost, silent
+        from ocs_drivers.transports.transport import make_lost, make_timeout
 
         if self._client is None:
             raise make_lost(self._world.device, "it is closed")
@@ -143,7 +143,7 @@ class MemoryLine:
             if self._client.closed:
                 raise make_lost(self._world.device, "the device closed the connection")
             if deadline.passed:
-                raise silent(self._world.device, deadline)
+                raise make_timeout(self._world.device, deadline)
             self._world.pass_time(deadline.remaining_s())
         data, self._waiting = self._waiting, b""
         return data

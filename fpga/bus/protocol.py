@@ -1,4 +1,4 @@
-"""Interface between a driver and a bus: 32-bit words at byte offsets of one datapath.
+"""Interface between a driver and a bus, which reads and writes the 32-bit registers of one datapath by byte offset.
 
 BusError
  +-- BusUnavailable   the registers cannot be reached, or a library is missing
@@ -34,12 +34,12 @@ class BusFault(BusError):
 class RegisterBus(Protocol):
     """Access to registers. Offsets are in bytes from the first register, and multiples of 4.
 
-    An access has taken effect when it returns. At least one clock cycle of the datapath separates two accesses. Both
-    methods raise BusFault.
+    An access has taken effect when it returns. At least one clock cycle of the datapath separates two accesses.
+    `read32` and `write32` raise BusFault if the access fails.
     """
 
     def read32(self, offset: int) -> int:
-        """Return the word at `offset`, 0 to 2**32 - 1."""
+        """Return the word at `offset`, an integer from 0 to 2**32 - 1."""
         ...
 
     def write32(self, offset: int, value: int) -> None:
@@ -47,7 +47,7 @@ class RegisterBus(Protocol):
         ...
 
     def close(self) -> None:
-        """Release the bus. Further calls do nothing."""
+        """Release the bus. Closing it again does nothing."""
         ...
 
 
@@ -60,7 +60,7 @@ class BurstBus(RegisterBus, Protocol):
         ...
 
 
-def transfer_of(bus: RegisterBus) -> Transfer:
+def choose_transfer(bus: RegisterBus) -> Transfer:
     """Return a function that executes accesses and returns the words read, in one burst if the bus supports it."""
     return bus.transfer if isinstance(bus, BurstBus) else partial(_transfer_singly, bus)
 

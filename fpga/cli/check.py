@@ -40,7 +40,7 @@ def check(
                 print(f"note: {Diagnostic(**each)}", file=sys.stderr)
         if document["ok"]:
             modules = _number(document["modules"], "module")
-            print(f"{file}: {modules}, no errors: {', '.join(document['modules'])}")
+            print(f"{file}: no errors in {modules} ({', '.join(document['modules'])})")
         else:
             print(f"{file}: {_number(document['errors'], 'error')}", file=sys.stderr)
     return 1 if not document["ok"] or (strict and document["warnings"]) else 0

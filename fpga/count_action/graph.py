@@ -21,7 +21,7 @@ from fpga.count_action.model import (
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SignalShape:
     """The shape of a signal: the number of elements under its name, lanes, bits of a sample and sign."""
 
     kind: SignalKind
@@ -39,7 +39,7 @@ class Link:
     action: Action
     reader: Module
     count: Count
-    how: str
+    relation: str
     """`counts`, `waits for`, `sends` or `clears`."""
 
 
@@ -60,22 +60,22 @@ class Graph:
         return drivers
 
     @cached_property
-    def _inputs(self) -> dict[str, Source]:
+    def _inputs(self) -> dict[str, SignalShape]:
         return {
-            each.name: Source(each.kind, each.size, each.lanes, each.width, each.signed)
+            each.name: SignalShape(each.kind, each.size, each.lanes, each.width, each.signed)
             for each in self.datapath.inputs
         }
 
-    def source(self, ref: Ref) -> Source:
+    def source(self, ref: Ref) -> SignalShape:
         """Return the shape of the signal or formula of `ref`. Raise KeyError if there is no such signal."""
         if ref.module is None:
             return self._inputs[ref.name]
         if is_value(ref):
             width, signed = bits_for(*self.interval(self.formula(ref)))
-            return Source(SignalKind.NUMBER, 1, 1, width, signed)
+            return SignalShape(SignalKind.NUMBER, 1, 1, width, signed)
         _, action = self.drivers[ref.module, ref.name][0]
         assert action.kind.drives is not None
-        return Source(action.kind.drives, 1, action.lanes, action.width, action.signed)
+        return SignalShape(action.kind.drives, 1, action.lanes, action.width, action.signed)
 
     def formula(self, ref: Ref) -> Operand:
         """Return the formula that a reference names."""
@@ -158,12 +158,12 @@ class Graph:
                     yield Link(module, action, owner, owner.count(action.clears[1]), "clears")
 
     def _find_links(
-        self, refs: Iterator[Ref] | tuple[Ref, ...], module: Module, count: Count, how: str
+        self, refs: Iterator[Ref] | tuple[Ref, ...], module: Module, count: Count, relation: str
     ) -> Iterator[Link]:
         for ref in refs:
             if ref.module is not None:
                 for driver, action in self.drivers[ref.module, ref.name]:
-                    yield Link(driver, action, module, count, how)
+                    yield Link(driver, action, module, count, relation)
 
 
 def stream_of(ref: Ref) -> tuple[str | None, str, int]:
@@ -171,7 +171,7 @@ def stream_of(ref: Ref) -> tuple[str | None, str, int]:
     return ref.module, ref.name, ref.index
 
 
-def refs_of(module: Module) -> Iterator[Ref]:
+def signals_read_by(module: Module) -> Iterator[Ref]:
     """Yield the signals that the counts and actions of a module read."""
     for count in module.counts:
         yield from count.counted
@@ -186,7 +186,7 @@ def refs_of(module: Module) -> Iterator[Ref]:
 
 
 def signals_of(module: Module | None, ref: Ref) -> Iterator[Ref]:
-    """Yield the signals that a reference of a module reads, without counts and targets."""
+    """Yield the signals that a reference of a module reads, except counts and targets."""
     if module is None or not is_value(ref):
         yield ref
         return
@@ -194,7 +194,7 @@ def signals_of(module: Module | None, ref: Ref) -> Iterator[Ref]:
 
 
 def can_stall(module: Module) -> bool:
-    """Return whether a module can stall: it sends a stream, whose reader may not be ready (R7)."""
+    """Return whether a module can stall, that is, whether it sends a stream, whose reader may not be ready (R7)."""
     return bool(module.streams())
 
 

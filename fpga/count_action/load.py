@@ -188,7 +188,7 @@ class Imports:
 
 def _find(statement: Import, folder: Path) -> Path:
     if not statement.path:
-        raise Refused(statement.at, "the import names no file", 'Write import "FILE.ca";')
+        raise Refused(statement.at, "the import has no file name", 'Write import "FILE.ca";')
     try:
         neighbour = folder / statement.path
         return (

@@ -29,7 +29,7 @@ _ALLOWED_CELLS = 2
 """Growth in cells that is always allowed."""
 
 
-def subjects() -> Iterator[Design]:
+def list_designs() -> Iterator[Design]:
     """Yield the designs to estimate: core blocks with default parameters, and every module of the library."""
     for path in core_files():
         text = path.read_text(encoding="ascii")
@@ -39,9 +39,9 @@ def subjects() -> Iterator[Design]:
 
 
 def estimate(designs: Iterable[Design], *, timeout_s: float = 600) -> dict[str, dict[str, int]]:
-    """Return the numbers of look-up tables and flip-flops of each design, by its top.
+    """Return the numbers of look-up tables and flip-flops of each design, by the name of its top-level module.
 
-    Raise ToolMissing or ToolFailed. yosys runs in a separate process, because it ends the process on errors.
+    Raise ToolMissing or ToolFailed. yosys runs in a process of its own, because it exits on errors.
     """
     if find_spec("pyosys") is None:
         raise ToolMissing(f"pyosys is not installed. Hint: {install_extra('hdl')}.")
@@ -63,7 +63,7 @@ def estimate(designs: Iterable[Design], *, timeout_s: float = 600) -> dict[str, 
             raise ToolFailed(
                 f"yosys ended with status {process.returncode}:\n{(process.stdout + process.stderr)[-2000:]}"
             )
-        return {top: _cells((folder / f"{top}.json").read_text()) for top in tops}
+        return {top: _count_cells((folder / f"{top}.json").read_text()) for top in tops}
 
 
 def _passes(design: Design, folder: Path) -> Iterator[str]:
@@ -77,7 +77,7 @@ def _passes(design: Design, folder: Path) -> Iterator[str]:
     yield from (f"ys.run_pass({each!r}, design)" for each in passes)
 
 
-def _cells(stat: str) -> dict[str, int]:
+def _count_cells(stat: str) -> dict[str, int]:
     """Return the numbers of look-up tables of all sizes and of flip-flops of all kinds in the output of `stat`."""
     kinds: Mapping[str, int] = json.loads(stat)["design"]["num_cells_by_type"]
     luts = sum(number for kind, number in kinds.items() if kind.startswith("LUT"))
@@ -103,7 +103,7 @@ def find_growth(
 
 def main(arguments: list[str]) -> int:
     """Estimate all designs, and compare with the baseline (return 1 for growth), or replace it with `--write`."""
-    now = estimate(subjects())
+    now = estimate(list_designs())
     if "--write" in arguments:
         BASELINE.write_text(json.dumps(now, indent=2) + "\n", encoding="ascii")
         return 0

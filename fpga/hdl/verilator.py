@@ -1,7 +1,7 @@
 """Simulation of a design as a shared library, built by Verilator and called through `ctypes`: millions of cycles/s.
 
 The harness has C++ functions to create, run and delete a model; a run passes complete arrays instead of single cycles.
-Libraries are cached by the digest of everything that they depend on.
+Libraries are cached by a digest of the design, the harness, the path of Verilator and the optimisation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _REVISION = "1"
 """Part of the digest: change it when the build changes."""
 
 _PCH = "CFG_CXXFLAGS_PCH_I=-include"
-"""The packaged Verilator was configured without the option that uses its precompiled headers."""
+"""Make variable with the option that uses precompiled headers: the packaged Verilator was configured without it."""
 
 _HARNESS = """\
 // Runs the verilated top on arrays: a row of 64-bit words in and a row out, for every cycle.
@@ -114,7 +114,7 @@ def build(
     harness = _harness(hardware)
     facts = repr((_REVISION, str(tool.path), hardware.digest, harness, optimise))
     library = (folder or _cache()) / f"{hardware.top}-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.so"
-    with _sole_builder(library):
+    with _lock_library(library):
         if not library.exists():
             with tempfile.TemporaryDirectory(prefix="verilator-") as work:
                 _compile(hardware, harness, library, Path(work), optimise, timeout_s)
@@ -122,8 +122,8 @@ def build(
 
 
 @contextmanager
-def _sole_builder(library: Path) -> Iterator[None]:
-    """Hold the lock of a library, so that one process builds it while others wait, and then use it."""
+def _lock_library(library: Path) -> Iterator[None]:
+    """Hold the lock of a library, so that one process builds it while the others wait for it."""
     library.parent.mkdir(parents=True, exist_ok=True)
     with library.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -173,8 +173,8 @@ def _compile(
 def _harness(design: Design) -> str:
     ports = design.ports
     return _HARNESS.format(
-        inputs="\n".join(_set(port) for port in ports.inputs),
-        outputs="\n".join(_get(port) for port in ports.outputs),
+        inputs="\n".join(_set_statement(port) for port in ports.inputs),
+        outputs="\n".join(_get_statement(port) for port in ports.outputs),
         input_columns=ports.input_columns,
         output_columns=ports.output_columns,
     )
@@ -190,13 +190,13 @@ def _mask(port: Port) -> str:
     return f"{(1 << bits) - 1:#x}ULL"
 
 
-def _set(port: Port) -> str:
+def _set_statement(port: Port) -> str:
     if port.width > 64:
         return f"  set_wide({_member(port)}, row + {port.column}, {port.words}, {_mask(port)});"
     return f"  {_member(port)} = row[{port.column}] & {_mask(port)};"
 
 
-def _get(port: Port) -> str:
+def _get_statement(port: Port) -> str:
     if port.width > 64:
         return f"  get_wide({_member(port)}, row + {port.column}, {port.words});"
     return f"  row[{port.column}] = {_member(port)};"
@@ -227,7 +227,7 @@ class Simulator:
         return self._run(rows, reset=False)
 
     def reset(self, shadow: int | None = None) -> None:
-        """Run two cycles of reset with all inputs 0; with `shadow`, commit these targets in the second."""
+        """Run two cycles of reset with all inputs 0. If `shadow` is given, commit it as the targets in the second."""
         rows = np.zeros((2, self.design.ports.input_columns), np.uint64)
         if shadow is not None:
             port = self.design.ports.input("target_shadow_i")
@@ -237,7 +237,7 @@ class Simulator:
         self._run(rows, reset=True)
 
     def close(self) -> None:
-        """Free the memory of the model. Further calls do nothing."""
+        """Free the memory of the model. Closing it again does nothing."""
         self._finalizer()
 
     def _run(self, rows: Rows, *, reset: bool) -> Rows:

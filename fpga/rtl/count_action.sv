@@ -2,7 +2,7 @@
 //
 // The value compared is the base plus the increment of this cycle (R1). The base of an accumulating
 // count is a register; that of a level count is 0. AtLeast: a value above the target fires, too; Carry: what is above
-// it stays in the count (R16). Rules R1..R12: docs/reference/count-action.md.
+// it stays in the count (R16). Rules: docs/reference/count-action.md.
 module count_action #(
   parameter bit Accumulate = 1'b1,
   parameter int Width = 16,

@@ -90,7 +90,7 @@ def calibrate(
 
 
 def resources(soc: Any, asked: dict[str, str], *, lasting: bool) -> dict[str, str]:
-    """VISA resources by role: those asked for, or a twin's own; its bias supply only when its state is `lasting`.
+    """Return VISA resources by role: the given ones, or a twin's own; its bias supply only if its state is `lasting`.
 
     Raises `AddressError` for the own instruments of a device that has none.
     """
@@ -126,7 +126,7 @@ def instruments(named: dict[str, str], *, insisted: bool) -> Iterator[Any]:
 
 
 def _permit(named: dict[str, str], whose: DeviceIdentity, *, asks: bool, yes: bool) -> None:
-    """Check that instruments that may be real are set only for somebody who said so, with a simulated kit, too."""
+    """Check that the user has confirmed changes to instruments that may be real, even with a simulated kit."""
     if not named or yes:
         return
     if not asks:

@@ -160,7 +160,7 @@ def _outputs(network: Path, given: list[str]) -> tuple[list[str], Path | None]:
 
 
 def _warnings_of(model: CompiledModel, name: str, raw: Any) -> Iterator[str]:
-    """Warn of samples that nothing prepares, where nobody has asked for that."""
+    """Return warnings about samples that are not preprocessed, unless the user chose that."""
     from lightning.evaluation.warnings import warnings_of_data
 
     return warnings_of_data(model, name, raw)
@@ -197,7 +197,7 @@ def raw_samples(name: str) -> Any:
 def _preprocessing(
     scale: float | None, mean: str | None, deviation: str | None, layout: str | None
 ) -> Preprocessing | None:
-    """Return what was asked for; nothing where no option was given, so that the importer's own stands."""
+    """Return the preprocessing of the options, or None without any option, so that the importer's own is used."""
     from lightning.networks.network import Preprocessing
 
     if scale is None and mean is None and deviation is None and layout is None:

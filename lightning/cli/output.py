@@ -27,7 +27,7 @@ class FileError(LightningError, code="file"):
 
 
 def print_document(device: DeviceIdentity | None, document: dict[str, Any], *, ok: bool = True) -> None:
-    """Print the one document of a command."""
+    """Print the document of a command, once."""
     whose = {} if device is None else {"device": device.name, "simulated": device.simulated}
     print(json.dumps({"ok": ok, **whose, **document}))
 
@@ -39,7 +39,7 @@ def document_of_error(error: LightningError) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def saturation() -> Iterator[list[str]]:
-    """Yield a list for the warnings of too much light that are given inside; others are given as ever."""
+    """Yield a list for the warnings of too much light that are raised inside; other warnings are shown as usual."""
     messages: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SaturationWarning)
@@ -68,7 +68,7 @@ def mark_simulated(line: str, device: DeviceIdentity) -> str:
 
 
 def list_written(files: Iterable[Path | None]) -> list[str]:
-    """Return the names of the files that were asked for."""
+    """Return the names of the requested files."""
     return [str(each) for each in files if each is not None]
 
 

@@ -146,7 +146,7 @@ def _warn(host: str) -> None:
 
 
 def _say(found: dict[str, Any], *, seed: int = 0, as_json: bool) -> None:
-    """Print the one line that says that requests are answered."""
+    """Print the line that says that the server is ready."""
     if as_json:
         print(json.dumps({"ready": True, **found, "seed": seed, "pid": os.getpid()}), flush=True)
         return

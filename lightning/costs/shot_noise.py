@@ -32,7 +32,7 @@ SEEDS = 3
 
 
 def shot_noise(photons: float, efficiency: float = EFFICIENCY) -> Noise:
-    """Noise of light alone, for so many photons in a product of 255 and 255. Raises `OutOfRange` for none.
+    """Return the shot noise of light, if a product of 255 and 255 has `photons` photons. Raise `OutOfRange` for none.
 
     >>> shot_noise(255.0, 1.0).shot
     1.0

@@ -30,11 +30,11 @@ class Provenance:
     calibration: str = ""
     """Identity of the calibration that answers or noise come from."""
     faults: tuple[str, ...] = ()
-    """Of the published artifact, which were asked for."""
+    """The reproduced quirks of the published artifact."""
 
     @property
     def document(self) -> dict[str, Any]:
-        """As plain values, for a result that programs read."""
+        """The result as plain values, for programs."""
         return {
             "version": toolkit_version(),
             "model": self.model.network.name,

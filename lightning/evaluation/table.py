@@ -49,9 +49,9 @@ def compare(
     batch: int = BATCH,
     seconds: float,
 ) -> list[Row]:
-    """Return all four rows, each timed on one batch for so many seconds.
+    """Return all four rows, each timed on one batch for `seconds`.
 
-    Energy is that of `costs_of(model, preset)`. Raises `InputError` where data do not fit.
+    Energy is that of `costs_of(model, preset)`. Raise `InputError` if the data do not fit.
     """
     inputs = fit_axes(dataset.x[:batch], model.network)
     with one_thread():

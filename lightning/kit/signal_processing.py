@@ -1,12 +1,12 @@
-"""From a waveform to a number.
+"""Decoding of waveforms into numbers.
 
     sp = LightningSignalProcessing()
     sp.plot_waveform(waveform)
     print(sp.decode_adc_result)  # 0..255; 0..510 where both products are lit
 
 `plot_waveform` binds the waveform to this object; `decode_adc_result` is then an int that can also be called with
-another waveform. It uses the readout that the calibration was measured with, at any position in the waveform. The
-helpers of the library published for the kit are here too, with its defects repaired.
+another waveform. Decoding uses the readout that the calibration was measured with, wherever this readout is in the
+waveform. The helpers of the library published for the kit are here too, with its defects repaired.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lightning.kit.calibration.decoder import Decoded
 
 SETTLE_TICKS = 8
-"""Samples omitted at either edge of a pulse: the edges themselves, and fibres that differ in length."""
+"""Samples omitted at either edge of a pulse, for the edges themselves and for fibres of different lengths."""
 
 
 class DecodedResult(int):
@@ -83,9 +83,9 @@ class LightningSignalProcessing:
         """Return the product in this waveform, 0..255, or the sum of two if both are lit, 0..510.
 
         Warn with `SaturationWarning` if there was more light than can be measured, with `DarkWarning` if light was
-        expected and none arrived. Raise `NotCalibrated`; `ForeignCalibration` if it was driven with the calibration of
-        another device; `WrongChannel` without the detector's readout; `OutOfRange` for pulses, windows or samples that
-        the calibration does not cover.
+        expected and none arrived. Raise `NotCalibrated`; `ForeignCalibration` if the waveform was driven with the
+        calibration of another device; `WrongChannel` if the detector's readout was not recorded; `OutOfRange`
+        for pulses, windows or samples that the calibration does not cover.
         """
         decoded = decode_answer(waveform)
         if decoded.saturated:
@@ -113,7 +113,7 @@ class LightningSignalProcessing:
 def decode_answer(waveform: Waveform) -> Decoded:
     """Return the decoded result of this waveform with its flags, without warnings. Raise the errors of `decode`."""
     calibration = _calibration_of(_check_waveform(waveform))
-    # A calibration is measured with pulses without a carrier; with others a modulator follows another curve.
+    # A calibration is measured with pulses without a carrier; with a carrier, a modulator follows another curve.
     settings = waveform.origin.settings
     for name, value in (("pulse_freq_mhz", settings.pulse_freq_mhz), ("phase_deg", settings.phase_deg)):
         if value:
@@ -122,7 +122,7 @@ def decode_answer(waveform: Waveform) -> Decoded:
                 device=waveform.device.name,
                 hint=f"Set {name} to 0 to decode; without decoding, any value works",
             )
-    level, peak = level_of(waveform, calibration)
+    level, peak = measure_levels(waveform, calibration)
     return calibration.decode(level, _values(waveform), peak=peak)
 
 
@@ -183,13 +183,13 @@ def _threshold(values: Floats) -> float:
     return float(ordered[int(between.argmax())])
 
 
-def level_of(waveform: Waveform, calibration: Calibration) -> tuple[float, float]:
-    """Return (level above idle, peak) of the pulse in counts of I, at the arrival time of the calibration.
+def measure_levels(waveform: Waveform, calibration: Calibration) -> tuple[float, float]:
+    """Return (level above idle, peak) of the pulse in counts of I, at the calibrated arrival time.
 
     Raise `WrongChannel` if the calibration's readout was not recorded, `OutOfRange` if the window lacks the plateau or
     the idle line, or a sample is not finite.
     """
-    index = _detector(waveform, calibration)
+    index = _find_readout_index(waveform, calibration)
     samples = waveform[index].mean(axis=0)[0]
     if not np.isfinite(samples).all():
         raise OutOfRange(
@@ -215,7 +215,7 @@ def level_of(waveform: Waveform, calibration: Calibration) -> tuple[float, float
     return peak - float(idle.mean()), peak
 
 
-def _detector(waveform: Waveform, calibration: Calibration) -> int:
+def _find_readout_index(waveform: Waveform, calibration: Calibration) -> int:
     """Return the index in the waveform of the readout that the calibration was measured with."""
     readouts = waveform.origin.settings.readouts
     if calibration.readout not in readouts:
@@ -231,7 +231,7 @@ def _detector(waveform: Waveform, calibration: Calibration) -> int:
 
 
 def _edges(waveform: Waveform, calibration: Calibration, index: int) -> tuple[float, float, float, float]:
-    """Return the start and end of the plateau, then the end and next start of the idle line, in samples."""
+    """Return the start and end of the plateau, then where the idle line ends before the pulse and begins after it."""
     origin, timing = waveform.origin, calibration.timing
     offset = origin.trigger_ns / timing.tick_ns
     scale = timing.tick_ns / origin.tick_ns[index]

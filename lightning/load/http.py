@@ -219,7 +219,7 @@ def send_on_time(
     connections: int = CONNECTIONS,
     grace_s: float = GRACE_S,
 ) -> Traces:
-    """Send requests, over and over again, when they are due. Raises `LoadError` where nobody listens."""
+    """Send the requests when they are due, in a cycle. Raise `LoadError` if no server listens."""
     waiting = np.full(len(due), WAITING, dtype=np.int64)
     load = _Load(address, requests, due, waiting, waiting.copy(), np.zeros(len(due), dtype=np.int32), clock())
     try:

@@ -112,7 +112,7 @@ _CLOSES = re.compile(rb"\r\nconnection: *close", re.IGNORECASE)
 
 
 def reply_in(buffer: bytes) -> Reply | None:
-    r"""Return the answer at the start, or None while it is incomplete. Raises `LoadError` for what is no HTTP.
+    r"""Return the answer at the start, or None while it is incomplete. Raise `LoadError` if it is not HTTP.
 
     >>> reply_in(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
     Reply(status=200, length=40, closes=False)

@@ -50,11 +50,11 @@ class Outcome:
 
     target: str
     rate: float
-    """Requests a second that were asked for."""
+    """Requested rate, in requests per second."""
     seed: int
     traces: Traces = field(repr=False)
     deadline_us: int = 0
-    """Answers that take longer are `late`; 0: none is."""
+    """Answers that take longer are `late`; 0 for no deadline."""
     names: Mapping[int, str] = field(default_factory=dict, repr=False)
     """Of refusals."""
 
@@ -76,7 +76,7 @@ class Outcome:
 
     @property
     def answered(self) -> int:
-        """Answers that are no refusals."""
+        """Number of answers that are not refusals."""
         return len(self.latencies_us)
 
     @property

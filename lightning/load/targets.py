@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from lightning.errors import LightningError
 
 CONNECTIONS = 16
-"""To a server of HTTP, unless another number is asked for."""
+"""Default number of connections to an HTTP server."""
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ class Address:
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
-    """Bind a socket, to which nobody can connect yet; port 0 takes a free one. Raises `ServingError`."""
+    """Bind a socket that does not accept connections yet; port 0 selects a free port. Raise `ServingError`."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         opened = socket.socket(family, kind, protocol)
@@ -143,7 +143,7 @@ class HttpServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Answer those who have asked, and end."""
+        """Answer pending requests, then stop."""
         self._server.should_exit = True
         self._thread.join()
         self._socket.close()

@@ -47,7 +47,7 @@ def accuracy_curve(model: CompiledModel, dataset: Dataset, noise: Noise, *, seed
     `noise` says where it is; its sigma does not matter. Raises `OutOfRange` for no seeds.
     """
     if seeds < 1:
-        raise OutOfRange(f"{seeds} seeds of noise give no mean", hint="Give at least one")
+        raise OutOfRange(f"the mean needs at least one seed of noise, not {seeds}", hint="Give at least one")
     sigmas, accuracies = [0.0], [evaluate(open_executor(model, "exact"), dataset).accuracy]
     sigma = FIRST_SIGMA
     while accuracies[-1] >= 0.5 and sigma <= LAST_SIGMA:

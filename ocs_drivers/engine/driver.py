@@ -255,7 +255,7 @@ class SwitchDriver(ABC):
             except TransportError as error:
                 left_s = self._silence.remaining_s()
                 if isinstance(error, ConnectError | ConnectionLost):
-                    left_s = self._silence.remaining_of_outage_s(SHORTEST_OUTAGE_S)
+                    left_s = self._silence.outage_remaining_s(SHORTEST_OUTAGE_S)
                 if not left_s:
                     raise
                 self._progress.log_wait()

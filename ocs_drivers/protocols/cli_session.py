@@ -15,7 +15,7 @@ from ocs_drivers.protocols.cli import CliEvent, Decoder, Line, Prompt, command_b
 from ocs_drivers.protocols.session import TransportSession
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, answer_deadline, note_answer
 from ocs_drivers.transports import wire
-from ocs_drivers.transports.transport import Transport, make_lost, silent
+from ocs_drivers.transports.transport import Transport, make_lost, make_timeout
 
 _T = TypeVar("_T")
 
@@ -244,13 +244,13 @@ class CliSession(TransportSession):
         wire.log_received(self._device, data)
         self._waiting.extend(self._decoder.feed(data))
 
-    def _collect(self) -> None:
+    def _process_input(self) -> None:
         """Read the input since the last exchange; close a connection that proves to be broken."""
         deadline = Deadline(self._timeout_s, self._clock)  # a device may send without end
         try:
             while self._transport.is_open and self._transport.has_input():
-                if not deadline.allow_look():
-                    raise silent(self._device, deadline)
+                if not deadline.allow_read():
+                    raise make_timeout(self._device, deadline)
                 self._take(self._transport.receive(Deadline(0, self._clock)))
         except TransportError:
             self._transport.close()

@@ -75,7 +75,7 @@ class ScpiSession(TransportSession):
             raise make_lost(self._device, "it was never opened")
         return self._identity
 
-    def _collect(self) -> None:
+    def _process_input(self) -> None:
         """Discard the late LF of a CRLF; close the connection if any other input is pending."""
         if not self._transport.is_open or not self._transport.has_input():
             return

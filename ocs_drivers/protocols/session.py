@@ -11,16 +11,16 @@ from contextlib import AbstractContextManager, contextmanager
 from ocs_drivers.errors import ConnectError, OcsError, Timeout
 from ocs_drivers.model import Event
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, answer_deadline, parts_of
-from ocs_drivers.transports.transport import Transport, make_lost, silent
+from ocs_drivers.transports.transport import Transport, make_lost, make_timeout
 
 EVENTS_KEPT = 1024
 
-SHORTEST_S = 0.001
+MIN_CONNECT_S = 0.001
 """Minimum timeout to connect: a socket timeout of 0 would mean non-blocking."""
 
 
 EARLY_S = 0.05
-"""Time by which a partial wait may end early; a timeout that comes earlier is an error of the transport."""
+"""Tolerance for a partial wait: a timeout with more than this left is an error of the transport."""
 
 
 class TransportSession(ABC):
@@ -50,8 +50,8 @@ class TransportSession(ABC):
     def _log_out(self) -> None:  # noqa: B027 - most protocols have no login
         """Log out, if the protocol has a login."""
 
-    def _collect(self) -> None:
-        """Process pending input; by default, close a connection with any."""
+    def _process_input(self) -> None:
+        """Process pending input; by default, close the connection if there is any."""
         if self._transport.is_open and self._transport.has_input():
             self._transport.close()
 
@@ -81,7 +81,7 @@ class TransportSession(ABC):
 
     @property
     def connections(self) -> int:
-        """Number of connections made so far; after a new one another device may answer, and messages may be missing."""
+        """Number of connections made so far. Over a new one, another device may answer, and messages may be lost."""
         return self._connections
 
     @property
@@ -93,15 +93,15 @@ class TransportSession(ABC):
         """Return the unsolicited messages after number `since`, including pending input."""
         with self._lock:
             if self._in_use:
-                self._collect()
+                self._process_input()
             return tuple(event for event in self._events if event.number > since)
 
     def lock(self) -> AbstractContextManager[object]:
-        """Return a re-entrant lock that excludes other threads over several exchanges."""
+        """Return a re-entrant lock that keeps other threads out for several exchanges."""
         return self._lock
 
     def ready(self) -> None:
-        """Ensure a live connection before a write; only a login is sent.
+        """Ensure a live connection before a write. This sends nothing except a login on a new connection.
 
         A connection that the device has closed, or that has unexpected input, is replaced. Raises `ConnectionLost`
         after `close`.
@@ -109,34 +109,34 @@ class TransportSession(ABC):
         with self._lock:
             if not self._in_use:
                 raise make_lost(self._device, "it is closed; open the switch first")
-            self._collect()
+            self._process_input()
             if not self._transport.is_open:
                 self._connect()
 
     def _connect(self) -> None:
         deadline = answer_deadline(self._timeout_s, self._clock)
         if deadline.silence_s is not None and deadline.passed:
-            raise silent(self._device, deadline)
+            raise make_timeout(self._device, deadline)
         try:
-            self._transport.open(max(deadline.remaining_s(), SHORTEST_S))
+            self._transport.open(max(deadline.remaining_s(), MIN_CONNECT_S))
         except ConnectError as error:
             if deadline.silence_s is not None and deadline.passed:
-                raise silent(self._device, deadline) from error
+                raise make_timeout(self._device, deadline) from error
             raise
         self._connections += 1
         self._start()
 
     def _receive(self, deadline: Deadline) -> bytes:
         """Return the bytes that have arrived, at least one; report a long wait during a step to the progress log."""
-        if not deadline.allow_look():
-            raise silent(self._device, deadline)
+        if not deadline.allow_read():
+            raise make_timeout(self._device, deadline)
         for part in parts_of(deadline):
             try:
                 return self._transport.receive(part)
             except Timeout:
                 if not part.is_part or part.remaining_s() > EARLY_S:
                     raise
-        raise silent(self._device, deadline)
+        raise make_timeout(self._device, deadline)
 
     def _keep_event(self, kind: str, lines: tuple[str, ...]) -> None:
         """Store an unsolicited message for `events`."""

@@ -14,7 +14,7 @@ from typing import Any
 from lightbed.wording import install_extra
 from ocs_drivers.errors import Unsupported
 from ocs_drivers.timing import Deadline
-from ocs_drivers.transports.transport import make_lost, make_refusal, silent, wait_for
+from ocs_drivers.transports.transport import make_lost, make_refusal, make_timeout, wait_for
 
 
 class SerialTransport:
@@ -64,7 +64,7 @@ class SerialTransport:
         rest = memoryview(data)
         while rest:
             if not wait_for(descriptor, select.POLLOUT, deadline.remaining_s()):
-                raise silent(self._device, deadline)
+                raise make_timeout(self._device, deadline)
             try:
                 rest = rest[os.write(descriptor, rest) :]
             except BlockingIOError:
@@ -76,7 +76,7 @@ class SerialTransport:
         """Return the bytes that have arrived, at least one. Raises `ConnectionLost`, `Timeout`."""
         port = self._require_port()
         if not wait_for(port.fileno(), select.POLLIN, deadline.remaining_s()):
-            raise silent(self._device, deadline)
+            raise make_timeout(self._device, deadline)
         try:
             data: bytes = port.read(max(1, port.in_waiting))
         except OSError as error:  # pyserial's SerialException is one

@@ -32,7 +32,7 @@ from lightbed.wording import install_extra
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import AddressError, AnotherDevice, ConnectError, LoginFailed, OcsError, Unsupported
 from ocs_drivers.timing import Deadline
-from ocs_drivers.transports.transport import make_lost, make_refusal, silent
+from ocs_drivers.transports.transport import make_lost, make_refusal, make_timeout
 
 if TYPE_CHECKING:
     import asyncssh
@@ -252,7 +252,7 @@ class SshTransport:
             return data
         if self._inbox.end is not None:
             raise make_lost(self._device, self._inbox.end)
-        raise silent(self._device, deadline)
+        raise make_timeout(self._device, deadline)
 
     @property
     def _loop(self) -> _Loop:

@@ -10,7 +10,7 @@ from enum import Enum, auto
 
 from ocs_drivers.errors import ConnectionLost, ProtocolDesync
 from ocs_drivers.timing import Deadline
-from ocs_drivers.transports.transport import Transport, silent
+from ocs_drivers.transports.transport import Transport, make_timeout
 
 IAC, DONT, DO, WONT, WILL, SB, SE = 255, 254, 253, 252, 251, 250, 240
 ECHO, SUPPRESS_GO_AHEAD = 1, 3
@@ -140,7 +140,7 @@ class TelnetTransport:
         is_late = False
         while not self._text:
             if is_late:  # negotiations without end
-                raise silent("", deadline)
+                raise make_timeout("", deadline)
             is_late = deadline.passed
             self._take(deadline)
         text, self._text = self._text, b""

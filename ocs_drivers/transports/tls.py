@@ -13,7 +13,7 @@ import ssl
 
 from ocs_drivers.errors import ConnectError
 from ocs_drivers.timing import Deadline
-from ocs_drivers.transports.transport import make_lost, make_refusal, silent, wait_for
+from ocs_drivers.transports.transport import make_lost, make_refusal, make_timeout, wait_for
 
 logger = logging.getLogger("ocs_drivers.tls")
 
@@ -103,7 +103,7 @@ class TlsTransport:
         try:
             connection.sendall(data)
         except TimeoutError:
-            raise silent(self._device, deadline) from None
+            raise make_timeout(self._device, deadline) from None
         except OSError as error:
             raise make_lost(self._device, error) from error
 
@@ -129,7 +129,7 @@ class TlsTransport:
             except ssl.SSLWantWriteError:
                 event = select.POLLOUT
             if not wait_for(connection, event, deadline.remaining_s()):
-                raise silent(self._device, deadline)
+                raise make_timeout(self._device, deadline)
 
     def _connection(self) -> ssl.SSLSocket:
         if self._socket is None:

@@ -84,7 +84,7 @@ def make_lost(device: str, reason: object) -> ConnectionLost:
     )
 
 
-def silent(device: str, deadline: Deadline) -> Timeout:
+def make_timeout(device: str, deadline: Deadline) -> Timeout:
     """Return the error for a device that has not answered by the deadline."""
     if deadline.is_flooded:
         return Timeout(
@@ -143,7 +143,7 @@ class SocketTransport:
         try:
             connection.sendall(data)
         except TimeoutError:
-            raise silent(self._device, deadline) from None
+            raise make_timeout(self._device, deadline) from None
         except OSError as error:
             raise make_lost(self._device, error) from error
 
@@ -151,7 +151,7 @@ class SocketTransport:
         """Return the bytes that have arrived, at least one. Raises `ConnectionLost`, `Timeout`."""
         connection = self._connection()
         if not wait_for(connection, select.POLLIN, deadline.remaining_s()):
-            raise silent(self._device, deadline)
+            raise make_timeout(self._device, deadline)
         try:
             data = connection.recv(65536)
             acknowledge_at_once(connection)

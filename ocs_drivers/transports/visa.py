@@ -11,9 +11,9 @@ pyvisa-py 0.8 has six quirks on raw sockets that would each corrupt a session. O
 5. VISA locks exclude nobody: we use `device_lock`.
 6. Threads steal one another's answers: sessions hold a lock over each exchange.
 
-Waiting on the socket also avoids pyvisa-py's select back-off, which returns an answer that comes in two
-pieces up to 0.12 s late, and its use of the wall clock for timeouts: a read asks for exactly the bytes that
-have arrived, so it never waits inside pyvisa-py.
+A read asks for exactly the bytes that have arrived, so it never waits inside pyvisa-py. This also avoids the
+back-off of its select, which delays an answer in two pieces by up to 0.12 s, and its timeouts, which use the
+wall clock.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from ocs_drivers.transports.transport import (
     acknowledge_at_once,
     make_lost,
     make_refusal,
+    make_timeout,
     readable_bytes,
-    silent,
     wait_for,
 )
 
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from pyvisa.resources import MessageBasedResource
 
 _CHUNK_BYTES = 4096
-"""Chunk size of pyvisa-py. It checks for room only before each chunk that it sends; and a read of more than this
-may buffer bytes beyond the request, which a wait on the socket does not see."""
+"""Chunk size of pyvisa-py. It checks for room in the send buffer only before each chunk. A read of more than one
+chunk may buffer extra bytes, and waiting on the socket does not notice these."""
 
 
 def _resource_manager() -> Any:
@@ -111,7 +111,7 @@ class VisaTransport:
         resource, connection = self._require_resource()
         for start in range(0, len(data), _CHUNK_BYTES):
             if not wait_for(connection, select.POLLOUT, deadline.remaining_s()):
-                raise silent(self._device, deadline)
+                raise make_timeout(self._device, deadline)
             try:
                 resource.write_raw(data[start : start + _CHUNK_BYTES])
             except (_visa_error(), OSError) as error:
@@ -121,7 +121,7 @@ class VisaTransport:
         """Return the bytes that have arrived, at least one, and no more: so pyvisa-py never waits."""
         resource, connection = self._require_resource()
         if not wait_for(connection, select.POLLIN, deadline.remaining_s()):
-            raise silent(self._device, deadline)
+            raise make_timeout(self._device, deadline)
         try:
             count = min(readable_bytes(connection), _CHUNK_BYTES)
             data = resource.read_bytes(count) if count else b""

@@ -247,7 +247,7 @@ def open_in_memory(monkeypatch, quick_disk) -> Callable[..., Any]:
             options |= {"operator": "memory:1", "size": f"{matrix.inputs}x{matrix.outputs}"}
         query = "&".join(f"{key}={value}" for key, value in options.items())
         parsed = address.parse_address(f"{scheme}:{where}" + (f"?{query}" if query else ""))
-        switch = families.driver_factory(scheme)(parsed, timeout_s=5.0, credentials=None)
+        switch = families.find_driver_factory(scheme)(parsed, timeout_s=5.0, credentials=None)
         switch.open()
         return switch
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from ocs_drivers.families import FAMILIES, twin_of
+from ocs_drivers.families import FAMILIES, twin_family_name
 
 _FRONTS = {"manual": "operator", "scpi-1xn": "scpi", "sonic-ocs": "cli"}
 """Frontends of the twins that a scheme does not name behind its `+`."""
 
-SCHEMES = {scheme: (twin_of(scheme), _FRONTS.get(scheme) or scheme.partition("+")[2]) for scheme in FAMILIES}
+SCHEMES = {
+    scheme: (twin_family_name(scheme), _FRONTS.get(scheme) or scheme.partition("+")[2]) for scheme in FAMILIES
+}
 """scheme -> family and frontend of its twin."""
 
 BANKS = {scheme for scheme, (family, _) in SCHEMES.items() if family in {"dicon", "mosw", "scpi-1xn"}}

@@ -6,7 +6,7 @@ import pytest
 from schemes import BANKS, SCHEMES
 
 from ocs_drivers import CrossConnects, known_schemes
-from ocs_drivers.families import FAMILIES, driver_factory, lab_schemes
+from ocs_drivers.families import FAMILIES, find_driver_factory, lab_schemes
 
 SIZE, CIRCUITS = 24, 24
 PLAN = tuple((n, (5 * n + 3) % SIZE) for n in range(CIRCUITS))
@@ -19,7 +19,7 @@ def test_every_scheme_of_the_table_is_known():
 
 @pytest.mark.parametrize("scheme", FAMILIES)
 def test_every_scheme_of_the_table_leads_to_a_factory(scheme):
-    assert callable(driver_factory(scheme))
+    assert callable(find_driver_factory(scheme))
 
 
 def test_simulated_labs_may_have_every_matrix_that_answers_on_a_network():

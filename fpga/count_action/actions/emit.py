@@ -39,7 +39,7 @@ class Extreme:
 
     value: int = 0
     index: int = 0
-    counted: int = 0
+    count: int = 0
 
 
 class Emit(Kind):
@@ -135,7 +135,7 @@ class Emit(Kind):
         return total & (1 << action.width) - 1
 
     def _extreme(self, edge: Edge, module: Module, action: Action) -> Extreme:
-        """Return the extreme sample including those of this cycle, in the action's width and sign."""
+        """Return the extreme of all samples so far, including those of this cycle, in the action's width and sign."""
         best: Extreme = edge.memory(module, action.output)
         if not edge.adds(module, action.on):
             return best
@@ -143,17 +143,17 @@ class Emit(Kind):
         for ref in action.refs:
             if edge.moves(ref):
                 sample = number_of(edge.sample(ref) & mask, action.width, signed=action.signed)
-                further = sample > best.value if action.reduction == "max" else sample < best.value
-                if best.counted == 0 or further:
-                    best = Extreme(sample, best.counted & mask, best.counted)
-                best = Extreme(best.value, best.index, best.counted + 1)
+                is_more_extreme = sample > best.value if action.reduction == "max" else sample < best.value
+                if best.count == 0 or is_more_extreme:
+                    best = Extreme(sample, best.count & mask, best.count)
+                best = Extreme(best.value, best.index, best.count + 1)
         return best
 
     # Registers of the fast simulator. Sum: `a`. Extreme: `a` the sample, `h` whether there is one, `k` its index,
     # `q` the number of samples. For a level count they are variables, because it keeps nothing between cycles.
 
-    def letters(self, module: Module, action: Action) -> str:
-        return _letters(action) if module.count(action.on).accumulates else ""
+    def register_suffixes(self, module: Module, action: Action) -> str:
+        return _register_suffixes(action) if module.count(action.on).accumulates else ""
 
     def collect(self, statements: Statements, module: Module, action: Action) -> Lines:
         if action.reduction != "sum":
@@ -164,7 +164,7 @@ class Emit(Kind):
 
     def _search(self, statements: Statements, module: Module, action: Action) -> Lines:
         best, has_best, index, counted = (
-            statements.register(module, action, each) for each in _letters(action)
+            statements.register(module, action, each) for each in _register_suffixes(action)
         )
         sample, is_counted = (statements.register(module, action, each) for each in "zu")
         if not module.count(action.on).accumulates:
@@ -192,7 +192,9 @@ class Emit(Kind):
             shifted = f"{value} >> {action.shift} & {_mask(action)}" if action.shift else total
             yield from statements.send(module, action, [shifted])
         if accumulates:
-            yield from (f"{statements.register(module, action, each)} = 0" for each in _letters(action))
+            yield from (
+                f"{statements.register(module, action, each)} = 0" for each in _register_suffixes(action)
+            )
 
     def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
         name = f"{module.name}_{action.output}"
@@ -268,7 +270,7 @@ class Emit(Kind):
         yield beat_check(proof, module, action, f"expected_{name}")
 
 
-def _letters(action: Action) -> str:
+def _register_suffixes(action: Action) -> str:
     return "a" if action.reduction == "sum" else "ahkq"
 
 

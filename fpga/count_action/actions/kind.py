@@ -231,8 +231,8 @@ class Kind:
 
     # Fast simulator
 
-    def letters(self, module: Module, action: Action) -> str:
-        """Return the letters of the registers besides the output; reset and clear set them to 0."""
+    def register_suffixes(self, module: Module, action: Action) -> str:
+        """Return the suffix letters of the registers besides the output; reset and clear set these registers to 0."""
         return ""
 
     def collect(self, statements: Statements, module: Module, action: Action) -> Lines:

@@ -27,7 +27,7 @@ from fpga.count_action.diagnostics import (
     note,
     quote,
 )
-from fpga.count_action.graph import Graph, refs_of
+from fpga.count_action.graph import Graph, signals_read_by
 from fpga.count_action.language.syntax import MAX_NAME, RESERVED
 from fpga.count_action.model import (
     MAX_INPUT_WIDTH,
@@ -68,7 +68,7 @@ def warnings_of(datapath: Datapath) -> tuple[Diagnostic, ...]:
 def _find_name_clashes(datapath: Datapath) -> Diagnostics:
     for module in datapath.modules:
         own = {count.name for count in module.counts} | {action.output for action in module.actions}
-        for ref in refs_of(module):
+        for ref in signals_read_by(module):
             if ref.module is None and ref.name in own:
                 message = f"{quote(ref.name)} is an input, and a count or an output of {quote(module.name)}"
                 yield note(ref.at or module.at, message, "Rename one of them.")

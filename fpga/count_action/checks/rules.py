@@ -58,7 +58,7 @@ def _find_conflicting_drivers(graph: Graph) -> Diagnostics:
 def _find_self_triggers(graph: Graph) -> Diagnostics:
     for link in graph.links:
         own = link.driver is link.reader and link.action.on == link.count.name
-        if own and link.how == "counts" and link.action.kind.drives is not SignalKind.STREAM:
+        if own and link.relation == "counts" and link.action.kind.drives is not SignalKind.STREAM:
             name = link.action.output
             message = (
                 f"{quote(link.count.name)} triggers itself: it counts {quote(name)}, which its action drives"

@@ -8,7 +8,7 @@ from fpga.count_action.actions import KINDS
 from fpga.count_action.checks.rules import describe_ref, largest_increment
 from fpga.count_action.diagnostics import Diagnostics, note, quote
 from fpga.count_action.expressions import LOGICAL, leaves
-from fpga.count_action.graph import Graph, can_stall, find_cycle, refs_of, stream_of
+from fpga.count_action.graph import Graph, can_stall, find_cycle, signals_read_by, stream_of
 from fpga.count_action.model import (
     ActionKind,
     Count,
@@ -126,14 +126,14 @@ def _find_uncounted_samples(graph: Graph) -> Diagnostics:
                     yield note(
                         ref.at or action.at,
                         message,
-                        f"Add {describe_ref(ref)}.valid to the count if it is to wait for them.",
+                        f"Add {describe_ref(ref)}.valid to the count if the count must wait for these samples.",
                     )
                     break
 
 
 def _find_unused(graph: Graph) -> Diagnostics:
     input_names = {
-        ref.name for module in graph.datapath.modules for ref in refs_of(module) if ref.module is None
+        ref.name for module in graph.datapath.modules for ref in signals_read_by(module) if ref.module is None
     }
     for signal in graph.datapath.inputs:
         if signal.name not in input_names:
@@ -159,7 +159,7 @@ def _find_unused(graph: Graph) -> Diagnostics:
 def _find_endless_triggers(graph: Graph) -> Diagnostics:
     edges: dict[str, list[str]] = {}
     for link in graph.links:
-        if link.how == "counts" and link.action.kind.is_transient:
+        if link.relation == "counts" and link.action.kind.is_transient:
             edges.setdefault(f"{link.driver.name}.{link.action.on}", []).append(
                 f"{link.reader.name}.{link.count.name}"
             )

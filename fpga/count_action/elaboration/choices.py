@@ -8,7 +8,7 @@ from dataclasses import replace
 from fpga.count_action.arbitration import MAX_STREAMS, registers
 from fpga.count_action.diagnostics import Refused, quote
 from fpga.count_action.elaboration.flat import FlatAction, FlatCount, FlatModule, FlatReference
-from fpga.count_action.elaboration.targets import count_of
+from fpga.count_action.elaboration.targets import find_count
 from fpga.count_action.language.syntax import CountText, Picking
 
 
@@ -56,7 +56,7 @@ def streams_of(module: FlatModule, action: FlatAction) -> tuple[FlatReference, .
 
     Raise `Refused` if its count takes all of its streams.
     """
-    name = count_of(module, action)
+    name = find_count(module, action)
     count = next(each for each in module.counts if each.name == name)
     if not count.order:
         message = f"`merge` sends the selected beat, but count {quote(name)} takes all of its streams"

@@ -29,7 +29,7 @@ from fpga.count_action.elaboration.formulas import (
     values_of,
 )
 from fpga.count_action.elaboration.instances import Instance
-from fpga.count_action.elaboration.targets import entries_of, tables_of
+from fpga.count_action.elaboration.targets import entries_of, find_table_indices
 from fpga.count_action.language.syntax import (
     ActionText,
     ClaimText,
@@ -62,7 +62,7 @@ class Elaborator(FormulaElaborator):
                 module.targets.append(_target(target, values, module.targets))
         self._tables = {}
         with self.report.part():
-            self._tables = tables_of(instance.text, values)
+            self._tables = find_table_indices(instance.text, values)
             for table in instance.text.tables:
                 module.targets += entries_of(table, values)
         self._targets = frozenset(each.name for each in module.targets)

@@ -23,7 +23,7 @@ from fpga.count_action.elaboration.flat import (
     Stored,
 )
 from fpga.count_action.elaboration.names import Names
-from fpga.count_action.elaboration.targets import count_of, resolve_target, target_of, width_of_target
+from fpga.count_action.elaboration.targets import find_count, find_target, resolve_target, width_of_target
 from fpga.count_action.expressions import Interval, bits_for, combine, interval_of_bits
 from fpga.count_action.model import (
     VALUE,
@@ -269,7 +269,7 @@ class _Resolver:
         resolved = Count(
             name=count.name,
             kind=count.kind,
-            target=target_of(module, count, place),
+            target=find_target(module, count, place),
             terms=terms,
             taken=subtracted,
             bound=bound,
@@ -337,7 +337,7 @@ class _Resolver:
     def _action(
         self, module: FlatModule, action: FlatAction, counts: dict[str, Count], values: list[Operand]
     ) -> Action:
-        on = count_of(module, action)
+        on = find_count(module, action)
         if action.cleared is not None:
             return self._clear(module, action.cleared, on, action)
         refs = [ref for operand in action.samples for ref in self._refs(module, operand, "sample", values)]

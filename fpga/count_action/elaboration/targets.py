@@ -1,4 +1,4 @@
-"""Targets of counts: the target of each count, and the width of each target."""
+"""Resolution of targets and counts: the target of a count, the count of an action, table entries, target widths."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fpga.count_action.language.syntax import ModuleText, TableText
 from fpga.count_action.model import Target
 
 
-def target_of(module: FlatModule, count: FlatCount, place: int) -> str:
+def find_target(module: FlatModule, count: FlatCount, place: int) -> str:
     """Return the name of the target of a count. Raise `Refused` if there is none, or if it is ambiguous."""
     if count.target is not None:
         every = [target.name for target in module.targets]
@@ -34,7 +34,7 @@ def target_of(module: FlatModule, count: FlatCount, place: int) -> str:
     return names[place]
 
 
-def count_of(module: FlatModule, action: FlatAction) -> str:
+def find_count(module: FlatModule, action: FlatAction) -> str:
     """Return the name of the count of an action. Raise `Refused` if there is none, or if it is ambiguous."""
     names = [count.name for count in module.counts]
     if action.on is not None:
@@ -50,12 +50,12 @@ def count_of(module: FlatModule, action: FlatAction) -> str:
     actions = [each for each in module.actions if not each.part_of]
     if len(names) != len(actions):
         message = f"this action names no count, and there are {len(names)} counts and {len(actions)} actions"
-        raise Refused(action.at, message, f"Write `on {names[0]}:` before it, with the intended count.")
+        raise Refused(action.at, message, f"Write `on COUNT:` before it, for example `on {names[0]}:`.")
     whose = (each.name == action.part_of if action.part_of else each is action for each in actions)
     return names[next(place for place, own in enumerate(whose) if own)]
 
 
-def tables_of(text: ModuleText, values: Values) -> dict[str, range]:
+def find_table_indices(text: ModuleText, values: Values) -> dict[str, range]:
     """Return the indices of every table, by name."""
     return {each.name: span_of(each.range, values) for each in text.tables}
 
@@ -74,13 +74,13 @@ def entries_of(text: TableText, values: Values) -> Iterator[FlatTarget]:
 
 
 def width_of_target(target: FlatTarget, module: FlatModule) -> int:
-    """Return the bits of a target: its own width if declared, otherwise that of the widest of its counts."""
+    """Return the width of a target in bits: its own width if declared, otherwise that of the widest of its counts."""
     if target.width is not None:
         return target.width
     widths = []
     for place, count in enumerate(module.counts):
         try:
-            name = target_of(module, count, place)
+            name = find_target(module, count, place)
         except Refused:
             continue
         if name == target.name:
@@ -89,6 +89,6 @@ def width_of_target(target: FlatTarget, module: FlatModule) -> int:
 
 
 def resolve_target(target: FlatTarget, module: FlatModule) -> Target:
-    """Return a target of the datapath model."""
+    """Return `target` as the datapath model stores it, with its width resolved."""
     width = width_of_target(target, module)
     return Target(target.name, target.reset, width, target.at, target.at_least, target.carry)

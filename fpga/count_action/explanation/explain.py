@@ -113,7 +113,7 @@ def _find_triggers(graph: Graph, module: Module, action: Action) -> dict[str, No
     return dict.fromkeys(
         f"{link.reader.name}.{link.count.name}"
         for link in graph.links
-        if link.driver is module and link.action is action and link.how != "sends"
+        if link.driver is module and link.action is action and link.relation != "sends"
     )
 
 
@@ -140,7 +140,7 @@ def _external_connections(graph: Graph) -> list[Connection]:
 
 def _connect(link: Link) -> Connection:
     name = link.action.output or f"clear {link.count.name}"
-    return Connection(link.driver.name, name, link.reader.name, link.how)
+    return Connection(link.driver.name, name, link.reader.name, link.relation)
 
 
 def _latencies(graph: Graph) -> dict[tuple[str, str], int]:
@@ -153,7 +153,7 @@ def _latencies(graph: Graph) -> dict[tuple[str, str], int]:
     links = [
         ((link.driver.name, link.action.on), (link.reader.name, link.count.name))
         for link in graph.links
-        if link.how == "counts"
+        if link.relation == "counts"
     ]
     for _ in range(sum(1 for _ in graph.datapath.counts())):
         before = dict(latencies)

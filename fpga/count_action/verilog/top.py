@@ -1,4 +1,4 @@
-"""The generated top: ports, targets, streams, modules and status outputs."""
+"""The generated top-level module: ports, targets, streams, modules and status outputs."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _RTL = Path(__file__).resolve().parents[2] / "rtl"
 
 
 def core_files() -> tuple[Path, ...]:
-    """Return the files of the hand-written blocks that generated tops instantiate."""
+    """Return the files of the hand-written blocks that generated top-level modules instantiate."""
     return tuple(sorted(_RTL.glob("count_action*.sv")))
 
 
 def emit(datapath: Datapath, texts: Mapping[str, str] | None = None) -> str:
-    """Return the top of `datapath` as SystemVerilog.
+    """Return the top-level module of `datapath` as SystemVerilog.
 
     `texts` are the source texts by file name; if given, the source line of each part is quoted above it. Raise
-    ValueError for a name that is not valid in SystemVerilog, and KeyError for a reference to no signal.
+    ValueError for a name that is not valid in SystemVerilog, and KeyError for a reference that names no signal.
     """
     wiring = Wiring(datapath)
     check_names(wiring, frozenset(path.stem for path in core_files()))
@@ -51,7 +51,7 @@ def emit(datapath: Datapath, texts: Mapping[str, str] | None = None) -> str:
 
 def _header(datapath: Datapath) -> Iterator[str]:
     yield f"// Datapath {datapath.name}, digest {datapath.digest:08x}."
-    yield "// Generated: change its count-action modules instead. Rules R1..R12: docs/reference/count-action.md."
+    yield "// Generated: change its count-action modules instead. Rules: docs/reference/count-action.md."
     yield f"module {datapath.name} ("
 
 
@@ -73,13 +73,13 @@ def _parts(wiring: Wiring, texts: Mapping[str, str]) -> Iterator[Iterable[str]]:
         if module.values:
             yield [f"// Formulas of {module.name} (R13).", *formula_lines(wiring, module)]
         for count in find_choosing_counts(module):
-            title = f"// Stream that {module.name}.{count.name} takes, by {count.order} (R19)."
+            title = f"// Stream that {module.name}.{count.name} takes next, chosen by {count.order} (R19)."
             yield [title, *choice_lines(wiring, module, count)]
     yield from _streams(wiring)
     for module in wiring.datapath.modules:
         if find_summed_formulas(wiring, module):
             yield [
-                f"// Moving beats of the formulas of {module.name}.",
+                f"// Beats that move on the streams that the formulas of {module.name} read.",
                 *moving_lines(wiring, module),
             ]
     for module in wiring.datapath.modules:
@@ -113,7 +113,7 @@ def _declarations(wiring: Wiring) -> Iterator[str]:
 def _targets(wiring: Wiring) -> Iterator[str]:
     targets = list(wiring.datapath.targets())
     width = sum(target.width for _, target in targets)
-    yield "// Targets in force: commit_i replaces all of them in one edge (R8). The lowest first:"
+    yield "// Targets in force, lowest bits first; commit_i replaces all of them at one clock edge (R8):"
     yield from (f"// {module.name}.{target.name}" for module, target in targets)
     yield declare("target", width)
     reset = concatenation([f"{target.width}'d{target.reset}" for _, target in targets])
@@ -169,7 +169,7 @@ def _moves(wiring: Wiring, refs: list[Ref], ready: str) -> Iterator[str]:
 
 
 def _find_watched(wiring: Wiring) -> frozenset[str]:
-    """Return the wires of moving beats that a count or a sum reads."""
+    """Return the wires that carry moving beats and are read by a count or a sum."""
     wires = {
         term(wiring, count, ref).wire
         for _, count in wiring.datapath.counts()
@@ -199,7 +199,7 @@ def _status(wiring: Wiring) -> Iterator[str]:
 
 
 def _sink_unused(wiring: Wiring, body: list[str]) -> list[str]:
-    """Return a sink for wires that are not read completely, so that linters can warn about all other unused bits."""
+    """Return assignments that read the partly_read used wires, so that linters report only other unused bits."""
     lines = (line.strip() for line in body)
     ignored = ("//", "logic ", ".data_o(", ".valid_o(")  # lines that do not read a wire
     code = "\n".join(line.split(" = ")[-1] for line in lines if not line.startswith(ignored))
@@ -208,33 +208,38 @@ def _sink_unused(wiring: Wiring, body: list[str]) -> list[str]:
     for module in wiring.datapath.modules:
         names += [wiring.value(Ref(f"{VALUE}{place}", module.name)) for place in range(len(module.values))]
     names = list(dict.fromkeys(name for name in names if not name.endswith("_o")))
-    partly = [name for name in names if not re.search(rf"(?<![.\w]){name}\b(?!\[)|\.{name}\b(?!\()", code)]
-    if not partly:
+    partly_read = [
+        name for name in names if not re.search(rf"(?<![.\w]){name}\b(?!\[)|\.{name}\b(?!\()", code)
+    ]
+    if not partly_read:
         return []
-    # One reduction per wire: simulators would evaluate a single one whenever any of the wires changes.
-    sinks = [f"assign {Slice('unused', len(partly), place)} = ^{name};" for place, name in enumerate(partly)]
-    return ["", "// Bits that no module reads.", declare("unused", len(partly)), *sinks]
+    # One reduction per wire: simulators would evaluate a reduction of all wires whenever any of them changes.
+    sinks = [
+        f"assign {Slice('unused', len(partly_read), place)} = ^{name};"
+        for place, name in enumerate(partly_read)
+    ]
+    return ["", "// Bits that no module reads.", declare("unused", len(partly_read)), *sinks]
 
 
 def buffer_wires(wiring: Wiring) -> Iterator[str]:
     """Yield the output wires of buffers, which modules read in place of the ports."""
-    return (wire for signal in find_buffered(wiring) for _, wire, _ in _wires(wiring, signal))
+    return (wire for signal in find_buffered(wiring) for _, wire, _ in _buffered_ports(wiring, signal))
 
 
 def declare_buffer_wires(wiring: Wiring) -> Iterator[str]:
     """Yield the declarations of the wires between buffers and modules."""
     for signal in find_buffered(wiring):
         yield declare(f"{signal.name}_ready_held", signal.size)
-        for port, wire, _ in _wires(wiring, signal):
+        for port, wire, _ in _buffered_ports(wiring, signal):
             yield declare(wire, wiring.ports.input(port).width)
 
 
 def buffer_lines(wiring: Wiring, signal: Signal) -> Iterator[str]:
     """Yield the instances of the buffers of the streams under one name."""
-    parts = list(_wires(wiring, signal))[1:]
+    parts = list(_buffered_ports(wiring, signal))[1:]
     for index in range(signal.size):
-        inputs = [_of_one(port, signal, index, width) for port, _, width in parts]
-        outputs = [_of_one(wire, signal, index, width) for _, wire, width in parts]
+        inputs = [_slice_of_stream(port, signal, index, width) for port, _, width in parts]
+        outputs = [_slice_of_stream(wire, signal, index, width) for _, wire, width in parts]
         suffix = f"_{index}" if signal.size > 1 else ""
         yield from instance(
             "count_action_buffer",
@@ -242,12 +247,12 @@ def buffer_lines(wiring: Wiring, signal: Signal) -> Iterator[str]:
             {"Width": sum(width for _, _, width in parts)},
             {
                 **CLOCKED,
-                "valid_i": _of_one(f"{signal.name}_valid_i", signal, index, 1),
+                "valid_i": _slice_of_stream(f"{signal.name}_valid_i", signal, index, 1),
                 "data_i": concatenation(inputs),
-                "ready_o": _of_one(f"{signal.name}_ready_o", signal, index, 1),
-                "valid_o": _of_one(f"{signal.name}_valid_held", signal, index, 1),
+                "ready_o": _slice_of_stream(f"{signal.name}_ready_o", signal, index, 1),
+                "valid_o": _slice_of_stream(f"{signal.name}_valid_held", signal, index, 1),
                 "data_o": concatenation(outputs),
-                "ready_i": _of_one(f"{signal.name}_ready_held", signal, index, 1),
+                "ready_i": _slice_of_stream(f"{signal.name}_ready_held", signal, index, 1),
             },
         )  # fmt: skip
 
@@ -257,12 +262,12 @@ def find_buffered(wiring: Wiring) -> list[Signal]:
     return [each for each in wiring.datapath.inputs if each.buffered and each.kind is SignalKind.STREAM]
 
 
-def _wires(wiring: Wiring, signal: Signal) -> Iterator[tuple[str, str, int]]:
-    """Yield, for each port of a stream, its name, its wire behind the buffer, and its bits per stream."""
+def _buffered_ports(wiring: Wiring, signal: Signal) -> Iterator[tuple[str, str, int]]:
+    """Yield, for each port of a stream, the port's name, its wire behind the buffer, and its bits per stream."""
     for port, width in ((f"{signal.name}_valid_i", 1), *split_buffer(wiring.datapath, signal)):
         yield port, f"{port.removesuffix('_i')}_held", width
 
 
-def _of_one(wire: str, signal: Signal, index: int, width: int) -> str:
+def _slice_of_stream(wire: str, signal: Signal, index: int, width: int) -> str:
     """Return the bits of stream `index` in a wire of all streams under one name."""
     return str(Slice(wire, signal.size * width, index * width, width))

@@ -199,11 +199,11 @@ def _levels(values: Integers) -> Doubles:
 
 def _fit_variances(variances: Doubles, design: Doubles) -> Doubles:
     """Return the coefficients, none negative, (3,), with points weighted as in `fit_noise`."""
-    from lightning.kit.calibration.noise import nonnegative
+    from lightning.kit.calibration.noise import fit_nonnegative
 
     weights = np.full(variances.size, 1.0 / variances.mean())
     result = np.zeros(3)
     for _ in range(8):
-        result = nonnegative(design * weights[:, None], variances * weights)
+        result = fit_nonnegative(design * weights[:, None], variances * weights)
         weights = 1.0 / np.maximum(design @ result, 1e-6 * variances.mean())
     return result

@@ -1,4 +1,4 @@
-"""Noise by kind, from the growth of its variance with the light.
+"""Separation of thermal, shot and intensity noise, from how the variance grows with the light level.
 
 Thermal noise is the same in the dark, shot noise has a variance proportional to the current, and relative
 intensity noise (RIN) one proportional to its square:
@@ -8,7 +8,7 @@ intensity noise (RIN) one proportional to its square:
 Source: G. P. Agrawal, Fiber-Optic Communication Systems, chapter on receivers: sigma_s^2 = 2 q I B,
 sigma_T^2 = i_n^2 B, sigma_I^2 = RIN I^2 B.
 
-Worked value: RIN of -140 dB/Hz in 4 GHz is 1e-14 * 4e9 = 4e-5 of the square of the level: at full scale
+Worked example: RIN of -140 dB/Hz in 4 GHz is 1e-14 * 4e9 = 4e-5 of the square of the level: at full scale
 sqrt(4e-5) * 255 = 1.61 of 255.
 
 >>> round((1e-14 * 4e9) ** 0.5 * 255, 2)
@@ -28,7 +28,7 @@ from lightning.kit.calibration.fringe import Floats
 
 @dataclass(frozen=True, slots=True)
 class NoiseModel:
-    """Coefficients for one reading of `window` decimated samples, levels in counts above the dark."""
+    """Coefficients for one reading of `window` decimated samples. Levels are in counts above the dark level."""
 
     constant: float
     """In counts squared."""
@@ -59,25 +59,27 @@ class NoiseModel:
 def fit_noise(
     levels: npt.ArrayLike, variances: npt.ArrayLike, readings: int, *, mean: float = 0.0, window: int = 1
 ) -> NoiseModel:
-    """Return the coefficients, none negative, through (n,) variances of `readings` readings each at (n,) levels.
+    """Fit nonnegative coefficients to the variances (n,) at the levels (n,), each estimated from `readings` readings.
 
-    A variance v estimated from m readings has itself the variance 2 v^2/(m-1), so each residual is weighted by 1/v, and
+    A variance v estimated from m readings itself has the variance 2 v^2/(m-1), so each residual is weighted by 1/v, and
     v is taken from the previous fit. Raise `ValueError` for fewer than 6 levels or 3 readings.
     """
     y, v = np.maximum(np.asarray(levels, dtype=float), 0.0), np.asarray(variances, dtype=float)
     if y.size < 6 or readings < 3:
-        raise ValueError(f"a noise model needs 6 levels of 3 readings, not {y.size} of {readings}")
+        raise ValueError(
+            f"a noise model needs at least 6 levels of at least 3 readings, not {y.size} of {readings}"
+        )
     scale = float(y.max()) or 1.0
     design = np.vander(y / scale, 3, increasing=True)
     weights = np.full(y.size, 1.0 / max(float(v.mean()), 1e-30))
     for _ in range(8):
-        coefficients = nonnegative(design * weights[:, None], v * weights)
+        coefficients = fit_nonnegative(design * weights[:, None], v * weights)
         weights = 1.0 / np.maximum(design @ coefficients, 1e-6 * max(float(v.mean()), 1e-30))
     constant, shot, rin = (float(c) for c in coefficients)
     return NoiseModel(constant, shot / scale, rin / scale**2, mean, window)
 
 
-def nonnegative(design: Floats, target: Floats) -> Floats:
+def fit_nonnegative(design: Floats, target: Floats) -> Floats:
     """Return the least-squares coefficients with none below zero: the best over all subsets of the columns."""
     best, coefficients = np.inf, np.zeros(design.shape[1])
     for used in itertools.product([False, True], repeat=design.shape[1]):

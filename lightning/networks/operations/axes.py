@@ -20,15 +20,15 @@ from lightning.networks.operations.builder import (
 
 def add_batch_normalisation(builder: Builder, call: Call) -> str:
     """Add a scale and shift per channel from constant statistics; `simplify` folds it into a product if possible."""
-    x = builder.activation(call)
+    x = builder.require_activation(call)
     scale, bias, mean, variance = (
         builder.require_constant(call, place).astype(np.float64) for place in (1, 2, 3, 4)
     )
-    if call.whole("training_mode", 0):
-        raise call.refuse("is in training mode", "Export the network for inference")
+    if call.integer("training_mode", 0):
+        raise call.make_error("is in training mode", "Export the network for inference")
     channels = builder.shapes[x][:1]
     if any(values.shape != channels for values in (scale, bias, mean, variance)):
-        raise call.refuse(f"has statistics that do not match {channels} channels")
+        raise call.make_error(f"has statistics that do not match {channels} channels")
     factor = scale / np.sqrt(variance + call.number("epsilon", 1e-5))
     along = (-1, *(1,) * (builder.rank(x) - 2))
     scaled = builder.constant(factor.reshape(along), f"{call.name}.scale")
@@ -38,13 +38,17 @@ def add_batch_normalisation(builder: Builder, call: Call) -> str:
 
 def add_layer_normalisation(builder: Builder, call: Call) -> str:
     """Add a layer normalisation over the last axes, with constant scale and bias."""
-    x, scale, bias = builder.activation(call), builder.require_constant(call, 1), builder.optional(call, 2)
+    x, scale, bias = (
+        builder.require_activation(call),
+        builder.require_constant(call, 1),
+        builder.find_constant(call, 2),
+    )
     if call.outputs > 1:
-        raise call.refuse("returns its statistics too", "Export it with one output")
-    axis = builder.axis(call, call.whole("axis", -1), builder.rank(x))
+        raise call.make_error("returns its statistics too", "Export it with one output")
+    axis = builder.axis(call, call.integer("axis", -1), builder.rank(x))
     shape = builder.shapes[x][axis - 1 :]
     if any(np.broadcast_shapes(given.shape, shape) != shape for given in (scale, bias) if given is not None):
-        raise call.refuse(f"has scale and bias that do not match {shape}")
+        raise call.make_error(f"has scale and bias that do not match {shape}")
     inputs = [x, builder.constant(scale, f"{call.name}.scale")]
     if bias is not None:
         inputs.append(builder.constant(bias, f"{call.name}.bias"))
@@ -54,21 +58,21 @@ def add_layer_normalisation(builder: Builder, call: Call) -> str:
 
 def add_softmax(builder: Builder, call: Call) -> str:
     """Add `Softmax` or `LogSoftmax` along one axis."""
-    x = builder.activation(call)
-    axis = builder.axis(call, call.whole("axis", -1), builder.rank(x))
+    x = builder.require_activation(call)
+    axis = builder.axis(call, call.integer("axis", -1), builder.rank(x))
     return builder.emit(call.operation, [x], call.name, {"axis": axis})
 
 
 def add_reduction(builder: Builder, call: Call) -> str:
     """Add `ReduceMean`, `ReduceSum` or `ReduceMax`; the axes are an attribute, or an input in later opsets."""
-    x = builder.activation(call)
-    second = builder.optional(call, 1)
+    x = builder.require_activation(call)
+    second = builder.find_constant(call, 1)
     requested = call.attributes.get("axes", ()) if second is None else second.reshape(-1).tolist()
-    if not requested and call.whole("noop_with_empty_axes", 0):
+    if not requested and call.integer("noop_with_empty_axes", 0):
         return x
     rank = builder.rank(x)
     axes = tuple(sorted(builder.axis(call, int(axis), rank) for axis in requested or range(rank)))
-    attributes = {"axes": axes, "keepdims": bool(call.whole("keepdims", 1))}
+    attributes = {"axes": axes, "keepdims": bool(call.integer("keepdims", 1))}
     return builder.emit(call.operation, [x], call.name, attributes)
 
 

@@ -1,4 +1,4 @@
-"""A network under construction: nodes in canonical form, and shapes from the computation of an empty batch."""
+"""A network under construction: nodes in canonical form, with shapes found by computing an empty batch."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Call:
         operation = f"{self.domain}::{self.operation}" if self.domain else self.operation
         return f"node {self.name} ({operation}, opset {self.opset or 'undeclared'})"
 
-    def refuse(self, why: str, hint: str = "Check the export of this node") -> UnsupportedNode:
+    def make_error(self, why: str, hint: str = "Check the export of this node") -> UnsupportedNode:
         """Return the error for a node that cannot be translated."""
         return UnsupportedNode(f"{self.title} {why}", hint=hint)
 
@@ -51,20 +51,25 @@ class Call:
         """Return a float attribute."""
         value = self.attributes.get(name, default)
         if not isinstance(value, (int, float)):
-            raise self.refuse(f"has {name} = {value!r}", "Give a number")
+            raise self.make_error(f"has {name} = {value!r}", "Give a number")
         return float(value)
 
-    def whole(self, name: str, default: int) -> int:
-        """Return a whole-number attribute."""
+    def integer(self, name: str, default: int) -> int:
+        """Return an integer attribute."""
         return int(self.number(name, default))
 
-    def wholes(self, name: str, default: Sequence[int], least: int = 0) -> tuple[int, ...]:
-        """Return an attribute of integers, as many as in `default`, each at least `least`. Raise `UnsupportedNode`."""
+    def integers(self, name: str, default: Sequence[int], least: int = 0) -> tuple[int, ...]:
+        """Return an attribute of integers, as many as in `default`, each at least `least`.
+
+        Raise `UnsupportedNode` for anything else.
+        """
         value = self.attributes.get(name, default)
         numbers = tuple(value) if isinstance(value, (list, tuple)) else ()
         fits = len(numbers) == len(default) and all(isinstance(n, int) and n >= least for n in numbers)
         if not fits:
-            raise self.refuse(f"has {name} = {value!r}", f"Give {len(default)} numbers of at least {least}")
+            raise self.make_error(
+                f"has {name} = {value!r}", f"Give {len(default)} numbers of at least {least}"
+            )
         return numbers
 
 
@@ -99,7 +104,10 @@ class Builder:
     def emit(
         self, operation: str, inputs: Sequence[str], name: str, attributes: Mapping[str, Any] | None = None
     ) -> str:
-        """Add a node in canonical form, and return the name of its output. Raise `NetworkError` for its shape."""
+        """Add a node in canonical form, and return the name of its output.
+
+        Raise `NetworkError` if the output's shape is empty or too large.
+        """
         unique = self._unique(name, {node.name for node in self.nodes})
         output = self._unique(unique, self._list_names())
         node = Node(unique, operation, tuple(inputs), output, dict(attributes or {}))
@@ -108,7 +116,7 @@ class Builder:
         return output
 
     def shape_after(self, node: Node) -> tuple[int, ...]:
-        """Return the shape of one image after `node`, from the computation of an empty batch."""
+        """Return the shape of one image after `node`, found by computing an empty batch."""
         empty = {
             name: np.zeros((0, *shape), np.float32)
             for name, shape in self.shapes.items()
@@ -117,12 +125,13 @@ class Builder:
         after = self.apply(node, empty, self.constants)
         if after.ndim == 0 or after.shape[0] != 0:
             raise NetworkError(
-                f"node {node.name} ({node.operation}) loses the batch axis", hint="Keep it in front"
+                f"node {node.name} ({node.operation}) loses the batch axis",
+                hint="Keep the batch axis in front",
             )
         return after.shape[1:]
 
     def reshape(self, tensor: str, shape: Sequence[int], name: str) -> str:
-        """Add a reshape of `tensor` per image and return its name; `tensor` itself if it has that shape."""
+        """Reshape each image of `tensor` and return the result's name, or `tensor` if it already has this shape."""
         target = tuple(int(size) for size in shape)
         if target == self.shapes[tensor]:
             return tensor
@@ -135,15 +144,15 @@ class Builder:
         return tensor in self.constants
 
     def rank(self, tensor: str) -> int:
-        """Return the number of axes with the batch axis."""
+        """Return the number of axes, including the batch axis."""
         return len(self.shapes[tensor]) + 1
 
-    def activation(self, call: Call, place: int = 0) -> str:
+    def require_activation(self, call: Call, place: int = 0) -> str:
         """Return an input that depends on the image. Raise `UnsupportedNode` if it is missing or constant."""
         tensor = call.input_name(place)
         if tensor in self.shapes:
             return tensor
-        raise call.refuse(f"needs an activation as input {place}, not {tensor or 'nothing'}")
+        raise call.make_error(f"needs an activation as input {place}, not {tensor or 'nothing'}")
 
     def require_constant(self, call: Call, place: int) -> Array:
         """Return a constant input. Raise `UnsupportedNode` if it is missing or depends on the image."""
@@ -151,11 +160,11 @@ class Builder:
         if tensor in self.constants:
             return self.constants[tensor]
         problem = "depends on the image" if tensor else "is missing"
-        raise call.refuse(
+        raise call.make_error(
             f"needs a constant as input {place}, which {problem}", "Export it with constant folding"
         )
 
-    def optional(self, call: Call, place: int) -> Array | None:
+    def find_constant(self, call: Call, place: int) -> Array | None:
         """Return a constant input, or None if it is omitted. Raise `UnsupportedNode` if it depends on the image."""
         return self.require_constant(call, place) if call.input_name(place) else None
 
@@ -163,9 +172,9 @@ class Builder:
         """Return `axis` counted from the front. Raise `UnsupportedNode` for the batch axis or an invalid one."""
         counted = axis + rank if axis < 0 else axis
         if not 0 <= counted < rank:
-            raise call.refuse(f"uses axis {axis} of {rank}")
+            raise call.make_error(f"uses axis {axis} of {rank}")
         if counted == 0:
-            raise call.refuse("works across images, along the batch axis", "Keep images apart")
+            raise call.make_error("works across images, along the batch axis", "Keep images apart")
         return counted
 
     def note(self, sentence: str) -> None:
@@ -196,9 +205,9 @@ class Operator:
     """An ONNX operation.
 
     `translate` adds the nodes of a call to a builder and returns the names of its outputs. `compute` returns the
-    float32 result of a node of this name from its inputs and attributes; None if `translate` uses other operations
-    only. Activations have the batch axis in front. An empty batch costs nothing, so shapes are computed with it,
-    without a second description of every operation.
+    float32 result of a node of this operation from its inputs and attributes; None if `translate` uses other
+    operations only. Activations have the batch axis in front. Shapes are found by computing an empty batch, which costs
+    nothing and needs no separate rules for shapes.
     """
 
     translate: Callable[[Builder, Call], str | tuple[str, ...]]

@@ -45,52 +45,54 @@ def add_unary(builder: Builder, call: Call) -> str:
     attributes = {
         name: call.number(name, default) for name, default in DEFAULTS.get(call.operation, {}).items()
     }
-    return builder.emit(call.operation, [builder.activation(call)], call.name, attributes)
+    return builder.emit(call.operation, [builder.require_activation(call)], call.name, attributes)
 
 
 def leave_out(builder: Builder, call: Call) -> str:
     """Return the activation of an `Identity`, or of a `Dropout` in inference."""
     if call.operation == "Dropout":
-        mode = builder.optional(call, 2)
+        mode = builder.find_constant(call, 2)
         if call.outputs > 1 or (mode is not None and mode.any()):
-            raise call.refuse("is in training mode", "Export the network for inference")
+            raise call.make_error("is in training mode", "Export the network for inference")
     builder.note(f"{call.operation} {call.name} left out: it changes nothing in inference")
-    return builder.activation(call)
+    return builder.require_activation(call)
 
 
 def leave_out_cast(builder: Builder, call: Call) -> str:
     """Return the activation of a cast between floats, which are all float32 here."""
-    if call.whole("to", 1) not in FLOATS:
-        raise call.refuse("converts activations to integers or booleans", "Keep activations floats")
+    if call.integer("to", 1) not in FLOATS:
+        raise call.make_error("converts activations to integers or booleans", "Keep activations floats")
     builder.note(f"Cast {call.name} left out: activations are float32")
-    return builder.activation(call)
+    return builder.require_activation(call)
 
 
 def add_gelu(builder: Builder, call: Call) -> str:
     """Add `Gelu` of ONNX's opset 20: exact, or approximated by tanh."""
     way = call.attributes.get("approximate", "none")
     if way not in {"none", "tanh"}:
-        raise call.refuse(f"has approximate = {way!r}", "Give none or tanh")
-    return builder.emit("Gelu", [builder.activation(call)], call.name, {"approximate": way})
+        raise call.make_error(f"has approximate = {way!r}", "Give none or tanh")
+    return builder.emit("Gelu", [builder.require_activation(call)], call.name, {"approximate": way})
 
 
 def add_clip(builder: Builder, call: Call) -> str:
     """Add a clip to two constant bounds, either of which may be missing."""
     bounds = []
     for place, missing in ((1, -np.inf), (2, np.inf)):
-        bound = builder.optional(call, place)
+        bound = builder.find_constant(call, place)
         if bound is not None and bound.size != 1:
-            raise call.refuse("clips at bounds that are not single numbers")
+            raise call.make_error("clips at bounds that are not single numbers")
         bounds.append(missing if bound is None else float(bound.reshape(())))
-    return builder.emit("Clip", [builder.activation(call)], call.name, {"min": bounds[0], "max": bounds[1]})
+    return builder.emit(
+        "Clip", [builder.require_activation(call)], call.name, {"min": bounds[0], "max": bounds[1]}
+    )
 
 
 def add_binary(builder: Builder, call: Call) -> str:
     """Add an operation of two tensors, at least one of them an activation, broadcast per image."""
     if call.operation == "Pow" and call.input_name(0) in builder.constants:
-        raise call.refuse("raises a constant to the power of activations", "Write it as Exp")
+        raise call.make_error("raises a constant to the power of activations", "Write it as Exp")
     if len(call.inputs) != 2:
-        raise call.refuse(f"has {len(call.inputs)} inputs", "Give two")
+        raise call.make_error(f"has {len(call.inputs)} inputs", "Give two")
     return builder.emit(call.operation, _align(builder, call, call.inputs), call.name)
 
 
@@ -110,7 +112,7 @@ def _align(builder: Builder, call: Call, inputs: tuple[str, ...]) -> list[str]:
     """Return the inputs, reshaped to broadcast without mixing images. Raise `UnsupportedNode` if impossible."""
     ranks = [builder.rank(tensor) for tensor in inputs if not builder.is_constant(tensor)]
     if len(set(ranks)) > 1 and builder.batched:
-        raise call.refuse(
+        raise call.make_error(
             f"combines activations of {ranks[0]} and {ranks[1]} axes across images",
             "Give both the same number of axes",
         )
@@ -129,12 +131,12 @@ def _align(builder: Builder, call: Call, inputs: tuple[str, ...]) -> list[str]:
 def _broadcastable(builder: Builder, call: Call, tensor: str, rank: int) -> str:
     value = builder.constants[tensor]
     if value.ndim > rank or (value.ndim == rank and value.shape[0] != 1):
-        raise call.refuse(
+        raise call.make_error(
             f"combines activations with a constant of shape {value.shape} that has a batch axis",
             "Give it the length 1",
         )
     if value.dtype.kind not in "fiub":
-        raise call.refuse(f"combines activations with a constant of type {value.dtype}")
+        raise call.make_error(f"combines activations with a constant of type {value.dtype}")
     return (
         tensor
         if value.dtype == np.float32
@@ -144,21 +146,21 @@ def _broadcastable(builder: Builder, call: Call, tensor: str, rank: int) -> str:
 
 def add_hard_swish(builder: Builder, call: Call) -> str:
     """Add x times its hard sigmoid of slope 1/6."""
-    x = builder.activation(call)
+    x = builder.require_activation(call)
     gate = builder.emit("HardSigmoid", [x], f"{call.name}/gate", {"alpha": 1 / 6, "beta": 0.5})
     return builder.emit("Mul", [x, gate], call.name)
 
 
 def add_mish(builder: Builder, call: Call) -> str:
     """Add x times tanh(softplus(x))."""
-    x = builder.activation(call)
+    x = builder.require_activation(call)
     gate = builder.emit("Softplus", [x], f"{call.name}/softplus")
     return builder.emit("Mul", [x, builder.emit("Tanh", [gate], f"{call.name}/gate")], call.name)
 
 
 def add_swish(builder: Builder, call: Call) -> str:
     """Add x times its sigmoid, which torch calls SiLU."""
-    x = builder.activation(call)
+    x = builder.require_activation(call)
     return builder.emit("Mul", [x, builder.emit("Sigmoid", [x], f"{call.name}/gate")], call.name)
 
 
@@ -168,7 +170,7 @@ def add_where(builder: Builder, call: Call) -> str:
     branches = _align(builder, call, call.inputs[1:])
     rank = max(builder.rank(tensor) for tensor in branches if not builder.is_constant(tensor))
     if condition.ndim > rank or (condition.ndim == rank and condition.shape[0] != 1):
-        raise call.refuse(
+        raise call.make_error(
             f"selects by a condition of shape {condition.shape} that has a batch axis", "Give it the length 1"
         )
     condition_name = builder.constant(condition.astype(bool), f"{call.name}.condition")

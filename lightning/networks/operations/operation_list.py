@@ -51,7 +51,7 @@ def translate(builder: Builder, call: Call) -> tuple[str, ...]:
     """
     if call.domain or call.operation not in OPERATORS:
         hint = INTEGERS_HINT if call.operation.startswith(INTEGERS) else HINT
-        raise call.refuse("is an unsupported operation", hint)
+        raise call.make_error("is an unsupported operation", hint)
     try:
         outputs = OPERATORS[call.operation].translate(builder, call)
     except CONTRADICTIONS as error:

@@ -20,14 +20,16 @@ from lightning.networks.operations.builder import (
 def add_gemm(builder: Builder, call: Call) -> str:
     """Add the matrix product alpha * A @ B + beta * C, with constant B."""
     if builder.is_constant(call.input_name(0)):
-        raise call.refuse(
+        raise call.make_error(
             "multiplies a constant by activations, so its rows are not images", "Swap the factors"
         )
-    x = builder.activation(call)
-    if call.whole("transA", 0):
-        raise call.refuse("transposes its activations, so the batch axis is not in front", "Export transA=0")
+    x = builder.require_activation(call)
+    if call.integer("transA", 0):
+        raise call.make_error(
+            "transposes its activations, so the batch axis is not in front", "Export transA=0"
+        )
     factor = builder.require_constant(call, 1)
-    weights = call.number("alpha", 1.0) * (factor if call.whole("transB", 0) else factor.T)
+    weights = call.number("alpha", 1.0) * (factor if call.integer("transB", 0) else factor.T)
     return _affine(builder, call, x, weights, call.number("beta", 1.0))
 
 
@@ -49,7 +51,7 @@ def _affine(builder: Builder, call: Call, x: str, weights: Array, beta: float) -
 
 def _row(call: Call, bias: Array, rows: int) -> Array:
     if bias.shape not in {(), (1,), (rows,), (1, 1), (1, rows)}:
-        raise call.refuse(
+        raise call.make_error(
             f"adds a constant of shape {bias.shape} to {rows} outputs", "Give one bias per output"
         )
     return bias.reshape(-1)
@@ -58,7 +60,9 @@ def _row(call: Call, bias: Array, rows: int) -> Array:
 def add_dense(builder: Builder, call: Call, x: str, weights: Array, bias: Array | None) -> str:
     """Add a canonical `Gemm`: weights (rows, k), bias (rows,)."""
     if weights.ndim != 2 or not builder.shapes[x] or weights.shape[1] != builder.shapes[x][-1]:
-        raise call.refuse(f"multiplies {builder.shapes[x]} by weights {weights.T.shape}", "Check the shapes")
+        raise call.make_error(
+            f"multiplies {builder.shapes[x]} by weights {weights.T.shape}", "Check the shapes"
+        )
     inputs = [x, builder.constant(np.asarray(weights, np.float32), f"{call.name}.weight")]
     if bias is not None:
         inputs.append(builder.constant(np.asarray(bias, np.float32), f"{call.name}.bias"))
@@ -69,12 +73,16 @@ def add_matmul(builder: Builder, call: Call) -> str:
     """Add a `Gemm` if one factor is a constant matrix or vector, else a digital `MatMul`."""
     first, second = call.input_name(0), call.input_name(1)
     if builder.is_constant(second):
-        return _times_constant(builder, call, builder.activation(call), _matrix(builder.constants[second]))
+        return _times_constant(
+            builder, call, builder.require_activation(call), _matrix(builder.constants[second])
+        )
     if builder.is_constant(first):
-        return _constant_times(builder, call, builder.activation(call, 1), _matrix(builder.constants[first]))
-    ranks = builder.rank(builder.activation(call)), builder.rank(builder.activation(call, 1))
+        return _constant_times(
+            builder, call, builder.require_activation(call, 1), _matrix(builder.constants[first])
+        )
+    ranks = builder.rank(builder.require_activation(call)), builder.rank(builder.require_activation(call, 1))
     if ranks[0] != ranks[1] or ranks[0] < 3:
-        raise call.refuse(
+        raise call.make_error(
             f"multiplies activations of {ranks[0]} and {ranks[1]} axes across images",
             "Keep the batch axis in front of both",
         )
@@ -100,7 +108,7 @@ def _times_constant(builder: Builder, call: Call, x: str, factor: Array) -> str:
 def _constant_times(builder: Builder, call: Call, x: str, factor: Array) -> str:
     rank = builder.rank(x)
     if rank < 3:
-        raise call.refuse(
+        raise call.make_error(
             "multiplies a constant by activations, so its rows are not images", "Swap the factors"
         )
     if factor.ndim > 2:
@@ -118,7 +126,7 @@ def _stack(builder: Builder, call: Call, factors: list[str]) -> str:
     """Add a digital product with a stack of constant matrices, one per entry of another axis."""
     ranks = [builder.constants[f].ndim + 1 if builder.is_constant(f) else builder.rank(f) for f in factors]
     if (ranks[0] > ranks[1]) if builder.is_constant(factors[0]) else (ranks[1] > ranks[0]):
-        raise call.refuse("multiplies by a constant that has more axes than an image")
+        raise call.make_error("multiplies by a constant that has more axes than an image")
     return builder.emit("MatMul", factors, call.name)
 
 

@@ -22,17 +22,17 @@ from lightning.networks.operations.builder import (
 
 def add_flatten(builder: Builder, call: Call) -> str:
     """Add a reshape to (n, everything)."""
-    x = builder.activation(call)
-    axis = call.whole("axis", 1)
+    x = builder.require_activation(call)
+    axis = call.integer("axis", 1)
     axis = axis + builder.rank(x) if axis < 0 else axis
     if not 1 <= axis <= builder.rank(x) or prod(builder.shapes[x][: axis - 1]) != 1:
-        raise call.refuse(f"flattens images with the batch at axis {axis}", "Flatten from axis 1")
+        raise call.make_error(f"flattens images with the batch at axis {axis}", "Flatten from axis 1")
     return x if builder.rank(x) == 2 else builder.emit("Flatten", [x], call.name)
 
 
 def add_reshape(builder: Builder, call: Call) -> str:
     """Add a reshape to a constant shape that keeps the batch axis first."""
-    x = builder.activation(call)
+    x = builder.require_activation(call)
     target = [int(size) for size in builder.require_constant(call, 1).reshape(-1)]
     return builder.reshape(x, image_shape(builder, call, x, target), call.name)
 
@@ -45,18 +45,20 @@ def image_shape(builder: Builder, call: Call, x: str, target: list[int]) -> tupl
     shape = builder.shapes[x]
     total = prod(shape)
     if not target or target[0] not in {-1, 0, 1, BATCH}:
-        raise call.refuse(
+        raise call.make_error(
             f"reshapes images to {target}, with another batch axis", "Keep the batch axis in front"
         )
     result = [
-        shape[axis - 1] if size == 0 and not call.whole("allowzero", 0) and axis <= len(shape) else size
+        shape[axis - 1] if size == 0 and not call.integer("allowzero", 0) and axis <= len(shape) else size
         for axis, size in enumerate(target)
     ][1:]
     if result.count(-1) == 1 and target[0] != -1:
         known = prod(size for size in result if size != -1)
         result[result.index(-1)] = total // known if known else 0
     if prod(result) != total or min(result, default=1) < 1:
-        raise call.refuse(f"reshapes {shape} per image to {target}, which mixes images", "Keep images apart")
+        raise call.make_error(
+            f"reshapes {shape} per image to {target}, which mixes images", "Keep images apart"
+        )
     if target[0] == 1 and builder.batched:
         builder.note(f"Reshape {call.name} to one image taken as one to as many as there are")
     return tuple(result)
@@ -64,22 +66,22 @@ def image_shape(builder: Builder, call: Call, x: str, target: list[int]) -> tupl
 
 def add_squeeze(builder: Builder, call: Call) -> str:
     """Remove axes of length 1, all of them or those of input 1."""
-    x = builder.activation(call)
+    x = builder.require_activation(call)
     shape, rank = builder.shapes[x], builder.rank(x)
-    requested = builder.optional(call, 1)
+    requested = builder.find_constant(call, 1)
     if requested is None:
         if not builder.batched:
-            raise call.refuse("removes the batch axis too", "Give its axes")
+            raise call.make_error("removes the batch axis too", "Give its axes")
         return builder.reshape(x, [size for size in shape if size != 1], call.name)
     removed = {builder.axis(call, int(axis), rank) for axis in requested.reshape(-1)}
     if any(shape[axis - 1] != 1 for axis in removed):
-        raise call.refuse(f"removes axes {sorted(removed)} of {shape}, not all of length 1")
+        raise call.make_error(f"removes axes {sorted(removed)} of {shape}, not all of length 1")
     return builder.reshape(x, [size for axis, size in enumerate(shape, 1) if axis not in removed], call.name)
 
 
 def add_unsqueeze(builder: Builder, call: Call) -> str:
     """Add more axes of length 1."""
-    x = builder.activation(call)
+    x = builder.require_activation(call)
     axes = builder.require_constant(call, 1).reshape(-1)
     rank = builder.rank(x) + len(axes)
     new = {builder.axis(call, int(axis), rank) for axis in axes}
@@ -89,14 +91,15 @@ def add_unsqueeze(builder: Builder, call: Call) -> str:
 
 def add_transpose(builder: Builder, call: Call) -> str:
     """Add a transpose of the axes, the batch axis in front."""
-    x = builder.activation(call)
+    x = builder.require_activation(call)
     rank = builder.rank(x)
     order = call.attributes.get("perm", tuple(reversed(range(rank))))
     if sorted(order) != list(range(rank)):
-        raise call.refuse(f"has perm = {order!r} for {rank} axes")
+        raise call.make_error(f"has perm = {order!r} for {rank} axes")
     if order[0] != 0:
-        raise call.refuse(
-            "moves the batch axis", "Keep it in front (batch_first=True), or import the torch module itself"
+        raise call.make_error(
+            "moves the batch axis",
+            "Keep the batch axis in front (batch_first=True), or import the torch module itself",
         )
     return builder.emit("Transpose", [x], call.name, {"perm": tuple(order)})
 
@@ -107,21 +110,21 @@ def add_concat(builder: Builder, call: Call) -> str:
     for tensor in call.inputs:
         value = builder.constants.get(tensor)
         if value is not None and (value.ndim != rank or value.shape[0] != 1):
-            raise call.refuse(f"joins a constant of shape {value.shape} to activations of {rank} axes")
-    attributes = {"axis": builder.axis(call, call.whole("axis", 1), rank)}
+            raise call.make_error(f"joins a constant of shape {value.shape} to activations of {rank} axes")
+    attributes = {"axis": builder.axis(call, call.integer("axis", 1), rank)}
     return builder.emit("Concat", call.inputs, call.name, attributes)
 
 
 def add_split(builder: Builder, call: Call) -> tuple[str, ...]:
     """Split along an axis, with a `Slice` per output."""
-    x = builder.activation(call)
-    axis = builder.axis(call, call.whole("axis", 0), builder.rank(x))
-    length, sizes = builder.shapes[x][axis - 1], builder.optional(call, 1)
+    x = builder.require_activation(call)
+    axis = builder.axis(call, call.integer("axis", 0), builder.rank(x))
+    length, sizes = builder.shapes[x][axis - 1], builder.find_constant(call, 1)
     if sizes is None:
-        each = -(-length // max(call.whole("num_outputs", call.outputs), 1))
+        each = -(-length // max(call.integer("num_outputs", call.outputs), 1))
         sizes = np.minimum(each, length - each * np.arange(call.outputs))
     if sizes.sum() != length or len(sizes) != call.outputs:
-        raise call.refuse(f"splits {length} into {sizes.tolist()} for {call.outputs} outputs")
+        raise call.make_error(f"splits {length} into {sizes.tolist()} for {call.outputs} outputs")
     stops = np.cumsum(sizes).tolist()
     spans = zip([0, *stops[:-1]], stops, strict=True)
     return tuple(add_slice(builder, x, axis, (*span, 1), f"{call.name}/{k}") for k, span in enumerate(spans))
@@ -135,9 +138,9 @@ def add_slice(builder: Builder, x: str, axis: int, span: tuple[int, int | None, 
 
 def add_slices(builder: Builder, call: Call) -> str:
     """Add a `Slice` for each axis."""
-    x = builder.activation(call)
+    x = builder.require_activation(call)
     starts, stops = (builder.require_constant(call, place).reshape(-1) for place in (1, 2))
-    axes, steps = builder.optional(call, 3), builder.optional(call, 4)
+    axes, steps = builder.find_constant(call, 3), builder.find_constant(call, 4)
     axes = np.arange(len(starts)) if axes is None else axes.reshape(-1)
     steps = np.ones(len(starts), np.int64) if steps is None else steps.reshape(-1)
     for start, stop, axis, step in zip(starts, stops, axes, steps, strict=True):
@@ -163,24 +166,24 @@ def canonical_span(length: int, start: Any, stop: Any, step: Any) -> tuple[int, 
 def add_gather(builder: Builder, call: Call) -> str:
     """Add a choice of entries of an axis, at constant places."""
     if builder.is_constant(call.input_name(0)):
-        raise call.refuse("looks up activations in a table", "Pass the vectors instead of their indices")
-    x, places = builder.activation(call), builder.require_constant(call, 1)
-    axis = builder.axis(call, call.whole("axis", 0), builder.rank(x))
+        raise call.make_error("looks up activations in a table", "Pass the vectors instead of their indices")
+    x, places = builder.require_activation(call), builder.require_constant(call, 1)
+    axis = builder.axis(call, call.integer("axis", 0), builder.rank(x))
     if places.dtype.kind not in "iu":
-        raise call.refuse(f"takes indices of type {places.dtype}")
+        raise call.make_error(f"takes indices of type {places.dtype}")
     length = builder.shapes[x][axis - 1]
     if places.size and not -length <= places.min() <= places.max() < length:
-        raise call.refuse(f"takes indices {places.min()} to {places.max()} of {length}")
+        raise call.make_error(f"takes indices {places.min()} to {places.max()} of {length}")
     chosen = builder.constant(places, f"{call.name}.places")
     return builder.emit("Gather", [x, chosen], call.name, {"axis": axis})
 
 
 def add_pad(builder: Builder, call: Call) -> str:
     """Add a constant around images."""
-    x, mode = builder.activation(call), call.attributes.get("mode", "constant")
-    value, axes = builder.optional(call, 2), builder.optional(call, 3)
+    x, mode = builder.require_activation(call), call.attributes.get("mode", "constant")
+    value, axes = builder.find_constant(call, 2), builder.find_constant(call, 3)
     if mode != "constant":
-        raise call.refuse(f"uses the padding mode {mode!r}", "Pad with a constant")
+        raise call.make_error(f"uses the padding mode {mode!r}", "Pad with a constant")
     rank = builder.rank(x)
     amounts = builder.require_constant(call, 1).reshape(2, -1).T
     places = range(rank) if axes is None else [int(axis) % rank for axis in axes.reshape(-1)]
@@ -188,7 +191,7 @@ def add_pad(builder: Builder, call: Call) -> str:
     for place, (before, after) in zip(places, amounts, strict=True):
         pads[place] = (int(before), int(after))
     if pads[0] != (0, 0) or min(min(pair) for pair in pads) < 0:
-        raise call.refuse(f"pads {pads}", "Pad images, by 0 or more")
+        raise call.make_error(f"pads {pads}", "Pad images, by 0 or more")
     if not any(map(any, pads)):
         return x
     filled = 0.0 if value is None else float(value.reshape(()))
@@ -197,10 +200,12 @@ def add_pad(builder: Builder, call: Call) -> str:
 
 def add_expand(builder: Builder, call: Call) -> str:
     """Add an expansion to a larger shape by repeating axes of length 1."""
-    x, target = builder.activation(call), builder.require_constant(call, 1).reshape(-1)
+    x, target = builder.require_activation(call), builder.require_constant(call, 1).reshape(-1)
     rank = builder.rank(x)
     if len(target) > rank or (len(target) == rank and target[0] not in {1, BATCH}):
-        raise call.refuse(f"repeats images to {target.tolist()}", "Keep images apart, along the first axis")
+        raise call.make_error(
+            f"repeats images to {target.tolist()}", "Keep images apart, along the first axis"
+        )
     ones = np.ones([1, *target[-len(builder.shapes[x]) :].tolist()], np.float32)
     return builder.emit("Mul", [x, builder.constant(ones, f"{call.name}.ones")], call.name)
 

@@ -29,8 +29,12 @@ BLOCK = 1 << 20
 
 def add_conv(builder: Builder, call: Call) -> str:
     """Add a convolution over one axis or two, grouped, strided, dilated, padded."""
-    x, weights, bias = builder.activation(call), builder.require_constant(call, 1), builder.optional(call, 2)
-    groups, rows = call.whole("group", 1), len(weights)
+    x, weights, bias = (
+        builder.require_activation(call),
+        builder.require_constant(call, 1),
+        builder.find_constant(call, 2),
+    )
+    groups, rows = call.integer("group", 1), len(weights)
     _check_kernel(builder, call, weights, bias)
     image, flat = as_image(builder, call, x)
     kernels = weights.reshape(rows, weights.shape[1], 1, -1) if flat else weights
@@ -38,7 +42,7 @@ def add_conv(builder: Builder, call: Call) -> str:
     size = (builder.shapes[image][1], builder.shapes[image][2])
     move = move_of(call, size, kernel, flat=flat)
     if min(output_size(size, kernel, *move)) < 1:
-        raise call.refuse(f"has a kernel {kernel} larger than the image {size}")
+        raise call.make_error(f"has a kernel {kernel} larger than the image {size}")
     inputs = [image, builder.constant(kernels, f"{call.name}.weight")]
     if bias is not None:
         inputs.append(builder.constant(bias, f"{call.name}.bias"))
@@ -49,14 +53,14 @@ def add_conv(builder: Builder, call: Call) -> str:
 
 def _check_kernel(builder: Builder, call: Call, weights: Array, bias: Array | None) -> None:
     """Raise `UnsupportedNode` if weights, bias, groups and channels contradict each other."""
-    x, groups, rows = builder.activation(call), call.whole("group", 1), len(weights)
+    x, groups, rows = builder.require_activation(call), call.integer("group", 1), len(weights)
     channels = builder.shapes[x][0]
     if weights.ndim != builder.rank(x):
-        raise call.refuse(f"has weights {weights.shape} for activations of {builder.rank(x)} axes")
+        raise call.make_error(f"has weights {weights.shape} for activations of {builder.rank(x)} axes")
     if groups < 1 or rows % groups or channels != weights.shape[1] * groups:
-        raise call.refuse(f"has weights {weights.shape} in {groups} groups for {channels} channels")
+        raise call.make_error(f"has weights {weights.shape} in {groups} groups for {channels} channels")
     if bias is not None and bias.shape != (rows,):
-        raise call.refuse(f"has a bias of shape {bias.shape} for {rows} outputs")
+        raise call.make_error(f"has a bias of shape {bias.shape} for {rows} outputs")
 
 
 def as_image(builder: Builder, call: Call, x: str) -> tuple[str, bool]:
@@ -66,7 +70,7 @@ def as_image(builder: Builder, call: Call, x: str) -> tuple[str, bool]:
     """
     shape = builder.shapes[x]
     if len(shape) not in {2, 3}:
-        raise call.refuse(f"moves over {len(shape) - 1} axes", "Use 1 or 2 axes")
+        raise call.make_error(f"moves over {len(shape) - 1} axes", "Use 1 or 2 axes")
     if len(shape) == 3:
         return x, False
     builder.note(f"{call.operation} {call.name} over a sequence computed over an image of one row")
@@ -83,32 +87,32 @@ def without_row(builder: Builder, call: Call, image: str, *, flat: bool) -> str:
 
 def add_pool(builder: Builder, call: Call) -> str:
     """Add `MaxPool` or `AveragePool` over one or two axes."""
-    x = builder.activation(call)
+    x = builder.require_activation(call)
     if call.outputs > 1:
-        raise call.refuse("returns indices too", "Export it with one output")
+        raise call.make_error("returns indices too", "Export it with one output")
     image, flat = as_image(builder, call, x)
     size = (builder.shapes[image][1], builder.shapes[image][2])
-    sides = call.wholes("kernel_shape", (0,) if flat else (0, 0), least=1)
+    sides = call.integers("kernel_shape", (0,) if flat else (0, 0), least=1)
     kernel = (1, sides[0]) if flat else (sides[0], sides[1])
     move = move_of(call, size, kernel, flat=flat)
     strides, pads, dilations = move
     reach = [dilations[axis % 2] * (kernel[axis % 2] - 1) + 1 for axis in range(4)]
     if any(pad >= far for pad, far in zip(pads, reach, strict=True)):
-        raise call.refuse(f"pads {pads} as much as its kernel {kernel}", "Pad less than the kernel")
-    more = excess(size, kernel, move) if call.whole("ceil_mode", 0) else (0, 0)
+        raise call.make_error(f"pads {pads} as much as its kernel {kernel}", "Pad less than the kernel")
+    more = excess(size, kernel, move) if call.integer("ceil_mode", 0) else (0, 0)
     all_pads = (pads[0], pads[1], pads[2] + more[0], pads[3] + more[1])
     if min(output_size(size, kernel, strides, all_pads, dilations)) < 1:
-        raise call.refuse(f"has a kernel {kernel} larger than the image {size}")
+        raise call.make_error(f"has a kernel {kernel} larger than the image {size}")
     attributes: dict[str, Any] = {"kernel": kernel, "strides": strides, "pads": pads, "dilations": dilations}
     attributes["excess"] = more
     if call.operation == "AveragePool":
-        attributes["count_include_pad"] = bool(call.whole("count_include_pad", 0))
+        attributes["count_include_pad"] = bool(call.integer("count_include_pad", 0))
     return without_row(builder, call, builder.emit(call.operation, [image], call.name, attributes), flat=flat)
 
 
 def add_global_pool(builder: Builder, call: Call) -> str:
     """Add `GlobalAveragePool` or `GlobalMaxPool` of images or sequences."""
-    x = builder.activation(call)
+    x = builder.require_activation(call)
     image, flat = as_image(builder, call, x)
     return without_row(builder, call, builder.emit(call.operation, [image], call.name), flat=flat)
 
@@ -119,8 +123,8 @@ def move_of(call: Call, size: tuple[int, ...], kernel: Pair, *, flat: bool) -> M
     Raise `UnsupportedNode` for invalid attributes, for example negative pads.
     """
     ones = (1,) if flat else (1, 1)
-    strides = _pair(call.wholes("strides", ones, least=1))
-    dilations = _pair(call.wholes("dilations", ones, least=1))
+    strides = _pair(call.integers("strides", ones, least=1))
+    dilations = _pair(call.integers("dilations", ones, least=1))
     return strides, _given_pads(call, (size[0], size[1]), kernel, strides, dilations, flat=flat), dilations
 
 
@@ -135,8 +139,8 @@ def _given_pads(call: Call, size: Pair, kernel: Pair, strides: Pair, dilations: 
     if way in {"SAME_UPPER", "SAME_LOWER"}:
         return same_pads(size, kernel, strides, dilations, upper=way == "SAME_UPPER")
     if way != "NOTSET":
-        raise call.refuse(f"has auto_pad = {way!r}")
-    given = call.wholes("pads", (0, 0) if flat else (0, 0, 0, 0))
+        raise call.make_error(f"has auto_pad = {way!r}")
+    given = call.integers("pads", (0, 0) if flat else (0, 0, 0, 0))
     return (0, given[0], 0, given[1]) if flat else cast("Pads", given)
 
 

@@ -200,7 +200,7 @@ def _add_repository(face: FastAPI, infer: Infer) -> None:
 
     @face.post(STEP + "/unload")
     async def unload(model: str) -> Document:
-        """Take a model out of service; what has been asked is answered."""
+        """Take a model out of service; pending requests are answered."""
         infer.repository.unload(model)
         return {"name": model}
 

@@ -44,7 +44,7 @@ STATUS: dict[type[LightningError], int] = {
     ServingError: 400,
     LightningError: 500,
 }
-"""Of HTTP, for each error and those below it."""
+"""HTTP status for each error class and its subclasses."""
 
 JSON = (b"content-type", b"application/json")
 CLOSE = (b"connection", b"close")
@@ -85,10 +85,10 @@ def refusal(error: LightningError, headers: Pairs) -> Reply:
 
 
 def refuse(message: str, code: str, status: int, headers: Pairs = ()) -> Reply:
-    """Return the reply as `refusal` does, for what is no error of ours.
+    """Return the reply as `refusal` does, for an error that is not a `LightningError`.
 
-    Who waits for leave to send a body (`Expect: 100-continue`) will not send it now, so the connection cannot be used
-    again; others' bodies are read and thrown away.
+    A client that waits for permission to send a body (`Expect: 100-continue`) will not send it now, so the connection
+    cannot be used again; bodies of other clients are read and discarded.
     """
     waits = header(headers, b"expect") is not None
     return Reply(

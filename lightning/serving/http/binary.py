@@ -28,10 +28,10 @@ DATATYPES: dict[str, np.dtype[Any]] = {
     "FP32": np.dtype("<f4"),
     "FP64": np.dtype("<f8"),
 }
-"""Names that the Open Inference Protocol gives them. BOOL and BYTES are no numbers."""
+"""Names that the Open Inference Protocol gives them. BOOL and BYTES are not numbers."""
 
 CODES = dict(zip(DATATYPES, "BHIQbhiqefd", strict=True))
-"""What the same types are called in the standard library (https://docs.python.org/3/library/array.html)."""
+"""Codes of the same types in the standard library (https://docs.python.org/3/library/array.html)."""
 
 ONLY_BINARY = "FP16"
 """JSON has no form for it that all clients agree on."""
@@ -111,7 +111,7 @@ def to_bytes(numbers: Array) -> bytes:
 
 
 def _flat(data: object, shape: Shape) -> list[Any]:
-    """Return all numbers in one list. Numpy is not asked: it would take text, and memory without end for long text."""
+    """Return all numbers in one list. Numpy is not used: it would accept text, also very long text."""
     if not isinstance(data, list):
         raise MalformedRequest(
             "`data` of a tensor is not a valid list", hint="Send its numbers as a list, or as binary data"

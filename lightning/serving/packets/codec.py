@@ -61,7 +61,7 @@ DTYPES: dict[Datatype, np.dtype[Any]] = {Datatype.UINT8: np.dtype("u1"), Datatyp
 
 
 class Code(IntEnum):
-    """Why there is no answer."""
+    """Reasons for refusing a request."""
 
     MALFORMED = 1
     UNKNOWN_MODEL = 2

@@ -193,7 +193,9 @@ def port_names(lines: Lines) -> tuple[int, int]:
     expected = {f"{number}A" for number in range(1, inputs + 1)}
     expected |= {f"{number}B" for number in range(1, outputs + 1)}
     if names != expected or not inputs or not outputs:
-        raise ProtocolDesync("the table leaves ports out", received=" ".join(sorted(names ^ expected)))
+        raise ProtocolDesync(
+            "some ports are missing from the table", received=" ".join(sorted(names ^ expected))
+        )
     return inputs, outputs
 
 

@@ -36,4 +36,4 @@ def within(low: float, high: float, **values: float) -> None:
     """Raise ValueError unless every value lies in `low`..`high`, both included."""
     for name, value in values.items():
         if not low <= value <= high:
-            raise ValueError(f"{name} is {value}: it must lie in {low} to {high}")
+            raise ValueError(f"{name} is {value}: it must be between {low} and {high}")

@@ -27,7 +27,7 @@ class Converter:
 
     def __post_init__(self) -> None:
         if not 1 <= self.bits <= 32:
-            raise ValueError(f"bits is {self.bits}: it must lie in 1 to 32")
+            raise ValueError(f"bits is {self.bits}: it must be between 1 and 32")
         checks.positive(full_scale_v=self.full_scale_v)
         checks.not_negative(jitter_s=self.jitter_s)
         if not 0.0 < self.effective_bits <= self.bits:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from ocs_drivers.families import twin_of
+from ocs_drivers.families import twin_family_name
 from testbed.lab.checks import LANGUAGE_PORTS, Endpoint, endpoint
 from testbed.lab.model import FibreEnd, Lab, LabHost, LabSwitch, SwitchTwin
 
@@ -48,7 +48,7 @@ def _switch_entry(lab: Lab, switch: LabSwitch) -> dict[str, Any]:
     assert place is not None  # checked when the lab was loaded
     return {
         "name": switch.name,
-        "kind": twin_of(place.language),
+        "kind": twin_family_name(place.language),
         "inputs": switch.inputs,
         "outputs": switch.outputs,
         **_frontends(place, twin),

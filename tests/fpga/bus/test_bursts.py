@@ -7,7 +7,7 @@ import pytest
 
 from fpga.bus import BusFault
 from fpga.bus.axi_pins import AxiPinsBus
-from fpga.bus.protocol import transfer_of
+from fpga.bus.protocol import choose_transfer
 from fpga.count_action.ports import Port, Ports
 from fpga.registers.wrapper import axi_signals
 
@@ -30,7 +30,7 @@ class Memory:
 
 def test_a_bus_without_bursts_takes_accesses_one_by_one():
     accesses = [(0, 5), (4, 6), (0, None), (0, 7), (4, None), (0, None)]
-    assert transfer_of(Memory())(accesses) == [5, 6, 7]
+    assert choose_transfer(Memory())(accesses) == [5, 6, 7]
 
 
 @pytest.mark.long

@@ -20,7 +20,7 @@ def test_a_target_that_is_not_named_has_the_value_of_the_text(demo):
         ("book", "far"): 5,
         ("book", "never"): 0,
     }
-    with pytest.raises(ProgramError, match="counted from 0"):
+    with pytest.raises(ProgramError, match="has layers 0 to"):
         list(program.targets(2))
 
 

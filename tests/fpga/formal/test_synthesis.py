@@ -8,7 +8,7 @@ from libraries import skip_without
 skip_without("pyosys", reason="needs pyosys: pip install 'lightbed[hdl]'")
 skip_without("lark", reason="needs lark: pip install 'lightbed[fpga]'")
 
-from fpga.hdl.synthesis import BASELINE, estimate, find_growth, subjects
+from fpga.hdl.synthesis import BASELINE, estimate, find_growth, list_designs
 
 QUICK = {"count_action_beat"}
 """Designs that are estimated in every run. `make test-long` estimates all: several seconds each."""
@@ -21,13 +21,13 @@ def baseline():
 
 @pytest.mark.slow
 def test_the_baseline_has_every_design(baseline):
-    assert {design.top for design in subjects()} == set(baseline)
+    assert {design.top for design in list_designs()} == set(baseline)
 
 
 @pytest.mark.long
 @pytest.mark.process
 def test_a_block_of_the_core_has_not_grown(baseline):
-    now = estimate([design for design in subjects() if design.top in QUICK])
+    now = estimate([design for design in list_designs() if design.top in QUICK])
     assert set(now) == QUICK
     assert find_growth(now, baseline) == ()
 
@@ -35,7 +35,7 @@ def test_a_block_of_the_core_has_not_grown(baseline):
 @pytest.mark.long
 @pytest.mark.process
 def test_nothing_has_grown(baseline):
-    assert find_growth(estimate(subjects(), timeout_s=3000), baseline) == ()
+    assert find_growth(estimate(list_designs(), timeout_s=3000), baseline) == ()
 
 
 def test_growth_is_reported():

@@ -31,7 +31,7 @@ def run(capsys, *arguments):
 def test_check_says_that_nothing_is_wrong(capsys, examples):
     code, out, err = run(capsys, "check", examples / "chain.ca")
     assert (code, err) == (0, "")
-    assert "3 modules, no errors: streamer, accumulator, sequencer" in out
+    assert "no errors in 3 modules (streamer, accumulator, sequencer)" in out
 
 
 def test_check_says_what_is_wrong_and_where(capsys, tmp_path):

@@ -1,5 +1,5 @@
 // Datapath synchronized_data_streamer, digest 1759e279.
-// Generated: change its count-action modules instead. Rules R1..R12: docs/reference/count-action.md.
+// Generated: change its count-action modules instead. Rules: docs/reference/count-action.md.
 module synchronized_data_streamer (
   input  logic         clk_i,
   input  logic         rst_i,
@@ -23,7 +23,7 @@ module synchronized_data_streamer (
   logic synchronized_data_streamer_count_fire;
   logic [15:0] synchronized_data_streamer_count_count;
 
-  // Targets in force: commit_i replaces all of them in one edge (R8). The lowest first:
+  // Targets in force, lowest bits first; commit_i replaces all of them at one clock edge (R8):
   // synchronized_data_streamer.num_DACs
   logic [15:0] target;
   count_action_targets #(

@@ -12,9 +12,9 @@ from ocs_drivers import CrossConnects, Step
 from ocs_drivers.engine.step_execution import EVERY_S, Progress
 from ocs_drivers.errors import ConnectError, Timeout
 from ocs_drivers.protocols.session import TransportSession
-from ocs_drivers.timing import LOOK_S, Deadline, Silence, answer_deadline, note_answer
+from ocs_drivers.timing import READ_MARGIN_S, Deadline, Silence, answer_deadline, note_answer
 from ocs_drivers.transports.recording import recording
-from ocs_drivers.transports.transport import make_refusal, silent
+from ocs_drivers.transports.transport import make_refusal, make_timeout
 
 STEP = Step("add", CrossConnects({1: 10}), CrossConnects(), CrossConnects({1: 10}), 0.0)
 
@@ -51,7 +51,7 @@ def test_a_question_that_may_take_long_by_itself_is_given_its_time_and_little_is
     with Silence(8.0, clock).watch():
         assert answer_deadline(15.0, clock).remaining_s() == 15.0
         clock.sleep(15.0)
-        assert answer_deadline(5.0, clock).remaining_s() == LOOK_S
+        assert answer_deadline(5.0, clock).remaining_s() == READ_MARGIN_S
         note_answer()
         assert answer_deadline(5.0, clock).remaining_s() == 5.0
 
@@ -71,9 +71,9 @@ def test_a_pause_before_the_question_counts_as_far_as_the_question_has_its_time(
 
 def test_the_end_of_a_silence_says_how_long_it_was_and_not_to_raise_a_timeout(clock):
     with Silence(8.0, clock).watch():
-        assert "no answer within 5 s" in str(silent("ocs", answer_deadline(5.0, clock)))
+        assert "no answer within 5 s" in str(make_timeout("ocs", answer_deadline(5.0, clock)))
         clock.sleep(5.0)
-        error = silent("ocs", answer_deadline(5.0, clock))
+        error = make_timeout("ocs", answer_deadline(5.0, clock))
     assert "no answer for 8 s" in str(error)
     assert "Raise" not in str(error)
 
@@ -116,13 +116,13 @@ def test_an_outage_counts_from_the_last_answer_and_is_given_a_short_while(clock)
     silence = Silence(8.0, clock)
     clock.sleep(5.0)  # a pause between two reads
     silence.note_question()
-    assert silence.remaining_of_outage_s(2.0) == 3.0
+    assert silence.outage_remaining_s(2.0) == 3.0
     clock.sleep(3.0)
-    assert silence.remaining_of_outage_s(2.0) == 0.0
+    assert silence.outage_remaining_s(2.0) == 0.0
     silence.note_answer()
     clock.sleep(20.0)
     silence.note_question()
-    assert silence.remaining_of_outage_s(2.0) == 2.0
+    assert silence.outage_remaining_s(2.0) == 2.0
 
 
 class Slow:
@@ -137,7 +137,7 @@ class Slow:
         left_s = min(self.answers_s - self.clock.now(), deadline.remaining_s())
         self.clock.sleep(left_s)
         if self.clock.now() < self.answers_s:
-            raise silent("ocs", deadline)
+            raise make_timeout("ocs", deadline)
         return b"done"
 
 

@@ -53,7 +53,7 @@ def replaying(monkeypatch, path, scheme):
             continue
     device = json.loads(path.read_text().partition("\n")[0])["device"]
     parsed = address.parse_address(device if "://" in device else f"{scheme}://replayed")
-    return played, families.driver_factory(scheme)(parsed, timeout_s=5.0, credentials=None)
+    return played, families.find_driver_factory(scheme)(parsed, timeout_s=5.0, credentials=None)
 
 
 def test_what_was_recorded_is_played_back_to_the_same_end(tl1_twin, tmp_path, monkeypatch):

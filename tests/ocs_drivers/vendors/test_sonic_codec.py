@@ -151,7 +151,7 @@ def test_states_that_nobody_knows_are_a_desync(decode, text):
 
 
 def test_a_port_that_is_left_out_is_a_desync():
-    with pytest.raises(ProtocolDesync, match="leaves ports out"):
+    with pytest.raises(ProtocolDesync, match="ports are missing"):
         codec.port_names(lines(PORT_CONFIG.replace("1B              normal\n", "")))
 
 

@@ -43,7 +43,7 @@ class CycleProgram:
 def program_of(datapath: Datapath) -> CycleProgram:
     """Return the statements of one cycle.
 
-    Raise KeyError for a reference to no signal, and ValueError if streams form a cycle.
+    Raise KeyError for a reference that names no signal, and ValueError if streams form a cycle.
     """
     names = Names(datapath)
     return CycleProgram(

@@ -176,7 +176,7 @@ class Names:
     def memory(self, module: Module, action: Action) -> list[str]:
         """Return the registers of an action besides its output."""
         place = self.outputs[module.name, action.output]
-        return [f"{letter}{place}" for letter in KINDS[action.kind].letters(module, action)]
+        return [f"{letter}{place}" for letter in KINDS[action.kind].register_suffixes(module, action)]
 
     @cached_property
     def sampled(self) -> frozenset[Key]:

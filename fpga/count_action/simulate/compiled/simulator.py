@@ -17,8 +17,8 @@ class Simulator:
     def __init__(self, datapath: Datapath) -> None:
         """Compile a datapath, and reset it.
 
-        Raise ImportError if numba is not installed, KeyError for a reference to no signal, and ValueError if streams
-        form a cycle.
+        Raise ImportError if numba is not installed, KeyError for a reference that names no signal, and ValueError if
+        streams form a cycle.
         """
         self.datapath = datapath
         self.ports = ports_of(datapath)

@@ -27,7 +27,7 @@ class Reference:
     def __init__(self, datapath: Datapath) -> None:
         """Start with a datapath in reset.
 
-        Raise KeyError for a reference to no signal, and ValueError if streams form a cycle.
+        Raise KeyError for a reference that names no signal, and ValueError if streams form a cycle.
         """
         self.datapath = datapath
         self.ports = ports_of(datapath)

@@ -247,7 +247,7 @@ def _point(curve: Fringe, before: float, limit: float) -> BiasPoint:
     visibility = curve.amplitude / max(curve.rms, 1e-12)
     if visibility < 10:
         raise ValueError(
-            f"the light does not follow the bias (swing is {visibility:.1f} times the residuals)"
+            f"the light does not follow the bias (its swing is only {visibility:.1f} times the residuals)"
         )
     period = 2 * curve.half_wave
     nulls = [before + curve.null + n * period for n in (-1, 0, 1)]

@@ -122,7 +122,8 @@ def _network(model: Any, name: str, folder: Path, preprocessing: Preprocessing) 
         missing = [tensor for tensor in node.output[len(produced) :] if tensor]
         if missing:
             raise NetworkError(
-                f"node {node.name} ({node.op_type}) does not produce {missing} here", hint="Use one output"
+                f"node {node.name} ({node.op_type}) does not produce {missing} here",
+                hint="Export the node with one output",
             )
     return finish(builder, name, entry.name, tensors[output], preprocessing)
 
@@ -207,9 +208,11 @@ def fold(builder: Builder, call: Call, node: Any) -> tuple[str, ...]:
 
 def _shape(builder: Builder, call: Call) -> Array:
     """Return the shape of an activation; its batch axis is `BATCH` if it is open, else 1."""
-    shape = np.array([BATCH if builder.batched else 1, *builder.shapes[builder.activation(call)]], np.int64)
+    shape = np.array(
+        [BATCH if builder.batched else 1, *builder.shapes[builder.require_activation(call)]], np.int64
+    )
     stop = call.attributes.get("end")
-    return shape[call.whole("start", 0) : stop if isinstance(stop, int) else None]
+    return shape[call.integer("start", 0) : stop if isinstance(stop, int) else None]
 
 
 def _largest(call: Call, inputs: Sequence[Any]) -> float:

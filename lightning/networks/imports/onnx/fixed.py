@@ -21,9 +21,9 @@ from lightning.networks.imports.onnx.choices import (
     usual_shape,
 )
 from lightning.networks.imports.onnx.parts import Versions, array_of, opsets_for_tracing, sort_topologically
-from lightning.networks.imports.onnx.recurrent import recurrent_steps, transpose_convolution
+from lightning.networks.imports.onnx.recurrent import rewrite_conv_transpose, rewrite_recurrent
 from lightning.networks.imports.onnx.scope import Scope, Value, sample_shape
-from lightning.networks.imports.onnx.tracing import add_node, constant_of, refuse
+from lightning.networks.imports.onnx.tracing import add_node, constant_of, make_error
 from lightning.networks.imports.simplify import finish
 from lightning.networks.network import Network, Port, Preprocessing
 from lightning.networks.operations.operation_list import CONTRADICTIONS
@@ -31,10 +31,10 @@ from lightning.networks.operations.operation_list import CONTRADICTIONS
 Array = npt.NDArray[Any]
 
 REWRITTEN = {
-    "LSTM": recurrent_steps,
-    "GRU": recurrent_steps,
-    "RNN": recurrent_steps,
-    "ConvTranspose": transpose_convolution,
+    "LSTM": rewrite_recurrent,
+    "GRU": rewrite_recurrent,
+    "RNN": rewrite_recurrent,
+    "ConvTranspose": rewrite_conv_transpose,
 }
 _LOOPS = frozenset({"Loop", "Scan", "SequenceMap"})
 _OPEN = frozenset({"NonZero", "Unique", "Compress", "NonMaxSuppression"})
@@ -182,7 +182,7 @@ def _branch(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
     """Add the nodes of the branch that the constant condition of an `If` selects."""
     condition = scope.known.get(node.input[0])
     if condition is None:
-        raise refuse(node, "branches on a value that depends on an input", _advice_of_if(scope, node))
+        raise make_error(node, "branches on a value that depends on an input", _advice_of_if(scope, node))
     branch = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
     graph = next(attribute.g for attribute in node.attribute if attribute.name == branch)
     for initialiser in graph.initializer:
@@ -197,11 +197,11 @@ def _branch(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
 def _check_supported(scope: Scope, node: Any) -> None:
     known = all(scope.is_known(name) for name in node.input)
     if node.op_type in _LOOPS:
-        raise refuse(node, "repeats a number of times that depends on its values", _cut(scope, node))
+        raise make_error(node, "repeats a number of times that depends on its values", _cut(scope, node))
     if node.op_type in _OPEN and not known:
-        raise refuse(node, "produces a number of values that depends on its inputs", _cut(scope, node))
+        raise make_error(node, "produces a number of values that depends on its inputs", _cut(scope, node))
     if node.op_type in _RANDOM:
-        raise refuse(node, "draws random numbers", _cut(scope, node))
+        raise make_error(node, "draws random numbers", _cut(scope, node))
 
 
 def _advice_of_if(scope: Scope, node: Any) -> str:

@@ -56,7 +56,7 @@ def _as_it_is(_: Builder, call: Call, __: Sequence[int]) -> Call:
 
 def _axis(default: int) -> Callable[[Builder, Call, Sequence[int]], Call]:
     def shift(_: Builder, call: Call, __: Sequence[int]) -> Call:
-        axis = call.whole("axis", default)
+        axis = call.integer("axis", default)
         attributes = {**call.attributes, "axis": axis + 1 if axis >= 0 else axis}
         return replace(call, attributes=attributes)
 
@@ -72,7 +72,7 @@ def _reduction(builder: Builder, call: Call, ranks: Sequence[int]) -> Call | Non
         return _axes_input(builder, call, 1)
     if "axes" in call.attributes:
         return replace(call, attributes={**call.attributes, "axes": tuple(_shift(call.attributes["axes"]))})
-    if call.whole("noop_with_empty_axes", 0):
+    if call.integer("noop_with_empty_axes", 0):
         return None
     return replace(call, attributes={**call.attributes, "axes": tuple(range(1, ranks[0] + 1))})
 
@@ -333,7 +333,7 @@ def _group(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str] | Non
         weights = scope.builder.require_constant(call, place)
         tiled = np.concatenate([weights] * images)
         inputs.append(scope.builder.constant(tiled, f"{name}.tiled") if name else "")
-    attributes = {**call.attributes, "group": call.whole("group", 1) * images}
+    attributes = {**call.attributes, "group": call.integer("group", 1) * images}
     tensors_out = translate(
         scope.builder, Call(call.name, "Conv", tuple(inputs), attributes, 1, "", call.opset)
     )
@@ -374,6 +374,6 @@ def _check_shapes(scope: Scope, names: Sequence[str], shapes: Sequence[tuple[int
     return tensors if fits else None
 
 
-def refuse(node: Any, why: str, advice: str) -> UnsupportedNode:
+def make_error(node: Any, why: str, advice: str) -> UnsupportedNode:
     """Return the error for a node that cannot be imported."""
     return UnsupportedNode(f"node {node.name} ({node.op_type}) {why}", hint=advice)

@@ -26,10 +26,12 @@ def multihead_attention(
 ) -> tuple[Tensor, None]:
     """Add attention; the second result, its weights, is None. Projections are photonic, scores digital."""
     if not layer.batch_first:
-        raise scope.refuse("has the batch axis second", "Build it with batch_first=True")
+        raise scope.make_error("has the batch axis second", "Build it with batch_first=True")
     unsupported = layer.in_proj_weight is None or layer.bias_k is not None or layer.add_zero_attn
     if unsupported or key_padding_mask is not None:
-        raise scope.refuse("has key widths, biases or padding masks of its own", "Use plain self-attention")
+        raise scope.make_error(
+            "has key widths, biases or padding masks of its own", "Use plain self-attention"
+        )
     heads, width = layer.num_heads, layer.head_dim
     biases = (None,) * 3 if layer.in_proj_bias is None else layer.in_proj_bias.chunk(3)
     parts = []
@@ -52,7 +54,7 @@ def multihead_attention(
 def _mask(scope: Scope, mask: Any, *, is_causal: bool) -> Any:
     """Return the mask for `functions.attention`, which inverts boolean ones: torch.nn masks positions with true."""
     if mask is None and is_causal:
-        raise scope.refuse("is causal but has no mask", "Give attn_mask")
+        raise scope.make_error("is causal but has no mask", "Give attn_mask")
     is_boolean = mask is not None and str(mask.dtype) == "torch.bool"
     return ~mask if is_boolean else mask
 
@@ -100,7 +102,7 @@ def encoder_layer(
 def _activation(scope: Scope, activation: Any, x: Tensor) -> Tensor:
     name = getattr(activation, "__name__", type(activation).__name__).lower()
     if name not in {"relu", "gelu"}:
-        raise scope.refuse(f"has the activation {name}", "Use relu or gelu")
+        raise scope.make_error(f"has the activation {name}", "Use relu or gelu")
     activated: Tensor = functions.FUNCTIONS[name](scope, x)
     return activated
 

@@ -61,7 +61,7 @@ def prelu(scope: Scope, x: Tensor, weight: Any) -> Tensor:
 def softplus(scope: Scope, x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """Add `Softplus` with beta 1; above the threshold it is linear to float32 precision anyhow."""
     if beta != 1:
-        raise scope.refuse(f"has beta = {beta}", "Use beta 1")
+        raise scope.make_error(f"has beta = {beta}", "Use beta 1")
     return scope.add("Softplus", [x])
 
 
@@ -91,7 +91,7 @@ def binary(operation: str) -> Function:
         scope: Scope, x: Any, y: Any, *, alpha: float = 1, rounding_mode: str | None = None
     ) -> Tensor:
         if alpha != 1 or rounding_mode is not None:
-            raise scope.refuse("has alpha or rounding_mode", "Write the product or the rounding out")
+            raise scope.make_error("has alpha or rounding_mode", "Write the product or the rounding out")
         return scope.add(operation, [x, y])
 
     return function
@@ -120,7 +120,7 @@ def batch_norm(
 ) -> Tensor:
     """Add a batch normalisation with running statistics."""
     if running_mean is None or running_var is None or training:
-        raise scope.refuse("has no running statistics", "Train with track_running_stats=True")
+        raise scope.make_error("has no running statistics", "Train with track_running_stats=True")
     scale = running_var * 0 + 1 if weight is None else weight
     shift = running_mean * 0 if bias is None else bias
     return scope.add("BatchNormalization", [x, scale, shift, running_mean, running_var], epsilon=float(eps))
@@ -140,7 +140,7 @@ def along(operation: str) -> Function:
 
     def function(scope: Scope, x: Tensor, dim: int | None = None, *_: Any, **__: Any) -> Tensor:
         if dim is None:
-            raise scope.refuse("does not name an axis", "Give dim")
+            raise scope.make_error("does not name an axis", "Give dim")
         return scope.add(operation, [x], axis=int(dim))
 
     return function
@@ -255,7 +255,7 @@ def attribute(scope: Scope, x: Tensor, name: str) -> Any:
         return len(scope.shape(x))
     if name == "mT":
         return transpose(scope, x, -1, -2)
-    raise scope.refuse(f"uses {name}")
+    raise scope.make_error(f"uses {name}")
 
 
 def item(scope: Scope, x: Any, place: Any) -> Any:
@@ -304,7 +304,7 @@ def conv(
     """Add a convolution over one or two axes."""
     axes = moving(scope, x)
     if padding_mode != "zeros":
-        raise scope.refuse(f"uses the padding mode {padding_mode!r}", "Pad with zeros")
+        raise scope.make_error(f"uses the padding mode {padding_mode!r}", "Pad with zeros")
     attributes = {
         "strides": per_axis(stride, axes),
         "dilations": per_axis(dilation, axes),
@@ -361,7 +361,7 @@ def max_pool(
 ) -> Tensor:
     """Add max pooling over one or two axes."""
     if return_indices:
-        raise scope.refuse("returns indices too", "Request the values only")
+        raise scope.make_error("returns indices too", "Request the values only")
     return _pool(scope, "MaxPool", x, kernel_size, stride, padding, ceil_mode, {"dilations": dilation})
 
 
@@ -377,7 +377,7 @@ def average_pool(
 ) -> Tensor:
     """Add average pooling over one or two axes."""
     if divisor_override is not None:
-        raise scope.refuse("divides by a number of its own", "Leave divisor_override out")
+        raise scope.make_error("divides by a number of its own", "Leave divisor_override out")
     return _pool(scope, "AveragePool", x, kernel_size, stride, padding, ceil_mode, {}, int(count_include_pad))
 
 
@@ -418,7 +418,7 @@ def adaptive(operation: str) -> Function:
         if all(n == 1 for n in targets) and not return_indices:
             return scope.add(f"Global{operation}", [x])
         if return_indices or any(full % n for n, full in zip(targets, size, strict=True)):
-            raise scope.refuse(f"pools {size} to {targets}", "Choose a size that divides it")
+            raise scope.make_error(f"pools {size} to {targets}", "Choose a size that divides it")
         kernel = [full // n for n, full in zip(targets, size, strict=True)]
         return scope.add(operation, [x], kernel_shape=kernel, strides=kernel)
 

@@ -162,20 +162,20 @@ def _layer(builder: Builder, path: str, layer: Any, arguments: Any, keywords: An
     if scope.operation in ATTENTION:
         return _call(scope, ATTENTION[scope.operation], (layer, *arguments), keywords)
     if scope.operation not in LAYERS:
-        raise scope.refuse("is an unsupported layer", EXPORT)
+        raise scope.make_error("is an unsupported layer", EXPORT)
     function, settings = LAYERS[scope.operation](layer)
     return _call(scope, FUNCTIONS[function], (*arguments, *settings), keywords)
 
 
 def _call(scope: Scope, function: Callable[..., Any] | None, arguments: Any, keywords: Any) -> Any:
     if function is None:
-        raise scope.refuse("is an unsupported function", EXPORT)
+        raise scope.make_error("is an unsupported function", EXPORT)
     try:
         return function(scope, *arguments, **keywords)
     except LightningError:
         raise
     except (*CONTRADICTIONS, RuntimeError) as error:
-        raise scope.refuse(f"is called in an unsupported way: {error}", EXPORT) from error
+        raise scope.make_error(f"is called in an unsupported way: {error}", EXPORT) from error
 
 
 def _compute(scope: Scope, node: Any, arguments: Any, keywords: Any) -> Any:
@@ -185,7 +185,7 @@ def _compute(scope: Scope, node: Any, arguments: Any, keywords: Any) -> Any:
             return getattr(arguments[0], node.target)(*arguments[1:], **keywords)
         return node.target(*arguments, **keywords)
     except (*CONTRADICTIONS, RuntimeError) as error:
-        raise scope.refuse(f"cannot be computed: {error}", EXPORT) from error
+        raise scope.make_error(f"cannot be computed: {error}", EXPORT) from error
 
 
 def _holds_activation(value: Any) -> bool:

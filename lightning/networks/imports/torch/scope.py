@@ -28,7 +28,7 @@ class Scope:
     name: str
     operation: str
 
-    def refuse(self, why: str, hint: str = "Write it in another way") -> UnsupportedNode:
+    def make_error(self, why: str, hint: str = "Write it in another way") -> UnsupportedNode:
         """Return the error for a call that cannot be translated."""
         return UnsupportedNode(f"node {self.name} (torch {self.operation}) {why}", hint=hint)
 
