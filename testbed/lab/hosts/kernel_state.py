@@ -2,7 +2,7 @@
 
 The state is read in one round trip per host, with programs that every Linux has (`ip -j`, `tc -j`, `grep`), and `nft`
 or `iptables` if a host has them. Their output is parsed here, so that a host needs no program of lightbed, and
-recorded output serves as a test. The planned state is what a host has after it has run the batch of its forwarding plan.
+recorded output serves as a test. The planned state is what a host has after running the batch of its forwarding plan.
 """
 
 from __future__ import annotations
