@@ -36,7 +36,7 @@ from testbed.design.topology.finder import find
 from testbed.design.workloads.choice import WorkloadChoice
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import at_rate, start_lab
-from testbed.measure.plan_job import PlanRun, run_on_hosts, worst_payload
+from testbed.measure.plan_job import PlanRun, largest_deviation, run_on_hosts
 from testbed.operate.design import Design, with_routes
 from testbed.operate.journal import Journal
 from testbed.operate.session import LabSession, open_lab
@@ -135,10 +135,10 @@ class Case:
             "factor": run.factor,
             "predicted_ms": round(run.predicted_s * 1e3, 1),
             "measured_ms": round(run.measured_s * 1e3, 1),
-            "difference": round(run.difference, 4),
+            "difference": round(run.prediction_error, 4),
             "spread": round(max(run.times_s) / min(run.times_s) - 1, 4),
-            "busy": round(run.busy, 3),
-            "payload_off": round(worst_payload(run.links) or 0.0, 4),
+            "busy": round(run.processor_load, 3),
+            "payload_off": round(largest_deviation(run.links) or 0.0, 4),
         }
 
 
@@ -175,8 +175,8 @@ def at(rate_mbps: float, wanted: Mapping[str, Iterable[str]]) -> Iterator[Case]:
 
 
 def summary(cases: Sequence[Case]) -> dict[str, object]:
-    off = [abs(case.run.difference) for case in cases]
-    payload = [worst_payload(case.run.links) or 0.0 for case in cases]
+    off = [abs(case.run.prediction_error) for case in cases]
+    payload = [largest_deviation(case.run.links) or 0.0 for case in cases]
     return {
         "cases": len(off),
         "worst": round(max(off), 4),
@@ -193,10 +193,10 @@ def main(chosen: Sequence[str] = ()) -> None:
     first = list(at(RATE_MBPS, wanted))
     again: dict[str, list[str]] = {}
     for case in first:
-        if case.run.busy > BUSY:
+        if case.run.processor_load > BUSY:
             again.setdefault(case.topology, []).append(case.name)
     second = list(at(LOWER_MBPS, again)) if again else []
-    counted = [case for case in first if case.run.busy <= BUSY] + second
+    counted = [case for case in first if case.run.processor_load <= BUSY] + second
     line = {
         "benchmark": "reality_plans",
         "simulated": True,
@@ -206,9 +206,9 @@ def main(chosen: Sequence[str] = ()) -> None:
         "software_s": NAMESPACE_HOSTS.software_s,
         "topologies": len({case.topology for case in first}),
         **summary(counted),
-        "undisturbed": summary([case for case in counted if case.run.busy <= BUSY] or counted),
+        "undisturbed": summary([case for case in counted if case.run.processor_load <= BUSY] or counted),
         "busy_at_first": len(second),
-        "busy_again": sum(case.run.busy > BUSY for case in second),
+        "busy_again": sum(case.run.processor_load > BUSY for case in second),
         "asked_worst_at_most": ASKED_WORST,
         "asked_median_at_most": ASKED_MEDIAN,
         "rows": [case.figures() for case in (*first, *second)],

@@ -1,18 +1,20 @@
 """The file of jobs that share a lab (`JOBS.yaml`); errors name the line.
 
-jobs:
-- name: bert
-period_ms: 155
-bursts: [{start_ms: 54, length_ms: 101, gbps: 25}]
-hosts: [a, b]      # or `workers: 2`, which leaves the placement open
-traffic: bulk      # or allreduce; default: bulk between two hosts, allreduce among more
-- name: dlrm
-workload: dlrm     # instead of period and bursts: one iteration is simulated on the ring of its hosts
-settings: {batch: 64}
-workers: 3
-- name: measured
-run: 20261123T101500-ab12cd   # instead: the phases that this run measured of the job
-hosts: [c, d]
+An example:
+
+    jobs:
+      - name: bert
+        period_ms: 155
+        bursts: [{start_ms: 54, length_ms: 101, gbps: 25}]
+        hosts: [a, b]      # or `workers: 2`, which leaves the placement open
+        traffic: bulk      # or allreduce; default: bulk between two hosts, allreduce among more
+      - name: dlrm
+        workload: dlrm     # instead of period and bursts: one iteration is simulated on the ring of its hosts
+        settings: {batch: 64}
+        workers: 3
+      - name: measured
+        run: 20261123T101500-281678   # instead of period and bursts: the phases of this job in a measured run
+        hosts: [c, d]
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from testbed.design.sharing.jobs import Burst, SharedJob
 from testbed.errors import LabFileError, TestbedError, WorkloadError
 from testbed.lab.document import Document, Location, parse_document
 
-_PLACE_KEYS = {"name", "hosts", "workers", "traffic"}
+_COMMON_KEYS = {"name", "hosts", "workers", "traffic"}
 _PHASE_KEYS = {"period_ms", "bursts"}
 _WORKLOAD_KEYS = {"workload", "preset", "settings", "device", "strategy"}
 _BURST_KEYS = ("start_ms", "length_ms", "gbps")
@@ -38,76 +40,80 @@ MeasuredPhases = Callable[[str, str], tuple[float, tuple[Burst, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
-    """Sources of phases that are not in the file: the rate of links, which no burst may exceed, and stored runs."""
+class JobContext:
+    """Facts besides the file: the rate of a link, which no burst may exceed, and the phases of stored runs."""
 
     rate_gbps: float = 25.0
     measured: MeasuredPhases | None = None
 
 
-def read_jobs(path: Path, sources: Sources | None = None) -> tuple[SharedJob, ...]:
+def read_jobs(path: Path, context: JobContext | None = None) -> tuple[SharedJob, ...]:
     """Read the jobs of a file. Raises `WorkloadError`, which starts with file and line."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise WorkloadError(f"{path}:1: cannot be read ({reason}); give a file with {EXAMPLE}") from None
-    return parse_jobs(path, text, sources)
+    return parse_jobs(path, text, context)
 
 
-def parse_jobs(path: Path, text: str, sources: Sources | None = None) -> tuple[SharedJob, ...]:
+def parse_jobs(path: Path, text: str, context: JobContext | None = None) -> tuple[SharedJob, ...]:
     """Return the jobs in a text; `path` names the file in errors. Raises `WorkloadError`."""
     try:
         document = parse_document(path, text)
-        return _jobs(document, sources or Sources())
+        return _parse_jobs(document, context or JobContext())
     except LabFileError as error:
         raise WorkloadError(str(error)) from None
 
 
-def _jobs(document: Document, sources: Sources) -> tuple[SharedJob, ...]:
+def _parse_jobs(document: Document, context: JobContext) -> tuple[SharedJob, ...]:
     rows = document.data.get("jobs")
     if not isinstance(rows, list) or not rows:
         raise document.error((), "the list of jobs is missing", f"write {EXAMPLE}")
     jobs: list[SharedJob] = []
     for number, row in enumerate(rows):
-        job = _job(document, ("jobs", number), row, sources)
+        job = _parse_job(document, ("jobs", number), row, context)
         if job.name in {other.name for other in jobs}:
             raise document.error(("jobs", number), f"job {job.name!r} appears twice", "give it another name")
         jobs.append(job)
     return tuple(jobs)
 
 
-def _job(document: Document, where: Location, row: Any, sources: Sources) -> SharedJob:
+def _parse_job(document: Document, where: Location, row: Any, context: JobContext) -> SharedJob:
     source = next((key for key in ("workload", "run") if isinstance(row, Mapping) and key in row), "")
     own = {"workload": _WORKLOAD_KEYS, "run": {"run", "job"}}.get(source, _PHASE_KEYS)
-    _check_keys(document, where, row, _PLACE_KEYS | own)
+    _check_keys(document, where, row, _COMMON_KEYS | own)
     name = row.get("name")
     if not isinstance(name, str) or not name:
         raise document.error(where, "a job has no name", "add 'name: NAME'")
-    hosts, workers = _hosts(document, where, row, name)
+    hosts, workers = _parse_hosts(document, where, row, name)
     traffic = row.get("traffic", "")
     if traffic not in ("", "bulk", "allreduce"):
         raise document.error(
-            (*where, "traffic"), f"traffic of job {name!r} is {traffic!r}", "give bulk or allreduce"
+            (*where, "traffic"),
+            f"traffic of job {name!r} is {traffic!r}",
+            "give traffic: bulk or traffic: allreduce",
         )
     if source:
-        period_ms, phases = _from_source(document, where, row, source, workers, sources)
+        period_ms, phases = _from_source(document, where, row, source, workers, context)
     else:
         bursts = row.get("bursts")
-        period_ms = _number(
+        period_ms = _parse_number(
             document, (*where, "period_ms"), row.get("period_ms"), f"period_ms of job {name!r}"
         )
         if not isinstance(bursts, list):
             raise document.error(
                 (*where, "bursts"), f"job {name!r} has no list of bursts", f"write {EXAMPLE}"
             )
-        phases = tuple(_burst(document, (*where, "bursts", n), one, name) for n, one in enumerate(bursts))
-        _check_rates(document, (*where, "bursts"), name, phases, sources.rate_gbps)
+        phases = tuple(
+            _parse_burst(document, (*where, "bursts", n), one, name) for n, one in enumerate(bursts)
+        )
+        _check_rates(document, (*where, "bursts"), name, phases, context.rate_gbps)
     job = SharedJob(name, period_ms, phases, hosts, workers, traffic)
     try:
         job.on(())
     except ValueError as error:
-        raise document.error(where, str(error), "correct the phases") from None
+        raise document.error(where, str(error), "correct period_ms and bursts") from None
     return job
 
 
@@ -128,14 +134,19 @@ def _check_rates(
 
 
 def _from_source(
-    document: Document, where: Location, row: Mapping[str, Any], source: str, workers: int, sources: Sources
+    document: Document,
+    where: Location,
+    row: Mapping[str, Any],
+    source: str,
+    workers: int,
+    context: JobContext,
 ) -> tuple[float, tuple[Burst, ...]]:
     """Return period and bursts of a workload, or of a measured run."""
     try:
         if source == "run":
-            if sources.measured is None:
+            if context.measured is None:
                 raise WorkloadError("no stored runs are available here")
-            return sources.measured(str(row["run"]), str(row.get("job", row["name"])))
+            return context.measured(str(row["run"]), str(row.get("job", row["name"])))
         from testbed.design.sharing.workload_phases import phases_of_workload
         from testbed.design.workloads.choice import WorkloadChoice
 
@@ -148,22 +159,22 @@ def _from_source(
             {str(key): str(value) for key, value in settings.items()},
             str(row.get("device", "")),
         )
-        phases = phases_of_workload(choice, workers, sources.rate_gbps, str(row.get("strategy", "default")))
+        phases = phases_of_workload(choice, workers, context.rate_gbps, str(row.get("strategy", "default")))
         return phases.period_ms, phases.bursts
     except (TestbedError, OSError) as error:
         raise document.error((*where, source), str(error), f"correct {source}, or write {EXAMPLE}") from None
 
 
-def _burst(document: Document, where: Location, row: Any, name: str) -> Burst:
+def _parse_burst(document: Document, where: Location, row: Any, name: str) -> Burst:
     _check_keys(document, where, row, set(_BURST_KEYS))
     values = (
-        _number(document, (*where, key), row.get(key), f"{key} of a burst of job {name!r}")
+        _parse_number(document, (*where, key), row.get(key), f"{key} of a burst of job {name!r}")
         for key in _BURST_KEYS
     )
     return Burst(*values)
 
 
-def _hosts(
+def _parse_hosts(
     document: Document, where: Location, row: Mapping[str, Any], name: str
 ) -> tuple[tuple[str, ...], int]:
     hosts, workers = row.get("hosts"), row.get("workers")
@@ -182,12 +193,12 @@ def _hosts(
         or not all(isinstance(host, str) for host in hosts)
         or len(set(hosts)) < len(hosts)
     ):
-        hint = "give different names of hosts of the lab"
+        hint = "name hosts of the lab, each only once"
         raise document.error((*where, "hosts"), f"hosts of job {name!r} are {hosts!r}", hint)
     return tuple(hosts), len(hosts)
 
 
-def _number(document: Document, where: Location, value: Any, what: str) -> float:
+def _parse_number(document: Document, where: Location, value: Any, what: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise document.error(where, f"{what} is {value!r}", "give a number")
     return float(value)

@@ -165,7 +165,7 @@ class LeaseStore:
         with self._changing() as change:
             lease = self._ours(change.find(lease_id))
             if lease.state != "granted":
-                raise LeaseDenied(f"lease {lease_id} is {lease.state}, so nothing can move under it")
+                raise LeaseDenied(f"lease {lease_id} is {lease.state}, so it permits no changes")
             if not parts <= lease.parts:
                 missing = ", ".join(sorted(parts - lease.parts)[:3])
                 raise LeaseDenied(f"lease {lease_id} does not cover {missing}; request one that does")

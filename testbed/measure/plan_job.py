@@ -1,4 +1,4 @@
-"""Iterations of a plan as a job on the hosts, and the bytes on its links: measured, recorded, and since then."""
+"""A plan run as a job on the hosts, and the bytes on its links: during the job, and from its start until now."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ PHASE = "plan job"
 class LinkCount:
     """Bytes of one link over all iterations: planned, simulated, and counted by the sending NIC.
 
-    Planned and simulated bytes are tensors with the job's message headers. `counted_bytes` are those of the NIC
-    without packet headers; `retransmitted_bytes` are those of TCP connections over the link, counted once on each
-    link of their path.
+    Planned and simulated bytes count the tensors and the headers of the job's messages. `counted_bytes` is what the NIC
+    sent, without packet headers. `retransmitted_bytes` is what TCP connections over the link sent again; it counts on
+    each link of a connection's path.
     """
 
     link: str
@@ -60,15 +60,15 @@ class LinkCount:
     retransmitted_bytes: int
 
     @property
-    def difference(self) -> float | None:
+    def relative_deviation(self) -> float | None:
         """Relative deviation of the link's bytes from the plan; None if none were counted or planned.
 
-        Retransmitted bytes passed the link twice only if the first copy was lost behind it, which is unknown. So any
-        number of them may be among the counted bytes.
+        Retransmitted bytes passed the link twice only if the first copy was lost after this link, which is unknown. So
+        any number of them may be among the counted bytes.
 
-        >>> LinkCount("a/nic1 -> b/nic1", 1000, 1000, 1030, 50).difference
+        >>> LinkCount("a/nic1 -> b/nic1", 1000, 1000, 1030, 50).relative_deviation
         0.0
-        >>> LinkCount("a/nic1 -> b/nic1", 1000, 1000, 1100, 50).difference
+        >>> LinkCount("a/nic1 -> b/nic1", 1000, 1000, 1100, 50).relative_deviation
         0.05
         """
         if self.counted_bytes is None or not self.planned_bytes:
@@ -82,15 +82,15 @@ class LinkCount:
 class PlanRun:
     """Iterations of a plan on the hosts: seconds of each, bytes by link, load of the processors.
 
-    `before` are bytes and packets of each NIC when the iterations began, by `host/nic`.
+    `counters_before` are bytes and packets of each NIC when the iterations began, by `host/nic`.
     """
 
     times_s: tuple[float, ...]
     predicted_s: float
     factor: float
     links: tuple[LinkCount, ...]
-    before: Mapping[str, Sequence[int]]
-    busy: float
+    counters_before: Mapping[str, Sequence[int]]
+    processor_load: float
 
     @property
     def measured_s(self) -> float:
@@ -98,8 +98,8 @@ class PlanRun:
         return statistics.median(self.times_s)
 
     @property
-    def difference(self) -> float:
-        """Prediction over measurement, less 1."""
+    def prediction_error(self) -> float:
+        """Prediction divided by measurement, minus 1."""
         return self.predicted_s / self.measured_s - 1
 
 
@@ -115,7 +115,8 @@ def run_plan(
 ) -> PlanRun:
     """Run the plan in force as a job on the hosts, scaled by `factor` or so that an iteration takes about `lasts_s`.
 
-    Raises `CollectiveError` without a plan or real hosts, `VerifyFailed` if the plan is not in force, and `HostError`.
+    Raises `CollectiveError` without a plan or if the hosts are only modelled, `VerifyFailed` if the plan is not in
+    force, and `HostError`.
     """
     if plan is None or design.sets is None:
         raise CollectiveError(
@@ -150,17 +151,20 @@ def run_on_hosts(
     iterations: int = 3,
     deadline_s: float = 60.0,
 ) -> PlanRun:
-    """Run the iterations, after one warm-up. Raises `CollectiveError` and `HostError`."""
+    """Run a job on the hosts, after one warm-up iteration, and return its times and bytes.
+
+    Raises `CollectiveError` and `HostError`.
+    """
     names = ("guard.py", "iteration.py", "messages.py")
     folder = fleet.put({name: resources.files("testbed.node").joinpath(name).read_bytes() for name in names})
     commands = {host.name: _command(lab, folder, node, deadline_s) for node, host in enumerate(lab.hosts)}
     reports = RankReports()
     with fleet.start(commands) as launch:
-        _follow(launch, reports, until="ready", hosts=len(lab.hosts), deadline_s=deadline_s)
+        _read_until(launch, reports, until="ready", hosts=len(lab.hosts), deadline_s=deadline_s)
         if len(reports.ready) == len(lab.hosts):
             for host, part in _parts(lab, job, reports, iterations, deadline_s).items():
                 launch.send(json.dumps(part) + "\n", host)
-            _follow(launch, reports, until="done", hosts=len(lab.hosts), deadline_s=deadline_s + _GRACE_S)
+            _read_until(launch, reports, until="done", hosts=len(lab.hosts), deadline_s=deadline_s + _GRACE_S)
         if len(reports.done) < len(lab.hosts):
             launch.close_input()
             diagnosis = Diagnosis(lab, wiring, reports, {}, deadline_s)
@@ -185,7 +189,7 @@ def _command(lab: Lab, folder: str, node: int, deadline_s: float) -> str:
     return shlex.join([*guard, host.python, "-IS", f"{folder}/iteration.py", str(node)])
 
 
-def _follow(launch: Launch, reports: RankReports, *, until: str, hosts: int, deadline_s: float) -> None:
+def _read_until(launch: Launch, reports: RankReports, *, until: str, hosts: int, deadline_s: float) -> None:
     """Read lines until all hosts have sent the event `until`, one has failed, or the time has passed."""
     ends_at = time.monotonic() + deadline_s
     while (left_s := ends_at - time.monotonic()) > 0 and launch.running and not reports.failed:
@@ -232,13 +236,14 @@ def _result(
     )
     # Retransmitted bytes count on each link of their connection's path.
     retransmitted = np.zeros(len(job.routes.topology.edges), dtype=np.int64)
-    for source, of_host in enumerate(rows):
-        for target, number, size in of_host["retransmitted"]:
+    for source, host_row in enumerate(rows):
+        for target, number, size in host_row["retransmitted"]:
             for edge in job.routes.path(source, target, number):
                 retransmitted[edge] += size
     framing = job.link_messages * HEADER.size
     planned, simulated = (
-        (of_tensors + framing) * iterations for of_tensors in (job.planned_bytes, job.simulated.link_bytes)
+        (tensor_bytes + framing) * iterations
+        for tensor_bytes in (job.planned_bytes, job.simulated.link_bytes)
     )
     links = tuple(
         LinkCount(
@@ -257,8 +262,8 @@ def _result(
         predicted_s=job.predicted_s,
         factor=job.factor,
         links=links,
-        before=before,
-        busy=max(row["busy"] for row in rows),
+        counters_before=before,
+        processor_load=max(row["busy"] for row in rows),
     )
 
 
@@ -273,11 +278,11 @@ def payload_between(before: Sequence[int], after: Sequence[int]) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class JobOnRecord:
+class RecordedJob:
     """The last recorded run of an epoch's plan: its links, and the counters of the NICs at its start."""
 
     links: tuple[LinkCount, ...]
-    before: Mapping[str, Sequence[int]]
+    counters_before: Mapping[str, Sequence[int]]
 
 
 def to_json(plan_run: PlanRun, epoch: int | None) -> dict[str, Json]:
@@ -287,49 +292,54 @@ def to_json(plan_run: PlanRun, epoch: int | None) -> dict[str, Json]:
         "factor": plan_run.factor,
         "predicted_s": plan_run.predicted_s,
         "times_s": list(plan_run.times_s),
-        "busy": plan_run.busy,
+        "busy": plan_run.processor_load,
         "links": [asdict(link) for link in plan_run.links],
-        "before": {nic: list(counts) for nic, counts in plan_run.before.items()},
+        "before": {nic: list(counts) for nic, counts in plan_run.counters_before.items()},
     }
 
 
-def last_job(store: RunStore, lab: str, epoch: int | None) -> JobOnRecord | None:
+def last_job(store: RunStore, lab: str, epoch: int | None) -> RecordedJob | None:
     """Return the last run of an epoch of a lab, or None."""
     for phase in store.phases_of(lab, PHASE):
         data = cast("Mapping[str, Any]", phase.data)
         if epoch is not None and data["epoch"] == epoch:
-            return JobOnRecord(tuple(LinkCount(**link) for link in data["links"]), data["before"])
+            return RecordedJob(tuple(LinkCount(**link) for link in data["links"]), data["before"])
     return None
 
 
-def links_since(job: JobOnRecord, fleet: Fleet, lab: Lab) -> tuple[LinkCount, ...]:
+def count_links_since(job: RecordedJob, fleet: Fleet, lab: Lab) -> tuple[LinkCount, ...]:
     """Return the links of a run with the bytes that their NICs have counted from its start until now.
 
     `counted_bytes` is None for NICs that cannot be read, or whose counters were reset.
     """
     now = read_counters(fleet, lab)
-    return tuple(_since(link, job.before, now) for link in job.links)
+    return tuple(_since(link, job.counters_before, now) for link in job.links)
 
 
-def links_since_job(session: LabSession, choice: DesignChoice, runs_dir: Path) -> tuple[LinkCount, ...]:
+def count_links_since_last_job(
+    session: LabSession, choice: DesignChoice, runs_dir: Path
+) -> tuple[LinkCount, ...]:
     """Return the bytes of the links since the plan last ran as a job; empty if it never did."""
     if choice.intent is None or choice.stated.plan_text is None or session.fleet is None:
         return ()
     from testbed.measure.results.store import RunStore  # SQLAlchemy: only where a plan ran
 
     job = last_job(RunStore(runs_dir), choice.lab.name, choice.intent.epoch)
-    return links_since(job, session.fleet, choice.lab) if job else ()
+    return count_links_since(job, session.fleet, choice.lab) if job else ()
 
 
-def link_lines(links: Sequence[LinkCount]) -> list[str]:
+def summarise_links(links: Sequence[LinkCount]) -> list[str]:
     """Return one line on the deviation of the links from the plan; empty if no link was counted."""
-    worst = worst_payload(links)
+    worst = largest_deviation(links)
     if worst is None:
         return []
     retransmitted = sum(link.retransmitted_bytes for link in links)
     links_text = count_noun(len(links), "link")
     return [
-        f"payload of {links_text} within {worst * 100:.1f} % of the plan, {retransmitted} bytes retransmitted"
+        (
+            f"the payload of {links_text} is within {worst * 100:.1f} % of the plan; "
+            f"{retransmitted} bytes were retransmitted"
+        )
     ]
 
 
@@ -365,7 +375,7 @@ def read_counters(fleet: Fleet, lab: Lab) -> dict[str, tuple[int, int]]:
     return counters
 
 
-def worst_payload(links: Iterable[LinkCount]) -> float | None:
+def largest_deviation(links: Iterable[LinkCount]) -> float | None:
     """Return the largest relative deviation of a link from the plan, or None if no link was counted."""
-    deviations = [abs(link.difference) for link in links if link.difference is not None]
+    deviations = [abs(link.relative_deviation) for link in links if link.relative_deviation is not None]
     return max(deviations, default=None)

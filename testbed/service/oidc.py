@@ -79,7 +79,7 @@ class Provider:
         roles: list[Role] = [role for role in ROLES if role in named]
         if not roles:
             raise NotAllowed(
-                f"{name} has no role here: the claim {self._claim!r} names none of {', '.join(ROLES)}"
+                f"{name} has no role here: the claim {self._claim!r} contains none of {', '.join(ROLES)}"
             )
         return Identity(name, roles[-1])
 

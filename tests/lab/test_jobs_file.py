@@ -8,7 +8,7 @@ import pytest
 
 from testbed.design.sharing.jobs import Burst, SharedJob
 from testbed.errors import WorkloadError
-from testbed.lab.jobs_file import Sources, parse_jobs, read_jobs
+from testbed.lab.jobs_file import JobContext, parse_jobs, read_jobs
 
 GOOD = """\
 jobs:
@@ -35,8 +35,8 @@ jobs:
 
 
 def test_a_workload_gives_period_and_bursts_on_the_ring_of_its_hosts():
-    (job,) = parse_jobs(Path("jobs.yaml"), WORKLOAD, Sources(25.0))
-    (slow,) = parse_jobs(Path("jobs.yaml"), WORKLOAD, Sources(12.5))
+    (job,) = parse_jobs(Path("jobs.yaml"), WORKLOAD, JobContext(25.0))
+    (slow,) = parse_jobs(Path("jobs.yaml"), WORKLOAD, JobContext(12.5))
 
     assert (job.workers, job.traffic) == (2, "allreduce")
     sent, of_slow = (sum(burst.volume_mbit for burst in one.bursts) for one in (job, slow))
@@ -53,7 +53,7 @@ def test_a_run_gives_period_and_bursts():
         return 100.0, (Burst(70.0, 30.0, 25.0),)
 
     rows = "jobs:\n  - {name: x, run: r1, workers: 2}\n  - {name: y, run: r1, job: z, hosts: [a, b]}\n"
-    x, y = parse_jobs(Path("jobs.yaml"), rows, Sources(measured=measured))
+    x, y = parse_jobs(Path("jobs.yaml"), rows, JobContext(measured=measured))
 
     assert asked == [("r1", "x"), ("r1", "z")]
     assert (x.period_ms, y.bursts) == (100.0, (Burst(70.0, 30.0, 25.0),))
@@ -70,7 +70,10 @@ def test_a_run_gives_period_and_bursts():
         ("{name: x, workload: vgg16, settings: 3, workers: 2}", "not a mapping: write settings"),
         ("{name: x, workload: vgg16, period_ms: 3, workers: 2}", "unknown key 'period_ms'"),
         ("{name: x, run: r1, workers: 2}", "no stored runs are available here"),
-        ("{name: x, period_ms: 3, bursts: [], traffic: some, workers: 2}", "give bulk or allreduce"),
+        (
+            "{name: x, period_ms: 3, bursts: [], traffic: some, workers: 2}",
+            "give traffic: bulk or traffic: allreduce",
+        ),
     ],
 )
 def test_a_wrong_source_is_told_with_its_line(row, words):

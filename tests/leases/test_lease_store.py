@@ -99,7 +99,7 @@ def test_an_operation_in_flight_is_drained(stores, clock):
     clock.now_s += 100
     assert store.get(lease.id).state == "draining"
     assert store.get(waiting.id).state == "queued"
-    with pytest.raises(LeaseDenied, match="nothing can move under it"):
+    with pytest.raises(LeaseDenied, match="it permits no changes"):
         store.begin(lease.id, A)
     store.end(lease.id)
     assert states(store) == ["expired", "granted"]

@@ -26,15 +26,15 @@ from testbed.errors import CollectiveError
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.measure.plan_job import (
-    JobOnRecord,
     LinkCount,
+    RecordedJob,
+    count_links_since,
+    largest_deviation,
     last_job,
-    links_since,
     payload_between,
     run_on_hosts,
     run_plan,
     to_json,
-    worst_payload,
 )
 from testbed.measure.results.store import RunStore
 from testbed.operate.design import Design, lay_out, with_routes
@@ -92,7 +92,7 @@ def check_payload(session, seed):
     assert len(done.links) == len(design.wiring.links)
     for link in done.links:
         assert link.simulated_bytes == pytest.approx(link.planned_bytes, abs=100)
-    assert worst_payload(done.links) <= PAYLOAD, done.links
+    assert largest_deviation(done.links) <= PAYLOAD, done.links
     return done
 
 
@@ -103,9 +103,11 @@ def test_links_carry_what_is_planned_and_simulated_and_verify_counts_it(session,
     with store.begin(session.lab, True, "kernel", seeds={}) as run:
         run.add_phase("plan job", to_json(done, 4))
     record = last_job(store, session.lab.name, 4)
-    assert record == JobOnRecord(done.links, {nic: list(counts) for nic, counts in done.before.items()})
+    assert record == RecordedJob(
+        done.links, {nic: list(counts) for nic, counts in done.counters_before.items()}
+    )
     assert last_job(store, session.lab.name, 5) is None
-    assert worst_payload(links_since(record, session.fleet, session.lab)) <= PAYLOAD
+    assert largest_deviation(count_links_since(record, session.fleet, session.lab)) <= PAYLOAD
 
 
 @pytest.mark.long
@@ -132,9 +134,9 @@ def test_the_header_of_each_message_is_planned():
 def test_bytes_that_were_sent_again_may_have_been_lost_before_a_link():
     """It then carried them once, as planned; only what more or less of them cannot explain is a difference."""
     link = LinkCount("a/nic1 -> b/nic1", 1000, 1000, 1000, 50)
-    assert worst_payload([link]) == 0
-    assert worst_payload([replace(link, counted_bytes=1050)]) == 0
-    assert worst_payload([replace(link, counted_bytes=900)]) == pytest.approx(0.1)
+    assert largest_deviation([link]) == 0
+    assert largest_deviation([replace(link, counted_bytes=1050)]) == 0
+    assert largest_deviation([replace(link, counted_bytes=900)]) == pytest.approx(0.1)
 
 
 def test_a_job_needs_a_plan():
@@ -146,5 +148,7 @@ def test_a_job_needs_a_plan():
 def test_counters_that_began_again_count_nothing():
     assert payload_between([5000, 50], [100, 1]) is None
     link = LinkCount("a/nic1 -> b/nic1", 1000, 1000, None, 0)
-    assert worst_payload([link]) is None
-    assert worst_payload([replace(link, counted_bytes=1100, retransmitted_bytes=50)]) == pytest.approx(0.05)
+    assert largest_deviation([link]) is None
+    assert largest_deviation([replace(link, counted_bytes=1100, retransmitted_bytes=50)]) == pytest.approx(
+        0.05
+    )

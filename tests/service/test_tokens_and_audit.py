@@ -119,7 +119,7 @@ def test_the_command_says_whole_or_which_line(service, log, capsys):
 
     words = ["audit", "--verify", "--runs-dir", str(service.runs_dir)]
     assert run_app(words) == 0
-    assert capsys.readouterr().out.startswith("whole: 5 lines")
+    assert capsys.readouterr().out.startswith("intact: 5 lines")
     log("update audit set who = 'somebody' where number = 2")
     assert run_app(words) == 2
     assert capsys.readouterr().out.startswith("broken at line 2: the line was changed")

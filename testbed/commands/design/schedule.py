@@ -167,11 +167,11 @@ class Schedule(Moves, Command[ScheduleDocument]):
         from testbed.design.sharing.cassini.circle import Rounding
         from testbed.design.sharing.cassini.schedule import Scheduler
         from testbed.lab.inventory import load_bare_lab
-        from testbed.lab.jobs_file import Sources, read_jobs
+        from testbed.lab.jobs_file import JobContext, read_jobs
 
         lab = load_bare_lab(self.lab_file)
         note_compilation("contention")
-        sources = Sources(lab.link.represents_gbps, partial(_load_phases, at.runs_dir))
+        sources = JobContext(lab.link.represents_gbps, partial(_load_phases, at.runs_dir))
         jobs = read_jobs(self.jobs_file, sources)
         links = _links_of(lab, spread=self.spread)
         rounding = Rounding(self.quantum_ms, self.bins, self.most_ticks)

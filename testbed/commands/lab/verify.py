@@ -73,7 +73,7 @@ class Verify(AsksHosts, NamesTopology):
 
     def run(self, at: Place) -> VerifyDocument:
         """Check the whole lab; a proof without findings completes an epoch. Raises the errors of `choose_design`."""
-        from testbed.measure.plan_job import link_lines, links_since_job
+        from testbed.measure.plan_job import count_links_since_last_job, summarise_links
         from testbed.operate.apply import check_permission
         from testbed.operate.choice import choose_design
         from testbed.operate.narrow import narrow
@@ -93,7 +93,7 @@ class Verify(AsksHosts, NamesTopology):
             report = session.prove(choice.design, others)
             if self.narrow:
                 report = narrow(session, choice.design, report, notes.append)
-            links = links_since_job(session, choice, at.runs_dir)
+            links = count_links_since_last_job(session, choice, at.runs_dir)
             has_hosts = session.fleet is not None
         if report.ok and own and (has_hosts or self.hosts == "auto"):
             choice, note = _complete(choice, report, at.runs_dir)
@@ -106,7 +106,9 @@ class Verify(AsksHosts, NamesTopology):
             report = replace(report, findings=(*lacking, *report.findings))
         findings = describe_findings(report.findings, choice)
         at.say(*heading_lines(choice, self.hosts), _summary(report), *notes)
-        at.say(*(f"since it ran as a job: {line}" for line in link_lines(links)), *finding_lines(findings))
+        at.say(
+            *(f"since it ran as a job: {line}" for line in summarise_links(links)), *finding_lines(findings)
+        )
         if report.ok:
             at.say("everything is as planned")
         return VerifyDocument(

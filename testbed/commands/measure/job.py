@@ -87,20 +87,20 @@ class PlanJob(AsksHosts, NamesTopology, Command[PlanJobDocument]):
             predicted_ms=job.predicted_s * 1e3,
             measured_ms=job.measured_s * 1e3,
             iterations_ms=tuple(time_s * 1e3 for time_s in job.times_s),
-            difference=job.difference,
-            busy=job.busy,
+            difference=job.prediction_error,
+            busy=job.processor_load,
             links=tuple(CountedLink(**asdict(link)) for link in job.links),
         )
 
 
 def job_lines(choice: DesignChoice, job: PlanRun) -> Iterator[str]:
     """Yield a job as lines for people."""
-    from testbed.measure.plan_job import link_lines
+    from testbed.measure.plan_job import summarise_links
 
     yield f"{'SIMULATED ' if choice.lab.simulated else ''}lab {choice.lab.name}; {choice.heading()}"
     yield from choice.lines()
     yield from choice.describe_unfinished()
     median = f"iteration of {job.measured_s * 1e3:.1f} ms (median of {len(job.times_s)})"
-    yield f"{median}, predicted {job.predicted_s * 1e3:.1f} ms: {job.difference * 100:+.1f} %"
-    yield f"scale: {job.factor:g} of the bytes, computing alike; processors {job.busy * 100:.0f} % busy"
-    yield from link_lines(job.links)
+    yield f"{median}, predicted {job.predicted_s * 1e3:.1f} ms: {job.prediction_error * 100:+.1f} %"
+    yield f"scale: {job.factor:g} of the bytes, computing alike; processors {job.processor_load * 100:.0f} % busy"
+    yield from summarise_links(job.links)

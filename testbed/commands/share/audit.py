@@ -62,8 +62,8 @@ class AuditCheck(Document):
     def line(self) -> str:
         """Return the result for people."""
         if self.whole:
-            return f"whole: {self.lines} lines, the newest {self.newest}"
-        return f"broken at line {self.broken}: {self.reason}; the lines before it are whole"
+            return f"intact: {self.lines} lines, the newest {self.newest}"
+        return f"broken at line {self.broken}: {self.reason}; the lines before it are intact"
 
 
 @dataclass(frozen=True, kw_only=True)

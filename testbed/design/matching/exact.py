@@ -1,10 +1,11 @@
-"""Matchings of weighted edges, exact or priced, with an upper bound on every matching.
+"""Matchings of weighted edges, exact or approximate by prices, with an upper bound on the weight of any matching.
 
 `match_priced` matches exactly, but only among the heaviest pairs of every node. The duals of that answer are prices
-of the nodes. An omitted pair can matter only if its weight exceeds the prices of its two nodes; raising the prices
-until no pair does gives an upper bound on every matching (LP duality). While the matching weighs less than the wanted
-fraction of the bound, it is repeated with more pairs, twice as many each round: those that exceed their prices most,
-and those among unmatched nodes. Once no pair exceeds its prices, the answer is exact.
+of the nodes. An omitted pair can matter only if its weight exceeds the sum of the prices of its two
+nodes; raising the prices until no pair does gives an upper bound on every matching (LP duality). While the matching
+weighs less than the wanted fraction of the bound, it is repeated with more pairs, twice as many each round: the
+pairs that exceed their prices most, and the heaviest pairs of unmatched nodes. Once no pair exceeds its prices, the
+answer is exact.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from testbed.errors import DemandError
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-#: Weights that are not integers below this are rounded to this fraction of the largest, finer than a double's rounding.
+#: Integer weights below this are exact. Other weights are scaled so that the largest is at most this, then rounded.
 _SCALE = 2**52
 
 #: Pairs of every node in the first round; each round adds twice as many as the one before.
@@ -40,10 +41,11 @@ class Matching(NamedTuple):
 
 
 def match_edges(nodes: int, one: Integers, other: Integers, weight: Floats) -> Matching:
-    """Return the heaviest matching of undirected edges (parallel ones count as the heaviest, zeros as absent).
+    """Return the heaviest matching of undirected edges.
 
-    Exact: integer weights below 2^52 are used unchanged, others are rounded to 2^-52 of the largest. Raises
-    `DemandError` for weights that are too large or too small.
+    Of parallel edges only the heaviest counts; edges of weight 0 are ignored.
+    Integer weights below 2^52 are used unchanged; others are rounded to 2^-51 of the largest or finer. The matching of
+    these weights is exact. Raises `DemandError` for weights that are too large or too small.
     """
     from testbed.design.matching.search import match_all
 
@@ -56,8 +58,8 @@ def match_edges(nodes: int, one: Integers, other: Integers, weight: Floats) -> M
     heaviest = order[firsts]
     one, other, weight = low[heaviest], high[heaviest], weight[heaviest]
     scale = _scale(weight)
-    whole = np.rint(weight * scale).astype(np.int64)
-    state = _prepare(nodes, one, other, whole)
+    integer_weight = np.rint(weight * scale).astype(np.int64)
+    state = _prepare(nodes, one, other, integer_weight)
     match_all(state)
     mate = np.asarray(state.mate, dtype=np.int64)
     chosen = mate[one] == other
@@ -68,7 +70,7 @@ def match_edges(nodes: int, one: Integers, other: Integers, weight: Floats) -> M
 
 
 def _scale(weight: Floats) -> float:
-    """Return the factor to scale weights by before rounding: 1 for integers, else one that makes the largest 2^52."""
+    """Return the factor of weights before rounding: 1 for integers, else a power of 2 for a largest of 2^51 to 2^52."""
     largest = float(weight.max(initial=0.0))
     if largest < _SCALE and bool(np.all(weight == np.rint(weight))):
         return 1.0
@@ -77,13 +79,13 @@ def _scale(weight: Floats) -> float:
     return float(2.0 ** np.floor(np.log2(_SCALE / largest)))
 
 
-def _prepare(nodes: int, one: Integers, other: Integers, whole: Integers) -> Any:
+def _prepare(nodes: int, one: Integers, other: Integers, integer_weight: Integers) -> Any:
     """Return the state before the first stage: no node matched, duals at half of each node's heaviest edge."""
     from lightbed.compiled import AVAILABLE
     from testbed.design.matching.search import State
 
     tail, head = np.concatenate([one, other]), np.concatenate([other, one])
-    doubled = 2 * np.concatenate([whole, whole])
+    doubled = 2 * np.concatenate([integer_weight, integer_weight])
     order = np.lexsort((head, tail))
     dual = np.zeros(nodes, dtype=np.int64)
     np.maximum.at(dual, tail, doubled // 2)
@@ -128,7 +130,7 @@ def _sum_duals(state: Any, nodes: int) -> float:
 
 
 def assign_edges(nodes: int, source: Integers, target: Integers, weight: Floats) -> Integers:
-    """Return the target of each node, -1 for none: the heaviest assignment of the given arcs, exact.
+    """Return the target of each node, -1 for none, in the exact heaviest assignment along the given arcs.
 
     Every node is split into a sender and a receiver (the bipartite double cover); a matching of that graph
     is an assignment.
@@ -136,13 +138,13 @@ def assign_edges(nodes: int, source: Integers, target: Integers, weight: Floats)
     >>> assign_edges(3, np.array([0, 1, 0]), np.array([1, 2, 2]), np.array([4.0, 3.0, 6.0])).tolist()
     [1, 2, -1]
     """
-    apart = source != target
-    receiver = match_edges(2 * nodes, source[apart], target[apart] + nodes, weight[apart]).mate[:nodes]
+    is_arc = source != target
+    receiver = match_edges(2 * nodes, source[is_arc], target[is_arc] + nodes, weight[is_arc]).mate[:nodes]
     return np.where(receiver >= 0, receiver - nodes, -1)
 
 
 def match_priced(weights: Floats, *, wanted: float = 0.9) -> Matching:
-    """Return a matching of the symmetric `weights`, shape (n, n), that weighs at least `wanted` of the heaviest.
+    """Return a matching of symmetric `weights`, shape (n, n), with at least the fraction `wanted` of the greatest.
 
     No matching weighs more than `bound`: `weight / bound` is the proven fraction, at least `wanted`.
     """
@@ -153,20 +155,23 @@ def match_priced(weights: Floats, *, wanted: float = 0.9) -> Matching:
         one, other = np.nonzero(np.triu(candidates, 1))
         matching = match_edges(nodes, one, other, weights[one, other])
         excess = weights - matching.dual[:, np.newaxis] - matching.dual[np.newaxis, :]
-        excess[candidates] = 0.0  # the exact matching covers these, whose excess may come from blossoms
+        excess[candidates] = 0.0  # `match_edges` has considered these; their excess comes from blossoms
         np.fill_diagonal(excess, 0.0)
         raised: Floats = np.maximum(excess.max(axis=1, initial=0.0), 0.0)
         proven = matching._replace(bound=matching.bound + float(raised.sum()) / 2)
         if matching.weight >= wanted * proven.bound or excess.max(initial=0.0) <= 0:
             return proven
-        alone = matching.mate < 0
-        among_alone = np.where(alone[:, np.newaxis] & alone, weights, 0.0)
-        candidates |= _mark_heaviest(excess, count) | _mark_heaviest(among_alone, count)
+        unmatched = matching.mate < 0
+        among_unmatched = np.where(unmatched[:, np.newaxis] & unmatched, weights, 0.0)
+        candidates |= _mark_heaviest(excess, count) | _mark_heaviest(among_unmatched, count)
         count *= 2
 
 
 def _mark_heaviest(weights: Floats, count: int) -> NDArray[np.bool_]:
-    """Return a mask of the pairs among the heaviest `count` of either node; of equals those nearest ahead on Z_n."""
+    """Return a mask of the pairs that are among the `count` heaviest of one of their nodes.
+
+    Of pairs with equal weight, a node takes the partner that follows it soonest in cyclic order.
+    """
     nodes = len(weights)
     ahead = (np.arange(nodes)[:, np.newaxis] + np.arange(1, nodes)) % nodes
     weights_ahead = np.take_along_axis(weights, ahead, axis=1)

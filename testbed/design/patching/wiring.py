@@ -70,7 +70,7 @@ def _nic_label(nic: Nic) -> str:
 
 
 def _edges_in_order(topology: Topology) -> Iterator[Edge]:
-    """Return all directed edges by source node, those of a node in the order of the topology's strides."""
+    """Return all directed edges, sorted by source node, then by the order of the topology's strides."""
     steps = direct_strides(topology.nodes, topology.strides, simplex=topology.simplex)
     rank = {step: index for index, step in reversed(list(enumerate(steps)))}
 
@@ -82,7 +82,7 @@ def _edges_in_order(topology: Topology) -> Iterator[Edge]:
 
 
 def _take_free_nics(topology: Topology) -> Iterator[Link]:
-    """Yield the links, each from the next free NIC to the next free NIC; a duplex pair uses two NICs both ways."""
+    """Yield the links, each between the next free NICs of its nodes; a duplex pair uses the same two NICs."""
     transmitters, receivers = Counter[int](), Counter[int]()
     reverse_done = Counter[Edge]()
     for source, target in _edges_in_order(topology):
@@ -165,10 +165,10 @@ def _match_permutation(
 def split_into_matchings(nodes: int, degree: int, pairs: Sequence[Edge]) -> list[list[Edge]]:
     """Return a split of undirected edges into `degree` perfect matchings (a 1-factorisation).
 
-    Strides with even rings take two planes each, alternate edges in each; an exact search splits the
-    other edges, and if it fails takes strides back one at a time, so it finds a split whenever there
-    is one. Raises `TopologyError` with the condition that fails: an odd number of nodes, a node with
-    another degree, a part with an odd number of nodes, or no split at all; also at the search's limit.
+    A stride with even rings fills two planes with alternate edges; the stride n/2 fills one. An exact search splits
+    the other edges. If it fails, it is repeated with the edges of one more stride, until all edges are in the search.
+    Raises `TopologyError` with the condition that fails: an odd number of nodes, a node with another degree, a part
+    with an odd number of nodes, or no split. Also raises it if the search reaches its limit.
     """
     if nodes % 2:
         raise TopologyError(
@@ -248,7 +248,7 @@ def _split_even_rings(nodes: int, pairs: Sequence[Edge]) -> tuple[list[list[list
         groups[min(stride, nodes - stride), copies[one, other]].append((one, other))
         copies[one, other] += 1
     for (stride, _), edges in groups.items():
-        planes = _alternate(nodes, stride, edges)
+        planes = _split_stride(nodes, stride, edges)
         if planes:
             rings.append(planes)
         else:
@@ -256,7 +256,7 @@ def _split_even_rings(nodes: int, pairs: Sequence[Edge]) -> tuple[list[list[list
     return rings, rest
 
 
-def _alternate(nodes: int, stride: int, edges: Sequence[Edge]) -> list[list[Edge]]:
+def _split_stride(nodes: int, stride: int, edges: Sequence[Edge]) -> list[list[Edge]]:
     """Return the one or two perfect matchings of a complete stride, or none if its rings are odd."""
     if 2 * stride == nodes:
         return [list(edges)] if len(edges) == nodes // 2 else []
@@ -272,6 +272,6 @@ def _alternate(nodes: int, stride: int, edges: Sequence[Edge]) -> list[list[Edge
 
 
 def _tail_position(edge: Edge, nodes: int, stride: int, position: Mapping[int, int]) -> int:
-    """Return the position on its ring of the end from which the edge goes one stride forward."""
+    """Return the position on the ring of the edge's tail: the end that is one stride before the other."""
     one, other = edge
     return position[one if (one + stride) % nodes == other else other]

@@ -1,16 +1,16 @@
-"""Balanced routes that minimise the load of the fullest link: sets of priced trees, and a weight per pair and set.
+"""Balanced routes that minimise the load of the fullest link: sets of cheapest-path trees, and their weights.
 
-Links are priced by a power of their load, which grows from round to round. In each round every target is offered the
-tree of cheapest paths to it, in place of its least loaded one, and every pair moves bytes from its dearest path to its
-cheapest. That is coordinate descent on a smooth form of the largest load.
+The price of a link is a power of its load; the exponent grows from round to round. In each round, the tree of cheapest
+paths to every target replaces another tree to it unless the total cost grows, and every pair moves bytes from its
+dearest path to its cheapest. This is coordinate descent on a smooth form of the largest load.
 
-A lower bound limits the distance from the best routing: for any prices of links, no routing has a fullest link below
-(cost of all pairs on their cheapest paths) / (sum of prices), the dual of the linear programme. Multiplicative weights
-improve the prices.
+A lower bound shows how far the result may be from the best routing: for any prices of links, the
+fullest link of every routing carries at least (cost of all pairs on their cheapest paths) / (sum of prices), the dual
+of the linear programme. Multiplicative weights improve the prices.
 
 `onward[c, t, v]` is the link on which node v sends towards t in set c, `weight[c, s, t]` the fraction of the bytes
-from s to t in set c. A link's price is a high power of its load over the fullest link's, so that the fullest links
-decide; `doublings` is the base-2 logarithm of the power.
+from s to t in set c. A link's price is a high power of the ratio of its load to the largest load, so that the
+fullest links decide; the exponent is 2^`doublings` - 1.
 
 Import this module inside functions: it imports numba.
 """
@@ -35,20 +35,20 @@ Floats = NDArray[np.float64]
 
 _FEW_NODES = 64
 _SCHEDULE = ((4, 12), (5, 12), (6, 16), (7, 16), (8, 20))
-"""Doublings of the power, and rounds at it, for few nodes."""
-_SHORT = tuple((doublings, rounds // 6) for doublings, rounds in _SCHEDULE)
-"""The same for many nodes."""
-_QUICK = ((4, 2), (6, 3), (8, 3))
-"""The same for searches."""
-_CLOSE = 0.01
+"""Pairs of `doublings` and a number of rounds, for at most `_FEW_NODES` nodes."""
+_SHORT_SCHEDULE = tuple((doublings, rounds // 6) for doublings, rounds in _SCHEDULE)
+"""The same pairs for more nodes."""
+_QUICK_SCHEDULE = ((4, 2), (6, 3), (8, 3))
+"""The same pairs for searches."""
+_CLOSE_GAP = 0.01
 """Gap to the bound below which no further try is made."""
-_STEPS = 0.01
+_SMALLEST_WEIGHT = 0.01
 """Smallest weight; weights are multiples of a thousandth. Less traffic does not justify a connection."""
 _BOUND_ROUNDS = 60
 
 _HALVINGS = 8
-_HOP = 0.01
-"""Price of a link besides its load, in mean prices: of equally full paths the shorter one is taken."""
+_HOP_PRICE = 0.01
+"""Price of each hop in addition to its load, relative to the mean price: of equally full paths the shorter is taken."""
 
 
 def route(
@@ -57,9 +57,9 @@ def route(
     """Return routes between all nodes, with weights for the pairs of a demand that keep the fullest link low.
 
     AllReduces of the demand are ignored: give the bytes of their rings as pairs. Pairs without demand take the first
-    set. The result is the best of several `tries` with `most_paths` sets and with fewer, so more paths are never worse.
-    Tries end early once one comes within 1 % of the bound; with more than 64 nodes there is a single one. The same
-    arguments give the same routes. Raises `TopologyError` for a topology that is not connected, and for a number of
+    set. With at most 64 nodes and several `tries`, fewer sets are tried too, so that more paths are never worse; tries
+    end early once one comes within 1 % of the bound. With more nodes there is a single try. The same arguments give
+    the same routes. Raises `TopologyError` for a topology that is not connected, and for a number of
     paths outside 1 to `MOST_SETS`.
     """
     if not 1 <= most_paths <= MOST_SETS:
@@ -67,26 +67,26 @@ def route(
     _check_connected(topology)
     size, links = matrix_of(demand), _links_of(topology)
     if not size.any():
-        return _without_demand(topology, links)
+        return _route_without_demand(topology, links)
     few = topology.nodes <= _FEW_NODES
     routes = [
-        _best_of(topology, links, size, sets, (seed, tries if few else 1))
+        _best_of(topology, links, size, sets, seed, tries if few else 1)
         for sets in range(most_paths, 0 if few and tries > 1 else most_paths - 1, -1)
     ]
-    best, bound = min(routes, key=_fullest(size)), max(one.bound_bytes for one in routes)
+    best, bound = min(routes, key=_by_fullest_link(size)), max(one.bound_bytes for one in routes)
     onward = np.full((most_paths, *size.shape), -1, dtype=np.int64)
     weight = np.zeros((most_paths, *size.shape))
     onward[: best.sets], weight[: best.sets] = _prune(best, links), best.weight
     return RouteSets(topology, onward, weight, bound)
 
 
-def _fullest(size: Floats) -> Callable[[RouteSets], float]:
+def _by_fullest_link(size: Floats) -> Callable[[RouteSets], float]:
     return lambda found: float(found.link_bytes(size).max())
 
 
-def _best_of(topology: Topology, links: Links, size: Floats, sets: int, draws: tuple[int, int]) -> RouteSets:
-    """Return the best of several tries with `sets` sets, not pruned; `draws` are the seed and the number of tries."""
-    (seed, tries), few, scale = draws, topology.nodes <= _FEW_NODES, size.max()
+def _best_of(topology: Topology, links: Links, size: Floats, sets: int, seed: int, tries: int) -> RouteSets:
+    """Return the best of several tries with `sets` sets, without pruning."""
+    few, scale = topology.nodes <= _FEW_NODES, size.max()
     bound, candidates = 0.0, []
     for number in range(tries):
         onward, weight, load, priced = _descend(
@@ -94,29 +94,29 @@ def _best_of(topology: Topology, links: Links, size: Floats, sets: int, draws: t
             size / scale,
             sets,
             np.random.default_rng((seed, number)),
-            _SCHEDULE if few else _SHORT,
+            _SCHEDULE if few else _SHORT_SCHEDULE,
         )
-        join_equal_ways(onward, weight, links.head)
+        join_equal_paths(onward, weight, links.head)
         bound = max(bound, priced, _find_bound(links, size / scale, load, _BOUND_ROUNDS if few else 2))
         candidates.append(RouteSets(topology, onward, _round(weight, size), bound * scale))
-        if candidates[-1].gap(size) < _CLOSE:
+        if candidates[-1].gap(size) < _CLOSE_GAP:
             break
-    best = min(candidates, key=_fullest(size))
+    best = min(candidates, key=_by_fullest_link(size))
     return RouteSets(topology, best.onward, best.weight, bound * scale)
 
 
 def quick_route(topology: Topology, demand: Demand, *, most_paths: int = MOST_SETS) -> RouteSets:
-    """Return routes as `route` does, with a tenth of its rounds and without a bound: for searches.
+    """Return routes as `route` does, with fewer rounds, one try and no bound: for searches.
 
     Raises `TopologyError` for a topology that is not connected.
     """
     _check_connected(topology)
     size, links = matrix_of(demand), _links_of(topology)
     if not size.any():
-        return _without_demand(topology, links)
+        return _route_without_demand(topology, links)
     random = np.random.default_rng(0)
-    onward, weight, *_ = _descend(links, size / size.max(), most_paths, random, _QUICK)
-    join_equal_ways(onward, weight, links.head)
+    onward, weight, *_ = _descend(links, size / size.max(), most_paths, random, _QUICK_SCHEDULE)
+    join_equal_paths(onward, weight, links.head)
     routes = RouteSets(topology, onward, _round(weight, size))
     return RouteSets(topology, _prune(routes, links), routes.weight)
 
@@ -154,13 +154,15 @@ def _descend(
         np.zeros(links.head.size),
         _make_workspace(nodes, links),
     )
-    begin(links, size, onward, weight, load, workspace)
+    route_equally(links, size, onward, weight, load, workspace)
     turn = 0
     for doublings, rounds in schedule:
         for _ in range(rounds):
             load[:] = 0.0
             add_demand(onward, weight, size, links.head, load)  # recomputed: rounding errors would add up
-            improve(turn, random.permutation(nodes), links, size, onward, weight, load, workspace, doublings)
+            replace_trees(
+                turn, random.permutation(nodes), links, size, onward, weight, load, workspace, doublings
+            )
             turn += 1
         total = set_prices(load, doublings, workspace.price)
         bound = max(bound, price_demand(links, size, workspace, np.zeros(load.size)) / total)
@@ -168,7 +170,7 @@ def _descend(
 
 
 def _find_bound(links: Links, size: Floats, load: Floats, rounds: int) -> float:
-    """Return the best dual bound of `rounds` rounds of multiplicative weights, which begin at the prices of a load."""
+    """Return the best dual bound of `rounds` rounds of multiplicative weights, starting from the prices of a load."""
     workspace, answer = _make_workspace(len(size), links), np.zeros(load.size)
     best, starts = 0.0, []
     for doublings in (3, 4, 5, 6, 7):
@@ -185,9 +187,9 @@ def _find_bound(links: Links, size: Floats, load: Floats, rounds: int) -> float:
 
 
 def _round(weight: Floats, size: Floats) -> Floats:
-    """Return the weights in thousandths, without those below `_STEPS`; pairs without demand take the first set."""
+    """Return weights of at least `_SMALLEST_WEIGHT`, in thousandths; pairs without demand use the first set."""
     sets = len(weight)
-    rounded = np.where(weight < _STEPS, 0.0, np.round(weight, 3))
+    rounded = np.where(weight < _SMALLEST_WEIGHT, 0.0, np.round(weight, 3))
     rounded[0][size == 0] = 1.0
     rounded[1:, size == 0] = 0.0
     top = np.argmax(rounded, axis=0)
@@ -198,10 +200,10 @@ def _round(weight: Floats, size: Floats) -> Floats:
 
 
 def _prune(routes: RouteSets, links: Links) -> NDArray[np.int64]:
-    """Return the trees without entries that no pair uses in either direction; the first set stays complete."""
+    """Return the trees with only the entries that some pair uses, in either direction; the first set stays complete."""
     onward = np.full_like(routes.onward, -1)
-    for number, there in enumerate(ways_of(routes.weight)):
-        at, to = np.nonzero(there)
+    for number, is_used in enumerate(ways_of(routes.weight)):
+        at, to = np.nonzero(is_used)
         while at.size:
             edge = routes.onward[number, to, at]
             onward[number, to, at] = edge
@@ -210,11 +212,11 @@ def _prune(routes: RouteSets, links: Links) -> NDArray[np.int64]:
     return onward
 
 
-def _without_demand(topology: Topology, links: Links) -> RouteSets:
+def _route_without_demand(topology: Topology, links: Links) -> RouteSets:
     """Return one set of shortest routes that loads the links evenly if every pair sends the same."""
     nodes = topology.nodes
     size = np.ones((nodes, nodes)) - np.eye(nodes)
-    schedule = _SCHEDULE if nodes <= _FEW_NODES else _SHORT
+    schedule = _SCHEDULE if nodes <= _FEW_NODES else _SHORT_SCHEDULE
     onward, weight, *_ = _descend(links, size, 1, np.random.default_rng(0), schedule)
     return RouteSets(topology, onward, weight)
 
@@ -247,7 +249,7 @@ def _price(fullness: float, doublings: int) -> float:
 
 
 @compile_function
-def _way_price(
+def _path_price(
     node: int, target: int, onward: Any, head: Any, load: Any, top: float, doublings: int
 ) -> float:
     total = 0.0
@@ -272,8 +274,8 @@ def _overshoots(
     """Return whether the new path is the dearer one after `moved` bytes have moved to it."""
     add_load(source, target, old, head, load, -moved)
     add_load(source, target, new, head, load, moved)
-    before = _way_price(source, target, old, head, load, top, doublings)
-    after = _way_price(source, target, new, head, load, top, doublings)
+    before = _path_price(source, target, old, head, load, top, doublings)
+    after = _path_price(source, target, new, head, load, top, doublings)
     add_load(source, target, new, head, load, -moved)
     add_load(source, target, old, head, load, moved)
     return after > before
@@ -294,7 +296,7 @@ def _even_out_pair(
     """Move bytes of one pair from its dearest used set to its cheapest until both cost the same."""
     best, worst, least, most = 0, -1, np.inf, -1.0
     for number in range(len(weight)):
-        price = _way_price(source, target, onward[number, target], head, load, top, doublings)
+        price = _path_price(source, target, onward[number, target], head, load, top, doublings)
         if price < least:
             least, best = price, number
         if weight[number, source, target] > 0 and price > most:
@@ -339,7 +341,7 @@ def even_out(
 
 
 @compile_function
-def _unevenness(load: Any, top: float, doublings: int) -> float:
+def _total_cost(load: Any, top: float, doublings: int) -> float:
     total = 0.0
     for link in range(load.size):
         total += _price(load[link] / top, doublings) * load[link]
@@ -348,7 +350,10 @@ def _unevenness(load: Any, top: float, doublings: int) -> float:
 
 @compile_function
 def _choose_replaced_set(turn: int, target: int, size: Any, weight: Any) -> int:
-    """Return the set whose tree is replaced: the least loaded, in every third round another one; never the first."""
+    """Return the set whose tree is replaced, never the first.
+
+    It is the least loaded set, and in every third round the next in turn.
+    """
     sets = weight.shape[0]
     if turn % 3 == 2:
         return int(1 + (turn // 3 + target) % (sets - 1))
@@ -375,8 +380,8 @@ def _replace_tree(
     top: float,
     doublings: int,
 ) -> None:
-    """Replace the tree of a set, move its load and even out; undo all of it if the unevenness grows."""
-    before = _unevenness(load, top, doublings)
+    """Replace the tree of a set, move its load and even out; undo all of it if the total cost grows."""
+    before = _total_cost(load, top, doublings)
     old_load, old_weight, old_tree = load.copy(), weight[:, :, target].copy(), onward[place, target].copy()
     for source in range(size.shape[0]):
         carried = weight[place, source, target] * size[source, target]
@@ -385,7 +390,7 @@ def _replace_tree(
             add_load(source, target, tree, head, load, carried)
     onward[place, target] = tree
     even_out(target, size, onward, weight, head, load, top, doublings, 3)
-    if _unevenness(load, top, doublings) > before:
+    if _total_cost(load, top, doublings) > before:
         load[:] = old_load
         weight[:, :, target] = old_weight
         onward[place, target] = old_tree
@@ -400,7 +405,7 @@ def _is_known(tree: Any, trees: Any, target: int) -> bool:
 
 
 @compile_function
-def improve(
+def replace_trees(
     turn: int,
     order: Any,
     links: Any,
@@ -411,12 +416,12 @@ def improve(
     workspace: Any,
     doublings: int,
 ) -> None:
-    """Offer every target the currently cheapest tree, once; the first set takes shortest paths only."""
+    """For every target in turn, try the tree that is cheapest now; a tree of shortest paths goes to the first set."""
     for target in order:
         top = load.max()
         total = set_prices(load, doublings, workspace.price)
         shortest = len(weight) == 1 or (turn + target) % 4 == 0
-        workspace.price[:] += total if shortest else _HOP * total / load.size
+        workspace.price[:] += total if shortest else _HOP_PRICE * total / load.size
         grow_tree(
             target,
             links,
@@ -435,7 +440,7 @@ def improve(
 
 
 @compile_function
-def begin(links: Any, size: Any, onward: Any, weight: Any, load: Any, workspace: Any) -> None:
+def route_equally(links: Any, size: Any, onward: Any, weight: Any, load: Any, workspace: Any) -> None:
     """Route equal parts of the demand, set by set: the first on shortest paths, the others on paths that avoid load."""
     sets, nodes = weight.shape[0], size.shape[0]
     for number in range(sets):
@@ -482,7 +487,7 @@ def price_demand(links: Any, size: Any, workspace: Any, load: Any) -> float:
 
 
 @compile_function
-def join_equal_ways(onward: Any, weight: Any, head: Any) -> None:
+def join_equal_paths(onward: Any, weight: Any, head: Any) -> None:
     """Move the weights of a pair's sets with the same path to the first of these sets."""
     sets, nodes = weight.shape[0], weight.shape[1]
     for number in range(1, sets):

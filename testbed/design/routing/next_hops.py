@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.design.topology.hops import Edge, hop_table, slots_of
+from testbed.design.topology.hops import Edge, hop_table, target_table
 from testbed.errors import TopologyError
 
 #: Links of a node are kept as bits of a word.
@@ -61,7 +61,7 @@ def next_hops(nodes: int, edges: Sequence[Edge]) -> NextHops:
     """
     from testbed.design.routing.path_search import choose_links
 
-    slots, hops = slots_of(nodes, edges), hop_table(nodes, edges)
+    slots, hops = target_table(nodes, edges), hop_table(nodes, edges)
     if slots.shape[1] > _MOST_LINKS:
         raise TopologyError(
             f"{slots.shape[1]} links at one node: next hops are kept for at most {_MOST_LINKS}"

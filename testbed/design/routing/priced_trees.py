@@ -10,7 +10,10 @@ from lightbed.compiled import compile_function
 
 
 class Links(NamedTuple):
-    """Links by number: their begin and end nodes, and those into node v, `into[first_in[v] : first_in[v + 1]]`."""
+    """Links by number, from node `tail` to node `head`.
+
+    `into[first_in[v] : first_in[v + 1]]` are the links into node v.
+    """
 
     tail: Any
     head: Any
@@ -30,7 +33,10 @@ class Workspace(NamedTuple):
 
 @compile_function
 def grow_tree(target: int, links: Any, price: Any, distance: Any, onward: Any, keys: Any, nodes: Any) -> None:
-    """Fill `onward` with each node's link on its cheapest path to the target, `distance` with its price (Dijkstra)."""
+    """Fill `onward` with each node's link on its cheapest path to the target, `distance` with the path's price.
+
+    Uses Dijkstra's algorithm.
+    """
     distance[:] = np.inf
     onward[:] = -1
     distance[target] = 0.0
@@ -44,12 +50,12 @@ def grow_tree(target: int, links: Any, price: Any, distance: Any, onward: Any, k
             continue
         for place in range(links.first_in[node], links.first_in[node + 1]):
             link = links.into[place]
-            before = links.tail[link]
+            previous = links.tail[link]
             reached = key + price[link]
-            if reached < distance[before]:
-                distance[before] = reached
-                onward[before] = link
-                _rise(keys, nodes, size, reached, before)
+            if reached < distance[previous]:
+                distance[previous] = reached
+                onward[previous] = link
+                _rise(keys, nodes, size, reached, previous)
                 size += 1
 
 
@@ -86,7 +92,7 @@ def add_load(node: int, target: int, onward: Any, head: Any, load: Any, amount: 
 
 @compile_function
 def add_demand(onward: Any, weight: Any, size: Any, head: Any, load: Any) -> None:
-    """Add the bytes of every pair, `size[s, t]`, to the load of its paths, by its weights."""
+    """Split the bytes of every pair, `size[s, t]`, over its paths by weight, and add them to the load."""
     sets, nodes = weight.shape[0], weight.shape[1]
     for number in range(sets):
         for target in range(nodes):

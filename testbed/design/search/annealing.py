@@ -349,7 +349,7 @@ def _descend_on_each_degree(
     """Yield the ends of descents from the starts, on every number of links for pairs."""
     few, coarse = annealer.nearest_count(_FEW), list[Timed]()
     first, *others = starts
-    rewired = [annealer.relink(first, degree) for degree in annealer.problem.matching_degrees]
+    rewired = [annealer.relink(first, degree) for degree in annealer.problem.possible_pair_links]
     for start in dict.fromkeys([first, *rewired, *others]):
         yield Timed(annealer.seconds(start), start)
         near = start._replace(microbatches=few)

@@ -54,7 +54,7 @@ def read(path: Path, search: str, chains: int) -> tuple[ChainState, ...]:
         raise SearchError(f"{path} is not a checkpoint of format {FORMAT}: start without --resume")
     if content.get("search") != search:
         raise SearchError(
-            f"the checkpoint {path} is of another search: resume with the same workload, servers, seed "
+            f"the checkpoint {path} belongs to another search: resume with the same workload, servers, seed "
             "and options, or start without --resume"
         )
     try:

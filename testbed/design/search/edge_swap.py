@@ -67,7 +67,7 @@ def starts(objective: StrategyObjective, strategy: Strategy) -> Iterator[Proposa
     """Yield the strategy on TopologyFinder's topologies for it, one for each possible number of links for pairs."""
     problem, point = objective.problem, objective.point(strategy)
     demand = objective.demand(point)
-    for degree in problem.matching_degrees if problem.nodes > 1 else ():
+    for degree in problem.possible_pair_links if problem.nodes > 1 else ():
         finding = find(demand, problem.degree, simplex=problem.simplex, matching_degree=degree)
         yield Proposal(strategy, finding, objective.cost_on(point, finding))
 

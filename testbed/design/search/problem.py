@@ -15,7 +15,7 @@ from testbed.errors import SearchError
 class Problem:
     """A workload on the servers of a cluster, each with `degree` links of `rate_gbps`.
 
-    Every strategy of the search has this number of `microbatches`. Raises `SearchError` for a rate that is not finite
+    All strategies of the search use `microbatches` microbatches. Raises `SearchError` for a rate that is not finite
     and positive, `WorkloadError` for a profile of another workload.
     """
 
@@ -38,8 +38,8 @@ class Problem:
         return self.cluster.nodes
 
     @property
-    def matching_degrees(self) -> tuple[int, ...]:
-        """Numbers of links of a server that may join pairs. The others make rings, which take two links if duplex."""
+    def possible_pair_links(self) -> tuple[int, ...]:
+        """Possible numbers of a server's links that join pairs. The rest form rings; a duplex ring takes two links."""
         least = 1 if self.simplex or self.degree == 1 else 2
         rings = range(self.degree - 1, least - 1, -1)
         return (0, *(self.degree - count for count in rings if self.simplex or count % 2 == 0))

@@ -137,7 +137,7 @@ class StrategyObjective:
     def _choose_finding(self, origin: Point) -> Finding:
         """Return the topology of least cost among the published split and other numbers of links for pairs."""
         problem, demand, split = self.problem, self.demand(origin), self.split_as_published(origin)
-        degrees = problem.matching_degrees if 1 < problem.nodes <= FEW_NODES else (0,)
+        degrees = problem.possible_pair_links if 1 < problem.nodes <= FEW_NODES else (0,)
         others = [
             find(demand, problem.degree, simplex=problem.simplex, matching_degree=degree)
             for degree in degrees

@@ -19,7 +19,7 @@ import numpy as np
 
 from testbed.design.model import Topology
 from testbed.design.topology.demand import AllReduceDemand, Demand, check_group
-from testbed.design.topology.hops import count_hops, measure_distances
+from testbed.design.topology.hops import hops_from_sources, measure_distances
 from testbed.design.topology.strides import (
     Method,
     direct_strides,
@@ -142,7 +142,7 @@ def as_json(topology: Topology) -> dict[str, Any]:
     """Return the topology as `testbed topology --json` prints it; `mean_hops` to six decimals.
 
     `hops_sampled_from` is the number of nodes that hops were counted from, present if that was a sample: see
-    `count_hops`. Raises `TopologyError` if some node cannot be reached.
+    `hops_from_sources`. Raises `TopologyError` if some node cannot be reached.
     """
     distances = measure_distances(topology)
     document = {
@@ -258,10 +258,10 @@ def shortcuts(nodes: int, edges: Sequence[Edge], alone: Sequence[int]) -> tuple[
 def mean_distance(nodes: int, edges: Sequence[Edge], links: Sequence[Edge]) -> float:
     """Return the mean hops between nodes, a node and itself included, over the edges and the duplex links.
 
-    From a sample of nodes if there are many, see `count_hops`.
+    From a sample of nodes if there are many, see `hops_from_sources`.
     """
     both = [*edges, *links, *((other, one) for one, other in links)]
-    _, hops = count_hops(nodes, both)
+    _, hops = hops_from_sources(nodes, both)
     return float(hops.mean(dtype=np.float64))
 
 

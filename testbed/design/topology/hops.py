@@ -1,6 +1,6 @@
-"""Hops between all nodes of any graph of links, their mean, and the diameter.
+"""Hop counts between all nodes of a graph, their mean, and the diameter.
 
-Sets of nodes are bits of words: a graph of 4096 nodes takes about a second.
+Sets of nodes are stored as bits of 64-bit words, so that a graph of 4096 nodes takes about a second.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from testbed.errors import TopologyError
 Edge = tuple[int, int]
 
 _WORD = 64
-MOST_WHOLE = 4096
-"""Nodes up to which hops are counted from every node; beyond it from a sample of `SAMPLED` nodes."""
+MAX_EXACT_NODES = 4096
+"""Largest number of nodes for which hops are counted from every node; larger graphs use a sample of `SAMPLED` nodes."""
 SAMPLED = 64
 
 
-def slots_of(nodes: int, edges: Sequence[Edge]) -> NDArray[np.int64]:
+def target_table(nodes: int, edges: Sequence[Edge]) -> NDArray[np.int64]:
     """Return the targets of each node's links in order, shape (n, most links); -1 where a node has fewer.
 
-    >>> slots_of(3, [(0, 1), (0, 2), (1, 0)]).tolist()
+    >>> target_table(3, [(0, 1), (0, 2), (1, 0)]).tolist()
     [[1, 2], [0, -1], [-1, -1]]
     """
     table = np.asarray(sorted(edges), dtype=np.int64).reshape(-1, 2)
@@ -42,9 +42,9 @@ def hop_table(nodes: int, edges: Sequence[Edge]) -> NDArray[np.int16]:
     >>> hop_table(3, [(0, 1), (1, 2), (2, 0)]).tolist()
     [[0, 1, 2], [2, 0, 1], [1, 2, 0]]
     """
-    steps = find_steps(nodes, edges)
-    if steps is not None:
-        row = np.array(hop_distances(nodes, steps), dtype=np.int16)
+    strides = find_strides(nodes, edges)
+    if strides is not None:
+        row = np.array(hop_distances(nodes, strides), dtype=np.int16)
         windows = np.lib.stride_tricks.sliding_window_view(np.tile(row, 2)[:-1], nodes)
         return np.ascontiguousarray(np.roll(windows[::-1], 1, axis=0))
     missing = np.zeros((nodes, nodes), dtype=np.int16)
@@ -57,15 +57,15 @@ def hop_table(nodes: int, edges: Sequence[Edge]) -> NDArray[np.int16]:
     return missing
 
 
-def count_hops(nodes: int, edges: Sequence[Edge]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def hops_from_sources(nodes: int, edges: Sequence[Edge]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Return the nodes that hops are counted from, shape (s,), and their rows of the hop table, shape (s, n).
 
-    In a circulant all nodes are alike, so node 0 suffices. Otherwise all nodes up to `MOST_WHOLE`, and a fixed sample
-    of `SAMPLED` nodes beyond.
+    In a circulant all nodes are alike, so node 0 suffices. Other graphs use all nodes if there are at most
+    `MAX_EXACT_NODES`, else a fixed sample of `SAMPLED` nodes.
     """
-    if find_steps(nodes, edges) is not None:
+    if find_strides(nodes, edges) is not None:
         sources = np.zeros(1, dtype=np.int64)
-    elif nodes <= MOST_WHOLE:
+    elif nodes <= MAX_EXACT_NODES:
         return np.arange(nodes), hop_table(nodes, edges).astype(np.int32)
     else:
         sources = np.sort(np.random.default_rng(nodes).choice(nodes, SAMPLED, replace=False))
@@ -78,7 +78,7 @@ def hops_from(sources: NDArray[np.int64], nodes: int, edges: Sequence[Edge]) -> 
     >>> hops_from(np.array([1]), 3, [(0, 1), (1, 2), (2, 0)]).tolist()
     [[2, 0, 1]]
     """
-    onward = slots_of(nodes, edges)
+    onward = target_table(nodes, edges)
     bits = np.left_shift(np.uint64(1), np.arange(len(sources), dtype=np.uint64))
     hops = np.full((len(sources), nodes), -1, dtype=np.int32)
     # As bits: the sources that have reached each node, and those that reach it with the next hop.
@@ -97,21 +97,21 @@ def hops_from(sources: NDArray[np.int64], nodes: int, edges: Sequence[Edge]) -> 
     return hops
 
 
-def find_steps(nodes: int, edges: Sequence[Edge]) -> tuple[int, ...] | None:
-    """Return the one-way strides of a circulant, in which all nodes are alike; None for another graph."""
+def find_strides(nodes: int, edges: Sequence[Edge]) -> tuple[int, ...] | None:
+    """Return the one-way strides of a circulant, in which all nodes are alike, or None for other graphs."""
     table = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
-    steps = (table[:, 1] - table[:, 0]) % nodes
-    order = np.lexsort((steps, table[:, 0]))
+    strides = (table[:, 1] - table[:, 0]) % nodes
+    order = np.lexsort((strides, table[:, 0]))
     if len(table) == 0 or len(table) % nodes:
         return None
-    by_node = steps[order].reshape(nodes, -1)
+    by_node = strides[order].reshape(nodes, -1)
     each = table[order, 0].reshape(nodes, -1) == np.arange(nodes)[:, np.newaxis]
     return tuple(by_node[0].tolist()) if each.all() and (by_node == by_node[0]).all() else None
 
 
 def _spread_reach(nodes: int, edges: Sequence[Edge]) -> Iterator[NDArray[np.uint64]]:
     """Yield for 0, 1, 2, ... hops a table whose row s holds, as bits, the nodes within that distance of s."""
-    onward = slots_of(nodes, edges)
+    onward = target_table(nodes, edges)
     words = -(-nodes // _WORD)
     # Row n stays empty: slot -1 of a node with fewer links points to it.
     reached = np.zeros((nodes + 1, words), dtype=np.uint64)
@@ -145,14 +145,14 @@ def distances(topology: Topology) -> NDArray[np.int64]:
 
 
 def measure_distances(topology: Topology) -> Distances:
-    """Return diameter and mean hops, exact or from a sample of nodes: see `count_hops`.
+    """Return diameter and mean hops, exact or from a sample of nodes: see `hops_from_sources`.
 
-    Raises `TopologyError` when not connected.
+    Raises `TopologyError` if the topology is not connected.
     """
     nodes, edges = topology.nodes, topology.edges
     if nodes < 2:
         return Distances(0, 0.0)
-    sources, hops = count_hops(nodes, edges)
+    sources, hops = hops_from_sources(nodes, edges)
     if hops.min() < 0:
         source, target = np.argwhere(hops < 0)[0]
         raise TopologyError(

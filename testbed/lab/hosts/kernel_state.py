@@ -1,8 +1,8 @@
 """The state of the hosts' kernels, read and planned: interfaces, addresses, routes, neighbours, settings, filters.
 
-The state is read in one round trip per host, with programs of every Linux (`ip -j`, `tc -j`, `grep`), and `nft` or
-`iptables` if a host has them. Their output is parsed here, so that a host needs no program of lightbed, and a recorded
-output serves as a test. The planned state is the result of the batch of a host's forwarding plan.
+The state is read in one round trip per host, with programs that every Linux has (`ip -j`, `tc -j`, `grep`), and `nft`
+or `iptables` if a host has them. Their output is parsed here, so that a host needs no program of lightbed, and
+recorded output serves as a test. The planned state is what a host has after running the batch of its forwarding plan.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _FILTERS = {
     "iptables": "PATH=$PATH:/usr/sbin:/sbin; { iptables-legacy-save; iptables-save; } 2>/dev/null",
 }
 _SYSCTL, _NET = "/proc/sys/", "/sys/class/net/"
-_BITS = 8e-6  # megabits of a byte
+_MEGABITS_PER_BYTE = 8e-6
 UNKNOWN_MAC = "00:00:00:00:00:00"
 """Placeholder for the address of a NIC whose host does not answer: its neighbour entries are not compared."""
 
@@ -57,7 +57,7 @@ class Interface:
     """One interface; `rate_mbps` is the lowest of its speed, token buckets and classes, None if none is known.
 
     `master` is the bridge, bond or VRF of which it is part. `queues` describes queueing disciplines other than rates,
-    and XDP programs. `takes_input` is True if tc filters or an XDP program process packets before the kernel.
+    and XDP programs. `has_ingress_hook` is True if tc filters or an XDP program process packets before the kernel.
     """
 
     mac: str
@@ -68,14 +68,14 @@ class Interface:
     rate_mbps: float | None = None
     master: str = ""
     queues: str = ""
-    takes_input: bool = False
+    has_ingress_hook: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One IPv4 route; `device` is empty for a route that drops (`blackhole`, `unreachable`).
+    """One IPv4 route; `device` is empty unless the route is unicast.
 
-    `options` are metrics such as `mtu 600`, and the types `local` and `throw`.
+    `options` lists metrics such as `mtu 600`, after the route's type if it is `local` or `throw`.
     """
 
     target: str
@@ -96,7 +96,7 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class KernelState:
-    """State of one host's kernel that concerns forwarding; neighbours are by (interface, address).
+    """State of one host's kernel that concerns forwarding; neighbours are keyed by (interface, address).
 
     `routes` are those of the table `main`; `rules` may look up other `tables` before it.
     """
@@ -150,7 +150,10 @@ def parts_of(text: str) -> dict[str, str]:
 
 
 def parse_state(text: str) -> KernelState:
-    """Return the state in the output of `state_command`. Raises `ValueError` or `KeyError` for other text."""
+    """Return the state in the output of `state_command`.
+
+    Raises `ValueError`, `KeyError`, `TypeError` or `AttributeError` for other text.
+    """
     parts = parts_of(text)
     tables: dict[str, list[dict[str, Any]]] = {name: json.loads(parts[name] or "[]") for name in _PARTS}
     lines = (line.partition(":") for line in parts["files"].splitlines())
@@ -188,14 +191,14 @@ def _rates(
 ) -> dict[str, float]:
     """Return the rate of each interface in Mbit/s, the lowest of its speed, its token buckets and its classes.
 
-    `tc` prints bytes per second, the kernel a speed or -1.
+    `tc` prints bytes per second. The kernel gives the speed in Mbit/s, or -1 if it is unknown.
     """
     rates = {
         path.split("/")[-2]: float(value)
         for path, value in files.items()
         if path.startswith(_NET) and value.lstrip("-").isdigit() and int(value) > 0
     }
-    shaped = [(q["dev"], q["options"]["rate"] * _BITS) for q in queues if q["kind"] == "tbf"]
+    shaped = [(q["dev"], q["options"]["rate"] * _MEGABITS_PER_BYTE) for q in queues if q["kind"] == "tbf"]
     for device, rate in (*shaped, *classes.items()):
         rates[device] = min(rate, rates.get(device, rate))
     return rates
@@ -217,7 +220,7 @@ def _interface(
         rate_mbps=rates.get(name),
         master=str(entry.get("master", "")),
         queues=", ".join(unusual),
-        takes_input=name in ingress or has_program,
+        has_ingress_hook=name in ingress or has_program,
     )
 
 
@@ -237,7 +240,7 @@ def _route(entry: Mapping[str, Any]) -> Route:
 
 @dataclass(frozen=True, slots=True)
 class PlannedState:
-    """Planned state of one host, as in `KernelState`; routes are by target, addresses and MTUs by interface."""
+    """Planned state of one host, as in `KernelState`; routes are keyed by target, addresses and MTUs by interface."""
 
     sysctls: Mapping[str, str]
     mtus: Mapping[str, int]
@@ -250,37 +253,39 @@ NOTHING = PlannedState({}, {}, {}, {}, {})
 """State of a host on which lightbed has installed nothing."""
 
 
-def plan_state(part: HostForwarding) -> PlannedState:
-    """Return the state after the installation of `part`, derived from its lines, so that the two cannot differ."""
-    *_, last = states_while_installing(NOTHING, part)
+def plan_state(forwarding: HostForwarding) -> PlannedState:
+    """Return the state after `forwarding` is installed, derived from its lines so that state and commands agree."""
+    *_, last = states_while_installing(NOTHING, forwarding)
     return last
 
 
-def states_while_installing(before: PlannedState, part: HostForwarding) -> Iterator[PlannedState]:
+def states_while_installing(before: PlannedState, forwarding: HostForwarding) -> Iterator[PlannedState]:
     """Yield the states of an installation: before it, after the settings, and after each line of the batch."""
     yield before
-    sysctls = {**before.sysctls, **dict(setting.split("=", 1) for setting in part.sysctls)}
+    sysctls = {**before.sysctls, **dict(setting.split("=", 1) for setting in forwarding.sysctls)}
     state = replace(before, sysctls=sysctls)
     yield state
-    for line in part.batch:
-        state = _after(state, *line.split())
+    for line in forwarding.batch:
+        state = _apply_line(state, *line.split())
         yield state
 
 
-def _outside(routes: Mapping[str, Route], block: str) -> dict[str, Route]:
+def _drop_inside(routes: Mapping[str, Route], block: str) -> dict[str, Route]:
     """Return the routes whose target is not inside a block."""
     network = IPv4Network(block)
     return {target: route for target, route in routes.items() if not IPv4Network(target).subnet_of(network)}
 
 
-def _after(state: PlannedState, what: str, verb: str, subject: str, *rest: str) -> PlannedState:
-    """Return the state after one line of `ip -batch`, as far as routes and addresses of lightbed are concerned."""
+def _apply_line(
+    state: PlannedState, object_type: str, command: str, subject: str, *rest: str
+) -> PlannedState:
+    """Return the state after one line of `ip -batch`: MTUs, addresses, neighbours and routes of lightbed."""
     value = dict(itertools.pairwise(rest))
     mtus, addresses = dict(state.mtus), dict(state.addresses)
     neighbours, routes = dict(state.neighbours), dict(state.routes)
-    match what, verb:
+    match object_type, command:
         case "route", "flush":  # by protocol number, or the block after `root`
-            routes = {} if subject == "proto" else _outside(routes, rest[0])
+            routes = {} if subject == "proto" else _drop_inside(routes, rest[0])
         case "neigh", "flush":
             neighbours = {key: mac for key, mac in neighbours.items() if key[0] != rest[0]}
         case "addr", "flush":

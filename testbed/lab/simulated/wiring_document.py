@@ -1,4 +1,4 @@
-"""The wiring document of a lab, the input of `python -m sim.lab`, whose folder contains the schema."""
+"""The wiring document of a lab: the input of `python -m sim.lab`. Its schema is in the folder `sim/lab`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from testbed.lab.checks import LANGUAGE_PORTS, Endpoint, endpoint
 from testbed.lab.model import FibreEnd, Lab, LabHost, LabSwitch, SwitchTwin
 
 HostsMode = Literal["kernel", "model"]
-PLANT_CONTROL_PORT = 7000
+LAB_CONTROL_PORT = 7000
 
 
-def burst_kb(rate_mbps: float) -> int:
-    """Return the burst of an idle link in KiB: about 10 ms, between the largest segment and 128 KiB.
+def burst_kib(rate_mbps: float) -> int:
+    """Return how many KiB an idle link may send at once: about 10 ms, from 66 (the largest segment) to 128.
 
-    >>> burst_kb(100), burst_kb(50), burst_kb(1000)
+    >>> burst_kib(100), burst_kib(50), burst_kib(1000)
     (128, 66, 128)
     """
     return max(66, min(128, round(1.28 * rate_mbps)))
@@ -28,12 +28,12 @@ def wiring_document(lab: Lab, *, hosts: HostsMode = "kernel", public_key: str = 
         "lab": lab.name,
         "hosts_mode": hosts,
         "management": str(lab.management),
-        "control": f"{lab.management.network_address + 1}:{PLANT_CONTROL_PORT}",
+        "control": f"{lab.management.network_address + 1}:{LAB_CONTROL_PORT}",
         "link": {
             "rate_mbps": lab.link.rate_mbps,
             "represents_gbps": lab.link.represents_gbps,
             "mtu": lab.link.mtu,
-            "burst_kb": burst_kb(lab.link.rate_mbps),
+            "burst_kb": burst_kib(lab.link.rate_mbps),
             "transmit_power_dbm": lab.link.transmit_power_dbm,
         },
         "switches": [_switch_entry(lab, switch) for switch in lab.switches],
@@ -44,15 +44,15 @@ def wiring_document(lab: Lab, *, hosts: HostsMode = "kernel", public_key: str = 
 
 def _switch_entry(lab: Lab, switch: LabSwitch) -> dict[str, Any]:
     twin = lab.twins[switch.name]
-    place = endpoint(switch.address)
-    assert place is not None  # checked when the lab was loaded
+    switch_endpoint = endpoint(switch.address)
+    assert switch_endpoint is not None  # checked when the lab was loaded
     return {
         "name": switch.name,
-        "kind": twin_family_name(place.language),
+        "kind": twin_family_name(switch_endpoint.language),
         "inputs": switch.inputs,
         "outputs": switch.outputs,
-        **_frontends(place, twin),
-        "control": f"{place.host}:{twin.control_port}",
+        **_frontends(switch_endpoint, twin),
+        "control": f"{switch_endpoint.host}:{twin.control_port}",
         **({} if twin.switch_time_s is None else {"switch_time_s": twin.switch_time_s}),
         "speed": twin.speed,
         "options": dict(twin.options),
@@ -61,14 +61,14 @@ def _switch_entry(lab: Lab, switch: LabSwitch) -> dict[str, Any]:
     }
 
 
-def _frontends(place: Endpoint, twin: SwitchTwin) -> dict[str, Any]:
+def _frontends(switch_endpoint: Endpoint, twin: SwitchTwin) -> dict[str, Any]:
     """Return the frontends of a twin with their addresses: both protocols of a Polatis, else that of the lab file."""
-    if place.language not in LANGUAGE_PORTS:
-        return {"frontends": {place.language: f"{place.host}:{place.port}"}}
+    if switch_endpoint.language not in LANGUAGE_PORTS:
+        return {"frontends": {switch_endpoint.language: f"{switch_endpoint.host}:{switch_endpoint.port}"}}
     ports = {**LANGUAGE_PORTS, "polatis+tl1": twin.tl1_port}
-    if place.port is not None:
-        ports[place.language] = place.port
-    return {language.rpartition("+")[2]: f"{place.host}:{port}" for language, port in ports.items()}
+    if switch_endpoint.port is not None:
+        ports[switch_endpoint.language] = switch_endpoint.port
+    return {language.rpartition("+")[2]: f"{switch_endpoint.host}:{port}" for language, port in ports.items()}
 
 
 def _host_entry(host: LabHost) -> dict[str, Any]:

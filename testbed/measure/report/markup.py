@@ -21,7 +21,7 @@ class Markup(str):
 def tag(name: str, /, *content: Content, **attributes: Attribute) -> Markup:
     """Return one element. `class_` loses its underscore, `stroke_width` becomes `stroke-width`; numbers are rounded.
 
-    `True` gives a bare attribute, `False` and `None` none.
+    `True` gives an attribute without a value; `False` and `None` omit the attribute.
 
     >>> tag("a", "x < y", href="?a&b", class_="link")
     '<a href="?a&amp;b" class="link">x &lt; y</a>'
@@ -31,15 +31,15 @@ def tag(name: str, /, *content: Content, **attributes: Attribute) -> Markup:
     opening = f"<{name}{''.join(_attribute(key, value) for key, value in attributes.items())}>"
     if name in _VOID:
         return Markup(opening)
-    return Markup(f"{opening}{''.join(map(_text, content))}</{name}>")
+    return Markup(f"{opening}{''.join(map(_render_content, content))}</{name}>")
 
 
 def join(*content: Content) -> Markup:
     """Return several pieces joined as markup."""
-    return Markup("".join(map(_text, content)))
+    return Markup("".join(map(_render_content, content)))
 
 
-def _text(content: Content) -> str:
+def _render_content(content: Content) -> str:
     if isinstance(content, Markup):
         return content
     if isinstance(content, str):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 SUDDEN_LOSS = FindingKind(
     "sudden_loss",
     "a fibre section loses more light than before, since a step in its series",
-    "clean or straighten what the detail names; after a change of your own, correct `loss_db` and use `--since`",
+    "clean or straighten the fibre in the detail; if you changed it yourself, correct `loss_db` and pass `--since`",
     stops_packets=False,
 )
 SLOW_LOSS = FindingKind(

@@ -159,7 +159,7 @@ class _Case:
             for node, host in enumerate(self.lab.hosts)
             if (kernel := self.evidence.kernels.get(host.name))
             for index, nic in enumerate(host.nics)
-            if ((interface := kernel.interfaces.get(nic.name)) and interface.takes_input)
+            if ((interface := kernel.interfaces.get(nic.name)) and interface.has_ingress_hook)
             or any(one.at_nic and one.concerns([nic.name], ()) for one in kernel.filters)
         )
 

@@ -31,7 +31,7 @@ def links_for_pairs(timed):
 def test_descents_begin_on_every_number_of_links_for_pairs(annealer, start):
     """Their ends alone show which number is the fastest."""
     found = polish(annealer, [start], np.random.default_rng(0), 60_000, Stop())
-    assert annealer.problem.matching_degrees == (0, 2)
+    assert annealer.problem.possible_pair_links == (0, 2)
     assert {links_for_pairs(one) for one in found} == {0, 2}
     assert found[0].seconds == min(one.seconds for one in found)
 

@@ -72,7 +72,7 @@ def test_hops_from_some_nodes_are_rows_of_the_table(nodes, data):
 def test_of_a_large_graph_a_sample_of_nodes_speaks_for_all(monkeypatch):
     topology = find_topology(512, 5)
     whole = measure_distances(topology)
-    monkeypatch.setattr(hops, "MOST_WHOLE", 511)
+    monkeypatch.setattr(hops, "MAX_EXACT_NODES", 511)
     sample = measure_distances(topology)
     assert (whole.sampled_from, sample.sampled_from) == (None, 64)
     assert sample.mean_hops == pytest.approx(whole.mean_hops, rel=0.02)

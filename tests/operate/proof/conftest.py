@@ -230,7 +230,7 @@ class World:
         """Return the NIC whose frames arrive at this one, if any do."""
         source = self.received(nic)[1]
         host, name = self.label(nic).split("/")
-        is_open = not self.kernels[host].interfaces[name].takes_input
+        is_open = not self.kernels[host].interfaces[name].has_ingress_hook
         is_there = is_open and self.has_carrier(nic) and source is not None and self.has_carrier(source)
         return source if is_there else None
 

@@ -221,7 +221,7 @@ HOST_FAULTS |= {
     ),
     "a packet filter that no ping meets": (filtered, [("packet_filter", "e")]),
     "a filter of tc": (
-        lambda w: w.change_interface("e/nic2", queues="clsact", takes_input=True),
+        lambda w: w.change_interface("e/nic2", queues="clsact", has_ingress_hook=True),
         [("wrong_queue", "e/nic2")],
     ),
     "a queue that delays": (

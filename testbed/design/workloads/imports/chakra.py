@@ -93,7 +93,7 @@ def read_job(folder: str | Path, device: Device = A100) -> Traces:
         reader = _Reader(ranks, read_groups(Path(folder), ranks), device)
         return Traces(reader.graph(), reader.estimated)
     except ValueError as error:
-        raise WorkloadError(f"{folder} is not a job of Chakra traces: {error}") from error
+        raise WorkloadError(f"{folder} does not contain the Chakra traces of a job: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ def test_a_missing_file_and_one_of_another_search_are_named(tmp_path, states):
     with pytest.raises(SearchError, match=r"c\.json cannot be read"):
         read(tmp_path / "c.json", "here", 2)
     write(tmp_path / "c.json", "here", states)
-    with pytest.raises(SearchError, match=r"c\.json is of another search"):
+    with pytest.raises(SearchError, match=r"c\.json belongs to another search"):
         read(tmp_path / "c.json", "there", 2)
 
 
