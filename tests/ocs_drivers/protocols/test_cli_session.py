@@ -17,7 +17,7 @@ from ocs_drivers.errors import (
     Timeout,
 )
 from ocs_drivers.protocols.cli_session import CliSession, Login
-from ocs_drivers.transports.transport import make_lost, make_refusal, silent
+from ocs_drivers.transports.transport import make_lost, make_refusal, make_timeout
 
 PROMPT = re.compile(r"ocs>")
 NOTE = re.compile(r"\d\d:\d\d (?P<kind>[A-Z]+)")
@@ -70,7 +70,7 @@ class Screen:
                 raise make_lost("cli://ocs", "the device closed the connection")
             if data:
                 return data
-        raise silent("cli://ocs", deadline)
+        raise make_timeout("cli://ocs", deadline)
 
 
 def session(screen, clock=None, **options):

@@ -32,7 +32,7 @@ from ocs_drivers.protocols import http
 from ocs_drivers.protocols.http import CookieJar, HttpConnection, Request, basic_authorization
 from ocs_drivers.protocols.http_session import HttpSession
 from ocs_drivers.timing import Deadline
-from ocs_drivers.transports.transport import make_lost, silent
+from ocs_drivers.transports.transport import make_lost, make_timeout
 
 pytestmark = pytest.mark.codec
 
@@ -252,7 +252,7 @@ class ScriptedLine:
         if data is Hangup:
             raise make_lost(DEVICE, "the device closed the connection")
         if data is Silence:
-            raise silent(DEVICE, deadline)
+            raise make_timeout(DEVICE, deadline)
         assert isinstance(data, bytes)
         return data
 
