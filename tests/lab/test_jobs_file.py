@@ -94,7 +94,7 @@ def test_a_wrong_source_is_told_with_its_line(row, words):
         ("gbps: 25", "gbps: fast", 5, "gbps of a burst of job 'x' is 'fast'"),
         ("gbps: 25", "gbps: 99", 5, "a burst of job 'x' has 99 Gb/s, but a link of the lab carries only"),
         ("gbps: 25", "mbps: 25", 5, "unknown key 'mbps'"),
-        ("hosts: [a, b]", "hosts: [a, a]", 6, "different names of hosts"),
+        ("hosts: [a, b]", "hosts: [a, a]", 6, "each only once"),
         ("hosts: [a, b]", "", 2, "needs either hosts or workers"),
         ("workers: 3", "workers: 0", 7, "workers of job 'y' is 0"),
         ("name: y", "name: x", 7, "job 'x' appears twice"),
