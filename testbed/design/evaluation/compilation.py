@@ -12,7 +12,7 @@ Part = Literal["flows", "packets", "routes", "search", "contention"]
 _FUNCTIONS: dict[Part, tuple[str, str]] = {
     "flows": ("sim.models.network.engine.loop", "run"),
     "packets": ("sim.models.network.engine.packets", "run_packets"),
-    "routes": ("testbed.design.routing.balancing", "improve"),
+    "routes": ("testbed.design.routing.balancing", "replace_trees"),
     "search": ("testbed.design.search.recurrence", "finish_s"),
     "contention": ("sim.models.contention.engine", "run"),
 }

@@ -137,5 +137,5 @@ def test_a_curve_that_never_falls_has_no_half_point():
 
 
 def test_a_curve_of_no_seeds_is_refused(strong, clouds):
-    with pytest.raises(OutOfRange, match="no mean"):
+    with pytest.raises(OutOfRange, match="at least one seed of noise"):
         training.accuracy_curve(strong.plain.model, clouds, STRONG, seeds=0)
