@@ -57,7 +57,7 @@ def test_a_search_looks_at_all_that_it_needs(testbed, kept):
     kept[0].clear()
     ran = testbed("optimise", *SMALL, "--steps", 0, "--chains", 1)
     assert ran.code == 0, ran.err
-    assert kept[1:] == ["loop.run", "recurrence.finish_s", "balancing.improve"]
+    assert kept[1:] == ["loop.run", "recurrence.finish_s", "balancing.replace_trees"]
     assert "batch of 8 samples" in ran.out
 
 
