@@ -64,7 +64,7 @@ def serve(
     as_json: AS_JSON = False,
     database: DATABASE = "",  # noqa: ARG001  its callback stores it
 ) -> int:
-    """Share labs over HTTP: runs, leases, events, with roles and an audit log. Runs until it is stopped."""
+    """Share labs over HTTP: runs, leases, events, with roles and an audit log. Runs until stopped."""
     from testbed.service.oidc import Provider, either
     from testbed.service.server import Listener, make_service, this_url
     from testbed.service.server import serve as serve_labs

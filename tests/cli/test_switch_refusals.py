@@ -120,7 +120,7 @@ def test_the_queued_work_of_others_is_never_undone(start_twin, testbed, family, 
         ran = testbed("switch", twin.urls[front], "connect", *words, "--yes", "--json")
         assert (ran.code, ran.json["error"]["code"]) == (1, "ocs.conflict"), ran.out + ran.err
         assert "1->15" in ran.json["error"]["message"]
-        assert "removed at the robot" in ran.json["error"]["message"]
+        assert "remove it at the robot" in ran.json["error"]["message"]
     assert "pending: connect 1->15 for maria" in testbed("switch", twin.urls[front], "read").out
 
     assert [job["pair"] for job in twin.do("robot")["queue"]][-1] == [1, 15]

@@ -200,7 +200,7 @@ def test_the_command_says_what_is_lost_and_does_it_when_told(
         code, lines = said()
         assert (code, lines.splitlines()[-1]) == (
             2,
-            "this has been done: when the fibre is replaced, `testbed apply --epoch 1`",
+            "this repair is in force: after replacing the fibre, run `testbed apply --epoch 1`",
         )
         assert run_app(["verify", str(lab_file), *asked[-2:], "--json"]) == 0
         meant = json.loads(capsys.readouterr().out)

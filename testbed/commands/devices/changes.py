@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ocs_drivers.model import ApplyReport, Snapshot
 
 _PORT_HELP = "By number or by name."
-_AFTER_ROBOT = "Wait until it is done, and read again. Remove a request that is never executed at the robot."
+_AFTER_ROBOT = "Wait until it is done, and read again. If it is never executed, remove it at the robot."
 _AFTER_PROVISIONING = (
     "It is provisioned but not active: connect the same pair, which activates it, or use its input with "
     "`apply INPUT:OUTPUT --scope INPUTS`, which deletes it."

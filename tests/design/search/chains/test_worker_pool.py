@@ -175,7 +175,7 @@ def test_another_search_is_not_resumed(little, four, tmp_path):
     file = tmp_path / "search.json"
     optimise(little, four, 2, 25, checkpoint=file, **SEARCH | {"steps": 5})
     other = replace(little, batch=32)
-    with pytest.raises(SearchError, match="of another search"):
+    with pytest.raises(SearchError, match="belongs to another search"):
         optimise(other, four, 2, 25, checkpoint=file, resume=True, **SEARCH | {"steps": 5})
 
 
