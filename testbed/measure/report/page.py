@@ -304,5 +304,5 @@ def _cost_tiles(repatch: Repatch) -> list[Markup]:
     ]
     if repatch.stall_s is not None:
         stall, stall_unit = seconds_text(repatch.stall_s).split(" ", 1)
-        tiles.append(_tile("TCP stall", stall, stall_unit, "longest gap in a stream during the change"))
+        tiles.append(_tile("TCP stall", stall, stall_unit, "longest gap in a stream"))
     return tiles
