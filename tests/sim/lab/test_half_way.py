@@ -99,7 +99,7 @@ def test_a_loopback_lab_that_overlaps_another_is_refused(labs):
         assert up.ready["ready"]
         exit_status, said = labs.refusal(inside)
     assert (exit_status, said["code"]) == (1, "subnet_taken")
-    assert f"another lab holds {subnet}.0/24" in said["error"]
+    assert f"another lab uses {subnet}.0/24" in said["error"]
 
 
 @pytest.mark.process
