@@ -71,7 +71,7 @@ class Line:
 
     @property
     def joules(self) -> float:
-        """For one image."""
+        """Energy of this part for one image."""
         return self.count * self.each.value
 
 
@@ -92,12 +92,12 @@ class Costs:
 
     @property
     def joules_per_image(self) -> float:
-        """All parts."""
+        """Energy of all parts for one image."""
         return sum(line.joules for line in self.lines)
 
     @property
     def joules_without_converters(self) -> float:
-        """Return what optical figures often mean."""
+        """Energy of one image without converters, which is what optical figures often quote."""
         return sum(line.joules for line in self.lines if line.group != "converters")
 
     @property
@@ -107,7 +107,7 @@ class Costs:
 
     @property
     def images_per_s(self) -> float:
-        """One after the other; infinite where nothing is photonic."""
+        """Images per second, one at a time; infinite if no layer is photonic."""
         return 1.0 / self.latency_s if self.latency_s else float("inf")
 
     def joules_of(self, group: Group) -> float:

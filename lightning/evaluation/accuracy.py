@@ -21,7 +21,7 @@ BATCH = 256
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Of one executor on one data set."""
+    """Result of one executor on one data set."""
 
     right: int
     images: int
@@ -38,7 +38,7 @@ class Evaluation:
 
     @property
     def images_per_s(self) -> float:
-        """Of this run."""
+        """Images per second of this run; 0 if its time was not measurable."""
         return self.images / self.seconds if self.seconds > 0 else 0.0
 
 

@@ -53,7 +53,7 @@ class Provenance:
 
     @property
     def line(self) -> str:
-        """For people: `noisy, per-product, sigma 1.657 of 255, seed 0`, or `datapath, fastsim://`."""
+        """Description for people: `noisy, per-product, sigma 1.657 of 255, seed 0`, or `datapath, fastsim://`."""
         device = [] if self.device == MODELLED else [self.device.name]
         return ", ".join([self.fidelity, *device, *self._noise_words(), *self._seed_words(), *self.faults])
 

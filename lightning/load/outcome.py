@@ -65,12 +65,12 @@ class Outcome:
 
     @property
     def sent(self) -> int:
-        """Requests that left."""
+        """Number of requests that were sent."""
         return int(np.count_nonzero(self.traces.lag != WAITING))
 
     @property
     def latencies_us(self) -> npt.NDArray[np.float64]:
-        """Of answers, ascending."""
+        """Latencies of the answers in microseconds, ascending."""
         good = (self.traces.latency != WAITING) & (self.traces.refusal == 0)
         return np.asarray(np.sort(self.traces.latency[good]) / 1e3)
 

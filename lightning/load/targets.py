@@ -23,7 +23,7 @@ class Target:
 
     @property
     def url(self) -> str:
-        """As it was given."""
+        """The address as a URL."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
 

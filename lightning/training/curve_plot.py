@@ -16,21 +16,21 @@ PER_CENT = 100
 
 
 class Accuracies(Protocol):
-    """As `lightning.training.curve` makes them."""
+    """Curve of accuracy over noise, as `lightning.training.curve` returns it."""
 
     @property
     def sigmas(self) -> Sequence[float]:
-        """Of 255, growing from 0."""
+        """Standard deviations of the noise in steps of 255, ascending from 0."""
         ...
 
     @property
     def accuracies(self) -> Sequence[float]:
-        """Return what part of the images is right: 0 .. 1."""
+        """Share of images classified correctly, 0 .. 1."""
         ...
 
     @property
     def half_point(self) -> float:
-        """The sigma at which half of them are."""
+        """The sigma at which half of the images are classified correctly."""
         ...
 
 

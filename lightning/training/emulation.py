@@ -31,7 +31,7 @@ class Emulation:
 
     @property
     def percentile(self) -> float:
-        """Of activations' magnitudes, where their range ends."""
+        """Percentile of the activations' magnitudes at which their range ends."""
         if self.options.ranges == "percentile":
             return self.options.percentile
         for_noise = self.options.ranges == "error" and self.options.sigma > 0

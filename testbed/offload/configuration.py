@@ -58,7 +58,7 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Where workers come from: a scheduler, the hosts of a lab, this machine, or this process; one of them."""
+    """Source of the workers: a scheduler, the hosts of a lab, or this process; without any of these, this machine."""
 
     scheduler: str | None = None
     lab: Path | None = None

@@ -44,7 +44,7 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the workers."""
+        """Release the workers."""
         ...
 
 

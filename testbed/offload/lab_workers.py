@@ -32,7 +32,7 @@ def jobs_of(lab: str, runs: Path) -> Callable[[], frozenset[str]]:
     """
     address, last = address_in(runs), frozenset[str]()
 
-    def held() -> frozenset[str]:
+    def find_leases() -> frozenset[str]:
         nonlocal last
         try:
             found = read_leases(address, lab)
@@ -44,7 +44,7 @@ def jobs_of(lab: str, runs: Path) -> Callable[[], frozenset[str]]:
         last = frozenset(f"lease {each.id}" for each in living if each.expires_s > time.time())
         return last
 
-    return held
+    return find_leases
 
 
 @contextmanager

@@ -219,7 +219,7 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         return self._sides
 
     def close(self) -> None:
-        """Let go of threads and workers."""
+        """Release threads and workers."""
         if self._sides is not None and self._pid == os.getpid():
             if isinstance(self._sides.local, ThreadPoolExecutor):
                 self._sides.local.shutdown(wait=True, cancel_futures=True)

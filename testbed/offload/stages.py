@@ -141,7 +141,7 @@ def keep_generators() -> Iterator[None]:
 
 
 def set_aside_thread() -> None:
-    """Let the current thread draw from another generator of Python's, always: that of a library, not of the user."""
+    """Give the current thread a random generator of its own, because it belongs to a library and not to the user."""
     _divide_draws().aside.add(threading.get_ident())
 
 

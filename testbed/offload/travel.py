@@ -153,9 +153,9 @@ def copy_step(step: Any) -> Any:
 
 
 def register_modules() -> None:
-    """Let this package, and modules beside a script, travel as they are: workers cannot import them.
+    """Send this package, and modules beside a script, by value, because workers cannot import them.
 
-    A package with compiled modules stays: it travels by name alone.
+    A package with compiled modules is sent by name.
     """
     cloudpickle = _cloudpickle()
     modules = [module for module in list(sys.modules.values()) if type(module) is ModuleType]

@@ -125,14 +125,14 @@ def move_of(call: Call, size: tuple[int, ...], kernel: Pair, *, flat: bool) -> M
     ones = (1,) if flat else (1, 1)
     strides = _pair(call.integers("strides", ones, least=1))
     dilations = _pair(call.integers("dilations", ones, least=1))
-    return strides, _given_pads(call, (size[0], size[1]), kernel, strides, dilations, flat=flat), dilations
+    return strides, _find_pads(call, (size[0], size[1]), kernel, strides, dilations, flat=flat), dilations
 
 
 def _pair(values: tuple[int, ...]) -> Pair:
     return (1, values[0]) if len(values) == 1 else (values[0], values[1])
 
 
-def _given_pads(call: Call, size: Pair, kernel: Pair, strides: Pair, dilations: Pair, *, flat: bool) -> Pads:
+def _find_pads(call: Call, size: Pair, kernel: Pair, strides: Pair, dilations: Pair, *, flat: bool) -> Pads:
     way = call.attributes.get("auto_pad", "NOTSET")
     if way == "VALID":
         return (0, 0, 0, 0)

@@ -69,7 +69,7 @@ class Histogram:
 
 @dataclass
 class ModelCounts:
-    """Of one model. Every request ends in `latency`; those that failed are in `failures`, too."""
+    """Counts of one model. `latency` counts every request, `failures` also the failed ones."""
 
     latency: Histogram = field(default_factory=Histogram)
     failures: Counter[str] = field(default_factory=Counter)
@@ -87,7 +87,7 @@ class ModelCounts:
 
 @dataclass
 class Counts:
-    """Of one server. It belongs to one thread."""
+    """Counts of one server. Only one thread may use them."""
 
     models: dict[str, ModelCounts] = field(default_factory=dict)
     in_flight: int = 0

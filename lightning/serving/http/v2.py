@@ -163,28 +163,28 @@ def _object(given: object, what: str) -> Document:
     return given
 
 
-def _given(document: Document, key: str, default: object) -> object:
-    """Return what is there; some clients write null where there is nothing."""
+def _get_value(document: Document, key: str, default: object) -> object:
+    """Return the value of a key, or the default; some clients write null for a missing value."""
     found = document.get(key)
     return default if found is None else found
 
 
 def _list(document: Document, key: str, what: str, default: object = None) -> Any:
-    found = _given(document, key, default)
+    found = _get_value(document, key, default)
     if not isinstance(found, list | tuple):
         raise MalformedRequest(f"{what} has no list {key!r}", hint='Send {"inputs": [{"name": ...}]}')
     return found
 
 
 def _text(document: Document, key: str, default: str | None = None) -> str:
-    found = _given(document, key, default)
+    found = _get_value(document, key, default)
     if not isinstance(found, str):
         raise MalformedRequest(f"{key!r} is missing or not a string", hint=f"Give {key!r} as a string")
     return found
 
 
 def _parameters(document: Document, what: str) -> Document:
-    return _object(_given(document, "parameters", {}), f"`parameters` of {what}")
+    return _object(_get_value(document, "parameters", {}), f"`parameters` of {what}")
 
 
 def _flag(parameters: Document, key: str, *, default: bool = False) -> bool:

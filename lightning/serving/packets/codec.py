@@ -51,7 +51,7 @@ class Kind(IntEnum):
 
 
 class Datatype(IntEnum):
-    """Of numbers; float32 is big-endian, as the header is."""
+    """Type of the numbers in a payload; float32 is big-endian, like the header."""
 
     UINT8 = 1
     FLOAT32 = 2

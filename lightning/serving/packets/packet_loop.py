@@ -114,7 +114,7 @@ class PacketLoop:
         self._prepared = {number: each for number, each in self._prepared.items() if number in served}
 
     def _fast_path(self, found: int) -> list[int]:
-        """Have machine code answer what it can; the outcome of every slot."""
+        """Answer what machine code can answer, and return the outcome of every slot."""
         self._outcomes[:found] = LEFT
         if self.fast_path:
             for number in set(self._models[:found].tolist()):
@@ -180,7 +180,7 @@ class PacketLoop:
             self._refuse(slot, model, request, code, arrived)
 
     def _answer_now(self, job: Job, slot: int) -> bool | Code:
-        """Have the model answer, and send it; False where that cannot be done at once. Raises what the model does."""
+        """Answer now: return True, the code of a failure, or False if the model is not free. Its errors propagate."""
         service = self._service(job.model)
         if service is None or not service.instance.lock.acquire(timeout=0):
             return False

@@ -125,7 +125,7 @@ class DatagramServer:
 
 
 def take_precedence() -> None:
-    """Have this thread run before all ordinary ones; not those that it starts. Raises `ServingError`."""
+    """Give this thread, but not those that it starts, priority over all ordinary threads. Raises `ServingError`."""
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
     except OSError as error:

@@ -95,12 +95,12 @@ class Service:
         """Answers without Python, where the model is a chain and a request and an answer are one datagram each."""
 
     def compute(self, numbers: bytes, datatype: int, key: int) -> None:
-        """Have the model answer. Raises `InputError` for what it does not take."""
+        """Compute the answer of the model. Raises `InputError` for input that the model does not accept."""
         inputs = inputs_of(self.instance, numbers, datatype)
         self._scores[0] = self.instance.executor.run(inputs, np.array([key], np.uint64)).scores.ravel()
 
     def packet(self, key: int, elapsed_us: int) -> int:
-        """Make the answer's datagram; its length."""
+        """Fill the datagram of the answer, and return its length."""
         _VARYING.pack_into(self._buffer, _VARYING_AT, elapsed_us, key)
         struct.pack_into(">I", self._buffer, HEADER.size, int(classes_of(self._scores)[0]))
         self._big_endian[:] = self._scores[0]

@@ -37,7 +37,7 @@ class Converter:
 
     @property
     def step_v(self) -> float:
-        """One code.
+        """Voltage of one code.
 
         >>> f"{Converter(bits=12, full_scale_v=1.0).step_v * 1e6:.1f} uV"
         '244.1 uV'

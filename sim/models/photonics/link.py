@@ -44,7 +44,7 @@ class Link:
 
     @property
     def correlation(self) -> float:
-        """Of the noise of neighbouring samples, by the detector's pole."""
+        """Correlation of the noise of neighbouring samples, by the detector's pole."""
         return pole.memory(self.detector.pole_hz, self.rate_hz)
 
 

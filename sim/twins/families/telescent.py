@@ -193,7 +193,7 @@ class Frame:
         self.unlocked.update(ports)
 
     def connect(self, pair: Pair, user: str) -> None:
-        """Have the arm make a circuit. Raises `CommandError` when it would not."""
+        """Move the arm to make a circuit. Raises `CommandError` if the device would refuse."""
         self._check_arm()
         for port in pair:
             if self.is_locked(port):
@@ -205,7 +205,7 @@ class Frame:
         self.robot.submit("connect", pair, user=user, source="CLI")
 
     def unallocate(self, port: int, user: str) -> None:
-        """Have the arm take down the circuit of an input or output, if it has one. Raises `CommandError`."""
+        """Move the arm to remove the circuit of an input or output, if it has one. Raises `CommandError`."""
         pair = self._circuit(port)
         if pair is None:
             return

@@ -61,11 +61,11 @@ class SerialLine:
 
     @property
     def clients(self) -> int:
-        """One where there is a line: who has it open is not known."""
+        """1 while the line exists, else 0, because the twin cannot see who has it open."""
         return int(self._wire is not None)
 
     def open(self) -> None:
-        """Have a line at the path from now on."""
+        """Create the line at its path."""
         if self._wire is None:
             self._wire = _Wire(self._baud, self._clock)
             self._session = asyncio.get_running_loop().create_task(self._serve_client(self._wire))

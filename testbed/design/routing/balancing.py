@@ -416,7 +416,7 @@ def replace_trees(
     workspace: Any,
     doublings: int,
 ) -> None:
-    """For every target in turn, try the tree that is cheapest now; a tree of shortest paths goes to the first set."""
+    """Try the currently cheapest tree for every target in turn; a tree of shortest paths goes to the first set."""
     for target in order:
         top = load.max()
         total = set_prices(load, doublings, workspace.price)

@@ -33,7 +33,7 @@ def is_interrupted() -> bool:
 
 @contextmanager
 def interruptible(note: Callable[[str], None]) -> Iterator[None]:
-    """Let the first Ctrl-C stop a change between two steps, and the second raise `KeyboardInterrupt`.
+    """Stop a change between two steps at the first Ctrl-C, and raise `KeyboardInterrupt` at the second.
 
     Has no effect outside the main thread, which alone receives signals.
     """

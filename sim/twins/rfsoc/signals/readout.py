@@ -47,7 +47,7 @@ class AverageBuffer:
 
     @property
     def length(self) -> int:
-        """Of a window in decimated samples; 0 while nothing is enabled."""
+        """Length of the window in decimated samples; 0 while nothing is enabled."""
         lengths = ([self._avg[1]] if self.is_summing else []) + ([self._buf[1]] if self.is_sampling else [])
         return max(lengths, default=0)
 

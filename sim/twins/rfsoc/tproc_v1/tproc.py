@@ -117,7 +117,7 @@ class TprocV1:
             self._execution = None
 
     def so_far(self) -> Run:
-        """While `run` asks for an input: what the program has sent and stored by then, and the present tick."""
+        """Return what the program has sent and stored so far, and the present tick, while `run` reads an input."""
         if self._execution is None:
             raise ProgramError(
                 "no program is running: call so_far() only from the function that answers `read`"
