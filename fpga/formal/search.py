@@ -67,6 +67,7 @@ def search(
     failures, undecided, settled = _prove_rest(sources, top, first, depth, timeout_s)
     simulated = simulate_differences(specification) if undecided or not settled else ()
     visible = {(each.module, each.property) for each in simulated}
+    # A deeper search pays only for failures that the simulation does not show.
     unshown = [name for name in undecided if not visible & subjects(specification, name)]
     if unshown and not simulated:
         excluded = [each.name for each in failures] + [name for name in undecided if name not in unshown]

@@ -104,6 +104,7 @@ def _result(
                 failed, element=difference.element, expected=difference.expected, seen=difference.seen
             )
     undecided = any(subject in subjects(specification, assertion) for assertion in findings.open)
+    # Later differences may only follow from the first; they decide where no proof does.
     for each in findings.differences if undecided or findings.timed_out else causes(findings.differences):
         if subject == (each.module, each.property):
             part = part_of(each.element)

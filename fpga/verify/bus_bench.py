@@ -72,6 +72,7 @@ def random_datapath_text(datapath: Datapath, seed: int = 0) -> str:
             *(f"      {port} <= {_random(ports.output(port).width)};" for port in beats[name]),
             "    end",
         ]
+    # Now and then every ready is 0 for a spell, so that beats pile up in front of the datapath.
     quick = [port for port in ports.outputs if port.name.endswith("_ready_o")]
     lines.append(f"    spell <= spell > 0 ? spell - 1 : $urandom(seed) % 40 == 0 ? {_SPELL} : 0;")
     lines += [f"    {port.name} <= spell > 0 ? '0 : {_random(port.width)};" for port in quick]

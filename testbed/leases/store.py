@@ -277,6 +277,7 @@ class LeaseStore:
             is_orphaned = lease.is_implicit and not self._is_alive(lease.process)
             if not (rules.is_due(lease, change.now_s) or lease.state == "draining" or is_orphaned):
                 continue
+            # While somebody sends under the lease, its parts must not go to the next one.
             if self._is_in_flight(lease) or not change.lock(lease):
                 if lease.state == "granted":
                     change.put(lease.become("draining"))

@@ -555,6 +555,7 @@ def figures(ranks: list[dict[str, Any]]) -> dict[str, object]:
     """
     times = [entry["times"] for entry in ranks]
     used = [entry["used"] for entry in ranks]
+    # An iteration lasts until its slowest rank is done.
     slowest = [max(values) for values in zip(*times, strict=True)]
     low, middle, high = max(map(quartiles, times), key=lambda quarters: quarters[1])
     return {

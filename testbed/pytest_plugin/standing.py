@@ -115,6 +115,7 @@ class Asking:
             reason = self._out_of_order() or candidates.lacking(self.needs)
             wanted = candidates.choose(self.needs, self._find_held(request)) or asked
             wanted = wanted or candidates.choose(self.needs, ())
+            # A request keeps its place in the queue for as long as it is for the same hosts.
             if request is not None and (reason or wanted != asked):
                 self.store.release(request.id)
                 request = None
@@ -122,6 +123,7 @@ class Asking:
                 skip(self.lab, reason)
             request = self.store.extend(request.id) if request else self._request(wanted)
             asked = wanted
+            # A host may have failed while the request waited.
             if request.is_held and self._look().is_whole(asked):
                 return request, tuple(host.name for host in self.lab.hosts if host.name in asked)
             if time.monotonic() > deadline:

@@ -74,6 +74,7 @@ class _Writer:
         if operator == "if":
             return self._wire(f"({parts[0]} != '0) ? {parts[1]} : {parts[2]}")
         if operator == "table":
+            # An index beyond the table reads 0.
             result = "'0"
             for place, part in reversed(list(enumerate(parts[1:]))):
                 result = self._wire(f"({parts[0]} == {self.width}'sd{place}) ? {part} : {result}")
@@ -87,6 +88,7 @@ class _Writer:
             condition = f" {sign} ".join(f"({part} != '0)" for part in parts)
         else:
             condition = f"{parts[0]} {operator} {parts[1]}"
+        # A condition has one bit; it is extended, since all wires of a formula have the same width.
         return self._wire(f"{{{{{self.width - 1}{{1'b0}}}}, {condition}}}")
 
     def _extend(self, bits: Slice, *, signed: bool = False) -> str:

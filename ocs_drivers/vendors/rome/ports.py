@@ -187,6 +187,7 @@ def join_both_ways(steps: Iterable[Step], layout: Layout) -> tuple[Step, ...]:
                 pairs=CrossConnects(pairs),
                 before=before,
                 after=CrossConnects(after),
+                # One robot makes the circuits one after the other.
                 estimated_s=step.estimated_s * len(pairs),
             )
         )

@@ -409,6 +409,7 @@ def expand_if_empty(state: State, blossom: int, clock: Ints, tops: Ints, events:
     settle(state, blossom, clock[NOW])
     here, there = state.tree_from[blossom], state.tree_to[blossom]
     entry = child_with(state, blossom, there)
+    # The path from entry to base must have an even number of edges, which decides the way round the ring.
     forward = place_on_ring(state, blossom, entry) % 2 == 1
     dissolve(state, blossom)
     evens = [-1]
@@ -428,6 +429,7 @@ def expand_if_empty(state: State, blossom: int, clock: Ints, tops: Ints, events:
         make_even(state, even, clock, tops, events)
     child = entry
     while True:
+        # The children on the other part of the ring leave the tree.
         if state.label[child] == NONE:
             queue_edges_back(state, child, clock, events)
         child = state.ring_next[child]

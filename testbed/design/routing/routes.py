@@ -110,6 +110,7 @@ def route_trees(
     for turn in range(rounds):
         for target in range(nodes):
             row = target * nodes
+            # The first round has no load to remove.
             for place in range(1, nodes if turn else 0):
                 at = order[row + place]
                 while at != target:

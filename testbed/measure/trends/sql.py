@@ -64,6 +64,7 @@ def query_runs(runs_dir: str | Path, statement: str) -> Answer:
             _from_rows(connection, "losses", _LOSSES, _read(store, "select * from losses"))
             connection.execute(f"set memory_limit = '{MEMORY_MB}MB'")
             connection.execute(f"set max_temp_directory_size = '{MEMORY_MB}MB'")
+            # After the files are loaded: the user's statement must not reach files, nor undo these limits.
             connection.execute("set enable_external_access = false")
             connection.execute("set lock_configuration = true")
         except duckdb.Error as error:

@@ -78,6 +78,7 @@ def _along(
     )
     before, from_dbm = 0, laser_dbm
     for at, to_dbm in enumerate(points, start=1):
+        # Without a monitor at a point, the sections on both sides of it form one stretch.
         if to_dbm is None:
             continue
         names = [name for name, _ in sections[before:at]]

@@ -52,6 +52,7 @@ class Decisions:
             if count.gate:
                 conditions = [self._holds(each.ref, negated=each.negated) for each in count.gate]
                 yield f"e{self.names.count(module.name, count.name)} = {all_of(conditions)}"
+        # Level counts come before accumulating ones: whether a beat moves depends on the fires of its takers.
         for module in stall_order(self.names.graph):
             yield from self._stall(module)
             for count in module.counts:

@@ -179,6 +179,7 @@ def rewrite_recurrent(scope: Scope, node: Any) -> list[Any] | None:
         (
             names[1],
             [
+                # The reverse direction ends at the first step.
                 hidden[-1 if place == 0 else 0]
                 for place, (hidden, _) in enumerate(_order_directions(node, outputs))
             ],
@@ -205,6 +206,7 @@ def _direction_of(node: Any) -> str:
 
 def _is_supported(scope: Scope, node: Any, replacement: NodeReplacement) -> bool:
     """Return whether a node has the form that frameworks export, with constant weights and full-length sequences."""
+    # The inputs are X, W, R, B, sequence_lens, initial_h, initial_c and, of an LSTM, the peepholes P.
     names = [*node.input, *[""] * 8]
     if not all(names[place] in scope.known for place in (1, 2)) or not scope.is_known(names[3]):
         return False

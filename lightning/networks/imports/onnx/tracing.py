@@ -291,6 +291,7 @@ def _translate(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str]:
             if translated is not None:
                 rest = iter(translated)
                 return [next(rest, "") if name else "" for name in node.output]
+            # A failed attempt leaves nothing behind.
             del scope.builder.nodes[nodes:], scope.builder.notes[notes:]
     return emit_electronic(scope, node, outputs)
 

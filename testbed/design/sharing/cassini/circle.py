@@ -100,6 +100,7 @@ def make_circle(
     edges = [rounding.edges(job) for job in jobs]
     whole = math.lcm(*periods)
     exact = all(rounding.is_exact(job) for job in jobs)
+    # Rates are integers of kb/s, so that their sums are exact.
     capacity = float(round(capacity_gbps * KBPS))
     if rounding.bins:
         return _make_bins(periods, edges, whole, capacity, rounding.bins)

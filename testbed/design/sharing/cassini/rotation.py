@@ -110,6 +110,7 @@ class _Search:
     def _descend(self, others: Floats, turns: list[int], excess: float) -> None:
         depth = len(turns)
         remaining = range(depth, len(self.demands))
+        # The excess is convex: a job adds at least as much to any sum as to `others`. This bounds every completion.
         totals = {job: self._with(others, job) for job in remaining[:1]}
         lowest = [float(totals[depth].min()) - excess]
         for job in remaining[1:]:

@@ -107,6 +107,7 @@ class Scheduler:
             graph = {link: {job: results[link].shifts[job] for job in jobs} for link, jobs in forest.items()}
         quanta = starts(graph, {job.name: self.rounding.period(_alone(job)) for job in self.jobs})
         if not without_loop:
+            # A link outside the forest does not get its best shifts, so its score is that of the starts.
             results = {link: self._reschedule_at(one, quanta) for link, one in results.items()}
         starts_ms = {name: count * self.rounding.quantum_ms for name, count in quanta.items()}
         users = self.links.of(best.placement)
@@ -223,6 +224,7 @@ def starts(shifts: Shifts, periods: Mapping[str, int]) -> dict[str, int]:
     >>> starts({"l": {"a": 0, "b": 10}, "m": {"b": 5, "c": 35}}, {"a": 40, "b": 60, "c": 60})
     {'a': 0, 'b': 10, 'c': 40}
     """
+    # Breadth-first search of the affinity graph; the first job of each connected part starts at 0.
     links_of: dict[str, list[str]] = {job: [] for job in periods}
     for link, jobs in shifts.items():
         for job in jobs:

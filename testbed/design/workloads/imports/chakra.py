@@ -166,6 +166,7 @@ class _Reader:
             own = node.attributes.get(DEVICE)
             if (node.kind == wire.COMPUTE or _is_call(node)) and own != -1:
                 on_cpu = bool(node.attributes.get("is_cpu_op", False))
+                # A rank has two devices: its accelerator and its processor.
                 device = int(own) if own is not None else 2 * place[0] + on_cpu
                 if _is_estimated(node):
                     moved = _number(place, node, "tensor_size") if "tensor_size" in node.attributes else 0

@@ -211,6 +211,7 @@ def _fix_inputs(model: Any, path: str, sizes: Mapping[str, int]) -> int:
         if not is_whole(size) or size < 1:
             raise WorkloadError(f"{path}: dimension {name} is {size}: give an integer of at least 1")
     first = list(inputs[0].type.tensor_type.shape.dim)
+    # An open first dimension counts the samples: one, unless the user gives it a size.
     counts_samples = bool(first) and not first[0].dim_value
     known = {names[0]: 1, **sizes} if counts_samples else sizes
     unknown = [name for name in names if name not in known]
