@@ -135,6 +135,7 @@ def target_differences(
                 name = f"target[{module.name}.{target.name}]"
                 yield Difference(module.name, "commit", name, cycle, expected, actual)
                 break
+            # A reset or a commit acts from the next cycle on.
             if cycle < len(resets) and resets[cycle]:
                 expected = target.reset
             if cycle < len(commits) and commits[cycle]:

@@ -155,6 +155,7 @@ def _latencies(graph: Graph) -> dict[tuple[str, str], int]:
         for link in graph.links
         if link.relation == "counts"
     ]
+    # Bellman-Ford: no shortest chain has more links than there are counts.
     for _ in range(sum(1 for _ in graph.datapath.counts())):
         before = dict(latencies)
         for driver, reader in links:

@@ -309,5 +309,5 @@ def _lines(plan: Plan) -> list[str]:
         f"predicted iteration {times}, batch of {predicted['batch']:,} samples",
         f"bandwidth tax {predicted['bandwidth_tax']:.3f}, {hops}",
         f"strides {strides}; {count_noun(predicted['matching_degree'], 'link')} a server for pairs",
-        *(f"because {reason}" for reason in plan.why),
+        *(f"- {reason}" for reason in plan.why),
     ]

@@ -29,11 +29,11 @@ class AuditLine:
 
     def line(self) -> str:
         """Return the line for people, with its control characters escaped."""
-        lab = f" on {self.lab}" if self.lab else ""
+        lab = f" on lab {self.lab}" if self.lab else ""
         why = f": {self.why}" if self.why else ""
         plan = f" plan {self.plan[:12]}" if self.plan else ""
         who = f"{self.who} ({self.role})"
-        line = f"{self.number} {self.at[:19]} {who} {self.action}{lab}{plan}, {self.outcome}{why}"
+        line = f"{self.number} {self.at[:19]} {who}: {self.action}{lab}{plan}, {self.outcome}{why}"
         return "".join(one if one.isprintable() else repr(one)[1:-1] for one in line)
 
 

@@ -91,6 +91,7 @@ def _make_programme(demands: Floats, waves: int, max_distance: int | None) -> _P
     if waves < 2 or waves % 2:
         raise ValueError(f"{waves} wavelengths: the number must be even, half for each direction")
     longest = nodes - 1 if max_distance is None else max_distance
+    # A symmetric pair is one unknown of the programme, so that its circuits are symmetric, too.
     symmetric = bool((demands == demands.T).all())
     nodes = len(demands)
     arcs = [

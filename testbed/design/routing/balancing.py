@@ -312,6 +312,7 @@ def _even_out_pair(
                 high = middle
             else:
                 low = middle
+        # The lower end: moving more would make the new path the dearer one.
         high = low
     add_load(source, target, old, head, load, -high * size)
     add_load(source, target, new, head, load, high * size)

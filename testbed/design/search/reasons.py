@@ -36,16 +36,16 @@ def reasons(problem: Problem, wirings: Sequence[Ranked], ideal_s: float) -> tupl
 def _strategy(best: Ranked) -> str:
     ways = Counter(_layout(sharding) for sharding in best.strategy.shardings)
     parts = [f"{count} {words}" for words, count in ways.most_common()]
-    return f"Of {_count(len(best.strategy.shardings), 'operator')}, {_join_words(parts)}."
+    return f"Strategy for {_count(len(best.strategy.shardings), 'operator')}: {'; '.join(parts)}."
 
 
 def _layout(sharding: Sharding) -> str:
-    count = f"{sharding.replicas} times" if sharding.replicas > 1 else "once"
+    copies = f", in {sharding.replicas} copies" if sharding.replicas > 1 else ""
     return {
         "data": f"data parallel on {sharding.replicas} servers",
-        "tensor": f"cut over {sharding.shards} servers, {count}",
-        "place": f"placed on {sharding.shards} server{'s' if sharding.shards > 1 else ' each'}",
-        "expert": f"spread over {sharding.shards} servers as experts, {count}",
+        "tensor": f"cut over {sharding.shards} servers{copies}",
+        "place": f"cut over {sharding.shards} servers" if sharding.shards > 1 else "on 1 server each",
+        "expert": f"with its experts spread over {sharding.shards} servers{copies}",
     }[sharding.way]
 
 
@@ -85,12 +85,6 @@ def _percent(more: float) -> str:
 
 def _count(number: int, noun: str) -> str:
     return count_noun(number, noun) if number else f"no {noun}s"
-
-
-def _join_words(parts: Sequence[str]) -> str:
-    if len(parts) == 1:
-        return f"{parts[0]}"
-    return ", ".join(parts[:-1]) + " and " + parts[-1]
 
 
 def in_ms(seconds: float) -> str:

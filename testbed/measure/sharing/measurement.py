@@ -77,6 +77,7 @@ def hold_queues(fleet: Fleet, lab: Lab, queues: Queues) -> Iterator[None]:
                 launch.close_input()
                 _follow(launch, messages, {"restored"}, RESTORE_S, len(queues))
     finally:
+        # Hosts whose program died, or did not answer in time, are restored by another one.
         _restore(
             fleet,
             {

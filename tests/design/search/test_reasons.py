@@ -35,7 +35,7 @@ def sentences(degree, times, ideal_s, *, simplex=False):
 def test_links_are_counted_in_words():
     strategy, links, *others, _ = sentences(4, {3: 1.0, 0: 1.5, 1: 1.0, 2: 0.9}, 1.0, simplex=True)
 
-    assert strategy == "Of 1 operator, 1 data parallel on 12 servers."
+    assert strategy == "Strategy for 1 operator: 1 data parallel on 12 servers."
     assert links == "1 of 4 links a server makes rings of strides +1; 3 join the pairs that send most."
     assert others == [
         "With no links for pairs the simulated iteration takes 1.5 s, 50.0 % longer.",

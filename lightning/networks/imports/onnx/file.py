@@ -217,6 +217,7 @@ def _shape(builder: Builder, call: Call) -> Array:
 
 def _largest(call: Call, inputs: Sequence[Any]) -> float:
     """Return an upper bound for the numbers in the output, before it is computed; 0 for harmless operations."""
+    # A shape has few entries; longer inputs are data.
     sizes = [abs(float(value)) for array in inputs[:1] if array is not None for value in np.ravel(array)[:16]]
     if call.operation == "ConstantOfShape":
         return prod(sizes)
