@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from testbed.commands.declare import Command, option
 from testbed.commands.design.workload import Figures, JobDocument, SimulatesWorkload, job_keys
 from testbed.commands.place import Place
+from testbed.design.fabrics.fabric_list import is_of_gpus
 
 if TYPE_CHECKING:
     from testbed.design.evaluation.comparison import Row
@@ -60,9 +61,15 @@ class Compare(SimulatesWorkload, Command[ComparisonDocument]):
         from lightbed.wording import count_noun
         from testbed.design.evaluation.comparison import compare_fabrics, draw_comparison, rows_of
 
-        setting = self.setting()
+        setting = self.setting(of_gpus=any(map(is_of_gpus, self.fabrics.split(","))))
         job, degree, rate_gbps = setting.job, setting.degree, setting.rate_gbps
-        rows = compare_fabrics(job, rows_of(self.fabrics), degree, rate_gbps, setting.options)
+        rows = compare_fabrics(
+            job,
+            rows_of(self.fabrics, of_gpus=setting.options.hb_domain > 1),
+            degree,
+            rate_gbps,
+            setting.options,
+        )
         each = f"{count_noun(degree, 'link')} of {rate_gbps:g} Gbit/s each"
         title = f"SIMULATED {job.name} on {count_noun(job.graph.nodes, 'server')}, {each}"
         if self.plot:

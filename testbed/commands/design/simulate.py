@@ -18,7 +18,7 @@ from testbed.commands.design.workload import (
 )
 from testbed.commands.documents import OMIT_NONE
 from testbed.commands.place import Place
-from testbed.design.fabrics.fabric_list import FABRICS, is_switched
+from testbed.design.fabrics.fabric_list import FABRICS, is_of_gpus, is_switched
 
 if TYPE_CHECKING:
     from testbed.design.evaluation.job import Job
@@ -51,9 +51,12 @@ class SimulationDocument(Figures, JobDocument):
 
         several = f"{count_noun(self.degree, 'link')} of {self.rate_gbps:g} Gbit/s"
         links = f"one link of {self.host_gbps:g} Gbit/s" if self.host_gbps else several
-        servers = count_noun(self.nodes, "server")
+        servers = count_noun(self.nodes, "server" if self.hb_domain is None else "GPU")
         yield f"SIMULATED {self.job} on {servers}, fabric {self.fabric}, {links} each"
-        if self.servers is not None:
+        if self.hb_domain is not None:
+            servers = count_noun(self.nodes // self.hb_domain, "domain")
+            yield f"{servers} of {self.hb_domain} GPUs, {self.hb_gbps:g} Gbit/s from each inside its domain"
+        elif self.servers is not None:
             yield f"{count_noun(self.servers, 'server')} as {count_noun(self.nodes, 'logical server')}"
         if self.batch is not None:
             yield f"batch of {self.batch:,} samples an iteration"
@@ -61,6 +64,8 @@ class SimulationDocument(Figures, JobDocument):
         busiest = self.busiest_link
         full = f", the busiest link is full {busiest:.0%} of the time" if busiest is not None else ""
         yield f"{self.payload_bytes / 1e9:.4g} GB sent, bandwidth tax {self.bandwidth_tax:.3f}{full}"
+        if self.rings == "fluid":
+            yield "all rounds of a ring are simulated as one flow (--rounds simulates each round)"
         yield f"cost {self.cost_usd:,} USD{' (prices recalled, not checked)' if self.prices_recalled else ''}"
         if self.routes == "found":
             yield "the plan has no routes: the simulation chose them"
@@ -98,7 +103,9 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
 
         # At equal cost a Fat-tree is compared with direct connect, so the links of direct connect are paid for.
         has_one_link = is_switched(self.fabric) and not self.equal_cost
-        setting = self.setting(1 if has_one_link else DIRECT_DEGREE, may_share=has_one_link)
+        setting = self.setting(
+            1 if has_one_link else DIRECT_DEGREE, may_share=has_one_link, of_gpus=is_of_gpus(self.fabric)
+        )
         job, rate_gbps = setting.job, setting.rate_gbps
         fabric = job.fabric(
             self.fabric, setting.degree, rate_gbps, setting.options, equal_cost=self.equal_cost
@@ -108,7 +115,7 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
         document = SimulationDocument(
             **job_keys(setting),
             **_fabric_keys(setting, fabric),
-            **figures(fabric, execution),
+            **figures(fabric, execution, job.arithmetic_s),
             links=tuple(LinkTraffic(**row) for row in link_traffic(execution)),
         )
         at.say(*document.lines())

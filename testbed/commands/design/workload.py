@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from testbed.commands.declare import Command, argument, option
 from testbed.commands.documents import OMIT_NONE, Document
 from testbed.commands.progress import note_compilation
+from testbed.design.fabrics.fabric_list import HB_GBPS
 from testbed.errors import WorkloadError
 
 if TYPE_CHECKING:
@@ -153,26 +154,56 @@ class SimulatesWorkload(NamesWorkload):
             metavar="NAME",
         ),
     ] = ""
+    hb_domain: Annotated[
+        int | None,
+        option(
+            (
+                "GPUs of a server, joined in a domain of high bandwidth; each is then a node of the job. "
+                "Default: 1, and on rail fabrics the GPUs of a server of the workload."
+            ),
+            metavar="K",
+            least=1,
+        ),
+    ] = None
+    hb_gbps: Annotated[
+        float, option("Rate of a GPU inside its domain, each way.", metavar="R", least=1e-3)
+    ] = HB_GBPS
     seed: Annotated[int, SEED] = 0
 
-    def setting(self, default_degree: int = DIRECT_DEGREE, *, may_share: bool = False) -> FabricSetting:
+    def setting(
+        self, default_degree: int = DIRECT_DEGREE, *, may_share: bool = False, of_gpus: bool = False
+    ) -> FabricSetting:
         """Return the job that the options name, with links, rate and options of its fabrics.
 
-        With `may_share`, logical servers may share a link, each with a part of its rate. Raises the errors of
-        `open_job`, and `WorkloadError` for invalid settings.
+        With `may_share`, logical servers may share a link, each with a part of its rate. `of_gpus` says that the fabrics
+        connect GPUs, so the GPUs of a server are a domain by default. Raises the errors of `open_job`, and
+        `WorkloadError` for invalid settings.
         """
         from testbed.design.evaluation.job import open_job
         from testbed.design.fabrics.kind import FabricOptions
 
         nodes, degree, part = self.cut(default_degree, may_share=may_share)
         choice = self.choose(self.mig, "packets" if self.routing == "hash" else "flows")
-        job = open_job(choice, nodes, self.strategy)
+        hb_domain = self.hb_domain or (choice.devices_per_server if of_gpus and choice.has_servers else 1)
+        if hb_domain > 1 and self.mig > 1:
+            raise WorkloadError(
+                "--hb-domain makes nodes of whole devices, --mig of parts: choose one of them"
+            )
+        job = open_job(choice, nodes, self.strategy, hb_domain)
         dark_s = self.reconfiguration_ms * 1e-3
         return FabricSetting(
             job,
             job.links(degree, default_degree),
             job.rate_gbps(self.rate_gbps) * part,
-            FabricOptions(self.oversubscription, dark_s, self.seed, self.fluid, self.routing),
+            FabricOptions(
+                self.oversubscription,
+                dark_s,
+                self.seed,
+                self.fluid,
+                self.routing,
+                hb_domain,
+                self.hb_gbps,
+            ),
         )
 
 
@@ -181,7 +212,8 @@ class JobDocument(Document):
     """Base of documents about a simulated job: its source and its servers.
 
     `graph` is set for a task graph or a folder of traces, `workload` and the keys after it for a workload.
-    `estimated_nodes` counts the nodes of traces that have no duration.
+    `estimated_nodes` counts the nodes of traces that have no duration. `rings` says how AllReduces on rings were
+    simulated: in `rounds`, or `fluid`, all rounds as one flow.
     """
 
     job: str
@@ -202,16 +234,27 @@ class JobDocument(Document):
     batch: int | None = field(default=None, metadata=OMIT_NONE)
     memory_bytes: int | None = field(default=None, metadata=OMIT_NONE)
     memory_limit_bytes: int | None = field(default=None, metadata=OMIT_NONE)
+    hb_domain: int | None = field(default=None, metadata=OMIT_NONE)
+    hb_gbps: float | None = field(default=None, metadata=OMIT_NONE)
     nodes: int
+    gpus: int
     degree: int
     rate_gbps: float
+    rings: str
 
 
 def job_keys(setting: FabricSetting) -> dict[str, Any]:
     """Return the fields of `JobDocument`."""
-    job = setting.job
-    servers = {"nodes": job.graph.nodes, "degree": setting.degree, "rate_gbps": setting.rate_gbps}
-    return {"job": job.name, "simulated": True, **job.about, **servers}
+    job, options = setting.job, setting.options
+    servers = {
+        "nodes": job.graph.nodes,
+        "gpus": job.gpus,
+        "degree": setting.degree,
+        "rate_gbps": setting.rate_gbps,
+    }
+    domain = {"hb_domain": options.hb_domain, "hb_gbps": options.hb_gbps} if options.hb_domain > 1 else {}
+    rings = "fluid" if job.is_fluid(options) else "rounds"
+    return {"job": job.name, "simulated": True, **job.about, **domain, **servers, "rings": rings}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,9 +263,16 @@ class Figures:
 
     iteration_ms: float
     compute_ms: float
+    mfu: float | None
     bandwidth_tax: float
     payload_bytes: int
     wire_bytes: int
+    bytes_in: int
+    bytes_out: int
+    bytes_forwarded: int
+    reconfigurations: int
+    outage_ms: float
+    allocation_s: float
     busiest_link: float | None
     link_count: int
     tasks: int

@@ -11,7 +11,7 @@ from lightbed.output_file import save_figure
 from lightbed.wording import install_extra
 from testbed.design.evaluation.job import Job
 from testbed.design.evaluation.simulation import figures, simulate_on
-from testbed.design.fabrics.fabric_list import FABRICS
+from testbed.design.fabrics.fabric_list import FABRICS, is_of_gpus, is_switched
 from testbed.design.fabrics.kind import DEFAULT_OPTIONS, ChosenFabric, FabricOptions
 from testbed.errors import TopologyError, WorkloadError
 
@@ -50,13 +50,13 @@ class Row:
         ]
 
 
-def rows_of(text: str) -> tuple[str, ...]:
+def rows_of(text: str, *, of_gpus: bool = False) -> tuple[str, ...]:
     """Return the fabric names in `text`, which is `"all"` or a comma-separated list.
 
-    Raises `TopologyError` for an unknown name.
+    All are those for servers, or for GPUs. Raises `TopologyError` for an unknown name.
     """
     if text == "all":
-        return ROWS
+        return tuple(name for name in ROWS if (is_switched(name) if of_gpus else not is_of_gpus(name)))
     names = tuple(text.split(","))
     unknown = [name for name in names if name not in ROWS]
     if unknown:
@@ -94,7 +94,9 @@ def compare_fabrics(
 
 
 def _row(name: str, chosen: ChosenFabric, job: Job) -> Row:
-    return Row(name, chosen.host_gbps, figures=figures(chosen, simulate_on(chosen, job.graph)))
+    return Row(
+        name, chosen.host_gbps, figures=figures(chosen, simulate_on(chosen, job.graph), job.arithmetic_s)
+    )
 
 
 def _compare_with_ideal(row: Row, ideal_ms: float) -> Row:

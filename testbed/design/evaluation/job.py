@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from testbed.design.evaluation.simulation import TaskGraph, read_graph
 from testbed.design.fabrics.direct import route_job
 from testbed.design.fabrics.fabric_list import build_fabric
-from testbed.design.fabrics.kind import ChosenFabric, FabricOptions, FabricRequest
+from testbed.design.fabrics.kind import ROUNDS_UP_TO, ChosenFabric, FabricOptions, FabricRequest
 from testbed.design.model import Topology
 from testbed.design.plans.file import Plan, read_plan
 from testbed.design.routing.route_sets import RouteSets
@@ -38,7 +38,7 @@ DEFAULT_RATE_GBPS = 100.0
 class Job:
     """One iteration as a graph, with its traffic; `about` holds further facts for reports.
 
-    `plan` is the plan of its strategy, or None.
+    `plan` is the plan of its strategy, or None. `arithmetic_s` is how long the operations of the model alone take at the peak of all GPUs; None if not known.
     """
 
     name: str
@@ -46,6 +46,13 @@ class Job:
     traffic: Traffic
     about: Mapping[str, Any]
     plan: Plan | None = None
+    devices_per_node: int = 1
+    arithmetic_s: float | None = None
+
+    @property
+    def gpus(self) -> int:
+        """Number of devices of all nodes."""
+        return self.graph.nodes * self.devices_per_node
 
     @property
     def topology(self) -> Topology | None:
@@ -102,8 +109,13 @@ class Job:
                 options=options,
             )
         )
-        fluid = self.plan is not None if options.fluid is None else options.fluid
-        return chosen.as_fluid() if fluid else chosen
+        return chosen.as_fluid() if self.is_fluid(options) else chosen
+
+    def is_fluid(self, options: FabricOptions) -> bool:
+        """Return whether all rounds of a ring are simulated as one flow: as `options` say, or by the job's size."""
+        if options.fluid is None:
+            return self.plan is not None or self.graph.nodes > ROUNDS_UP_TO
+        return options.fluid
 
     def draw_heat_map(self, path: str | Path) -> None:
         """Draw the bytes between servers as a heat map. Raises `WorkloadError` without matplotlib, and `OSError`."""
@@ -113,11 +125,12 @@ class Job:
             raise WorkloadError(f"cannot write the heat map {path}: {error}") from error
 
 
-def open_job(choice: WorkloadChoice, nodes: int | None = None, strategy: str = "") -> Job:
+def open_job(choice: WorkloadChoice, nodes: int | None = None, strategy: str = "", hb_domain: int = 1) -> Job:
     """Return the job of a workload, of a folder of traces or of a task graph file, by the name in `choice`.
 
     `strategy` is a strategy's name (default: `default`) or a plan file. With a plan, settings that the choice leaves
-    open are the plan's, and another size of the job is refused.
+    open are the plan's, and another size of the job is refused. With an `hb_domain` above 1 each server has so many
+    GPUs, and each of them is a node of the job.
     Raises `WorkloadError` and its subclasses, `PlanFileError`, `OSError`.
     """
     is_folder = choice.name not in MODELS and is_trace_folder(choice.name)
@@ -130,7 +143,7 @@ def open_job(choice: WorkloadChoice, nodes: int | None = None, strategy: str = "
                 "--set, --device, --mig and --strategy"
             )
         return _trace_job(choice) if is_folder else _graph_job(choice.name, read_graph(choice.name))
-    return _workload_job(choice, nodes, strategy or "default")
+    return _workload_job(choice, nodes, strategy or "default", hb_domain)
 
 
 def _graph_job(name: str, graph: TaskGraph) -> Job:
@@ -146,9 +159,11 @@ def _trace_job(choice: WorkloadChoice) -> Job:
     return replace(job, about={"graph": choice.name, **estimated})
 
 
-def _workload_job(choice: WorkloadChoice, nodes: int | None, strategy: str) -> Job:
+def _workload_job(choice: WorkloadChoice, nodes: int | None, strategy: str, hb_domain: int) -> Job:
     plan = None if is_named(strategy) else read_plan(strategy)
     if plan:
+        if hb_domain > 1:
+            raise PlanFileError(f"{strategy}: the plan is for whole servers: leave out --hb-domain")
         if choice.device and instances_of(choice.device) != instances_of(plan.workload.device):
             raise PlanFileError(
                 f"{strategy}: its servers have the device {plan.workload.device}: leave out --mig"
@@ -156,8 +171,12 @@ def _workload_job(choice: WorkloadChoice, nodes: int | None, strategy: str) -> J
         choice = _fill_from_plan(choice, plan, strategy)
     choice = replace(choice, device=choice.device or DEFAULT_DEVICE)
     servers = nodes or (plan.topology.nodes if plan else DEFAULT_NODES)
+    if hb_domain > 1:
+        choice = replace(choice, settings={"devices_per_server": str(hb_domain), **choice.settings})
     workload = choice.workload(servers)
     cluster = choice.cluster(servers)
+    if hb_domain > 1:
+        cluster = cluster.split()
     layout = (
         _strategy_of(plan, workload, servers, strategy)
         if plan
@@ -169,6 +188,7 @@ def _workload_job(choice: WorkloadChoice, nodes: int | None, strategy: str) -> J
     about = {
         **{key: value for key, value in choice.as_json().items() if value and key != "name"},
         **({"servers": -(-servers // instances), "mig": instances} if instances > 1 else {}),
+        **({"servers": servers} if hb_domain > 1 else {}),
         "workload": choice.name,
         "strategy": strategy,
         "operators": len(workload.operators),
@@ -176,7 +196,12 @@ def _workload_job(choice: WorkloadChoice, nodes: int | None, strategy: str) -> J
         "memory_bytes": int(np.max(memory_use(workload, layout, cluster))),
         "memory_limit_bytes": cluster.memory_bytes,
     }
-    return Job(workload.name, graph, traffic_of(graph), about, plan)
+    passes = (
+        operator.forward_flops + operator.backward_flops * workload.training
+        for operator in workload.operators
+    )
+    arithmetic_s = workload.batch * sum(passes) / (cluster.gpus * cluster.device.peak_flops)
+    return Job(workload.name, graph, traffic_of(graph), about, plan, cluster.devices_per_server, arithmetic_s)
 
 
 def _fill_from_plan(choice: WorkloadChoice, plan: Plan, source: str) -> WorkloadChoice:

@@ -40,26 +40,36 @@ def simulate_on(chosen: ChosenFabric, graph: TaskGraph, *, trace: bool = False) 
         raise WorkloadError(f"the iteration does not run on fabric {chosen.name!r}: {error}") from error
 
 
-def figures(chosen: ChosenFabric, execution: Execution) -> dict[str, Any]:
+def figures(chosen: ChosenFabric, execution: Execution, arithmetic_s: float | None = None) -> dict[str, Any]:
     """Return the figures of a simulated iteration, by name: times, bytes, links and cost.
 
-    `compute_ms` is the computing of the busiest device; `bandwidth_tax` bytes on links between hosts over bytes sent,
+    `compute_ms` is the computing of the busiest device; `mfu` the fraction of the GPUs' peak that the model's operations
+    use, None without `arithmetic_s`, their time at that peak; `bandwidth_tax` bytes on links between hosts over bytes sent,
     1 if hosts do not forward; `busiest_link` the fraction of the iteration in which the fullest link was full.
+    `bytes_in` reach hosts, `bytes_out` of them at their target, and hosts send the `bytes_forwarded` on. Circuits moved
+    `reconfigurations` times; some were dark for `outage_ms`; choosing them took `allocation_s` of processor time.
     """
-    fabric, graph = chosen.fabric, execution.graph
+    graph = execution.graph
     computing = graph.kind == Kind.COMPUTE
     by_device_s = np.bincount(graph.device[computing], graph.time_s[computing])
     return {
         "iteration_ms": execution.iteration_s * 1e3,
         "compute_ms": float(by_device_s.max(initial=0.0)) * 1e3,
-        "bandwidth_tax": execution.bandwidth_tax if fabric.hosts_forward else 1.0,
+        "mfu": arithmetic_s / execution.iteration_s if arithmetic_s and execution.iteration_s else None,
+        "bandwidth_tax": execution.bandwidth_tax,
         "payload_bytes": execution.payload_bytes,
         "wire_bytes": execution.wire_bytes,
         "busiest_link": _busiest_link(chosen, execution),
-        "link_count": fabric.links,
+        "bytes_in": execution.bytes_in,
+        "bytes_out": execution.wire_bytes,
+        "bytes_forwarded": execution.bytes_forwarded,
+        "reconfigurations": execution.reconfigurations,
+        "outage_ms": execution.outage_s * 1e3,
+        "allocation_s": execution.allocation_s,
+        "link_count": chosen.fabric.links,
         "tasks": graph.tasks,
-        "cost_usd": round(fabric.cost.total_usd),
-        "prices_recalled": fabric.cost.recalled,
+        "cost_usd": round(chosen.fabric.cost.total_usd),
+        "prices_recalled": chosen.fabric.cost.recalled,
     }
 
 

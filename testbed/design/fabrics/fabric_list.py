@@ -13,12 +13,17 @@ from testbed.errors import TopologyError
 if TYPE_CHECKING:
     from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest
 
+HB_GBPS = 2400.0
+"""Default rate of a GPU inside its domain of high bandwidth, each way: NVLink of an A100, 300 GB/s."""
+
 FABRICS = {
     "ideal": "ideal:IDEAL",
     "fattree": "fat_tree:FATTREE",
     "oversub": "fat_tree:OVERSUB",
     "direct": "direct:DIRECT",
     "expander": "expander:EXPANDER",
+    "rail-only": "rails:RAIL_ONLY",
+    "rail-optimized": "rails:RAIL_OPTIMIZED",
     "circuits": "circuits:CIRCUITS",
     "circuits-forwarding": "circuits:CIRCUITS_FORWARDING",
 }
@@ -40,12 +45,18 @@ def is_switched(name: str) -> bool:
     return kind is not None and kind.is_switched
 
 
+def is_of_gpus(name: str) -> bool:
+    """Return whether the hosts of a fabric are GPUs in domains of high bandwidth; False for an unknown name."""
+    kind = kind_of(name)
+    return kind is not None and kind.is_of_gpus
+
+
 def build_fabric(request: FabricRequest) -> ChosenFabric:
     """Return the fabric of a request; its `fabric` is the simulator's.
 
     Raises `TopologyError` for an unknown name, an impossible rate or size, and `equal_cost` without support for it.
     """
-    from testbed.design.fabrics.kind import with_routing
+    from testbed.design.fabrics.kind import with_domains, with_routing
     from testbed.design.model import check_rate
 
     name = request.name
@@ -56,7 +67,12 @@ def build_fabric(request: FabricRequest) -> ChosenFabric:
     if kind is None:
         raise TopologyError(f"unknown fabric {name!r}: choose {', '.join(FABRICS)}")
     try:
-        return with_routing(kind.build(request), request.options)
+        chosen = with_routing(kind.build(request), request.options)
+        if request.options.hb_domain == 1 or kind.is_of_gpus:
+            return chosen
+        if not kind.is_switched:
+            raise TopologyError(f"fabric {name!r} connects whole servers: leave out --hb-domain")
+        return with_domains(chosen, request.options)
     except ValueError as error:
         size = f"{request.nodes} nodes, degree {request.degree}"
         raise TopologyError(f"fabric {name!r} of {size} is not possible: {error}") from error

@@ -20,13 +20,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sim.models.network.allreduce import Algorithm, ring
+from sim.models.network.allreduce.domains import over_domains
 from sim.models.network.allreduce.fluid import fluid
 from sim.models.network.execution import Execution, simulate
 from sim.models.network.execution.circuits import CircuitSwitch, simulate_circuits
 from sim.models.network.execution.packets import simulate_packets
-from sim.models.network.fabrics import Fabric, direct_connect, shortest_paths
+from sim.models.network.fabrics import Fabric, direct_connect, join_domains, shortest_paths
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import TaskGraph
+from testbed.design.fabrics.fabric_list import HB_GBPS
 from testbed.design.model import Topology
 from testbed.design.routing.route_sets import RouteSets
 from testbed.design.topology.demand import Demand
@@ -36,6 +38,9 @@ SPREAD_PARTS = 4
 
 RANKED_ROUNDING = 0.01
 """Rounding of flows while a search ranks its finalists, as a fraction of their duration: a hundredth of the work."""
+
+ROUNDS_UP_TO = 256
+"""Nodes of the largest job whose rings are simulated round by round unless asked otherwise."""
 
 BALANCED, SPREAD, HASH = ROUTINGS = ("ideal", "spread", "hash")
 
@@ -103,7 +108,9 @@ class FabricOptions:
     """Options of some fabrics; `reconfiguration_s` is how long changing circuits are dark.
 
     `fluid` simulates all rounds of a ring as one flow. By default a job of a plan is fluid, as in its planner's last
-    simulation, so that it takes the predicted time; other jobs run in rounds.
+    simulation, so that it takes the predicted time, and so are jobs of more than `ROUNDS_UP_TO` nodes; others run in
+    rounds. With an `hb_domain` above 1 the nodes are GPUs, of which so many with consecutive numbers form a domain of
+    high bandwidth: `hb_gbps` from each GPU to the others of its domain.
     """
 
     oversubscription: float = 2.0
@@ -111,6 +118,8 @@ class FabricOptions:
     seed: int = 0
     fluid: bool | None = None
     routing: str = ""
+    hb_domain: int = 1
+    hb_gbps: float = HB_GBPS
 
 
 DEFAULT_OPTIONS = FabricOptions()
@@ -145,14 +154,15 @@ class FabricKind:
     """A kind of fabric: `build` makes it, `sentence` describes it in pages, for servers with D links of rate R.
 
     `options` are those of `FabricOptions` that `build` reads. `is_switched`: made of packet switches, so a host has
-    one link, and hosts do not forward. `has_equal_cost`: can be built at the rate at which it costs as much as direct
-    connect.
+    one link. `is_of_gpus`: its hosts are GPUs in domains of high bandwidth. `has_equal_cost`: can be built at the rate
+    at which it costs as much as direct connect.
     """
 
     sentence: str
     build: Callable[[FabricRequest], ChosenFabric]
     options: tuple[str, ...] = ()
     is_switched: bool = False
+    is_of_gpus: bool = False
     has_equal_cost: bool = False
 
 
@@ -160,6 +170,12 @@ def alone(request: FabricRequest) -> ChosenFabric:
     """Return a fabric without links, for a single host."""
     fabric = direct_connect(1, (), request.rate_gbps, name=request.name)
     return ChosenFabric(request.name, fabric, request.host_gbps, ring)
+
+
+def with_domains(chosen: ChosenFabric, options: FabricOptions) -> ChosenFabric:
+    """Return a fabric of switches whose hosts are GPUs, with the domains that `options` describe."""
+    fabric = join_domains(chosen.fabric, options.hb_domain, options.hb_gbps)
+    return replace(chosen, fabric=fabric, allreduce=over_domains(options.hb_domain))
 
 
 def with_routing(chosen: ChosenFabric, options: FabricOptions) -> ChosenFabric:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from math import isqrt
 from typing import Any
 
-from testbed.design.workloads.catalogue import parameters_of, workload
+from testbed.design.workloads.catalogue import MODELS, parameters_of, workload
 from testbed.design.workloads.catalogue.models import settings_of
 from testbed.design.workloads.mig import PCIE_BYTES_PER_S, device_named, instances_of
 from testbed.design.workloads.model import READ_BY_ROWS, Operator, Workload
@@ -66,6 +66,11 @@ class WorkloadChoice:
         """True if the model is in an ONNX file or in a torch module."""
         return self.name.endswith(FILE_SUFFIXES) or self.name.startswith(TORCH)
 
+    @property
+    def has_servers(self) -> bool:
+        """True for a model; a task graph or a folder of traces does not say what its nodes are."""
+        return self.is_file or self.name in MODELS
+
     def workload(self, nodes: int) -> Workload:
         """Return the workload on `nodes` servers. Raises `WorkloadError`, `OSError`."""
         if self.is_file:
@@ -80,7 +85,7 @@ class WorkloadChoice:
         name = self.device or DEFAULT_DEVICE
         device, instances = device_named(name), instances_of(name)
         profile = read_profile(self.profile) if self.profile else None
-        cluster = Cluster(nodes, device, self._devices_per_server(), profile=profile)
+        cluster = Cluster(nodes, device, self.devices_per_server, profile=profile)
         return replace(cluster, local_bytes_per_s=PCIE_BYTES_PER_S / instances) if instances > 1 else cluster
 
     def _from_file(self, nodes: int) -> Workload:
@@ -108,7 +113,9 @@ class WorkloadChoice:
             raise WorkloadError(f"--set {wrong[0]}={self.settings[wrong[0]]}: give an integer")
         return {name: int(text) for name, text in self.settings.items()}
 
-    def _devices_per_server(self) -> int:
+    @property
+    def devices_per_server(self) -> int:
+        """Number of devices of a server. Raises `WorkloadError` for an unknown model or setting."""
         if self.is_file:
             return self._sizes().get("devices_per_server", 4)
         settings = settings_of(self.name, self.settings)

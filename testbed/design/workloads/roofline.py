@@ -17,7 +17,7 @@ devices. The exchange among its devices is charged once, before each AllReduce t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import isfinite
 
@@ -74,13 +74,17 @@ DEVICES = {device.name.lower(): device for device in (A100, A100_80GB, A100_80GB
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Cluster of `nodes` equal servers with `devices_per_server` devices, linked at `local_bytes_per_s` each way."""
+    """Cluster of `nodes` equal servers with `devices_per_server` devices, linked at `local_bytes_per_s` each way.
+
+    With a `domain` above 1 the nodes are GPUs, and so many with consecutive numbers form a domain of high bandwidth.
+    """
 
     nodes: int
     device: Device = A100
     devices_per_server: int = 4
     local_bytes_per_s: float = 300e9
     profile: Profile | None = None
+    domain: int = 1
 
     def __post_init__(self) -> None:
         if not all(is_whole(count) and count >= 1 for count in (self.nodes, self.devices_per_server)):
@@ -90,6 +94,15 @@ class Cluster:
             )
         if not self.local_bytes_per_s > 0:
             raise WorkloadError(f"{self.local_bytes_per_s} bytes/s within a server: give a rate above 0")
+
+    @property
+    def gpus(self) -> int:
+        """Number of devices of all servers."""
+        return self.nodes * self.devices_per_server
+
+    def split(self) -> Cluster:
+        """Return the cluster with each device as a node of its own, and the devices of a server as a domain."""
+        return replace(self, nodes=self.gpus, devices_per_server=1, domain=self.devices_per_server)
 
     @property
     def memory_bytes(self) -> int:

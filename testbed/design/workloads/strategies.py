@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain
 
 import numpy as np
 
@@ -26,6 +27,7 @@ FORMS = {
     "default": "default",
     "data": "data",
     "pipeline": "pipeline:STAGES:MICROBATCHES",
+    "hybrid": "hybrid:SHARDS:STAGES:MICROBATCHES",
     "disaggregated": "disaggregated or disaggregated:PREFILL_SERVERS",
 }
 
@@ -123,20 +125,37 @@ def _fits(workload: Workload, strategy: Strategy, cluster: Cluster) -> bool:
 def _fit_together(workload: Workload, cluster: Cluster) -> Strategy:
     default = default_strategy(workload, cluster.nodes)
     sizes = [size for size in range(2, cluster.nodes + 1) if cluster.nodes % size == 0]
-    cuts = (_cut(workload, default, cluster.nodes, size) for size in sizes)
-    return next((strategy for strategy in (default, *cuts) if _fits(workload, strategy, cluster)), default)
+    cuts = (_cut(workload, default, cluster, size) for size in sizes)
+    candidates = chain((default,), cuts, _pipelines_of_domains(workload, cluster))
+    return next((strategy for strategy in candidates if _fits(workload, strategy, cluster)), default)
 
 
-def _cut(workload: Workload, default: Strategy, nodes: int, shards: int) -> Strategy:
+def _pipelines_of_domains(workload: Workload, cluster: Cluster) -> Iterator[Strategy]:
+    """Yield hybrid strategies whose tensor-parallel groups are domains, with more and more stages; none without domains.
+
+    There are as many microbatches as stages, or as many as there are samples.
+    """
+    domains = cluster.nodes // cluster.domain
+    for stages in range(2, min(domains, len(workload.operators)) + 1) if cluster.domain > 1 else ():
+        if domains % stages == 0:
+            microbatches = min(stages, workload.batch)
+            yield hybrid_parallel(workload, cluster.nodes, cluster.domain, stages, microbatches)
+
+
+def _cut(workload: Workload, default: Strategy, cluster: Cluster, shards: int) -> Strategy:
     """Return the strategy with copies replaced by groups of up to `shards` shards; sharded operators stay unchanged.
 
-    Operators that can only be placed are spread over all servers if these are one group.
+    Groups that fit into a domain of high bandwidth are consecutive, so that each is inside one. Operators that can only
+    be placed are spread over all servers if these are one group.
     """
+    nodes = cluster.nodes
 
     def sharding(operator: Operator, current: Sharding) -> Sharding:
         ways = [way for way in ("tensor", "expert") if way in operator.ways]
         if current.way == "data" and ways:
-            return space_sharding(ways[0], nodes, _most_shards(operator, shards))
+            size = _most_shards(operator, shards)
+            is_inside = cluster.domain % size == 0 and not operator.evenly_spaced
+            return (block_sharding if is_inside else space_sharding)(ways[0], nodes, size)
         spread = current.way in ("data", "place") and "place" in operator.ways and shards == nodes
         return place_sharding(range(nodes)) if spread else current
 
@@ -249,6 +268,44 @@ def pipeline_parallel(workload: Workload, nodes: int, stages: int, microbatches:
     return Strategy(tuple(shardings), microbatches)
 
 
+def hybrid_parallel(workload: Workload, nodes: int, shards: int, stages: int, microbatches: int) -> Strategy:
+    """Return a pipeline whose stages are cut into tensor-parallel groups, with copies of the groups in each stage.
+
+    Groups of `shards` are consecutive nodes, so they lie in a domain of high bandwidth whose size they divide; then
+    follow the copies of a stage, then the stages (Narayanan et al., 2021). Experts are spread over the nodes of a
+    stage, tables are placed on the one with least memory used, and what cannot be cut is copied. Raises
+    `StrategyError` if groups and stages do not divide the nodes, or the stages are more than the operators.
+    """
+    count = len(workload.operators)
+    if min(shards, stages) < 1 or nodes % (shards * stages) or stages > count:
+        raise StrategyError(
+            f"{workload.name}: {stages} stages of {count} operators in groups of {shards} on {nodes} nodes: "
+            "groups and stages must divide the nodes, and each stage needs an operator"
+        )
+    work = [operator.forward_flops + operator.backward_flops for operator in workload.operators]
+    ends, each = _even_cuts(work, stages), nodes // stages
+    shardings = []
+    for stage in range(stages):
+        load = np.zeros(each)
+        for operator in workload.operators[ends[stage] : ends[stage + 1]]:
+            sharding = _stage_sharding(operator, each, shards, int(load.argmin()))
+            if sharding.way == "place":
+                load[list(sharding.servers)] += operator.parameter_bytes + operator.state_bytes
+            first = stage * each
+            grid = tuple(tuple(first + server for server in row) for row in sharding.grid)
+            shardings.append(Sharding(sharding.way, grid))
+    return Strategy(tuple(shardings), microbatches)
+
+
+def _stage_sharding(operator: Operator, nodes: int, shards: int, emptiest: int) -> Sharding:
+    """Return the sharding of an operator in a stage of `nodes` nodes, numbered from 0."""
+    if "tensor" in operator.ways and shards > 1:
+        return block_sharding("tensor", nodes, _most_shards(operator, shards))
+    if operator.ways[0] == "expert":
+        return block_sharding("expert", nodes, _most_shards(operator, nodes))
+    return _default_sharding(operator, nodes, emptiest)
+
+
 def _even_cuts(weights: Sequence[float], pieces: int) -> list[int]:
     """Return the borders of non-empty pieces of a sequence that minimise the weight of the heaviest piece.
 
@@ -289,6 +346,8 @@ def strategy_by_name(text: str, workload: Workload, cluster: Cluster) -> Strateg
             return data_parallel(workload, cluster.nodes)
         case "pipeline", [stages, microbatches]:
             return pipeline_parallel(workload, cluster.nodes, stages, microbatches)
+        case "hybrid", [shards, stages, microbatches]:
+            return hybrid_parallel(workload, cluster.nodes, shards, stages, microbatches)
         case "disaggregated", []:
             return disaggregate(workload, cluster)
         case "disaggregated", [prefill_nodes]:

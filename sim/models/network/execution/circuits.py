@@ -13,7 +13,8 @@ A message keeps the latency of a single hop.
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from time import process_time
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,20 +93,33 @@ def simulate_circuits(
     lowered = lower(graph, fabric, latency or Latency(), allreduce)
     run = Run(lowered, fabric.capacity_bps, fabric.never_full, trace=trace, rounding=rounding)
     circuits = np.zeros((switch.nodes, switch.nodes), np.int64)
-    now_s, idle, progress = 0.0, 0, -1
+    now_s, idle, progress, allocation_s = 0.0, 0, -1, 0.0
+    moved_s: list[float] = []
+
+    def result() -> Execution:
+        execution = run.result(graph, fabric)
+        dark_s = (min(switch.delay_s, execution.iteration_s - begin_s) for begin_s in moved_s)
+        return replace(
+            execution, reconfigurations=len(moved_s), outage_s=sum(dark_s), allocation_s=allocation_s
+        )
+
     run.until(0.0)
     while idle < _PATIENCE:
+        began_s = process_time()
         wanted = choose_circuits(demand(run, lowered, switch.nodes), switch, circuits)
+        allocation_s += process_time() - began_s
+        has_moved = bool((wanted != circuits).any())
+        moved_s += [now_s] * has_moved
         _light(run, switch, np.minimum(circuits, wanted))
-        if run.until(now_s + switch.delay_s * bool((wanted != circuits).any())):
-            return run.result(graph, fabric)
+        if run.until(now_s + switch.delay_s * has_moved):
+            return result()
         circuits = wanted
         _light(run, switch, circuits)
         if switch.forwarding:
             run.reroute(_route(lowered, circuits))
         now_s += switch.period_s
         if run.until(now_s):
-            return run.result(graph, fabric)
+            return result()
         idle = idle + 1 if progress == (progress := run.progress()) else 0
     raise Stalled(
         f"nothing moved in {_PATIENCE} periods, up to {now_s:.3f} s: increase the degree or the period"

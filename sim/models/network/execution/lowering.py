@@ -195,10 +195,11 @@ def route_messages(messages: Messages, fabric: Fabric) -> Routes:
 def _latencies(routes: Routes, fabric: Fabric, latency: Latency) -> tuple[Floats, Floats]:
     """Head and tail of each route: the packets' time is that of all links of the path but the slowest."""
     hops = np.diff(routes.first)
-    relays = np.maximum(hops - 1, 0) * fabric.hosts_forward
     fluid = latency.packet_bytes == 1
     packet_s = np.zeros(fabric.links) if fluid else latency.packet_bytes * 8 / fabric.lane_bps
     route_of = np.repeat(np.arange(hops.size), hops)
+    from_host = np.bincount(route_of[fabric.sources[routes.links] < fabric.nodes], minlength=hops.size)
+    relays = np.maximum(from_host - 1, 0)
     total = np.bincount(route_of, weights=packet_s[routes.links], minlength=hops.size)
     slowest = np.zeros(hops.size)
     np.maximum.at(slowest, route_of, packet_s[routes.links])

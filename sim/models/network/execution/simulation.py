@@ -70,6 +70,12 @@ class Execution:
     """(links,) whole packets that each link carried"""
     events: int
     trace: Trace | None
+    reconfigurations: int = 0
+    """Number of times at which circuits moved."""
+    outage_s: float = 0.0
+    """Total time in which some circuits were dark."""
+    allocation_s: float = 0.0
+    """Processor time of choosing circuits."""
 
     @property
     def iteration_s(self) -> float:
@@ -89,9 +95,19 @@ class Execution:
         return int((program.message_bytes * messages.rounds)[messages.source != messages.target].sum())
 
     @property
+    def bytes_in(self) -> int:
+        """Bytes that links brought to hosts."""
+        return int(self.link_bytes[self.fabric.targets < self.fabric.nodes].sum())
+
+    @property
+    def bytes_forwarded(self) -> int:
+        """Bytes that left a host where they did not begin."""
+        return int(self.link_bytes[self.fabric.sources < self.fabric.nodes].sum()) - self.wire_bytes
+
+    @property
     def bandwidth_tax(self) -> float:
-        """Bytes on links over bytes sent: on direct connect the mean number of hops, weighted by bytes."""
-        return float(self.link_bytes.sum()) / self.wire_bytes if self.wire_bytes else 1.0
+        """Bytes that reached hosts over bytes sent: on direct connect the mean number of hops, weighted by bytes."""
+        return self.bytes_in / self.wire_bytes if self.wire_bytes else 1.0
 
 
 def simulate(

@@ -7,6 +7,7 @@ from sim.models.network.fabrics.cost import Cost, equal_cost_rate_gbps
 from sim.models.network.fabrics.direct import direct_connect, make_routed, shortest_paths
 from sim.models.network.fabrics.expanders import expander
 from sim.models.network.fabrics.model import Fabric
+from sim.models.network.fabrics.rails import join_domains, rail_only, rail_optimized
 from sim.models.network.fabrics.switched import fat_tree, ideal_switch
 
 __all__ = [
@@ -18,6 +19,9 @@ __all__ = [
     "expander",
     "fat_tree",
     "ideal_switch",
+    "join_domains",
     "make_routed",
+    "rail_only",
+    "rail_optimized",
     "shortest_paths",
 ]

@@ -1,0 +1,49 @@
+"""AllReduce over domains of high bandwidth: inside each domain first, then rail by rail, then inside again.
+
+The x members in a domain scatter and reduce, so that each holds 1/x of the domain's sum. The y members of equal rank,
+one per domain, sum their parts on a ring over their rail. Each domain then gathers. A member sends 2(x-1)/x of the
+tensor inside its domain and 2(y-1)/(xy) over its rail; a ring over all members would send 2(xy-1)/(xy) over rails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sim.models.network.allreduce.algorithms import Algorithm, Chain, Integers, Phase, ring
+
+
+def over_domains(domain: int) -> Algorithm:
+    """Return the hierarchical AllReduce for domains of `domain` consecutive nodes.
+
+    Groups with the same ranks in each of their domains are summed as the module describes. Other groups form one
+    ring in ascending order, which leaves a domain only once.
+
+    >>> (chain,) = over_domains(4)(range(8), 8000)
+    >>> [(phase.rounds, phase.sizes[0].item()) for phase in chain]
+    [(3, 2000), (2, 1000), (3, 2000)]
+    """
+
+    def allreduce(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
+        ordered = np.sort(np.array(members, dtype=np.int64))
+        domains, first = np.unique(ordered // domain, return_index=True)
+        across, inside = domains.size, ordered.size // max(domains.size, 1)
+        rows = ordered.reshape(across, inside) if across * inside == ordered.size else None
+        is_regular = (
+            rows is not None
+            and bool((first == np.arange(across) * inside).all())
+            and bool((rows % domain == rows[:1] % domain).all())
+        )
+        if not is_regular or across == 1 or inside == 1 or rows is None or not size_bytes:
+            return ring(ordered.tolist(), size_bytes)
+        part = -(-size_bytes // inside)
+        spread = _rotate(rows, part, inside - 1)
+        return ((spread, _rotate(rows.T, -(-part // across), 2 * (across - 1)), spread),)
+
+    return allreduce
+
+
+def _rotate(rows: Integers, size_bytes: int, rounds: int) -> Phase:
+    """Return rounds in which each node sends `size_bytes` to the next one in its row, and the last to the first."""
+    return Phase(rows.ravel(), np.roll(rows, -1, axis=1).ravel(), np.full(rows.size, size_bytes), rounds)

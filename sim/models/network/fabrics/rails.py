@@ -1,0 +1,154 @@
+"""Rail-only and rail-optimised fabrics: GPUs in domains of high bandwidth, joined by one network per rail.
+
+A domain holds `domain` GPUs with consecutive numbers, joined by a switch of high bandwidth (NVLink). Rail r joins the
+GPUs of rank r of all domains. Rails have full bisection, so each is modelled as one switch that never blocks; a real
+one may be a small Clos network.
+
+- Rail-only (Wang et al., 2023): nothing joins the rails. A message to another domain and rank goes over the sender's
+  rail into the target's domain; the GPU of the sender's rank there forwards it through the domain.
+- Rail-optimised: a spine with full bisection joins the rails. No GPU forwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from sim.models.network.fabrics.cost import Cost, fat_tree_cost
+from sim.models.network.fabrics.model import Fabric, Integers, Router, check_sizes
+
+
+def rail_only(gpus: int, domain: int, rail_gbps: float, domain_gbps: float) -> Fabric:
+    """Return a fabric whose rails are joined only by the domains.
+
+    Each GPU has a link of `domain_gbps` to its domain and one of `rail_gbps` to its rail, each way. Raises `ValueError`
+    unless the domains divide the GPUs.
+    """
+    return _fabric("rail-only", gpus, domain, rail_gbps, domain_gbps, has_spine=False)
+
+
+def rail_optimized(gpus: int, domain: int, rail_gbps: float, domain_gbps: float) -> Fabric:
+    """Return a fabric whose rails are joined by a spine with full bisection. Raises as `rail_only` does."""
+    return _fabric("rail-optimized", gpus, domain, rail_gbps, domain_gbps, has_spine=True)
+
+
+def join_domains(fabric: Fabric, domain: int, domain_gbps: float) -> Fabric:
+    """Return a fabric of switches with its hosts, which are GPUs, joined in domains of consecutive numbers too.
+
+    Messages inside a domain leave the rest of the fabric alone. Raises `ValueError` unless the domains divide the GPUs.
+    """
+    check_sizes(domain, domain_gbps)
+    gpus, links = fabric.nodes, fabric.links
+    if gpus % domain:
+        raise ValueError(f"{gpus} GPUs cannot be divided into domains of {domain}")
+    hosts = np.arange(gpus)
+    switches = 1 + max(fabric.sources.max(), fabric.targets.max()) + hosts // domain
+    rate_bps = np.full(2 * gpus, domain_gbps * 1e9)
+
+    def inside(router: Router) -> Router:
+        def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
+            paths = router(sources, targets, choices)
+            near = sources // domain == targets // domain
+            paths[near] = -1
+            paths[near, 0], paths[near, 1] = links + sources[near], links + gpus + targets[near]
+            return paths
+
+        return route
+
+    count, router = fabric.alternatives or (0, fabric.router)
+    return replace(
+        fabric,
+        name=f"{fabric.name}+domains",
+        sources=np.concatenate([fabric.sources, hosts, switches]),
+        targets=np.concatenate([fabric.targets, switches, hosts]),
+        capacity_bps=np.concatenate([fabric.capacity_bps, rate_bps]),
+        lane_bps=np.concatenate([fabric.lane_bps, rate_bps]),
+        never_full=np.concatenate([fabric.never_full, np.zeros(2 * gpus, dtype=bool)]),
+        router=inside(fabric.router),
+        alternatives=(count, inside(router)) if count else None,
+    )
+
+
+def _fabric(
+    name: str, gpus: int, domain: int, rail_gbps: float, domain_gbps: float, *, has_spine: bool
+) -> Fabric:
+    check_sizes(gpus, rail_gbps)
+    check_sizes(domain, domain_gbps)
+    if gpus % domain:
+        raise ValueError(f"{gpus} GPUs cannot be divided into domains of {domain}")
+    domains = gpus // domain
+    hosts, rails = np.arange(gpus), np.arange(domain)
+    inside = gpus + hosts // domain
+    rail = gpus + domains + hosts % domain
+    spine = np.full(domain, gpus + domains + domain)
+    # Up-links of all GPUs, then of the rails; the same links down follow in the same order.
+    lower = np.concatenate([hosts, hosts, gpus + domains + rails])
+    upper = np.concatenate([inside, rail, spine])
+    rate_bps = np.repeat([domain_gbps, rail_gbps, rail_gbps], [gpus, gpus, domain]) * 1e9
+    lanes = np.repeat([1, 1, domains], [gpus, gpus, domain])
+    kept = lower.size if has_spine else 2 * gpus
+    return Fabric(
+        name=name,
+        nodes=gpus,
+        sources=np.concatenate([lower[:kept], upper[:kept]]),
+        targets=np.concatenate([upper[:kept], lower[:kept]]),
+        capacity_bps=np.tile((rate_bps * lanes)[:kept], 2),
+        lane_bps=np.tile(rate_bps[:kept], 2),
+        never_full=np.tile(np.arange(kept) >= 2 * gpus, 2),
+        router=_route_over_spine(gpus, domain, kept)
+        if has_spine
+        else _route_over_domains(gpus, domain, kept),
+        hosts_forward=False,
+        cost=rail_cost(gpus, domain, rail_gbps, has_spine=has_spine),
+    )
+
+
+def rail_cost(gpus: int, domain: int, rail_gbps: float, *, has_spine: bool) -> Cost:
+    """Return the cost of the rails and of the NICs; domains are part of the servers.
+
+    With a spine this is one Fat-tree over all GPUs, otherwise one Fat-tree per rail.
+    """
+    if has_spine:
+        return fat_tree_cost(gpus, rail_gbps)
+    one = fat_tree_cost(gpus // domain, rail_gbps)
+    return Cost(tuple((part, number * domain, price) for part, number, price in one.parts), one.recalled)
+
+
+def _route_over_domains(gpus: int, domain: int, one_way: int) -> Router:
+    """Return the router of rail-only: over the sender's rail if the domain differs, then through the domain."""
+
+    def route(sources: Integers, targets: Integers, _choices: Integers) -> Integers:
+        crosses = sources // domain != targets // domain
+        relays = np.where(crosses, targets // domain * domain + sources % domain, sources)
+        is_there = relays == targets
+        return np.stack(
+            [
+                np.where(crosses, gpus + sources, -1),
+                np.where(crosses, one_way + gpus + relays, -1),
+                np.where(is_there, -1, relays),
+                np.where(is_there, -1, one_way + targets),
+            ],
+            axis=1,
+        )
+
+    return route
+
+
+def _route_over_spine(gpus: int, domain: int, one_way: int) -> Router:
+    """Return the router of rail-optimised: through the domain if both are in it, otherwise over one or two rails."""
+
+    def route(sources: Integers, targets: Integers, _choices: Integers) -> Integers:
+        crosses = sources // domain != targets // domain
+        climbs = crosses & (sources % domain != targets % domain)
+        return np.stack(
+            [
+                np.where(crosses, gpus + sources, sources),
+                np.where(climbs, 2 * gpus + sources % domain, -1),
+                np.where(climbs, one_way + 2 * gpus + targets % domain, -1),
+                np.where(crosses, one_way + gpus + targets, one_way + targets),
+            ],
+            axis=1,
+        )
+
+    return route

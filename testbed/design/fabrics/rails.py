@@ -1,0 +1,37 @@
+"""Fabrics of hosts with several GPUs: rails that only the domains of high bandwidth join, or rails with a spine."""
+
+from __future__ import annotations
+
+from sim.models.network.allreduce.domains import over_domains
+from sim.models.network.fabrics import rail_only, rail_optimized
+from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest
+
+
+def build_rail_only(request: FabricRequest) -> ChosenFabric:
+    """Return one network per rail; messages between rails pass through a domain."""
+    options = request.options
+    fabric = rail_only(request.nodes, options.hb_domain, request.host_gbps, options.hb_gbps)
+    return ChosenFabric(request.name, fabric, request.host_gbps, over_domains(options.hb_domain))
+
+
+def build_rail_optimized(request: FabricRequest) -> ChosenFabric:
+    """Return rails that a spine with full bisection joins."""
+    options = request.options
+    fabric = rail_optimized(request.nodes, options.hb_domain, request.host_gbps, options.hb_gbps)
+    return ChosenFabric(request.name, fabric, request.host_gbps, over_domains(options.hb_domain))
+
+
+RAIL_ONLY = FabricKind(
+    "one network for the GPUs of each rank, joined only by the domains inside hosts; one NIC of D times R a GPU",
+    build_rail_only,
+    options=("hb_domain", "hb_gbps"),
+    is_switched=True,
+    is_of_gpus=True,
+)
+RAIL_OPTIMIZED = FabricKind(
+    "the same with a spine that joins the rails; one NIC of D times R a GPU",
+    build_rail_optimized,
+    options=("hb_domain", "hb_gbps"),
+    is_switched=True,
+    is_of_gpus=True,
+)
