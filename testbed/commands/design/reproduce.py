@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from testbed.commands.declare import REQUIRED, Command, argument, option
-from testbed.commands.documents import Document
+from testbed.commands.documents import OMIT_NONE, Document
 from testbed.commands.groups import Moves
 from testbed.commands.place import Place
 from testbed.commands.progress import PlainNarrator, RichNarrator, narrate, note_compilation
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from testbed.design.evaluation.compilation import Part
     from testbed.design.reproductions.figure import Figure, Table
 
-_PARTS: Mapping[str, tuple[Part, ...]] = {"topoopt": ("flows", "search", "routes")}
+_PARTS: Mapping[str, tuple[Part, ...]] = {"topoopt": ("flows", "search", "routes"), "rail-only": ("flows",)}
 Narrator = PlainNarrator | RichNarrator
 
 
@@ -50,11 +50,21 @@ class ReproducedFigure:
 
 @dataclass(frozen=True, kw_only=True)
 class ReproductionDocument(Document):
-    """Reproduced figures of a paper; with `quick` at small sizes, so the numbers cannot be compared."""
+    """Reproduced figures of a paper; with `quick` at small sizes, so the numbers cannot be compared.
+
+    The sections besides `figures` are those of `rail-only`, each with the numbers of one figure.
+    """
 
     paper: str
     quick: bool
     figures: tuple[ReproducedFigure, ...]
+    counts: tuple[Mapping[str, Any], ...] | None = field(default=None, metadata=OMIT_NONE)
+    savings: tuple[Mapping[str, Any], ...] | None = field(default=None, metadata=OMIT_NONE)
+    all_to_all: tuple[Mapping[str, Any], ...] | None = field(default=None, metadata=OMIT_NONE)
+    iterations: tuple[Mapping[str, Any], ...] | None = field(default=None, metadata=OMIT_NONE)
+    fits: tuple[Mapping[str, Any], ...] | None = field(default=None, metadata=OMIT_NONE)
+    traffic: Mapping[str, Any] | None = field(default=None, metadata=OMIT_NONE)
+    sweeps: tuple[Mapping[str, Any], ...] | None = field(default=None, metadata=OMIT_NONE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +74,8 @@ class Reproduce(Moves, Command[ReproductionDocument]):
     needs = "nothing"
     role = None
     paper: Annotated[
-        Literal["topoopt", "unfairness", "sharing"], argument("topoopt, unfairness or sharing", "PAPER")
+        Literal["topoopt", "unfairness", "sharing", "rail-only"],
+        argument("topoopt, unfairness, sharing or rail-only", "PAPER"),
     ] = REQUIRED
     numbers: Annotated[
         tuple[int, ...],
@@ -95,24 +106,30 @@ class Reproduce(Moves, Command[ReproductionDocument]):
         """Compute the figures and write their files. Raises `WorkloadError`, and with `--lab` errors of measuring."""
         from testbed.design.reproductions.figure import HEADER
 
-        package = import_module(f"testbed.design.reproductions.{self.paper}")
+        package = import_module(self._package)
         figures = [_figure_of(package, number) for number in self.numbers or package.MODULES]
         note_compilation(*_PARTS.get(self.paper, ("contention",)))
         (self.out / self.paper).mkdir(parents=True, exist_ok=True)
-        reproduced = []
+        reproduced, tables = [], {}
         with narrate() as narrator, self._scale(at.runs_dir, narrator) as scale:
             for figure in figures:
                 narrator.phase(f"figure {figure.number}: {figure.title}")
-                reproduced.append(self._write(figure, figure.make(scale, narrator.tick), narrator))
+                table = tables[figure.number] = figure.make(scale, narrator.tick)
+                reproduced.append(self._write(figure, table, narrator))
         for one in reproduced:
             rows = [line.cells() for line in one.comparison]
             at.say_table(f"figure {one.figure}: {one.title}", HEADER, rows)
-        return ReproductionDocument(paper=self.paper, quick=self.quick, figures=tuple(reproduced))
+        sections = package.describe(tables) if self.paper == "rail-only" else {}
+        return ReproductionDocument(paper=self.paper, quick=self.quick, figures=tuple(reproduced), **sections)
+
+    @property
+    def _package(self) -> str:
+        return f"testbed.design.reproductions.{self.paper.replace('-', '_')}"
 
     @contextmanager
     def _scale(self, runs_dir: Path, narrator: Narrator) -> Iterator[Any]:
         """Provide the sizes of the reproduction; with `--lab` they include measurements on two hosts."""
-        setup = import_module(f"testbed.design.reproductions.{self.paper}.setup")
+        setup = import_module(f"{self._package}.setup")
         scale = setup.QUICK if self.quick else setup.PAPER
         if self.lab_file is None:
             yield scale

@@ -175,7 +175,7 @@ class SimulatesWorkload(NamesWorkload):
     ) -> FabricSetting:
         """Return the job that the options name, with links, rate and options of its fabrics.
 
-        With `may_share`, logical servers may share a link, each with a part of its rate. `of_gpus` says that the fabrics
+        With `may_share`, logical servers may share a link, each with a part of its rate. `of_gpus`: the fabrics
         connect GPUs, so the GPUs of a server are a domain by default. Raises the errors of `open_job`, and
         `WorkloadError` for invalid settings.
         """

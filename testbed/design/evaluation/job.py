@@ -38,7 +38,8 @@ DEFAULT_RATE_GBPS = 100.0
 class Job:
     """One iteration as a graph, with its traffic; `about` holds further facts for reports.
 
-    `plan` is the plan of its strategy, or None. `arithmetic_s` is how long the operations of the model alone take at the peak of all GPUs; None if not known.
+    `plan` is the plan of its strategy, or None. A node has `devices_per_node` devices. `arithmetic_s` is the time of
+    the model's operations alone, at the peak of all devices; None if it is not known.
     """
 
     name: str

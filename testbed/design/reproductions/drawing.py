@@ -41,9 +41,10 @@ def draw(plot: Plot, path: Path) -> Path:
                 axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
                 axis.yaxis.set_major_formatter("{x:g}")
                 axis.yaxis.set_minor_formatter("")
-            else:
+            elif panel.kind != "heat":
                 axis.set_ylim(bottom=0)
-            axis.grid(alpha=0.3)
+            if panel.kind != "heat":
+                axis.grid(alpha=0.3)
         for axis in axes[len(plot.panels) :]:
             axis.set_axis_off()
         _legend(figure, plot, high)
@@ -85,7 +86,16 @@ def _steps(axis: Any, panel: Panel) -> None:
     axis.set_xlim(left=0)
 
 
-_PLOTS = {"lines": _lines, "bars": _bars, "steps": _steps}
+def _heat(axis: Any, panel: Panel) -> None:
+    """Draw one row per series, white where it is 0; colours are logarithmic."""
+    from matplotlib.colors import LogNorm
+
+    rows = [[value or float("nan") for value in series.up] for series in panel.series]
+    image = axis.imshow(rows, norm=LogNorm(), cmap="viridis", interpolation="nearest")
+    axis.figure.colorbar(image, ax=axis, shrink=0.8, label="bytes")
+
+
+_PLOTS = {"lines": _lines, "bars": _bars, "steps": _steps, "heat": _heat}
 
 
 def _legend(figure: Any, plot: Plot, high: int) -> None:
@@ -97,5 +107,7 @@ def _legend(figure: Any, plot: Plot, high: int) -> None:
         columns = max(1, min(len(labels), int(figure.get_figwidth() / entry_inches)))
         figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
         return
-    for axis in figure.axes[: len(plot.panels)]:
+    for axis, panel in zip(figure.axes, plot.panels, strict=False):
+        if panel.kind == "heat":
+            continue
         axis.legend(frameon=False, fontsize=8 if high == 1 else 7)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Literal, TypeVar
 
-Kind = Literal["lines", "bars", "steps"]
+Kind = Literal["lines", "bars", "steps", "heat"]
 
 Cell = str | float
 Record = Mapping[str, Cell]
@@ -25,7 +25,7 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A line, or the bars of one colour; `across` are numbers, or labels of bars."""
+    """A line, the bars of one colour, or a row of a heat map; `across` are numbers, or labels of bars."""
 
     name: str
     across: tuple[Cell, ...]

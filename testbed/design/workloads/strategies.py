@@ -131,7 +131,7 @@ def _fit_together(workload: Workload, cluster: Cluster) -> Strategy:
 
 
 def _pipelines_of_domains(workload: Workload, cluster: Cluster) -> Iterator[Strategy]:
-    """Yield hybrid strategies whose tensor-parallel groups are domains, with more and more stages; none without domains.
+    """Yield hybrid strategies whose tensor-parallel groups are domains, if there are any, with more and more stages.
 
     There are as many microbatches as stages, or as many as there are samples.
     """

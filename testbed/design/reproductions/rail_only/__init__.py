@@ -1,0 +1,83 @@
+"""Rail-only networks (Wang et al., HotI 2024): parts, collectives, iteration times and traffic of large GPT jobs.
+
+| figure | module | contents |
+|---|---|---|
+| 1 | `network_parts` | switches and transceivers of table II, and what a rail-only network saves |
+| 2 | `all_to_all` | by how much an all-to-all takes longer, by formula and simulated |
+| 3 | `iteration_times` | four GPT jobs: published times, and ours from a fit on one of them |
+| 4 | `traffic` | bytes of a GPT with 1T parameters by kind and by pair of GPUs |
+| 5 | `sweeps` | iteration time over domain size, bandwidths and batch |
+
+The numbers are ours: the paper's figures are known from the authors' slides alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from testbed.design.reproductions.figure import Figure, Table
+from testbed.design.reproductions.rail_only.setup import Scale
+
+MODULES = {1: "network_parts", 2: "all_to_all", 3: "iteration_times", 4: "traffic", 5: "sweeps"}
+
+
+def figure(number: int) -> Figure[Scale]:
+    """Return a figure by its number. Raises `ValueError` for one that is not reproduced."""
+    if number not in MODULES:
+        raise ValueError(
+            f"figure {number} of rail-only is not reproduced: choose from {', '.join(map(str, MODULES))}"
+        )
+    reproduced: Figure[Scale] = import_module(f"{__name__}.{MODULES[number]}").FIGURE
+    return reproduced
+
+
+def describe(tables: Mapping[int, Table]) -> dict[str, Any]:
+    """Return the tables of figures, by number, as sections of a JSON document; those of other figures are missing."""
+    sections: dict[str, Any] = {}
+    if 1 in tables:
+        rows = tables[1].records
+        counts = ("gpus", "radix", "design", "switches", "transceivers")
+        sections["counts"] = [{key: _integer(row[key]) for key in counts} for row in rows]
+        savings = ("gpus", "radix", "cost_saved", "power_saved")
+        sections["savings"] = [
+            {key: _integer(row[key]) if key in counts else row[key] for key in savings}
+            for row in rows
+            if row["design"] == "rail-only"
+        ]
+    if 2 in tables:
+        sections["all_to_all"] = [dict(row) for row in tables[2].records]
+    if 3 in tables:
+        from testbed.design.reproductions.rail_only.iteration_times import select_main_fit
+
+        sections["iterations"] = [
+            {**row, "recalled": True, "difference": float(row["ours_s"]) / float(row["published_s"]) - 1}
+            for row in select_main_fit(tables[3]).records
+        ]
+        sections["fits"] = [dict(row) for row in tables[3].records]
+    if 4 in tables:
+        sections["traffic"] = _describe_traffic(tables[4])
+    if 5 in tables:
+        sections["sweeps"] = [dict(row) for row in tables[5].records]
+    return sections
+
+
+def _integer(cell: str | float) -> str | int:
+    return cell if isinstance(cell, str) else int(cell)
+
+
+def _describe_traffic(table: Table) -> dict[str, Any]:
+    """Return by model the bytes of a GPU by kind, the share of tensor parallelism, and that of silent pairs of GPUs."""
+    sections = {}
+    for model in table.values("model"):
+        part = table.where(model=model)
+        sent = dict(zip(map(str, part.values("kind")), part.numbers("gb_per_gpu"), strict=True))
+        gpus = part.numbers("gpus")[0]
+        sections[str(model)] = {
+            "gpus": int(gpus),
+            "gb_per_gpu": sent,
+            "tensor_share": sent["tensor"] / sum(sent.values()),
+            "silent_pairs": 1 - sum(part.numbers("pairs_per_gpu")) / (gpus - 1),
+        }
+    return sections

@@ -1,0 +1,140 @@
+"""Figure 2: an all-to-all without a spine, by the published formula, and simulated in one step and in two."""
+
+from __future__ import annotations
+
+from sim.models.network.execution import simulate
+from sim.models.network.fabrics import Fabric, rail_only, rail_optimized
+from sim.models.network.latency import NO_LATENCY
+from sim.models.network.taskgraph import TaskGraph, TaskGraphBuilder
+from testbed.design.reproductions.figure import (
+    NOTHING,
+    Comparison,
+    Figure,
+    Panel,
+    Plot,
+    Progress,
+    Published,
+    Table,
+    series_of,
+)
+from testbed.design.reproductions.rail_only.model import DGX_A100, DGX_H100, Platform, slowdown
+from testbed.design.reproductions.rail_only.setup import Scale
+
+PUBLISHED = {DGX_A100.name: 8.2, DGX_H100.name: 11.2}
+"""Per cent by which an all-to-all takes longer (slides and abstract); the number of domains is not stated."""
+
+DOMAINS_OF_FIGURE = 8
+ALL_TO_ALL_SHARE = 0.27
+"""Fraction of the bytes of a mixture of experts that all-to-alls send (slides)."""
+
+_PAIR_BYTES = 100_000
+_COLUMNS = ("platform", "domains", "formula", "two_steps", "one_step")
+
+
+def _make(scale: Scale, progress: Progress) -> Table:
+    cases = [(platform, domains) for platform in (DGX_A100, DGX_H100) for domains in scale.domains]
+    rows = []
+    for number, (platform, domains) in enumerate(cases, 1):
+        gpus = domains * platform.domain
+        rates = platform.domain, platform.rail_gbps, platform.domain_gbps
+        spine_s = _run(_one_step(gpus), rail_optimized(gpus, *rates))
+        two_s = _run(_two_steps(gpus, platform), rail_only(gpus, *rates))
+        one_s = _run(_one_step(gpus), rail_only(gpus, *rates))
+        formula = slowdown(platform.domain, domains, platform)
+        rows.append((platform.name, domains, formula, two_s / spine_s - 1, one_s / spine_s - 1))
+        progress(number, len(cases), f"{platform.name}, {domains} domains")
+    return Table.of(_COLUMNS, rows)
+
+
+def _run(graph: TaskGraph, fabric: Fabric) -> float:
+    return simulate(graph, fabric, latency=NO_LATENCY).iteration_s
+
+
+def _one_step(gpus: int) -> TaskGraph:
+    """Return an all-to-all whose messages take their paths as the fabric routes them."""
+    job = TaskGraphBuilder(gpus)
+    for source in range(gpus):
+        for target in range(gpus):
+            if source != target:
+                job.transfer(source, target, _PAIR_BYTES)
+    return job.build()
+
+
+def _two_steps(gpus: int, platform: Platform) -> TaskGraph:
+    """Return an all-to-all in which the domains spread what all rails have brought, as the formula has it."""
+    job, size = TaskGraphBuilder(gpus), platform.domain
+    fetched = [
+        job.transfer(source, target, size * _PAIR_BYTES)
+        for source in range(gpus)
+        for target in range(source % size, gpus, size)
+        if source != target
+    ]
+    barrier = [job.barrier(after=fetched)]
+    for source in range(gpus):
+        first = source // size * size
+        for target in range(first, first + size):
+            if source != target:
+                job.transfer(source, target, gpus // size * _PAIR_BYTES, after=barrier)
+    return job.build()
+
+
+def _compare(table: Table) -> tuple[Comparison, ...]:
+    lines = []
+    for name, published in PUBLISHED.items():
+        part = table.where(platform=name)
+        domains = (
+            DOMAINS_OF_FIGURE if DOMAINS_OF_FIGURE in part.values("domains") else part.values("domains")[-1]
+        )
+        row = part.where(domains=domains)
+        note = f"{domains:g} domains; the published number of domains is not known"
+        value = 100 * row.number("formula")
+        lines += [
+            Comparison(
+                f"{name}: longer all-to-all, formula",
+                Published(f"{published} %", "S", published),
+                value,
+                note,
+                " %",
+            ),
+            Comparison(
+                f"{name}: the same, simulated in two steps", NOTHING, 100 * row.number("two_steps"), "", " %"
+            ),
+            Comparison(
+                f"{name}: the same, simulated in one step",
+                NOTHING,
+                100 * row.number("one_step"),
+                "GPUs that forward while they receive lose nothing",
+                " %",
+            ),
+            Comparison(
+                f"{name}: longer traffic of a mixture of experts",
+                NOTHING,
+                ALL_TO_ALL_SHARE * value,
+                "27 % of its traffic is all-to-all",
+                " %",
+            ),
+        ]
+    return tuple(lines)
+
+
+def _draw(table: Table) -> Plot:
+    names = {"formula": "formula", "two_steps": "simulated in two steps", "one_step": "simulated in one step"}
+    rows = [
+        (row["platform"], row["domains"], label, 100 * float(row[name]))
+        for row in table.records
+        for name, label in names.items()
+    ]
+    per_cent = Table.of(("platform", "domains", "how", "longer"), rows)
+    panels = tuple(
+        Panel(
+            str(name),
+            "domains of 8 GPUs",
+            "longer than with a spine (%)",
+            series_of(per_cent.where(platform=name), "how", "domains", "longer"),
+        )
+        for name in table.values("platform")
+    )
+    return Plot("All-to-all without a spine", panels, wide=2)
+
+
+FIGURE = Figure(2, "All-to-all without a spine", _make, _compare, _draw)

@@ -1,0 +1,103 @@
+"""Figure 3: iteration times of four GPT jobs, published and by the model, whose efficiency one job fits."""
+
+from __future__ import annotations
+
+from testbed.design.reproductions.figure import (
+    Comparison,
+    Figure,
+    Panel,
+    Plot,
+    Progress,
+    Published,
+    Record,
+    Series,
+    Table,
+)
+from testbed.design.reproductions.rail_only.model import (
+    DGX_A100,
+    GPT_310B,
+    JOBS,
+    Accounting,
+    Megatron,
+    fit_efficiency,
+    iteration_s,
+)
+from testbed.design.reproductions.rail_only.setup import Scale
+
+SUMS, CHUNKS = 6, 2
+"""Accounting of the main fit: recomputation repeats two of a layer's AllReduces, and stages come in two pieces."""
+
+MEGASCALE = Megatron("MegaScale 175B", 96, 12288, 8, 48, 12288, 6144, vocabulary=64000)
+MEGASCALE_S, MEGASCALE_MFU = 6.34, 55.2
+"""Iteration time and per cent of the peak on 12,288 A100-class GPUs (Jiang et al., NSDI 2024); the time is recalled."""
+
+_COLUMNS = ("fit", "sums", "chunks", "efficiency", "model", "published_s", "ours_s")
+
+
+def _make(_scale: Scale, progress: Progress) -> Table:
+    rows = []
+    for sums in (4, 6):
+        for chunks in (1, 2, 4):
+            for fit in JOBS:
+                efficiency = fit_efficiency(fit, DGX_A100, sums, chunks)
+                accounting = Accounting(efficiency, sums, chunks)
+                for job in JOBS:
+                    ours_s = iteration_s(job, DGX_A100, accounting)
+                    rows.append(
+                        (fit.name, sums, chunks, efficiency, job.name, job.published_s or 0.0, ours_s)
+                    )
+    progress(len(rows), len(rows), "fits")
+    return Table.of(_COLUMNS, rows)
+
+
+def _megascale_mfu() -> float:
+    """Return the fraction of the peak that MegaScale's published time means, without recomputation."""
+    operations = MEGASCALE.operations * 3 / 4
+    return operations / (MEGASCALE_S * MEGASCALE.gpus * DGX_A100.peak_tflops * 1e12)
+
+
+def select_main_fit(table: Table) -> Table:
+    """Return the rows with recomputation, two chunks a stage, and the efficiency that fits the 310.1B job."""
+    return table.where(fit=GPT_310B.name, sums=SUMS, chunks=CHUNKS)
+
+
+def _compare(table: Table) -> tuple[Comparison, ...]:
+    main = select_main_fit(table)
+    others = [
+        row
+        for row in table.where(sums=SUMS, chunks=CHUNKS).records
+        if row["fit"] not in (GPT_310B.name, row["model"])
+    ]
+    lines = [_compare_row(row, "main fit") for row in main.records]
+    lines += [_compare_row(row, "another fit") for row in others]
+    published = Published(f"{MEGASCALE_MFU} %", "mem", MEGASCALE_MFU)
+    note = "from its published time by our count of operations, without recomputation"
+    lines.append(
+        Comparison("MegaScale 175B on 12,288 GPUs: MFU", published, 100 * _megascale_mfu(), note, " %")
+    )
+    return tuple(lines)
+
+
+def _compare_row(row: Record, kind: str) -> Comparison:
+    published_s = float(row["published_s"])
+    note = f"{kind}: efficiency {row['efficiency']:.3f} from {row['fit']}"
+    if row["model"] == "GPT 529.6B":
+        note += "; the slides call it 539.6B"
+    quantity = f"iteration of {row['model']}"
+    return Comparison(
+        quantity, Published(f"{published_s:.1f} s", "mem", published_s), float(row["ours_s"]), note, " s"
+    )
+
+
+def _draw(table: Table) -> Plot:
+    main = select_main_fit(table)
+    names = tuple(str(name).removeprefix("GPT ") for name in main.values("model"))
+    series = (
+        Series("published", names, main.numbers("published_s")),
+        Series("ours", names, main.numbers("ours_s")),
+    )
+    panel = Panel("fit on 310.1B", "parameters", "iteration (s)", series, "bars")
+    return Plot("Iteration times of GPT jobs on DGX A100", (panel,))
+
+
+FIGURE = Figure(3, "Iteration times", _make, _compare, _draw)

@@ -1,0 +1,196 @@
+"""Formulas of rail-only networks (Wang et al., 2023): collectives, parts of Clos networks, iteration time, traffic.
+
+x counts the GPUs of a group in a domain of high bandwidth, y the domains over which it spreads. Rates are per GPU and
+one way. Sources: the authors' slides for the formulas of collectives and the counts of table II; Narayanan et al.
+(2021) for parameters and operations of a GPT; the rest is derived here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BITS = 8e-9
+"""Gigabits per byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """Domains of `domain` GPUs; each GPU has `domain_gbps` in its domain and `rail_gbps` on its rail."""
+
+    name: str
+    domain: int
+    domain_gbps: float
+    rail_gbps: float
+    peak_tflops: float = 312.0
+
+
+DGX_A100 = Platform("DGX A100", 8, 2400.0, 200.0)
+DGX_H100 = Platform("DGX H100", 8, 3600.0, 400.0, 989.0)
+DGX_GH200 = Platform("DGX GH200", 256, 3600.0, 400.0, 989.0)
+
+
+def all_gather_s(size_bytes: float, x: int, y: int, platform: Platform) -> float:
+    """Return the time in which every member of a group gets the whole buffer of `size_bytes`.
+
+    Each rail gathers first, so that a domain holds every part once; then the domains gather.
+
+    >>> all_gather_s(8e9, 8, 2, Platform("", 8, 2400, 200)) == (8 / 16 / 200 + 7 * 8 / 8 / 2400) * 8
+    True
+    """
+    on_rail = (y - 1) / (x * y) / platform.rail_gbps
+    return (on_rail + (x - 1) / x / platform.domain_gbps) * size_bytes * BITS
+
+
+def all_reduce_s(size_bytes: float, x: int, y: int, platform: Platform) -> float:
+    """Return the time of an AllReduce: a ReduceScatter and an AllGather, which take as long."""
+    return 2 * all_gather_s(size_bytes, x, y, platform)
+
+
+def all_to_all_s(pair_bytes: float, x: int, y: int, platform: Platform, *, has_spine: bool) -> float:
+    """Return the time in which each GPU sends `pair_bytes` to every other one.
+
+    Without a spine each GPU first fetches over its rail all messages for its domain, and the domain then spreads them.
+    The published model adds both steps.
+    """
+    over_rail_s = x * (y - 1) * pair_bytes * BITS / platform.rail_gbps
+    inside = (x - 1) * pair_bytes * BITS / platform.domain_gbps
+    return max(over_rail_s, inside) if has_spine else over_rail_s + y * inside
+
+
+def slowdown(x: int, y: int, platform: Platform) -> float:
+    """Return by which fraction an all-to-all takes longer without a spine; near C_S / C_F for large groups."""
+    with_spine = all_to_all_s(1.0, x, y, platform, has_spine=True)
+    return all_to_all_s(1.0, x, y, platform, has_spine=False) / with_spine - 1
+
+
+def count_tiers(endpoints: int, radix: int) -> int:
+    """Return the tiers of a Clos network with full bisection.
+
+    >>> count_tiers(32768, 64), count_tiers(128, 128)
+    (3, 1)
+    """
+    tiers = 1
+    while 2 * (radix // 2) ** tiers < endpoints:
+        tiers += 1
+    return tiers
+
+
+def count_parts(gpus: int, endpoints: int, radix: int) -> tuple[int, int]:
+    """Return switches and transceivers of as many Clos networks of `endpoints` GPUs as all GPUs need.
+
+    A network of L tiers has (2L - 1) / radix switches per GPU, and L links, each with two transceivers.
+    """
+    tiers = count_tiers(endpoints, radix)
+    return (2 * tiers - 1) * gpus // radix, 2 * tiers * gpus
+
+
+def saving(gpus: int, domain: int, radix: int, port_to_transceiver: float) -> float:
+    """Return the saved fraction of a price or power, of which a port has `port_to_transceiver` times as much."""
+
+    def total(endpoints: int) -> float:
+        switches, transceivers = count_parts(gpus, endpoints, radix)
+        return switches * radix * port_to_transceiver + transceivers
+
+    return 1 - total(gpus // domain) / total(gpus)
+
+
+@dataclass(frozen=True, slots=True)
+class Megatron:
+    """A GPT, its parallelism and its batch; `tflops` per GPU were published for it, or are None."""
+
+    name: str
+    layers: int
+    hidden: int
+    tensor: int
+    pipeline: int
+    gpus: int
+    batch: int
+    tflops: float | None = None
+    sequence: int = 2048
+    vocabulary: int = 51200
+    microbatch: int = 1
+
+    @property
+    def data(self) -> int:
+        """Number of copies of the model."""
+        return self.gpus // (self.tensor * self.pipeline)
+
+    @property
+    def parameters(self) -> float:
+        """Number of parameters (Narayanan et al., 2021, section 5.1).
+
+        >>> round(GPT_1T.parameters / 1e9)
+        1008
+        """
+        n, h = self.layers, self.hidden
+        return 12 * n * h**2 * (1 + 13 / (12 * h) + (self.vocabulary + self.sequence) / (12 * n * h))
+
+    @property
+    def operations(self) -> float:
+        """Floating-point operations of an iteration, with recomputation (Narayanan et al., 2021, appendix)."""
+        n, h, s = self.layers, self.hidden, self.sequence
+        return 96 * self.batch * s * n * h**2 * (1 + s / (6 * h) + self.vocabulary / (16 * n * h))
+
+    @property
+    def activation_bytes(self) -> float:
+        """Bytes of a layer's output for one microbatch, in half precision."""
+        return 2.0 * self.microbatch * self.sequence * self.hidden
+
+    @property
+    def microbatches(self) -> int:
+        """Microbatches of one copy in an iteration."""
+        return self.batch // (self.data * self.microbatch)
+
+    @property
+    def published_s(self) -> float | None:
+        """Time of an iteration at the published rate."""
+        return None if self.tflops is None else self.operations / (self.gpus * self.tflops * 1e12)
+
+
+GPT_146B = Megatron("GPT 145.6B", 80, 12288, 8, 8, 1536, 2304, 148)
+GPT_310B = Megatron("GPT 310.1B", 96, 16384, 8, 16, 1920, 2160, 155)
+GPT_530B = Megatron("GPT 529.6B", 105, 20480, 8, 35, 2520, 2520, 163)
+GPT_1T = Megatron("GPT 1T", 128, 25600, 8, 64, 3072, 3072, 163)
+JOBS = (GPT_146B, GPT_310B, GPT_530B, GPT_1T)
+"""Rows of table 1 of Narayanan et al. (2021), recalled. Parameters follow from layers and width, the rate of the
+last row from the paper's abstract. The slides call the third model 539.6B: its layers and width give 529.6B."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accounting:
+    """Free choices of the iteration model.
+
+    `efficiency` is the attained fraction of the peak; `sums` the AllReduces of a layer for each microbatch, 4 or with
+    recomputation 6; `chunks` the pieces of each stage in an interleaved schedule, which shorten the pipeline's bubble.
+    """
+
+    efficiency: float
+    sums: int = 6
+    chunks: int = 2
+
+
+def iteration_s(job: Megatron, platform: Platform, accounting: Accounting) -> float:
+    """Return the time of an iteration: microbatches in a pipeline, its bubble and hops, and the gradients' sum."""
+    p, m = job.pipeline, job.microbatches
+    x_tensor = min(job.tensor, platform.domain)
+    operations = job.operations * job.microbatch / job.batch / (job.tensor * p)
+    compute_s = operations / (accounting.efficiency * platform.peak_tflops * 1e12)
+    one_sum_s = all_reduce_s(job.activation_bytes, x_tensor, job.tensor // x_tensor, platform)
+    microbatch_s = compute_s + accounting.sums * job.layers / p * one_sum_s
+    hops_s = 2 * (p - 1) * job.activation_bytes * BITS / (job.tensor * platform.rail_gbps)
+    x_data = max(min(job.data, platform.domain // x_tensor), 1)
+    gradients = 2 * job.parameters / (job.tensor * p)
+    sum_s = all_reduce_s(gradients, x_data, -(-job.data // x_data), platform)
+    return (m + (p - 1) / accounting.chunks) * microbatch_s + hops_s + sum_s
+
+
+def fit_efficiency(job: Megatron, platform: Platform, sums: int, chunks: int) -> float:
+    """Return the efficiency with which the model takes the published time. Raises `ValueError` without one."""
+    if job.published_s is None:
+        raise ValueError(f"{job.name} has no published time")
+    low, high = 1e-3, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        is_faster = iteration_s(job, platform, Accounting(middle, sums, chunks)) < job.published_s
+        low, high = (low, middle) if is_faster else (middle, high)
+    return (low + high) / 2

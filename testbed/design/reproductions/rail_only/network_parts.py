@@ -1,0 +1,85 @@
+"""Figure 1: switches and transceivers of networks with full bisection and of rail-only networks (table II)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from testbed.design.reproductions.figure import (
+    Comparison,
+    Figure,
+    Panel,
+    Plot,
+    Progress,
+    Published,
+    Record,
+    Table,
+    series_of,
+)
+from testbed.design.reproductions.rail_only.model import count_parts, saving
+from testbed.design.reproductions.rail_only.setup import Scale
+
+DOMAIN = 256
+"""GPUs of a domain in table II: of all sizes from 8 to 512, only the DGX GH200's gives all 24 counts."""
+
+FULL, RAIL = "full bisection", "rail-only"
+COST, POWER = 3.7, 1.9
+"""Price and power of a switch port over those of a transceiver: the middle of the range that gives all percentages."""
+
+PUBLISHED = {
+    (32768, 64): ((2560, 196608), (1536, 131072), 38, 37),
+    (32768, 128): ((1280, 196608), (256, 65536), 77, 75),
+    (32768, 256): ((384, 131072), (128, 65536), 62, 60),
+    (65536, 64): ((5120, 393216), (3072, 262144), 38, 37),
+    (65536, 128): ((2560, 393216), (1536, 262144), 38, 37),
+    (65536, 256): ((1280, 393216), (256, 131072), 77, 75),
+}
+"""By GPUs and radix: switches and transceivers of both designs, and per cent of cost and power saved (slides)."""
+
+_COLUMNS = ("gpus", "radix", "design", "switches", "transceivers", "cost_saved", "power_saved")
+
+
+def _make(_scale: Scale, progress: Progress) -> Table:
+    rows = []
+    for gpus, radix in PUBLISHED:
+        saved = saving(gpus, DOMAIN, radix, COST), saving(gpus, DOMAIN, radix, POWER)
+        rows.append((gpus, radix, FULL, *count_parts(gpus, gpus, radix), 0.0, 0.0))
+        rows.append((gpus, radix, RAIL, *count_parts(gpus, gpus // DOMAIN, radix), *saved))
+    progress(len(rows), len(rows), "counts")
+    return Table.of(_COLUMNS, rows)
+
+
+def _compare(table: Table) -> tuple[Comparison, ...]:
+    return tuple(line for row in table.records for line in _compare_row(row))
+
+
+def _compare_row(row: Record) -> Iterator[Comparison]:
+    full, rail, cost, power = PUBLISHED[int(row["gpus"]), int(row["radix"])]
+    is_rail = row["design"] == RAIL
+    place = f"{row['gpus']:g} GPUs, radix {row['radix']:g}, {row['design']}"
+    for name, published in zip(("switches", "transceivers"), rail if is_rail else full, strict=True):
+        yield Comparison(f"{place}: {name}", Published(f"{published}", "S", published), float(row[name]))
+    if is_rail:
+        for name, published, ratio in (("cost", cost, COST), ("power", power, POWER)):
+            note = f"a port counts as {ratio:g} transceivers, which no source states"
+            ours = 100 * float(row[f"{name}_saved"])
+            yield Comparison(
+                f"{place}: {name} saved", Published(f"{published} %", "S", published), ours, note, " %"
+            )
+
+
+def _draw(table: Table) -> Plot:
+    panels = tuple(
+        Panel(
+            f"{gpus:g} GPUs",
+            "radix of a switch",
+            name,
+            series_of(table.where(gpus=gpus), "design", "radix", name),
+            "bars",
+        )
+        for gpus in table.values("gpus")
+        for name in ("switches", "transceivers")
+    )
+    return Plot("Parts of a network (domains of 256 GPUs)", panels, wide=2)
+
+
+FIGURE = Figure(1, "Switches and transceivers", _make, _compare, _draw)

@@ -1,0 +1,122 @@
+"""Figure 5: iteration time of the GPT with 1T parameters over domain size, bandwidths and batch, by the model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from testbed.design.reproductions.figure import (
+    NOTHING,
+    Comparison,
+    Figure,
+    Panel,
+    Plot,
+    Progress,
+    Table,
+    series_of,
+)
+from testbed.design.reproductions.rail_only.model import (
+    DGX_A100,
+    GPT_1T,
+    GPT_310B,
+    Accounting,
+    Megatron,
+    Platform,
+    fit_efficiency,
+    iteration_s,
+)
+from testbed.design.reproductions.rail_only.setup import Scale
+
+DOMAINS = (8, 16, 32, 64, 128, 256, 512, 3072)
+"""Sizes of a domain; the last one holds all GPUs, and is what the slides call ideal."""
+
+WIDTHS = (8, 16, 32, 64)
+"""Sizes of a tensor-parallel group that are tried."""
+
+RAILS_GBPS = (100.0, 200.0, 400.0, 800.0)
+DOMAIN_GBPS = (1200.0, 2400.0, 3600.0)
+BATCHES = (768, 1536, 3072, 6144)
+_COLUMNS = ("sweep", "domain", "domain_gbps", "rail_gbps", "batch", "iteration_s")
+
+
+def _make(_scale: Scale, progress: Progress) -> Table:
+    accounting = Accounting(fit_efficiency(GPT_310B, DGX_A100, 6, 2))
+    rows = []
+
+    def add(sweep: str, job: Megatron, platform: Platform) -> None:
+        rates = platform.domain, platform.domain_gbps, platform.rail_gbps
+        rows.append((sweep, *rates, job.batch, _find_best_s(job, platform, accounting)))
+
+    for domain in DOMAINS:
+        add("domain", GPT_1T, replace(DGX_A100, domain=domain))
+    for domain in (8, 256):
+        for domain_gbps in DOMAIN_GBPS:
+            for rail_gbps in RAILS_GBPS:
+                add("bandwidth", GPT_1T, Platform("", domain, domain_gbps, rail_gbps))
+    for domain in (8, 256):
+        for batch in BATCHES:
+            add("batch", replace(GPT_1T, batch=batch), replace(DGX_A100, domain=domain))
+    progress(len(rows), len(rows), "sweeps")
+    return Table.of(_COLUMNS, rows)
+
+
+def _find_best_s(job: Megatron, platform: Platform, accounting: Accounting) -> float:
+    """Return the time with the tensor-parallel groups, inside a domain, that make the iteration shortest.
+
+    Wider groups mean as many fewer stages of the pipeline, on as many GPUs.
+    """
+    widths = [width for width in WIDTHS if width <= platform.domain]
+    wider = [replace(job, tensor=t, pipeline=job.pipeline * job.tensor // t) for t in widths]
+    return min(iteration_s(one, platform, accounting) for one in wider)
+
+
+def _compare(table: Table) -> tuple[Comparison, ...]:
+    part = table.where(sweep="domain")
+    ideal_s = part.number("iteration_s", domain=DOMAINS[-1])
+    note = "the slides have the curves, but no values"
+    return tuple(
+        Comparison(
+            f"iteration with domains of {domain:g} GPUs over that with one domain of all",
+            NOTHING,
+            part.number("iteration_s", domain=domain) / ideal_s,
+            note,
+            " x",
+        )
+        for domain in part.values("domain")
+    )
+
+
+def _draw(table: Table) -> Plot:
+    domain = table.where(sweep="domain")
+    bandwidth = table.where(sweep="bandwidth")
+    panels = [
+        Panel(
+            "domain size",
+            "GPUs of a domain",
+            "iteration (s)",
+            series_of(domain, "sweep", "domain", "iteration_s"),
+            logarithmic="x",
+        )
+    ]
+    panels += [
+        Panel(
+            f"domains of {size:g} GPUs",
+            "rail (Gbit/s)",
+            "iteration (s)",
+            series_of(bandwidth.where(domain=size), "domain_gbps", "rail_gbps", "iteration_s"),
+            logarithmic="x",
+        )
+        for size in bandwidth.values("domain")
+    ]
+    panels.append(
+        Panel(
+            "batch",
+            "samples of an iteration",
+            "iteration (s)",
+            series_of(table.where(sweep="batch"), "domain", "batch", "iteration_s"),
+            logarithmic="x",
+        )
+    )
+    return Plot("Iteration of a GPT with 1T parameters, by the model", tuple(panels), wide=2)
+
+
+FIGURE = Figure(5, "Sweeps of domain size, bandwidth and batch", _make, _compare, _draw)

@@ -1,0 +1,116 @@
+"""Figure 4: bytes of an iteration of the GPT with 1T parameters, by kind of parallelism and by pair of GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from testbed.design.reproductions.figure import (
+    Comparison,
+    Figure,
+    Panel,
+    Plot,
+    Progress,
+    Published,
+    Series,
+    Table,
+)
+from testbed.design.reproductions.rail_only.model import GPT_1T, JOBS, Megatron
+from testbed.design.reproductions.rail_only.setup import Scale
+
+TENSOR, DATA, PIPELINE = KINDS = ("tensor", "data", "pipeline")
+SUMS = 6
+
+_COLUMNS = ("model", "kind", "gb_per_gpu", "pairs_per_gpu", "gpus")
+
+
+def traffic_of(job: Megatron) -> Iterator[tuple[str, float, float]]:
+    """Yield each kind of parallelism with the bytes that a GPU sends in an iteration, and the GPUs it sends them to.
+
+    AllReduces are rings, so a GPU has one successor in each. Stages exchange activations and gradients; each GPU of a
+    tensor-parallel group sends its part to the same rank of the next stage.
+    """
+    t, p, d = job.tensor, job.pipeline, job.data
+    layers = job.layers / p
+    yield TENSOR, SUMS * layers * job.microbatches * 2 * (t - 1) / t * job.activation_bytes, float(t > 1)
+    yield DATA, 2 * (d - 1) / d * 2 * job.parameters / (t * p), float(d > 1)
+    yield PIPELINE, 2 * (p - 1) / p * job.microbatches * job.activation_bytes / t, 2 * (p - 1) / p
+
+
+def _make(_scale: Scale, progress: Progress) -> Table:
+    rows = [
+        (job.name, kind, size / 1e9, pairs, job.gpus) for job in JOBS for kind, size, pairs in traffic_of(job)
+    ]
+    progress(len(rows), len(rows), "traffic")
+    return Table.of(_COLUMNS, rows)
+
+
+def _compare(table: Table) -> tuple[Comparison, ...]:
+    lines = []
+    for job in JOBS:
+        part = table.where(model=job.name)
+        sent = part.numbers("gb_per_gpu")
+        silent = 1 - sum(part.numbers("pairs_per_gpu")) / (job.gpus - 1)
+        share = part.number("gb_per_gpu", kind=TENSOR) / sum(sent)
+        lines += [
+            Comparison(
+                f"{job.name}: share of tensor parallelism", Published("> 75 %", "S"), 100 * share, "", " %"
+            ),
+            Comparison(
+                f"{job.name}: pairs of GPUs without traffic", Published("> 99 %", "S"), 100 * silent, "", " %"
+            ),
+        ]
+    part = table.where(model=GPT_1T.name)
+    data, tensor = (part.number("gb_per_gpu", kind=kind) for kind in (DATA, TENSOR))
+    inside = 100 * tensor / (tensor + data)
+    return (
+        *lines,
+        Comparison(
+            "GPT 1T: bytes of a GPU over its rail, data parallel",
+            Published("6 GB", "S", 6.0),
+            data,
+            "read from a heat map",
+            " GB",
+        ),
+        Comparison(
+            "GPT 1T: bytes of a GPU in its domain",
+            Published("300 GB", "S", 300.0),
+            tensor,
+            "six AllReduces a layer and a batch of 3,072; 300 GB are those of a batch of about 1,200",
+            " GB",
+        ),
+        Comparison(
+            "GPT 1T: share of the domain",
+            Published("98 %", "S", 98.0),
+            inside,
+            "the slides' share is that of domains of 256 GPUs, where groups of data parallelism reach the rails less",
+            " %",
+        ),
+    )
+
+
+def _draw(table: Table) -> Plot:
+    names = tuple(str(name).removeprefix("GPT ") for name in table.values("model"))
+    series = tuple(Series(kind, names, table.where(kind=kind).numbers("gb_per_gpu")) for kind in KINDS)
+    bars = Panel("by kind of parallelism", "parameters", "GB sent by a GPU", series, "bars", logarithmic="y")
+    return Plot("Traffic of GPT jobs, by the model", (bars, _heat_map()), wide=2)
+
+
+def _heat_map() -> Panel:
+    """Return the bytes between the first 48 GPUs of a small GPT with the same kinds of traffic, as a heat map."""
+    job = Megatron("small", 8, 1024, 8, 2, 48, 48)
+    sent = {kind: size for kind, size, _ in traffic_of(job)}
+    rows = []
+    for source in range(job.gpus):
+        row = [0.0] * job.gpus
+        group, rank = divmod(source, job.tensor)
+        stage, copy = divmod(group, job.data)
+        row[group * job.tensor + (rank + 1) % job.tensor] += sent[TENSOR]
+        row[(stage * job.data + (copy + 1) % job.data) * job.tensor + rank] += sent[DATA]
+        for other in (stage - 1, stage + 1):
+            if 0 <= other < job.pipeline:
+                row[(other * job.data + copy) * job.tensor + rank] += sent[PIPELINE]
+        rows.append(Series(f"{source}", tuple(map(float, range(job.gpus))), tuple(row)))
+    return Panel("48 GPUs: 8 tensor, 3 data, 2 pipeline", "receiving GPU", "sending GPU", tuple(rows), "heat")
+
+
+FIGURE = Figure(4, "Traffic of GPT jobs", _make, _compare, _draw)
