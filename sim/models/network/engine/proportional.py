@@ -93,9 +93,8 @@ def _fill_link(near: Neighbours, link: int, count: int, capacity: float) -> floa
         load += 1.0 / wait[message] if wait[message] > 0 else np.inf
     own_wait = 0.0
     if load > capacity:
-        own_wait = max(
-            1.0 / capacity - least, 0.0
-        )  # below the root: the flow with the least other wait alone would fill the link
+        # This start is below the root: there the flow with the least other wait alone would fill the link.
+        own_wait = max(1.0 / capacity - least, 0.0)
         for _ in range(_STEPS):
             load = slope = 0.0
             for place in range(begin, begin + count):

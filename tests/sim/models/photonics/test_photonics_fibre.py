@@ -170,4 +170,4 @@ def test_a_beat_far_above_the_pole_is_smaller_by_the_poles_gain():
     pole_hz, offset_hz, rate_hz = 1e9, 5e9, 1e12
     beat = np.cos(2 * math.pi * offset_hz * np.arange(20_000) / rate_hz)
     through = pole.response(beat, pole.memory(pole_hz, rate_hz))[10_000:]
-    assert through.max() == pytest.approx(wavelengths.beat_through(offset_hz, pole_hz), rel=5e-3)
+    assert through.max() == pytest.approx(wavelengths.beat_transmission(offset_hz, pole_hz), rel=5e-3)
