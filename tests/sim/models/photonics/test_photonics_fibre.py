@@ -107,7 +107,7 @@ def test_linear_is_the_mean_over_a_sample_of_a_converter_that_holds():
 def test_ten_metres_of_fibre():
     fibre = Fibre(length_m=10.0)
     assert fibre.delay_s == pytest.approx(48.97e-9, rel=1e-4)
-    assert fibre.passed == pytest.approx(10 ** (-0.0002), rel=1e-9)
+    assert fibre.transmission == pytest.approx(10 ** (-0.0002), rel=1e-9)
 
 
 @pytest.mark.parametrize(
