@@ -155,7 +155,7 @@ class _Exchange:
         self.lag = self.latency.copy()
         self.refusal = np.zeros(len(due), dtype=np.int32)
         self.pieces = np.zeros(len(due), dtype=np.int64)
-        self.came = 0
+        self.answered = 0
 
     def run(self) -> Traces:
         """Send and receive until every request has an answer or the grace period is over; return the traces."""
@@ -172,9 +172,9 @@ class _Exchange:
             if ready > sent:
                 sent += self._send(sent, ready - sent, now)
             received = self._receive(start)
-            if now > end or self.came == len(self.due):
+            if now > end or self.answered == len(self.due):
                 return make_traces(self.due, self.latency, self.lag, self.refusal)
-            if self.inbox.unreachable and not self.came:
+            if self.inbox.unreachable and not self.answered:
                 raise LoadError(
                     "no server receives packets there", hint="Give the address of a running server"
                 )
@@ -206,7 +206,7 @@ class _Exchange:
         complete = numbers[is_complete]
         self.latency[complete] = now - self.due[complete]
         self.refusal[complete] = headers["code"][is_complete]
-        self.came = int(self.came + len(np.unique(complete)))
+        self.answered = int(self.answered + len(np.unique(complete)))
 
     def _wait(self, wait_ns: int) -> None:
         if wait_ns > SPIN_NS:

@@ -47,8 +47,8 @@ def echo_datagrams(server: socket.socket, stop: int) -> None:
     where, senders = address_of(inbox.bytes), address_of(inbox.senders)
     ends: list[int] = [server.fileno(), stop]
     while stop not in select.select(ends, [], [])[0]:
-        while found := inbox.receive():
-            for slot, length in enumerate(inbox.lengths(found)):
+        while count := inbox.receive():
+            for slot, length in enumerate(inbox.lengths(count)):
                 to = senders + slot * ADDRESS
                 inbox.library.sendto(
                     inbox.descriptor, where + slot * SLOT, length, socket.MSG_DONTWAIT, to, ADDRESS

@@ -156,8 +156,8 @@ class ModelInstance:
     def _seconds(self, images: int, datatype: type[np.generic]) -> float:
         """Return the time for a batch of images without zeros, which a kernel could skip."""
         shape = (images, *self.raw_shape)
-        lit = np.full(shape, LIT, datatype).tobytes()
-        inputs, keys = np.frombuffer(lit, datatype).reshape(shape), np.zeros(images, np.uint64)
+        pixels = np.full(shape, LIT, datatype).tobytes()
+        inputs, keys = np.frombuffer(pixels, datatype).reshape(shape), np.zeros(images, np.uint64)
         started = time.perf_counter()
         self.run(inputs, keys)
         return time.perf_counter() - started

@@ -63,13 +63,13 @@ def bind_socket(host: str, port: int) -> socket.socket:
     return listener
 
 
-def listen(opened: socket.socket) -> None:
+def listen(listener: socket.socket) -> None:
     """Listen for clients. Raise `ServingError` if another process listens on the address since `bind_socket`."""
     try:
-        opened.listen(BACKLOG)
+        listener.listen(BACKLOG)
     except OSError as error:
-        where = str(address_of(opened))
-        opened.close()
+        where = str(address_of(listener))
+        listener.close()
         raise _cannot_listen(where, error) from error
 
 
@@ -80,15 +80,15 @@ def _cannot_listen(where: str, error: OSError) -> ServingError:
     )
 
 
-def address_of(opened: socket.socket) -> Address:
+def address_of(listener: socket.socket) -> Address:
     """Return the address of a listening socket."""
-    host, port = opened.getsockname()[:2]
+    host, port = listener.getsockname()[:2]
     return Address(host, port)
 
 
 def serve(
     infer: Infer,
-    opened: socket.socket,
+    listener: socket.socket,
     packets_port: int | None,
     ready: Callable[[Document], None],
     *,
@@ -100,19 +100,19 @@ def serve(
     when requests can be sent. `realtime` gives priority to packets. Raise `ServingError` if a port is in use, or
     real-time priority is not permitted.
     """
-    address = address_of(opened)
-    listen(opened)
+    address = address_of(listener)
+    listen(listener)
     gc.collect()
     gc.freeze()  # models stay loaded; a garbage collection of them would stop the server for tens of milliseconds
     description: Document = {"http": f"http://{address}", "udp": None, "models": _models(infer)}
     if packets_port is None:
-        Server(infer, lambda: ready(description)).run(sockets=[opened])
+        Server(infer, lambda: ready(description)).run(sockets=[listener])
         return
     if realtime:
         sys.setswitchinterval(SWITCH_S)
     with DatagramServer(infer.repository, address.host, packets_port, realtime=realtime) as packets:
         description["udp"] = str(Address(*packets.address))
-        Server(infer, lambda: ready(description), packets.counts).run(sockets=[opened])
+        Server(infer, lambda: ready(description), packets.counts).run(sockets=[listener])
 
 
 class HttpServer:

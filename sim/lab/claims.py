@@ -99,10 +99,10 @@ def _lock(handle: int) -> bool:
 def _still_there(path: Path, handle: int) -> bool:
     """Return whether the locked file still has the name; the last holder may have removed it before the lock."""
     try:
-        named, locked = path.stat(), os.fstat(handle)
+        by_name, by_handle = path.stat(), os.fstat(handle)
     except FileNotFoundError:
         return False
-    return (named.st_dev, named.st_ino) == (locked.st_dev, locked.st_ino)
+    return (by_name.st_dev, by_name.st_ino) == (by_handle.st_dev, by_handle.st_ino)
 
 
 def claim_names() -> Iterator[str]:

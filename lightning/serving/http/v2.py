@@ -157,9 +157,9 @@ def _parse_output(value: object, binary: bool) -> RequestedOutput:
     return RequestedOutput(name, _flag(parameters, "binary_data", default=binary))
 
 
-def _object(value: object, what: str) -> Document:
+def _object(value: object, owner: str) -> Document:
     if not isinstance(value, dict):
-        raise MalformedRequest(f"{what} is not a JSON object", hint='Send {"inputs": [{"name": ...}]}')
+        raise MalformedRequest(f"{owner} is not a JSON object", hint='Send {"inputs": [{"name": ...}]}')
     return value
 
 
@@ -169,10 +169,10 @@ def _get_value(document: Document, key: str, default: object) -> object:
     return default if value is None else value
 
 
-def _list(document: Document, key: str, what: str, default: object = None) -> Any:
+def _list(document: Document, key: str, owner: str, default: object = None) -> Any:
     value = _get_value(document, key, default)
     if not isinstance(value, list | tuple):
-        raise MalformedRequest(f"{what} has no list {key!r}", hint='Send {"inputs": [{"name": ...}]}')
+        raise MalformedRequest(f"{owner} has no list {key!r}", hint='Send {"inputs": [{"name": ...}]}')
     return value
 
 
@@ -183,8 +183,8 @@ def _text(document: Document, key: str, default: str | None = None) -> str:
     return value
 
 
-def _parameters(document: Document, what: str) -> Document:
-    return _object(_get_value(document, "parameters", {}), f"`parameters` of {what}")
+def _parameters(document: Document, owner: str) -> Document:
+    return _object(_get_value(document, "parameters", {}), f"`parameters` of {owner}")
 
 
 def _flag(parameters: Document, key: str, *, default: bool = False) -> bool:

@@ -123,7 +123,7 @@ def find_flaw(
 ) -> str:
     """Return the name of the first wrong field in a datagram of `size` bytes, or "" if it is valid."""
     # All fragments but the last are full, so that the number of a fragment gives its position.
-    whole = length == size - HEADER.size and size <= DATAGRAM
+    is_complete = length == size - HEADER.size and size <= DATAGRAM
     if magic != MAGIC or version != VERSION:
         return "magic" if magic != MAGIC else "version"
     if not 1 <= kind <= 3 or not 1 <= datatype <= 2:
@@ -132,7 +132,7 @@ def find_flaw(
         return "code"
     if fragment >= fragments:
         return "fragment"
-    if not whole or (fragment + 1 < fragments and size != DATAGRAM):
+    if not is_complete or (fragment + 1 < fragments and size != DATAGRAM):
         return "length"
     return "spare" if spare else ""
 

@@ -30,7 +30,7 @@ from lightning.serving.repository import Repository
 
 LOG = logging.getLogger(__name__)
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 FOREVER = 1 << 63
 """The latest time of a request without a deadline."""
@@ -138,7 +138,7 @@ def run_before_deadline(instance: ModelInstance, job: Job) -> Answers | None:
     return answers if wall_clock() <= job.latest else None
 
 
-def try_work(work: Callable[[], Found], model: int, request: int) -> Found | Code:
+def try_work(work: Callable[[], Result], model: int, request: int) -> Result | Code:
     """Return the result of `work`, or the refusal code for its error; log unexpected errors."""
     try:
         return work()

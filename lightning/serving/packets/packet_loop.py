@@ -24,7 +24,7 @@ from lightning.serving.packets.codec import (
 from lightning.serving.packets.counts import ANSWERED, FAILED, LATE, REPLAYED, UNHANDLED, PacketCounts
 from lightning.serving.packets.deferred import FOREVER, Deferred, Job, measure_elapsed_us, try_work
 from lightning.serving.packets.mmsg import ADDRESS, SLOT, Inbox, address_of
-from lightning.serving.packets.reassembly import Reassembly, ReplayCache, Whole
+from lightning.serving.packets.reassembly import CompleteMessage, Reassembly, ReplayCache
 from lightning.serving.packets.services import Bytes, Service
 from lightning.serving.repository import Lease, Repository
 
@@ -99,7 +99,7 @@ class PacketLoop:
             counts.overrun = max(counts.overrun, self.inbox.overruns(received))
             for slot, outcome in enumerate(outcomes):
                 if outcome == UNHANDLED:
-                    self._datagram(slot)
+                    self._handle_datagram(slot)
         finally:
             self._release()
         return received
@@ -129,7 +129,7 @@ class PacketLoop:
             lease.release()
         self._leases.clear()
 
-    def _datagram(self, slot: int) -> None:
+    def _handle_datagram(self, slot: int) -> None:
         size, arrived = self.inbox.length(slot), self.inbox.arrival(slot)
         if size < HEADER.size:
             self.counts.malformed += 1
@@ -145,25 +145,25 @@ class PacketLoop:
             return
         numbers = self.inbox.bytes[slot, HEADER.size : size]
         if fragments > 1:
-            whole = self._join(slot, request, fragment, fragments, numbers, arrived)
-            if whole is None:
+            complete = self._add_fragment(slot, request, fragment, fragments, numbers, arrived)
+            if complete is None:
                 return
-            numbers, arrived = np.frombuffer(whole.message, np.uint8), whole.began
-        self._request(slot, model, request, numbers, datatype, deadline, arrived)
+            numbers, arrived = np.frombuffer(complete.message, np.uint8), complete.arrived
+        self._handle_request(slot, model, request, numbers, datatype, deadline, arrived)
 
-    def _join(
+    def _add_fragment(
         self, slot: int, request: int, fragment: int, fragments: int, numbers: Bytes, arrived: int
-    ) -> Whole | None:
+    ) -> CompleteMessage | None:
         key = peer_of(self.inbox.sender(slot)), request
         result = self.reassembly.add(key, fragment, fragments, numbers.tobytes(), arrived)
-        if isinstance(result, Whole):
+        if isinstance(result, CompleteMessage):
             self.counts.joined += result.joined
             return result
         if not result:
             self.counts.replayed += 1
         return None
 
-    def _request(
+    def _handle_request(
         self, slot: int, model: int, request: int, numbers: Bytes, datatype: int, deadline: int, arrived: int
     ) -> None:
         latest = arrived + deadline * 1000 if deadline else FOREVER

@@ -24,18 +24,18 @@ _MASK = (1 << 64) - 1
 
 @dataclass(slots=True)
 class _Partial:
-    began: int
+    arrived: int
     fragments: int
     parts: dict[int, bytes] = field(default_factory=dict)
     memory: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class CompleteMessage:
     """A complete message."""
 
     message: bytes
-    began: int
+    arrived: int
     """Arrival of its first fragment."""
     joined: int
     """Number of fragments before the last one to arrive."""
@@ -56,7 +56,9 @@ class Reassembly:
         self.waiting = 0
         self.dropped = 0
 
-    def add(self, key: Hashable, fragment: int, fragments: int, payload: bytes, now: int) -> Whole | bool:
+    def add(
+        self, key: Hashable, fragment: int, fragments: int, payload: bytes, now: int
+    ) -> CompleteMessage | bool:
         """Add a fragment; return the message if it is now complete, otherwise whether the fragment was stored.
 
         A duplicate, or a fragment with another `fragments` than the first of its message, is not stored.
@@ -70,7 +72,7 @@ class Reassembly:
             self._forget(key)
             partial.parts[fragment] = payload
             message = b"".join(partial.parts[number] for number in range(fragments))
-            return Whole(message, partial.began, fragments - 1)
+            return CompleteMessage(message, partial.arrived, fragments - 1)
         partial.parts[fragment] = payload
         partial.memory += len(payload) + COST
         self.memory += len(payload) + COST
@@ -81,7 +83,7 @@ class Reassembly:
 
     def expire(self, now: int) -> None:
         """Discard messages older than the time limit; if the clock has been set back, they stay longer."""
-        while self._partial and now - next(iter(self._partial.values())).began > self._time_limit:
+        while self._partial and now - next(iter(self._partial.values())).arrived > self._time_limit:
             self._give_up()
 
     def _give_up(self) -> None:

@@ -63,7 +63,7 @@ class DatagramServer:
         self._realtime = realtime
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="inference-packets", daemon=True)
-        self._begun: Future[None] = Future()
+        self._startup: Future[None] = Future()
         bound = self._socket.getsockname()
         self.address: tuple[str, int] = (str(bound[0]), int(bound[1]))
 
@@ -81,7 +81,7 @@ class DatagramServer:
         self._loop.prepare()
         self._thread.start()
         try:
-            self._begun.result()
+            self._startup.result()
         except BaseException:
             self.close()
             raise
@@ -103,9 +103,9 @@ class DatagramServer:
             if self._realtime:
                 take_precedence()
         except ServingError as error:  # which `start` raises
-            self._begun.set_exception(error)
+            self._startup.set_exception(error)
             return
-        self._begun.set_result(None)
+        self._startup.set_result(None)
         self.serve()
 
     def serve(self) -> None:

@@ -95,14 +95,14 @@ def halving_doubling(members: Sequence[int], size_bytes: int) -> tuple[Chain, ..
     core = 1 << (g.bit_length() - 1)
     rest = np.array(members[core:], dtype=np.int64)
     partners = np.array(members[: g - core], dtype=np.int64)
-    whole = np.full(g - core, size_bytes)
+    full_sizes = np.full(g - core, size_bytes)
     halves = [
         _halving_round(np.array(members[:core]), core >> step, size_bytes)
         for step in range(1, core.bit_length())
     ]
     rounds = [*halves, *reversed(halves)]
     if g > core:
-        rounds = [Phase(rest, partners, whole), *rounds, Phase(partners, rest, whole)]
+        rounds = [Phase(rest, partners, full_sizes), *rounds, Phase(partners, rest, full_sizes)]
     return (tuple(rounds),)
 
 

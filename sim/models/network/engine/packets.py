@@ -462,10 +462,10 @@ def _close(program: Program, state: State, queues: Queues, message: int) -> None
 
 
 @compile_function
-def _mix(one: int, two: int, three: int) -> int:
+def _mix(first: int, second: int, third: int) -> int:
     """Return a pseudorandom number below 2^31 from three integers (SplitMix64's finaliser)."""
     mixed = np.uint64(0)
-    for value in (one, two, three):
+    for value in (first, second, third):
         mixed = (mixed ^ np.uint64(value)) + np.uint64(0x9E3779B97F4A7C15)
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

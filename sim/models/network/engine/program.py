@@ -147,9 +147,10 @@ class Neighbours(NamedTuple):
     """(links,) sum of the rates; without those of free flows while these are recomputed"""
     limit: Integers
     """(messages,) link that limits a flow, -1 for none yet"""
-    held: Integers
-    """list: flows that a link limits; a flow that no longer belongs here has another `limit`"""
-    held_count: Integers
+    limited: Integers
+    """list: flows that a link limits, or had limited: a flow counts only if its `limit` is this link
+    (`proportional`: all flows on a link)"""
+    limited_count: Integers
     size: Integers
     """(5,) counters; the module's constants name the indices"""
     joined: Integers
@@ -255,8 +256,8 @@ def fresh_neighbours(
         level=np.full(links, np.inf),
         carried=np.zeros(links),
         limit=integers(messages, -1),
-        held=integers(entries),
-        held_count=integers(links),
+        limited=integers(entries),
+        limited_count=integers(links),
         size=integers(5),
         joined=integers(messages),
         free=integers(messages),

@@ -65,13 +65,13 @@ def share_in_proportion(state: State, near: Neighbours, capacity: Floats) -> Non
 
 @compile_function
 def _flows_on_links(near: Neighbours, moving: Integers) -> Integers:
-    """Return the number of flows on each link, and list these flows in `near.held` from `start` on."""
+    """Return the number of flows on each link, and list these flows in `near.limited` from `start` on."""
     count = near.free_count
     count[:] = 0
     for message in moving:
         for entry in range(near.first[message], near.first[message + 1]):
             link = near.links[entry]
-            near.held[near.start[link] + count[link]] = message
+            near.limited[near.start[link] + count[link]] = message
             count[link] += 1
     return count
 
@@ -85,7 +85,7 @@ def _fill_link(near: Neighbours, link: int, count: int, capacity: float) -> floa
     wait, begin, old_wait = near.share, near.start[link], near.price[link]
     least, load = np.inf, 0.0
     for place in range(begin, begin + count):
-        message = near.held[place]
+        message = near.limited[place]
         wait[message] -= old_wait
         if wait[message] < 1e-14 * old_wait:
             wait[message] = 0.0  # a rounding error: this is the only link where the flow waits
@@ -98,7 +98,7 @@ def _fill_link(near: Neighbours, link: int, count: int, capacity: float) -> floa
         for _ in range(_STEPS):
             load = slope = 0.0
             for place in range(begin, begin + count):
-                rate = 1.0 / (wait[near.held[place]] + own_wait)
+                rate = 1.0 / (wait[near.limited[place]] + own_wait)
                 load += rate
                 slope += rate * rate
             step = (load - capacity) / slope
@@ -107,7 +107,7 @@ def _fill_link(near: Neighbours, link: int, count: int, capacity: float) -> floa
                 break
     longest = 0.0
     for place in range(begin, begin + count):
-        message = near.held[place]
+        message = near.limited[place]
         wait[message] += own_wait
         if wait[message] < np.inf:
             longest = max(longest, wait[message])

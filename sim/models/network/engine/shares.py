@@ -51,7 +51,7 @@ def fill(near: Neighbours, capacity: Floats) -> None:
     """
     _empty(near, capacity)
     first, links, room, rising, free_on = near.first, near.links, near.room, near.rising, near.free_on
-    start, free_count, held, held_count = near.start, near.free_count, near.held, near.held_count
+    start, free_count, limited, limited_count = near.start, near.free_count, near.limited, near.limited_count
     heap, levels, share, limit, full_at = near.heap, near.heap_level, near.share, near.limit, near.full_at
     size, level = near.size[TOUCHED], -1.0
     for place in range(size // 2 - 1, -1, -1):
@@ -66,13 +66,13 @@ def fill(near: Neighbours, capacity: Floats) -> None:
             level = room[link] / rising[link]
         if rising[link]:
             full_at[link] = level
-            held_count[link] = _stop(
+            limited_count[link] = _stop(
                 link,
                 level,
                 start[link],
                 free_count[link],
                 free_on,
-                held,
+                limited,
                 first,
                 links,
                 share,
@@ -97,7 +97,7 @@ def _empty(near: Neighbours, capacity: Floats) -> None:
         room[link] = (
             capacity[link] if rising[link] == count[link] else max(capacity[link] - carried[link], 0.0)
         )
-        near.held_count[link], near.full_at[link] = 0, np.inf
+        near.limited_count[link], near.full_at[link] = 0, np.inf
         heap[place] = link
         levels[place] = room[link] / rising[link] if rising[link] else np.inf
 
@@ -124,7 +124,7 @@ def _stop(
     begin: int,
     count: int,
     free_on: Integers,
-    held: Integers,
+    limited: Integers,
     first: Integers,
     links: Integers,
     share: Floats,
@@ -132,7 +132,7 @@ def _stop(
     rising: Integers,
     room: Floats,
 ) -> int:
-    """Stop the free flows of a full link that still rise at `level`, list them as held, and return their number."""
+    """Stop the free flows of a full link that still rise at `level`, list them as limited, and return their number."""
     number = begin
     for place in range(begin, begin + count):
         message = free_on[place]
@@ -140,7 +140,7 @@ def _stop(
             continue
         share[message] = level
         limit[message] = link
-        held[number] = message
+        limited[number] = message
         number += 1
         for entry in range(first[message], first[message + 1]):
             rising[links[entry]] -= 1
@@ -246,7 +246,13 @@ def _begin_with_changes(state: State, near: Neighbours, stamp: int) -> None:
 def _reach(near: Neighbours, rate: Floats, stamp: int) -> None:
     """Free the flows that a touched link limits, and touch the links of free flows, until nothing is added."""
     first, links, start, level = near.first, near.links, near.start, near.level
-    held, held_count, limit, free, touched = near.held, near.held_count, near.limit, near.free, near.touched
+    limited, limited_count, limit, free, touched = (
+        near.limited,
+        near.limited_count,
+        near.limit,
+        near.free,
+        near.touched,
+    )
     free_mark, touch_mark, size, share = near.free_mark, near.touch_mark, near.size, near.share
     free_on, free_count, carried = near.free_on, near.free_count, near.carried
     flows, reached, flow_place, link_place = (
@@ -260,8 +266,8 @@ def _reach(near: Neighbours, rate: Floats, stamp: int) -> None:
             link = touched[place]
             if level[link] == np.inf:
                 continue
-            for at in range(start[link], start[link] + held_count[link]):
-                message = held[at]
+            for at in range(start[link], start[link] + limited_count[link]):
+                message = limited[at]
                 if limit[message] == link and free_mark[message] != stamp:
                     free_mark[message] = stamp
                     free[flows] = message

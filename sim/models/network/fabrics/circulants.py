@@ -37,7 +37,7 @@ def circulant(nodes: int, strides: Sequence[int], rate_gbps: float) -> Fabric:
         )
     coins = sorted(set(reduced))
     copies = np.array([reduced.count(coin) for coin in coins], dtype=np.float64)
-    moves = _moves(even_uses(nodes, coins, copies))
+    moves = _moves(balance_strides(nodes, coins, copies))
     host = np.tile(np.arange(nodes), len(coins))
     hop = np.repeat(np.array(coins, dtype=np.int64), nodes)
     return Fabric(
@@ -54,7 +54,7 @@ def circulant(nodes: int, strides: Sequence[int], rate_gbps: float) -> Fabric:
     )
 
 
-def even_uses(nodes: int, coins: Sequence[int], copies: NDArray[np.float64]) -> Integers:
+def balance_strides(nodes: int, coins: Sequence[int], copies: NDArray[np.float64]) -> Integers:
     """Return how often each distance 0..n-1 uses each stride, (layers, nodes, strides), with evenly loaded strides.
 
     Each layer is a set of shortest routes. Dynamic programming over the hops lists the shortest ways to each distance.
@@ -62,7 +62,7 @@ def even_uses(nodes: int, coins: Sequence[int], copies: NDArray[np.float64]) -> 
     changes. A single layer cannot always be even, but several together can. The result is the best of several random
     starts with a fixed seed.
 
-    >>> even_uses(12, (1, 5, 7, 11), np.ones(4)).sum(axis=(0, 1)).tolist()
+    >>> balance_strides(12, (1, 5, 7, 11), np.ones(4)).sum(axis=(0, 1)).tolist()
     [20, 20, 20, 20]
     """
     ways = _shortest_ways(nodes, coins) * ROUTE_SETS

@@ -43,7 +43,8 @@ def direct_connect(
     for edge in edges:
         copies[number[edge]] += 1
     fixed_paths = {
-        pair: [_links_of(path, pair, number) for path in listed] for pair, listed in (paths or {}).items()
+        pair: [_links_of(path, pair, number) for path in paths_of_pair]
+        for pair, paths_of_pair in (paths or {}).items()
     }
     degree = int(np.bincount([source for source, _ in edges], minlength=nodes).max(initial=0)) if edges else 0
     return Fabric(

@@ -46,9 +46,9 @@ def utilisation(execution: Execution, columns: int = _COLUMNS) -> tuple[Floats, 
         np.add.at(slope, (link[inside], first[inside]), rate_bps[inside])
         np.add.at(offset, (link[inside], first[inside]), (rate_bps * at_s)[inside])
         bits += np.cumsum(slope, axis=1) * borders - np.cumsum(offset, axis=1)
-    moved = np.diff(bits, axis=1)
+    moved_bits = np.diff(bits, axis=1)
     capacity = np.maximum(execution.fabric.capacity_bps, 1e-300)[:, None]
-    return borders, moved / (capacity * np.diff(borders))
+    return borders, moved_bits / (capacity * np.diff(borders))
 
 
 def draw_timeline(execution: Execution, path: str | Path, *, title: str = "") -> Path:
