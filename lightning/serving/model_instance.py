@@ -113,12 +113,12 @@ class ModelInstance:
 
     @cached_property
     def prefers_bytes(self) -> bool:
-        """Whether the executor has a compiled function for bytes; other data takes longer."""
+        """True if the executor has a compiled function for bytes; other data takes longer."""
         return getattr(self.executor, "chain", None) is not None
 
     @property
     def quick(self) -> bool:
-        """Whether an image is computed in the thread that receives requests."""
+        """True if an image is computed in the thread that receives requests."""
         return self.seconds_per_image <= AT_ONCE_S
 
     @cached_property

@@ -94,6 +94,7 @@ class Repository:
                 self._sources[name] = model_source
                 self._numbers[name] = instance.number
                 self._loads[name] = int(instance.version)
+                # From here on requests use the new version; the previous one is closed after its last lease.
                 previous = self._serving.get(name)
                 self._serving[name] = self._numbered[instance.number] = instance
             self._retire(previous)

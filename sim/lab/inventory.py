@@ -72,7 +72,7 @@ class LabEntry:
 
     @property
     def is_of_others(self) -> bool:
-        """Whether this is a live lab of another user."""
+        """True if this is a live lab of another user."""
         return self.state == "live" and self.user not in ("", this_user())
 
     def as_json(self) -> dict[str, Any]:

@@ -87,6 +87,7 @@ async def start_lab(document: Document, stack: AsyncExitStack) -> RunningLab:
     shared_root = ""
     specs: list[HostSpec] = []
     if has_kernel_hosts:
+        # Before anything is created, so that a failure half way is cleaned up, too.
         stack.callback(dismantle, lab_id)
         specs, fabric = _build_networks(document, names)
         renderers.append(fabric)

@@ -128,6 +128,7 @@ async def run(instance: ModelInstance, task: Task) -> Answers:
     Raise `DeadlineMissed` if the answer cannot come in time or came too late.
     """
     _check_deadline(task, instance.seconds_per_image if instance.seconds_per_image < math.inf else 0.0)
+    # Quick work saves the switch of threads; longer work would block the event loop.
     if len(task.inputs) * instance.seconds_per_image > AT_ONCE_S or not instance.lock.acquire(timeout=0):
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(instance.worker, _run_in_turn, instance, task)

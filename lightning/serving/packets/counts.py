@@ -38,7 +38,7 @@ class PacketCounts:
 
     @property
     def balanced(self) -> bool:
-        """Whether every received packet has an outcome or waits."""
+        """True if every received packet has an outcome or waits."""
         return self.received == sum(self.outcomes().values()) - self.overrun + self.waiting
 
     def outcomes(self) -> dict[str, int]:

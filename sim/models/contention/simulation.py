@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 MLTCP_STEPS = 200
+"""Steps in which the weight of MLTCP rises over the traffic of an iteration."""
 HORIZON = 100.0
+"""Time limit of a simulation over the time of all iterations one after the other: only starved jobs reach it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,6 +134,7 @@ def transfer_times_s(rings: Sequence[RingTraffic], network: Network) -> NDArray[
         rates = fair_rates(usage[:, active], capacity_bps)
         finish_s = bits_left[active] / rates
         now_s += float(finish_s.min())
+        # Rings that end within rounding errors of each other end together, without tiny remainders.
         remaining = bits_left[active] - rates * finish_s.min()
         bits_left[active] = np.where(finish_s <= finish_s.min() * (1 + 1e-12), 0.0, remaining)
         ended = active & (bits_left <= 0)

@@ -65,6 +65,7 @@ def run(
         while number[READY_OUT] < number[READY_IN]:
             number[READY_OUT] += 1
             start(program, state, ready[number[READY_OUT] - 1])
+        # All timers of this time come first, so that the rates are computed once for all of them.
         if number[TIMERS] and timer_s[0] <= clock[0] + TICK_S:
             kind, item = take_timer(state)
             _fire(program, routes, state, near, kind, item)

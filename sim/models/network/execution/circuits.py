@@ -97,6 +97,7 @@ def simulate_circuits(
     run.run_until(0.0)
     while idle < _PATIENCE:
         next_circuits = choose_circuits(remaining_demand(run, lowered, switch.nodes), switch, circuits)
+        # Circuits of both configurations stay lit while the others are switched.
         _light(run, switch, np.minimum(circuits, next_circuits))
         if run.run_until(now_s + switch.delay_s * bool((next_circuits != circuits).any())):
             return run.result(graph, fabric)

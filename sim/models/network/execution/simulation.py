@@ -196,6 +196,7 @@ class Run:
         for message, size_bytes in zip(moving, moved, strict=True):
             state.link_bytes[self.links_of(message)] += size_bytes
         self.routes = routes
+        # A flow that ends adds all its bytes to its links then, so take off what the old links carried.
         for message, size_bytes in zip(moving, moved, strict=True):
             state.link_bytes[self.links_of(message)] -= size_bytes
         self._near = fresh_neighbours(routes, self._never_full, in_proportion=self._in_proportion)
