@@ -78,11 +78,11 @@ def load(
 
     For example: lightning load udp://127.0.0.1:8500 --size 784 --rate 5000 --rate 10000 --png latency.png
     """
-    from lightning.load.http import only_model
-    from lightning.load.outcome import find_unanswered
+    from lightning.load.http import find_only_model
+    from lightning.load.outcome import describe_failure
 
     with _server(url, echo=echo) as target:
-        model = model or (only_model(target) if target.scheme == "http" and not echo else FIRST)
+        model = model or (find_only_model(target) if target.scheme == "http" and not echo else FIRST)
         how: dict[str, Any] = {"data": data, "deadline_us": deadline_us}
         how |= {"size": size} if target.scheme == "udp" else {"binary": binary, "connections": connections}
         drive = _driver(target, model, how, echo=echo)
@@ -90,14 +90,14 @@ def load(
     about = f"{'echo' if echo else target.url} · model {model} · {seconds:g} s at each rate · seed {seed}"
     if png is not None:
         from lightning.kit.plots import save
-        from lightning.load.latency_plot import latencies
+        from lightning.load.latency_plot import plot_latencies
 
-        save(latencies(outcomes, about), png)
+        save(plot_latencies(outcomes, about), png)
     if as_json:
         asked = {"target": target.url, "echo": echo, "model": model, "data": data, "binary": binary}
         return _print_document({**asked, "seed": seed, "seconds": seconds}, outcomes, png)
     _say(outcomes, about, list_written((png,)))
-    if (failure := find_unanswered(outcomes)) is not None:
+    if (failure := describe_failure(outcomes)) is not None:
         raise failure
     return DONE
 
@@ -115,9 +115,9 @@ def _driver(target: Target, model: str, how: dict[str, Any], *, echo: bool) -> C
 def _print_document(asked: dict[str, Any], outcomes: list[Outcome], png: Path | None) -> int:
     """Print the document, and return the exit code: an error where nothing was answered."""
     from lightning.compiler.compilation import toolkit_version
-    from lightning.load.outcome import find_unanswered
+    from lightning.load.outcome import describe_failure
 
-    failure = find_unanswered(outcomes)
+    failure = describe_failure(outcomes)
     found = {"results": [each.figures() for each in outcomes], "written": list_written((png,))}
     error = {} if failure is None else {"error": document_of_error(failure)}
     print_document(None, {"version": toolkit_version(), **asked, **found, **error}, ok=failure is None)
@@ -127,10 +127,10 @@ def _print_document(asked: dict[str, Any], outcomes: list[Outcome], png: Path | 
 @contextlib.contextmanager
 def _server(url: str, *, echo: bool) -> Iterator[Target]:
     from lightning.load.echo import running_echo
-    from lightning.load.targets import LoadError, target_of
+    from lightning.load.targets import LoadError, parse_target
 
     if not echo:
-        yield target_of(url)
+        yield parse_target(url)
         return
     scheme = url.partition(":")[0]
     if scheme not in ("http", "udp"):

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from needs import needs
 
-from sim.lab.found import find_labs
+from sim.lab.inventory import find_labs
 from testbed.cli.app import run_app
 from testbed.lab.simulated.supervisor import ask
 

@@ -122,7 +122,7 @@ class Simulator:
             return math.inf
         self.work += graph.tasks + program.message_bytes.size
         run = Run(lowered, fabric.capacity_bps / 8, fabric.never_full)
-        return float(run.state.end_s.max(initial=0.0)) if run.until(most_s) else math.inf
+        return float(run.state.end_s.max(initial=0.0)) if run.run_until(most_s) else math.inf
 
     def _build_fabric(self, strategy: Strategy, topology: Topology) -> ChosenFabric:
         routes = quick_routes(self.problem, strategy, topology)

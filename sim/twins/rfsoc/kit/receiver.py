@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.models.photonics import pole
-from sim.models.photonics.amplifier import Amplifier, amplify_v, small_signal
+from sim.models.photonics.amplifier import Amplifier, amplify_v, small_signal_gain
 from sim.models.photonics.converter import Converter, converter_v2, jitter_v2
 from sim.models.photonics.detector import Detector, photocurrent_a
 from sim.models.photonics.noise import receiver_a2
@@ -89,7 +89,7 @@ def _per_ampere(kit: KitParameters, light_a: Samples) -> Samples | float:
     """Return fraction of full scale for one ampere more."""
     small: Samples | float = 1.0
     if math.isfinite(kit.saturation_v):
-        small = small_signal(_amplifier(kit), _linear_v(kit, light_a))
+        small = small_signal_gain(_amplifier(kit), _linear_v(kit, light_a))
     return small * kit.transimpedance_ohm / kit.adc_full_scale_v
 
 
