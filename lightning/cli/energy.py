@@ -121,7 +121,7 @@ def _of(costs: Costs) -> dict[str, Any]:
 
 
 def _table(costs: Costs) -> list[str]:
-    from lightning.costs.presets import in_joules
+    from lightning.costs.presets import format_joules
 
     cycles = f"{costs.work.cycles:,} cycles at {costs.clock_hz / 1e6:g} MHz"
     lines = [
@@ -130,22 +130,22 @@ def _table(costs: Costs) -> list[str]:
     ]
     sources = list(dict.fromkeys(_cite_source(line.each) for line in costs.lines))
     lines += [
-        f"  {line.name:<32}{in_joules(line.joules):>10}   {line.count:>8.4g} x {_each(line.each):<9}"
+        f"  {line.name:<32}{format_joules(line.joules):>10}   {line.count:>8.4g} x {_each(line.each):<9}"
         f" ({sources.index(_cite_source(line.each)) + 1})"
         for line in costs.lines
     ]
     lines.append(
-        f"  {'all':<32}{in_joules(costs.joules_per_image):>10}   {in_joules(costs.joules_per_mac)} a MAC"
+        f"  {'all':<32}{format_joules(costs.joules_per_image):>10}   {format_joules(costs.joules_per_mac)} a MAC"
     )
-    lines.append(f"  {'without converters':<32}{in_joules(costs.joules_without_converters):>10}")
+    lines.append(f"  {'without converters':<32}{format_joules(costs.joules_without_converters):>10}")
     lines += [f"  ({number}) {source}" for number, source in enumerate(sources, 1)]
     return [*lines, f"  Not in it: {costs.preset.left_out}", ""]
 
 
 def _each(figure: Figure) -> str:
-    from lightning.costs.presets import in_joules
+    from lightning.costs.presets import format_joules
 
-    return in_joules(figure.value) if figure.unit == "J" else f"{figure.value:.4g} {figure.unit}"
+    return format_joules(figure.value) if figure.unit == "J" else f"{figure.value:.4g} {figure.unit}"
 
 
 def _cite_source(figure: Figure) -> str:
@@ -154,11 +154,11 @@ def _cite_source(figure: Figure) -> str:
 
 def _baseline_table(macs: int) -> list[str]:
     from lightning.costs import BASELINES
-    from lightning.costs.presets import in_joules
+    from lightning.costs.presets import format_joules
 
     lines = [f"digital hardware, {macs:,} MACs an image"]
     lines += [
-        f"  {each.name:<32}{in_joules(each.joules_per_mac * macs):>10}   {in_joules(each.joules_per_mac)} a MAC:"
+        f"  {each.name:<32}{format_joules(each.joules_per_mac * macs):>10}   {format_joules(each.joules_per_mac)} a MAC:"
         f" {each.assumption} ({each.source})"
         for each in BASELINES
     ]
@@ -166,12 +166,12 @@ def _baseline_table(macs: int) -> list[str]:
 
 
 def _shot_table(points: tuple[ShotPoint, ...], exact: float) -> list[str]:
-    from lightning.costs.presets import in_joules
+    from lightning.costs.presets import format_joules
     from lightning.costs.shot_noise import FEW_PHOTONS
 
     head = f"shot noise alone (accuracy without noise: {100 * exact:.2f} %)"
     lines = [
-        f"  {point.photons:>8g} photons a multiply  {in_joules(point.joules):>10}  {100 * point.accuracy:6.2f} %"
+        f"  {point.photons:>8g} photons a multiply  {format_joules(point.joules):>10}  {100 * point.accuracy:6.2f} %"
         f" +- {100 * point.spread:.2f}{'  *' if point.photons < FEW_PHOTONS else ''}"
         for point in points
     ]

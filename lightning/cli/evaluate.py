@@ -79,12 +79,12 @@ def evaluate_command(
     compared = compare is not None
     used = _seeds(run, seed, seeds, compared=compared)
     from lightning.evaluation.datasets import load_dataset
-    from lightning.evaluation.models import load_for
+    from lightning.evaluation.models import load_model_and_data
     from lightning.evaluation.result import describe_preprocessing, round_values
     from lightning.evaluation.warnings import warnings_of_clipping, warnings_of_data
     from lightning.execution.noise import Noise
 
-    compiled, dataset = load_for(model, part_of(load_dataset(data), part))
+    compiled, dataset = load_model_and_data(model, part_of(load_dataset(data), part))
     dataset = dataset.first(limit)
     warnings = warn(warnings_of_data(compiled, dataset.name, dataset.x))
     run_with = used if run.fidelity == "noisy" else used[:1]
@@ -178,7 +178,7 @@ def _table(model: CompiledModel, dataset: Dataset, noise: Noise, seeds: Sequence
 
 
 def _say(origin: Provenance, dataset: Dataset, found: Sequence[Evaluation]) -> None:
-    from lightning.evaluation.warnings import activations_counted
+    from lightning.evaluation.warnings import count_clippable_activations
 
     means = figures(found)
     document = origin.document
@@ -191,7 +191,7 @@ def _say(origin: Provenance, dataset: Dataset, found: Sequence[Evaluation]) -> N
     print(
         f"{origin.line}: {100 * means['accuracy']:.2f} %{spread}, {in_figures(means['images_per_s'])} images/s{mark}"
     )
-    activations = sum(each.images for each in found) * activations_counted(origin.model)
+    activations = sum(each.images for each in found) * count_clippable_activations(origin.model)
     for name, count in means["counters"].items():
         if count:
             of = f" of {activations:,}" if name == "clipped_activations" else ""

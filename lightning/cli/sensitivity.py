@@ -50,12 +50,12 @@ def sensitivity(
     For example: lightning sensitivity model.lng digits --loss 1 --png layers.png
     """
     from lightning.evaluation.datasets import load_dataset
-    from lightning.evaluation.models import load_for
+    from lightning.evaluation.models import load_model_and_data
     from lightning.evaluation.sensitivity import sensitivity as losses_in
 
     run = how.choose_run("noisy", noise, sigma, mean, average, device, calibrated=calibrated)
     assert run.noise is not None
-    compiled, dataset = load_for(model, part_of(load_dataset(data), part))
+    compiled, dataset = load_model_and_data(model, part_of(load_dataset(data), part))
     dataset = dataset.first(limit)
     used = tuple(range(seed, seed + seeds))
     found = losses_in(compiled, dataset, run.noise, used, loss)
@@ -125,9 +125,9 @@ def in_points(lost: float) -> str:
 
 def bearable(found: Sensitivity) -> str:
     """Return the noise that keeps the loss small, in words."""
-    from lightning.evaluation.sensitivity import points
+    from lightning.evaluation.sensitivity import format_points
 
-    allowance = f"for a loss of at most {points(found.allowed)}"
+    allowance = f"for a loss of at most {format_points(found.allowed)}"
     if not found.factor:
         return f"no sigma is small enough {allowance}: the mean error alone costs more"
     if math.isinf(found.factor):

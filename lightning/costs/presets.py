@@ -48,10 +48,10 @@ class Figure:
     """What is assumed in using it so; empty where nothing is."""
 
 
-def in_joules(value: float) -> str:
+def format_joules(value: float) -> str:
     """Return an energy with a prefix.
 
-    >>> in_joules(1.5e-12), in_joules(0.0)
+    >>> format_joules(1.5e-12), format_joules(0.0)
     ('1.5 pJ', '0 J')
     """
     for factor, prefix in _PREFIXES:

@@ -12,7 +12,7 @@ skip_without("numba", reason="noise needs lightbed[inference]")
 
 
 from lightning.evaluation import Dataset, load_dataset, onnx_runtime
-from lightning.evaluation.models import load_for
+from lightning.evaluation.models import load_model_and_data
 from lightning.evaluation.onnx_runtime import (
     EXACT_SUMS,
     float32_session,
@@ -30,7 +30,7 @@ onnxruntime = library("onnxruntime")
 
 @pytest.fixture
 def model_and_data(digits_npz):
-    return load_for(digits_npz, load_dataset("digits"))
+    return load_model_and_data(digits_npz, load_dataset("digits"))
 
 
 def test_float32_is_our_own_reference(model_and_data):

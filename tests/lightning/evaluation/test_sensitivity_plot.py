@@ -8,7 +8,7 @@ from libraries import library, skip_without
 
 skip_without("matplotlib", reason="plots are drawn by matplotlib: pip install 'lightbed[kit]'")
 
-from lightning.evaluation.sensitivity import LayerLoss, Sensitivity, Tried
+from lightning.evaluation.sensitivity import LayerLoss, NoiseTrial, Sensitivity
 from lightning.execution import Noise
 
 plots = library("lightning.evaluation.sensitivity_plot")
@@ -17,8 +17,8 @@ plots = library("lightning.evaluation.sensitivity_plot")
 @pytest.fixture
 def found():
     layers = (LayerLoss("conv1", 0.95, 1.0), LayerLoss("conv2", 0.9, 6.0), LayerLoss("fc", 0.965, -0.5))
-    tried = (Tried(0.5, 1, 0.95), Tried(1.0, 1, 0.93), Tried(2.0, 1, 0.8))
-    return Sensitivity(0.96, Noise(sigma=2.0), 1.0, layers, tried, (Tried(2.0, 1, 0.8),), 0.25)
+    tried = (NoiseTrial(0.5, 1, 0.95), NoiseTrial(1.0, 1, 0.93), NoiseTrial(2.0, 1, 0.8))
+    return Sensitivity(0.96, Noise(sigma=2.0), 1.0, layers, tried, (NoiseTrial(2.0, 1, 0.8),), 0.25)
 
 
 def test_bars_are_losses_and_the_curve_is_what_was_tried(found):
@@ -60,7 +60,7 @@ def test_the_averaging_in_words(found):
     from lightning.cli.sensitivity import averaging
 
     assert averaging(found) == "or averaging: a mean of 1 is not enough"
-    enough = replace(found, averaged=(*found.averaged, Tried(2.0, 2, 0.95)))
+    enough = replace(found, averaged=(*found.averaged, NoiseTrial(2.0, 2, 0.95)))
     assert averaging(enough) == "or averaging of 2 at sigma 2"
-    borne = replace(found, averaged=(Tried(2.0, found.noise.average, found.exact),))
+    borne = replace(found, averaged=(NoiseTrial(2.0, found.noise.average, found.exact),))
     assert averaging(borne) == "no more averaging is needed at sigma 2"
