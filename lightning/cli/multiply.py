@@ -1,4 +1,4 @@
-"""`lightning multiply A B`: one product of light."""
+"""`lightning multiply A B`: one product, computed by light."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def multiply(a: First, b: Second, device: Device = TWIN, shots: Shots = 4, *, as
         analogue = float(compute.analogue_product(a, b))
     result, exact, whose = min(max(round(analogue), -255), 255), a * b / 255, identity_of(soc)
     if as_json:
-        found = {"a": a, "b": b, "result": result, "analogue": round(analogue, 4), "exact": round(exact, 4)}
+        figures = {"a": a, "b": b, "result": result, "analogue": round(analogue, 4), "exact": round(exact, 4)}
         details = {"saturated": bool(too_bright), "shots": shots}
-        print_document(whose, {**found, **details, "calibration": compute.calibration.describe()})
+        print_document(whose, {**figures, **details, "calibration": compute.calibration.describe()})
     else:
         print(mark_simulated(f"{a} × {b} / 255 = {result}", whose))
         print(f"measured {analogue:.2f}, exact {exact:.2f}; {compute.calibration.describe()}")

@@ -68,7 +68,7 @@ def evaluate(executor: Executor, dataset: Dataset, *, batch: int = BATCH) -> Eva
 
 def check_classes(dataset: Dataset, network: Network) -> None:
     """Raise `InputError` if the data has a class for which the network has no score."""
-    # A single score distinguishes two classes by its sign.
+    # A single score is the logit of two classes.
     scores = max(int(np.prod(network.output_shape)), 2)
     if dataset.y.min() < 0 or dataset.y.max() >= scores:
         raise InputError(

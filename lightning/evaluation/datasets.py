@@ -10,9 +10,9 @@
 The parts are fixed, so the same name always yields the same images. The digits are ordered by writer, so the writers of
 the test part wrote few of the training images.
 
-MNIST uses the IDX format. Its layout, as described on MNIST's page: two zero bytes, a byte for the type (8: unsigned bytes), a
-byte for the number of axes, the length of each axis as a big-endian 32-bit number, then the values, the last axis
-fastest.
+MNIST uses the IDX format. Its layout, as described on MNIST's page: two zero bytes, a byte for the type (8: unsigned
+bytes), a byte for the number of axes, the length of each axis as a big-endian 32-bit number, then the values, the last
+axis fastest.
 """
 
 from __future__ import annotations

@@ -71,8 +71,7 @@ class Sensitivity:
     averaged: tuple[NoiseTrial, ...]
     """The given noise, averaged over 1, 2, 4, ... times as many readouts."""
     factor: float
-    """Largest tolerable multiple of the given noise: 0 if even the weakest loses too much, infinity if the strongest does
-    not."""
+    """Largest tolerable multiple of the noise: 0 if the weakest loses too much, infinity if the strongest does not."""
 
     @property
     def sigma(self) -> float:

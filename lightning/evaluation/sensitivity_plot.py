@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from lightning.canvas import FAINT, INK, SERIES, Plot, add_heading, mark_simulated, plain, sheet
+from lightning.canvas import FAINT, INK, SERIES, Plot, add_heading, mark_simulated, new_figure, style_axes
 from lightning.evaluation.sensitivity import Sensitivity, format_points
 
 
@@ -18,7 +18,7 @@ def layer_losses(result: Sensitivity, model: str, data: str) -> Plot:
     Left: points lost, in the order of the network. Right: accuracy against sigma, with the allowed loss and the
     largest sigma that stays within it.
     """
-    figure = sheet(9.6, max(3.4, 1.9 + 0.3 * len(result.layers)))
+    figure = new_figure(9.6, max(3.4, 1.9 + 0.3 * len(result.layers)))
     left, right = figure.subplots(1, 2)
     _bars(left, result)
     _curve(right, result)
@@ -60,7 +60,7 @@ def _bars(axes: Any, result: Sensitivity) -> None:
     axes.axvline(0, color=FAINT, linewidth=1)
     low, high = min(0.0, *losses), max(0.5, *losses)
     axes.set_xlim(1.15 * low, 1.18 * high)
-    plain(axes, x="points lost with noise in this layer alone")
+    style_axes(axes, x="points lost with noise in this layer alone")
     axes.grid(visible=False, axis="y")
 
 
@@ -93,7 +93,7 @@ def _curve(axes: Any, result: Sensitivity) -> None:
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_locator(NullLocator())
-    plain(axes, x="sigma in all layers (of 255, logarithmic)", y="accuracy (%)")
+    style_axes(axes, x="sigma in all layers (of 255, logarithmic)", y="accuracy (%)")
 
 
 def _label_line(axes: Any, text: str, place: Any, kind: Any, side: str, colour: str) -> None:

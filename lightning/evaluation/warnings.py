@@ -13,8 +13,8 @@ from lightning.evaluation.dataset import Raw
 from lightning.networks.network import Preprocessing
 
 FAR = 8.0
-"""Factor by which data may be larger or smaller than the samples. Outliers and dark images stay within it; data in 0 .. 1
-or 0 .. 16 instead of 0 .. 255 do not."""
+"""Factor by which data may be larger or smaller than the samples. Outliers and dark images stay within it; data in
+0 .. 1 or 0 .. 16 instead of 0 .. 255 do not."""
 MUCH = 0.1
 """Share of clipped activations from which to warn; ranges chosen for noise clip a few per cent on purpose."""
 LEVELS = 127

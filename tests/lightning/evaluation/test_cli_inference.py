@@ -341,7 +341,7 @@ def test_infer_reads_images(digits_npz, tmp_path):
     assert document("infer", digits_npz, tmp_path / "grey.png")[1]["warnings"] == []
     image.merge("RGB", (picture, picture, picture.rotate(90))).save(tmp_path / "colours.png")
     assert document("infer", digits_npz, tmp_path / "colours.png")[1]["warnings"] == [
-        "colours.png has colours, and digits takes grey levels: they are mixed"
+        "colours.png has colours, and digits takes grey levels: colours become grey"
     ]
     code, message = refused("infer", digits_npz, tmp_path / "large.png")
     assert (code, "32 x 32" in message) == ("input", True)
