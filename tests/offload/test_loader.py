@@ -379,7 +379,9 @@ def test_a_promise_that_does_not_come_true_is_taken_back(monkeypatch):
     loader = loader_of()
     found = loader.tune(print)
     assert (found.decision.candidate, loader.rule.candidate, found.rate_after) == (None, None, 50.0)
-    assert found.decision.reasons[-1] == ("measured, p2 at ratio 0.70 gives 45 and all here 50: no offload")
+    assert found.decision.reasons[-1] == (
+        "measured, p2 at ratio 0.70 delivers 45 and the trainer alone 50: no offload"
+    )
     loader.close()
 
 
