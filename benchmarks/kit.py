@@ -164,8 +164,8 @@ def below_converters(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64]) -> int:
     decoder = fit_decoder(levels(training), training / 255, shared=1.0, full_scale=rows.COUNTS)
     values = np.stack([a, b, np.zeros_like(a), np.zeros_like(a)], axis=1)
     lit = np.tile([True, False], (a.size, 1))
-    found = np.rint(decoder.decode(levels(values), values / 255, lit))
-    return int((found != np.rint(true_product(a, b))).sum())
+    decoded = np.rint(decoder.decode(levels(values), values / 255, lit))
+    return int((decoded != np.rint(true_product(a, b))).sum())
 
 
 class LightOnly:
@@ -198,9 +198,13 @@ def dots(_: npt.NDArray[np.int64]) -> dict[str, Any]:
     truth = pairs.prod(axis=1).sum(axis=1) / 255
     report: dict[str, Any] = {"asked_dot_784_ms": 20, "tune_s": round(tuning_times.wall[1], 2)}
     for shots in (1, 4, 16):
-        found: list[float] = []
-        times = timed(lambda pair, n=shots, to=found: to.append(core.analogue(*pair, shots=n).item()), pairs)
-        report[f"dot_784_shots_{shots}"] = {"ms": times.milliseconds()} | dot_errors(np.array(found) - truth)
+        results: list[float] = []
+        times = timed(
+            lambda pair, n=shots, to=results: to.append(core.analogue(*pair, shots=n).item()), pairs
+        )
+        report[f"dot_784_shots_{shots}"] = {"ms": times.milliseconds()} | dot_errors(
+            np.array(results) - truth
+        )
     matrix, vector = rng.integers(-255, 256, (300, LENGTH)), rng.integers(0, 256, LENGTH)
     rows: list[npt.NDArray[np.int64]] = []
     times = timed(lambda _: rows.append(core.matvec(matrix, vector, shots=1)), range(1))

@@ -77,15 +77,15 @@ def fidelity(graphs: dict[str, TaskGraph]) -> dict[str, object]:
         (rate_gbps, model), packets_ms = parts_of(name), PACKETS_MS[name]
         times_ms = [hashed_ms(graph, rate_gbps, seed) for seed in SEEDS]
         off = statistics.mean(times_ms) / packets_ms - 1
-        asked = WITHIN.get(model, WITHIN_OTHERS)
+        tolerance = WITHIN.get(model, WITHIN_OTHERS)
         rows[name] = {
             "packets_ms": packets_ms,
             "hash_ms": round(statistics.mean(times_ms), 2),
             "hash_least_ms": round(min(times_ms), 2),
             "hash_most_ms": round(max(times_ms), 2),
             "off": round(off, 4),
-            "asked_off_within": asked,
-            "holds": abs(off) <= asked,
+            "asked_off_within": tolerance,
+            "holds": abs(off) <= tolerance,
         }
         for fabric, network in {
             "spread": fat_tree(graph.nodes, rate_gbps),

@@ -1,7 +1,7 @@
 """Offloading of whole batches on two cores: the trainer on one core and the worker on the other, over TCP.
 
     python benchmarks/offload_bars.py pairs 7      speed-up over local, the median of this number of valid pairs
-    python benchmarks/offload_bars.py grid 8 4 2   rate at the algorithm's ratio and at 11 others, for these G/L (all six)
+    python benchmarks/offload_bars.py grid 8 4 2   rate at the algorithm's ratio and at 11 others, for these G/L
     python benchmarks/offload_bars.py cpu          processor time of the trainer by ratio
     python benchmarks/offload_bars.py plain        processor time of torch's loader over ours, relative to the dataset
     python benchmarks/offload_bars.py table        four baselines

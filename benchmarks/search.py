@@ -161,20 +161,20 @@ def gap() -> dict[str, Any]:
         for number in range(INSTANCES):
             problem = Problem(random_workload(number, tables), Cluster(6), degree, 25)
             best, clock = optimum(problem), time.process_time()
-            found = optimise(
+            plan = optimise(
                 problem.workload, problem.cluster, degree, 25, steps=steps // 2, chains=2, seed=number
             )
             seconds.append(time.process_time() - clock)
             strategies.append(best.tried // len(graphs))
             closed_form_times = [
-                found.predicted.closed_form_s,
-                *(one.closed_form_s for one in (*found.ranking, *found.wirings)),
+                plan.predicted.closed_form_s,
+                *(one.closed_form_s for one in (*plan.ranking, *plan.wirings)),
             ]
             closed.append(min(closed_form_times) / best.cost_s - 1)
             least_s = min(
-                install(problem, found.strategy, graph.topology).execution.iteration_s for graph in graphs
+                install(problem, plan.strategy, graph.topology).execution.iteration_s for graph in graphs
             )
-            timed.append(found.predicted.iteration_s / least_s - 1)
+            timed.append(plan.predicted.iteration_s / least_s - 1)
         rows[f"n=6,d={degree}"] = {
             "workloads": INSTANCES, "strategies": [min(strategies), max(strategies)], "graphs": len(graphs),
             "steps": steps, "asked_gap": 0.02, "closed_form": gaps_summary(closed), "simulated": gaps_summary(timed),
@@ -194,13 +194,13 @@ def seeds() -> dict[str, Any]:
     """Plan DLRM on 12 hosts, the job of the how-to, from five seeds: in one long chain, and as the command does."""
     job, rows = workload("dlrm", 12, preset="testbed"), {}
     for steps, chains in ((4000, 1), default_walk(12)):
-        clock, found = time.process_time(), []
+        clock, times = time.process_time(), []
         for seed in range(5):
             plan = optimise(job, Cluster(12), 4, 25, steps=steps, chains=chains, seed=seed)
-            found.append(ms(plan.predicted.iteration_s))
+            times.append(ms(plan.predicted.iteration_s))
         rows[f"{chains} of {steps} steps"] = {
-            "iteration_ms": found, "spread": round(max(found) / min(found) - 1, 4),
-            "search_s": round((time.process_time() - clock) / len(found), 1),
+            "iteration_ms": times, "spread": round(max(times) / min(times) - 1, 4),
+            "search_s": round((time.process_time() - clock) / len(times), 1),
         }  # fmt: skip
     return rows
 
@@ -244,11 +244,11 @@ def baselines(seeds: int = 10) -> dict[str, Any]:
     times: dict[str, list[float]] = {"search": [], "hill climbing": [], "annealing": []}
     cpu_s = []
     for seed in range(seeds):
-        found = optimise(problem.workload, problem.cluster, 4, 25, steps=steps, chains=chains, seed=seed)
-        times["search"].append(ms(found.predicted.iteration_s))
-        cpu_s.append(round(found.cpu_s, 1))
+        plan = optimise(problem.workload, problem.cluster, 4, 25, steps=steps, chains=chains, seed=seed)
+        times["search"].append(ms(plan.predicted.iteration_s))
+        cpu_s.append(round(plan.cpu_s, 1))
         for name, baseline in (("hill climbing", hill_climbing), ("annealing", annealing)):
-            best = baseline(Annealer(problem), seed, found.cpu_s)
+            best = baseline(Annealer(problem), seed, plan.cpu_s)
             times[name].append(ms(planned_s(problem, best)))
     rows = {name: {"iteration_ms": each, **summary_of(each)} for name, each in times.items()}
     return rows | {"cpu_s": cpu_s, "asked_cpu_s": 30, "asked_mean_ms": 66, "asked_spread": 0.04}
@@ -314,15 +314,15 @@ def instances() -> dict[str, Any]:
     rows: dict[str, Any] = {"asked_optimal": len(NAMED), "tie": 0.001}
     for name, problem in NAMED.items():
         best, microbatches = simulated_optimum(problem), problem.microbatches
-        found = optimise(
+        plan = optimise(
             problem.workload, problem.cluster, problem.degree, problem.rate_gbps, steps=200, chains=4,
             microbatches=microbatches,
         )  # fmt: skip
         rows[name] = {
-            "tried": best.tried, "optimum_ms": ms(best.seconds), "plan_ms": ms(found.predicted.iteration_s),
-            "search_s": round(found.cpu_s, 1),
+            "tried": best.tried, "optimum_ms": ms(best.seconds), "plan_ms": ms(plan.predicted.iteration_s),
+            "search_s": round(plan.cpu_s, 1),
         }  # fmt: skip
-        rows[name]["optimal"] = found.predicted.iteration_s <= best.seconds * 1.001
+        rows[name]["optimal"] = plan.predicted.iteration_s <= best.seconds * 1.001
     return rows | {"optimal": sum(row["optimal"] for row in rows.values() if isinstance(row, dict))}
 
 
@@ -400,11 +400,11 @@ def matchings() -> dict[str, Any]:
         start = objective.start()
         visit = begin(objective, 0, 0).at
         best = rank(problem, [objective.proposal(visit)], executor())[0]
-        found = wirings(objective, best)
+        ranking = wirings(objective, best)
         rows[f"pair MB {(1 << exponent) * 96 * 2 / 1e6:.1f}"] = {
-            "bought": found[0].finding.matching_degree,
+            "bought": ranking[0].finding.matching_degree,
             "published_split": objective.split_as_published(start).matching_degree,
-            "simulated_ms": {one.finding.matching_degree: ms(one.simulated_s) for one in found},
+            "simulated_ms": {one.finding.matching_degree: ms(one.simulated_s) for one in ranking},
         }
     return rows
 

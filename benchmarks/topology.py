@@ -61,12 +61,14 @@ def lab() -> dict[str, Any]:
         for _ in range(repeats):
             begin = time.perf_counter()
             topology = find_topology(nodes, degree)
-            found = time.perf_counter()
+            strides_end = time.perf_counter()
             wiring = wire(topology)
-            wired = time.perf_counter()
+            wiring_end = time.perf_counter()
             find_routes(wiring)
-            routed = time.perf_counter()
-            for key, seconds in zip(times, (found - begin, wired - found, routed - wired), strict=True):
+            routes_end = time.perf_counter()
+            for key, seconds in zip(
+                times, (strides_end - begin, wiring_end - strides_end, routes_end - wiring_end), strict=True
+            ):
                 times[key].append(seconds * 1e3)
         medians = {key: round(statistics.median(values), 3) for key, values in times.items()}
         rows[f"n={nodes},d={degree}"] = medians | {"repeats": repeats, "strides": topology.strides}

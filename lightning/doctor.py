@@ -80,38 +80,38 @@ def inspect_name(path: Sequence[str]) -> Finding:
 
 def find_versions() -> dict[str, str]:
     """Return the version of each relevant library that is installed, by name."""
-    found = {}
+    installed = {}
     for library in ("numpy", "pynq", *LIBRARIES):
         try:
-            found[library] = metadata.version(library)
+            installed[library] = metadata.version(library)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
-def inspect_versions(found: Mapping[str, str], machine: str) -> Iterator[Finding]:
+def inspect_versions(installed: Mapping[str, str], machine: str) -> Iterator[Finding]:
     """Yield a finding for each library: missing, too old, or incompatible on a `machine` such as "x86_64"."""
-    yield _inspect_numpy(found)
+    yield _inspect_numpy(installed)
     for library, (state, lost, extra) in LIBRARIES.items():
-        if library in found:
-            yield Finding(library, "ok", found[library])
+        if library in installed:
+            yield Finding(library, "ok", installed[library])
         else:
             hint = install_extra(extra)
             yield Finding(library, state, f"not installed: {lost}", hint)
-    if "qick" in found and numbers(found["qick"]) < QICK:
+    if "qick" in installed and numbers(installed["qick"]) < QICK:
         minimum = ".".join(map(str, QICK))
         yield Finding(
             "qick's version",
             "warning",
-            f"{found['qick']}, but {minimum} or later is required",
+            f"{installed['qick']}, but {minimum} or later is required",
             f"pip install 'qick>={minimum}'",
         )
-    if "pynq" in found:
-        yield _inspect_pynq(found, machine)
+    if "pynq" in installed:
+        yield _inspect_pynq(installed, machine)
 
 
-def _inspect_numpy(found: Mapping[str, str]) -> Finding:
-    version = found.get("numpy", "not installed")
+def _inspect_numpy(installed: Mapping[str, str]) -> Finding:
+    version = installed.get("numpy", "not installed")
     if numbers(version) < (1, 26):
         return Finding(
             "numpy", "bad", f"{version}, but 1.26 or later is required", "pip install 'numpy>=1.26'"
@@ -119,9 +119,9 @@ def _inspect_numpy(found: Mapping[str, str]) -> Finding:
     return Finding("numpy", "ok", version)
 
 
-def _inspect_pynq(found: Mapping[str, str], machine: str) -> Finding:
-    pynq, numpy = found["pynq"], found.get("numpy", "0")
-    if machine in ("aarch64", "armv7l") and "qick" in found and numbers(pynq) >= (3, 1):
+def _inspect_pynq(installed: Mapping[str, str], machine: str) -> Finding:
+    pynq, numpy = installed["pynq"], installed.get("numpy", "0")
+    if machine in ("aarch64", "armv7l") and "qick" in installed and numbers(pynq) >= (3, 1):
         return Finding(
             "pynq",
             "bad",
@@ -167,12 +167,12 @@ def list_listening() -> list[tuple[str, int]] | None:
     return [(each.laddr.ip, each.laddr.port) for each in sockets if each.status == psutil.CONN_LISTEN]
 
 
-def inspect_servers(found: Sequence[tuple[str, int]] | None) -> Finding:
+def inspect_servers(sockets: Sequence[tuple[str, int]] | None) -> Finding:
     """Return the finding on a Pyro4 server that other machines can reach, which lets them run any code here."""
-    if found is None:
+    if sockets is None:
         return Finding("Pyro4 server", "ok", "not checked (psutil cannot list the sockets)")
     open_to = sorted(
-        {ip for ip, port in found if port == PYRO_PORT and not ip.startswith("127.") and ip != "::1"}
+        {ip for ip, port in sockets if port == PYRO_PORT and not ip.startswith("127.") and ip != "::1"}
     )
     if open_to:
         return Finding(
@@ -209,18 +209,18 @@ PURPOSES: Mapping[str, Purpose] = {
 
 def inspect_extras() -> Iterator[Finding]:
     """Return an iterator over the findings on all extras."""
-    found = {library: _version(library) for each in PURPOSES.values() for library in each.libraries}
-    return (inspect_extra(extra, found) for extra in PURPOSES)
+    installed = {library: _version(library) for each in PURPOSES.values() for library in each.libraries}
+    return (inspect_extra(extra, installed) for extra in PURPOSES)
 
 
-def inspect_extra(extra: str, found: Mapping[str, str]) -> Finding:
-    """Return the finding on an extra; `found` has the version of each library, "" if it is missing."""
+def inspect_extra(extra: str, installed: Mapping[str, str]) -> Finding:
+    """Return the finding on an extra; `installed` has the version of each library, "" if it is missing."""
     purpose = PURPOSES[extra]
-    missing = [library for library in purpose.libraries if not found.get(library)]
+    missing = [library for library in purpose.libraries if not installed.get(library)]
     if missing:
         lacks = f"{', '.join(missing)} not installed: {purpose.lost}"
         return Finding(extra, "warning", lacks, install_extra(extra))
-    return Finding(extra, "ok", ", ".join(f"{each} {found[each]}" for each in purpose.libraries))
+    return Finding(extra, "ok", ", ".join(f"{each} {installed[each]}" for each in purpose.libraries))
 
 
 def _version(library: str) -> str:
@@ -280,9 +280,9 @@ def inspect_exposure(address: str) -> Finding:
 def inspect_firmware(soc: Any) -> Finding:
     """Return the finding on the firmware: its profile, or a warning if it is unknown."""
     board = str(soc["board"])
-    found = profile_of(soc)
-    if found is not None:
-        return Finding("firmware", "ok", f"{found.name}: {found.about}")
+    profile = profile_of(soc)
+    if profile is not None:
+        return Finding("firmware", "ok", f"{profile.name}: {profile.about}")
     known = [each.name for each in profiles.of_board(board)]
     if known:
         return Finding(
@@ -309,14 +309,14 @@ def profile_of(soc: Any) -> profiles.Profile | None:
 
 def inspect_coupling(soc: Any) -> Finding:
     """Return the finding on coupling: a warning for baluns, which do not pass the kit's pulses of frequency 0."""
-    found = profile_of(soc)
+    profile = profile_of(soc)
     paths = {"DAC": _read_coupling(soc, "dac"), "ADC": _read_coupling(soc, "adc")}
-    if found is not None:
-        paths = {"DAC": found.dac_coupling, "ADC": found.adc_coupling}
+    if profile is not None:
+        paths = {"DAC": profile.dac_coupling, "ADC": profile.adc_coupling}
     through_baluns = [name for name, kind in paths.items() if kind == "AC"]
     if not through_baluns:
         return Finding("coupling", "ok", f"DAC {paths['DAC']}, ADC {paths['ADC']}")
-    note = f" {found.coupling_note}" if found is not None else ""
+    note = f" {profile.coupling_note}" if profile is not None else ""
     return Finding(
         "coupling",
         "warning",
@@ -334,14 +334,14 @@ def _read_coupling(soc: Any, kind: str) -> str:
 def inspect_calibration(soc: Any, *, now: datetime | None = None) -> Finding:
     """Return the finding on the calibration of the device and its age."""
     try:
-        found = store.require(soc, now=now or getattr(soc, "made", None))
+        document = store.require(soc, now=now or getattr(soc, "made", None))
     except NotCalibrated as error:
         return Finding("calibration", "warning", error.what, error.hint)
     except LightningError as error:
         return finding_of(error, "calibration")
-    age_h = ((now or datetime.now(UTC)) - found.made).total_seconds() / 3600
-    age = "" if found.origin == "factory" else f", {age_h:.1f} h old"
-    return Finding("calibration", "ok", f"{found.describe()}{age}")
+    age_h = ((now or datetime.now(UTC)) - document.made).total_seconds() / 3600
+    age = "" if document.origin == "factory" else f", {age_h:.1f} h old"
+    return Finding("calibration", "ok", f"{document.describe()}{age}")
 
 
 def _inspect_clocks(soc: Any) -> Finding:
@@ -376,11 +376,11 @@ def _inspect_light(soc: Any) -> Finding:
         return Finding("light", "warning", f"not checked: {error.what}", error.hint)
     deviation = drift(compute.rows, compute.calibration)
     if deviation.recalibrate:
-        found = f"known products are off by {deviation.rms:.2f} of 255 rms (limit {deviation.limit:.2f})"
+        text = f"known products are off by {deviation.rms:.2f} of 255 rms (limit {deviation.limit:.2f})"
         return Finding(
             "light",
             "bad",
-            found,
+            text,
             "check that the laser is on; if it is, the biases have drifted: run `lightning calibrate`",
         )
     return Finding("light", "ok", f"known products are off by {deviation.rms:.2f} of 255 rms")

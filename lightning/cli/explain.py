@@ -49,11 +49,22 @@ def explain(
     from lightning.compiler.explain import report
 
     compiled = load_or_compile(model)
-    found = report(compiled)
+    model_report = report(compiled)
     if as_json:
-        print_document(None, {"model": str(model), **found.document, "origin": dict(compiled.origin)})
+        print_document(None, {"model": str(model), **model_report.document, "origin": dict(compiled.origin)})
         return DONE
-    print("\n".join([*summary(found), "", *cycle_table(found), "", *memory_lines(found), *_origin(compiled)]))
+    print(
+        "\n".join(
+            [
+                *summary(model_report),
+                "",
+                *cycle_table(model_report),
+                "",
+                *memory_lines(model_report),
+                *_origin(compiled),
+            ]
+        )
+    )
     return DONE
 
 
@@ -87,35 +98,35 @@ def _file_row(node: dict[str, Any]) -> list[str]:
     return [node["name"], node["operation"], node["where"], *numbers, node["reason"]]
 
 
-def summary(found: Report) -> list[str]:
+def summary(report: Report) -> list[str]:
     """Return the summary of a model as lines, with a table of its nodes."""
     return [
-        f"{found.name}, scheme {found.scheme}, sha256 {found.sha256[:16]}",
-        f"{100 * found.photonic_share:.2f} % of {found.macs:,} multiply-accumulates by light",
+        f"{report.name}, scheme {report.scheme}, sha256 {report.sha256[:16]}",
+        f"{100 * report.photonic_share:.2f} % of {report.macs:,} multiply-accumulates by light",
         "",
         *table(
-            ["node", "operation", "runs", "gives", "MACs", "zeros", "passes", "why"], map(_row, found.nodes)
+            ["node", "operation", "runs", "gives", "MACs", "zeros", "passes", "why"], map(_row, report.nodes)
         ),
-        *[f"note: {note}" for note in found.notes],
+        *[f"note: {note}" for note in report.notes],
     ]
 
 
-def cycle_table(found: Report) -> list[str]:
+def cycle_table(report: Report) -> list[str]:
     """Return a table of the cycles of one image, with a row per layer and a column per kind of cycle."""
     from fpga.photonic_mac.cycles import LINES
 
-    layers = [node for node in found.nodes if node.cycles is not None]
+    layers = [node for node in report.nodes if node.cycles is not None]
     rows = [[node.name, *_cycles([node])] for node in layers]
     rows.append(["all", *_cycles(layers)])
     return [
         *table(["cycles", *LINES.values(), "total"], rows),
-        f"{found.cycles:,} cycles, {found.latency_s * 1e6:.1f} us at {found.clock_hz / 1e6:g} MHz, light alone",
+        f"{report.cycles:,} cycles, {report.latency_s * 1e6:.1f} us at {report.clock_hz / 1e6:g} MHz, light alone",
     ]
 
 
-def memory_lines(found: Report) -> list[str]:
+def memory_lines(report: Report) -> list[str]:
     """Return the memory of the activations as lines."""
-    plan = found.memory
+    plan = report.memory
     return [
         f"activations: {plan.size:,} bytes in {len(plan.buffers)} buffers ({plan.unshared:,} without shared memory)"
     ]

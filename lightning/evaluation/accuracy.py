@@ -57,9 +57,9 @@ def evaluate(executor: Executor, dataset: Dataset, *, batch: int = BATCH) -> Eva
     for start in range(0, len(inputs), batch):
         part = slice(start, start + batch)
         keys = np.arange(start, start + len(inputs[part]), dtype=np.uint64)
-        begun = time.perf_counter()
+        begin = time.perf_counter()
         answers = executor.run(inputs[part], keys)
-        seconds += time.perf_counter() - begun
+        seconds += time.perf_counter() - begin
         right += count_right(answers.scores, dataset.y[part])
         cycles = max(cycles, answers.cycles)
         counters.update(answers.counters)
@@ -91,9 +91,9 @@ def measure_throughput(run: Callable[[Raw], object], inputs: Raw, *, seconds: fl
     One untimed run warms up. The time is the median of at least three runs that together last at least `seconds`.
     """
     run(inputs)
-    took: list[float] = []
-    while len(took) < 3 or sum(took) < seconds:
-        begun = time.perf_counter()
+    times: list[float] = []
+    while len(times) < 3 or sum(times) < seconds:
+        begin = time.perf_counter()
         run(inputs)
-        took.append(time.perf_counter() - begun)
-    return len(inputs) / max(float(np.median(took)), 1e-9)
+        times.append(time.perf_counter() - begin)
+    return len(inputs) / max(float(np.median(times)), 1e-9)
