@@ -68,7 +68,9 @@ def of_seed(name: str, dataset: Dataset, seed: int) -> dict[str, Any]:
         "float32": float32_session(network),
         "int8": int8_session(network, dataset.train_x[:SAMPLES]),
     }
-    right = {kind: per_cent(session.right(dataset) / len(dataset.y)) for kind, session in sessions.items()}
+    right = {
+        kind: per_cent(session.count_correct(dataset) / len(dataset.y)) for kind, session in sessions.items()
+    }
     right |= {"exact": per_cent(outcome.exact), "noisy": per_cent(outcome.noisy)}
     return right | {"photonic_share": report(outcome.model).photonic_share, "training_cpu_s": training_s}
 

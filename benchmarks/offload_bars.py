@@ -94,7 +94,7 @@ class Stand:
         cores = (TRAINER, WORKER) if rule and rule.candidate else (TRAINER,)
         bench = self.bench(step_s, batches)
         begin, before = time.perf_counter(), self._others_s(cores)
-        trial = bench.trial(rule)
+        trial = bench.run_trial(rule)
         other = (self._others_s(cores) - before) / (time.perf_counter() - begin)
         if self.is_ahead:
             time.sleep(time.perf_counter() - begin)  # let waiting processes run

@@ -113,7 +113,7 @@ def compile_file(
 
     For example: lightning compile digits.onnx --samples digits --scale 0.00392 -o digits.lng
     """
-    from lightning.cli.explain import summary
+    from lightning.cli.explain import summary_lines
     from lightning.compiler import Hardware, Options, load_or_compile, save_model
     from lightning.compiler.explain import report
     from lightning.compiler.options import Ranges, Scheme
@@ -155,7 +155,7 @@ def compile_file(
         print(
             "\n".join(
                 [
-                    *summary(compiled_report),
+                    *summary_lines(compiled_report),
                     "",
                     f"{compiled_report.cycles:,} cycles an image, written to {target}",
                 ]

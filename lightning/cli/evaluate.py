@@ -12,7 +12,7 @@ import typer
 
 from lightning.cli import noise_options as how
 from lightning.cli.options import AsJson
-from lightning.cli.output import DONE, print_document, saturation, warn
+from lightning.cli.output import DONE, collect_saturation, print_document, warn
 from lightning.errors import ConfigError, OutOfRange
 from lightning.evaluation.sources import NAMES
 
@@ -99,7 +99,7 @@ def evaluate_command(
     if as_json:
         about = {"data": dataset.name, "data_origin": dict(dataset.origin), "warnings": warnings}
         table = {"table": [round_values(asdict(row)) for row in rows]} if rows else {}
-        print_document(None, {**origin.document, **about, **figures(evaluations), **table})
+        print_document(None, {**origin.document, **about, **summarise(evaluations), **table})
     else:
         _print_evaluations(origin, dataset, evaluations)
         if Path(model).suffix != ".lng":
@@ -141,14 +141,14 @@ def evaluate_seeds(
     for seed in seeds:
         executor = run.open(model, seed)
         try:
-            with saturation():
+            with collect_saturation():
                 evaluations.append(evaluate(executor, dataset))
         finally:
             executor.close()
     return evaluations
 
 
-def figures(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
+def summarise(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
     """Return the means over seeds, the accuracy of each seed, and the counters, as plain values."""
     import numpy as np
 
@@ -187,7 +187,7 @@ def _table(model: CompiledModel, dataset: Dataset, noise: Noise, seeds: Sequence
 def _print_evaluations(origin: Provenance, dataset: Dataset, evaluations: Sequence[Evaluation]) -> None:
     from lightning.evaluation.warnings import count_clippable_activations
 
-    means = figures(evaluations)
+    means = summarise(evaluations)
     document = origin.document
     print(
         f"{dataset.name}: {means['images']:,} images; {document['model']},"

@@ -56,7 +56,7 @@ def explain(
     print(
         "\n".join(
             [
-                *summary(model_report),
+                *summary_lines(model_report),
                 "",
                 *cycle_table(model_report),
                 "",
@@ -82,7 +82,7 @@ def file_lines(name: str, document: dict[str, Any]) -> list[str]:
         f"{name}, opset {document['opset']}{conversion}",
         *ports,
         "",
-        *(table(names, rows) if rows else []),
+        *(format_table(names, rows) if rows else []),
     ]
     share = f"{100 * document['photonic_share']:.2f} % of multiply-accumulates by light"
     lines += ["", f"{share}; energy of preset chip; activations without a rectifier count as signed"]
@@ -98,13 +98,13 @@ def _file_row(node: dict[str, Any]) -> list[str]:
     return [node["name"], node["operation"], node["where"], *numbers, node["reason"]]
 
 
-def summary(report: Report) -> list[str]:
+def summary_lines(report: Report) -> list[str]:
     """Return the summary of a model as lines, with a table of its nodes."""
     return [
         f"{report.name}, scheme {report.scheme}, sha256 {report.sha256[:16]}",
         f"{100 * report.photonic_share:.2f} % of {report.macs:,} multiply-accumulates by light",
         "",
-        *table(
+        *format_table(
             ["node", "operation", "runs", "gives", "MACs", "zeros", "passes", "why"], map(_row, report.nodes)
         ),
         *[f"note: {note}" for note in report.notes],
@@ -119,7 +119,7 @@ def cycle_table(report: Report) -> list[str]:
     rows = [[node.name, *_cycles([node])] for node in layers]
     rows.append(["all", *_cycles(layers)])
     return [
-        *table(["cycles", *LINES.values(), "total"], rows),
+        *format_table(["cycles", *LINES.values(), "total"], rows),
         f"{report.cycles:,} cycles, {report.latency_s * 1e6:.1f} us at {report.clock_hz / 1e6:g} MHz, light alone",
     ]
 
@@ -132,7 +132,7 @@ def memory_lines(report: Report) -> list[str]:
     ]
 
 
-def table(names: list[str], rows: Iterable[Sequence[str]]) -> list[str]:
+def format_table(names: list[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Format rows as a text table with aligned columns; columns of numbers are right-aligned."""
     columns = [_column(name, list(cells)) for name, cells in zip(names, zip(*rows, strict=True), strict=True)]
     return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]

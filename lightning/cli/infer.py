@@ -10,7 +10,7 @@ import typer
 
 from lightning.cli import noise_options as how
 from lightning.cli.options import AsJson
-from lightning.cli.output import DONE, print_document, saturation, warn
+from lightning.cli.output import DONE, collect_saturation, print_document, warn
 
 if TYPE_CHECKING:
     from lightning.compiler import CompiledModel
@@ -96,7 +96,7 @@ def _answer(run: how.Run, compiled: CompiledModel, raw: Raw, seed: int, key: int
 
     executor = run.open(compiled, seed)
     try:
-        with saturation():
+        with collect_saturation():
             return executor.run(raw, np.array([key], dtype=np.uint64))
     finally:
         executor.close()

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lightning.cli.options import TWIN, AsJson, Device, Shots
-from lightning.cli.output import DONE, mark_simulated, print_document, saturation
+from lightning.cli.output import DONE, collect_saturation, mark_simulated, print_document
 
 First = Annotated[int, typer.Argument(metavar="A", help="A whole number of -255 to 255.")]
 Second = Annotated[int, typer.Argument(metavar="B", help="A whole number of -255 to 255.")]
@@ -29,7 +29,7 @@ def multiply(a: First, b: Second, device: Device = TWIN, shots: Shots = 4, *, as
 
     soc = connect(device)
     compute = LightningCompute(soc, shots=shots)
-    with saturation() as too_bright:
+    with collect_saturation() as too_bright:
         analogue = float(compute.analogue_product(a, b))
     result, exact, whose = min(max(round(analogue), -255), 255), a * b / 255, identity_of(soc)
     if as_json:

@@ -38,7 +38,7 @@ def document_of_error(error: LightningError) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def saturation() -> Iterator[list[str]]:
+def collect_saturation() -> Iterator[list[str]]:
     """Yield a list that holds the saturation warnings of the block once the block has ended.
 
     Saturation and darkness are also printed to standard error; all other warnings are issued again.

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lightning.cli.options import TWIN, AsJson, Csv, Device
-from lightning.cli.output import DONE, list_written, mark_simulated, print_document, saturation, write_csv
+from lightning.cli.output import (
+    DONE,
+    collect_saturation,
+    list_written,
+    mark_simulated,
+    print_document,
+    write_csv,
+)
 from lightning.errors import ConfigError, LightningError, NotCalibrated, OutOfRange
 
 if TYPE_CHECKING:
@@ -61,7 +68,7 @@ def scope(
     config = make_configuration(values or [], settings or [], soc if device.startswith("replay://") else None)
     with _record(soc, record) as used:
         waveform = LightningControl(used, config).acquire_decimated(used)
-    with saturation() as too_bright:
+    with collect_saturation() as too_bright:
         result, why = decode_waveform(waveform)
     draw_waveform(waveform, result, png)
     files = list_written((png, csv, record))

@@ -61,6 +61,7 @@ def _digits() -> Dataset:
     datasets = require("sklearn.datasets", "for its bundled digits")
     sklearn = require("sklearn", "for its bundled digits")
     bunch = datasets.load_digits()
+    # + 8 rounds to the nearest level.
     x = ((bunch.images.astype(np.int64) * 255 + 8) // 16).astype(np.uint8)
     y = bunch.target.astype(np.int64)
     train, test = slice(None, DIGITS_OF_TRAINING), slice(DIGITS_OF_TRAINING, None)

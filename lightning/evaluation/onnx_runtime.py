@@ -60,7 +60,7 @@ class Session:
         scores: Floats = output
         return scores
 
-    def right(self, dataset: Dataset) -> int:
+    def count_correct(self, dataset: Dataset) -> int:
         """Return how many test images are classified correctly."""
         inputs = fit_axes(dataset.x, self.network)
         parts = [slice(start, start + BATCH) for start in range(0, len(inputs), BATCH)]
@@ -163,7 +163,7 @@ def _open_session(model: bytes, *, exact_sums: bool = False) -> Any:
     runtime = require("onnxruntime", "to compare with ONNX Runtime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
+    options.log_severity_level = 3  # errors only
     if exact_sums:
         options.add_session_config_entry(EXACT_SUMS, "1")
     return runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

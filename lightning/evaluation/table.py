@@ -119,7 +119,7 @@ class _Measurement:
         session = float32_session(self.model.network)
         return Row(
             "float32, ONNX Runtime",
-            self._share(session.right(self.dataset)),
+            self._share(session.count_correct(self.dataset)),
             None,
             self._throughput(session.scores),
         )
@@ -128,7 +128,7 @@ class _Measurement:
         right, speed = 0, 0.0
         for samples, tests in samples_and_tests(self.dataset):
             session = int8_session(self.model.network, samples)
-            right += session.right(tests)
+            right += session.count_correct(tests)
             speed = speed or self._throughput(session.scores)
         return Row("int8, ONNX Runtime", self._share(right), None, speed)
 

@@ -217,6 +217,7 @@ class PhotonicForward:
         variance = constant * passes * self._for_results(readouts)
         for power, coefficient in enumerate(growing, 1):
             if coefficient:
+                # A product of steps is 256 times its level in LSB.
                 light = self._multiply(steps.abs() ** power, weights.abs() ** power)
                 variance = variance + coefficient * light / 256**power
         return mean, variance

@@ -113,6 +113,7 @@ def _check_kind(path: Path, name: str, value: Any, default: Any) -> None:
         kinds = (int, float)
     elif default is None or isinstance(default, dict):
         kinds = (dict,) if name in {"tls", "weights"} else (str,)
+    # bool is a subclass of int, so it needs a check of its own.
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         raise OffloadError(
             f"{path}: {name} is {value!r}: give {' or '.join(kind.__name__ for kind in kinds)}"

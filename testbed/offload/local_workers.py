@@ -111,6 +111,7 @@ def _address_in(file: Path, process: subprocess.Popen[bytes]) -> str:
     """
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline and process.poll() is None:
+        # Without a final brace, the scheduler is still writing the file.
         if file.exists() and (text := file.read_text(encoding="utf-8")).rstrip().endswith("}"):
             return str(json.loads(text)["address"])
         time.sleep(0.05)

@@ -157,7 +157,7 @@ class Bench:
             {MODEL: None, LOCAL: Rule()}
             | {name: replace(self.rule, candidate=name, ratio=1.0) for name in names}
         )
-        model_s = trials[MODEL].cpu_s
+        model_s = trials[MODEL].cpu_s  # the step's own time, which is not part of the pipeline
         metrics = Metrics(
             gthp=trials[MODEL].rate,
             lthp=trials[LOCAL].rate,
@@ -188,7 +188,7 @@ class Bench:
         trials: dict[str, list[Trial]] = {name: [] for name in variants}
         for _ in range(self.settings.rounds):
             for name, rule in variants.items():
-                trials[name].append(self.trial(rule))
+                trials[name].append(self.run_trial(rule))
                 self._tick(len(variants), name)
         return {
             name: Trial(
@@ -197,7 +197,7 @@ class Bench:
             for name, variant_trials in trials.items()
         }
 
-    def trial(self, rule: Rule | None) -> Trial:
+    def run_trial(self, rule: Rule | None) -> Trial:
         """Measure a variant once, after the warm-up."""
         batches = -(-self.settings.batches // self.settings.rounds)
         if rule is None:

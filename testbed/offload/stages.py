@@ -175,7 +175,7 @@ def _divide_draws() -> Any:
 
     for name in ("random", "getrandbits"):
         divide(name)
-    draws.lock = threading.RLock()
+    draws.lock = threading.RLock()  # set last, because its presence marks the record as complete
     return draws
 
 

@@ -25,7 +25,7 @@ WITHOUT_LAB = (
 WITHOUT_TESTS = ("Without them the tests that need them are skipped", "install them as root")
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     """Print a line on standard error."""
     print(f"install: {text}", file=sys.stderr, flush=True)
 
@@ -40,7 +40,7 @@ def lock() -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        say("another installation runs in this checkout; waiting for it")
+        print_line("another installation runs in this checkout; waiting for it")
         fcntl.flock(handle, fcntl.LOCK_EX)
 
 
@@ -104,16 +104,16 @@ def install(part: str) -> None:
                 step.act(line)
     finally:
         for note in uv.notes():
-            say(note)
+            print_line(note)
     write_durations(durations, progress.remembered)
-    say(f"done in {duration(time.monotonic() - start)}")
+    print_line(f"done in {duration(time.monotonic() - start)}")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Install a part, and return the exit status."""
     part = arguments[0] if arguments else "all"
     if part not in PARTS or len(arguments) > 1:
-        say(f"unknown part '{' '.join(arguments)}': {', '.join(PARTS)}")
+        print_line(f"unknown part '{' '.join(arguments)}': {', '.join(PARTS)}")
         return 2
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
@@ -122,10 +122,10 @@ def main(arguments: Sequence[str]) -> int:
         install(part)
     except InstallError as error:
         for line in str(error).splitlines():
-            say(line)
+            print_line(line)
         return 1
     except KeyboardInterrupt:
-        say("interrupted; run the same command to continue")
+        print_line("interrupted; run the same command to continue")
         return 130
     if part == "uv":
         print(Uv(ROOT, Path(sys.executable)).path)

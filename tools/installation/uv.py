@@ -103,7 +103,7 @@ class Uv:
                 (member,) = (name for name in archive.namelist() if name.endswith("/scripts/uv"))
                 program = Path(archive.extract(member, scratch))
             program.chmod(0o755)
-            program.rename(self.path)
+            program.rename(self.path)  # last, so that a killed download leaves no program
 
     def _pip_python(self) -> Path | None:
         """Return an interpreter with pip: this one, or that of the environment for pip; None without either."""
