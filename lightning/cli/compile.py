@@ -157,7 +157,7 @@ def compile_file(
                 [
                     *summary_lines(compiled_report),
                     "",
-                    f"{compiled_report.cycles:,} cycles an image, written to {target}",
+                    f"{compiled_report.cycles:,} cycles per image, written to {target}",
                 ]
             )
         )

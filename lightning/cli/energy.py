@@ -128,7 +128,7 @@ def _table(costs: Costs) -> list[str]:
     cycles = f"{costs.work.cycles:,} cycles at {costs.clock_hz / 1e6:g} MHz"
     lines = [
         f"{costs.preset.name}: {costs.preset.title}",
-        f"  {cycles}: {costs.latency_s * 1e6:.1f} us an image",
+        f"  {cycles}: {costs.latency_s * 1e6:.1f} us per image",
     ]
     sources = list(dict.fromkeys(_cite_source(line.each) for line in costs.lines))
     lines += [
@@ -137,7 +137,7 @@ def _table(costs: Costs) -> list[str]:
         for line in costs.lines
     ]
     lines.append(
-        f"  {'all':<32}{format_joules(costs.joules_per_image):>10}   {format_joules(costs.joules_per_mac)} a MAC"
+        f"  {'all':<32}{format_joules(costs.joules_per_image):>10}   {format_joules(costs.joules_per_mac)} per MAC"
     )
     lines.append(f"  {'without converters':<32}{format_joules(costs.joules_without_converters):>10}")
     lines += [f"  ({number}) {source}" for number, source in enumerate(sources, 1)]
@@ -158,10 +158,10 @@ def _baseline_table(macs: int) -> list[str]:
     from lightning.costs import BASELINES
     from lightning.costs.presets import format_joules
 
-    lines = [f"digital hardware, {macs:,} MACs an image"]
+    lines = [f"digital hardware, {macs:,} MACs per image"]
     lines += [
         f"  {each.name:<32}{format_joules(each.joules_per_mac * macs):>10}   "
-        f"{format_joules(each.joules_per_mac)} a MAC: {each.assumption} ({each.source})"
+        f"{format_joules(each.joules_per_mac)} per MAC: {each.assumption} ({each.source})"
         for each in BASELINES
     ]
     return lines
@@ -173,7 +173,7 @@ def _shot_table(points: tuple[ShotPoint, ...], exact: float) -> list[str]:
 
     head = f"shot noise alone (accuracy without noise: {100 * exact:.2f} %)"
     lines = [
-        f"  {point.photons:>8g} photons a multiply  {format_joules(point.joules):>10}  {100 * point.accuracy:6.2f} %"
+        f"  {point.photons:>8g} photons per product  {format_joules(point.joules):>10}  {100 * point.accuracy:6.2f} %"
         f" +- {100 * point.spread:.2f}{'  *' if point.photons < MIN_NORMAL_PHOTONS else ''}"
         for point in points
     ]

@@ -103,7 +103,7 @@ def evaluate_command(
     else:
         _print_evaluations(origin, dataset, evaluations)
         if Path(model).suffix != ".lng":
-            print(f"compiled on the way, {describe_preprocessing(compiled.network.preprocessing)}")
+            print(f"compiled for this run, {describe_preprocessing(compiled.network.preprocessing)}")
         _print_table(rows, run.noise or Noise(), noise_seeds)
     return DONE
 

@@ -65,7 +65,7 @@ class Sensitivity:
     allowed: float
     """Allowed loss in percentage points."""
     layers: tuple[LayerLoss, ...]
-    """In the order of the network."""
+    """Losses of the layers, in the order of the network."""
     tried: tuple[NoiseTrial, ...]
     """Every noise level that was evaluated, ordered by sigma."""
     averaged: tuple[NoiseTrial, ...]

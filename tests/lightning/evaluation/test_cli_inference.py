@@ -63,7 +63,7 @@ def test_evaluate_prints_accuracy_and_whose_model_it_is(digits_npz):
     code, out, _ = ran("evaluate", digits_npz, "digits")
     first, second, third = out.splitlines()
     assert code == 0
-    assert third == "compiled on the way, raw inputs times 0.00392157"
+    assert third == "compiled for this run, raw inputs times 0.00392157"
     assert first.startswith("digits: 500 images; digits, scheme published, perfect scaling, ")
     assert second.startswith("exact: ")
     assert second.endswith("images/s  SIMULATED")
@@ -142,7 +142,7 @@ def test_a_single_score_is_a_class_everywhere(tmp_path):
     assert found["shot_limit"]["exact"] == 1
     assert found["shot_limit"]["points"][-1]["accuracy"] == 1
     _, out, _ = ran("energy", tmp_path / "one.npz", "--shot-limit", tmp_path / "data.npz")
-    reported = [line for line in out.splitlines() if "photons a multiply" in line]
+    reported = [line for line in out.splitlines() if "photons per product" in line]
     few = [float(line.split()[0]) < 10 for line in reported]
     assert [line.endswith("*") for line in reported] == few
     assert set(few) == {True, False}
