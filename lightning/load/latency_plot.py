@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from lightning.canvas import INK, SERIES, Plot, add_heading, legend, plain, sheet
+from lightning.canvas import INK, SERIES, Plot, add_heading, add_legend, new_figure, style_axes
 from lightning.load.outcome import Outcome, log_histogram
 
 PERCENTILES = ((50, "p50"), (99, "p99"), (99.9, "p99.9"))
@@ -22,13 +22,13 @@ def plot_latencies(outcomes: Sequence[Outcome], about: str) -> Plot:
     """
     has_answers = any(outcome.answered for outcome in outcomes)
     has_rates = has_answers and len(outcomes) > 1
-    figure = sheet(11.5 if has_rates else 7.2, 5.6)
+    figure = new_figure(11.5 if has_rates else 7.2, 5.6)
     grid = figure.add_gridspec(2, 2 if has_rates else 1, height_ratios=(1, 1.4))
     top, bottom = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[1, 0])
     for number, outcome in enumerate(outcomes):
         _distribution(top, bottom, outcome, SERIES[number % len(SERIES)])
-    plain(top, y="share of answers (%)")
-    plain(bottom, x="latency from scheduled sending (µs)", y="share that took longer")
+    style_axes(top, y="share of answers (%)")
+    style_axes(bottom, x="latency from scheduled sending (µs)", y="share that took longer")
     bottom.set_yscale("log")
     for axes in (top, bottom):
         axes.set_xscale("log")
@@ -36,7 +36,7 @@ def plot_latencies(outcomes: Sequence[Outcome], about: str) -> Plot:
     bottom.sharex(top)
     top.tick_params(labelbottom=False)
     if has_answers:
-        legend(bottom, loc="lower left")
+        add_legend(bottom, loc="lower left")
     else:
         _mark_unanswered(top, bottom)
     if has_rates:
@@ -76,14 +76,14 @@ def _over_rates(top: Any, bottom: Any, outcomes: Sequence[Outcome]) -> None:
     lost = [100 * each.loss for each in ordered]
     top.plot(rates, lost, "o-", color=INK, markersize=4, linewidth=1.2, clip_on=False)
     top.set_ylim(0, max(1, 1.1 * max(lost)))
-    plain(top, y="lost (%)")
+    style_axes(top, y="lost (%)")
     for (percent, name), colour in zip(PERCENTILES, SERIES, strict=False):
         values = [each.percentile_us(percent) for each in ordered]
         bottom.plot(rates, values, "o-", color=colour, markersize=4, linewidth=1.4, label=name)
     bottom.set_yscale("log")
     _plain_numbers(bottom.yaxis)
     bottom.xaxis.set_major_formatter("{x:,.0f}")
-    plain(bottom, x="requests/s", y="latency (µs)")
+    style_axes(bottom, x="requests/s", y="latency (µs)")
     top.sharex(bottom)
     top.tick_params(labelbottom=False)
-    legend(bottom, loc="best")
+    add_legend(bottom, loc="best")
