@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sim.twins.frontends.scpi import Handler, Instrument, Style, whole_numbers
+from sim.twins.frontends.scpi import Handler, Instrument, Style, parse_whole_numbers
 from sim.twins.switch.banks import BankDevice, WrongReply, bank_device
 from sim.twins.switch.settings import TwinSettings
 from sim.twins.switch.twin import Frontend, SwitchTwin
@@ -61,7 +61,7 @@ class _Commands:
         }
 
     def _select(self, numbers: Sequence[int], texts: Sequence[str]) -> None:
-        (channel,) = whole_numbers(texts, 1)
+        (channel,) = parse_whole_numbers(texts, 1)
         self._device.select(numbers[0], channel)
 
     def _next(self, numbers: Sequence[int], texts: Sequence[str]) -> None:

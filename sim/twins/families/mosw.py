@@ -15,7 +15,7 @@ from sim.twins.frontends.scpi import (
     Instrument,
     ScpiError,
     Style,
-    whole_numbers,
+    parse_whole_numbers,
 )
 from sim.twins.switch.banks import BankDevice, WrongReply, bank_device
 from sim.twins.switch.settings import TwinSettings
@@ -63,20 +63,20 @@ class _Commands:
 
     def _close(self, numbers: Sequence[int], texts: Sequence[str]) -> None:
         del numbers
-        bank, common, channel = whole_numbers(texts, 3)
+        bank, common, channel = parse_whole_numbers(texts, 3)
         if common != 1:
             raise ScpiError(-222, "common port 1 is the only one")
         self._device.select(bank, channel)
 
     def _closed(self, numbers: Sequence[int], texts: Sequence[str]) -> str:
         del numbers
-        (bank,) = whole_numbers(texts, 1)
+        (bank,) = parse_whole_numbers(texts, 1)
         channel = self._wrong.channel(bank)
         return {"pair": f"{bank}, {channel}", "triple": f"{bank},1,{channel}"}.get(self._reply, str(channel))
 
     def _monitor(self, numbers: Sequence[int], texts: Sequence[str]) -> str:
         del numbers
-        (bank,) = whole_numbers(texts, 1)
+        (bank,) = parse_whole_numbers(texts, 1)
         self._device.output(bank, 1)
         dbm = self._device.power_dbm(bank)
         return f"0, {LOWEST_READING_DBM if dbm <= DARK_FLOOR_DBM else dbm:.3f}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sim.twins.frontends.scpi import ErrorQueue, Handler, Instrument, Style, whole_numbers
+from sim.twins.frontends.scpi import ErrorQueue, Handler, Instrument, Style, parse_whole_numbers
 from sim.twins.switch.banks import BankDevice, WrongReply, bank_device
 from sim.twins.switch.settings import TwinSettings
 from sim.twins.switch.twin import Frontend, SwitchTwin
@@ -94,7 +94,7 @@ def _scpi(
     chosen: _Quirks, settings: TwinSettings, device: BankDevice, wrong: WrongReply, errors: ErrorQueue
 ) -> Mapping[str, Handler]:
     def select(numbers: Sequence[int], texts: Sequence[str]) -> None:
-        (channel,) = whole_numbers(texts, 1)
+        (channel,) = parse_whole_numbers(texts, 1)
         device.select(numbers[0] if numbers else 1, channel)
 
     serial = settings.serial_number
@@ -159,10 +159,10 @@ def santec(settings: TwinSettings, device: BankDevice, wrong: WrongReply) -> Map
 
     def close(_: Sequence[int], texts: Sequence[str]) -> None:
         next_channel = device.channel(1) % device.channels + 1
-        device.select(1, whole_numbers(texts, 1)[0] if texts else next_channel)
+        device.select(1, parse_whole_numbers(texts, 1)[0] if texts else next_channel)
 
     def select_module(_: Sequence[int], texts: Sequence[str]) -> None:
-        whole_numbers(texts, 1)  # any number is taken for the one module there is
+        parse_whole_numbers(texts, 1)  # any number is taken for the one module there is
 
     return {
         "CLOSe": close,
@@ -184,7 +184,7 @@ def _selecting(device: BankDevice, park: int | None = None) -> Handler:
     """Return the handler of a command with the channel as its parameter; `park` is the number that means none."""
 
     def select(_: Sequence[int], texts: Sequence[str]) -> None:
-        (channel,) = whole_numbers(texts, 1)
+        (channel,) = parse_whole_numbers(texts, 1)
         if channel == park:
             device.park(1)
         else:

@@ -22,7 +22,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from sim.twins.frontends.cli import CliFaults, CliFrontend, CommandError, Handler, Manner, Typed
+from sim.twins.frontends.cli import CliFaults, CliFrontend, CliStyle, CommandError, Handler, Typed
 from sim.twins.switch.device import Change, SwitchDevice
 from sim.twins.switch.matrix import Pair, Refused
 from sim.twins.switch.robot import Event, Job, Robot
@@ -77,7 +77,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         cli.execute,
         wire="ssh",
         one_session=settings.one_session,
-        account=(cli.manner.user, settings.password or "admin"),
+        account=(cli.style.user, settings.password or "admin"),
     )
     return SwitchTwin(
         device,
@@ -98,7 +98,7 @@ def _command_line(settings: TwinSettings, frame: Frame, faults: CliFaults) -> Cl
     )
     user = settings.user or "admin"
     host = re.sub(r"[^0-9a-zA-Z]", "", settings.name) or "ntm"
-    manner = Manner(
+    style = CliStyle(
         f"{user}@{host}> ",
         user=user,
         greeting="Network Topology Manager (SIMULATED)",
@@ -107,7 +107,7 @@ def _command_line(settings: TwinSettings, frame: Frame, faults: CliFaults) -> Cl
     )
     return CliFrontend(
         Commands(frame, printer).table(),
-        manner,
+        style,
         clock=settings.clock,
         faults=faults,
         idle_timeout_s=settings.number("idle_s", IDLE_S),

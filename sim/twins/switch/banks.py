@@ -1,4 +1,4 @@
-"""A device of 1xN switches, called banks: input b is the common port of bank b and reaches only the outputs of that bank."""
+"""A device made of 1xN switches (banks): input b is the common port of bank b, which reaches only its own outputs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class BankDevice(SwitchDevice):
             self.change(after)
 
     def change(self, after: Connections, *, whole: bool = False) -> asyncio.Task[None] | None:
-        """Change the connections like `SwitchDevice.change`. Raise `Refused` if a bank would use an output of another bank."""
+        """Change the connections like `SwitchDevice.change`. Raise `Refused` for an output of another bank."""
         for source, output in after.items():
             if not self.output(source, 1) <= output <= self.output(source, self.channels):
                 raise Refused(Reason.WRONG_SIDE, output)

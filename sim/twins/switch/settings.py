@@ -62,7 +62,7 @@ class TwinSettings:
         return self
 
     def choice(self, name: str, *values: str) -> str:
-        """Return an option; its default is the first of `values`. Raise `SettingError` if its value is not one of `values`."""
+        """Return an option; the first of `values` is the default. Raise `SettingError` for another value."""
         value = self.options.get(name, values[0])
         if value not in values:
             raise SettingError(f"option {name} must be one of {', '.join(values)}, not {value!r}")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from needs import needs
 
-from sim.twins.families.polatis.scpi_frontend import LineReader, port_list, show_ports, units
+from sim.twins.families.polatis.scpi_frontend import LineReader, port_list, show_ports, split_units
 from sim.twins.frontends.scpi import ErrorQueue, ScpiError, header_pattern
 
 NO_ERROR = '0, "No error"'
@@ -318,7 +318,7 @@ def test_lists_are_read_as_they_are_written(ports):
 
 @given(st.text(max_size=60))
 def test_no_line_is_too_strange_to_be_cut_into_units(line):
-    for unit in units(line):
+    for unit in split_units(line):
         assert unit.header.strip() == unit.header
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from sim.twins.frontends.scpi import ErrorQueue, ScpiError, Unit, error_of, header_pattern
+from sim.twins.frontends.scpi import ErrorQueue, ScpiError, Unit, header_pattern, make_error
 from sim.twins.switch.device import BOOT_MODES, SwitchDevice
 from sim.twins.switch.matrix import Refused
 
@@ -54,7 +54,7 @@ class ScpiFrontend:
         """Execute one line and give the bytes that answer it, none for a line of set commands."""
         path = ""
         replies: list[str] = []
-        for unit in units(line):
+        for unit in split_units(line):
             handler, path = self._find(unit, path)
             reply = await self._run(handler, unit)
             if reply is not None:
@@ -120,7 +120,7 @@ class ScpiFrontend:
             reply = handler(unit.parameters)
             return reply if reply is None or isinstance(reply, str) else await reply
         except Refused as refusal:
-            self.report(error_of(refusal))
+            self.report(make_error(refusal))
         except ScpiError as error:
             self.report(error)
         return None
@@ -243,10 +243,10 @@ class LineReader:
         return [line.removesuffix(b"\r").decode("latin-1") for line in lines]
 
 
-def units(line: str) -> list[Unit]:
+def split_units(line: str) -> list[Unit]:
     """Return the commands of one line.
 
-    >>> units(":oxc:swit:conn:only (@1,2),(@49,50);*OPC?")
+    >>> split_units(":oxc:swit:conn:only (@1,2),(@49,50);*OPC?")
     [Unit(header=':oxc:swit:conn:only', parameters=('(@1,2)', '(@49,50)')), Unit(header='*OPC?', parameters=())]
     """
     return [_unit(text.strip()) for text in _split(line, ";") if text.strip()]

@@ -30,10 +30,10 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from sim.twins.families.rome.cabinet import Cabinet, Quirks, Scheme
-from sim.twins.families.rome.syntax import Manner as Printing
+from sim.twins.families.rome.syntax import CliStyle as Printing
 from sim.twins.families.rome.syntax import Printer
-from sim.twins.frontends.cli import CliFaults, CliFrontend, CommandError, Handler, Manner, Typed
-from sim.twins.frontends.telnet import over_telnet
+from sim.twins.frontends.cli import CliFaults, CliFrontend, CliStyle, CommandError, Handler, Typed
+from sim.twins.frontends.telnet import make_telnet_server
 from sim.twins.switch.fault_list import Fault
 from sim.twins.switch.robot import Kind, Robot
 from sim.twins.switch.settings import TwinSettings
@@ -117,7 +117,7 @@ def _twin(settings: TwinSettings, manner: Printing) -> SwitchTwin:
         tells_queue=settings.choice("pending", "shown", "unknown") == "shown",
     )
     account = settings.account("admin", "admin")
-    appearance = Manner(
+    appearance = CliStyle(
         f"{commands.name}[{settings.choice('mode', 'OPER', 'TECH')}]# ",
         user=account[0],
         greeting=_GREETINGS[manner],
@@ -142,7 +142,7 @@ def _twin(settings: TwinSettings, manner: Printing) -> SwitchTwin:
                 account=account,
                 one_session=settings.one_session,
             ),
-            "telnet": Frontend(f"{scheme}+telnet", over_telnet(telnet), wire="telnet"),
+            "telnet": Frontend(f"{scheme}+telnet", make_telnet_server(telnet), wire="telnet"),
         },
         expire=lambda: sum(frontend.expire() for frontend in frontends),
         verbs=robot.verbs(),
@@ -151,7 +151,7 @@ def _twin(settings: TwinSettings, manner: Printing) -> SwitchTwin:
 
 
 def _command_line(
-    settings: TwinSettings, commands: Commands, faults: CliFaults, manner: Manner
+    settings: TwinSettings, commands: Commands, faults: CliFaults, manner: CliStyle
 ) -> CliFrontend:
     return CliFrontend(
         commands.table(),

@@ -11,7 +11,7 @@ from typing import Literal
 
 from sim.twins.families.rome.cabinet import Cabinet
 
-Manner = Literal["ROME", "AFM"]
+CliStyle = Literal["ROME", "AFM"]
 
 _ROME_COLUMNS = (16, 12, 11, 13, 7, 14, 8)
 _ROME_HEADING = ("Port", "Admin Status", "Oper Status", "Port Status", "Counter", "ConnectedTo", "Logical")
@@ -62,7 +62,7 @@ class Printer:
     homing run asked for whenever a command is in process.
     """
 
-    manner: Manner
+    manner: CliStyle
     spares: bool = False
     by_place: bool = False
     always_hints: bool = False

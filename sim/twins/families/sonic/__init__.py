@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from sim.twins.families.sonic.commands import Commands
 from sim.twins.families.sonic.configuration import Configuration
-from sim.twins.frontends.cli import CliFaults, CliFrontend, Execute, Manner, Printed
+from sim.twins.frontends.cli import CliFaults, CliFrontend, CliStyle, CommandOutput, Execute
 from sim.twins.switch.settings import TwinSettings
 from sim.twins.switch.twin import Frontend, SwitchTwin
 
@@ -55,7 +55,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     faults = CliFaults(device.faults)
     cli = CliFrontend(
         Commands(configuration, settings.name).table(),
-        Manner(
+        CliStyle(
             f"{account[0]}@sonic:~{'#' if account[0] == 'root' else '$'} ",
             user=account[0],
             greeting="Linux sonic (SIMULATED)",
@@ -78,10 +78,10 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     )
 
 
-async def interpret(line: str, status: int, execute: Execute) -> Printed:
+async def interpret(line: str, status: int, execute: Execute) -> CommandOutput:
     """Do the commands of a line in turn, as bash does; the exit status is that of the last one done."""
     if any(found["found"] for pattern in (_BEYOND, _SUBSTITUTION) for found in pattern.finditer(line)):
-        return Printed(_NOT_SIMULATED, _SYNTAX_STATUS)
+        return CommandOutput(_NOT_SIMULATED, _SYNTAX_STATUS)
     output: list[str] = []
     joint, leaves = ";", False
     for part in _PART.finditer(line):
@@ -98,36 +98,38 @@ async def interpret(line: str, status: int, execute: Execute) -> Printed:
         status, leaves = printed.status, printed.leaves
         if leaves:
             break
-    return Printed("".join(f"{row}\n" for row in output), status, leaves)
+    return CommandOutput("".join(f"{row}\n" for row in output), status, leaves)
 
 
-async def _do(command: str, status: int, execute: Execute) -> Printed:
+async def _do(command: str, status: int, execute: Execute) -> CommandOutput:
     try:
         words = shlex.split(command)
     except ValueError:
-        return Printed("-bash: unexpected EOF while looking for matching quote", _SYNTAX_STATUS)
+        return CommandOutput("-bash: unexpected EOF while looking for matching quote", _SYNTAX_STATUS)
     if words[:1] == ["echo"]:
-        return Printed(" ".join(words[1:]) + "\n")
+        return CommandOutput(" ".join(words[1:]) + "\n")
     if words[:1] == ["exit"]:
         return _exit(words[1:], status)
     if command in _WORDS:
-        return Printed("", _WORDS[command])
+        return CommandOutput("", _WORDS[command])
     printed = await execute(command)
     return _unknown(words or [command]) if printed.status == UNKNOWN_STATUS else printed
 
 
-def _exit(arguments: Sequence[str], status: int) -> Printed:
+def _exit(arguments: Sequence[str], status: int) -> CommandOutput:
     """Return the end of the shell, with the status that is named or that of the command before."""
     if not arguments:
-        return Printed("", status, leaves=True)
+        return CommandOutput("", status, leaves=True)
     if not re.fullmatch(r"[+-]?[0-9]{1,18}", arguments[0]):
-        return Printed(f"-bash: exit: {arguments[0]}: numeric argument required", _SYNTAX_STATUS, leaves=True)
+        return CommandOutput(
+            f"-bash: exit: {arguments[0]}: numeric argument required", _SYNTAX_STATUS, leaves=True
+        )
     if len(arguments) > 1:
-        return Printed("-bash: exit: too many arguments", 1)
-    return Printed("", int(arguments[0]) % 256, leaves=True)
+        return CommandOutput("-bash: exit: too many arguments", 1)
+    return CommandOutput("", int(arguments[0]) % 256, leaves=True)
 
 
-def _unknown(words: Sequence[str]) -> Printed:
+def _unknown(words: Sequence[str]) -> CommandOutput:
     if words[0] == "sudo" and len(words) > 1:
-        return Printed(f"sudo: {words[1]}: command not found", SUDO_STATUS)
-    return Printed(f"-bash: {words[0]}: command not found", UNKNOWN_STATUS)
+        return CommandOutput(f"sudo: {words[1]}: command not found", SUDO_STATUS)
+    return CommandOutput(f"-bash: {words[0]}: command not found", UNKNOWN_STATUS)

@@ -19,7 +19,7 @@ from sim.twins.families.sonic.configuration import (
     refusal_text,
     table,
 )
-from sim.twins.frontends.cli import CommandError, Handler, Printed, Typed
+from sim.twins.frontends.cli import CommandError, CommandOutput, Handler, Typed
 from sim.twins.switch.matrix import Refused
 from sim.twins.switch.settings import serial_number
 
@@ -64,14 +64,14 @@ class Commands:
 
     def table(self) -> Mapping[str, Handler]:
         """Return the commands by pattern."""
-        changes: Mapping[str, Callable[[Typed], str | Printed]] = {
+        changes: Mapping[str, Callable[[Typed], str | CommandOutput]] = {
             r"cross-connect add (?P<pairs>\S+)(?: (?P<mode>safe|update|overwrite))?": self._add,
             r"cross-connect delete (?P<pairs>\S+)": self._delete,
             r"port state (?P<port>\S+) (?P<state>normal|force_blocked)": self._force,
             r"port label (?P<port>\S+) +(?P<label>\S*)": self._label,
         }
 
-        def unknown(typed: Typed) -> Printed:
+        def unknown(typed: Typed) -> CommandOutput:
             return misunderstood(typed.match["words"].split())
 
         return {
@@ -88,16 +88,16 @@ class Commands:
             r"(?:sudo )?(?P<words>show(?: .*)?)": unknown,
         }
 
-    def _require_privilege(self, change: Callable[[Typed], str | Printed]) -> Handler:
-        def run(typed: Typed) -> str | Printed:
+    def _require_privilege(self, change: Callable[[Typed], str | CommandOutput]) -> Handler:
+        def run(typed: Typed) -> str | CommandOutput:
             if not typed.match["sudo"] and typed.user != "root":
-                return Printed("Root privileges are required for this operation", REFUSED_STATUS)
+                return CommandOutput("Root privileges are required for this operation", REFUSED_STATUS)
             try:
                 return change(typed)
             except (Invalid, CommandError) as error:
-                return Printed(str(error), REFUSED_STATUS)
+                return CommandOutput(str(error), REFUSED_STATUS)
             except Refused as refusal:
-                return Printed(refusal_text(refusal, self._matrix.inputs), REFUSED_STATUS)
+                return CommandOutput(refusal_text(refusal, self._matrix.inputs), REFUSED_STATUS)
 
         return run
 
@@ -188,7 +188,7 @@ class Commands:
         )
 
 
-def misunderstood(words: Sequence[str]) -> Printed:
+def misunderstood(words: Sequence[str]) -> CommandOutput:
     """Return the answer to words that begin with `show` or `config` and are not a command.
 
     >>> print(misunderstood(["show", "light"]).text)
@@ -219,10 +219,10 @@ def _usage(path: str) -> str:
     return " ".join(("Usage:", path, "[OPTIONS]", *takes))
 
 
-def _error(path: str, why: str) -> Printed:
-    return Printed(f'{_usage(path)}\nTry "{path} -h" for help.\n\nError: {why}', USAGE_STATUS)
+def _error(path: str, why: str) -> CommandOutput:
+    return CommandOutput(f'{_usage(path)}\nTry "{path} -h" for help.\n\nError: {why}', USAGE_STATUS)
 
 
-def _help(path: str) -> Printed:
+def _help(path: str) -> CommandOutput:
     """Return the help of a command that has commands: click 7 prints it when none is named, and that is no error."""
-    return Printed("\n".join((_usage(path), "", "Commands:", *(f"  {name}" for name in GROUPS[path]))))
+    return CommandOutput("\n".join((_usage(path), "", "Commands:", *(f"  {name}" for name in GROUPS[path]))))

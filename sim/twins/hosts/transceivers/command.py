@@ -32,7 +32,7 @@ _QSFP_GBPS, _CMIS_GBPS, _SFP56_GBPS = 40.0, 200.0, 50.0
 
 
 @dataclass(frozen=True, slots=True)
-class Printed:
+class CommandOutput:
     """Output of a command, and its exit status."""
 
     output: bytes
@@ -82,23 +82,23 @@ def module_in(plant: Plant, nic: str, rate_gbps: float) -> ModuleMemory:
     return standard.memory(nic, found)
 
 
-def print_module(module: ModuleMemory, standard: Standard, words: Sequence[str]) -> Printed:
+def print_module(module: ModuleMemory, standard: Standard, words: Sequence[str]) -> CommandOutput:
     """Return what `ethtool -m NIC WORDS` prints."""
     try:
         asked = parse(words)
     except UsageError as error:
-        return Printed(b"", f"ethtool: {error}\n", _BAD_ARGUMENTS)
+        return CommandOutput(b"", f"ethtool: {error}\n", _BAD_ARGUMENTS)
     is_hex, is_raw = asked.get("hex", 0), asked.get("raw", 0)
     numbers = {name: asked[name] for name in _NUMBERS if asked.get(name)}
     if is_hex and is_raw:
-        return Printed(b"", "Hex and raw dump cannot be specified together\n", _FAILED)
+        return CommandOutput(b"", "Hex and raw dump cannot be specified together\n", _FAILED)
     if not numbers and not is_hex and not is_raw:
-        return Printed("".join(f"{line}\n" for line in standard.describe(module)).encode())
+        return CommandOutput("".join(f"{line}\n" for line in standard.describe(module)).encode())
     try:
         offset, data = _select(module, numbers, complete=bool(is_hex or is_raw))
     except NoSuchPageError:
-        return Printed(b"", "netlink error: Invalid argument\n", _FAILED)
-    return Printed(data if is_raw else hex_dump(data, offset))
+        return CommandOutput(b"", "netlink error: Invalid argument\n", _FAILED)
+    return CommandOutput(data if is_raw else hex_dump(data, offset))
 
 
 def _select(module: ModuleMemory, numbers: Mapping[str, int], *, complete: bool) -> tuple[int, bytes]:

@@ -26,7 +26,7 @@ _ENCODINGS = {0x06: "64B/66B"}
 # A2h: thresholds from 0 on and values from 96 on: temperature, voltage, bias, transmit and receive power.
 _ORDER = ("temperature", "voltage", "bias", "transmit", "receive")
 _VALUES, _ALARMS, _WARNINGS = 96, 112, 116
-# Printed in another order than stored.
+# CommandOutput in another order than stored.
 _FLAGS = (
     ("Laser bias current", 2),
     ("Laser output power", 3),
