@@ -66,7 +66,7 @@ def make_error(refusal: Refused) -> ScpiError:
 
 
 class ErrorQueue:
-    """First-in, first-out queue of errors. In a full queue, a new error changes the last entry to -350, queue overflow."""
+    """First-in, first-out queue of errors. In a full queue, a new error changes the last entry to -350 (overflow)."""
 
     def __init__(self, length: int = _QUEUE_LENGTH) -> None:
         self._length = length
@@ -226,7 +226,9 @@ class _Session:
         errors = self._instrument.errors
         try:
             handler, numbers, path = self._instrument.find(unit, self._path)
-            if not unit.header.startswith("*"):  # common commands leave the path unchanged (SCPI-99 volume 1, chapter 6)
+            if not unit.header.startswith(
+                "*"
+            ):  # common commands leave the path unchanged (SCPI-99, chapter 6)
                 self._path = path
             return handler(numbers, unit.parameters)
         except Refused as refusal:
