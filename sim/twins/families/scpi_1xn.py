@@ -1,4 +1,4 @@
-"""Simulated 1xN switches of makes that differ in few commands: SCPI with a configurable header, or one of five dialects.
+"""Simulated 1xN switches of makes that differ in few commands: SCPI with an optional header, or one of five dialects.
 
 Options:
 

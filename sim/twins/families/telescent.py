@@ -131,12 +131,12 @@ class Frame:
     """A frame with one arm: its locks and its requests to the arm.
 
     A port of the device has a number from 0, an input and an output; `sides` converts to port numbers of the simulator
-    (inputs 1..N, outputs N+1..2N). The ends of a finished circuit are locked. After `unlock`, they are locked again when
+    (inputs 1..N, outputs N+1..2N). Both ends of a circuit are locked. After `unlock`, they are locked again when
     the next circuit on them is finished, even if it is the same circuit: the public driver connects without checking
     the present circuit, and waits until it is allocated and locked. A port without a circuit is locked only if it is
     reserved (the fault `lock_port`).
 
-    With `simplex_unlock`, one direction of a port can be unallocated alone. With `unallocates_queued`, a circuit that is
+    With `simplex_unlock`, one direction of a port can be unallocated. With `unallocates_queued`, a circuit that is
     still queued can be unallocated; the arm then makes it first and removes it afterwards.
     """
 

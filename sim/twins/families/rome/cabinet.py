@@ -83,7 +83,7 @@ def _list_one_way(here: list[Place], there: list[Place]) -> list[tuple[int, int]
 class Quirks:
     """Behaviour that published documents leave open.
 
-    `announces_jam` sends a message about a jam to all sessions. `validates_at_once` refuses an impossible request before
+    `announces_jam` sends a message to all sessions. `validates_at_once` refuses an impossible request before
     it is queued. `logical` is the scheme of logical names. With `removes_both_ways`, a move that removes one direction
     of a two-way circuit also removes the other.
     """

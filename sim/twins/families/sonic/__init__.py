@@ -79,7 +79,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
 
 
 async def interpret(line: str, status: int, execute: Execute) -> CommandOutput:
-    """Execute the commands of a line as bash does (`;`, `&&`, `||`); the exit status is that of the last one executed."""
+    """Execute the commands of a line as bash does (`;`, `&&`, `||`); the status is that of the last one executed."""
     if any(match["token"] for pattern in (_BEYOND, _SUBSTITUTION) for match in pattern.finditer(line)):
         return CommandOutput(_NOT_SIMULATED, _SYNTAX_STATUS)
     output: list[str] = []
@@ -117,7 +117,7 @@ async def _run_command(command: str, status: int, execute: Execute) -> CommandOu
 
 
 def _exit_shell(arguments: Sequence[str], status: int) -> CommandOutput:
-    """Return the result of `exit`: it ends the shell with its argument as status, or the previous status without one."""
+    """Return the result of `exit`, which ends the shell with its argument or the previous status as exit status."""
     if not arguments:
         return CommandOutput("", status, leaves=True)
     if not re.fullmatch(r"[+-]?[0-9]{1,18}", arguments[0]):
